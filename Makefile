@@ -1,0 +1,36 @@
+PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python)
+SOURCES = src tests $(wildcard bench docs examples)
+QUICK = $(wildcard tests/test_floors.py tests/test_names.py tests/laws tests/golden)
+
+.DEFAULT_GOAL := help
+.PHONY: help check format lint test golden mutate docs bench
+
+help:  ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+check: lint  ## format, lint, types, floors, names, laws, goldens: under a minute
+	$(PYTHON) -m pytest -n 2 $(QUICK)
+
+lint:  ## formatting, lint and types, changing nothing
+	$(PYTHON) -m ruff format --check $(SOURCES)
+	$(PYTHON) -m ruff check $(SOURCES)
+	$(PYTHON) -m mypy
+
+format:  ## rewrite the files in the one format
+	$(PYTHON) -m ruff check --fix $(SOURCES)
+	$(PYTHON) -m ruff format $(SOURCES)
+
+test:  ## every test
+	$(PYTHON) -m pytest -n 2
+
+golden:  ## rewrite the golden files, then read the diff
+	$(PYTHON) -m pytest --update-golden
+
+mutate:  ## plant known bugs and demand that the tests fail
+	$(PYTHON) tests/mutants.py
+
+docs:  ## write the generated pages of the documentation
+	$(PYTHON) docs/generate.py
+
+bench:  ## time the eager transforms
+	$(PYTHON) bench/eager.py

@@ -1,0 +1,1 @@
+"""Printers and launchers; so far the reference."""

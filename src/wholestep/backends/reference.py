@@ -1,0 +1,103 @@
+"""The meaning of the language: NumPy, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import BoundsError, Where
+from wholestep.ir.graph import Graph, NDArray, Value
+
+
+def expand(data: Any, shape: tuple[Any, ...]) -> Any:
+    """A thin array at its full shape; see `Primitive.thin`."""
+    return data if data.shape == shape else np.broadcast_to(data, shape)
+
+
+def evaluate(op: Any, inputs: Sequence[Value], params: dict[str, Any]) -> Any:
+    """Compute one node from the data of its inputs."""
+    if op.thin:
+        args = [v.data for v in inputs]
+    else:
+        args = []
+        for v in inputs:
+            data, shape = v.data, v.type.shape
+            args.append(data if data.shape == shape else np.broadcast_to(data, shape))
+    return apply(op, args, params, None)
+
+
+def apply(op: Any, args: Sequence[Any], params: dict[str, Any], where: Where) -> Any:
+    """One primitive on arrays; an index out of range names the user's line."""
+    try:
+        if op.nested:
+            return op.ref(*args, run=run, **params)
+        return op.ref(*args, **params)
+    except IndexError as error:
+        if isinstance(error, BoundsError):
+            raise
+        raise BoundsError(f"indexing: {error}", where=where) from None
+
+
+class Program:
+    """A graph made ready to run: values as slots in a list, freed after their last use."""
+
+    __slots__ = ("inputs", "outputs", "size", "steps")
+
+    def __init__(self, graph: Graph) -> None:
+        slots: dict[Value, int] = {}
+        for v in graph.inputs:
+            slots.setdefault(v, len(slots))
+        for node in graph.nodes:
+            for v in node.outputs:
+                slots[v] = len(slots)
+        last: dict[int, int] = {}
+        for at, node in enumerate(graph.nodes):
+            for v in (*node.inputs, *node.outputs):
+                last[slots[v]] = at
+        for v in graph.outputs:
+            last.pop(slots[v], None)
+        dying: dict[int, list[int]] = {}
+        for slot, at in last.items():
+            dying.setdefault(at, []).append(slot)
+        self.steps = [
+            (
+                node.op,
+                [slots[v] for v in node.inputs],
+                None if node.op.thin else [v.type.shape for v in node.inputs],
+                node.params,
+                [slots[v] for v in node.outputs],
+                dying.get(at, ()),
+                node.where,
+            )
+            for at, node in enumerate(graph.nodes)
+        ]
+        self.inputs = [slots[v] for v in graph.inputs]
+        self.outputs = [(slots[v], v.type.shape) for v in graph.outputs]
+        self.size = len(slots)
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        memory: list[Any] = [None] * self.size
+        for slot, array in zip(self.inputs, arrays, strict=True):
+            memory[slot] = array
+        for op, sources, shapes, params, targets, dying, where in self.steps:
+            if shapes is None:
+                args = [memory[s] for s in sources]
+            else:
+                args = [expand(memory[s], shape) for s, shape in zip(sources, shapes, strict=True)]
+            out = apply(op, args, params, where)
+            if op.multiple:
+                for slot, value in zip(targets, out, strict=True):
+                    memory[slot] = value
+            else:
+                memory[targets[0]] = out
+            for slot in dying:
+                memory[slot] = None
+        return [expand(memory[slot], shape) for slot, shape in self.outputs]
+
+
+def run(graph: Graph, arrays: Sequence[NDArray]) -> list[Any]:
+    """The outputs of a graph for these inputs."""
+    program: Program = graph.derived("reference", lambda: Program(graph))
+    return program(arrays)

@@ -1,0 +1,534 @@
+"""Sizes that are not known yet: integer polynomials of named sizes, each of them at least 1.
+
+    B = Dim("B");  (2*B)//2 == B;  (B + 1)*2 == 2*B + 2;  B - B == 0
+
+An expression that turns out constant is a plain int at once, so equal sizes compare equal as they stand.
+The remainder needs no form of its own: `n % d` is `n - d*(n//d)`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from keyword import iskeyword
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Quotient(NamedTuple):
+    """A floor division that does not simplify: with the names, the letters of which polynomials are made."""
+
+    numerator: Size
+    denominator: Size
+
+
+Atom: TypeAlias = str | Quotient
+Monomial: TypeAlias = tuple[tuple[Atom, int], ...]  # atoms with their powers, in the order of their spelling
+Terms: TypeAlias = dict[Monomial, int]  # what each monomial is multiplied by, never 0
+
+
+class Dim:
+    """A size with a name, or an expression of such sizes, used as an int would be.
+
+    Raises ValueError when the name is not an identifier, or when a comparison depends on the sizes.
+
+    >>> B = Dim("B")
+    >>> (B + 3)//2, 2*B > B, (B*4)//4 == B
+    ((B + 3)//2, True, True)
+    """
+
+    __slots__ = ("terms",)
+    __array_ufunc__ = None  # so that NumPy's integers leave the arithmetic to us
+    terms: Terms
+
+    def __init__(self, name: str) -> None:
+        if not name.isidentifier() or iskeyword(name):
+            raise ValueError(f"a size is named by an identifier, not {name!r}")
+        self.terms = {((name, 1),): 1}
+
+    def __add__(self, other: Any) -> Any:
+        return _arithmetic(_add, self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return _arithmetic(_subtract, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _arithmetic(_subtract, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _arithmetic(_multiply, self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _arithmetic(_floor_divide, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _arithmetic(_floor_divide, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _arithmetic(_modulo, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _arithmetic(_modulo, other, self)
+
+    def __pow__(self, exponent: int) -> Any:
+        return math.prod([self] * exponent) if exponent >= 0 else NotImplemented
+
+    def __neg__(self) -> Dim:
+        return _dim({monomial: -factor for monomial, factor in self.terms.items()})
+
+    def __pos__(self) -> Dim:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return self.terms == other.terms if isinstance(other, Dim) else False
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+    def __lt__(self, other: Any) -> Any:
+        return _compared(self, "<", other)
+
+    def __le__(self, other: Any) -> Any:
+        return _compared(self, "<=", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _compared(self, ">", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _compared(self, ">=", other)
+
+    def __bool__(self) -> bool:
+        if _is_positive(self) or _is_positive(-self):
+            return True
+        raise ValueError(f"cannot decide whether {self} is 0: sizes are symbolic")
+
+    def __index__(self) -> int:
+        raise TypeError(f"the size {self} is symbolic: it has no value here")
+
+    __int__ = __float__ = __index__
+
+    def __repr__(self) -> str:
+        return _sum_text(self.terms)
+
+
+Size: TypeAlias = int | Dim
+
+
+def names(size: Size) -> frozenset[str]:
+    """Return the names that a size depends on.
+
+    >>> sorted(names(Dim("B")*Dim("C")//2 + 1))
+    ['B', 'C']
+    """
+    found: set[str] = set()
+    for atom in _atoms(size):
+        found |= {atom} if isinstance(atom, str) else names(atom.numerator) | names(atom.denominator)
+    return frozenset(found)
+
+
+def substitute(size: Size, values: Mapping[str, Size]) -> Size:
+    """Put sizes in the place of names; names without a value stay.
+
+    Raises ValueError when the value of a name in use is below 1, and ZeroDivisionError when a divisor becomes 0.
+
+    >>> substitute(Dim("B")*Dim("C") + 1, {"B": 3})
+    3*C + 1
+    """
+    if isinstance(size, int):
+        return size
+    total: Size = 0
+    for monomial, factor in size.terms.items():
+        term: Size = factor
+        for atom, power in monomial:
+            for _ in range(power):
+                term = _multiply(term, _atom_value(atom, values))
+        total = _add(total, term)
+    return total
+
+
+def product(shape: Iterable[Size]) -> Size:
+    """Return the number of elements of a shape.
+
+    >>> product((2, Dim("B"), 3)), product(())
+    (6*B, 1)
+    """
+    return math.prod(shape)
+
+
+def bind(pattern: Sequence[Size], shape: Sequence[Size], bindings: MutableMapping[str, Size]) -> None:
+    """Find the sizes of the names in a pattern from a shape that it describes, and add them to `bindings`.
+
+    A name is found from an axis in which it is the only unknown and has the power 1; the others are then checked.
+    Raises ValueError, with `bindings` as they were, when the two disagree or the shape does not say what a name is.
+
+    >>> found = {}
+    >>> bind((Dim("B"), 2*Dim("C") + 1, Dim("B")*Dim("C")), (3, 9, 12), found)
+    >>> found
+    {'B': 3, 'C': 4}
+    """
+    if len(pattern) != len(shape):
+        raise ValueError(f"{_shape_text(pattern)} has {len(pattern)} axes, but {_shape_text(shape)} has {len(shape)}")
+    found = dict(bindings)
+    waiting = list(range(len(pattern)))
+    while waiting:
+        later = [axis for axis in waiting if not _settled(axis, pattern[axis], shape[axis], found)]
+        if len(later) == len(waiting):
+            unknown = sorted(frozenset().union(*(names(pattern[axis]) for axis in later)) - found.keys())
+            raise ValueError(
+                f"{_shape_text(shape)} does not say what {', '.join(unknown)} is in {_shape_text(pattern)}"
+            )
+        waiting = later
+    bindings.update(found)
+
+
+# ----- arithmetic -----
+
+
+def _dim(terms: Terms) -> Dim:
+    found = object.__new__(Dim)
+    found.terms = terms
+    return found
+
+
+def _size(terms: Terms) -> Size:
+    terms = {monomial: factor for monomial, factor in terms.items() if factor}
+    return _dim(terms) if any(terms) else terms.get((), 0)
+
+
+def _terms(size: Size) -> Terms:
+    return size.terms if isinstance(size, Dim) else {(): size} if size else {}
+
+
+def _atoms(size: Size) -> set[Atom]:
+    return {atom for monomial in _terms(size) for atom, _ in monomial}
+
+
+def _arithmetic(operation: Any, left: Any, right: Any) -> Any:
+    try:
+        left = left if isinstance(left, Dim) else operator.index(left)
+        right = right if isinstance(right, Dim) else operator.index(right)
+    except TypeError:
+        return NotImplemented
+    return operation(left, right)
+
+
+def _add(left: Size, right: Size) -> Size:
+    total = dict(_terms(left))
+    for monomial, factor in _terms(right).items():
+        total[monomial] = total.get(monomial, 0) + factor
+    return _size(total)
+
+
+def _subtract(left: Size, right: Size) -> Size:
+    return _add(left, -right)
+
+
+def _multiply(left: Size, right: Size) -> Size:
+    total: Terms = {}
+    for x, a in _terms(left).items():
+        for y, b in _terms(right).items():
+            monomial = _monomial_product(x, y)
+            total[monomial] = total.get(monomial, 0) + a * b
+    return _size(total)
+
+
+def _monomial_product(left: Monomial, right: Monomial) -> Monomial:
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: _atom_text(item[0])))
+
+
+def _modulo(left: Size, right: Size) -> Size:
+    return _subtract(left, _multiply(right, _floor_divide(left, right)))
+
+
+def _atom_value(atom: Atom, values: Mapping[str, Size]) -> Size:
+    if isinstance(atom, Quotient):
+        return _floor_divide(substitute(atom.numerator, values), substitute(atom.denominator, values))
+    if atom not in values:
+        return Dim(atom)
+    value = values[atom]
+    value = value if isinstance(value, Dim) else operator.index(value)
+    if isinstance(value, int) and value < 1:
+        raise ValueError(f"{atom} cannot be {value}: a named size is at least 1")
+    return value
+
+
+# ----- floor division -----
+
+
+def _floor_divide(left: Size, right: Size) -> Size:
+    if isinstance(left, int) and isinstance(right, int):
+        return left // right
+    if right == 0:
+        raise ZeroDivisionError("a symbolic size is divided by 0")
+    if _terms(right)[_leading(right, _order(right))] < 0:
+        left, right = -left, -right
+    whole, rest = _divide(left, right)
+    if rest == 0 or _is_within(rest, right):
+        return whole
+    if _is_within(-rest - 1, right):
+        return _add(whole, -1)
+    return _add(whole, _proper_quotient(rest, right))
+
+
+def _is_within(size: Size, limit: Size) -> bool:
+    return _is_positive(_add(size, 1)) and _is_positive(_subtract(limit, size))
+
+
+def _divide(left: Size, right: Size) -> tuple[Size, Size]:
+    """Divide polynomials, so that left == whole*right + rest and no term of the rest can give more to the whole."""
+    order = _order(left, right)
+    lead = _leading(right, order)
+    whole: Size = 0
+    for monomial in _descending(left, right, order):
+        share = _monomial_quotient(monomial, lead)
+        factor = _terms(left).get(monomial, 0) // _terms(right)[lead]
+        if share is not None and factor:
+            part = _size({share: factor})
+            whole, left = _add(whole, part), _subtract(left, _multiply(part, right))
+    return whole, left
+
+
+def _descending(left: Size, right: Size, order: Any) -> Iterable[Monomial]:
+    """Yield the monomials a division meets, greatest first: those of the left side and what subtracting brings up."""
+    lead = _leading(right, order)
+    met = set(_terms(left))
+    while met:
+        greatest = max(met, key=order)
+        met.remove(greatest)
+        share = _monomial_quotient(greatest, lead)
+        if share is not None:
+            met |= {_monomial_product(share, monomial) for monomial in _terms(right) if monomial != lead}
+        yield greatest
+
+
+def _order(*sizes: Size) -> Any:
+    """Give the key that sorts monomials by degree and then by their atoms: products keep this order."""
+    atoms = sorted(set().union(*(_atoms(size) for size in sizes)), key=_atom_text)
+
+    def key(monomial: Monomial) -> tuple[int, tuple[int, ...]]:
+        powers = dict(monomial)
+        return sum(powers.values()), tuple(powers.get(atom, 0) for atom in atoms)
+
+    return key
+
+
+def _leading(size: Size, order: Any) -> Monomial:
+    return max(_terms(size), key=order)
+
+
+def _monomial_quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    powers = dict(monomial)
+    for atom, power in divisor:
+        if powers.get(atom, 0) < power:
+            return None
+        powers[atom] -= power
+    return tuple((atom, power) for atom, power in powers.items() if power)
+
+
+def _proper_quotient(rest: Size, divisor: Size) -> Size:
+    """Name a floor division that has nothing whole left in it, in its lowest terms."""
+    if isinstance(divisor, int):
+        common = math.gcd(divisor, *(factor for monomial, factor in _terms(rest).items() if monomial))
+        nested = _nested(rest)
+        if common == 1 and nested is not None:
+            # (m//e + r)//d == (m + e*r)//(e*d) for whole e, d > 0
+            inner = nested.denominator
+            others = _subtract(rest, _size({((nested, 1),): 1}))
+            return _floor_divide(_add(nested.numerator, _multiply(inner, others)), _multiply(inner, divisor))
+    else:
+        common = math.gcd(*_terms(rest).values(), *_terms(divisor).values())
+    if common > 1:
+        # A constant that the common factor does not divide is rounded down with the rest.
+        rest, divisor = (_size({m: f // common for m, f in _terms(size).items()}) for size in (rest, divisor))
+        return _floor_divide(rest, divisor)
+    return _size({((Quotient(rest, divisor), 1),): 1})
+
+
+def _nested(size: Size) -> Quotient | None:
+    """Return the only quotient in a size, if it stands alone in its term and has a constant divisor."""
+    quotients = [atom for atom in _atoms(size) if isinstance(atom, Quotient)]
+    if len(quotients) != 1 or not isinstance(quotients[0].denominator, int):
+        return None
+    holding = [monomial for monomial in _terms(size) if quotients[0] in dict(monomial)]
+    alone = holding == [((quotients[0], 1),)] and _terms(size)[holding[0]] == 1
+    return quotients[0] if alone else None
+
+
+# ----- bounds -----
+
+
+def _compared(left: Dim, sign: str, right: Any) -> Any:
+    greater = _arithmetic(_subtract, left, right)
+    if greater is NotImplemented:
+        return NotImplemented
+    difference = greater if sign[0] == ">" else -greater
+    margin = 1 if "=" in sign else 0
+    if _is_positive(_add(difference, margin)):
+        return True
+    if _is_positive(_subtract(1 - margin, difference)):
+        return False
+    raise ValueError(f"cannot decide whether {left} {sign} {right}: sizes are symbolic")
+
+
+def _is_positive(size: Size) -> bool:
+    low = _lower(size)
+    return low is not None and low >= 1
+
+
+def _upper(size: Size) -> int | None:
+    low = _lower(-size)
+    return None if low is None else -low
+
+
+def _lower(size: Size) -> int | None:
+    """Return a number that a size is never below, or None when none is known."""
+    if isinstance(size, int):
+        return size
+    known = [low for low in (_lower_by_terms(size), _lower_by_quotient(size)) if low is not None]
+    return max(known, default=None)
+
+
+def _lower_by_terms(size: Dim) -> int | None:
+    """Measure each atom from the least it can be; then every term is at least 0 or as small as the atoms are large."""
+    shifted: Size = 0
+    rooms: dict[Atom, int | None] = {}
+    for monomial, factor in size.terms.items():
+        term: Size = factor
+        for atom, power in monomial:
+            low, high = _range(atom)
+            if low is None:
+                return None
+            rooms[atom] = None if high is None else high - low
+            for _ in range(power):
+                term = _multiply(term, _add(_size({((atom, 1),): 1}), low))
+        shifted = _add(shifted, term)
+    total = 0
+    for monomial, factor in _terms(shifted).items():
+        if monomial and factor > 0:
+            continue
+        for atom, power in monomial:
+            room = rooms[atom]
+            if room is None:
+                return None
+            factor *= room**power
+        total += factor
+    return total
+
+
+def _range(atom: Atom) -> tuple[int | None, int | None]:
+    if isinstance(atom, str):
+        return 1, None
+    low, high = _lower(atom.numerator), _upper(atom.numerator)
+    if isinstance(atom.denominator, int):
+        by = atom.denominator
+        return None if low is None else low // by, None if high is None else high // by
+    if low is not None and low >= 0 and _is_positive(atom.denominator):
+        return 0, high
+    return None, None
+
+
+def _lower_by_quotient(size: Dim) -> int | None:
+    """Use that d*(n//d) lies between n - d + 1 and n, which a term by itself does not show."""
+    for monomial, factor in size.terms.items():
+        if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], Quotient):
+            continue
+        numerator, divisor = monomial[0][0]
+        if not isinstance(divisor, int):
+            continue
+        others = _subtract(size, _size({monomial: factor}))
+        least = numerator if factor < 0 else _subtract(numerator, divisor - 1)
+        scaled = _lower(_add(_multiply(divisor, others), _multiply(factor, least)))
+        return None if scaled is None else -(-scaled // divisor)
+    return None
+
+
+# ----- binding -----
+
+
+def _settled(axis: int, pattern: Size, size: Size, found: dict[str, Size]) -> bool:
+    known = substitute(pattern, found)
+    if names(pattern) - found.keys():
+        return _solved(axis, pattern, known, size, found)
+    if known != size:
+        because = ", ".join(f"{name} is {found[name]}" for name in sorted(names(pattern) & found.keys()))
+        raise ValueError(f"axis {axis} has size {size}, not {pattern}" + (f", where {because}" if because else ""))
+    return True
+
+
+def _solved(axis: int, pattern: Size, known: Size, size: Size, found: dict[str, Size]) -> bool:
+    """Solve a*name + b == size, if that is what the pattern says."""
+    terms = dict(_terms(known))
+    constant = terms.pop((), 0)
+    if len(terms) != 1:
+        return False
+    [(monomial, factor)] = terms.items()
+    if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], str):
+        return False
+    name = monomial[0][0]
+    value = _floor_divide(_subtract(size, constant), factor)
+    if _add(_multiply(factor, value), constant) != size or (isinstance(value, int) and value < 1):
+        raise ValueError(f"axis {axis} has size {size}, which {pattern} is for no {name} of at least 1")
+    found[name] = value
+    return True
+
+
+# ----- spelling -----
+
+
+def _sum_text(terms: Terms) -> str:
+    terms = dict(terms)
+    constant = terms.pop((), 0)
+    order = sorted(terms, key=_place)
+    text = ""
+    for monomial in order:
+        factor = terms[monomial]
+        spelled, constant = _term_text(monomial, abs(factor), constant, rounded=len(order) == 1 and factor == 1)
+        text += (" - " if factor < 0 else " + ") + spelled
+    if constant:
+        text += f" {'-' if constant < 0 else '+'} {abs(constant)}"
+    return text.removeprefix(" + ") if text.startswith(" + ") else "-" + text.removeprefix(" - ")
+
+
+def _place(monomial: Monomial) -> tuple[bool, int, list[str]]:
+    """Order terms as one writes them: names before quotients, high powers before low ones, then by the alphabet."""
+    divided = any(isinstance(atom, Quotient) for atom, _ in monomial)
+    return divided, -sum(power for _, power in monomial), [_atom_text(atom) for atom, _ in monomial]
+
+
+def _term_text(monomial: Monomial, factor: int, constant: int, rounded: bool) -> tuple[str, int]:
+    """Spell a term, and return the constant that is left: (B + 1)//2 + 1 reads as (B + 3)//2."""
+    [(atom, power), *more] = monomial
+    if rounded and isinstance(atom, Quotient) and power == 1 and not more:
+        numerator, denominator = atom
+        if isinstance(denominator, int) and () in _terms(numerator):
+            return _quotient_text(_add(numerator, constant * denominator), denominator), 0
+        return _atom_text(atom), constant
+    factors = [str(factor)] if factor != 1 else []
+    for atom, power in monomial:
+        letter = atom if isinstance(atom, str) else f"({_atom_text(atom)})"
+        factors.append(letter if power == 1 else f"{letter}**{power}")
+    return "*".join(factors), constant
+
+
+def _atom_text(atom: Atom) -> str:
+    return atom if isinstance(atom, str) else _quotient_text(*atom)
+
+
+def _quotient_text(numerator: Size, denominator: Size) -> str:
+    return f"{_operand_text(numerator)}//{_operand_text(denominator)}"
+
+
+def _operand_text(size: Size) -> str:
+    text = repr(size)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def _shape_text(shape: Sequence[Size]) -> str:
+    return f"[{', '.join(map(repr, shape))}]"

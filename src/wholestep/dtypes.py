@@ -1,0 +1,217 @@
+"""Facts about the dtypes of the language, each one dictionary lookup."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+DType: TypeAlias = np.dtype[Any]
+
+_NUMPY_NAMES = {
+    "bool": "bool",
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "bf16": "bfloat16",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+_SHORT_NAMES = {name: short for short, name in _NUMPY_NAMES.items()}
+SUPPORTED = tuple(_NUMPY_NAMES)
+
+_KINDS = {name: "i" if name[0] == "u" else name[0] for name in SUPPORTED} | {"bf16": "f"}
+_REAL = {"c64": "f32", "c128": "f64", **{short: short for short in ("f16", "bf16", "f32", "f64")}}
+_COMPLEX = {"f16": "c64", "bf16": "c64", "f32": "c64", "f64": "c128", "c64": "c64", "c128": "c128"}
+_COMPUTE = {**{short: short for short in SUPPORTED}, "f16": "f32", "bf16": "f32"}
+
+
+class _Facts(dict[Any, Any]):
+    """What is known of each dtype, worked out when it is first asked for."""
+
+    def __init__(self, fact: Callable[[Any], Any]) -> None:
+        self.fact = fact
+
+    def __missing__(self, dtype: Any) -> Any:
+        found = self[dtype] = self.fact(dtype)
+        return found
+
+
+def check(dtype_like: Any) -> DType:
+    """Return the supported dtype, in native byte order, that NumPy understands by a description.
+
+    Raises TypeError for what the language does not have: extended precision, objects, text, times, records, float8.
+
+    >>> check(float), check(">f4")
+    (dtype('float64'), dtype('float32'))
+    """
+    try:
+        found = _CHECKED.get(dtype_like)
+    except TypeError:  # a description that cannot be hashed, such as a list of fields
+        found = None
+    return _canonical(dtype_like) if found is None else found
+
+
+def short(dtype: Any) -> str:
+    """Return the short name of a dtype, as types are printed.
+
+    Raises TypeError when the dtype is not supported.
+
+    >>> short(np.float32), short(bool), short(np.dtype("u1"))
+    ('f32', 'bool', 'u8')
+    """
+    name: str = _SHORT[dtype]
+    return name
+
+
+def from_short(name: str) -> DType:
+    """Return the dtype that a short name stands for.
+
+    Raises TypeError when it stands for none.
+
+    >>> from_short("i64")
+    dtype('int64')
+    """
+    found: DType = _FROM_SHORT[name]
+    return found
+
+
+def is_float(dtype: Any) -> bool:
+    """Say whether a dtype is a supported real floating-point one, float16 and bfloat16 included.
+
+    >>> is_float(np.float16), is_float(np.complex64), is_float(object)
+    (True, False, False)
+    """
+    return bool(_KIND[dtype] == "f")
+
+
+def is_complex(dtype: Any) -> bool:
+    """Say whether a dtype is a supported complex one.
+
+    >>> is_complex(complex), is_complex(float)
+    (True, False)
+    """
+    return bool(_KIND[dtype] == "c")
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Say whether a dtype is a supported floating-point or complex one, that is, has derivatives.
+
+    >>> is_inexact(np.float32), is_inexact(complex), is_inexact(int)
+    (True, True, False)
+    """
+    return _KIND[dtype] in ("f", "c")
+
+
+def is_integer(dtype: Any) -> bool:
+    """Say whether a dtype is a supported integer one, signed or not; bool is none.
+
+    >>> is_integer(np.uint8), is_integer(bool)
+    (True, False)
+    """
+    return bool(_KIND[dtype] == "i")
+
+
+def is_bool(dtype: Any) -> bool:
+    """Say whether a dtype is the boolean one.
+
+    >>> is_bool(bool), is_bool(np.uint8)
+    (True, False)
+    """
+    return bool(_KIND[dtype] == "b")
+
+
+def real_of(dtype: Any) -> DType:
+    """Return the dtype of the real part of an inexact dtype.
+
+    Raises TypeError when the dtype is not inexact.
+
+    >>> real_of(np.complex128), real_of(np.float32)
+    (dtype('float64'), dtype('float32'))
+    """
+    found: DType = _REAL_OF[dtype]
+    return found
+
+
+def complex_of(dtype: Any) -> DType:
+    """Return the smallest complex dtype that holds an inexact dtype.
+
+    Raises TypeError when the dtype is not inexact.
+
+    >>> complex_of(np.float16), complex_of(np.float64)
+    (dtype('complex64'), dtype('complex128'))
+    """
+    found: DType = _COMPLEX_OF[dtype]
+    return found
+
+
+def compute_dtype(dtype: Any) -> DType:
+    """Return the dtype in which arithmetic on a dtype is carried out: float32 for the half precisions.
+
+    Raises TypeError when the dtype is not supported.
+
+    >>> compute_dtype(np.float16), compute_dtype(np.int8)
+    (dtype('float32'), dtype('int8'))
+    """
+    found: DType = _COMPUTE_OF[dtype]
+    return found
+
+
+def _canonical(dtype_like: Any) -> DType:
+    if isinstance(dtype_like, str) and dtype_like == "bfloat16":
+        dtype = _bfloat16()
+    elif dtype_like is None:
+        raise TypeError(_refusal("None"))  # NumPy would take it for float64
+    else:
+        try:
+            dtype = np.dtype(dtype_like)
+        except TypeError:
+            raise TypeError(_refusal(repr(dtype_like))) from None
+    if dtype.name not in _SHORT_NAMES:
+        raise TypeError(_refusal(str(dtype)))
+    if dtype.name != "bfloat16":
+        dtype = np.dtype(dtype.name)  # one object for each, whatever the byte order or the C name
+    _CHECKED[dtype_like] = dtype
+    return dtype
+
+
+def _refusal(what: str) -> str:
+    return f"dtype {what} is not supported; the supported ones are {', '.join(_SHORT_NAMES)}"
+
+
+def _bfloat16() -> DType:
+    import ml_dtypes
+
+    found: DType = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
+def _from_short(name: str) -> DType:
+    if name not in _NUMPY_NAMES:
+        raise TypeError(f"{name!r} is no dtype; the short names are {', '.join(SUPPORTED)}")
+    return check(_NUMPY_NAMES[name])
+
+
+def _kind(dtype: Any) -> str:
+    try:
+        return _KINDS[short(dtype)]
+    except TypeError:
+        return "unsupported"
+
+
+def _counterpart(table: dict[str, str], word: str) -> Callable[[Any], DType]:
+    def fact(dtype: Any) -> DType:
+        name = short(dtype)
+        if name not in table:
+            raise TypeError(f"dtype {check(dtype)} has no {word} counterpart: it is not floating-point or complex")
+        return from_short(table[name])
+
+    return fact
+
+
+_CHECKED: dict[Any, DType] = {}
+_SHORT = _Facts(lambda dtype: _SHORT_NAMES[check(dtype).name])
+_FROM_SHORT = _Facts(_from_short)
+_KIND = _Facts(_kind)
+_REAL_OF = _Facts(_counterpart(_REAL, "real"))
+_COMPLEX_OF = _Facts(_counterpart(_COMPLEX, "complex"))
+_COMPUTE_OF = _Facts(_counterpart(_COMPUTE, "computing"))

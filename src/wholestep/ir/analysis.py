@@ -1,0 +1,40 @@
+"""Questions about a graph that need no knowledge of what its primitives mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wholestep.ir.build import trim
+from wholestep.ir.graph import Graph, Value
+
+
+def reach(graph: Graph, active: Sequence[bool]) -> list[bool]:
+    """Which outputs a tangent on the marked inputs can reach."""
+    seen = {v for v, a in zip(graph.inputs, active, strict=True) if a}
+    for node in graph.nodes:
+        if not node.op.flat and not seen.isdisjoint(node.inputs):
+            seen.update([v for v in node.outputs if v.type.inexact])
+    return [v in seen for v in graph.outputs]
+
+
+def dependents(graph: Graph, sources: Sequence[Value]) -> set[Value]:
+    """The values that depend on any of these, the sources among them."""
+    found = set(sources)
+    for node in graph.nodes:
+        if not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    return found
+
+
+def reordered(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
+    """The same nodes with inputs and outputs in another order."""
+    return Graph(
+        tuple([graph.inputs[i] for i in inputs]), graph.nodes, tuple([graph.outputs[i] for i in outputs]), graph.name
+    )
+
+
+def part(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
+    """The stretch of a graph that makes `outputs` out of `inputs`."""
+    given = set(inputs)
+    nodes = [n for n in graph.nodes if given.isdisjoint(n.outputs)]
+    return Graph(tuple(inputs), trim(nodes, [v for v in outputs if v not in given]), tuple(outputs), graph.name)

@@ -1,0 +1,221 @@
+"""Building programs: `emit` adds a typed node to the current builder; builders nest and capture."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from wholestep.errors import EscapedError, Where, here
+from wholestep.ir.graph import Graph, Node, Value
+from wholestep.ir.types import Type
+
+Evaluate = Callable[[Any, tuple[Value, ...], dict[str, Any]], Any]
+"""Computes a node now: `(op, inputs, params) -> data`; handed in, because meaning lives above the language."""
+
+
+class Builder:
+    """A program being written.
+
+    With `evaluate`, every node whose inputs are known is computed as it is emitted (values attached to the trace).
+    `recording=False` computes without keeping nodes: the last walk of an eager gradient needs no further derivative.
+    """
+
+    __slots__ = ("captures", "closed", "constants", "evaluate", "inputs", "nodes", "parent", "reason", "recording")
+
+    def __init__(self, evaluate: Evaluate | None = None, reason: str = "jit") -> None:
+        self.nodes: list[Node] = []
+        self.inputs: list[Value] = []
+        self.captures: dict[Value, Value] = {}
+        self.constants: dict[int, Any] = {}
+        self.evaluate = evaluate
+        self.recording = True
+        self.closed = False
+        self.parent: Builder | None = None
+        self.reason = reason
+
+    def input(self, type: Type, data: Any = None) -> Value:
+        value = Value(type, None, self, data)
+        self.inputs.append(value)
+        return value
+
+    def capture(self, value: Value) -> Value:
+        """This builder's own name for a value of an enclosing one."""
+        found = self.captures.get(value)
+        if found is not None:
+            return found
+        owner = value.builder
+        if owner is None or owner.closed or self.parent is None:
+            raise EscapedError(
+                f"escaped traced array: {value.type} belongs to a trace that has ended",
+                hint="return it from the traced function instead of keeping it in a list, a global or an attribute",
+            )
+        outer = value if owner is self.parent else self.parent.capture(value)
+        if outer in self.captures:
+            inner = self.captures[value] = self.captures[outer]
+            return inner
+        inner = Value(value.type, None, self, outer.data if self.evaluate is not None else None)
+        self.captures[value] = inner
+        if outer is not value:
+            self.captures[outer] = inner
+        return inner
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.builders: list[Builder] = []
+        self.where: Where = None
+
+
+_stack = _Stack()
+
+
+def current() -> Builder | None:
+    """The builder that `emit` writes to, or None outside every trace."""
+    builders = _stack.builders
+    return builders[-1] if builders else None
+
+
+@contextmanager
+def building(builder: Builder) -> Iterator[Builder]:
+    """Make `builder` the current one; it is closed on the way out and its values may not be used again."""
+    builders = _stack.builders
+    builder.parent = builders[-1] if builders else None
+    builders.append(builder)
+    where, _stack.where = _stack.where, None
+    try:
+        yield builder
+    finally:
+        builders.pop()
+        _stack.where = where
+        builder.closed = True
+
+
+@contextmanager
+def blaming(where: Where) -> Iterator[None]:
+    """Nodes emitted inside inherit this line instead of looking for the user's."""
+    before, _stack.where = _stack.where, where
+    try:
+        yield
+    finally:
+        _stack.where = before
+
+
+def blame(where: Where) -> Where:
+    """The same without a block, for loops over nodes; returns what to restore."""
+    before, _stack.where = _stack.where, where
+    return before
+
+
+def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
+    """Add one node and return its value, or the tuple of its values where the primitive has several."""
+    builders = _stack.builders
+    if not builders:
+        raise EscapedError(
+            f"{op.name}: a traced array was used outside every trace",
+            hint="return it from the traced function instead of keeping it in a list, a global or an attribute",
+        )
+    builder = builders[-1]
+    for value in inputs:
+        if value.builder is not builder:
+            inputs = tuple(v if v.builder is builder else builder.capture(v) for v in inputs)
+            break
+    types = op.type(*[v.type for v in inputs], **params)
+    node = Node(op, inputs, params, _stack.where or here())
+    return append(builder, node, types)
+
+
+def append(builder: Builder, node: Node, types: Any) -> Any:
+    """Add a node whose types are already known."""
+    evaluate = builder.evaluate
+    recording = builder.recording
+    if recording:
+        builder.nodes.append(node)
+    if node.op.multiple:
+        outputs = tuple([Value(t, node if recording else None, builder) for t in types])
+        node.outputs = outputs
+        if evaluate is not None and all([v.data is not None for v in node.inputs]):
+            for value, data in zip(outputs, evaluate(node.op, node.inputs, node.params), strict=True):
+                value.data = data
+        return outputs
+    value = Value(types, node if recording else None, builder)
+    node.outputs = (value,)
+    if evaluate is not None:
+        for v in node.inputs:
+            if v.data is None:
+                return value
+        value.data = evaluate(node.op, node.inputs, node.params)
+    return value
+
+
+def trim(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Node, ...]:
+    """The nodes that the outputs need, in order."""
+    needed = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    return tuple(reversed(kept))
+
+
+def build(
+    function: Callable[..., Sequence[Value]],
+    types: Sequence[Type],
+    *,
+    name: str = "graph",
+    names: Sequence[str] = (),
+    evaluate: Evaluate | None = None,
+    reason: str = "jit",
+) -> tuple[Graph, list[Value]]:
+    """Trace `function` on abstract values of these types.
+
+    Returns the graph and the values it captured from outside; the captured ones are its last inputs.
+    """
+    builder = Builder(evaluate, reason)
+    with building(builder):
+        inputs = [builder.input(t) for t in types]
+        outputs = [v if v.builder is builder else builder.capture(v) for v in function(*inputs)]
+    return close(builder, outputs, name, names)
+
+
+def close(
+    builder: Builder, outputs: Sequence[Value], name: str = "graph", names: Sequence[str] = ()
+) -> tuple[Graph, list[Value]]:
+    """The finished graph of a builder, and what it captured."""
+    captured: dict[Value, Value] = {}
+    for outer, inner in builder.captures.items():
+        if outer.builder is builder.parent:
+            captured[inner] = outer
+    inputs = (*builder.inputs, *captured)
+    nodes, results = without_aliases(trim(builder.nodes, outputs), outputs)
+    return Graph(inputs, nodes, results, name, tuple(names)), list(captured.values())
+
+
+def without_aliases(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[tuple[Node, ...], tuple[Value, ...]]:
+    """Drop the nodes that only give a value another name; a finished graph has no need of them."""
+    same: dict[Value, Value] = {}
+    kept = []
+    for node in nodes:
+        node.inputs = tuple([same.get(v, v) for v in node.inputs])
+        if node.op.alias:
+            same[node.outputs[0]] = node.inputs[0]
+        else:
+            kept.append(node)
+    return tuple(kept), tuple([same.get(v, v) for v in outputs])
+
+
+def inline(graph: Graph, values: Sequence[Value]) -> list[Value]:
+    """Emit a graph's nodes into the current builder, its inputs replaced by `values`; types need no second look."""
+    builder = _stack.builders[-1]
+    own = [v if v.builder is builder else builder.capture(v) for v in values]
+    env: dict[Value, Value] = dict(zip(graph.inputs, own, strict=True))
+    override = _stack.where
+    for node in graph.nodes:
+        copy = Node(node.op, tuple([env[v] for v in node.inputs]), node.params, override or node.where)
+        types = [v.type for v in node.outputs]
+        append(builder, copy, types if node.op.multiple else types[0])
+        for old, new in zip(node.outputs, copy.outputs, strict=True):
+            env[old] = new
+    return [env[v] for v in graph.outputs]

@@ -1,0 +1,48 @@
+"""What every graph must satisfy, as code: each value is made once, before it is used, with the type its rule gives."""
+
+from __future__ import annotations
+
+from wholestep.errors import GraphError
+from wholestep.ir.graph import OPS, Graph, Node, Value, subgraphs
+
+
+def verify(graph: Graph) -> None:
+    """Check a graph and the graphs inside it; raises GraphError that shows the node and its neighbours."""
+    known: set[Value] = set()
+    for v in graph.inputs:
+        if v in known:
+            raise GraphError(f"verify: an input of {graph.name} appears twice")
+        known.add(v)
+    for at, node in enumerate(graph.nodes):
+        problem = _problem(node, known)
+        if problem:
+            raise GraphError(f"verify: {problem}\n{_around(graph, at)}", where=node.where)
+        known.update(node.outputs)
+        for inner in subgraphs(node):
+            verify(inner)
+    for v in graph.outputs:
+        if v not in known:
+            raise GraphError(f"verify: {graph.name} returns a value of type {v.type} that it does not make")
+
+
+def _problem(node: Node, known: set[Value]) -> str:
+    if OPS.get(node.op.name) is not node.op:
+        return f"{node.op.name} is not a primitive of the language"
+    for v in node.inputs:
+        if v not in known:
+            return f"{node.op.name} uses a value of type {v.type} that is made later, or in another graph"
+    if not known.isdisjoint(node.outputs):
+        return f"{node.op.name} makes a value that exists already"
+    types = node.op.type(*node.types, **node.params)
+    expected = tuple(types) if node.op.multiple else (types,)
+    found = tuple(v.type for v in node.outputs)
+    return "" if expected == found else f"{node.op.name} gives {expected} by its rule and {found} in the graph"
+
+
+def _around(graph: Graph, at: int, width: int = 5) -> str:
+    lines = [
+        f"  {'->' if i == at else '  '} {node.op.name}({', '.join(str(v.type) for v in node.inputs)})"
+        for i, node in enumerate(graph.nodes)
+        if abs(i - at) <= width
+    ]
+    return "\n".join(lines)

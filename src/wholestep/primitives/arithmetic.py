@@ -1,0 +1,138 @@
+"""Arithmetic: what is done to numbers before any function of analysis, and the parts of complex ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError
+from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.family import Elementwise, Linear, Sample, draw, expand
+from wholestep.primitives.logic import sign, trunc, wins
+
+add = Elementwise("add", np.add, 1, 1, takes="bifc", polynomial=True)
+sub = Elementwise("sub", np.subtract, 1, -1, takes="ifc", polynomial=True)
+neg = Elementwise("neg", np.negative, -1, takes="ifc", polynomial=True)
+mul = Elementwise("mul", np.multiply, lambda z, x, y: y, lambda z, x, y: x, takes="bifc", polynomial=True)
+div = Elementwise("div", np.divide, lambda z, x, y: 1 / y, lambda z, x, y: -z / y, domain=(0.5, 3.0))
+floor_divide = Elementwise("floor_divide", np.floor_divide, arity=2, takes="bif", domain=(1.1, 4.9))
+remainder = Elementwise(
+    "remainder", np.remainder, 1, lambda z, x, y: -floor_divide(x, y), takes="if", domain=(1.1, 4.9)
+)
+fmod = Elementwise("fmod", np.fmod, 1, lambda z, x, y: -trunc(x / y), takes="if", domain=(1.1, 4.9))
+maximum = Elementwise(
+    "maximum", np.maximum, lambda z, x, y: wins(x, y), lambda z, x, y: wins(y, x), takes="bif", analytic=False
+)
+minimum = Elementwise(
+    "minimum", np.minimum, lambda z, x, y: wins(y, x), lambda z, x, y: wins(x, y), takes="bif", analytic=False
+)
+abs = Elementwise("abs", np.absolute, lambda y, x: sign(x), takes="if", analytic=False)
+copysign = Elementwise("copysign", np.copysign, lambda z, x, y: sign(x) * sign(z), None, takes="f")
+nextafter = Elementwise("nextafter", np.nextafter, 1, None, takes="f")
+
+
+class Part(Linear):
+    """A real part of a complex number: linear over the reals, with `lift` as transpose."""
+
+    kind = "elementwise"
+    thin = True
+    polynomial = False
+
+    def __init__(self, name: str, ufunc: Any, lift: complex) -> None:
+        super().__init__(name)
+        self.ufunc = ufunc
+        self.lift = lift
+
+    def type(self, x: Type) -> Type:
+        if not dtypes.is_complex(x.dtype):
+            raise DtypeError(f"{self.name}: takes a complex array, not {x}")
+        return array_type(x.shape, dtypes.real_of(x.dtype))
+
+    def ref(self, x: NDArray) -> NDArray:
+        return np.asarray(self.ufunc(x))
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool]) -> Value:
+        from_real: Value = make_complex(gy, gy * 0) if self.lift == 1 else make_complex(gy * 0, gy)
+        return from_real
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
+        return self(expand(xs[0], n, on[0]))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for name in ("c16", "c8"):
+            for shape in ((2, 3), (), (0, 2)):
+                yield Sample((draw(rng, shape, np.dtype(name)),), exact=False)
+
+
+class MakeComplex(Linear):
+    """x + iy from two real arrays."""
+
+    kind = "elementwise"
+    thin = True
+    polynomial = False
+
+    def __init__(self) -> None:
+        super().__init__("make_complex")
+
+    def type(self, x: Type, y: Type) -> Type:
+        if x is not y or kind_is_real(x) is False:
+            raise DtypeError(f"make_complex: takes two equal real arrays, not {x} and {y}")
+        return array_type(x.shape, dtypes.complex_of(x.dtype))
+
+    def ref(self, x: NDArray, y: NDArray) -> NDArray:
+        out = np.empty(np.broadcast_shapes(x.shape, y.shape), dtypes.complex_of(x.dtype))
+        out.real = x
+        out.imag = y
+        return out
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool]) -> Sequence[Value | None]:
+        return (real(gy) if wrt[0] else None, imag(gy) if wrt[1] else None)
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
+        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)])  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for name in ("f8", "f4"):
+            for shape in ((2, 3), (), (0, 2)):
+                yield Sample((draw(rng, shape, np.dtype(name)), draw(rng, shape, np.dtype(name))), exact=False)
+
+
+class Conj(Linear):
+    """The complex conjugate: its own transpose in the real inner product."""
+
+    kind = "elementwise"
+    thin = True
+    polynomial = False
+
+    def type(self, x: Type) -> Type:
+        if not dtypes.is_complex(x.dtype):
+            raise DtypeError(f"conj: takes a complex array, not {x}")
+        return x
+
+    def ref(self, x: NDArray) -> NDArray:
+        return np.conjugate(x)
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool]) -> Value:
+        return self(gy)  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
+        return self(expand(xs[0], n, on[0]))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((draw(rng, (2, 3), np.dtype("c16")),), exact=False)
+        yield Sample((draw(rng, (), np.dtype("c8")),), exact=False)
+
+
+def kind_is_real(x: Type) -> bool:
+    """Whether a complex number can be made of this type."""
+    return x.dtype.kind == "f" and x.dtype.itemsize >= 4
+
+
+real = Part("real", np.real, 1)
+imag = Part("imag", np.imag, 1j)
+make_complex = MakeComplex()
+conj = Conj()

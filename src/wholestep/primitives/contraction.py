@@ -1,0 +1,213 @@
+"""Contractions: products summed over shared axes, and the sliding windows that make convolutions of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import ShapeError
+from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.types import Shape, Type, array_type
+from wholestep.primitives.family import Bilinear, Linear, Sample, conj, draw, expand
+from wholestep.primitives.movement import spread, steps_between
+
+Ints = tuple[Any, ...]
+
+
+@lru_cache(maxsize=4096)
+def parts(spec: str) -> tuple[str, str, str]:
+    """`"ij,jk->ik"` as `("ij", "jk", "ik")`."""
+    operands, out = spec.split("->")
+    x, y = operands.split(",")
+    return x, y, out
+
+
+class Contract(Bilinear):
+    """A two-operand einsum: closed under transposition and batching.
+
+    No label is repeated within an operand, and each label of an operand is also in the other one or in the result.
+    """
+
+    kind = "contraction"
+
+    def type(self, x: Type, y: Type, *, spec: str) -> Type:
+        a, b, out = parts(spec)
+        sizes: dict[str, Any] = {}
+        if len(a) != x.ndim or len(b) != y.ndim or x.dtype != y.dtype:
+            raise ShapeError(f"contract: {spec!r} does not fit {x} and {y}")
+        for label, size in zip(a + b, x.shape + y.shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                raise ShapeError(f"contract: {label!r} in {spec!r} is {sizes[label]} in {x} and {size} in {y}")
+        return array_type(tuple([sizes[label] for label in out]), x.dtype)
+
+    def ref(self, x: NDArray, y: NDArray, *, spec: str) -> Any:
+        if x.dtype == object:
+            return np.einsum(spec, x, y, optimize=False)
+        wide = dtypes.compute_dtype(x.dtype)
+        if wide is not x.dtype:
+            return as_matmul(x.astype(wide), y.astype(wide), spec).astype(x.dtype)
+        return as_matmul(x, y, spec)
+
+    def transpose(self, gy: Value, node: Node, i: int, *, spec: str) -> Value:
+        a, b, out = parts(spec)
+        x, y = node.inputs
+        if i == 0:
+            return self(gy, conj(y), spec=f"{out},{b}->{a}")  # type: ignore[no-any-return]
+        return self(conj(x), gy, spec=f"{a},{out}->{b}")  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, spec: str) -> Value:
+        a, b, out = parts(spec)
+        new = next(c for c in LETTERS if c not in a + b + out)
+        return self(*xs, spec=f"{new * on[0]}{a},{new * on[1]}{b}->{new}{out}")  # type: ignore[no-any-return]
+
+    def flops(self, node: Node) -> int:
+        a, b, _ = parts(node.params["spec"])
+        sizes = dict(zip(a + b, node.inputs[0].shape + node.inputs[1].shape, strict=True))
+        return int(2 * math.prod(sizes.values()))
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        shapes = [
+            ("ij,jk->ik", (2, 3), (3, 4)),
+            ("bij,bjk->bik", (2, 2, 3), (2, 3, 2)),
+            ("ij,kj->ki", (2, 3), (4, 3)),
+            ("i,j->ij", (2,), (3,)),
+            ("i,i->", (3,), (3,)),
+            ("ij,ij->i", (2, 3), (2, 3)),
+            ("ijk,kj->i", (2, 3, 2), (2, 3)),
+            (",->", (), ()),
+            ("ij,jk->ik", (2, 0), (0, 3)),
+            ("ij,jk->ik", (0, 2), (2, 1)),
+        ]
+        for spec, a, b in shapes:
+            yield Sample((rng.normal(size=a), rng.normal(size=b)), {"spec": spec})
+        for name in ("f32", "f16", "bf16", "c128", "c64", "i32"):
+            dtype = dtypes.from_short(name)
+            yield Sample((draw(rng, (2, 3), dtype), draw(rng, (3, 2), dtype)), {"spec": "ij,jk->ki"})
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@lru_cache(maxsize=4096)
+def _plan(spec: str) -> tuple[Any, ...]:
+    """How an einsum becomes matmul: orders of both operands, group lengths, and the order back."""
+    a, b, out = parts(spec)
+    batch = [c for c in out if c in a and c in b]
+    rows = [c for c in out if c in a and c not in b]
+    columns = [c for c in out if c in b and c not in a]
+    inner = [c for c in a if c in b and c not in out]
+    left = tuple(a.index(c) for c in batch + rows + inner)
+    right = tuple(b.index(c) for c in batch + inner + columns)
+    made = batch + rows + columns
+    back = tuple(made.index(c) for c in out)
+    return left, right, len(batch), len(rows), len(inner), len(columns), back, back == tuple(range(len(back)))
+
+
+def as_matmul(x: NDArray, y: NDArray, spec: str) -> Any:
+    """The contraction by `np.matmul`, so that it costs what the BLAS costs."""
+    left, right, batch, rows, inner, columns, back, in_order = _plan(spec)
+    x, y = x.transpose(left), y.transpose(right)
+    if rows == 1 and inner == 1 and columns == 1:
+        out = np.matmul(x, y)
+        return out if in_order else out.transpose(back)
+    head = x.shape[:batch]
+    m, k, n = x.shape[batch : batch + rows], x.shape[batch + rows :], y.shape[batch + inner :]
+    depth = math.prod(k)
+    out = np.matmul(x.reshape(*head, math.prod(m), depth), y.reshape(*head, depth, math.prod(n)))
+    out = out.reshape(*head, *m, *n)
+    return out if in_order else out.transpose(back)
+
+
+class Window(Linear):
+    """Sliding windows over the last axes: `[..., *sizes] -> [..., *positions, *size]`. The dual of `unwindow`."""
+
+    kind = "movement"
+
+    def type(self, x: Type, *, size: Ints, stride: Ints, dilation: Ints) -> Type:
+        k = len(size)
+        if not len(stride) == len(dilation) == k <= x.ndim:
+            raise ShapeError(f"window: size {size}, stride {stride}, dilation {dilation} do not fit {x}")
+        spans = [spread(m, d) for m, d in zip(size, dilation, strict=True)]
+        tail = x.shape[x.ndim - k :]
+        if any(isinstance(n, int) and n < m for n, m in zip(tail, spans, strict=True)):
+            raise ShapeError(f"window: {x} is smaller than a window of {tuple(spans)}")
+        places = [steps_between(0, n - m + 1, s) for n, m, s in zip(tail, spans, stride, strict=True)]
+        return array_type((*x.shape[: x.ndim - k], *places, *size), x.dtype)
+
+    def ref(self, x: NDArray, *, size: Ints, stride: Ints, dilation: Ints) -> NDArray:
+        k = len(size)
+        spans = tuple(spread(m, d) for m, d in zip(size, dilation, strict=True))
+        seen = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(x.ndim - k, x.ndim)))
+        places = [slice(None, None, s) for s in stride]
+        return seen[(..., *places, *[slice(None, None, d) for d in dilation])]
+
+    def transpose(
+        self, gy: Value, node: Node, wrt: Sequence[bool], *, size: Ints, stride: Ints, dilation: Ints
+    ) -> Value:
+        sizes = node.inputs[0].shape[node.inputs[0].ndim - len(size) :]
+        return unwindow(gy, sizes=sizes, stride=stride, dilation=dilation)  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
+        return self(xs[0], **params)  # type: ignore[no-any-return]
+
+    def flops(self, node: Node) -> int:
+        return 0
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 7)),), {"size": (3,), "stride": (2,), "dilation": (1,)})
+        yield Sample((rng.normal(size=(2, 5, 6)),), {"size": (2, 3), "stride": (1, 2), "dilation": (2, 1)})
+        yield Sample((rng.normal(size=(4,)),), {"size": (4,), "stride": (1,), "dilation": (1,)})
+        yield Sample((rng.normal(size=(0, 4)),), {"size": (2,), "stride": (1,), "dilation": (1,)})
+
+
+class Unwindow(Linear):
+    """Windows added back into the places they were taken from. The dual of `window`."""
+
+    kind = "movement"
+
+    def type(self, y: Type, *, sizes: Ints, stride: Ints, dilation: Ints) -> Type:
+        k = len(sizes)
+        if not len(stride) == len(dilation) == k <= y.ndim // 2:
+            raise ShapeError(f"unwindow: sizes {sizes}, stride {stride}, dilation {dilation} do not fit {y}")
+        lead = y.shape[: y.ndim - 2 * k]
+        return array_type((*lead, *sizes), y.dtype)
+
+    def ref(self, y: NDArray, *, sizes: Ints, stride: Ints, dilation: Ints) -> NDArray:
+        k = len(sizes)
+        lead = y.ndim - 2 * k
+        places, window = y.shape[lead : lead + k], y.shape[lead + k :]
+        wide = dtypes.compute_dtype(y.dtype) if y.dtype != object else y.dtype
+        out = np.zeros((*y.shape[:lead], *sizes), wide)
+        if wide == object:
+            out.fill(0)
+        for offset in np.ndindex(*window):
+            at = [
+                slice(o * d, o * d + spread(p, s), s)
+                for o, d, p, s in zip(offset, dilation, places, stride, strict=True)
+            ]
+            out[(..., *at)] += y[(..., *offset)]
+        return out.astype(y.dtype, copy=False)
+
+    def transpose(
+        self, gy: Value, node: Node, wrt: Sequence[bool], *, sizes: Ints, stride: Ints, dilation: Ints
+    ) -> Value:
+        size = node.inputs[0].shape[node.inputs[0].ndim - len(sizes) :]
+        return window(gy, size=size, stride=stride, dilation=dilation)  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
+        return self(expand(xs[0], n, on[0]), **params)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 3, 3)),), {"sizes": (7,), "stride": (2,), "dilation": (1,)})
+        yield Sample((rng.normal(size=(3, 2, 2, 3)),), {"sizes": (5, 6), "stride": (1, 2), "dilation": (2, 1)})
+        yield Sample((rng.normal(size=(0, 3, 2)),), {"sizes": (4,), "stride": (1,), "dilation": (1,)})
+
+
+contract = Contract()
+window = Window()
+unwindow = Unwindow()

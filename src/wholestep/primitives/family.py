@@ -1,0 +1,377 @@
+"""What kinds of primitive exist, and the rules that each kind shares.
+
+A primitive states one derivative fact; both modes follow from it:
+
+    Elementwise   partials           dy = sum(partial * dx)       gx = gy * conj(partial)
+    Linear        transpose          dy = f(dx)                   gx = transpose(gy)
+    Bilinear      transpose          dy = f(dx, y) + f(x, dy)     gx = transpose(gy, y)
+    General       jvp                as stated                    the transpose of the stated tangent
+
+Cotangents live in the real inner product Re(conj(a) b), so the gradient of a real loss is dL/da + i dL/db.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.ir.build import emit
+from wholestep.ir.graph import OPS, NDArray, Node, Value
+from wholestep.ir.types import Type, array_type
+
+Maybe = Value | None
+"""A tangent or cotangent; None is zero."""
+
+Backward = Callable[[Sequence[Node], Sequence[tuple[Value, Maybe]], Sequence[Value]], list[Maybe]]
+"""The reverse walk, handed to rules that need it: (nodes, [(output, cotangent)], wanted) -> cotangents."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call of a primitive for the laws to try: inputs and parameters.
+
+    `exact` says that the inputs may also be integers modulo a prime; `smooth` that the point is no kink.
+    """
+
+    inputs: tuple[NDArray, ...]
+    params: dict[str, Any] = field(default_factory=dict)
+    exact: bool = True
+    smooth: bool = True
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one node costs: floating-point operations, and bytes read and written."""
+
+    flops: int
+    bytes: int
+
+
+REGISTRY: dict[str, Primitive] = {}
+
+
+class Primitive:
+    """One operation of the language with all its rules. An instance registers itself under its name."""
+
+    name: str
+    multiple = False
+    thin = False
+    """Whether the reference takes operands that NumPy would broadcast, so that a broadcast need not be stored."""
+    kind = "general"
+    flat = False
+    """Whether no tangent passes, whatever the dtype: constants, stop_gradient."""
+    nested = False
+    """Whether parameters hold graphs; such rules are handed the transform to apply to them."""
+    alias = False
+    """Whether the one output is the input under another name, to be dropped from a finished graph."""
+    collective = False
+    """Whether the value depends on the axis name of a surrounding `vmap`."""
+    polynomial = False
+    """Whether the reference also computes with exact numbers, so that its rules can be checked exactly."""
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name or type(self).__name__.lower()
+        REGISTRY[self.name] = self
+        OPS[self.name] = self
+
+    def __call__(self, *inputs: Value, **params: Any) -> Any:
+        return emit(self, inputs, params)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def type(self, *types: Type, **params: Any) -> Any:
+        raise NotImplementedError(self.name)
+
+    def ref(self, *arrays: Any, **params: Any) -> Any:
+        raise NotImplementedError(self.name)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        """Tangents of the outputs; None among `dxs` is a zero tangent."""
+        raise NotImplementedError(self.name)
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
+        """Cotangents of the inputs marked in `wrt`: the transpose of `jvp` at this node."""
+        return transposed_jvp(self, node, gys, wrt, backward)
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
+        """The same operation with a batch of size n on axis 0 of the inputs marked in `on`, and of every output."""
+        raise NotImplementedError(self.name)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        """Calls on which the laws are checked: ties, zeros, negative axes, empty arrays and size 1 among them."""
+        raise NotImplementedError(self.name)
+
+    def cost(self, node: Node) -> Cost:
+        moved = sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
+        return Cost(self.flops(node), moved)
+
+    def flops(self, node: Node) -> int:
+        return int(sum(v.type.size for v in node.outputs))
+
+
+def transposed_jvp(
+    prim: Primitive, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward
+) -> list[Maybe]:
+    """Cotangents from the tangent rule: emit the tangent on placeholders, walk back over it; it is never run."""
+    builder = node.inputs[0].builder
+    assert builder is not None
+    recording, builder.recording = builder.recording, True
+    start = len(builder.nodes)
+    dxs = [Value(v.type, None, builder) if w else None for v, w in zip(node.inputs, wrt, strict=True)]
+    try:
+        dys = prim.jvp(node, dxs)
+        region = builder.nodes[start:]
+    finally:
+        builder.recording = recording
+    seeds = [(dy, gy) for dy, gy in zip(dys, gys, strict=True) if dy is not None and gy is not None]
+    found = iter(backward(region, seeds, [dx for dx in dxs if dx is not None]))
+    return [next(found) if w else None for w in wrt]
+
+
+def conj(x: Value) -> Value:
+    """The complex conjugate; a real value is its own."""
+    return OPS["conj"](x) if dtypes.is_complex(x.type.dtype) else x  # type: ignore[no-any-return]
+
+
+def scaled(g: Value, factor: Any) -> Value:
+    """g times a number or a value; 1 and -1 cost nothing or a sign."""
+    if isinstance(factor, Value):
+        return OPS["mul"](g, factor)  # type: ignore[no-any-return]
+    if factor == 1:
+        return g
+    return -g if factor == -1 else g * factor
+
+
+def total(terms: Sequence[Maybe]) -> Maybe:
+    """The sum of those that are not zero."""
+    found: Maybe = None
+    for term in terms:
+        if term is not None:
+            found = term if found is None else found + term
+    return found
+
+
+def expand(x: Value, n: Any, on: bool) -> Value:
+    """x with a batch axis in front, repeated where it has none."""
+    if on:
+        return x
+    repeated: Value = OPS["broadcast"](x, shape=(n, *x.shape), axes=tuple(range(1, x.ndim + 1)))
+    return repeated
+
+
+Partial = Callable[..., Any] | float | None
+"""Derivative with respect to one operand: a rule (y, *xs) -> Value or number, a number, or None for zero everywhere."""
+
+
+class Elementwise(Primitive):
+    """One scalar function applied to each element; states its partial derivatives.
+
+    `reference` is a NumPy ufunc, or the name of one of scipy.special. `takes` lists the kinds of dtype ("b" boolean,
+    "i" integer, "f" floating, "c" complex); `gives` is the dtype kind of the result where it differs ("b", or "f"
+    for the real part of a complex). `domain` is the interval that samples are drawn from.
+    """
+
+    thin = True
+    kind = "elementwise"
+
+    def __init__(
+        self,
+        name: str,
+        reference: Any,
+        *partials: Partial,
+        arity: int | None = None,
+        takes: str = "fc",
+        gives: str = "",
+        domain: tuple[float, float] = (-3.0, 3.0),
+        polynomial: bool = False,
+        analytic: bool = True,
+    ) -> None:
+        super().__init__(name)
+        self.reference = reference
+        self.arity = arity or len(partials) or 1
+        self.partials = partials
+        self.takes = takes
+        self.gives = gives
+        self.domain = domain
+        self.polynomial = polynomial
+        self.analytic = analytic and "c" in takes
+
+    def function(self) -> Any:
+        """The NumPy ufunc that defines the values; scipy.special is imported when it is first needed."""
+        if isinstance(self.reference, str):
+            import scipy.special  # noqa: PLC0415  (a quarter of a second that most programs never need)
+
+            self.reference = getattr(scipy.special, self.reference)
+        return self.reference
+
+    def ref(self, *arrays: Any) -> Any:
+        out = self.function()(*arrays)
+        if not self.gives and out.dtype is not arrays[0].dtype and arrays[0].dtype != object:
+            out = out.astype(arrays[0].dtype)
+        return out
+
+    def type(self, *types: Type) -> Type:
+        x = types[0]
+        for y in types:
+            if y is not x:
+                raise ShapeError(f"{self.name}: operands differ: {', '.join(map(str, types))}")
+        if len(types) != self.arity:
+            raise ShapeError(f"{self.name}: takes {self.arity} operands, got {len(types)}")
+        kind = kind_of(x.dtype)
+        if kind not in self.takes:
+            raise DtypeError(f"{self.name}: does not take {dtypes.short(x.dtype)}")
+        if self.gives == "b":
+            return array_type(x.shape, _BOOL)
+        if self.gives == "f":
+            return array_type(x.shape, dtypes.real_of(x.dtype))
+        return x
+
+    def partial(self, node: Node, i: int) -> Any:
+        """The derivative with respect to operand i, as a value or a number; None for zero."""
+        rule = self.partials[i] if self.partials else None
+        if callable(rule):
+            return rule(node.outputs[0], *node.inputs)
+        return rule
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        terms: list[Maybe] = []
+        for i, dx in enumerate(dxs):
+            partial = self.partial(node, i) if dx is not None else None
+            if dx is not None and partial is not None:
+                terms.append(scaled(dx, partial))
+        return (total(terms),)
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
+        gy = gys[0]
+        out: list[Maybe] = [None] * len(wrt)
+        for i, wanted in enumerate(wrt):
+            if wanted and gy is not None:
+                partial = self.partial(node, i)
+                if isinstance(partial, Value):
+                    out[i] = scaled(gy, conj(partial))
+                elif partial is not None:
+                    out[i] = scaled(gy, np.conj(partial))
+        return out
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
+        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], **params)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        low, high = self.domain
+        for dtype in sample_dtypes(self.takes):
+            for shape in ((2, 3), (), (0, 2), (1,)):
+                yield Sample(tuple(draw(rng, shape, dtype, low, high) for _ in range(self.arity)))
+
+
+_BOOL = np.dtype(bool)
+_KINDS = {"b": "b", "i": "i", "u": "i", "f": "f", "c": "c", "V": "f"}
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """"b", "i", "f" or "c": boolean, integer, floating, complex."""
+    return _KINDS[dtype.kind]
+
+
+def sample_dtypes(takes: str) -> list[np.dtype[Any]]:
+    """The dtypes that samples are drawn in, float64 first."""
+    names = {"f": ["f64", "f32", "f16", "bf16"], "c": ["c128", "c64"], "i": ["i64", "i32", "i8", "u8"], "b": ["bool"]}
+    return [dtypes.from_short(name) for kind in "fcib" if kind in takes for name in names[kind]]
+
+
+def draw(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], low: float = -3.0, high: float = 3.0
+) -> NDArray:
+    """Random numbers of a dtype inside an interval."""
+    kind = kind_of(dtype)
+    if kind == "b":
+        return np.asarray(rng.integers(0, 2, size=shape), dtype)
+    if kind == "i":
+        first = max(math.ceil(low), 0) if dtype.kind == "u" else math.ceil(low)
+        return np.asarray(rng.integers(first, max(first, math.floor(high)) + 1, size=shape), dtype)
+    real = rng.uniform(low, high, size=shape)
+    if kind == "c":
+        return np.asarray(real + 1j * rng.uniform(-1.0, 1.0, size=shape), dtype)
+    return np.asarray(real, dtype)
+
+
+class Linear(Primitive):
+    """Linear in its first `arity` operands (all of them by default); states the transpose."""
+
+    kind = "linear"
+    polynomial = True
+
+    def linear(self, node: Node) -> range:
+        """Positions of the operands that the primitive is linear in."""
+        return range(len(node.inputs))
+
+    def transpose(self, gy: Any, node: Node, wrt: Sequence[bool], **params: Any) -> Sequence[Maybe] | Value:
+        """Cotangents of the linear operands marked in `wrt`; one value alone where there is one operand."""
+        raise NotImplementedError(self.name)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        inputs = [
+            (zeros(v.type) if dx is None else dx) if i in self.linear(node) else v
+            for i, (v, dx) in enumerate(zip(node.inputs, dxs, strict=True))
+        ]
+        out = self(*inputs, **node.params)
+        return out if self.multiple else (out,)
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
+        if self.multiple:
+            gy: Any = [zeros(v.type) if g is None else g for v, g in zip(node.outputs, gys, strict=True)]
+        else:
+            gy = gys[0]
+        out = self.transpose(gy, node, wrt, **node.params)
+        if isinstance(out, Value):
+            return (out, *[None] * (len(wrt) - 1))
+        return (*out, *[None] * (len(wrt) - len(out)))
+
+
+class Bilinear(Primitive):
+    """Linear in each of two operands; states one transpose per operand, and the product rule follows."""
+
+    kind = "bilinear"
+    polynomial = True
+
+    def transpose(self, gy: Value, node: Node, i: int, **params: Any) -> Value:
+        """Cotangent of operand i; the other operand is known."""
+        raise NotImplementedError(self.name)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        x, y = node.inputs
+        dx, dy = dxs
+        first = None if dx is None else self(dx, y, **node.params)
+        second = None if dy is None else self(x, dy, **node.params)
+        return (total([first, second]),)
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
+        gy = gys[0]
+        if gy is None:
+            return (None, None)
+        return [self.transpose(gy, node, i, **node.params) if wanted else None for i, wanted in enumerate(wrt)]
+
+
+def zeros(type: Type) -> Value:
+    """A zero of this type."""
+    zero: Value = OPS["full"](value=0, shape=type.shape, dtype=type.dtype)
+    return zero
+
+
+def ones(type: Type) -> Value:
+    """A one of this type."""
+    one: Value = OPS["full"](value=1, shape=type.shape, dtype=type.dtype)
+    return one
+
+
+def axis_inside(name: str, axis: Any, ndim: int) -> int:
+    """A valid non-negative axis: what the frontend has already made of the user's."""
+    if not isinstance(axis, int) or not 0 <= axis < ndim:
+        raise ShapeError(f"{name}: axis {axis!r} is outside an array of {ndim} dimensions")
+    return axis

@@ -1,0 +1,131 @@
+"""Functions of analysis: each with its value's definition and its derivative, on one line where one will do.
+
+Derivatives: Abramowitz and Stegun, "Handbook of Mathematical Functions"; DLMF, dlmf.nist.gov.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wholestep.ir.graph import Value
+from wholestep.primitives.family import Elementwise, ones, zeros
+from wholestep.primitives.logic import select, sign
+
+_LN2, _LN10 = math.log(2.0), math.log(10.0)
+_2_SQRT_PI = 2.0 / math.sqrt(math.pi)
+_SQRT_2PI = math.sqrt(2.0 * math.pi)
+_POSITIVE, _UNIT = (0.2, 3.0), (-0.9, 0.9)
+
+exp = Elementwise("exp", np.exp, lambda y, x: y)
+exp2 = Elementwise("exp2", np.exp2, lambda y, x: y * _LN2)
+expm1 = Elementwise("expm1", np.expm1, lambda y, x: y + 1)
+log = Elementwise("log", np.log, lambda y, x: 1 / x, domain=_POSITIVE)
+log2 = Elementwise("log2", np.log2, lambda y, x: (1 / _LN2) / x, domain=_POSITIVE)
+log10 = Elementwise("log10", np.log10, lambda y, x: (1 / _LN10) / x, domain=_POSITIVE)
+log1p = Elementwise("log1p", np.log1p, lambda y, x: 1 / (x + 1), domain=_UNIT)
+sqrt = Elementwise("sqrt", np.sqrt, lambda y, x: 0.5 / y, domain=_POSITIVE)
+cbrt = Elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), takes="f", domain=_POSITIVE)
+
+sin = Elementwise("sin", np.sin, lambda y, x: cos(x))
+cos = Elementwise("cos", np.cos, lambda y, x: -sin(x))
+tan = Elementwise("tan", np.tan, lambda y, x: 1 + y * y, domain=(-1.2, 1.2))
+arcsin = Elementwise("arcsin", np.arcsin, lambda y, x: 1 / sqrt(1 - x * x), domain=_UNIT)
+arccos = Elementwise("arccos", np.arccos, lambda y, x: -1 / sqrt(1 - x * x), domain=_UNIT)
+arctan = Elementwise("arctan", np.arctan, lambda y, x: 1 / (1 + x * x), domain=_UNIT)
+sinh = Elementwise("sinh", np.sinh, lambda y, x: cosh(x))
+cosh = Elementwise("cosh", np.cosh, lambda y, x: sinh(x))
+tanh = Elementwise("tanh", np.tanh, lambda y, x: 1 - y * y)
+arcsinh = Elementwise("arcsinh", np.arcsinh, lambda y, x: 1 / sqrt(1 + x * x), domain=_UNIT)
+arccosh = Elementwise("arccosh", np.arccosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), domain=(1.2, 4.0))
+arctanh = Elementwise("arctanh", np.arctanh, lambda y, x: 1 / (1 - x * x), domain=_UNIT)
+arctan2 = Elementwise(
+    "arctan2",
+    np.arctan2,
+    lambda z, y, x: x / (x * x + y * y),
+    lambda z, y, x: -y / (x * x + y * y),
+    takes="f",
+)
+
+
+def _share(x: Value, z: Value) -> Value:
+    """x / z, and 0 where both vanish: the derivative that a norm has at the origin."""
+    nothing = z.equals(0)
+    share: Value = select(nothing, zeros(z.type), x / select(nothing, ones(z.type), z))
+    return share
+
+
+hypot = Elementwise("hypot", np.hypot, lambda z, x, y: _share(x, z), lambda z, x, y: _share(y, z), takes="f")
+
+
+logaddexp = Elementwise(
+    "logaddexp",
+    np.logaddexp,
+    lambda z, x, y: 1 / (1 + exp(_gap(y, x))),
+    lambda z, x, y: 1 / (1 + exp(_gap(x, y))),
+    takes="f",
+)
+logaddexp2 = Elementwise(
+    "logaddexp2",
+    np.logaddexp2,
+    lambda z, x, y: 1 / (1 + exp2(_gap(y, x))),
+    lambda z, x, y: 1 / (1 + exp2(_gap(x, y))),
+    takes="f",
+)
+
+
+def _gap(x: Value, y: Value) -> Value:
+    """x - y, and 0 where they are equal, infinite ones included."""
+    same = x.equals(y)
+    gap: Value = select(same, zeros(x.type), x - y)
+    return gap
+
+
+def _power_of_base(z: Value, x: Value, y: Value) -> Value:
+    """y * x**(y - 1), and 0 where y is 0, whatever x is."""
+    nothing = y.equals(0)
+    slope: Value = select(nothing, zeros(y.type), y * pow(x, select(nothing, ones(y.type), y - 1)))
+    return slope
+
+
+def _power_of_exponent(z: Value, x: Value, y: Value) -> Value:
+    """z * log(x), and 0 where x is 0: the limit for a positive exponent."""
+    nothing = x.equals(0)
+    slope: Value = select(nothing, zeros(x.type), z * log(select(nothing, ones(x.type), x)))
+    return slope
+
+
+pow = Elementwise("pow", np.power, _power_of_base, _power_of_exponent, takes="ifc", domain=(0.5, 2.5))
+
+# Functions of scipy.special, by the names they have there.
+erf = Elementwise("erf", "erf", lambda y, x: _2_SQRT_PI * exp(-(x * x)))
+erfc = Elementwise("erfc", "erfc", lambda y, x: -_2_SQRT_PI * exp(-(x * x)))
+erfcx = Elementwise("erfcx", "erfcx", lambda y, x: 2 * x * y - _2_SQRT_PI)
+erfinv = Elementwise("erfinv", "erfinv", lambda y, x: (1 / _2_SQRT_PI) * exp(y * y), takes="f", domain=_UNIT)
+erfcinv = Elementwise("erfcinv", "erfcinv", lambda y, x: (-1 / _2_SQRT_PI) * exp(y * y), takes="f", domain=(0.1, 1.9))
+expit = Elementwise("expit", "expit", lambda y, x: y * (1 - y), takes="f")
+log_expit = Elementwise("log_expit", "log_expit", lambda y, x: expit(-x), takes="f")
+logit = Elementwise("logit", "logit", lambda y, x: 1 / (x * (1 - x)), takes="f", domain=(0.1, 0.9))
+gammaln = Elementwise("gammaln", "gammaln", lambda y, x: digamma(x), takes="f", domain=(0.3, 4.0))
+digamma = Elementwise("digamma", "psi", lambda y, x: zeta(ones(x.type) * 2, x), takes="f", domain=(0.3, 4.0))
+gamma = Elementwise("gamma", "gamma", lambda y, x: y * digamma(x), takes="f", domain=(0.3, 4.0))
+zeta = Elementwise(
+    "zeta", "zeta", None, lambda z, s, q: -s * zeta(s + 1, q), takes="f", domain=(1.5, 4.0)
+)
+ndtr = Elementwise("ndtr", "ndtr", lambda y, x: exp(-0.5 * (x * x)) * (1 / _SQRT_2PI), takes="f")
+log_ndtr = Elementwise("log_ndtr", "log_ndtr", lambda y, x: exp(-0.5 * (x * x) - y) * (1 / _SQRT_2PI), takes="f")
+ndtri = Elementwise("ndtri", "ndtri", lambda y, x: _SQRT_2PI * exp(0.5 * (y * y)), takes="f", domain=(0.1, 0.9))
+i0 = Elementwise("i0", "i0", lambda y, x: i1(x), takes="f")
+i1 = Elementwise("i1", "i1", lambda y, x: i0(x) - _over(y, x), takes="f", domain=(0.2, 3.0))
+i0e = Elementwise("i0e", "i0e", lambda y, x: i1e(x) - sign(x) * y, takes="f", domain=(0.2, 3.0))
+i1e = Elementwise("i1e", "i1e", lambda y, x: i0e(x) - y * sign(x) - _over(y, x), takes="f", domain=(0.2, 3.0))
+j0 = Elementwise("j0", "j0", lambda y, x: -j1(x), takes="f")
+j1 = Elementwise("j1", "j1", lambda y, x: j0(x) - _over(y, x), takes="f", domain=(0.2, 3.0))
+
+
+def _over(y: Value, x: Value) -> Value:
+    """y / x with its limit 1/2 at 0, for the first Bessel functions."""
+    nothing = x.equals(0)
+    ratio: Value = select(nothing, ones(x.type) * 0.5, y / select(nothing, ones(x.type), x))
+    return ratio

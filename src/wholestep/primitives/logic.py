@@ -1,0 +1,90 @@
+"""Logic: comparisons, truth, bits, choices, and the functions that are flat between their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.types import Type
+from wholestep.primitives.family import Backward, Elementwise, Maybe, Primitive, Sample, draw, expand, zeros
+
+equal = Elementwise("equal", np.equal, arity=2, takes="bifc", gives="b")
+not_equal = Elementwise("not_equal", np.not_equal, arity=2, takes="bifc", gives="b")
+less = Elementwise("less", np.less, arity=2, takes="bifc", gives="b")
+less_equal = Elementwise("less_equal", np.less_equal, arity=2, takes="bifc", gives="b")
+isfinite = Elementwise("isfinite", np.isfinite, takes="fc", gives="b")
+isnan = Elementwise("isnan", np.isnan, takes="fc", gives="b")
+signbit = Elementwise("signbit", np.signbit, takes="f", gives="b")
+
+bitwise_and = Elementwise("bitwise_and", np.bitwise_and, arity=2, takes="bi")
+bitwise_or = Elementwise("bitwise_or", np.bitwise_or, arity=2, takes="bi")
+bitwise_xor = Elementwise("bitwise_xor", np.bitwise_xor, arity=2, takes="bi")
+bitwise_not = Elementwise("bitwise_not", np.invert, takes="bi")
+left_shift = Elementwise("left_shift", np.left_shift, arity=2, takes="i", domain=(0, 3))
+right_shift = Elementwise("right_shift", np.right_shift, arity=2, takes="i", domain=(0, 3))
+
+floor = Elementwise("floor", np.floor, takes="f")
+ceil = Elementwise("ceil", np.ceil, takes="f")
+trunc = Elementwise("trunc", np.trunc, takes="f")
+rint = Elementwise("rint", np.rint, takes="fc")
+sign = Elementwise("sign", np.sign, takes="if")
+
+
+def _wins(x: NDArray, y: NDArray) -> NDArray:
+    return np.asarray(np.where(np.isnan(x) | np.isnan(y), np.nan, (x > y) + 0.5 * (x == y)))
+
+
+wins = Elementwise("wins", _wins, arity=2, takes="f")
+"""1 where x > y, one half where they tie, 0 where x < y: the share of a maximum's derivative that goes to x."""
+
+
+class Select(Primitive):
+    """x where the condition holds, y elsewhere; linear in x and y."""
+
+    kind = "elementwise"
+    thin = True
+    polynomial = True
+
+    def type(self, condition: Type, x: Type, y: Type) -> Type:
+        if x is not y or condition.shape != x.shape:
+            raise ShapeError(f"select: operands differ: {condition}, {x}, {y}")
+        if condition.dtype.kind != "b":
+            raise DtypeError(f"select: the condition is {condition}, not boolean")
+        return x
+
+    def ref(self, condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
+        return np.where(condition, x, y)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        _, dx, dy = dxs
+        nothing = zeros(node.outputs[0].type)
+        return (self(node.inputs[0], nothing if dx is None else dx, nothing if dy is None else dy),)
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
+        gy = gys[0]
+        if gy is None:
+            return (None, None, None)
+        nothing = zeros(gy.type)
+        condition = node.inputs[0]
+        return (
+            None,
+            self(condition, gy, nothing) if wrt[1] else None,
+            self(condition, nothing, gy) if wrt[2] else None,
+        )
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
+        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)])  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for name in ("f8", "f4", "i4", "c16", "?"):
+            for shape in ((2, 3), (), (0, 2)):
+                condition = rng.integers(0, 2, size=shape) > 0
+                dtype = np.dtype(name)
+                yield Sample((np.asarray(condition), draw(rng, shape, dtype), draw(rng, shape, dtype)))
+
+
+select = Select()

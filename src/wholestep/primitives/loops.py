@@ -1,0 +1,210 @@
+"""scan: one step of program applied along an axis, carrying state; differentiated without unrolling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep.errors import ShapeError
+from wholestep.ir.analysis import dependents, part, reach, reordered
+from wholestep.ir.build import build, inline
+from wholestep.ir.graph import Graph, Node, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.family import Maybe, expand, zeros
+from wholestep.primitives.movement import permute
+from wholestep.primitives.structure import Nested, filled, present
+
+
+class Split(NamedTuple):
+    """A step's reverse program cut in two: what the forward scan keeps, and what the backward scan does with it."""
+
+    forward: Graph
+    """(constants, carry, x) -> (carry, y, kept)"""
+    backward: Graph
+    """(early, xs, kept, cotangents) -> cotangents"""
+    early: Graph
+    """constants -> values that are the same at every step"""
+    x_places: list[int]
+    """Which xs the backward scan reads again."""
+    stored: int
+    """How many values it reads at each step: those xs, and what was kept."""
+
+
+class Scan(Nested):
+    """`for x in xs: carry, y = graph(constants, carry, x)`; inputs and outputs in that order, ys stacked.
+
+    `length` is the number of steps, `sizes` counts constants and carries, `reverse` runs from the last x to the first.
+    """
+
+    def type(
+        self, *types: Type, graph: Graph, sizes: tuple[int, int], length: Any, reverse: bool
+    ) -> tuple[Type, ...]:
+        constants, carries = sizes
+        carry = types[constants : constants + carries]
+        for t in types[constants + carries :]:
+            if t.ndim == 0 or t.shape[0] != length:
+                raise ShapeError(f"scan: {t} has not {length} elements along its first axis")
+        if graph.out_types[:carries] != carry:
+            raise ShapeError(f"scan: the step turns a carry of {carry} into {graph.out_types[:carries]}")
+        return (*carry, *[array_type((length, *t.shape), t.dtype) for t in graph.out_types[carries:]])
+
+    def ref(
+        self, *arrays: Any, run: Any, graph: Graph, sizes: tuple[int, int], length: int, reverse: bool
+    ) -> Sequence[Any]:
+        constants, carries = sizes
+        fixed, carry, xs = arrays[:constants], list(arrays[constants : constants + carries]), arrays[sum(sizes) :]
+        ys = [np.empty((length, *t.shape), t.dtype) for t in graph.out_types[carries:]]
+        for i in reversed(range(length)) if reverse else range(length):
+            out = run(graph, (*fixed, *carry, *[x[i] for x in xs]))
+            carry = out[:carries]
+            for y, row in zip(ys, out[carries:], strict=True):
+                y[i] = row
+        return [*carry, *ys]
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+        graph, (c, k) = node.params["graph"], node.params["sizes"]
+        active = spread_marks(graph, c, k, [dx is not None for dx in dxs], reach)
+        on_carry = active[c : c + k]
+        ys = len(graph.outputs) - k
+        made, on = rules.jvp(graph, active, [*on_carry, *[False] * ys])
+        dcs, dcarries = sum(active[:c]), sum(on_carry)
+        n = len(active)
+        order = [*range(c), *range(n, n + dcs), *range(c, c + k), *range(n + dcs, n + dcs + dcarries)]
+        order += [*range(c + k, n), *range(n + dcs + dcarries, n + sum(active))]
+        outs = len(graph.outputs)
+        out_order = [*range(k), *range(outs, outs + dcarries), *range(k, outs)]
+        out_order += range(outs + dcarries, outs + sum(on))
+        tangents = [
+            zeros(v.type) if dx is None else dx for v, dx, a in zip(node.inputs, dxs, active, strict=True) if a
+        ]
+        values = [*node.inputs, *tangents]
+        out = self(
+            *[values[i] for i in order],
+            graph=reordered(made, order, out_order),
+            sizes=(c + dcs, k + dcarries),
+            length=node.params["length"],
+            reverse=node.params["reverse"],
+        )
+        return filled(on, [*out[k : k + dcarries], *out[k + dcarries + ys :]])
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        graph, (c, k) = node.params["graph"], node.params["sizes"]
+        length, reverse = node.params["length"], node.params["reverse"]
+        active = spread_marks(graph, c, k, wrt, reach)
+        given = [*active[c : c + k], *[g is not None for g in gys[k:]]]
+        key = ("split", tuple(active), tuple(given), c, k)
+        cut: Split = graph.derived(key, lambda: split(graph, rules, active, given, (c, k)))
+        kept = self.keep(node, cut)
+        early = inline(cut.early, node.inputs[:c])
+        xs = [node.inputs[c + k + i] for i in cut.x_places]
+        gcarry = [
+            zeros(v.type) if g is None else g
+            for v, g, a in zip(node.outputs[:k], gys[:k], active[c : c + k], strict=True)
+            if a
+        ]
+        gconstants = [zeros(v.type) for v, a in zip(node.inputs[:c], active[:c], strict=True) if a]
+        n, m = len(gcarry), len(gconstants)
+        outs = self(
+            *[*early, *gcarry, *gconstants, *xs, *kept, *present(gys[k:])],
+            graph=graph.derived(("backward", key), lambda: backward_step(cut, len(early), n, m)),
+            sizes=(len(early), n + m),
+            length=length,
+            reverse=not reverse,
+        )
+        found = filled(active, [*outs[n : n + m], *outs[:n], *outs[n + m :]])
+        return [g if w else None for g, w in zip(found, wrt, strict=True)]
+
+    def keep(self, node: Node, cut: Split) -> Sequence[Value]:
+        """The forward scan once more, keeping what the way back needs; where nothing has run yet, it replaces the first."""
+        params = {**node.params, "graph": cut.forward}
+        plain = len(node.outputs)
+        builder = node.inputs[0].builder
+        if builder is not None and builder.recording and all(v.data is None for v in node.outputs):
+            types = self.type(*node.types, **params)
+            node.params = params
+            node.outputs = (*node.outputs, *[Value(t, node, builder) for t in types[plain:]])
+            return node.outputs[plain:]
+        outs: Sequence[Value] = self(*node.inputs, **params)
+        return outs[plain:]
+
+    def batch(
+        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, sizes: Any, length: Any, reverse: bool
+    ) -> Any:
+        c, k = sizes
+        marks = spread_marks(graph, c, k, on, lambda g, mask: batching.graph(g, mask)[1])
+        made, out_marks = batching.graph(graph, marks, [*marks[c : c + k], *[False] * (len(graph.outputs) - k)])
+        operands = list(xs[:c])
+        operands += [expand(x, batching.n, o) if m else x for x, o, m in zip(xs[c : c + k], on[c : c + k], marks[c : c + k], strict=True)]
+        operands += [permute(x, axes=(1, 0, *range(2, x.ndim))) if o else x for x, o in zip(xs[c + k :], on[c + k :], strict=True)]
+        outs = self(*operands, graph=made, sizes=sizes, length=length, reverse=reverse)
+        ys = [permute(y, axes=(1, 0, *range(2, y.ndim))) if m else y for y, m in zip(outs[k:], out_marks[k:], strict=True)]
+        return [*outs[:k], *ys], out_marks
+
+
+def spread_marks(graph: Graph, c: int, k: int, given: Sequence[bool], step: Any) -> list[bool]:
+    """Marks of the step's inputs once marked carries feed back into it."""
+    marks = list(given)
+    while True:
+        after = list(step(graph, marks))[:k]
+        new = [a or b for a, b in zip(marks[c : c + k], after, strict=True)]
+        if new == marks[c : c + k]:
+            return marks
+        marks[c : c + k] = new
+
+
+def split(graph: Graph, rules: Any, active: Sequence[bool], given: Sequence[bool], sizes: tuple[int, int]) -> Split:
+    """Cut the step's pullback where cotangents enter: values before the cut are kept by the forward scan.
+
+    A value that depends on constants alone is made once, outside; an x is read again and not stored twice.
+    """
+    c, k = sizes
+    full: Graph = rules.vjp(graph, active, given, primals=True)
+    n, outs = len(active), len(graph.outputs)
+    primal, cotangents, gxs = full.inputs[:n], full.inputs[n:], full.outputs[outs:]
+    late = dependents(full, cotangents)
+    needed: dict[Value, None] = {}
+    for node in full.nodes:
+        if not late.isdisjoint(node.outputs):
+            needed.update({v: None for v in node.inputs if v not in late})
+    needed.update({v: None for v in gxs if v not in late})
+    moving = dependents(full, primal[c:])
+    places = {v: i for i, v in enumerate(primal[c + k :])}
+    early = [v for v in needed if v not in moving]
+    read = [v for v in needed if v in places]
+    kept = [v for v in needed if v in moving and v not in places]
+    return Split(
+        forward=part(full, primal, [*full.outputs[:outs], *kept]),
+        backward=part(full, [*early, *read, *kept, *cotangents], gxs),
+        early=part(full, primal[:c], early),
+        x_places=[places[v] for v in read],
+        stored=len(read) + len(kept),
+    )
+
+
+def backward_step(cut: Split, early: int, n: int, m: int) -> Graph:
+    """(early, gcarry, gconstants so far, xs, kept, gys) -> (gcarry, gconstants, gxs): one step of the way back."""
+    types = list(cut.backward.in_types)
+    sizes = cut.stored
+    made = cut.backward.out_types[:m]
+
+    def step(*values: Value) -> list[Value]:
+        fixed, gcarry, so_far, rest = (
+            values[:early],
+            values[early : early + n],
+            values[early + n : early + n + m],
+            values[early + n + m :],
+        )
+        outs = inline(cut.backward, [*fixed, *rest[:sizes], *gcarry, *rest[sizes:]])
+        added = [a + g for a, g in zip(so_far, outs[:m], strict=True)]
+        return [*outs[m : m + n], *added, *outs[m + n :]]
+
+    stored = types[early : early + sizes]
+    gcarry_types, gys = types[early + sizes : early + sizes + n], types[early + sizes + n :]
+    graph, captured = build(step, [*types[:early], *gcarry_types, *made, *stored, *gys], name="backward")
+    assert not captured
+    return graph
+
+
+scan = Scan()

@@ -1,0 +1,118 @@
+"""Marks: values that mean the same as their input and tell a transform something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import UnsupportedError
+from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.types import Type
+from wholestep.primitives.family import Linear, Maybe, Primitive, Sample, expand
+from wholestep.primitives.reduction import spread_back, sum_
+
+
+class StopGradient(Primitive):
+    """The same value with a derivative of zero."""
+
+    kind = "mark"
+    flat = True
+    thin = True
+
+    def __init__(self) -> None:
+        super().__init__("stop_gradient")
+
+    def type(self, x: Type) -> Type:
+        return x
+
+    def ref(self, x: NDArray) -> NDArray:
+        return x
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
+        return self(expand(xs[0], n, on[0]))  # type: ignore[no-any-return]
+
+    def flops(self, node: Node) -> int:
+        return 0
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 3)),), smooth=False)
+
+
+class Identity(Linear):
+    """The same value under another name: what a transform differentiates with respect to."""
+
+    alias = True
+    kind = "mark"
+    thin = True
+
+    def type(self, x: Type, **params: Any) -> Type:
+        return x
+
+    def ref(self, x: NDArray, **params: Any) -> NDArray:
+        return x
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], **params: Any) -> Value:
+        return gy
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        return dxs
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
+        return self(expand(xs[0], n, on[0]), **params)  # type: ignore[no-any-return]
+
+    def flops(self, node: Node) -> int:
+        return 0
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 3)),), self.extra())
+        yield Sample((np.array([1, 2]),), self.extra())
+
+    def extra(self) -> dict[str, Any]:
+        return {}
+
+
+class Capture(Identity):
+    """A named intermediate value, to be read, or differentiated by name."""
+
+    alias = False
+
+    def extra(self) -> dict[str, Any]:
+        return {"label": "h"}
+
+
+class PSum(Linear):
+    """The sum over the mapped axis of a `vmap` with this axis name; it exists only inside one."""
+
+    kind = "mark"
+    collective = True
+
+    def type(self, x: Type, *, axis_name: str) -> Type:
+        return x
+
+    def ref(self, x: NDArray, *, axis_name: str) -> NDArray:
+        raise UnsupportedError(
+            f"psum: no vmap with axis_name={axis_name!r} surrounds this call",
+            hint=f"call it inside ws.vmap(f, axis_name={axis_name!r})",
+        )
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis_name: str) -> Value:
+        return self(gy, axis_name=axis_name)  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis_name: str) -> Value:
+        return self(expand(xs[0], n, on[0]), axis_name=axis_name)  # type: ignore[no-any-return]
+
+    def resolve(self, n: Any, x: Value, on: bool) -> Value:
+        """The sum itself, once the vmap that was named is the one at work."""
+        wide = expand(x, n, on)
+        return spread_back(sum_(wide, axes=(0,)), wide.shape, (0,))
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        return iter(())
+
+
+stop_gradient = StopGradient()
+identity = Identity()
+capture = Capture()
+psum = PSum()

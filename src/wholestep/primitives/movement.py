@@ -1,0 +1,301 @@
+"""Movement: the same elements in other places. Each states where they go back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import ShapeError
+from wholestep.ir.graph import OPS, NDArray, Node, Value
+from wholestep.ir.types import Shape, Type, array_type
+from wholestep.primitives.family import Linear, Sample, axis_inside, draw, expand, zeros
+
+Ints = tuple[Any, ...]
+
+
+class Movement(Linear):
+    """Moves elements; costs bytes and no arithmetic."""
+
+    kind = "movement"
+
+    def flops(self, node: Node) -> int:
+        return 0
+
+
+class Broadcast(Movement):
+    """Repeat along new axes: x's axes become `axes` of the result. The dual of `sum`."""
+
+    def type(self, x: Type, *, shape: Shape, axes: Ints) -> Type:
+        if len(axes) != x.ndim or any(shape[a] != s for a, s in zip(axes, x.shape, strict=True)):
+            raise ShapeError(f"broadcast: {x} does not fit axes {axes} of shape {shape}")
+        return array_type(shape, x.dtype)
+
+    def ref(self, x: NDArray, *, shape: Shape, axes: Ints) -> NDArray:
+        """Thin: size 1 on the new axes, which NumPy repeats where the result is used."""
+        thin = [1] * len(shape)
+        for axis, size in zip(axes, x.shape, strict=True):
+            thin[axis] = size
+        return x.reshape(thin)
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, shape: Shape, axes: Ints) -> Value:
+        kept = set(axes)
+        return OPS["sum"](gy, axes=tuple([i for i in range(len(shape)) if i not in kept]))  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape, axes: Ints) -> Value:
+        return self(xs[0], shape=(n, *shape), axes=(0, *[a + 1 for a in axes]))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=3),), {"shape": (2, 3), "axes": (1,)})
+        yield Sample((rng.normal(size=(3, 1)),), {"shape": (3, 2, 1), "axes": (0, 2)})
+        yield Sample((rng.normal(size=()),), {"shape": (2, 0), "axes": ()})
+        yield Sample((draw(rng, (2,), np.dtype("c16")),), {"shape": (2, 4), "axes": (0,)}, exact=False)
+        yield Sample((np.array([1, 2], np.int32),), {"shape": (2, 2), "axes": (0,)})
+
+
+class Reshape(Movement):
+    """The same elements in row-major order, in another shape."""
+
+    def type(self, x: Type, *, shape: Shape) -> Type:
+        if math.prod(shape) != math.prod(x.shape):
+            raise ShapeError(f"reshape: {x} has {math.prod(x.shape)} elements, shape {shape} has {math.prod(shape)}")
+        return array_type(shape, x.dtype)
+
+    def ref(self, x: NDArray, *, shape: Shape) -> NDArray:
+        return x.reshape(shape)
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, shape: Shape) -> Value:
+        return self(gy, shape=node.inputs[0].shape)  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape) -> Value:
+        return self(xs[0], shape=(n, *shape))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 6)),), {"shape": (3, 4)})
+        yield Sample((rng.normal(size=(1, 1)),), {"shape": ()})
+        yield Sample((rng.normal(size=(0, 3)),), {"shape": (2, 0)})
+        yield Sample((np.arange(6, dtype=np.uint8),), {"shape": (2, 3)})
+
+
+class Permute(Movement):
+    """The same axes in another order: axis i of the result is axis `axes[i]` of x."""
+
+    def type(self, x: Type, *, axes: Ints) -> Type:
+        if sorted(axes) != list(range(x.ndim)):
+            raise ShapeError(f"permute: {axes} is not an order of the axes of {x}")
+        return array_type(tuple([x.shape[a] for a in axes]), x.dtype)
+
+    def ref(self, x: NDArray, *, axes: Ints) -> NDArray:
+        return x.transpose(axes)
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Ints) -> Value:
+        back = [0] * len(axes)
+        for i, a in enumerate(axes):
+            back[a] = i
+        return self(gy, axes=tuple(back))  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Ints) -> Value:
+        return self(xs[0], axes=(0, *[a + 1 for a in axes]))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 3, 4)),), {"axes": (2, 0, 1)})
+        yield Sample((rng.normal(size=()),), {"axes": ()})
+        yield Sample((rng.normal(size=(0, 3)),), {"axes": (1, 0)})
+
+
+class Flip(Movement):
+    """Reversed along some axes: its own transpose."""
+
+    def type(self, x: Type, *, axes: Ints) -> Type:
+        for axis in axes:
+            axis_inside("flip", axis, x.ndim)
+        return x
+
+    def ref(self, x: NDArray, *, axes: Ints) -> NDArray:
+        return np.flip(x, axes)
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Ints) -> Value:
+        return self(gy, axes=axes)  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Ints) -> Value:
+        return self(xs[0], axes=tuple([a + 1 for a in axes]))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 3)),), {"axes": (0, 1)})
+        yield Sample((rng.normal(size=(2, 3)),), {"axes": (1,)})
+        yield Sample((rng.normal(size=(0,)),), {"axes": (0,)})
+
+
+def steps_between(start: Any, stop: Any, step: int) -> Any:
+    """How many indices start, start + step, … lie below stop."""
+    return (stop - start + step - 1) // step
+
+
+class Slice(Movement):
+    """Every `step`-th element from `start` up to `stop` along each axis; steps are positive. The dual of `pad`."""
+
+    def type(self, x: Type, *, start: Ints, stop: Ints, step: Ints) -> Type:
+        if not len(start) == len(stop) == len(step) == x.ndim:
+            raise ShapeError(f"slice: {start}, {stop}, {step} do not fit {x}")
+        for a, b, s, n in zip(start, stop, step, x.shape, strict=True):
+            if not (a >= 0 and a <= b and b <= n and s >= 1):
+                raise ShapeError(f"slice: {a}:{b}:{s} is outside an axis of size {n}")
+        return array_type(tuple(map(steps_between, start, stop, step)), x.dtype)
+
+    def ref(self, x: NDArray, *, start: Ints, stop: Ints, step: Ints) -> NDArray:
+        return x[tuple(map(slice_of, start, stop, step))]
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, start: Ints, stop: Ints, step: Ints) -> Value:
+        sizes = node.inputs[0].shape
+        after = [n - a - spread(m, s) for n, a, m, s in zip(sizes, start, gy.shape, step, strict=True)]
+        return pad(gy, before=start, after=tuple(after), interior=tuple([s - 1 for s in step]))  # type: ignore[no-any-return]
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, start: Ints, stop: Ints, step: Ints) -> Value:
+        return self(xs[0], start=(0, *start), stop=(n, *stop), step=(1, *step))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        x = rng.normal(size=(5, 4))
+        yield Sample((x,), {"start": (1, 0), "stop": (4, 4), "step": (1, 2)})
+        yield Sample((x,), {"start": (0, 1), "stop": (5, 4), "step": (3, 2)})
+        yield Sample((x,), {"start": (2, 0), "stop": (2, 4), "step": (1, 1)})
+        yield Sample((rng.normal(size=()),), {"start": (), "stop": (), "step": ()})
+
+
+def slice_of(start: int, stop: int, step: int) -> slice:
+    """`start:stop:step`; the built-in's name belongs to the primitive here."""
+    return slice_type(start, stop, step)
+
+
+slice_type = slice
+
+
+def spread(size: Any, step: Any) -> Any:
+    """How long `size` elements are when they stand `step` apart."""
+    if isinstance(size, int) and size == 0:
+        return 0
+    return (size - 1) * step + 1
+
+
+class Pad(Movement):
+    """Zeros before, after and between the elements of each axis. The dual of `slice`."""
+
+    def type(self, x: Type, *, before: Ints, after: Ints, interior: Ints) -> Type:
+        if not len(before) == len(after) == len(interior) == x.ndim:
+            raise ShapeError(f"pad: {before}, {after}, {interior} do not fit {x}")
+        if any(isinstance(a, int) and a < 0 for a in (*before, *after, *interior)):
+            raise ShapeError(f"pad: negative widths {before}, {after}, {interior}")
+        sizes = [b + spread(n, i + 1) + a for n, b, a, i in zip(x.shape, before, after, interior, strict=True)]
+        return array_type(tuple(sizes), x.dtype)
+
+    def ref(self, x: NDArray, *, before: Ints, after: Ints, interior: Ints) -> NDArray:
+        spans = [spread(n, i + 1) for n, i in zip(x.shape, interior, strict=True)]
+        out = np.zeros([b + n + a for b, n, a in zip(before, spans, after, strict=True)], x.dtype)
+        if x.dtype == object:
+            out.fill(0)
+        out[tuple([slice_of(b, b + n, i + 1) for b, n, i in zip(before, spans, interior, strict=True)])] = x
+        return out
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, before: Ints, after: Ints, interior: Ints) -> Value:
+        sizes = node.inputs[0].shape
+        stop = [b + spread(n, i + 1) for n, b, i in zip(sizes, before, interior, strict=True)]
+        return slice_(gy, start=before, stop=tuple(stop), step=tuple([i + 1 for i in interior]))  # type: ignore[no-any-return]
+
+    def batch(
+        self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, before: Ints, after: Ints, interior: Ints
+    ) -> Value:
+        return self(xs[0], before=(0, *before), after=(0, *after), interior=(0, *interior))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 3)),), {"before": (1, 0), "after": (0, 2), "interior": (0, 1)})
+        yield Sample((rng.normal(size=(0, 3)),), {"before": (1, 0), "after": (1, 0), "interior": (0, 0)})
+        yield Sample((rng.normal(size=()),), {"before": (), "after": (), "interior": ()})
+
+
+class Concat(Movement):
+    """One after the other along an axis; cut apart again by its transpose."""
+
+    def type(self, *xs: Type, axis: int) -> Type:
+        first = xs[0]
+        axis_inside("concat", axis, first.ndim)
+        for x in xs:
+            same = x.ndim == first.ndim and all(
+                m == n for i, (m, n) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis
+            )
+            if not same or x.dtype != first.dtype:
+                raise ShapeError(f"concat: parts differ beyond axis {axis}: {', '.join(map(str, xs))}")
+        length = sum([x.shape[axis] for x in xs])
+        return array_type((*first.shape[:axis], length, *first.shape[axis + 1 :]), first.dtype)
+
+    def ref(self, *xs: NDArray, axis: int) -> NDArray:
+        return np.concatenate(xs, axis)
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis: int) -> Sequence[Value | None]:
+        out: list[Value | None] = []
+        at: Any = 0
+        for x, wanted in zip(node.inputs, wrt, strict=True):
+            end = at + x.shape[axis]
+            start = tuple([at if i == axis else 0 for i in range(gy.ndim)])
+            stop = tuple([end if i == axis else n for i, n in enumerate(gy.shape)])
+            out.append(slice_(gy, start=start, stop=stop, step=(1,) * gy.ndim) if wanted else None)
+            at = end
+        return out
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
+        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], axis=axis + 1)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield Sample((rng.normal(size=(2, 3)), rng.normal(size=(2, 1))), {"axis": 1})
+        yield Sample((rng.normal(size=(2,)), rng.normal(size=(0,)), rng.normal(size=(1,))), {"axis": 0})
+        yield Sample((rng.normal(size=(2, 2)),), {"axis": 0})
+
+
+class UpdateSlice(Movement):
+    """x with u written over `start::step` along each axis: what an assignment to a slice means."""
+
+    def __init__(self) -> None:
+        super().__init__("update_slice")
+
+    def type(self, x: Type, u: Type, *, start: Ints, step: Ints) -> Type:
+        if x.dtype != u.dtype or x.ndim != u.ndim:
+            raise ShapeError(f"update_slice: {u} does not fit into {x}")
+        for n, m, a, s in zip(x.shape, u.shape, start, step, strict=True):
+            if not (a >= 0 and s >= 1 and (a + spread(m, s) <= n)):
+                raise ShapeError(f"update_slice: {u} at {start}::{step} is outside {x}")
+        return x
+
+    def ref(self, x: NDArray, u: NDArray, *, start: Ints, step: Ints) -> NDArray:
+        out = x.copy()
+        out[self.place(u.shape, start, step)] = u
+        return out
+
+    def place(self, shape: Shape, start: Ints, step: Ints) -> tuple[slice, ...]:
+        return tuple([slice_of(a, a + spread(m, s), s) for m, a, s in zip(shape, start, step, strict=True)])
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, start: Ints, step: Ints) -> Sequence[Value | None]:
+        u = node.inputs[1]
+        stop = tuple([a + spread(m, s) for m, a, s in zip(u.shape, start, step, strict=True)])
+        gx = self(gy, zeros(u.type), start=start, step=step) if wrt[0] else None
+        gu = slice_(gy, start=start, stop=stop, step=step) if wrt[1] else None
+        return (gx, gu)
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, start: Ints, step: Ints) -> Value:
+        both = [expand(x, n, o) for x, o in zip(xs, on, strict=True)]
+        return self(*both, start=(0, *start), step=(1, *step))  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        x = rng.normal(size=(5, 4))
+        yield Sample((x, rng.normal(size=(2, 4))), {"start": (1, 0), "step": (2, 1)})
+        yield Sample((x, rng.normal(size=(0, 1))), {"start": (1, 3), "step": (1, 1)})
+        yield Sample((rng.normal(size=()), rng.normal(size=())), {"start": (), "step": ()})
+
+
+broadcast = Broadcast()
+reshape = Reshape()
+permute = Permute()
+flip = Flip()
+slice_ = Slice("slice")
+pad = Pad()
+concat = Concat()
+update_slice = UpdateSlice()

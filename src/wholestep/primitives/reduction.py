@@ -1,0 +1,256 @@
+"""Reductions: many elements to one, and the running kind that keeps every step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.creation import cast, full
+from wholestep.primitives.family import Linear, Maybe, Primitive, Sample, axis_inside, draw, kind_of, sample_dtypes
+from wholestep.primitives.movement import broadcast, concat, flip, pad, permute, reshape, slice_
+
+Axes = tuple[int, ...]
+
+
+def without(shape: tuple[Any, ...], axes: Axes) -> tuple[Any, ...]:
+    """The shape that is left when these axes are gone."""
+    return tuple([n for i, n in enumerate(shape) if i not in axes])
+
+
+def spread_back(y: Value, shape: tuple[Any, ...], axes: Axes) -> Value:
+    """A reduced value repeated over the axes that it lost."""
+    kept = tuple([i for i in range(len(shape)) if i not in axes])
+    repeated: Value = broadcast(y, shape=shape, axes=kept)
+    return repeated
+
+
+class Reduction(Primitive):
+    """Combines the elements along `axes` with a ufunc's `reduce`."""
+
+    kind = "reduction"
+
+    def __init__(self, name: str, ufunc: np.ufunc, takes: str, empty: bool = True) -> None:
+        super().__init__(name)
+        self.ufunc = ufunc
+        self.takes = takes
+        self.empty = empty
+
+    def type(self, x: Type, *, axes: Axes) -> Type:
+        for axis in axes:
+            axis_inside(self.name, axis, x.ndim)
+        if kind_of(x.dtype) not in self.takes:
+            raise DtypeError(f"{self.name}: does not take {dtypes.short(x.dtype)}")
+        if not self.empty and any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes):
+            raise ShapeError(f"{self.name}: no element to choose from in {x} along axes {axes}")
+        return array_type(without(x.shape, axes), x.dtype)
+
+    def ref(self, x: NDArray, *, axes: Axes) -> Any:
+        wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype
+        out = self.ufunc.reduce(x if wide is x.dtype else x.astype(wide), axis=axes)
+        return out if wide is x.dtype else out.astype(x.dtype)
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes) -> Value:
+        return self(xs[0], axes=tuple([a + 1 for a in axes]))  # type: ignore[no-any-return]
+
+    def flops(self, node: Node) -> int:
+        return int(node.inputs[0].type.size)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for dtype in sample_dtypes(self.takes):
+            yield Sample((draw(rng, (2, 3, 2), dtype),), {"axes": (0, 2)})
+            yield Sample((draw(rng, (2, 3), dtype),), {"axes": (1,)})
+            yield Sample((draw(rng, (), dtype),), {"axes": ()})
+        dtype = sample_dtypes(self.takes)[0]
+        if self.empty:
+            yield Sample((draw(rng, (0, 3), dtype),), {"axes": (0,)})
+        yield Sample((draw(rng, (3, 0), dtype),), {"axes": (0,)})
+        yield Sample((draw(rng, (1, 1), dtype),), {"axes": (0, 1)})
+
+
+class Sum(Reduction, Linear):
+    """The sum along `axes`: the dual of `broadcast`."""
+
+    polynomial = True
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Axes) -> Value:
+        return spread_back(gy, node.inputs[0].shape, axes)
+
+
+class Prod(Reduction):
+    """The product along `axes`; its derivative is exact where factors are zero."""
+
+    polynomial = True
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        x, dx = last(node.inputs[0], node.params["axes"]), dxs[0]
+        assert dx is not None
+        left = shifted(cumprod(x, axis=x.ndim - 1, reverse=False), 1)
+        right = shifted(cumprod(x, axis=x.ndim - 1, reverse=True), -1)
+        return (sum_(last(dx, node.params["axes"]) * (left * right), axes=(x.ndim - 1,)),)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield from super().samples(rng)
+        x = rng.normal(size=(3, 3))
+        x[0, 1] = x[1, 1] = x[2, 2] = 0.0
+        yield Sample((x,), {"axes": (1,)})
+        yield Sample((x,), {"axes": (0, 1)})
+
+
+class Extremum(Reduction):
+    """The largest or smallest element; ties share the derivative evenly."""
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (x,), (y,), axes = node.inputs, node.outputs, node.params["axes"]
+        assert dxs[0] is not None
+        hit: Value = cast(x.equals(spread_back(y, x.shape, axes)), dtype=x.dtype)
+        return (sum_(dxs[0] * hit, axes=axes) / sum_(hit, axes=axes),)
+
+    def ref(self, x: NDArray, *, axes: Axes) -> Any:
+        return self.ufunc.reduce(x, axis=axes)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield from super().samples(rng)
+        yield Sample((np.array([[1.0, 2.0, 2.0], [3.0, 3.0, 3.0]]),), {"axes": (1,)}, smooth=False)
+
+
+class Arg(Primitive):
+    """The first position of the largest or smallest element along one axis."""
+
+    kind = "reduction"
+
+    def __init__(self, name: str, function: Any) -> None:
+        super().__init__(name)
+        self.function = function
+
+    def type(self, x: Type, *, axis: int) -> Type:
+        axis_inside(self.name, axis, x.ndim)
+        if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
+            raise ShapeError(f"{self.name}: no element to choose from in {x} along axis {axis}")
+        return array_type(without(x.shape, (axis,)), np.dtype(np.int64))
+
+    def ref(self, x: NDArray, *, axis: int) -> Any:
+        return np.asarray(self.function(x, axis=axis), np.int64)
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
+        return self(xs[0], axis=axis + 1)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for dtype in sample_dtypes("bif"):
+            yield Sample((draw(rng, (2, 3), dtype),), {"axis": 1})
+        yield Sample((np.array([1.0, 3.0, 3.0]),), {"axis": 0})
+        yield Sample((rng.normal(size=(2, 0)),), {"axis": 0})
+
+    def flops(self, node: Node) -> int:
+        return int(node.inputs[0].type.size)
+
+
+class Running(Primitive):
+    """Combines along one axis and keeps every step; `reverse` runs from the end."""
+
+    kind = "reduction"
+    polynomial = True
+
+    def __init__(self, name: str, ufunc: np.ufunc) -> None:
+        super().__init__(name)
+        self.ufunc = ufunc
+
+    def type(self, x: Type, *, axis: int, reverse: bool) -> Type:
+        axis_inside(self.name, axis, x.ndim)
+        return x
+
+    def ref(self, x: NDArray, *, axis: int, reverse: bool) -> NDArray:
+        wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype
+        run = np.flip(x, axis) if reverse else x
+        out = self.ufunc.accumulate(run, axis, wide).astype(x.dtype, copy=False)
+        return np.flip(out, axis) if reverse else out
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int, reverse: bool) -> Value:
+        return self(xs[0], axis=axis + 1, reverse=reverse)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for dtype in sample_dtypes("fci"):
+            yield Sample((draw(rng, (2, 4), dtype),), {"axis": 1, "reverse": False})
+        yield Sample((rng.normal(size=(3, 2)),), {"axis": 0, "reverse": True})
+        yield Sample((np.array([2.0, 0.0, 3.0, 0.0, 5.0]),), {"axis": 0, "reverse": False})
+        yield Sample((rng.normal(size=(0, 2)),), {"axis": 0, "reverse": False})
+        yield Sample((rng.normal(size=(1,)),), {"axis": 0, "reverse": True})
+
+
+class Cumsum(Running, Linear):
+    """The running sum: transposed, it runs the other way."""
+
+    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis: int, reverse: bool) -> Value:
+        return self(gy, axis=axis, reverse=not reverse)  # type: ignore[no-any-return]
+
+
+class Cumprod(Running):
+    """The running product, with a derivative that stays exact where factors are zero.
+
+    Its tangent obeys d[k] = x[k] d[k-1] + y[k-1] dx[k], a linear recurrence, solved by doubling: log2(n) steps of
+    (a, d) -> (a a', a d' + d) with a', d' from 2**j places before (Hillis and Steele, 1986).
+    """
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (x,), (y,), (dx,) = node.inputs, node.outputs, dxs
+        assert dx is not None
+        axis, reverse = node.params["axis"], node.params["reverse"]
+        order = (*[i for i in range(x.ndim) if i != axis], axis)
+
+        def move(v: Value) -> Value:
+            moved: Value = permute(v, axes=order)
+            return flip(moved, axes=(x.ndim - 1,)) if reverse else moved  # type: ignore[no-any-return]
+
+        a, d = move(x), move(dx) * shifted(move(y), 1)
+        size, step = x.shape[axis], 1
+        while step < size:
+            d = d + a * shifted(d, step, fill=0)
+            a = a * shifted(a, step)
+            step *= 2
+        if reverse:
+            d = flip(d, axes=(x.ndim - 1,))
+        back = tuple(sorted(range(x.ndim), key=lambda i: order[i]))
+        return (permute(d, axes=back),)
+
+
+def last(x: Value, axes: Axes) -> Value:
+    """x with these axes merged into one last axis."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    moved = permute(x, axes=(*kept, *axes))
+    merged: Value = reshape(moved, shape=(*[x.shape[i] for i in kept], math.prod([x.shape[a] for a in axes])))
+    return merged
+
+
+def shifted(x: Value, step: int, fill: int = 1) -> Value:
+    """x moved `step` places along its last axis, `fill` coming in; against the axis where step is negative."""
+    size, count = x.shape[-1], min(abs(step), x.shape[-1])
+    lead = x.shape[:-1]
+    width = (0,) * len(lead)
+    start, stop = (0, size - count) if step > 0 else (count, size)
+    kept = slice_(x, start=(*width, start), stop=(*lead, stop), step=(1,) * x.ndim)
+    if fill == 0:
+        before, after = (count, 0) if step > 0 else (0, count)
+        padded: Value = pad(kept, before=(*width, before), after=(*width, after), interior=(0,) * x.ndim)
+        return padded
+    edge = full(value=fill, shape=(*lead, count), dtype=x.dtype)
+    parts = (edge, kept) if step > 0 else (kept, edge)
+    joined: Value = concat(*parts, axis=x.ndim - 1)
+    return joined
+
+
+sum_ = Sum("sum", np.add, "ifc")
+prod = Prod("prod", np.multiply, "ifc")
+max_ = Extremum("max", np.maximum, "bif", empty=False)
+min_ = Extremum("min", np.minimum, "bif", empty=False)
+any_ = Reduction("any", np.logical_or, "b")
+all_ = Reduction("all", np.logical_and, "b")
+argmax = Arg("argmax", np.argmax)
+argmin = Arg("argmin", np.argmin)
+cumsum = Cumsum("cumsum", np.add)
+cumprod = Cumprod("cumprod", np.multiply)

@@ -1,0 +1,326 @@
+"""Structure: primitives whose parameters are programs. Their rules apply the transform they are handed to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from wholestep.errors import DerivativeError, ShapeError
+from wholestep.ir.analysis import reach
+from wholestep.ir.build import build, inline
+from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.ir.types import Type
+from wholestep.primitives.family import Maybe, Primitive, Sample, expand, zeros
+from wholestep.primitives.logic import select
+from wholestep.primitives.movement import broadcast
+
+
+def present(items: Sequence[Any]) -> list[Any]:
+    """Those that are not None."""
+    return [item for item in items if item is not None]
+
+
+def filled(flags: Sequence[bool], items: Sequence[Any]) -> list[Any]:
+    """The items where a flag is set, None elsewhere."""
+    rest = iter(items)
+    return [next(rest) if flag else None for flag in flags]
+
+
+def instantiated(values: Sequence[Value], gs: Sequence[Maybe]) -> list[Value]:
+    """Tangents or cotangents as values, zero where they are missing."""
+    return [zeros(v.type) if g is None else g for v, g in zip(values, gs, strict=True)]
+
+
+class Nested(Primitive):
+    """A primitive that holds graphs."""
+
+    kind = "structure"
+    nested = True
+    multiple = True
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        """Made by tracing, so the laws over structures draw their own programs."""
+        return iter(())
+
+
+class Body(Nested):
+    """One graph applied to the inputs."""
+
+    def type(self, *types: Type, graph: Graph, **params: Any) -> tuple[Type, ...]:
+        if types != graph.in_types:
+            raise ShapeError(f"{self.name}: takes {graph.in_types}, got {types}")
+        return graph.out_types
+
+    def ref(self, *arrays: Any, run: Any, graph: Graph, **params: Any) -> Any:
+        return run(graph, arrays)
+
+
+class Checkpoint(Body):
+    """A stretch of program whose inner values are computed again in the backward pass instead of being kept."""
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+        graph = node.params["graph"]
+        made, on = rules.jvp(graph, [dx is not None for dx in dxs])
+        outs = self(*node.inputs, *present(dxs), graph=made)
+        return filled(on, outs[len(node.outputs) :])
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
+        return filled(wrt, self(*node.inputs, *present(gys), graph=made))
+
+    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph) -> Any:
+        made, marks = batching.graph(graph, on)
+        return self(*xs, graph=made), marks
+
+
+class Rule(Protocol):
+    """What a user states about a function's derivative; each method emits into the current program."""
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Rule: ...
+
+
+class Composite(Body):
+    """A named stretch of program that a backend may know whole; `rule` may declare its pullback.
+
+    Without a rule, and in forward mode, the derivative is that of the body.
+    """
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+        made, on = rules.jvp(node.params["graph"], [dx is not None for dx in dxs])
+        outs = inline(made, [*node.inputs, *present(dxs)])
+        return filled(on, outs[len(node.outputs) :])
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        rule = node.params["rule"]
+        if rule is not None:
+            gxs: Sequence[Maybe] = rule.pullback(node.inputs, node.outputs, instantiated(node.outputs, gys))
+            return gxs
+        made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
+        return filled(wrt, inline(made, [*node.inputs, *present(gys)]))
+
+    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, label: str, rule: Any) -> Any:
+        made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
+        wide = None if rule is None else rule.batched(batching, on)
+        return self(*xs, graph=made, label=label, rule=wide), marks
+
+
+class CustomVJP(Body):
+    """A function with its own pullback: `rule.forward(xs) -> (ys, residuals)`, `rule.backward(residuals, gys) -> gxs`.
+
+    Forward mode is the transpose of the stated pullback, so the two modes cannot disagree.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("custom_vjp")
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+        rule = node.params["rule"]
+        outs, residuals = rule.forward(list(node.inputs))
+        builder = node.inputs[0].builder
+        assert builder is not None
+        recording, builder.recording = builder.recording, True
+        start = len(builder.nodes)
+        gys = [Value(v.type, None, builder) for v in outs]
+        try:
+            gxs = rule.backward(residuals, gys)
+            region = builder.nodes[start:]
+        finally:
+            builder.recording = recording
+        seeds = [(gx, dx) for gx, dx in zip(gxs, dxs, strict=True) if gx is not None and dx is not None]
+        found: Sequence[Maybe] = rules.backward(region, seeds, gys)
+        return found
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        rule = node.params["rule"]
+        outs, residuals = rule.forward(list(node.inputs))
+        gxs: Sequence[Maybe] = rule.backward(residuals, instantiated(outs, gys))
+        return gxs
+
+    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any) -> Any:
+        made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
+        return self(*xs, graph=made, rule=rule.batched(batching, on)), marks
+
+
+class CustomJVP(Body):
+    """A function with its own tangent: `rule.tangent(xs, dxs) -> dys`, linear in dxs; reverse mode transposes it."""
+
+    def __init__(self) -> None:
+        super().__init__("custom_jvp")
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+        dys: Sequence[Maybe] = node.params["rule"].tangent(list(node.inputs), instantiated(node.inputs, dxs))
+        return dys
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        builder = node.inputs[0].builder
+        assert builder is not None
+        recording, builder.recording = builder.recording, True
+        start = len(builder.nodes)
+        dxs = [Value(v.type, None, builder) for v in node.inputs]
+        try:
+            dys = node.params["rule"].tangent(list(node.inputs), dxs)
+            region = builder.nodes[start:]
+        finally:
+            builder.recording = recording
+        seeds = [(dy, gy) for dy, gy in zip(dys, gys, strict=True) if dy is not None and gy is not None]
+        found: Sequence[Maybe] = rules.backward(region, seeds, dxs)
+        return found
+
+    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any) -> Any:
+        made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
+        return self(*xs, graph=made, rule=rule.batched(batching, on)), marks
+
+
+class Cond(Nested):
+    """The branch that an integer names, applied to the operands: `cond(index, *operands)`; out of range is clipped."""
+
+    def type(self, index: Type, *types: Type, branches: tuple[Graph, ...]) -> tuple[Type, ...]:
+        for branch in branches:
+            if branch.in_types != types or branch.out_types != branches[0].out_types:
+                raise ShapeError(f"cond: branches differ: {branches[0].out_types} and {branch.out_types}")
+        return branches[0].out_types
+
+    def ref(self, index: Any, *arrays: Any, run: Any, branches: tuple[Graph, ...]) -> Any:
+        return run(branches[min(max(int(index), 0), len(branches) - 1)], arrays)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+        branches = node.params["branches"]
+        active = [dx is not None for dx in dxs[1:]]
+        on = [any(marks) for marks in zip(*[reach(b, active) for b in branches], strict=True)]
+        made = tuple([rules.jvp(b, active, on)[0] for b in branches])
+        outs = self(*node.inputs, *present(dxs[1:]), branches=made)
+        return filled(on, outs[len(node.outputs) :])
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        given = [g is not None for g in gys]
+        made = tuple([rules.vjp(b, wrt[1:], given) for b in node.params["branches"]])
+        return (None, *filled(wrt[1:], self(*node.inputs, *present(gys), branches=made)))
+
+    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, branches: tuple[Graph, ...]) -> Any:
+        everywhere = [True] * len(branches[0].outputs)
+        made = [batching.graph(b, on[1:], everywhere)[0] for b in branches]
+        if not on[0]:
+            return self(*xs, branches=tuple(made)), everywhere
+        outs = inline(made[-1], xs[1:])
+        for i in reversed(range(len(made) - 1)):
+            chosen = xs[0] <= i
+            outs = [choose(chosen, a, b) for a, b in zip(inline(made[i], xs[1:]), outs, strict=True)]
+        return outs, everywhere
+
+
+def choose(chosen: Value, x: Value, y: Value) -> Value:
+    """Row by row, x where chosen and y elsewhere."""
+    wide = broadcast(chosen, shape=x.shape, axes=(0,)) if x.ndim > 1 else chosen
+    picked: Value = select(wide, x, y)
+    return picked
+
+
+checkpoint = Checkpoint()
+composite = Composite()
+custom_vjp = CustomVJP()
+custom_jvp = CustomJVP()
+cond = Cond()
+
+
+class While(Nested):
+    """`while predicate(carry): carry = body(carry)`: inputs are the constants of both graphs, then the carry."""
+
+    def __init__(self) -> None:
+        super().__init__("while_loop")
+
+    def type(self, *types: Type, predicate: Graph, body: Graph, constants: tuple[int, int]) -> tuple[Type, ...]:
+        carry = types[sum(constants) :]
+        if body.out_types != carry:
+            raise ShapeError(f"while_loop: the body turns {carry} into {body.out_types}")
+        return carry
+
+    def ref(self, *arrays: Any, run: Any, predicate: Graph, body: Graph, constants: tuple[int, int]) -> Any:
+        p, b = constants
+        for_predicate, for_body, carry = arrays[:p], arrays[p : p + b], arrays[p + b :]
+        while bool(run(predicate, (*for_predicate, *carry))[0]):
+            carry = run(body, (*for_body, *carry))
+        return carry
+
+    def fixpoint(self, body: Graph, fixed: Sequence[bool], carry: Sequence[bool], step: Any) -> list[bool]:
+        """The carries that end up marked when the body's outputs feed its inputs."""
+        marks = list(carry)
+        while True:
+            after = [a or b for a, b in zip(marks, step(body, [*fixed, *marks]), strict=True)]
+            if after == marks:
+                return marks
+            marks = after
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+        (p, b), body, predicate = node.params["constants"], node.params["body"], node.params["predicate"]
+        fixed = [dx is not None for dx in dxs[p : p + b]]
+        carry = node.inputs[p + b :]
+        marks = self.fixpoint(body, fixed, [dx is not None for dx in dxs[p + b :]], reach)
+        made, _ = rules.jvp(body, [*fixed, *marks], marks)
+        n, m = len(carry), sum(fixed)
+
+        def step(*values: Value) -> list[Value]:
+            constants, dconstants, rest = values[:b], values[b : b + m], values[b + m :]
+            return inline(made, [*constants, *rest[:n], *dconstants, *rest[n:]])
+
+        def going(*values: Value) -> list[Value]:
+            return inline(predicate, values[: p + n])
+
+        dcarry = [zeros(v.type) if dx is None else dx for v, dx, k in zip(carry, dxs[p + b :], marks, strict=True) if k]
+        dfixed = present(dxs[p : p + b])
+        types = [v.type for v in (*node.inputs[p : p + b], *dfixed, *carry, *dcarry)]
+        inputs = [*node.inputs[: p + b], *dfixed, *carry, *dcarry]
+        wide, _ = build(step, types, name="body")
+        test, _ = build(going, [v.type for v in (*node.inputs[:p], *carry, *dcarry)], name="predicate")
+        outs = self(*inputs, predicate=test, body=wide, constants=(p, b + m))
+        return filled(marks, outs[n:])
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        raise DerivativeError(
+            "while_loop: has no reverse-mode derivative, since the number of its steps is not known",
+            where=node.where,
+            hint="use ws.scan or ws.fori_loop with a fixed number of steps, or forward mode (ws.jvp, ws.jacfwd)",
+        )
+
+    def batch(
+        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, predicate: Graph, body: Graph, constants: Any
+    ) -> Any:
+        p, b = constants
+        marks = self.fixpoint(
+            body, on[p : p + b], on[p + b :], lambda graph, mask: batching.graph(graph, mask)[1]
+        )
+        _, (varies,) = batching.graph(predicate, [*on[:p], *marks])
+        if varies:
+            marks = [True] * len(marks)
+        test, _ = batching.graph(predicate, [*on[:p], *marks])
+        made, _ = batching.graph(body, [*on[p : p + b], *marks], marks)
+        carry = [expand(x, batching.n, o) if m else x for x, o, m in zip(xs[p + b :], on[p + b :], marks, strict=True)]
+        if not varies:
+            return self(*xs[: p + b], *carry, predicate=test, body=made, constants=constants), marks
+        return self.masked(test, made, xs[:p], xs[p : p + b], carry), marks
+
+    def masked(
+        self, test: Graph, made: Graph, ps: Sequence[Value], bs: Sequence[Value], carry: Sequence[Value]
+    ) -> Any:
+        """Go on while any element wants to; those that are done keep their values."""
+        n = len(carry)
+
+        def going(*values: Value) -> list[Value]:
+            from_any = OPS["any"](inline(test, values)[0], axes=(0,))
+            return [from_any]
+
+        def step(*values: Value) -> list[Value]:
+            now = values[len(ps) + len(bs) :]
+            wants = inline(test, [*values[: len(ps)], *now])[0]
+            after = inline(made, [*values[len(ps) : len(ps) + len(bs)], *now])
+            return [choose(wants, a, c) for a, c in zip(after, now, strict=True)]
+
+        body, _ = build(step, [v.type for v in (*ps, *bs, *carry)], name="body")
+        predicate, _ = build(going, [v.type for v in (*ps, *carry)], name="predicate")
+        return self(
+            *ps, *ps, *bs, *carry, predicate=predicate, body=body, constants=(len(ps), len(ps) + len(bs))
+        )[:n]
+
+
+while_loop = While()

@@ -1,0 +1,158 @@
+"""Nested containers as lists of leaves: flatten, unflatten, and the path a user would write to each leaf."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from keyword import iskeyword
+from typing import Any, TypeAlias
+
+import optree
+
+TreeDef: TypeAlias = optree.PyTreeSpec
+
+# Our own registrations stay out of the user's other libraries; what those registered globally is still seen.
+_SPACE = "wholestep"
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
+    """Split a tree into its leaves and its structure; None is an empty node, not a leaf.
+
+    >>> flatten({"b": [2, None], "a": 1})[0]
+    [1, 2]
+    """
+    return optree.tree_flatten(tree, is_leaf, namespace=_SPACE)
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """Put leaves back into a structure.
+
+    Raises ValueError when there are too few or too many leaves.
+
+    >>> unflatten(structure({"a": 0, "b": [0]}), [1, 2])
+    {'a': 1, 'b': [2]}
+    """
+    return treedef.unflatten(leaves)
+
+
+def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Apply a function to each leaf of a tree, together with the leaves of others of the same structure.
+
+    Raises ValueError when the structures differ.
+
+    >>> map(lambda x, y: x + y, [1, (2,)], [10, (20,)])
+    [11, (22,)]
+    """
+    return optree.tree_map(f, tree, *rest, namespace=_SPACE)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """List the leaves of a tree in order.
+
+    >>> leaves(({"x": 1}, 2))
+    [1, 2]
+    """
+    return optree.tree_leaves(tree, namespace=_SPACE)
+
+
+def structure(tree: Any) -> TreeDef:
+    """Return what is left of a tree without its leaves: it can be compared and hashed.
+
+    >>> structure([1, 2]) == structure([3, 4])
+    True
+    """
+    return optree.tree_structure(tree, namespace=_SPACE)
+
+
+def paths(tree: Any, root: str = "") -> list[str]:
+    """Spell, for each leaf, how a user would write the access to it.
+
+    >>> paths({"layers": [{"weight": 1}]}, root="params")
+    ['params.layers[0].weight']
+    """
+    accessors = structure(tree).accessors()
+    return [_joined(root, "".join(_spell(_key(entry)) for entry in accessor)) for accessor in accessors]
+
+
+def prefix(tree_prefix: Any, tree: Any, root: str = "") -> list[Any]:
+    """Give each leaf of a tree the value that a smaller tree of the same outline has for it; None is a value too.
+
+    Raises ValueError naming the path at which the outlines part.
+
+    >>> prefix((None, 0), ({"a": 1, "b": 2}, 3))
+    [None, None, 0]
+    """
+    values: list[Any] = []
+    _spread(tree_prefix, tree, root, values)
+    return values
+
+
+def register(
+    cls: type[Any],
+    flatten_fn: Callable[[Any], tuple[Any, ...]],
+    unflatten_fn: Callable[[Any, Any], Any],
+) -> None:
+    """Make a class a node: `flatten_fn(node)` gives (children, extra), `unflatten_fn(extra, children)` the node.
+
+    A third item in the tuple names the children; names that are identifiers are spelled as attributes in paths.
+    Raises TypeError when `cls` is not a class and ValueError when it is registered already.
+
+    >>> class Pair:
+    ...     def __init__(self, left, right):
+    ...         self.left, self.right = left, right
+    >>> register(Pair, lambda p: ((p.left, p.right), None, ("left", "right")), lambda _, children: Pair(*children))
+    >>> paths([Pair(1, 2)], root="x")
+    ['x[0].left', 'x[0].right']
+    """
+    optree.register_pytree_node(cls, flatten_fn, unflatten_fn, namespace=_SPACE)
+
+
+def _key(entry: optree.PyTreeEntry) -> Any:
+    if isinstance(entry, optree.NamedTupleEntry | optree.StructSequenceEntry):
+        return entry.field
+    return entry.entry
+
+
+def _spell(key: Any) -> str:
+    as_attribute = isinstance(key, str) and key.isidentifier() and not iskeyword(key)
+    return f".{key}" if as_attribute else f"[{key!r}]"
+
+
+def _joined(root: str, path: str) -> str:
+    return root + path if root else path.removeprefix(".")
+
+
+def _spread(value: Any, node: Any, path: str, values: list[Any]) -> None:
+    if value is None or optree.tree_is_leaf(value, namespace=_SPACE):
+        values.extend([value] * structure(node).num_leaves)
+        return
+    if node is None or optree.tree_is_leaf(node, namespace=_SPACE):
+        _part(path, f"the prefix has a {_name(value)} where the tree has {_described(node)}")
+    wanted, present = _children(value), _children(node)
+    if type(value) is not type(node) and not (isinstance(value, Mapping) and isinstance(node, Mapping)):
+        _part(path, f"the prefix has a {_name(value)} where the tree has a {_name(node)}")
+    if wanted.keys() != present.keys():
+        _part(path, _difference(wanted, present))
+    for key, child in present.items():
+        _spread(wanted[key], child, _joined(path, _spell(key)), values)
+
+
+def _children(node: Any) -> dict[Hashable, Any]:
+    level = optree.tree_flatten_one_level(node, namespace=_SPACE)
+    names = getattr(type(node), "_fields", level.entries)
+    return dict(zip(names, level.children, strict=True))
+
+
+def _difference(wanted: dict[Hashable, Any], present: dict[Hashable, Any]) -> str:
+    if any(isinstance(key, str) for key in (*wanted, *present)):
+        return f"the prefix has the keys {list(wanted)} where the tree has {list(present)}"
+    return f"the prefix has length {len(wanted)} where the tree has length {len(present)}"
+
+
+def _described(node: Any) -> str:
+    return "None" if node is None else f"a leaf, {_name(node)}"
+
+
+def _name(node: Any) -> str:
+    return type(node).__name__
+
+
+def _part(path: str, what: str) -> None:
+    raise ValueError(f"at {path}: {what}" if path else what)

@@ -1,0 +1,60 @@
+"""What all tests share: the golden fixture, `assert text == golden`, against a file that a person can read."""
+
+import difflib
+import re
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# A slow machine is no failure.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
+
+FILES = Path(__file__).parent / "golden" / "files"
+
+
+class Golden:
+    """The text that a test printed when it was last looked at."""
+
+    def __init__(self, path: Path, update: bool) -> None:
+        self.path, self.update = path, update
+
+    def __call__(self, text: object) -> None:
+        assert text == self
+
+    def __eq__(self, text: object) -> bool:
+        printed = str(text).rstrip("\n") + "\n"
+        if self.update:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text(printed, encoding="utf-8", newline="\n")
+        return printed == self.text
+
+    __hash__ = None
+
+    @property
+    def text(self) -> str | None:
+        return self.path.read_text(encoding="utf-8") if self.path.exists() else None
+
+    def difference(self, text: object) -> list[str]:
+        if self.text is None:
+            return [f"there is no {self.path.name}; write it with --update-golden and read it", *str(text).splitlines()]
+        lines = (self.text.splitlines(), str(text).rstrip("\n").splitlines())
+        return [f"differs from {self.path.name}", *difflib.unified_diff(*lines, "golden", "printed", lineterm="")]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what is printed now")
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    if op != "==" or isinstance(left, Golden) == isinstance(right, Golden):
+        return None
+    golden, text = (left, right) if isinstance(left, Golden) else (right, left)
+    return golden.difference(text)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    name = re.sub(r"[^\w.=-]+", "_", request.node.name).strip("_")
+    return Golden(FILES / request.path.stem / f"{name}.txt", request.config.getoption("--update-golden"))
