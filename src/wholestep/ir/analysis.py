@@ -26,6 +26,25 @@ def dependents(graph: Graph, sources: Sequence[Value]) -> set[Value]:
     return found
 
 
+def used(graph: Graph) -> list[bool]:
+    """Which inputs the nodes and the outputs use."""
+    seen = {v for node in graph.nodes for v in node.inputs} | set(graph.outputs)
+    return [v in seen for v in graph.inputs]
+
+
+def hollow(values: Sequence[Value]) -> bool:
+    """Whether any of these depends on a placeholder, which nothing computes."""
+    waiting, seen = list(values), set(values)
+    while waiting:
+        v = waiting.pop()
+        if v.builder is not None and v in v.builder.hollow:
+            return True
+        new = [u for u in v.node.inputs if u not in seen] if v.node is not None else []
+        seen.update(new)
+        waiting.extend(new)
+    return False
+
+
 def reordered(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
     """The same nodes with inputs and outputs in another order."""
     return Graph(

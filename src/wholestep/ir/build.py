@@ -22,13 +22,14 @@ class Builder:
     `recording=False` computes without keeping nodes: the last walk of an eager gradient needs no further derivative.
     """
 
-    __slots__ = ("captures", "closed", "constants", "evaluate", "inputs", "nodes", "parent", "reason", "recording")
+    __slots__ = ("captures", "closed", "constants", "evaluate", "hollow", "inputs", "nodes", "parent", "reason", "recording")
 
     def __init__(self, evaluate: Evaluate | None = None, reason: str = "jit") -> None:
         self.nodes: list[Node] = []
         self.inputs: list[Value] = []
         self.captures: dict[Value, Value] = {}
         self.constants: dict[int, Any] = {}
+        self.hollow: set[Value] = set()
         self.evaluate = evaluate
         self.recording = True
         self.closed = False
@@ -38,6 +39,12 @@ class Builder:
     def input(self, type: Type, data: Any = None) -> Value:
         value = Value(type, None, self, data)
         self.inputs.append(value)
+        return value
+
+    def placeholder(self, type: Type) -> Value:
+        """A value that is never made: what a linear stretch of program is written on, to be transposed."""
+        value = Value(type, None, self)
+        self.hollow.add(value)
         return value
 
     def capture(self, value: Value) -> Value:

@@ -34,6 +34,19 @@ class Printer:
         self.functions: list[str] = []
         self.names: dict[int, str] = {}
         self.objects: dict[str, Any] = {}
+        self.taken = {*dtypes.SUPPORTED, "array", "inf", "nan"}
+
+    def top(self, graph: Graph) -> None:
+        self.graph(graph, self.claim(_identifier(graph.name)))
+
+    def claim(self, base: str) -> str:
+        """This name, numbered if it is taken; names that have been claimed once are found free when read back."""
+        name, k = base, 0
+        while name in self.taken:
+            k += 1
+            name = f"{base}_{k}"
+        self.taken.add(name)
+        return name
 
     def graph(self, graph: Graph, name: str) -> None:
         used: dict[str, int] = {}
@@ -86,17 +99,20 @@ class Printer:
     def named(self, value: Any, kind: str) -> str:
         name = self.names.get(id(value))
         if name is None:
-            name = self.names[id(value)] = f"{kind}_{len(self.objects)}"
+            name = self.names[id(value)] = self.claim(f"{kind}_{len(self.objects)}")
             self.objects[name] = value
         return name
 
     def nested(self, graph: Graph) -> str:
         name = self.names.get(id(graph))
         if name is None:
-            base = graph.name if graph.name.isidentifier() else "graph"
-            name = self.names[id(graph)] = f"{base}_{len(self.names)}"
+            name = self.names[id(graph)] = self.claim(_identifier(graph.name))
             self.graph(graph, name)
         return name
+
+
+def _identifier(name: str) -> str:
+    return name if name.isidentifier() and not keyword.iskeyword(name) else "graph"
 
 
 def _items(value: np.ndarray[Any, Any]) -> str:
@@ -121,7 +137,7 @@ def text(graph: Graph) -> str:
 def text_and_objects(graph: Graph) -> tuple[str, dict[str, Any]]:
     """The text, and the arrays and rules that it names."""
     printer = Printer()
-    printer.graph(graph, graph.name if graph.name.isidentifier() else "graph")
+    printer.top(graph)
     return "\n\n".join(printer.functions) + "\n", printer.objects
 
 

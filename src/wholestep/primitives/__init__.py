@@ -15,6 +15,7 @@ from wholestep.primitives import (
     order,
     random,
     reduction,
+    spectral,
     structure,
 )
 
@@ -33,5 +34,6 @@ __all__ = [
     "order",
     "random",
     "reduction",
+    "spectral",
     "structure",
 ]

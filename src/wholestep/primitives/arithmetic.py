@@ -19,7 +19,7 @@ sub = Elementwise("sub", np.subtract, 1, -1, takes="ifc", polynomial=True)
 neg = Elementwise("neg", np.negative, -1, takes="ifc", polynomial=True)
 mul = Elementwise("mul", np.multiply, lambda z, x, y: y, lambda z, x, y: x, takes="bifc", polynomial=True)
 div = Elementwise("div", np.divide, lambda z, x, y: 1 / y, lambda z, x, y: -z / y, domain=(0.5, 3.0))
-floor_divide = Elementwise("floor_divide", np.floor_divide, arity=2, takes="bif", domain=(1.1, 4.9))
+floor_divide = Elementwise("floor_divide", np.floor_divide, arity=2, takes="if", domain=(1.1, 4.9))
 remainder = Elementwise(
     "remainder", np.remainder, 1, lambda z, x, y: -floor_divide(x, y), takes="if", domain=(1.1, 4.9)
 )

@@ -119,7 +119,7 @@ def as_matmul(x: NDArray, y: NDArray, spec: str) -> Any:
     m, k, n = x.shape[batch : batch + rows], x.shape[batch + rows :], y.shape[batch + inner :]
     depth = math.prod(k)
     out = np.matmul(x.reshape(*head, math.prod(m), depth), y.reshape(*head, depth, math.prod(n)))
-    out = out.reshape(*head, *m, *n)
+    out = out.reshape((*head, *m, *n))
     return out if in_order else out.transpose(back)
 
 

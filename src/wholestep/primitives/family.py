@@ -21,7 +21,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.ir.build import emit
+from wholestep.ir.build import current, emit
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 
@@ -120,11 +120,11 @@ def transposed_jvp(
     prim: Primitive, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward
 ) -> list[Maybe]:
     """Cotangents from the tangent rule: emit the tangent on placeholders, walk back over it; it is never run."""
-    builder = node.inputs[0].builder
+    builder = current()
     assert builder is not None
     recording, builder.recording = builder.recording, True
     start = len(builder.nodes)
-    dxs = [Value(v.type, None, builder) if w else None for v, w in zip(node.inputs, wrt, strict=True)]
+    dxs = [builder.placeholder(v.type) if w else None for v, w in zip(node.inputs, wrt, strict=True)]
     try:
         dys = prim.jvp(node, dxs)
         region = builder.nodes[start:]

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from wholestep.errors import DerivativeError
 from wholestep.ir.graph import Value
 from wholestep.primitives.family import Elementwise, ones, zeros
 from wholestep.primitives.logic import select, sign
@@ -98,6 +99,11 @@ def _power_of_exponent(z: Value, x: Value, y: Value) -> Value:
 
 pow = Elementwise("pow", np.power, _power_of_base, _power_of_exponent, takes="ifc", domain=(0.5, 2.5))
 
+
+def _no_partial_of_order(z: Value, s: Value, q: Value) -> Value:
+    raise DerivativeError("zeta: its derivative with respect to the first operand is not known")
+
+
 # Functions of scipy.special, by the names they have there.
 erf = Elementwise("erf", "erf", lambda y, x: _2_SQRT_PI * exp(-(x * x)))
 erfc = Elementwise("erfc", "erfc", lambda y, x: -_2_SQRT_PI * exp(-(x * x)))
@@ -111,7 +117,7 @@ gammaln = Elementwise("gammaln", "gammaln", lambda y, x: digamma(x), takes="f", 
 digamma = Elementwise("digamma", "psi", lambda y, x: zeta(ones(x.type) * 2, x), takes="f", domain=(0.3, 4.0))
 gamma = Elementwise("gamma", "gamma", lambda y, x: y * digamma(x), takes="f", domain=(0.3, 4.0))
 zeta = Elementwise(
-    "zeta", "zeta", None, lambda z, s, q: -s * zeta(s + 1, q), takes="f", domain=(1.5, 4.0)
+    "zeta", "zeta", _no_partial_of_order, lambda z, s, q: -s * zeta(s + 1, q), takes="f", domain=(1.5, 4.0)
 )
 ndtr = Elementwise("ndtr", "ndtr", lambda y, x: exp(-0.5 * (x * x)) * (1 / _SQRT_2PI), takes="f")
 log_ndtr = Elementwise("log_ndtr", "log_ndtr", lambda y, x: exp(-0.5 * (x * x) - y) * (1 / _SQRT_2PI), takes="f")

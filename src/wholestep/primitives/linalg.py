@@ -1,1 +1,588 @@
-"""linalg placeholder."""
+"""Linear algebra by elimination: solves, Cholesky, LU, determinants, the pseudo-inverse; over any leading batch axes.
+
+Derivatives: Giles, "An extended collection of matrix derivative results" (2008); Golub and Pereyra (1973).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.ir.graph import OPS, NDArray, Node, Value
+from wholestep.ir.types import Shape, Type, array_type
+from wholestep.primitives.contraction import LETTERS, contract
+from wholestep.primitives.creation import cast, full, iota
+from wholestep.primitives.family import (
+    Backward,
+    Maybe,
+    Primitive,
+    Sample,
+    conj,
+    expand,
+    total,
+    transposed_jvp,
+    zeros,
+)
+from wholestep.primitives.indexing import take_along
+from wholestep.primitives.logic import select
+from wholestep.primitives.movement import broadcast, pad, permute, slice_
+from wholestep.primitives.reduction import sum_
+
+_TAKES = ("f64", "f32", "c128", "c64")
+_INTEGER = np.dtype(np.int64)
+
+
+class MatrixFunction(Primitive):
+    """A function of stacks of matrices `[..., m, n]`: a batch is one more leading axis."""
+
+    kind = "linalg"
+    work = 1.0
+    """Floating-point operations in units of m * n * min(m, n)."""
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
+        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], **params)
+
+    def flops(self, node: Node) -> int:
+        shape = node.inputs[0].shape
+        return int(self.work * math.prod(shape) * min(shape[-2:]))
+
+
+class LinearSolve(MatrixFunction):
+    """f(*matrices, y), linear in y: the tangent holds f itself applied to a tangent, and `adjoint` transposes that."""
+
+    def adjoint(self, gy: Value, *known: Value, **params: Any) -> Value:
+        """Cotangent of the last operand."""
+        raise NotImplementedError(self.name)
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
+        if any(wrt[:-1]):
+            return transposed_jvp(self, node, gys, wrt, backward)
+        assert gys[0] is not None
+        return (*[None] * (len(wrt) - 1), self.adjoint(gys[0], *node.inputs[:-1], **node.params))
+
+
+# What the rules are written in.
+
+
+def mm(x: Value, y: Value) -> Value:
+    """The matrix product of two stacks."""
+    lead = LETTERS[: x.ndim - 2]
+    product: Value = contract(x, y, spec=f"{lead}XY,{lead}YZ->{lead}XZ")
+    return product
+
+
+def trace_mm(x: Value, y: Value) -> Value:
+    """The trace of the matrix product of two stacks."""
+    lead = LETTERS[: x.ndim - 2]
+    trace: Value = contract(x, y, spec=f"{lead}XY,{lead}YX->{lead}")
+    return trace
+
+
+def mt(x: Value) -> Value:
+    """The transposed matrices."""
+    k = x.ndim
+    swapped: Value = permute(x, axes=(*range(k - 2), k - 1, k - 2))
+    return swapped
+
+
+def mh(x: Value) -> Value:
+    """The conjugate transposed matrices."""
+    return conj(mt(x))
+
+
+def row(shape: Shape) -> Value:
+    """The row number of each element of a stack of matrices."""
+    numbers: Value = iota(shape=shape, axis=len(shape) - 2, dtype=_INTEGER)
+    return numbers
+
+
+def column(shape: Shape) -> Value:
+    """The column number of each element of a stack of matrices."""
+    numbers: Value = iota(shape=shape, axis=len(shape) - 1, dtype=_INTEGER)
+    return numbers
+
+
+def keep(x: Value, where: Value) -> Value:
+    """x where the condition holds, and zero elsewhere."""
+    kept: Value = select(where, x, zeros(x.type))
+    return kept
+
+
+def triangle(x: Value, lower: bool, strict: bool = False) -> Value:
+    """One triangle of each matrix, without the diagonal where it is strict."""
+    i, j = (row(x.shape), column(x.shape)) if lower else (column(x.shape), row(x.shape))
+    return keep(x, i > j if strict else i >= j)
+
+
+def on_diagonal(shape: Shape) -> Value:
+    """Which elements stand on the diagonal."""
+    return row(shape).equals(column(shape))
+
+
+def diagonal(x: Value) -> Value:
+    """The diagonals of square matrices."""
+    found: Value = sum_(keep(x, on_diagonal(x.shape)), axes=(x.ndim - 1,))
+    return found
+
+
+def eye(type: Type) -> Value:
+    """Ones on the diagonals of a stack of matrices of this type."""
+    return keep(full(value=1, shape=type.shape, dtype=type.dtype), on_diagonal(type.shape))
+
+
+def along_rows(w: Value, shape: Shape) -> Value:
+    """The matrices whose every row is w."""
+    k = len(shape)
+    repeated: Value = broadcast(w, shape=shape, axes=(*range(k - 2), k - 1))
+    return repeated
+
+
+def along_columns(w: Value, shape: Shape) -> Value:
+    """The matrices whose every column is w."""
+    repeated: Value = broadcast(w, shape=shape, axes=tuple(range(len(shape) - 1)))
+    return repeated
+
+
+def scaled_identity(s: Value, type: Type) -> Value:
+    """s on the diagonals of a stack of matrices of this type, one number for each matrix."""
+    return keep(broadcast(s, shape=type.shape, axes=tuple(range(type.ndim - 2))), on_diagonal(type.shape))
+
+
+def real_part(x: Value) -> Value:
+    """The real part; a real value is its own."""
+    return OPS["real"](x) if dtypes.is_complex(x.dtype) else x
+
+
+def as_dtype(x: Value, dtype: Any) -> Value:
+    """A real value in this dtype, which may be complex."""
+    return x if x.dtype == dtype else cast(x, dtype=dtype)
+
+
+def hermitian(da: Value, lower: bool) -> Value:
+    """What a function that reads one triangle of a Hermitian matrix sees of a tangent."""
+    off = triangle(da, lower, strict=True)
+    middle = keep(as_dtype(real_part(da), da.dtype), on_diagonal(da.shape))
+    return off + mh(off) + middle
+
+
+def corner(x: Value, rows: Any, columns: Any) -> Value:
+    """The first rows and columns, zeros coming in where x has fewer."""
+    lead, (m, n) = x.shape[:-2], x.shape[-2:]
+    nothing = (0,) * len(lead)
+    stop = (*lead, min(m, rows), min(n, columns))
+    if stop != x.shape:
+        x = slice_(x, start=(0,) * x.ndim, stop=stop, step=(1,) * x.ndim)
+    more = (rows - stop[-2], columns - stop[-1])
+    if more != (0, 0):
+        x = pad(x, before=(0,) * x.ndim, after=(*nothing, *more), interior=(0,) * x.ndim)
+    return x
+
+
+def inverse(a: Value) -> Value:
+    """The inverse matrices."""
+    found: Value = solve(a, eye(a.type))
+    return found
+
+
+# What the type rules check.
+
+
+def matrix(name: str, a: Type) -> None:
+    """Refuse what is no stack of matrices of single or double precision."""
+    if dtypes.short(a.dtype) not in _TAKES:
+        raise DtypeError(f"{name}: does not take {dtypes.short(a.dtype)}", hint="cast to float32 or float64 first")
+    if a.ndim < 2:
+        raise ShapeError(f"{name}: takes matrices [..., m, n]: {a}")
+
+
+def square(name: str, a: Type) -> None:
+    """Refuse what is no stack of square matrices."""
+    matrix(name, a)
+    if a.shape[-1] != a.shape[-2]:
+        raise ShapeError(f"{name}: the matrix is not square: {a}")
+
+
+def agree(name: str, a: Type, b: Type) -> None:
+    """Refuse stacks that differ in dtype or in their leading axes."""
+    matrix(name, b)
+    if a.dtype != b.dtype:
+        raise DtypeError(f"{name}: operands differ in dtype: {a}, {b}")
+    if a.shape[:-2] != b.shape[:-2]:
+        raise ShapeError(f"{name}: operands differ in their leading axes: {a}, {b}")
+
+
+def each(function: Callable[..., Any], shape: Shape, *stacks: NDArray) -> NDArray:
+    """A function of matrices applied along stacks; nothing to do where the result is empty."""
+    out = np.empty(shape, stacks[0].dtype)
+    if out.size:
+        for at in np.ndindex(*shape[:-2]):
+            out[at] = function(*[x[at] for x in stacks])
+    return out
+
+
+# What the samples are drawn from.
+
+
+def near(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *middle: float, noise: float = 0.4) -> NDArray:
+    """Matrices with these numbers, repeated at need, on the diagonal, and noise everywhere."""
+    out = rng.uniform(-noise, noise, shape).astype(np.complex128)
+    if dtype[0] == "c":
+        out += 1j * rng.uniform(-noise, noise, shape)
+    at = np.arange(min(shape[-2:]))
+    if at.size:
+        out[..., at, at] += np.resize(middle, at.size)
+    return np.asarray(out if dtype[0] == "c" else out.real, dtypes.from_short(dtype))
+
+
+STACKS = (
+    ((3, 3), "f64"),
+    ((2, 2, 2), "f64"),
+    ((1, 1), "f64"),
+    ((0, 0), "f64"),
+    ((0, 2, 2), "f64"),
+    ((3, 3), "f32"),
+    ((3, 3), "c128"),
+    ((2, 2), "c64"),
+)
+"""Shapes and dtypes of square samples."""
+
+OBLONGS = (((4, 2), "f64"), ((2, 4), "f64"), ((2, 3, 2), "f64"), ((3, 0), "f64"), ((4, 3), "c128"), ((2, 3), "c128"))
+"""Shapes and dtypes of oblong samples."""
+
+
+class Cholesky(MatrixFunction):
+    """a = L L^H with L lower triangular: reads the lower triangle, where the gradient lands too."""
+
+    work = 1 / 3
+
+    def type(self, a: Type) -> Type:
+        square(self.name, a)
+        return a
+
+    def ref(self, a: NDArray) -> Any:
+        return np.linalg.cholesky(a)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (y,), (da,) = node.outputs, dxs
+        assert da is not None
+        half = mh(triangular_solve(y, hermitian(da, lower=True), lower=True, unit=False, trans=0))
+        middle = triangular_solve(y, half, lower=True, unit=False, trans=0)
+        return (mm(y, triangle(middle, lower=True) - keep(middle * 0.5, on_diagonal(y.shape))),)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 2.0, 3.0, 2.5),), exact=False)
+
+
+class TriangularSolve(LinearSolve):
+    """x with op(a) x = b, op by `trans`: 0 a, 1 a^T, 2 a^H. Reads one triangle of a, where the gradient lands too.
+
+    With `unit` the diagonal of a counts as ones and is not read either.
+    """
+
+    work = 1.0
+
+    def type(self, a: Type, b: Type, *, lower: bool, unit: bool, trans: int) -> Type:
+        fits(self.name, a, b)
+        return b
+
+    def ref(self, a: NDArray, b: NDArray, *, lower: bool, unit: bool, trans: int) -> NDArray:
+        import scipy.linalg
+
+        def one(a: NDArray, b: NDArray) -> Any:
+            return scipy.linalg.solve_triangular(a, b, trans=trans, lower=lower, unit_diagonal=unit, check_finite=False)
+
+        return each(one, b.shape, a, b)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a, _), (x,), (da, db) = node.inputs, node.outputs, dxs
+        params = node.params
+        if da is not None:
+            seen = triangle(da, params["lower"], strict=params["unit"])
+            moved = -mm((seen, mt(seen), mh(seen))[params["trans"]] if params["trans"] else seen, x)
+            db = total([db, moved])
+        return (self(a, db, **params),)  # type: ignore[arg-type]
+
+    def adjoint(self, gy: Value, *known: Value, lower: bool, unit: bool, trans: int) -> Value:
+        if trans == 1:
+            back: Value = self(*known, conj(gy), lower=lower, unit=unit, trans=0)
+            return conj(back)
+        return self(*known, gy, lower=lower, unit=unit, trans=2 - trans)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            for trans in (0, 1, 2) if dtype == "c128" else (len(shape) % 2,):
+                b = near(rng, (*shape[:-1], 2), dtype)
+                params = {"lower": trans != 1, "unit": False, "trans": trans}
+                yield Sample((near(rng, shape, dtype, 2.0, 3.0), b), params, exact=False)
+        a, b = near(rng, (3, 3), "f64", 0.0), near(rng, (3, 1), "f64")
+        a[[0, 0, 1], [1, 2, 2]] = np.nan
+        yield Sample((a.T, b), {"lower": False, "unit": True, "trans": 0}, exact=False, smooth=False)
+        yield Sample((near(rng, (3, 3), "f64"), b), {"lower": True, "unit": True, "trans": 1}, exact=False)
+        yield Sample((a, np.zeros((3, 0))), {"lower": True, "unit": False, "trans": 0}, exact=False, smooth=False)
+
+
+class Solve(LinearSolve):
+    """x with a x = b."""
+
+    work = 8 / 3
+
+    def type(self, a: Type, b: Type) -> Type:
+        fits(self.name, a, b)
+        return b
+
+    def ref(self, a: NDArray, b: NDArray) -> NDArray:
+        return np.linalg.solve(a, b)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a, _), (x,), (da, db) = node.inputs, node.outputs, dxs
+        return (self(a, total([db, None if da is None else -mm(da, x)])),)  # type: ignore[arg-type]
+
+    def adjoint(self, gy: Value, *known: Value) -> Value:
+        return self(mh(known[0]), gy)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            b = near(rng, (*shape[:-1], 2), dtype)
+            yield Sample((near(rng, shape, dtype, 2.0, -3.0), b), exact=False)
+        yield Sample((near(rng, (2, 2), "f64", 2.0), np.zeros((2, 0))), exact=False)
+
+
+def fits(name: str, a: Type, b: Type) -> None:
+    """Refuse a right-hand side that does not fit the matrix."""
+    square(name, a)
+    agree(name, a, b)
+    if a.shape[-1] != b.shape[-2]:
+        raise ShapeError(f"{name}: sizes differ: {a}, {b}")
+
+
+class Det(MatrixFunction):
+    """The determinant; its first and second derivatives are right at singular matrices too."""
+
+    work = 2 / 3
+
+    def type(self, a: Type) -> Type:
+        square(self.name, a)
+        return array_type(a.shape[:-2], a.dtype)
+
+    def ref(self, a: NDArray) -> Any:
+        return np.linalg.det(a)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        assert dxs[0] is not None
+        return (trace_mm(adjugate(node.inputs[0]), dxs[0]),)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 1.0, -1.5),), exact=False)
+        yield Sample((np.arange(9.0).reshape(3, 3),), exact=False)
+        yield Sample((np.ones((3, 3)),), exact=False)
+        yield Sample((np.zeros((2, 2)),), exact=False)
+
+
+def others(s: NDArray) -> NDArray:
+    """For each element the product of all others along the last axis, without a division."""
+    left, right = np.ones_like(s), np.ones_like(s)
+    left[..., 1:] = np.cumprod(s[..., :-1], axis=-1)
+    right[..., :-1] = np.cumprod(s[..., :0:-1], axis=-1)[..., ::-1]
+    return np.asarray(left * right)
+
+
+def rotations(a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    """u, s and v of a = u diag(s) v^H, and the determinant of u v^H for each matrix."""
+    u, s, vh = np.linalg.svd(a)
+    return u, s, np.conj(np.swapaxes(vh, -1, -2)), np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+
+
+class Adjugate(MatrixFunction):
+    """The transposed cofactors: the adjugate, det(a) a^-1 where a is regular, and just as exact where it is not.
+
+    Its first derivative is right at singular matrices too; for the second and higher ones `a` must be regular.
+    """
+
+    work = 20.0
+
+    def type(self, a: Type) -> Type:
+        square(self.name, a)
+        return a
+
+    def ref(self, a: NDArray) -> NDArray:
+        u, s, v, turn = rotations(a)
+        scaled = v * (others(s)[..., None, :] * turn)
+        return np.asarray(scaled @ np.conj(np.swapaxes(u, -1, -2)), a.dtype)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        assert dxs[0] is not None
+        return (adjugate_tangent(node.inputs[0], dxs[0]),)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 1.0, -1.5),), exact=False)
+        yield Sample((np.ones((3, 3)),), exact=False, smooth=False)
+
+
+class AdjugateTangent(LinearSolve):
+    """The derivative of the adjugate at a in the direction e; the singular values need not be distinct or positive."""
+
+    work = 25.0
+
+    def __init__(self) -> None:
+        super().__init__("adjugate_tangent")
+
+    def type(self, a: Type, e: Type) -> Type:
+        fits(self.name, a, e)
+        square(self.name, e)
+        return e
+
+    def ref(self, a: NDArray, e: NDArray) -> NDArray:
+        u, s, v, turn = rotations(a)
+        uh = np.conj(np.swapaxes(u, -1, -2))
+        middle = np.eye(a.shape[-1], dtype=bool)
+        rest = np.where(middle, 0, others(np.where(middle, np.ones((), s.dtype), s[..., None, :])))
+        turned = uh @ e @ v
+        ends = np.diagonal(turned, axis1=-2, axis2=-1)
+        inside = np.where(middle, (rest @ ends[..., None]), -turned * rest)
+        return np.asarray(turn * (v @ inside @ uh), a.dtype)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a, e), (y,), (da, de) = node.inputs, node.outputs, dxs
+        moved = None
+        if da is not None and a.shape[-1] not in (0, 1, 2):  # where the adjugate itself is linear
+            inv, adj, dadj = inverse(a), adjugate(a), self(a, da)
+            dinv = -mm(inv, mm(da, inv))
+            ratio, dratio = trace_mm(inv, e), trace_mm(dinv, e)
+            moved = mm(scaled_identity(dratio, y.type) - mm(dinv, e), adj)
+            moved = moved + mm(scaled_identity(ratio, y.type) - mm(inv, e), dadj)
+        return (total([moved, None if de is None else self(a, de)]),)
+
+    def adjoint(self, gy: Value, *known: Value) -> Value:
+        return self(mh(known[0]), gy)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 1.0, -1.5), near(rng, shape, dtype)), exact=False)
+        yield Sample((np.eye(3), near(rng, (3, 3), "f64")), exact=False)
+
+
+class Slogdet(MatrixFunction):
+    """The sign of the determinant and the logarithm of its absolute value; a real sign has no tangent."""
+
+    multiple = True
+    work = 2 / 3
+
+    def type(self, a: Type) -> tuple[Type, Type]:
+        square(self.name, a)
+        return array_type(a.shape[:-2], a.dtype), array_type(a.shape[:-2], dtypes.real_of(a.dtype))
+
+    def ref(self, a: NDArray) -> tuple[Any, Any]:
+        sign, logabsdet = np.linalg.slogdet(a)
+        return np.asarray(sign), np.asarray(logabsdet)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a,), (sign, _) = node.inputs, node.outputs
+        assert dxs[0] is not None
+        change = trace_mm(inverse(a), dxs[0])
+        if not dtypes.is_complex(a.dtype):
+            return None, change
+        turn = OPS["imag"](change)
+        return sign * OPS["make_complex"](zeros(turn.type), turn), OPS["real"](change)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 1.0, -1.5),), exact=False)
+
+
+class LU(MatrixFunction):
+    """Elimination with partial pivoting: L and U in one matrix, the row exchanges, and the order of rows they make.
+
+    `a[permutation] = L U`, with the ones on L's diagonal left out. The order is constant near a generic matrix.
+    """
+
+    multiple = True
+    work = 2 / 3
+
+    def type(self, a: Type) -> tuple[Type, Type, Type]:
+        matrix(self.name, a)
+        lead, (m, n) = a.shape[:-2], a.shape[-2:]
+        return a, array_type((*lead, min(m, n)), np.dtype(np.int32)), array_type((*lead, m), _INTEGER)
+
+    def ref(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        import scipy.linalg
+
+        lead, (m, n) = a.shape[:-2], a.shape[-2:]
+        packed = np.array(a)
+        pivots = np.zeros((*lead, min(m, n)), np.int32)
+        order = np.broadcast_to(np.arange(m), (*lead, m)).copy()
+        (getrf,) = scipy.linalg.get_lapack_funcs(("getrf",), (a,))
+        for at in np.ndindex(*lead) if packed.size else ():
+            packed[at], pivots[at], _ = getrf(a[at])  # an exactly zero pivot is a result, not an error
+            for i, j in enumerate(pivots[at]):
+                order[at][[i, j]] = order[at][[j, i]]
+        return packed, pivots, order
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (y, _, order), (da,) = node.outputs, dxs
+        assert da is not None
+        m, n = y.shape[-2:]
+        index = along_columns(order, da.shape)
+        moved = take_along(da, index, da.ndim - 2)
+        left = triangle(corner(y, m, m), lower=True, strict=True)
+        left = left + eye(left.type)
+        right = triangle(corner(y, n, n), lower=False)
+        if m < n:  # the rows of U that are not there
+            right = right + keep(eye(right.type), row(right.shape) >= m)
+        half = triangular_solve(left, moved, lower=True, unit=True, trans=0)
+        middle = mt(triangular_solve(right, mt(half), lower=False, unit=False, trans=1))
+        dleft = mm(left, triangle(middle, lower=True, strict=True))
+        return dleft + mm(triangle(middle, lower=False), right), None, None
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in (*STACKS, *OBLONGS):
+            a = near(rng, shape, dtype, 2.0, -3.0)
+            yield Sample((rng.permutation(a, axis=-2),), exact=False)
+        yield Sample((np.array([[1.0, 2.0], [1.0, 3.0]]),), exact=False, smooth=False)
+
+
+class Pinv(MatrixFunction):
+    """The Moore-Penrose inverse, singular values below `rcond` times the largest counting as zero.
+
+    The derivative is the one at constant rank.
+    """
+
+    work = 20.0
+
+    def type(self, a: Type, *, rcond: float) -> Type:
+        matrix(self.name, a)
+        return array_type((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+
+    def ref(self, a: NDArray, *, rcond: float) -> Any:
+        return np.linalg.pinv(a, rcond)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a,), (p,), (da,) = node.inputs, node.outputs, dxs
+        assert da is not None
+        back, ph = mh(da), mh(p)
+        rows = mm(p, mm(ph, back - mm(mm(back, a), p)))
+        columns = mm(mm(back, ph), p)
+        return (rows + columns - mm(p, mm(a, columns)) - mm(p, mm(da, p)),)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in (*STACKS, *OBLONGS):
+            yield Sample((near(rng, shape, dtype, 1.0, -1.5),), {"rcond": 1e-6}, exact=False)
+        yield Sample((np.ones((2, 3)),), {"rcond": 1e-6}, exact=False, smooth=False)
+
+
+cholesky = Cholesky()
+triangular_solve = TriangularSolve("triangular_solve")
+solve = Solve()
+det = Det()
+adjugate = Adjugate()
+adjugate_tangent = AdjugateTangent()
+slogdet = Slogdet()
+lu = LU()
+pinv = Pinv()

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep.errors import ShapeError
-from wholestep.ir.analysis import dependents, part, reach, reordered
-from wholestep.ir.build import build, inline
+from wholestep.ir.analysis import dependents, hollow, part, reach, reordered, used
+from wholestep.ir.build import build, inline, trim
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.family import Maybe, expand, zeros
@@ -117,17 +117,25 @@ class Scan(Nested):
         return [g if w else None for g, w in zip(found, wrt, strict=True)]
 
     def keep(self, node: Node, cut: Split) -> Sequence[Value]:
-        """The forward scan once more, keeping what the way back needs; where nothing has run yet, it replaces the first."""
+        """The forward scan once more, keeping what the way back needs; where nothing has run yet, it replaces the first.
+
+        A scan over placeholders will never run; then what is kept comes from the carries that do not depend on them.
+        """
         params = {**node.params, "graph": cut.forward}
         plain = len(node.outputs)
         builder = node.inputs[0].builder
-        if builder is not None and builder.recording and all(v.data is None for v in node.outputs):
+        assert builder is not None
+        fresh = builder.recording and all(v.data is None for v in node.outputs)
+        if fresh and not (builder.hollow and hollow(node.inputs)):
             types = self.type(*node.types, **params)
             node.params = params
             node.outputs = (*node.outputs, *[Value(t, node, builder) for t in types[plain:]])
             return node.outputs[plain:]
-        outs: Sequence[Value] = self(*node.inputs, **params)
-        return outs[plain:]
+        key = ("lean", plain, node.params["sizes"])
+        lean, places, sizes = cut.forward.derived(key, lambda: leanest(cut.forward, plain, node.params["sizes"]))
+        params = {**params, "graph": lean, "sizes": sizes}
+        outs: Sequence[Value] = self(*[node.inputs[i] for i in places], **params)
+        return outs[sizes[1] :]
 
     def batch(
         self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, sizes: Any, length: Any, reverse: bool
@@ -152,6 +160,22 @@ def spread_marks(graph: Graph, c: int, k: int, given: Sequence[bool], step: Any)
         if new == marks[c : c + k]:
             return marks
         marks[c : c + k] = new
+
+
+def leanest(forward: Graph, plain: int, sizes: tuple[int, int]) -> tuple[Graph, list[int], tuple[int, int]]:
+    """The step that makes the outputs from `plain` on and no carry that they do not need; its inputs' places and sizes."""
+    c, k = sizes
+    carries: list[int] = []
+    while True:
+        outputs = [*[forward.outputs[i] for i in carries], *forward.outputs[plain:]]
+        needs = used(Graph(forward.inputs, trim(forward.nodes, outputs), tuple(outputs)))
+        found = [i for i in range(k) if needs[c + i] or i in carries]
+        if found == carries:
+            break
+        carries = found
+    places = [i for i, need in enumerate(needs) if need or i - c in carries]
+    lean = part(forward, [forward.inputs[i] for i in places], outputs)
+    return lean, places, (sum(needs[:c]), len(carries))
 
 
 def split(graph: Graph, rules: Any, active: Sequence[bool], given: Sequence[bool], sizes: tuple[int, int]) -> Split:

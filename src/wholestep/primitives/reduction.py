@@ -53,7 +53,8 @@ class Reduction(Primitive):
 
     def ref(self, x: NDArray, *, axes: Axes) -> Any:
         wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype
-        out = self.ufunc.reduce(x if wide is x.dtype else x.astype(wide), axis=axes)
+        # Without the dtype NumPy would add small integers in 64 bits.
+        out = self.ufunc.reduce(x if wide is x.dtype else x.astype(wide), axis=axes, dtype=wide)
         return out if wide is x.dtype else out.astype(x.dtype)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes) -> Value:
@@ -124,6 +125,7 @@ class Arg(Primitive):
     """The first position of the largest or smallest element along one axis."""
 
     kind = "reduction"
+    flat = True
 
     def __init__(self, name: str, function: Any) -> None:
         super().__init__(name)

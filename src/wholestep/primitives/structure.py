@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from wholestep.errors import DerivativeError, ShapeError
-from wholestep.ir.analysis import reach
-from wholestep.ir.build import build, inline
+from wholestep.ir.analysis import reach, reordered, used
+from wholestep.ir.build import build, current, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
 from wholestep.primitives.family import Maybe, Primitive, Sample, expand, zeros
@@ -31,6 +31,17 @@ def filled(flags: Sequence[bool], items: Sequence[Any]) -> list[Any]:
 def instantiated(values: Sequence[Value], gs: Sequence[Maybe]) -> list[Value]:
     """Tangents or cotangents as values, zero where they are missing."""
     return [zeros(v.type) if g is None else g for v, g in zip(values, gs, strict=True)]
+
+
+def slimmed(graphs: Sequence[Graph], values: Sequence[Value]) -> tuple[list[Graph], list[Value]]:
+    """Graphs of the same inputs without those that none uses, and the values for the rest.
+
+    A pullback then holds on to no more than it needs, and a linear stretch can be transposed: its own inputs go.
+    """
+    wanted = [any(flags) for flags in zip(*[used(g) for g in graphs], strict=True)]
+    places = [i for i, w in enumerate(wanted) if w]
+    kept = [g.derived(("slim", tuple(places)), lambda g=g: reordered(g, places, range(len(g.outputs)))) for g in graphs]
+    return kept, [values[i] for i in places]
 
 
 class Nested(Primitive):
@@ -68,7 +79,8 @@ class Checkpoint(Body):
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
         made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
-        return filled(wrt, self(*node.inputs, *present(gys), graph=made))
+        (made,), inputs = slimmed([made], [*node.inputs, *present(gys)])
+        return filled(wrt, self(*inputs, graph=made))
 
     def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph) -> Any:
         made, marks = batching.graph(graph, on)
@@ -118,11 +130,11 @@ class CustomVJP(Body):
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
         rule = node.params["rule"]
         outs, residuals = rule.forward(list(node.inputs))
-        builder = node.inputs[0].builder
+        builder = current()
         assert builder is not None
         recording, builder.recording = builder.recording, True
         start = len(builder.nodes)
-        gys = [Value(v.type, None, builder) for v in outs]
+        gys = [builder.placeholder(v.type) for v in outs]
         try:
             gxs = rule.backward(residuals, gys)
             region = builder.nodes[start:]
@@ -154,11 +166,11 @@ class CustomJVP(Body):
         return dys
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
-        builder = node.inputs[0].builder
+        builder = current()
         assert builder is not None
         recording, builder.recording = builder.recording, True
         start = len(builder.nodes)
-        dxs = [Value(v.type, None, builder) for v in node.inputs]
+        dxs = [builder.placeholder(v.type) for v in node.inputs]
         try:
             dys = node.params["rule"].tangent(list(node.inputs), dxs)
             region = builder.nodes[start:]
@@ -195,8 +207,9 @@ class Cond(Nested):
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
         given = [g is not None for g in gys]
-        made = tuple([rules.vjp(b, wrt[1:], given) for b in node.params["branches"]])
-        return (None, *filled(wrt[1:], self(*node.inputs, *present(gys), branches=made)))
+        made = [rules.vjp(b, wrt[1:], given) for b in node.params["branches"]]
+        made, inputs = slimmed(made, [*node.inputs[1:], *present(gys)])
+        return (None, *filled(wrt[1:], self(node.inputs[0], *inputs, branches=tuple(made))))
 
     def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, branches: tuple[Graph, ...]) -> Any:
         everywhere = [True] * len(branches[0].outputs)

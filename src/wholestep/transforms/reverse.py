@@ -19,7 +19,7 @@ def backward(nodes: Sequence[Node], seeds: Sequence[tuple[Value, Maybe]], wanted
 
     The walk enters only nodes through which some wanted value reaches a seed, and stops at the wanted values.
     """
-    active = set(wanted)
+    active = {v for v in wanted if v.type.inexact}
     for node in nodes:
         if not node.op.flat and not active.isdisjoint(node.inputs):
             for v in node.outputs:
@@ -91,8 +91,9 @@ def transpose(graph: Graph, linear: Sequence[bool]) -> Graph:
     def pull(*values: Value) -> list[Value]:
         known, gys = list(values[: linear.count(False)]), values[linear.count(False) :]
         builder = values[0].builder
+        assert builder is not None
         primals = [
-            Value(t, None, builder) if lin else known.pop(0) for t, lin in zip(graph.in_types, linear, strict=True)
+            builder.placeholder(t) if lin else known.pop(0) for t, lin in zip(graph.in_types, linear, strict=True)
         ]
         return inline_vjp(graph, primals, linear, gys)[1]
 

@@ -1,0 +1,522 @@
+"""Array: a traced value that NumPy accepts. A handle on an SSA value; a view is a parent handle and a way back."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, function, traced_types, unsupported
+from wholestep.ir.build import current
+from wholestep.ir.graph import Value
+from wholestep.ir.types import Shape, Type
+
+
+class View:
+    """How a view reads its parent and writes back into it, and the same step on a plain NumPy array."""
+
+    __slots__ = ("get", "layout", "put")
+
+    def __init__(
+        self, get: Callable[[Value], Value], put: Callable[[Value, Value], Value] | None, layout: Callable[[Any], Any]
+    ) -> None:
+        self.get = get
+        self.put = put
+        self.layout = layout
+
+
+class Array:
+    """A traced array. NumPy's functions, operators and methods on it add to the program being traced.
+
+    Assignment has NumPy's meaning: every view of the same memory sees it.
+    """
+
+    __slots__ = ("_parent", "_scalar", "_seen", "_value", "_version", "_view")
+    __array_priority__ = 1000.0
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Value, scalar: bool = False) -> None:
+        self._value = value
+        self._parent: Array | None = None
+        self._view: View | None = None
+        self._scalar = scalar
+        self._version = 0
+        self._seen = 0
+
+    # What it is
+
+    @property
+    def value(self) -> Value:
+        """The SSA value that the handle stands for now."""
+        if self._parent is not None:
+            version = self._root()._version
+            if version != self._seen:
+                assert self._view is not None
+                self._value = self._view.get(self._parent.value)
+                self._seen = version
+        return self._value
+
+    @property
+    def type(self) -> Type:
+        return self._value.type
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes, in elements."""
+        return self._value.type.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements."""
+        return self._value.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._value.type.ndim
+
+    @property
+    def size(self) -> Any:
+        """The number of elements."""
+        return self._value.type.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> Any:
+        """Bytes in all."""
+        return self._value.type.nbytes
+
+    def _root(self) -> Array:
+        root = self
+        while root._parent is not None:
+            root = root._parent
+        return root
+
+    def view_through(self, view: View) -> Array:
+        """A new handle that reads and writes this one through a view."""
+        made = Array(view.get(self.value))
+        made._parent, made._view = self, view
+        made._seen = self._root()._version
+        return made
+
+    def layout(self) -> Any:
+        """A plain array with this one's strides and no memory behind it, to ask NumPy what shares memory."""
+        if self._parent is None:
+            strides = [self.itemsize] * self.ndim
+            for i in reversed(range(self.ndim - 1)):
+                strides[i] = strides[i + 1] * max(self.shape[i + 1], 1)
+            return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, strides)
+        assert self._view is not None
+        return self._view.layout(self._parent.layout())
+
+    def write(self, new: Value) -> None:
+        """Replace the whole content; every handle on the same memory sees it."""
+        if self._scalar:
+            raise ReadOnlyError("assignment: NumPy scalars cannot be written", hint="keep a 0-d or 1-d array instead")
+        at: Array = self
+        while at._parent is not None:
+            assert at._view is not None
+            if at._view.put is None:
+                raise ReadOnlyError("assignment: destination is read-only", hint="copy it first: x = x.copy()")
+            new = at._view.put(at._parent.value, new)
+            at = at._parent
+        if at._value.builder is not current():
+            raise UnsupportedError(
+                "assignment: an array of the surrounding program cannot be written inside a mapped or looped function",
+                hint="return the new value, or carry the array through the loop",
+            )
+        at._value = new
+        at._version += 1
+
+    # What it must not become
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise ConversionError(
+            f"{name}: a traced {self.type} cannot become a plain value; its derivative would be lost",
+            hint="keep it traced with wholestep.numpy, or return it from the function",
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        self._refuse("array conversion")
+
+    def __float__(self) -> float:
+        self._refuse("float")
+
+    def __complex__(self) -> complex:
+        self._refuse("complex")
+
+    def item(self, *args: Any) -> Any:
+        """Refused: a traced array has no plain element. Raises ConversionError."""
+        self._refuse("item")
+
+    def tolist(self) -> Any:
+        """Refused: a traced array has no plain elements. Raises ConversionError."""
+        self._refuse("tolist")
+
+    def tobytes(self, *args: Any) -> Any:
+        """Refused: a traced array has no bytes. Raises ConversionError."""
+        self._refuse("tobytes")
+
+    def known(self, name: str) -> Any:
+        """The data behind the array where the trace has it; raises ValueDependentError where it does not."""
+        data = self.value.data
+        if data is None:
+            raise ValueDependentError(
+                f"{name}: the value of a traced {self.type} is not known while the program is being written",
+                hint="use np.where or ws.cond for a choice, ws.while_loop for a loop, or make the argument static",
+            )
+        return data
+
+    def __bool__(self) -> bool:
+        return bool(np.broadcast_to(self.known("bool"), self.shape))
+
+    def __int__(self) -> int:
+        if not dtypes.is_integer(self.dtype) and not dtypes.is_bool(self.dtype):
+            self._refuse("int")
+        return int(np.broadcast_to(self.known("int"), self.shape))
+
+    def __index__(self) -> int:
+        if not dtypes.is_integer(self.dtype):
+            raise TypeError(f"only integer scalar arrays can be converted to a scalar index, not {self.type}")
+        return operator.index(np.broadcast_to(self.known("index"), self.shape)[()])
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool((self == item).any())
+
+    def __repr__(self) -> str:
+        return f"Array({self.type})"
+
+    def __format__(self, spec: str) -> str:
+        data = self.value.data
+        if data is None or self.shape:
+            return repr(self) if not spec else format(repr(self), "")
+        return format(data[()], spec)
+
+    # NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        for x in (*inputs, *kwargs.get("out", ())):
+            if not isinstance(x, KNOWN) and hasattr(x, "__array_ufunc__"):
+                return NotImplemented
+        return HOOKS.ufunc(ufunc, *inputs, method=method, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if not all(issubclass(t, KNOWN) for t in types):
+            return NotImplemented
+        implementation = FUNCTIONS.get(func)
+        if implementation is None:
+            raise unsupported(f"{func.__module__}.{func.__name__}")
+        return implementation(*args, **kwargs)
+
+    # Operators
+
+    def __add__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.subtract, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.subtract, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.multiply, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.multiply, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.divide, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.divide, other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.floor_divide, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.floor_divide, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.remainder, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.remainder, other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.divmod, self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.divmod, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.power, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.power, other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.matmul, self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.matmul, other, self)
+
+    def __neg__(self) -> Any:
+        return HOOKS.ufunc(np.negative, self)
+
+    def __pos__(self) -> Any:
+        return HOOKS.ufunc(np.positive, self)
+
+    def __abs__(self) -> Any:
+        return HOOKS.ufunc(np.absolute, self)
+
+    def __invert__(self) -> Any:
+        return HOOKS.ufunc(np.invert, self)
+
+    def __and__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.bitwise_and, self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.bitwise_and, other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.bitwise_or, self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.bitwise_or, other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.bitwise_xor, self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.bitwise_xor, other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.left_shift, self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.left_shift, other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.right_shift, self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.right_shift, other, self)
+
+    def __eq__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.equal, self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.not_equal, self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.less, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.less_equal, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.greater, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return HOOKS.ufunc(np.greater_equal, self, other)
+
+    # In-place operators: NumPy writes the array; a scalar has no memory, so the name is rebound
+
+    def _in_place(self, ufunc: np.ufunc, other: Any) -> Any:
+        if self._scalar:
+            return HOOKS.ufunc(ufunc, self, other)
+        return HOOKS.ufunc(ufunc, self, other, out=(self,))
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place(np.add, other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place(np.subtract, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place(np.multiply, other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place(np.divide, other)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self._in_place(np.floor_divide, other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self._in_place(np.remainder, other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._in_place(np.power, other)
+
+    def __imatmul__(self, other: Any) -> Any:
+        return self._in_place(np.matmul, other)
+
+    def __iand__(self, other: Any) -> Any:
+        return self._in_place(np.bitwise_and, other)
+
+    def __ior__(self, other: Any) -> Any:
+        return self._in_place(np.bitwise_or, other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self._in_place(np.bitwise_xor, other)
+
+    def __ilshift__(self, other: Any) -> Any:
+        return self._in_place(np.left_shift, other)
+
+    def __irshift__(self, other: Any) -> Any:
+        return self._in_place(np.right_shift, other)
+
+    def __getitem__(self, index: Any) -> Any:
+        return HOOKS.getitem(self, index)
+
+    def __setitem__(self, index: Any, new: Any) -> None:
+        HOOKS.setitem(self, index, new)
+
+    def __delitem__(self, index: Any) -> None:
+        raise ValueError("cannot delete array elements")
+
+    def __copy__(self) -> Array:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.copy()
+
+    # Methods, each the NumPy function of its name
+
+    @property
+    def T(self) -> Array:
+        """The axes in reverse order, as a view."""
+        return function(np.transpose)(self)  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> Array:
+        """The last two axes exchanged, as a view. Raises ShapeError below two dimensions."""
+        if self.ndim < 2:
+            raise ShapeError(f"mT: a matrix has two axes or more, not {self.type}")
+        return function(np.swapaxes)(self, -1, -2)  # type: ignore[no-any-return]
+
+    @property
+    def real(self) -> Array:
+        """The real part, as a view of a complex array."""
+        return function(np.real)(self)  # type: ignore[no-any-return]
+
+    @real.setter
+    def real(self, new: Any) -> None:
+        function(np.real)(self)[...] = new
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary part, as a view of a complex array."""
+        return function(np.imag)(self)  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, new: Any) -> None:
+        function(np.imag)(self)[...] = new
+
+    @property
+    def flat(self) -> Array:
+        """The elements in row-major order."""
+        return self.ravel()
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
+        """The same elements in another shape; -1 once for the size that is left. See numpy.reshape."""
+        wanted = shape[0] if len(shape) == 1 and not _is_size(shape[0]) else shape
+        return function(np.reshape)(self, wanted, order=order, copy=copy)  # type: ignore[no-any-return]
+
+    def transpose(self, *axes: Any) -> Array:
+        """The axes in another order, reversed by default, as a view."""
+        order = axes[0] if len(axes) == 1 and not _is_size(axes[0]) else (axes or None)
+        return function(np.transpose)(self, order)  # type: ignore[no-any-return]
+
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Array:
+        """The same numbers in another dtype."""
+        return HOOKS.astype(self, dtype, casting, copy)  # type: ignore[no-any-return]
+
+    def fill(self, value: Any) -> None:
+        """Write one number everywhere."""
+        self[...] = value
+
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:
+        """Sort in place along an axis."""
+        self[...] = function(np.sort)(self, axis=axis)
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """Partition in place along an axis."""
+        self[...] = function(np.partition)(self, kth, axis=axis)
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Write into the flattened array; see numpy.put."""
+        function(np.put)(self, indices, values, mode)
+
+    def flatten(self, order: str = "C") -> Array:
+        """A flat copy."""
+        return function(np.ravel)(self, order=order).copy()  # type: ignore[no-any-return]
+
+    def conj(self) -> Array:
+        """The complex conjugate."""
+        return HOOKS.ufunc(np.conjugate, self)  # type: ignore[no-any-return]
+
+    conjugate = conj
+
+    def __getattr__(self, name: str) -> Any:
+        outside = METHODS.get(name)
+        if outside is not None:
+            return Method(function(outside), self)
+        if hasattr(np.ndarray, name):
+            raise unsupported(f"numpy.ndarray.{name}")
+        raise AttributeError(f"'Array' object has no attribute {name!r}")
+
+
+class Method:
+    """A method that is the NumPy function of its name, its first argument given."""
+
+    __slots__ = ("array", "implementation")
+
+    def __init__(self, implementation: Callable[..., Any], array: Array) -> None:
+        self.implementation = implementation
+        self.array = array
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.implementation(self.array, *args, **kwargs)
+
+
+METHODS: dict[str, Any] = {
+    name: getattr(np, name)
+    for name in (
+        "all any argmax argmin argpartition argsort clip compress copy cumprod cumsum diagonal dot max mean min"
+        " nonzero prod ravel repeat resize round searchsorted squeeze std sum swapaxes take trace var choose"
+    ).split()
+}
+"""ndarray methods that take the array and then the arguments of the function of the same name."""
+
+KNOWN = (Array, np.ndarray, np.generic, int, float, complex, bool, list, tuple)
+"""What may stand beside a traced array; other array-likes get NotImplemented, so that they can wrap ours."""
+
+
+def _is_size(x: Any) -> bool:
+    return isinstance(x, int | np.integer) or hasattr(x, "__index__") or type(x).__name__ == "Dim"
+
+
+traced_types.append(Array)

@@ -1,0 +1,166 @@
+"""vmap on Python functions, and the collectives that see its axis."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.errors import AxisError, ShapeError, TreeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.scope import LEAVES, as_array, scope, trace_flat, type_of
+from wholestep.ir.graph import Value
+from wholestep.ir.types import array_type
+from wholestep.primitives.family import expand
+from wholestep.primitives.marks import psum as psum_primitive
+from wholestep.primitives.movement import permute
+from wholestep.transforms.vmap import Batching
+
+
+def moved(v: Value, source: int, target: int) -> Value:
+    """A value with one axis moved to another place."""
+    if source == target:
+        return v
+    order = [i for i in range(v.ndim) if i != source]
+    order.insert(target, source)
+    out: Value = permute(v, axes=tuple(order))
+    return out
+
+
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: str | None = None) -> Callable[..., Any]:
+    """f over a batch: one program for all elements, not a loop.
+
+    `in_axes` says which axis of each argument is the batch: an int, None for an argument shared by all, or a tree of
+    them, a prefix of the arguments. `out_axes` places it in the results; None asserts that a result does not vary.
+    Inside, `ws.psum(x, axis_name)` and `ws.pmean` combine the elements. Keyword arguments are batched along axis 0.
+
+    Raises ShapeError where batch sizes differ, AxisError for an axis that is not there, TreeError for a prefix that
+    does not fit.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.vmap(lambda x, y: x @ y, in_axes=(0, None))(np.eye(2), np.array([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    @functools.wraps(f)
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = tree.flatten((args, kwargs))
+        axes = argument_axes(in_axes, args, kwargs)
+        n = batch_size(leaves, axes, (args, kwargs))
+        with scope("vmap") as work:
+            on = [axis is not None for axis in axes]
+            values = [
+                moved(as_array(leaf, "vmap").value, axis, 0) if axis is not None else leaf
+                for leaf, axis in zip(leaves, axes, strict=True)
+            ]
+            mapped = [v for v, o in zip(values, on, strict=True) if o]
+
+            def one(*rows: Array) -> Any:
+                rest = iter(rows)
+                given = [next(rest) if o else leaf for leaf, o in zip(leaves, on, strict=True)]
+                own_args, own_kwargs = tree.unflatten(structure, given)
+                return f(*own_args, **own_kwargs)
+
+            types = [array_type(v.shape[1:], v.dtype) for v in mapped]
+            traced = trace_flat(one, types, [t.ndim == 0 for t in types], reason="vmap", name=_name(f))
+            marks = [True] * len(mapped) + [False] * len(traced.captured)
+            outs, out_on = Batching(n, axis_name).inline(traced.graph, [*mapped, *traced.captured], marks)
+            targets = tree.prefix(out_axes, tree.unflatten(traced.structure, outs))
+            placed = [place(v, o, t, n) for v, o, t in zip(outs, out_on, targets, strict=True)]
+            return work.leave(tree.unflatten(traced.structure, placed))
+
+    return batched
+
+
+def _name(f: Any) -> str:
+    return str(getattr(f, "__name__", "graph"))
+
+
+def argument_axes(in_axes: Any, args: Any, kwargs: Any) -> list[int | None]:
+    """The batch axis of every leaf, non-negative; None for those without."""
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise TreeError(f"vmap: in_axes has {len(in_axes)} items for {len(args)} positional arguments")
+    try:
+        found = tree.prefix(in_axes, args)
+    except ValueError as error:
+        raise TreeError(f"vmap: in_axes does not fit the arguments: {error}") from None
+    found += [0] * len(tree.leaves(kwargs))
+    leaves = tree.leaves((args, kwargs))
+    out: list[int | None] = []
+    for axis, leaf in zip(found, leaves, strict=True):
+        if axis is None:
+            out.append(None)
+            continue
+        if not isinstance(leaf, LEAVES):
+            raise TreeError(f"vmap: a {type(leaf).__name__} has no axis to map over", hint="in_axes=None for it")
+        ndim = type_of(leaf).ndim
+        if not isinstance(axis, int) or not -ndim <= axis < ndim:
+            raise AxisError(
+                f"vmap: in_axes asks for axis {axis} of {type_of(leaf)}",
+                hint="in_axes=None shares an argument by all elements",
+            )
+        out.append(axis % ndim)
+    return out
+
+
+def batch_size(leaves: Any, axes: Any, whole: Any) -> Any:
+    """The one size that all batch axes have."""
+    sizes = [type_of(leaf).shape[axis] for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
+    if not sizes:
+        raise TreeError("vmap: no argument is mapped", hint="give at least one an axis in in_axes")
+    if any(s != sizes[0] for s in sizes):
+        paths = tree.paths(whole[0]) + tree.paths(whole[1])
+        parts = [f"{p}: {type_of(x)} along {a}" for p, x, a in zip(paths, leaves, axes, strict=True) if a is not None]
+        raise ShapeError(f"vmap: batch sizes differ: {', '.join(parts)}")
+    return sizes[0]
+
+
+def place(v: Value, on: bool, target: int | None, n: Any) -> Array:
+    """A result with its batch axis where out_axes wants it."""
+    if target is None:
+        if on:
+            raise TreeError(
+                f"vmap: out_axes is None for a result that varies with the batch ({v.type})", hint="give it an axis"
+            )
+        return Array(v, v.ndim == 0)
+    wide = expand(v, n, on)
+    if not -wide.ndim <= target < wide.ndim:
+        raise AxisError(f"vmap: out_axes asks for axis {target} of {wide.type}")
+    return Array(moved(wide, 0, target % wide.ndim))
+
+
+def psum(x: Any, axis_name: str) -> Any:
+    """The sum of x over the elements of the `vmap` with this axis name; every element gets it.
+
+    Raises UnsupportedError outside such a vmap.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.vmap(lambda x: x / ws.psum(x, "i"), axis_name="i")(np.array([1.0, 3.0])).tolist()
+    [0.25, 0.75]
+    """
+    with scope("psum") as work:
+        made = tree.map(lambda leaf: _psum(leaf, axis_name), x)
+        return work.leave(made)
+
+
+def _psum(leaf: Any, axis_name: str) -> Array:
+    a = as_array(leaf, "psum")
+    return Array(psum_primitive(a.value, axis_name=axis_name), a._scalar)
+
+
+def pmean(x: Any, axis_name: str) -> Any:
+    """The mean of x over the elements of the `vmap` with this axis name. Raises as psum does.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.vmap(lambda x: x - ws.pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0])).tolist()
+    [-1.0, 1.0]
+    """
+    count = psum(np.float64(1.0), axis_name)
+    return tree.map(lambda total: (total / count).astype(total.dtype), psum(x, axis_name))
+
+

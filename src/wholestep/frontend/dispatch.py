@@ -1,0 +1,101 @@
+"""Which NumPy calls are covered: one table from NumPy's functions to ours, and a clear error for the rest."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from wholestep.errors import UnsupportedError
+from wholestep.ir.build import current
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Hooks:
+    """What an array does that other modules of the frontend define; each enters itself when it is imported."""
+
+    ufunc: Callable[..., Any]
+    """(ufunc, *operands) -> Array"""
+    getitem: Callable[..., Any]
+    setitem: Callable[..., Any]
+    astype: Callable[..., Any]
+    assemble: Callable[..., Any]
+    """A nested list that holds traced arrays -> Array"""
+
+
+HOOKS = Hooks()
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+"""NumPy (and SciPy) function -> our implementation, for traced arguments."""
+
+NAMES: dict[str, Any] = {}
+"""Public name, such as "numpy.mean" or "scipy.special.erf" -> the outside function that it covers."""
+
+traced_types: list[type] = []
+"""The class of traced arrays, once it exists; a list so that this module need not import it."""
+
+
+def is_traced(x: Any) -> bool:
+    """Whether a value is a traced array or a container that holds one."""
+    kind = type(x)
+    if kind in traced_types:
+        return True
+    if kind is list or kind is tuple:
+        return any(is_traced(item) for item in x)
+    if isinstance(x, dict):
+        return any(is_traced(item) for item in x.values())
+    return isinstance(x, tuple(traced_types)) or (isinstance(x, tuple) and any(is_traced(item) for item in x))
+
+
+def covers(function: Any, name: str | None = None, *, creates: bool = False) -> Callable[[F], F]:
+    """Register an implementation of an outside function; plain arguments still go to the outside function itself.
+
+    With `creates` the call gives a traced array inside every trace, so that traced values can be assigned into it.
+    """
+
+    def register(implementation: F) -> F:
+        FUNCTIONS[function] = implementation
+        NAMES[name or public_name(function)] = function
+
+        @functools.wraps(implementation)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if (creates and current() is not None) or is_traced(args) or (kwargs and is_traced(kwargs)):
+                return implementation(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return register
+
+
+def public_name(function: Any) -> str:
+    """`numpy.linalg.solve` for np.linalg.solve."""
+    module = getattr(function, "__module__", None) or "numpy"
+    parts = [part for part in module.split(".") if not part.startswith("_")]
+    if isinstance(function, np.ufunc):
+        parts = ["numpy"] if getattr(np, function.__name__, None) is function else ["scipy", "special"]
+    return ".".join([*parts, function.__name__])
+
+
+def function(outside: Any) -> Callable[..., Any]:
+    """Our implementation of an outside function; raises UnsupportedError that names the nearest covered one."""
+    found = FUNCTIONS.get(outside)
+    if found is None:
+        raise unsupported(public_name(outside))
+    return found
+
+
+def unsupported(name: str) -> UnsupportedError:
+    """The error for a call that is not covered."""
+    short = name.rsplit(".", 1)[-1]
+    known = {full.rsplit(".", 1)[-1]: full for full in NAMES}
+    close = difflib.get_close_matches(short, list(known), n=1, cutoff=0.5)
+    near = f"the nearest covered call is {known[close[0]]}; " if close else ""
+    return UnsupportedError(
+        f"{name}: not covered for traced arrays",
+        hint=f"{near}compose it from covered calls, or give it a derivative with ws.custom_vjp",
+    )

@@ -1,0 +1,323 @@
+"""x[index] and x[index] = v with NumPy's full meaning: slices are views, index arrays gather and scatter."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep.errors import BoundsError, ShapeError, UnsupportedError
+from wholestep.frontend.array import Array, View
+from wholestep.frontend.dispatch import HOOKS, is_traced
+from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift, wrap
+from wholestep.frontend.selection import Selection
+from wholestep.ir.graph import Value
+from wholestep.primitives.indexing import gather, scatter, scatter_add
+from wholestep.primitives.logic import select
+from wholestep.primitives.movement import flip, permute, reshape, slice_, steps_between, update_slice
+
+
+class Basic(NamedTuple):
+    """The part of an index made of slices, integers and new axes: slice, then flip, then reshape."""
+
+    start: tuple[Any, ...]
+    stop: tuple[Any, ...]
+    step: tuple[Any, ...]
+    flips: tuple[int, ...]
+    shape: tuple[Any, ...]
+
+    def sizes(self) -> tuple[Any, ...]:
+        return tuple(map(steps_between, self.start, self.stop, self.step))
+
+    def get(self, x: Value) -> Value:
+        if self.sizes() != x.shape or any(s != 1 for s in self.step):
+            x = slice_(x, start=self.start, stop=self.stop, step=self.step)
+        if self.flips:
+            x = flip(x, axes=self.flips)
+        return x if x.shape == self.shape else reshape(x, shape=self.shape)
+
+    def put(self, x: Value, new: Value) -> Value:
+        sizes = self.sizes()
+        if new.shape != sizes:
+            new = reshape(new, shape=sizes)
+        if self.flips:
+            new = flip(new, axes=self.flips)
+        if sizes == x.shape:
+            return new
+        return update_slice(x, new, start=self.start, step=self.step)  # type: ignore[no-any-return]
+
+
+class Index(NamedTuple):
+    """A parsed index: the basic part, then the index arrays and where their result goes."""
+
+    basic: Basic
+    layout: tuple[Any, ...]
+    arrays: tuple[Value, ...]
+    axes: tuple[int, ...]
+    place: int
+    scalar: bool
+
+
+def parse(x: Array, index: Any) -> Index:
+    """Split an index into slices and arrays; raises IndexError and its kin as NumPy does."""
+    items = [plain_item(x, item) for item in (index if isinstance(index, tuple) else (index,))]
+    items = expanded(x, items)
+    advanced = [isinstance(item, Value) for item in items]
+    integers = [isinstance(item, int) for item in items]
+    if any(advanced):
+        advanced = [a or i for a, i in zip(advanced, integers, strict=True)]
+        spread = [i for i, a in enumerate(advanced) if a]
+        adjacent = spread[-1] - spread[0] + 1 == len(spread)
+    start, stop, step, flips, shape, layout = [], [], [], [], [], []
+    arrays: list[Any] = []
+    axes: list[int] = []
+    axis = 0
+    place = 0
+    for item, is_advanced in zip(items, advanced, strict=True):
+        if item is None:
+            shape.append(1)
+            layout.append(None)
+            continue
+        n = x.shape[axis]
+        a, b, s = (0, n, 1)
+        if is_advanced:
+            if not arrays:
+                place = len(shape)
+            if isinstance(item, int):
+                inside(item, n, axis)
+            arrays.append(item)
+            axes.append(len(shape))
+            shape.append(n)
+            layout.append(slice(None))
+        elif isinstance(item, int):
+            a = inside(item, n, axis)
+            b = a + 1
+            layout.append(item)
+        else:
+            a, b, s = bounds(item, n)
+            if s < 0:
+                count = len(range(a, b, s))
+                flips.append(axis)
+                a, b, s = (a + s * (count - 1), a + 1, -s) if count else (0, 0, 1)
+            shape.append(steps_between(a, b, s))
+            layout.append(item)
+        start.append(a)
+        stop.append(b)
+        step.append(s)
+        axis += 1
+    basic = Basic(tuple(start), tuple(stop), tuple(step), tuple(flips), tuple(shape))
+    scalar = not shape and all(integers) and bool(items)
+    values = index_values(arrays)
+    return Index(basic, tuple(layout), values, tuple(axes), place if arrays and adjacent else 0, scalar)
+
+
+def index_values(arrays: Sequence[Any]) -> tuple[Value, ...]:
+    """Index arrays as values of one shape."""
+    if not arrays:
+        return ()
+    shape = broadcast_shapes("indexing", [a.shape for a in arrays if isinstance(a, Value)])
+    integer = np.dtype(np.int64)
+    return tuple([broadcast_to(a, shape) if isinstance(a, Value) else full_of(a, shape, integer) for a in arrays])
+
+
+def inside(i: int, n: Any, axis: int) -> int:
+    """A non-negative position; raises BoundsError outside the axis."""
+    if isinstance(n, int) and not -n <= i < n:
+        raise BoundsError(
+            f"indexing: index {i} is out of bounds for axis {axis} with size {n}",
+            hint=f"valid indices are {-n} to {n - 1}" if n else "the axis is empty",
+        )
+    return i + n if i < 0 else i  # type: ignore[no-any-return]
+
+
+def bounds(item: slice, n: Any) -> tuple[Any, Any, int]:
+    """start, stop and step of a slice on an axis of size n, which may be symbolic."""
+    if isinstance(n, int):
+        a, b, s = item.indices(n)
+        return (a, max(a, b), s) if s > 0 else (a, b, s)
+    step = 1 if item.step is None else item.step
+    if step < 1:
+        raise UnsupportedError(f"indexing: a step of {step} along an axis of symbolic size {n}")
+    ends = [0 if item.start is None else item.start, n if item.stop is None else item.stop]
+    a, b = [n + e if isinstance(e, int) and e < 0 else e for e in ends]
+    return a, b, step
+
+
+def plain_item(x: Array, item: Any) -> Any:
+    """One item of an index as an int, slice, None, Ellipsis, a value of integers, or a mask."""
+    if item is None or item is Ellipsis:
+        return item
+    if isinstance(item, slice):
+        return slice(*[None if e is None else _bound(e) for e in (item.start, item.stop, item.step)])
+    if isinstance(item, bool | np.bool_):
+        return np.asarray(item)
+    if isinstance(item, int | np.integer):
+        return int(item)
+    if isinstance(item, Array) or is_traced(item):
+        return traced_item(lift(item))
+    array = np.asarray(item)
+    if array.size == 0 and not isinstance(item, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind not in "iu":
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays"
+            " are valid indices"
+        )
+    return int(array) if array.ndim == 0 else lift(array).value
+
+
+def _bound(e: Any) -> Any:
+    return e if type(e).__name__ == "Dim" else operator.index(e)
+
+
+def traced_item(item: Array) -> Any:
+    """A traced index: integers stay traced; a mask must be known, since the shape depends on it."""
+    kind = item.dtype.kind
+    if kind in "iu":
+        return item.value
+    if kind != "b":
+        raise IndexError(f"arrays used as indices must be of integer or boolean type, not {item.type}")
+    return np.broadcast_to(item.known("boolean indexing"), item.shape)
+
+
+def expanded(x: Array, items: list[Any]) -> list[Any]:
+    """Masks as integers, the ellipsis as slices, and slices for what is left."""
+    flat: list[Any] = []
+    for item in items:
+        if isinstance(item, np.ndarray):
+            if item.ndim == 0:
+                flat += [None, lift(np.zeros(int(item), np.int64)).value]
+            else:
+                at = sum(_axes_used(i) for i in flat)
+                if Ellipsis not in [i for i in flat if not isinstance(i, Value)]:
+                    check_mask(x, item, at)
+                flat += [lift(i).value for i in np.nonzero(item)]
+        else:
+            flat.append(item)
+    used = sum(_axes_used(item) for item in flat)
+    if used > x.ndim:
+        raise BoundsError(
+            f"indexing: too many indices: the array is {x.ndim}-dimensional, but {used} were indexed",
+            hint="drop some of them, or add axes first",
+        )
+    dots = [i for i, item in enumerate(flat) if item is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    at = dots[0] if dots else len(flat)
+    return [*flat[:at], *[slice(None)] * (x.ndim - used), *flat[at + 1 :]]
+
+
+def _axes_used(item: Any) -> int:
+    return 0 if item is None or item is Ellipsis else 1
+
+
+def check_mask(x: Array, mask: Any, axis: int) -> None:
+    """A mask has the sizes of the axes it stands for."""
+    for i, n in enumerate(mask.shape):
+        if axis + i >= x.ndim or x.shape[axis + i] != n:
+            raise BoundsError(
+                f"indexing: boolean index of shape {mask.shape} does not match {x.type} from axis {axis}",
+                hint="a mask has one element for each element it chooses among",
+            )
+
+
+def lone_mask(x: Array, index: Any) -> Array | None:
+    """The mask of `x[mask]` where the index is one boolean array over the leading axes."""
+    item = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if isinstance(item, list):
+        item = lift(item) if is_traced(item) else np.asarray(item)
+    if isinstance(item, Array | np.ndarray) and item.dtype.kind == "b" and item.ndim > 0:
+        check_mask(x, item, 0)
+        return lift(item)
+    return None
+
+
+def getitem(x: Array, index: Any) -> Any:
+    """Read: a view for slices, a copy for index arrays, a scalar where every axis has an integer."""
+    mask = lone_mask(x, index)
+    if mask is not None and mask.value.data is None:
+        return Selection(x, mask)
+    where = parse(x, index)
+    if where.arrays:
+        return wrap_array(read(x.value, where))
+    if where.scalar:
+        return Array(where.basic.get(x.value), True)
+    layout = where.layout
+    return x.view_through(View(where.basic.get, where.basic.put, lambda plain: plain[layout]))
+
+
+def wrap_array(v: Value) -> Array:
+    return wrap(v)
+
+
+def read(x: Value, where: Index) -> Value:
+    """Slices first, then the gather, then its axes where NumPy puts them."""
+    out: Value = gather(where.basic.get(x), *where.arrays, axes=where.axes)
+    k = where.arrays[0].ndim
+    if where.place == 0:
+        return out
+    order = [*range(k, k + where.place), *range(k), *range(k + where.place, out.ndim)]
+    return permute(out, axes=tuple(order))  # type: ignore[no-any-return]
+
+
+def written(x: Value, where: Index, new: Value, add: bool) -> Value:
+    """x with `new` at the index."""
+    if not where.arrays:
+        return where.basic.put(x, where.basic.get(x) + new if add else new)
+    k = where.arrays[0].ndim
+    if where.place:
+        order = [*range(where.place, where.place + k), *range(where.place), *range(where.place + k, new.ndim)]
+        new = permute(new, axes=tuple(order))
+    writer = scatter_add if add else scatter
+    return where.basic.put(x, writer(where.basic.get(x), new, *where.arrays, axes=where.axes))
+
+
+def result_shape(where: Index) -> tuple[Any, ...]:
+    """The shape of what the index reads."""
+    if not where.arrays:
+        return where.basic.shape
+    rest = [n for i, n in enumerate(where.basic.shape) if i not in where.axes]
+    return (*rest[: where.place], *where.arrays[0].shape, *rest[where.place :])
+
+
+def setitem(x: Array, index: Any, new: Any, add: bool = False) -> None:
+    """Write into x, and so into everything that shares its memory."""
+    if isinstance(new, Selection):
+        x.write(chosen(new.mask.value, cast_to(new.full.value, x.dtype), x.value))
+        return
+    v = full_of(new, (), x.dtype) if type(new) in WEAK else cast_to(lift(new).value, x.dtype)
+    mask = lone_mask(x, index)
+    if mask is not None and not add and v.ndim <= x.ndim - mask.ndim:
+        x.write(chosen(mask.value, broadcast_to(v, x.shape), x.value))
+        return
+    where = parse(x, index)
+    shape = result_shape(where)
+    x.write(written(x.value, where, fitted(v, shape, x), add))
+
+
+def fitted(v: Value, shape: tuple[Any, ...], x: Array) -> Value:
+    """A value repeated to the shape of the place it is written to; leading axes of size 1 may be dropped."""
+    while v.ndim > len(shape) and v.shape[0] == 1:
+        v = reshape(v, shape=v.shape[1:])
+    if v.ndim > len(shape) or broadcast_shapes("assignment", [v.shape, shape]) != shape:
+        raise ShapeError(
+            f"assignment: {v.type} does not fit a place of shape {shape} in {x.type}",
+            hint="the value must broadcast to what the index reads",
+        )
+    return broadcast_to(v, shape)
+
+
+def chosen(mask: Value, new: Value, old: Value) -> Value:
+    """new where the mask over the leading axes holds, old elsewhere."""
+    if mask.ndim < old.ndim:
+        mask = broadcast_to(reshape(mask, shape=(*mask.shape, *[1] * (old.ndim - mask.ndim))), old.shape)
+    made: Value = select(mask, new, old)
+    return made
+
+
+HOOKS.getitem = getitem
+HOOKS.setitem = setitem

@@ -1,0 +1,179 @@
+"""Whole Jacobians and Hessians: a vjp or jvp mapped over a basis."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.errors import DerivativeError, DtypeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.batching import vmap
+from wholestep.frontend.derivatives import grad, jvp, linearize, vjp
+from wholestep.frontend.scope import type_of
+
+
+def basis(example: Any) -> Any:
+    """A tree like `example` with a leading axis that runs over every element of every leaf."""
+    leaves, structure = tree.flatten(example)
+    sizes = [math.prod(type_of(leaf).shape) for leaf in leaves]
+    total = sum(sizes)
+    out, at = [], 0
+    for leaf, size in zip(leaves, sizes, strict=True):
+        t = type_of(leaf)
+        block = np.zeros((total, size), t.dtype)
+        block[at : at + size] = np.eye(size, dtype=np.float64).astype(t.dtype)
+        out.append(block.reshape(total, *t.shape))
+        at += size
+    return tree.unflatten(structure, out)
+
+
+def partial(f: Callable[..., Any], argnums: int | Sequence[int], args: Sequence[Any], kwargs: Any) -> Any:
+    """f as a function of the chosen arguments alone, and those arguments."""
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise DerivativeError(f"jacobian: argnums={argnums} is outside the {len(args)} positional arguments")
+    numbers = [n % len(args) for n in numbers]
+
+    def chosen(*own: Any) -> Any:
+        given = list(args)
+        for n, x in zip(numbers, own, strict=True):
+            given[n] = x
+        return f(*given, **kwargs)
+
+    return functools.wraps(f)(chosen), [args[n] for n in numbers]
+
+
+def cut(wide: Any, example: Any, axis: int) -> Any:
+    """Split the axis that ran over a basis back into the leaves of `example`."""
+    leaves, structure = tree.flatten(example)
+    out, at = [], 0
+    for leaf in leaves:
+        shape = type_of(leaf).shape
+        size = math.prod(shape)
+        index = (slice(None),) * axis + (slice(at, at + size),)
+        block = wide[index]
+        out.append(block.reshape((*wide.shape[:axis], *shape, *wide.shape[axis + 1 :])))
+        at += size
+    return tree.unflatten(structure, out)
+
+
+def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+    """The Jacobian by reverse mode: one pass for each output element, all in one batch.
+
+    A result of shape s and an argument of shape t give an array of shape s + t; trees give a tree of results holding
+    trees of arguments. Raises DtypeError for integer arguments.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.jacrev(lambda x: x**2)(np.array([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+
+    @functools.wraps(f)
+    def jacobian_of(*args: Any, **kwargs: Any) -> Any:
+        own, primals = partial(f, argnums, args, kwargs)
+        out, pullback, *aux = vjp(own, *primals, has_aux=has_aux)
+        real_outputs(out, "jacrev")
+        rows = vmap(pullback)(basis(out))
+        picked = rows[0] if isinstance(argnums, int) else rows
+        columns = [cut(row, out, 0) for row in tree.leaves(picked)]
+        made = transposed(columns, tree.structure(out), tree.structure(picked))
+        return (made, aux[0]) if has_aux else made
+
+    return jacobian_of
+
+
+def real_outputs(out: Any, what: str) -> None:
+    """A Jacobian needs results that have a derivative."""
+    for leaf in tree.leaves(out):
+        if not type_of(leaf).inexact:
+            raise DtypeError(f"{what}: a result is {type_of(leaf)}, and integers and booleans have no derivative")
+
+
+def transposed(columns: Sequence[Any], outer: Any, inner: Any) -> Any:
+    """Trees of results, one for each argument leaf, as a tree of results that holds trees of arguments."""
+    rows = list(zip(*[tree.leaves(c) for c in columns], strict=True))
+    return tree.unflatten(outer, [tree.unflatten(inner, list(row)) for row in rows])
+
+
+def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+    """The Jacobian by forward mode: one pass for each argument element, all in one batch. See jacrev.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.jacfwd(np.sin)(0.0)
+    np.float64(1.0)
+    """
+
+    @functools.wraps(f)
+    def jacobian_of(*args: Any, **kwargs: Any) -> Any:
+        own, primals = partial(f, argnums, args, kwargs)
+        out, push, *aux = linearize(own, *primals, has_aux=has_aux)
+        real_outputs(out, "jacfwd")
+        columns = vmap(push, out_axes=-1)(*basis(tuple(primals)))
+        picked: Any = primals[0] if isinstance(argnums, int) else tuple(primals)
+        made = tree.map(lambda leaf: scalar_like(cut(leaf, picked, leaf.ndim - 1)), columns)
+        return (made, aux[0]) if has_aux else made
+
+    return jacobian_of
+
+
+def scalar_like(x: Any) -> Any:
+    """Plain arrays without axes as NumPy scalars."""
+    return tree.map(lambda a: a[()] if isinstance(a, np.ndarray) and a.ndim == 0 else a, x)
+
+
+def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+    """The Jacobian, by reverse mode; see jacrev.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.jacobian(lambda x: x[::-1] * 2.0)(np.array([1.0, 2.0])).tolist()
+    [[0.0, 2.0], [2.0, 0.0]]
+    """
+    return jacrev(f, argnums, has_aux=has_aux)
+
+
+def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+    """The matrix of second derivatives: forward mode over reverse mode.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.hessian(lambda x: np.sum(x**3))(np.array([1.0, 2.0])).tolist()
+    [[6.0, 0.0], [0.0, 12.0]]
+    """
+    return jacfwd(jacrev(f, argnums, has_aux=has_aux), argnums, has_aux=has_aux)
+
+
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """The Hessian of a scalar function times a vector, at the cost of two gradients.
+
+    `primals` and `tangents` as in jvp. The result is like the primals: one tree for one argument, a tuple for several.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.hvp(lambda x: np.sum(x**3), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),)).tolist()
+    [6.0, 0.0]
+    """
+    argnums: Any = 0 if len(primals) == 1 else tuple(range(len(primals)))
+    return jvp(grad(f, argnums), primals, tangents)[1]
+
+
+def elementwise_grad(f: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+    """The derivative of an elementwise function, element by element: the gradient of the sum of its results.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.elementwise_grad(np.exp)(np.array([0.0, 0.0])).tolist()
+    [1.0, 1.0]
+    """
+
+    @functools.wraps(f)
+    def derivative(*args: Any, **kwargs: Any) -> Any:
+        def total(*own: Any) -> Any:
+            out = f(*own, **kwargs)
+            return out.sum() if isinstance(out, Array | np.ndarray) and out.ndim else out
+
+        return grad(total, argnums)(*args)
+
+    return derivative

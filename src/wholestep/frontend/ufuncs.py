@@ -1,0 +1,399 @@
+"""NumPy's ufuncs on traced arrays: promotion as NumPy resolves it, then a primitive or a few."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError, UnsupportedError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, unsupported
+from wholestep.frontend.lift import (
+    WEAK,
+    broadcast_shapes,
+    broadcast_to,
+    cast_to,
+    checked,
+    full_of,
+    lift,
+    wrap,
+)
+from wholestep.ir.graph import Value
+from wholestep.primitives import arithmetic as ar
+from wholestep.primitives import functions as fn
+from wholestep.primitives import logic as lo
+from wholestep.primitives.family import REGISTRY, Elementwise, zeros
+
+Rule = Callable[..., Any]
+"""Values of the loop's dtypes and one shape -> a value, or a tuple of values."""
+
+DIRECT: dict[str, Elementwise] = {
+    **{
+        (p.reference if isinstance(p.reference, str) else p.reference.__name__): p
+        for p in REGISTRY.values()
+        if isinstance(p, Elementwise) and isinstance(p.reference, str | np.ufunc)
+    },
+}
+"""ufunc name -> the primitive it defines. NumPy's and SciPy's names do not clash where the meaning differs."""
+
+
+def _identity(x: Value) -> Value:
+    return x
+
+
+def _absolute(x: Value) -> Any:
+    if x.dtype.kind == "c":
+        return fn.hypot(ar.real(x), ar.imag(x))
+    return x if x.dtype.kind in "bu" else ar.abs(x)
+
+
+def _sign(x: Value) -> Any:
+    if x.dtype.kind != "c":
+        return lo.sign(x)
+    size = fn.hypot(ar.real(x), ar.imag(x))
+    nothing = size.equals(0)
+    scale = ar.make_complex(lo.select(nothing, size * 0 + 1, size), size * 0)
+    return lo.select(ar.real(x * 0).equals(0) & nothing, zeros(x.type), x / scale)
+
+
+def _square(x: Value) -> Any:
+    return x * x
+
+
+def _heaviside(x: Value, h: Value) -> Any:
+    step = lo.select(x < 0, zeros(x.type), zeros(x.type) + 1)
+    return lo.select(lo.isnan(x), x, lo.select(x.equals(0), h, step))
+
+
+def _isinf(x: Value) -> Any:
+    if x.dtype.kind == "c":
+        return _isinf(ar.real(x)) | _isinf(ar.imag(x))
+    return ar.abs(x).equals(math.inf)
+
+
+def _fmax(x: Value, y: Value, pick: Any = ar.maximum) -> Any:
+    if x.dtype.kind in "biu":
+        return pick(x, y)
+    return lo.select(lo.isnan(x), y, lo.select(lo.isnan(y), x, pick(x, y)))
+
+
+def _fmin(x: Value, y: Value) -> Any:
+    return _fmax(x, y, ar.minimum)
+
+
+def _divmod(x: Value, y: Value) -> Any:
+    return ar.floor_divide(x, y), ar.remainder(x, y)
+
+
+def _modf(x: Value) -> Any:
+    whole = lo.trunc(x)
+    return lo.select(_isinf(x), zeros(x.type), x - whole), whole
+
+
+def _frexp(x: Value) -> Any:
+    safe = lo.select(x.equals(0) | ~lo.isfinite(x), zeros(x.type) + 1, ar.abs(x))
+    power = lo.floor(fn.log2(safe)) + 1
+    scaled = x / fn.exp2(power)
+    low = ar.abs(scaled) < 0.5
+    power = lo.select(low, power - 1, power)
+    plain = lo.select(x.equals(0) | ~lo.isfinite(x), zeros(x.type), power)
+    return lo.select(x.equals(0) | ~lo.isfinite(x), x, x / fn.exp2(power)), cast_to(plain, np.dtype(np.int32))
+
+
+def _ldexp(x: Value, power: Value) -> Any:
+    return x * fn.exp2(cast_to(power, x.dtype))
+
+
+def _power(x: Value, y: Value) -> Any:
+    return fn.pow(x, y)
+
+
+def _xlogy(x: Value, y: Value) -> Any:
+    nothing = x.equals(0) & ~lo.isnan(y)
+    return lo.select(nothing, zeros(x.type), x * fn.log(lo.select(nothing, zeros(y.type) + 1, y)))
+
+
+def _xlog1py(x: Value, y: Value) -> Any:
+    nothing = x.equals(0) & ~lo.isnan(y)
+    return lo.select(nothing, zeros(x.type), x * fn.log1p(lo.select(nothing, zeros(y.type), y)))
+
+
+def _entr(x: Value) -> Any:
+    value = -_xlogy(x, x)
+    return lo.select(x < 0, zeros(x.type) - math.inf, value)
+
+
+def _rel_entr(x: Value, y: Value) -> Any:
+    both = (x > 0) & (y > 0)
+    one = zeros(x.type) + 1
+    main = x * fn.log(lo.select(both, x, one) / lo.select(both, y, one))
+    edge = lo.select(x.equals(0) & (y >= 0), zeros(x.type), one * math.inf)
+    return lo.select(both, main, edge)
+
+
+def _kl_div(x: Value, y: Value) -> Any:
+    return _rel_entr(x, y) - x + y
+
+
+COMPOSED: dict[str, Rule] = {
+    "absolute": _absolute,
+    "fabs": ar.abs,
+    "sign": _sign,
+    "square": _square,
+    "reciprocal": lambda x: 1 / x if x.dtype.kind in "fc" else ar.floor_divide(zeros(x.type) + 1, x),
+    "positive": _identity,
+    "conjugate": lambda x: ar.conj(x) if x.dtype.kind == "c" else x,
+    "deg2rad": lambda x: x * (math.pi / 180),
+    "radians": lambda x: x * (math.pi / 180),
+    "rad2deg": lambda x: x * (180 / math.pi),
+    "degrees": lambda x: x * (180 / math.pi),
+    "heaviside": _heaviside,
+    "isinf": _isinf,
+    "fmax": _fmax,
+    "fmin": _fmin,
+    "divmod": _divmod,
+    "modf": _modf,
+    "frexp": _frexp,
+    "ldexp": _ldexp,
+    "float_power": _power,
+    "logical_and": lambda x, y: x & y,
+    "logical_or": lambda x, y: x | y,
+    "logical_xor": lo.bitwise_xor,
+    "logical_not": lo.bitwise_not,
+    "greater": lambda x, y: y < x,
+    "greater_equal": lambda x, y: y <= x,
+    "xlogy": _xlogy,
+    "xlog1py": _xlog1py,
+    "entr": _entr,
+    "rel_entr": _rel_entr,
+    "kl_div": _kl_div,
+    "exp10": lambda x: fn.pow(zeros(x.type) + 10, x),
+}
+"""ufuncs made of several primitives, by name."""
+
+INTEGER_IDENTITY = frozenset({"floor", "ceil", "trunc", "rint"})
+LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
+COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
+
+
+def rule_for(ufunc: np.ufunc, loop: tuple[np.dtype[Any], ...]) -> Rule:
+    """What computes this ufunc for values of the loop's dtypes; raises UnsupportedError where nothing does."""
+    name = ufunc.__name__
+    kind = loop[0].kind
+    if name in INTEGER_IDENTITY and kind in "biu":
+        return _identity
+    if name in ("isfinite", "isnan", "isinf", "signbit") and kind in "biu":
+        known = name == "isfinite"
+        return lambda x: x < 0 if name == "signbit" and kind == "i" else full_of(known, x.shape, np.dtype(bool))
+    found: Rule | None = COMPOSED.get(name) or DIRECT.get(name)
+    if found is None:
+        raise unsupported(f"{'numpy' if hasattr(np, name) else 'scipy.special'}.{name}")
+    if isinstance(found, Elementwise) and _kind(loop[0]) not in found.takes:
+        raise UnsupportedError(f"{name}: not covered for dtype {dtypes.short(loop[0])}")
+    return found
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    return {"u": "i", "V": "f"}.get(dtype.kind, dtype.kind)
+
+
+_resolved: dict[tuple[Any, ...], tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]] = {}
+
+
+def resolve(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]:
+    """(rule, operand dtypes, result dtypes) for dtypes and Python scalar types, as NumPy itself resolves them."""
+    key = (ufunc, *kinds)
+    found = _resolved.get(key)
+    if found is None:
+        try:
+            loop = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
+        except TypeError as error:
+            names = ", ".join(k.__name__ if isinstance(k, type) else dtypes.short(k) for k in kinds)
+            raise DtypeError(f"{ufunc.__name__}: no meaning for {names}") from error
+        operands = tuple([checked(d) for d in loop[: ufunc.nin]])
+        if ufunc.__name__ in LOGICAL:
+            operands = (np.dtype(bool),) * ufunc.nin
+        found = _resolved[key] = (rule_for(ufunc, operands), operands, tuple([checked(d) for d in loop[ufunc.nin :]]))
+    return found
+
+
+def call(ufunc: np.ufunc, *operands: Any, method: str = "__call__", **options: Any) -> Any:
+    """One ufunc call, operator or method of a ufunc."""
+    if method != "__call__":
+        return METHODS[method](ufunc, *operands, **options)
+    if options:
+        return with_options(ufunc, operands, **options)
+    if ufunc in FUNCTIONS:
+        return FUNCTIONS[ufunc](*operands)
+    if len(operands) == 2:
+        x, y = operands
+        if type(x) is Array and type(y) is Array:
+            vx, vy = x.value, y.value
+            if vx.type is vy.type:
+                rule, loop, _ = resolve(ufunc, (vx.type.dtype, vy.type.dtype))
+                if loop[0] is vx.type.dtype:
+                    out = rule(vx, vy)
+                    return wrap(out) if type(out) is Value else tuple([wrap(v) for v in out])
+    return general(ufunc, operands, None)
+
+
+def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | None) -> Any:
+    """Promote, broadcast, apply."""
+    plain: list[Any] = []
+    kinds: list[Any] = []
+    shapes = []
+    for x in operands:
+        if type(x) in WEAK:
+            plain.append(x)
+            kinds.append(type(x))
+        elif isinstance(x, np.generic) or (isinstance(x, np.ndarray) and x.ndim == 0) or type(x) is bool:
+            scalar = np.asarray(x)
+            plain.append(scalar[()])
+            kinds.append(checked(scalar.dtype))
+        else:
+            value = lift(x).value
+            plain.append(value)
+            kinds.append(value.type.dtype)
+            shapes.append(value.type.shape)
+    rule, loop, results = resolve(ufunc, tuple(kinds) if dtype is None else (dtype,) * len(kinds))
+    shape = broadcast_shapes(ufunc.__name__, shapes) if shapes else ()
+    try:
+        values = [
+            broadcast_to(x if x.type.dtype is d else cast_to(x, d), shape) if type(x) is Value else full_of(x, shape, d)
+            for x, d in zip(plain, loop, strict=True)
+        ]
+    except OverflowError:
+        if ufunc.__name__ not in COMPARISONS:
+            raise
+        number = [x if type(x) in WEAK else np.zeros((), d)[()] for x, d in zip(plain, loop, strict=True)]
+        return wrap(full_of(bool(ufunc(*number)), shape, np.dtype(bool)))
+    out = rule(*values)
+    if type(out) is Value:
+        return wrap(out if out.type.dtype == results[0] else cast_to(out, results[0]))
+    return tuple([wrap(v) for v in out])
+
+
+def with_options(
+    ufunc: np.ufunc,
+    operands: tuple[Any, ...],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: str = "same_kind",
+    **others: Any,
+) -> Any:
+    """out=, where=, dtype= and casting= of a ufunc call."""
+    for name, value in others.items():
+        if value not in (None, "K", True):
+            raise UnsupportedError(f"{ufunc.__name__}: option {name}= is not covered for traced arrays")
+    target = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    wanted = None if dtype is None else checked(dtype)
+    if ufunc in FUNCTIONS:
+        made = FUNCTIONS[ufunc](*operands)
+    elif wanted is not None:
+        made = general(ufunc, operands, wanted)
+    else:
+        made = general(ufunc, operands, None) if where is not True else call(ufunc, *operands)
+    if isinstance(made, tuple):
+        return made if target is None else tuple([assign_out(ufunc.__name__, t, m, casting) for t, m in zip(target, made, strict=True)])
+    if where is not True:
+        if target is None:
+            raise UnsupportedError(
+                f"{ufunc.__name__}: where= without out= leaves elements undefined",
+                hint="give out=, or use np.where(mask, f(x), other)",
+            )
+        made = FUNCTIONS[np.where](where, made, target)
+    return made if target is None else assign_out(ufunc.__name__, target, made, casting)
+
+
+def assign_out(name: str, target: Any, made: Array, casting: str = "same_kind") -> Any:
+    """Write a result into `out=`, as NumPy casts it; a plain array cannot hold a traced one."""
+    if target is None:
+        return made
+    if not isinstance(target, Array):
+        raise UnsupportedError(
+            f"{name}: out= is a plain array, which cannot hold a traced {made.type}",
+            hint="make it inside the traced function with wholestep.numpy (zeros, empty, array), or leave out= away",
+        )
+    if not np.can_cast(made.dtype, target.dtype, casting):
+        raise DtypeError(
+            f"{name}: cannot write {made.type} into {target.type} by the rule {casting!r}",
+            hint="make the array on the left with a dtype that can hold the result",
+        )
+    if broadcast_shapes(name, [made.shape, target.shape]) != target.shape:
+        raise ShapeError(f"{name}: a result of shape {made.shape} does not fit out= of shape {target.shape}")
+    target.write(broadcast_to(cast_to(made.value, target.dtype), target.shape))
+    return target
+
+
+REDUCE = {"add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.min}
+REDUCE_BOOL = {"logical_and": np.all, "logical_or": np.any}
+
+
+def reduce(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+    """np.add.reduce and its like, as the function that means the same."""
+    outside = REDUCE.get(ufunc.__name__) or REDUCE_BOOL.get(ufunc.__name__)
+    if outside is None:
+        raise unsupported(f"numpy.{ufunc.__name__}.reduce")
+    given = {} if dtype is None else {"dtype": dtype}
+    target = out[0] if isinstance(out, tuple) else out
+    made = FUNCTIONS[outside](x, axis=axis, keepdims=keepdims, **given, **options)
+    return assign_out(ufunc.__name__, target, made)
+
+
+def accumulate(ufunc: np.ufunc, x: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    """np.add.accumulate and its like."""
+    found = ACCUMULATE.get(ufunc.__name__)
+    if found is None:
+        raise unsupported(f"numpy.{ufunc.__name__}.accumulate")
+    return assign_out(ufunc.__name__, out[0] if isinstance(out, tuple) else out, found(x, axis, dtype))
+
+
+ACCUMULATE: dict[str, Callable[..., Any]] = {}
+"""ufunc name -> (x, axis, dtype) -> running result; entered by the reductions."""
+
+
+def outer(ufunc: np.ufunc, x: Any, y: Any, **options: Any) -> Any:
+    """Every element of x with every element of y."""
+    a, b = lift(x), lift(y)
+    return call(ufunc, FUNCTIONS[np.reshape](a, (*a.shape, *[1] * b.ndim)), b, **options)
+
+
+def at(ufunc: np.ufunc, x: Any, index: Any, operand: Any = None) -> None:
+    """np.add.at: unbuffered, so what meets at one place adds up."""
+    if not isinstance(x, Array):
+        raise UnsupportedError(
+            f"{ufunc.__name__}.at: a plain array cannot take traced values",
+            hint="make it inside the traced function with wholestep.numpy",
+        )
+    if ufunc.__name__ not in ("add", "subtract"):
+        raise unsupported(f"numpy.{ufunc.__name__}.at")
+    HOOKS.setitem(x, index, operand if ufunc is np.add else -lift(operand), add=True)
+
+
+METHODS: dict[str, Callable[..., Any]] = {"reduce": reduce, "accumulate": accumulate, "outer": outer, "at": at}
+
+
+def no_reduceat(ufunc: np.ufunc, *args: Any, **options: Any) -> Any:
+    raise unsupported(f"numpy.{ufunc.__name__}.reduceat")
+
+
+METHODS["reduceat"] = no_reduceat
+
+
+def astype(x: Array, dtype: Any, casting: str = "unsafe", copy: bool = True) -> Array:
+    """`x.astype`: a copy in another dtype."""
+    wanted = checked(dtype)
+    if not np.can_cast(x.dtype, wanted, casting):
+        raise DtypeError(f"astype: cannot cast {x.type} to {dtypes.short(wanted)} by the rule {casting!r}")
+    if wanted == x.dtype and not copy:
+        return x
+    return Array(cast_to(x.value, wanted), x._scalar)
+
+
+HOOKS.ufunc = call
+HOOKS.astype = astype

@@ -1,0 +1,3 @@
+"""NumPy as a namespace that also takes traced arrays where NumPy itself cannot dispatch: `np.array([x, y])`."""
+
+from __future__ import annotations

@@ -1,0 +1,157 @@
+"""NumPy's products: matmul, dot, tensordot, einsum and their kin, each a sequence of two-operand contractions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import broadcast_shapes, broadcast_to, lift, promoted, wrap
+from wholestep.ir.graph import Value
+from wholestep.numpy.movement import axes_of
+from wholestep.primitives.arithmetic import conj
+from wholestep.primitives.contraction import LETTERS, contract
+from wholestep.primitives.reduction import sum_
+
+
+@covers(np.matmul, "numpy.matmul")
+def matmul(x1: Any, x2: Any, /) -> Array:
+    """numpy.matmul."""
+    x, y = operands("matmul", x1, x2)
+    if x.ndim == 0 or y.ndim == 0:
+        raise ShapeError(f"matmul: a scalar has no rows: {x.type} @ {y.type}", hint="use * for scalars")
+    inner_x, inner_y = x.shape[-1], y.shape[0 if y.ndim == 1 else -2]
+    if inner_x != inner_y:
+        raise ShapeError(
+            f"matmul: inner sizes differ: {x.type} @ {y.type}",
+            hint="the left operand's last axis must equal the right operand's second-last",
+        )
+    if x.ndim <= 2 and y.ndim <= 2:
+        a, b = ("j", "ij")[x.ndim - 1], ("j", "jk")[y.ndim - 1]
+        return wrap(contract(x, y, spec=f"{a},{b}->{a[:-1]}{b[1:]}"))
+    head = broadcast_shapes("matmul", [x.shape[:-2], y.shape[:-2]])
+    letters = LETTERS[: len(head)]
+    a, x = _headed(x, head, letters, "XY")
+    b, y = _headed(y, head, letters, "YZ" if y.ndim > 1 else "Y")
+    if x.ndim == len(a) and len(a) == 1:
+        a = "Y"
+    out = letters + a.replace("Y", "").translate(_no(letters)) + b.replace("Y", "").translate(_no(letters))
+    return wrap(contract(x, y, spec=f"{a},{b}->{out}"))
+
+
+def _no(letters: str) -> dict[int, None]:
+    return {ord(c): None for c in letters}
+
+
+def _headed(v: Value, head: tuple[Any, ...], letters: str, tail: str) -> tuple[str, Value]:
+    """An operand's labels, its leading axes broadcast where they are of size 1 and the other's are not."""
+    if v.ndim == 1:
+        return "Y", v
+    own = v.shape[:-2]
+    used = letters[len(letters) - len(own) :] if own else ""
+    wanted = head[len(head) - len(own) :] if own else ()
+    if own != wanted:
+        v = broadcast_to(v, (*wanted, *v.shape[-2:]))
+    return used + tail, v
+
+
+def operands(name: str, x1: Any, x2: Any) -> tuple[Value, Value]:
+    """Two operands in one dtype that can be multiplied; booleans and integers as they are."""
+    x, y = promoted(x1, x2)
+    return x, y
+
+
+@covers(np.dot)
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """numpy.dot."""
+    x, y = operands("dot", a, b)
+    if x.ndim == 0 or y.ndim == 0:
+        made: Any = lift(a) * lift(b)
+    else:
+        if x.shape[-1] != y.shape[0 if y.ndim == 1 else -2]:
+            raise ShapeError(
+                f"dot: inner sizes differ: {x.type} and {y.type}",
+                hint="the left operand's last axis must equal the right operand's second-last",
+            )
+        left = LETTERS[: x.ndim - 1]
+        right = LETTERS[x.ndim - 1 : x.ndim + y.ndim - 2]
+        spec_y = "Z" if y.ndim == 1 else f"{right[:-1]}Z{right[-1]}"
+        made = wrap(contract(x, y, spec=f"{left}Z,{spec_y}->{left}{right}"))
+    if out is not None:
+        out[...] = made
+        return out
+    return made
+
+
+@covers(np.inner)
+def inner(a: Any, b: Any, /) -> Any:
+    """numpy.inner."""
+    x, y = operands("inner", a, b)
+    if x.ndim == 0 or y.ndim == 0:
+        return lift(a) * lift(b)
+    if x.shape[-1] != y.shape[-1]:
+        raise ShapeError(f"inner: last sizes differ: {x.type} and {y.type}")
+    left, right = LETTERS[: x.ndim - 1], LETTERS[x.ndim - 1 : x.ndim + y.ndim - 2]
+    return wrap(contract(x, y, spec=f"{left}Z,{right}Z->{left}{right}"))
+
+
+@covers(np.outer)
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """numpy.outer."""
+    made = lift(a).ravel()[:, None] * lift(b).ravel()[None, :]
+    if out is not None:
+        out[...] = made
+        return out
+    return made
+
+
+@covers(np.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    """numpy.vdot: the first operand conjugated, both flattened."""
+    x, y = operands("vdot", lift(a).ravel(), lift(b).ravel())
+    if x.shape != y.shape:
+        raise ShapeError(f"vdot: sizes differ: {x.type} and {y.type}")
+    return wrap(contract(conj(x) if x.dtype.kind == "c" else x, y, spec="i,i->"))
+
+
+@covers(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """numpy.tensordot."""
+    x, y = operands("tensordot", a, b)
+    if isinstance(axes, int | np.integer):
+        n = int(axes)
+        axes = (list(range(x.ndim - n, x.ndim)), list(range(n)))
+    ax, ay = [[i] if isinstance(i, int | np.integer) else list(i) for i in axes]
+    left, right = axes_of("tensordot", ax, x.ndim), axes_of("tensordot", ay, y.ndim)
+    if len(left) != len(right) or any(x.shape[i] != y.shape[j] for i, j in zip(left, right, strict=True)):
+        raise ShapeError(f"tensordot: axes {axes} do not match: {x.type} and {y.type}")
+    a_labels, b_labels = list(LETTERS[: x.ndim]), list(LETTERS[x.ndim : x.ndim + y.ndim])
+    for i, j in zip(left, right, strict=True):
+        b_labels[j] = a_labels[i]
+    out = [c for c in a_labels if c not in b_labels] + [c for c in b_labels if c not in a_labels]
+    return wrap(contract(x, y, spec=f"{''.join(a_labels)},{''.join(b_labels)}->{''.join(out)}"))
+
+
+def summed_alone(v: Value, labels: str, elsewhere: str) -> tuple[Value, str]:
+    """An operand with the labels that stand nowhere else summed away."""
+    alone = tuple([i for i, c in enumerate(labels) if c not in elsewhere])
+    if not alone:
+        return v, labels
+    return sum_(v, axes=alone), "".join([c for i, c in enumerate(labels) if i not in alone])
+
+
+def pair(x: Value, a: str, y: Value, b: str, out: str) -> Value:
+    """One two-operand step of an einsum."""
+    x, a = summed_alone(x, a, b + out)
+    y, b = summed_alone(y, b, a + out)
+    made: Value = contract(x, y, spec=f"{a},{b}->{out}")
+    return made
+
+
+def shapes_of(arrays: Sequence[Array]) -> str:
+    """The types of operands, for messages."""
+    return ", ".join(str(a.type) for a in arrays)

@@ -1,0 +1,249 @@
+"""NumPy's functions that move elements: reshape, transpose, stack, split, flip, pad and their kin."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import AxisError, ShapeError, UnsupportedError
+from wholestep.frontend.array import Array, View
+from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import broadcast_shapes, lift, promoted, wrap
+from wholestep.frontend.lift import broadcast_to as broadcast_value
+from wholestep.ir.graph import Value
+from wholestep.primitives.movement import concat, flip as flip_primitive, permute, reshape as reshape_primitive
+
+
+def axis_of(name: str, axis: Any, ndim: int) -> int:
+    """A non-negative axis; raises AxisError outside the array."""
+    found = operator.index(axis)
+    if not -ndim <= found < ndim:
+        raise AxisError(
+            f"{name}: axis {found} is out of bounds for an array of {ndim} dimensions",
+            hint=f"valid axes are {-ndim} to {ndim - 1}" if ndim else "the array has no axes",
+        )
+    return found % ndim
+
+
+def axes_of(name: str, axes: Any, ndim: int) -> tuple[int, ...]:
+    """Non-negative axes, all of them for None; raises AxisError outside the array and ShapeError for repeats."""
+    if axes is None:
+        return tuple(range(ndim))
+    found = tuple([axis_of(name, a, ndim) for a in (axes if isinstance(axes, tuple | list) else (axes,))])
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{name}: an axis is given twice in {axes}")
+    return found
+
+
+def view(x: Array, get: Any, put: Any, layout: Any) -> Array:
+    """A view of x: NumPy writes through it, so it has a way back."""
+    return x.view_through(View(get, put, layout))
+
+
+def _order(order: str) -> None:
+    if order not in ("C", "K", "A"):
+        raise UnsupportedError(f"order={order!r} is not covered for traced arrays", hint="use order='C' and transpose")
+
+
+@covers(np.reshape)
+def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
+    """numpy.reshape: a view where the memory allows it, a copy elsewhere, as NumPy decides."""
+    x = lift(a)
+    _order(order)
+    wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    sizes = [s if type(s).__name__ == "Dim" else operator.index(s) for s in wanted]
+    sizes = fill_in(x, sizes)
+    new, old = tuple(sizes), x.shape
+    made = view(
+        x,
+        lambda v: v if v.shape == new else reshape_primitive(v, shape=new),
+        lambda base, v: v if v.shape == old else reshape_primitive(v, shape=old),
+        lambda plain: np.reshape(plain, new, copy=False),
+    )
+    if copy or not shares(made):
+        if copy is False:
+            raise ShapeError(f"reshape: {x.type} to {new} needs a copy, and copy=False forbids it")
+        return Array(made.value)
+    return made
+
+
+def fill_in(x: Array, sizes: list[Any]) -> list[Any]:
+    """-1 replaced by the size that is left; raises ShapeError where the number of elements differs."""
+    unknown = [i for i, s in enumerate(sizes) if isinstance(s, int) and s < 0]
+    if len(unknown) > 1:
+        raise ShapeError("reshape: only one size can be left to -1")
+    if unknown:
+        known = math.prod([s for i, s in enumerate(sizes) if i != unknown[0]])
+        sizes[unknown[0]] = x.size // known if not isinstance(known, int) or known else 0
+    if math.prod(sizes) != x.size:
+        raise ShapeError(
+            f"reshape: {x.type} has {x.size} elements, shape {tuple(sizes)} has {math.prod(sizes)}",
+            hint="the number of elements stays the same; -1 stands for the size that is left",
+        )
+    return sizes
+
+
+def shares(x: Array) -> bool:
+    """Whether NumPy could make this view without copying."""
+    parent = x._parent
+    assert parent is not None
+    if parent._parent is None:
+        return True
+    try:
+        x.layout()
+    except ValueError:
+        return False
+    return True
+
+
+@covers(np.ravel)
+def ravel(a: Any, order: str = "C") -> Array:
+    """numpy.ravel."""
+    x = lift(a)
+    if order == "F":
+        return reshape(transpose(x), (-1,))
+    return reshape(x, (-1,))
+
+
+@covers(np.transpose)
+def transpose(a: Any, axes: Any = None) -> Array:
+    """numpy.transpose: a view."""
+    x = lift(a)
+    order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
+    if len(order) != x.ndim:
+        raise ShapeError(f"transpose: axes {axes} do not match {x.type}")
+    back = tuple([order.index(i) for i in range(x.ndim)])
+    return view(
+        x,
+        lambda v: permute(v, axes=order),
+        lambda base, v: permute(v, axes=back),
+        lambda plain: np.transpose(plain, order),
+    )
+
+
+@covers(np.swapaxes)
+def swapaxes(a: Any, axis1: Any, axis2: Any) -> Array:
+    """numpy.swapaxes: a view."""
+    x = lift(a)
+    i, j = axis_of("swapaxes", axis1, x.ndim), axis_of("swapaxes", axis2, x.ndim)
+    order = list(range(x.ndim))
+    order[i], order[j] = j, i
+    return transpose(x, order)
+
+
+@covers(np.moveaxis)
+def moveaxis(a: Any, source: Any, destination: Any) -> Array:
+    """numpy.moveaxis: a view."""
+    x = lift(a)
+    sources, targets = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
+    if len(sources) != len(targets):
+        raise ShapeError(f"moveaxis: {len(sources)} sources and {len(targets)} destinations")
+    order = [i for i in range(x.ndim) if i not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, origin)
+    return transpose(x, order)
+
+
+@covers(np.squeeze)
+def squeeze(a: Any, axis: Any = None) -> Array:
+    """numpy.squeeze: a view without axes of size 1."""
+    x = lift(a)
+    gone = [i for i, n in enumerate(x.shape) if n == 1] if axis is None else axes_of("squeeze", axis, x.ndim)
+    for i in gone:
+        if x.shape[i] != 1:
+            raise ShapeError(f"squeeze: axis {i} of {x.type} has size {x.shape[i]}, not 1")
+    return reshape(x, tuple([n for i, n in enumerate(x.shape) if i not in gone]))
+
+
+@covers(np.expand_dims)
+def expand_dims(a: Any, axis: Any) -> Array:
+    """numpy.expand_dims: a view with new axes of size 1."""
+    x = lift(a)
+    many = axis if isinstance(axis, tuple | list) else (axis,)
+    places = axes_of("expand_dims", tuple(many), x.ndim + len(many))
+    rest = iter(x.shape)
+    return reshape(x, tuple([1 if i in places else next(rest) for i in range(x.ndim + len(many))]))
+
+
+@covers(np.broadcast_to)
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
+    """numpy.broadcast_to: a view that cannot be written."""
+    x = lift(array)
+    wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if broadcast_shapes("broadcast_to", [x.shape, wanted]) != wanted:
+        raise ShapeError(f"broadcast_to: {x.type} does not broadcast to {wanted}")
+    return view(x, lambda v: broadcast_value(v, wanted), None, lambda plain: np.broadcast_to(plain, wanted))
+
+
+@covers(np.broadcast_arrays)
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
+    """numpy.broadcast_arrays."""
+    arrays = [lift(a) for a in args]
+    shape = broadcast_shapes("broadcast_arrays", [a.shape for a in arrays])
+    return tuple([broadcast_to(a, shape) for a in arrays])
+
+
+@covers(np.flip)
+def flip(m: Any, axis: Any = None) -> Array:
+    """numpy.flip: a view in reverse order."""
+    x = lift(m)
+    axes = axes_of("flip", axis, x.ndim)
+    return view(
+        x,
+        lambda v: flip_primitive(v, axes=axes),
+        lambda base, v: flip_primitive(v, axes=axes),
+        lambda plain: np.flip(plain, axes),
+    )
+
+
+def joined(values: Sequence[Value], axis: int) -> Array:
+    """Values of one dtype, one after the other."""
+    return wrap(concat(*values, axis=axis) if len(values) > 1 else values[0])
+
+
+@covers(np.concatenate)
+def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+    """numpy.concatenate."""
+    items = list(arrays)
+    if not items:
+        raise ShapeError("concatenate: need at least one array")
+    values = promoted(*items)
+    if axis is None:
+        values = [reshape(wrap(v), (-1,)).value for v in values]
+        axis = 0
+    first = values[0]
+    if first.ndim == 0:
+        raise ShapeError("concatenate: zero-dimensional arrays cannot be concatenated", hint="use np.stack")
+    place = axis_of("concatenate", axis, first.ndim)
+    for v in values:
+        same = v.ndim == first.ndim and all(
+            m == n for i, (m, n) in enumerate(zip(v.shape, first.shape, strict=True)) if i != place
+        )
+        if not same:
+            raise ShapeError(
+                f"concatenate: {first.type} and {v.type} differ beyond axis {place}",
+                hint="all sizes but the one along the axis must agree",
+            )
+    made = joined(values, place)
+    made = made if dtype is None else made.astype(dtype, casting=casting)
+    if out is not None:
+        out[...] = made
+        return out  # type: ignore[no-any-return]
+    return made
+
+
+@covers(np.stack)
+def stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+    """numpy.stack."""
+    items = [lift(a) for a in arrays]
+    if not items:
+        raise ShapeError("stack: need at least one array")
+    for item in items:
+        if item.shape != items[0].shape:
+            raise ShapeError(f"stack: {items[0].type} and {item.type} differ in shape")
+    place = axis_of("stack", axis, items[0].ndim + 1)
+    return concatenate([expand_dims(a, place) for a in items], place, out, dtype=dtype, casting=casting)

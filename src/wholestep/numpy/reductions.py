@@ -1,0 +1,292 @@
+"""NumPy's reductions: sum, mean, max and what is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
+from wholestep.frontend.ufuncs import ACCUMULATE, assign_out
+from wholestep.ir.graph import Value
+from wholestep.ir.types import Type
+from wholestep.numpy.movement import axes_of, axis_of, ravel
+from wholestep.primitives import logic as lo
+from wholestep.primitives import reduction as re
+from wholestep.primitives.movement import reshape
+
+_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
+
+
+def kept(v: Value, shape: tuple[Any, ...], axes: tuple[int, ...], keepdims: Any) -> Value:
+    """A reduced value with its lost axes back as size 1 where keepdims asks for them."""
+    if not keepdims or keepdims is _NO_VALUE:
+        return v
+    made: Value = reshape(v, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
+    return made
+
+
+def reduced(
+    name: str,
+    primitive: Any,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    keepdims: Any,
+    initial: Any,
+    where: Any,
+    identity: Any,
+    combine: Callable[[Any, Any], Any] | None,
+) -> Any:
+    """What all reductions share: axes, dtype=, where=, initial=, keepdims= and out=."""
+    x = lift(a)
+    axes = axes_of(name, axis, x.ndim)
+    v = x.value if dtype is None else cast_to(x.value, checked(dtype))
+    if where is not True and where is not _NO_VALUE:
+        if identity is None and (initial is _NO_VALUE or initial is None):
+            raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
+        fill = initial if identity is None else identity
+        mask = broadcast_to(cast_to(value_of(where), np.dtype(bool)), v.shape)
+        v = lo.select(mask, v, full_of(fill, v.shape, v.dtype))
+    if identity is None and initial is not _NO_VALUE and initial is not None and math.prod(v.shape) == 0:
+        made = full_of(initial, re.without(v.shape, axes), v.dtype)
+    else:
+        made = primitive(v, axes=axes)
+    result = wrap(kept(made, v.shape, axes, keepdims))
+    if initial is not _NO_VALUE and initial is not None and combine is not None:
+        result = combine(result, initial)
+    return result if out is None or out is _NO_VALUE else assign_out(name, _single(out), result, "unsafe")
+
+
+def _single(out: Any) -> Any:
+    return out[0] if isinstance(out, tuple) else out
+
+
+def sum_dtype(t: Type) -> Any:
+    """Small integers and booleans add up in the platform's integer, as NumPy has it."""
+    return np.add.reduce(np.zeros(1, t.dtype)).dtype if t.dtype.kind in "biu" else None
+
+
+@covers(np.sum)
+def sum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _NO_VALUE,
+    initial: Any = _NO_VALUE,
+    where: Any = _NO_VALUE,
+) -> Any:
+    """numpy.sum."""
+    dtype = sum_dtype(lift(a).type) if dtype is None else dtype
+    return reduced("sum", re.sum_, a, axis, dtype, out, keepdims, initial, where, 0, np.add)
+
+
+@covers(np.prod)
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _NO_VALUE,
+    initial: Any = _NO_VALUE,
+    where: Any = _NO_VALUE,
+) -> Any:
+    """numpy.prod."""
+    dtype = sum_dtype(lift(a).type) if dtype is None else dtype
+    return reduced("prod", re.prod, a, axis, dtype, out, keepdims, initial, where, 1, np.multiply)
+
+
+def _extremum(name: str, primitive: Any, combine: Any) -> Callable[..., Any]:
+    def extremum(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+    ) -> Any:
+        x = lift(a)
+        axes = axes_of(name, axis, x.ndim)
+        empty = any(isinstance(x.shape[i], int) and x.shape[i] == 0 for i in axes)
+        if empty and (initial is _NO_VALUE or initial is None):
+            raise ShapeError(
+                f"{name}: no element to choose from in {x.type}", hint="give initial=, the value of an empty choice"
+            )
+        return reduced(name, primitive, a, axis, None, out, keepdims, initial, where, None, combine)
+
+    return extremum
+
+
+_max = _extremum("max", re.max_, np.maximum)
+_min = _extremum("min", re.min_, np.minimum)
+
+
+@covers(np.max)
+def max(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+) -> Any:
+    """numpy.max; elements that tie share the gradient evenly."""
+    return _max(a, axis, out, keepdims, initial, where)
+
+
+@covers(np.min)
+def min(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+) -> Any:
+    """numpy.min; elements that tie share the gradient evenly."""
+    return _min(a, axis, out, keepdims, initial, where)
+
+
+@covers(np.any)
+def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, *, where: Any = _NO_VALUE) -> Any:
+    """numpy.any."""
+    return reduced("any", re.any_, a, axis, np.bool_, out, keepdims, _NO_VALUE, where, False, None)
+
+
+@covers(np.all)
+def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, *, where: Any = _NO_VALUE) -> Any:
+    """numpy.all."""
+    return reduced("all", re.all_, a, axis, np.bool_, out, keepdims, _NO_VALUE, where, True, None)
+
+
+def count_of(x: Array, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
+    """How many elements a mean is over."""
+    if where is True or where is _NO_VALUE:
+        return math.prod([x.shape[i] for i in axes])
+    wide = np.broadcast_to(where, x.shape) if not isinstance(where, Array) else wrap(broadcast_to(where.value, x.shape))
+    return sum(lift(wide), axis=axes, keepdims=keepdims)
+
+
+def mean_dtype(x: Array, dtype: Any) -> Any:
+    """Integers are averaged in float64."""
+    if dtype is not None:
+        return checked(dtype)
+    return np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype
+
+
+@covers(np.mean)
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, *, where: Any = _NO_VALUE
+) -> Any:
+    """numpy.mean."""
+    x = lift(a)
+    axes = axes_of("mean", axis, x.ndim)
+    wanted = mean_dtype(x, dtype)
+    wide = dtypes.compute_dtype(wanted)
+    total = sum(x, axis=axes, dtype=wide, keepdims=keepdims, where=where)
+    made = (total / count_of(x, axes, where, keepdims)).astype(wanted, copy=False)
+    return made if out is None else assign_out("mean", _single(out), made, "unsafe")
+
+
+@covers(np.var)
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _NO_VALUE,
+    *,
+    where: Any = _NO_VALUE,
+    mean: Any = _NO_VALUE,
+    correction: Any = _NO_VALUE,
+) -> Any:
+    """numpy.var; of complex numbers the mean of |x - mean|**2, a real array."""
+    x = lift(a)
+    axes = axes_of("var", axis, x.ndim)
+    wanted = mean_dtype(x, dtype)
+    x = x.astype(dtypes.compute_dtype(wanted), copy=False)
+    ddof = ddof if correction is _NO_VALUE else correction
+    middle = _mean(x, axes, where) if mean is _NO_VALUE else mean
+    off = x - middle
+    square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
+    total = sum(square, axis=axes, keepdims=keepdims, where=where)
+    count = count_of(x, axes, where, keepdims) - ddof
+    count = np.maximum(count, 0)
+    real = dtypes.real_of(wanted) if dtypes.is_complex(wanted) else wanted
+    made = (total / count).astype(real, copy=False)
+    return made if out is None else assign_out("var", _single(out), made, "unsafe")
+
+
+def _mean(x: Array, axes: tuple[int, ...], where: Any) -> Any:
+    return mean(x, axis=axes, keepdims=True, where=where)
+
+
+@covers(np.std)
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _NO_VALUE,
+    *,
+    where: Any = _NO_VALUE,
+    mean: Any = _NO_VALUE,
+    correction: Any = _NO_VALUE,
+) -> Any:
+    """numpy.std; its derivative at zero is 0."""
+    made = root(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))
+    return made if out is None else assign_out("std", _single(out), made, "unsafe")
+
+
+def root(x: Any) -> Any:
+    """The square root of a sum of squares, whose derivative at zero is taken as 0."""
+    nothing = x == 0
+    return np.where(nothing, x, np.sqrt(np.where(nothing, 1, x)))
+
+
+@covers(np.argmax)
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NO_VALUE) -> Any:
+    """numpy.argmax: the first of equals."""
+    return _arg("argmax", re.argmax, a, axis, out, keepdims)
+
+
+@covers(np.argmin)
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NO_VALUE) -> Any:
+    """numpy.argmin: the first of equals."""
+    return _arg("argmin", re.argmin, a, axis, out, keepdims)
+
+
+def _arg(name: str, primitive: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    x = lift(a)
+    if dtypes.is_complex(x.dtype):
+        raise UnsupportedError(f"{name}: not covered for complex arrays such as {x.type}")
+    if axis is None:
+        made = primitive(ravel(x).value, axis=0)
+        made = kept(made, x.shape, tuple(range(x.ndim)), keepdims)
+    else:
+        place = axis_of(name, axis, x.ndim)
+        made = kept(primitive(x.value, axis=place), x.shape, (place,), keepdims)
+    return wrap(made) if out is None else assign_out(name, _single(out), wrap(made))
+
+
+@covers(np.cumsum)
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """numpy.cumsum."""
+    return _running("cumsum", re.cumsum, a, axis, dtype, out)
+
+
+@covers(np.cumprod)
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """numpy.cumprod; the derivative is exact where factors are zero."""
+    return _running("cumprod", re.cumprod, a, axis, dtype, out)
+
+
+def _running(name: str, primitive: Any, a: Any, axis: Any, dtype: Any, out: Any = None) -> Any:
+    x = lift(a)
+    dtype = sum_dtype(x.type) if dtype is None else checked(dtype)
+    x = x if axis is not None else ravel(x)
+    v = x.value if dtype is None else cast_to(x.value, dtype)
+    place = 0 if axis is None else axis_of(name, axis, x.ndim)
+    made = Array(primitive(v, axis=place, reverse=False))
+    return made if out is None else assign_out(name, _single(out), made)
+
+
+ACCUMULATE["add"] = lambda x, axis, dtype: cumsum(lift(x), axis, dtype)
+ACCUMULATE["multiply"] = lambda x, axis, dtype: cumprod(lift(x), axis, dtype)
+
+

@@ -1,0 +1,484 @@
+"""Linear algebra by iteration: QR, eigenvalues, singular values, matrix functions; over any leading batch axes.
+
+A factorisation is only as unique as its gauge: signs and phases of vectors may be chosen freely. The derivatives
+follow LAPACK's choice, which is smooth near a generic matrix: see `Eigh`, `Eig`, `SVD` and `QR`.
+
+Derivatives: Giles, "An extended collection of matrix derivative results" (2008); Al-Mohy and Higham (2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DerivativeError, DtypeError, ShapeError
+from wholestep.ir.graph import OPS, NDArray, Node, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.family import Maybe, Sample, conj, ones, total, zeros
+from wholestep.primitives.linalg import (
+    OBLONGS,
+    STACKS,
+    LinearSolve,
+    MatrixFunction,
+    agree,
+    along_columns,
+    along_rows,
+    as_dtype,
+    diagonal,
+    each,
+    fits,
+    hermitian,
+    keep,
+    matrix,
+    mh,
+    mm,
+    mt,
+    near,
+    on_diagonal,
+    real_part,
+    row,
+    solve,
+    square,
+    triangle,
+    triangular_solve,
+)
+from wholestep.primitives.logic import select
+from wholestep.primitives.marks import stop_gradient
+from wholestep.primitives.movement import concat, slice_
+from wholestep.primitives.reduction import argmax, sum_
+
+
+def reciprocal(x: Value) -> Value:
+    """1 / x, and 0 where x is exactly 0: the part of a tangent along which a degenerate problem has no derivative."""
+    nothing = x.equals(0)
+    found: Value = select(nothing, zeros(x.type), 1 / select(nothing, ones(x.type), x))
+    return found
+
+
+def gaps(w: Value, shape: tuple[Any, ...], sign: int = -1) -> Value:
+    """1 / (w[j] - w[i]), or with sign 1 of the sums; 0 where that would be a division by 0."""
+    first, second = along_rows(w, shape), along_columns(w, shape)
+    return reciprocal(first - second if sign < 0 else first + second)
+
+
+def block(x: Value, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> Value:
+    """Rows and columns of each matrix, from the first to before the last."""
+    lead = x.shape[:-2]
+    nothing = (0,) * len(lead)
+    start, stop = zip(rows, columns, strict=True)
+    part: Value = slice_(x, start=(*nothing, *start), stop=(*lead, *stop), step=(1,) * x.ndim)
+    return part
+
+
+def times_imaginary(x: Value, d: Value) -> Value:
+    """x times i d, with d real."""
+    turned: Value = x * OPS["make_complex"](zeros(d.type), d)
+    return turned
+
+
+def turned(v: Value, dv: Value, at: int) -> Value:
+    """What to add to the columns' tangents, in units of i times a column, so that row `at` of v stays real.
+
+    Where that row holds almost nothing its phase is left alone: the quotient would be noise.
+    """
+    n = v.shape[-1]
+    here, change = (block(x, (at, at + 1), (0, n)) for x in (v, dv))
+    size = OPS["real"](here)
+    clear = size * size > float(np.finfo(size.dtype).eps) ** 0.5
+    safe = select(clear, size, ones(size.type))
+    found: Value = sum_(keep(-OPS["imag"](change) / safe, clear), axes=(v.ndim - 2,))
+    return found
+
+
+def empty(a: Value) -> bool:
+    """Whether the matrices have no elements, and so no tangents."""
+    return any(isinstance(n, int) and n == 0 for n in a.shape[-2:])
+
+
+class QR(MatrixFunction):
+    """a = q r, r upper triangular with a real diagonal (of either sign: LAPACK's gauge).
+
+    `mode` is "reduced" or "complete". The leading square block of r must be regular for a derivative.
+    """
+
+    multiple = True
+    work = 4.0
+
+    def type(self, a: Type, *, mode: str) -> tuple[Type, Type]:
+        matrix(self.name, a)
+        lead, (m, n) = a.shape[:-2], a.shape[-2:]
+        if mode not in ("reduced", "complete"):
+            raise ShapeError(f"qr: mode is {mode!r}, not 'reduced' or 'complete'")
+        k = m if mode == "complete" else min(m, n)
+        return array_type((*lead, m, k), a.dtype), array_type((*lead, k, n), a.dtype)
+
+    def ref(self, a: NDArray, *, mode: str) -> Any:
+        return tuple(np.linalg.qr(a, "complete" if mode == "complete" else "reduced"))
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a,), (q, r), (da,) = node.inputs, node.outputs, dxs
+        m, n = a.shape[-2:]
+        if node.params["mode"] == "complete" and m > n:
+            raise DerivativeError(
+                f"qr: mode='complete' has no derivative for {a.type}: the extra columns of q are not determined",
+                hint="use mode='reduced'",
+            )
+        if empty(a):
+            return None, None
+        assert da is not None
+        k = min(m, n)
+        wide = k < n
+        first = block(r, (0, k), (0, k)) if wide else r
+        dfirst = block(da, (0, m), (0, k)) if wide else da
+        x = mt(triangular_solve(first, mt(dfirst), lower=False, unit=False, trans=1))
+        s = mm(mh(q), x)
+        low = triangle(s, lower=True, strict=True)
+        upper = triangle(s, lower=False, strict=True) + mh(low)
+        upper = upper + keep(as_dtype(real_part(s), s.dtype), on_diagonal(s.shape))
+        dr = mm(upper, first)
+        if wide:
+            rest, drest = block(r, (0, k), (k, n)), block(da, (0, m), (k, n))
+            dr = concat(dr, mm(mh(q), drest) - mm(s - upper, rest), axis=dr.ndim - 1)
+        return x - mm(q, upper), dr
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in (*STACKS, *OBLONGS):
+            mode = "complete" if shape[-2] <= shape[-1] and dtype == "f64" else "reduced"
+            yield Sample((near(rng, shape, dtype, 2.0, -3.0),), {"mode": mode}, exact=False)
+        yield Sample((near(rng, (4, 2), "f64", 2.0),), {"mode": "complete"}, exact=False, smooth=False)
+
+
+class Eigh(MatrixFunction):
+    """Eigenvalues in ascending order and orthonormal eigenvectors of a Hermitian matrix.
+
+    Reads the triangle that `lower` names, where the gradient lands too. Eigenvalues that are exactly equal pass
+    nothing between their vectors. The gauge of complex vectors is LAPACK's: real in the first component (the last
+    one for the upper triangle), and its derivative keeps it so wherever that component is not almost zero.
+    """
+
+    multiple = True
+    work = 9.0
+
+    def type(self, a: Type, *, lower: bool) -> tuple[Type, Type]:
+        square(self.name, a)
+        return array_type(a.shape[:-1], dtypes.real_of(a.dtype)), a
+
+    def ref(self, a: NDArray, *, lower: bool) -> Any:
+        return tuple(np.linalg.eigh(a, "L" if lower else "U"))
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a,), (w, v), (da,) = node.inputs, node.outputs, dxs
+        if empty(a):
+            return None, None
+        assert da is not None
+        lower = node.params["lower"]
+        m = mm(mh(v), mm(hermitian(da, lower), v))
+        dv = mm(v, m * as_dtype(gaps(w, a.shape), a.dtype))
+        if dtypes.is_complex(a.dtype):
+            at = 0 if lower else a.shape[-1] - 1
+            dv = dv + times_imaginary(v, along_rows(turned(v, dv, at), a.shape))
+        return real_part(diagonal(m)), dv
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((mixed(rng, shape, dtype, 0.1),), {"lower": shape[-1] != 2}, exact=False)
+        yield Sample((mixed(rng, (3, 3), "c128", 0.1),), {"lower": False}, exact=False)
+        yield Sample((np.diag([1.0, 2.0, 1.0]),), {"lower": True}, exact=False, smooth=False)
+
+
+def mixed(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, noise: float) -> NDArray:
+    """Matrices with singular values near 1, 2.5, 4, … and vectors without small components; Hermitian but for noise."""
+    m, n = shape[-2:]
+    left, right = (
+        np.exp(-2j * np.pi * np.outer(np.arange(i), np.arange(i)) / max(i, 1)) / np.sqrt(max(i, 1)) for i in (m, n)
+    )
+    if dtype[0] == "f":  # the real and imaginary parts of a Fourier matrix make Hartley's, which is orthogonal
+        left, right = left.real - left.imag, right.real - right.imag
+    k = min(m, n)
+    middle = (left[:, :k] * (1.0 + 1.5 * np.arange(k))) @ right[:, :k].conj().T
+    return np.asarray(middle + near(rng, shape, dtype, 0.0, noise=noise), dtypes.from_short(dtype))
+
+
+class Eig(MatrixFunction):
+    """Eigenvalues and eigenvectors of any square matrix, complex always.
+
+    Eigenvalues that are exactly equal pass nothing between their vectors. The gauge is LAPACK's: each vector has
+    norm 1 and its component of largest absolute value is real.
+    """
+
+    multiple = True
+    work = 25.0
+
+    def type(self, a: Type) -> tuple[Type, Type]:
+        square(self.name, a)
+        dtype = dtypes.complex_of(a.dtype)
+        return array_type(a.shape[:-1], dtype), array_type(a.shape, dtype)
+
+    def ref(self, a: NDArray) -> tuple[NDArray, NDArray]:
+        w, v = np.linalg.eig(a)
+        dtype = dtypes.complex_of(a.dtype)
+        return w.astype(dtype), v.astype(dtype)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a,), (w, v), (da,) = node.inputs, node.outputs, dxs
+        if empty(a):
+            return None, None
+        assert da is not None
+        m = solve(v, mm(as_dtype(da, v.dtype), v))
+        dv = mm(v, m * gaps(w, a.shape))
+        rows = v.ndim - 2
+        size = stop_gradient(OPS["real"](v * conj(v)))
+        largest = row(v.shape).equals(along_rows(argmax(size, axis=rows), v.shape))
+        length = sum_(OPS["real"](conj(v) * dv), axes=(rows,))
+        turn = OPS["imag"](sum_(keep(dv, largest), axes=(rows,))) / OPS["real"](sum_(keep(v, largest), axes=(rows,)))
+        return diagonal(m), dv - v * along_rows(OPS["make_complex"](length, turn), v.shape)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 1.0, 3.0, -2.0, noise=0.3),), exact=False)
+        yield Sample((np.array([[1.0, -4.0, 0.3], [1.0, 1.2, 0.1], [0.2, -0.1, 3.0]]),), exact=False)
+        yield Sample((np.eye(2),), exact=False, smooth=False)
+
+
+class SVD(MatrixFunction):
+    """u, s, vh with a = u diag(s) vh, s descending.
+
+    Singular values that are exactly equal, or zero, pass what has a finite formula and nothing else. The gauge of
+    complex vectors is LAPACK's: the first column of vh is real (the first row of u for a wide matrix), and its
+    derivative keeps it so wherever that component is not almost zero.
+    """
+
+    multiple = True
+    work = 20.0
+
+    def type(self, a: Type, *, full_matrices: bool) -> tuple[Type, Type, Type]:
+        matrix(self.name, a)
+        lead, (m, n) = a.shape[:-2], a.shape[-2:]
+        k = min(m, n)
+        s = array_type((*lead, k), dtypes.real_of(a.dtype))
+        u = array_type((*lead, m, m if full_matrices else k), a.dtype)
+        return u, s, array_type((*lead, n if full_matrices else k, n), a.dtype)
+
+    def ref(self, a: NDArray, *, full_matrices: bool) -> Any:
+        return tuple(np.linalg.svd(a, full_matrices))
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a,), (u, s, vh), (da,) = node.inputs, node.outputs, dxs
+        m, n = a.shape[-2:]
+        if node.params["full_matrices"] and m != n:
+            raise DerivativeError(
+                f"svd: full_matrices=True has no derivative for {a.type}: the extra vectors are not determined",
+                hint="use full_matrices=False",
+            )
+        if empty(a):
+            return None, None, None
+        assert da is not None
+        v, back = mh(vh), mh(da)
+        right, left = mm(da, v), mm(back, u)
+        p = mm(mh(u), right)
+        swapped = mh(p)
+        even = (p + swapped) * 0.5 * as_dtype(gaps(s, p.shape), a.dtype)
+        odd = (p - swapped) * 0.5 * as_dtype(gaps(s, p.shape, sign=1), a.dtype)
+        du, dv = mm(u, even + odd), mm(v, even - odd)
+        share = as_dtype(reciprocal(s), a.dtype)
+        if m > n:
+            du = du + (right - mm(u, p)) * along_rows(share, u.shape)
+        if n > m:
+            dv = dv + (left - mm(v, swapped)) * along_rows(share, v.shape)
+        if dtypes.is_complex(a.dtype):
+            turn = turned(v, dv, 0) if m >= n else turned(u, du, 0)
+            du = du + times_imaginary(u, along_rows(turn, u.shape))
+            dv = dv + times_imaginary(v, along_rows(turn, v.shape))
+        return du, real_part(diagonal(p)), mh(dv)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in (*STACKS, *OBLONGS):
+            yield Sample((mixed(rng, shape, dtype, 0.2),), {"full_matrices": shape[-2] == shape[-1]}, exact=False)
+        yield Sample((mixed(rng, (4, 2), "f64", 0.2),), {"full_matrices": True}, exact=False, smooth=False)
+        yield Sample((np.eye(3)[:, :2],), {"full_matrices": False}, exact=False, smooth=False)
+        yield Sample((np.diag([2.0, 0.0, 0.0])[:2],), {"full_matrices": False}, exact=False, smooth=False)
+
+
+class SingularValues(MatrixFunction):
+    """The singular values alone, descending: their tangent divides by nothing."""
+
+    work = 8 / 3
+
+    def type(self, a: Type) -> Type:
+        matrix(self.name, a)
+        return array_type((*a.shape[:-2], min(a.shape[-2:])), dtypes.real_of(a.dtype))
+
+    def ref(self, a: NDArray) -> Any:
+        return np.linalg.svd(a, compute_uv=False)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        assert dxs[0] is not None
+        u, _, vh = svd(node.inputs[0], full_matrices=False)
+        return (real_part(diagonal(mm(mh(u), mm(dxs[0], mh(vh))))),)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in (*STACKS, *OBLONGS):
+            yield Sample((mixed(rng, shape, dtype, 0.2),), exact=False)
+        yield Sample((np.ones((2, 3)),), exact=False, smooth=False)
+
+
+class Expm(MatrixFunction):
+    """The matrix exponential."""
+
+    work = 30.0
+
+    def type(self, a: Type) -> Type:
+        square(self.name, a)
+        return a
+
+    def ref(self, a: NDArray) -> NDArray:
+        import scipy.linalg
+
+        return each(scipy.linalg.expm, a.shape, a)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        assert dxs[0] is not None
+        return (expm_tangent(node.inputs[0], dxs[0]),)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 0.5, -1.0),), exact=False)
+        yield Sample((np.zeros((2, 2)),), exact=False)
+
+
+class ExpmTangent(LinearSolve):
+    """The derivative of the matrix exponential at a in the direction e."""
+
+    work = 90.0
+
+    def type(self, a: Type, e: Type) -> Type:
+        fits(self.name, a, e)
+        square(self.name, e)
+        return e
+
+    def ref(self, a: NDArray, e: NDArray) -> NDArray:
+        import scipy.linalg
+
+        def one(a: NDArray, e: NDArray) -> Any:
+            return scipy.linalg.expm_frechet(a, e, compute_expm=False, check_finite=False)
+
+        return each(one, a.shape, a, e)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a, e), (da, de) = node.inputs, dxs
+        moved = None
+        if da is not None:  # the corner of exp([[a, e], [0, a]]) is this function of a; so differentiate that
+            n = a.shape[-1]
+            moved = block(self(doubled(a, e), doubled(da, zeros(e.type))), (0, n), (n, 2 * n))
+        return (total([moved, None if de is None else self(a, de)]),)
+
+    def adjoint(self, gy: Value, *known: Value) -> Value:
+        return self(mh(known[0]), gy)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 0.5, -1.0), near(rng, shape, dtype)), exact=False)
+
+
+def doubled(a: Value, e: Value) -> Value:
+    """The matrices [[a, e], [0, a]]."""
+    k = a.ndim
+    left = concat(a, zeros(a.type), axis=k - 2)
+    matrices: Value = concat(left, concat(e, a, axis=k - 2), axis=k - 1)
+    return matrices
+
+
+class Sqrtm(MatrixFunction):
+    """The principal square root of a matrix, real for a real one: where that has none, an error."""
+
+    work = 30.0
+
+    def type(self, a: Type) -> Type:
+        square(self.name, a)
+        return a
+
+    def ref(self, a: NDArray) -> NDArray:
+        import scipy.linalg
+
+        def one(a: NDArray) -> Any:
+            root = scipy.linalg.sqrtm(a)
+            if a.dtype.kind == "c" or root.dtype.kind != "c":
+                return root
+            if np.abs(root.imag).max() > 100 * np.finfo(a.dtype).eps * np.abs(root).max():
+                raise DtypeError(
+                    f"sqrtm: the root of a real matrix is complex: {array_type(a.shape, a.dtype)}",
+                    hint="cast the matrix to complex first",
+                )
+            return root.real
+
+        return each(one, a.shape, a)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (y,) = node.outputs
+        assert dxs[0] is not None
+        return (solve_sylvester(y, y, dxs[0]),)
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((near(rng, shape, dtype, 2.0, 3.0),), exact=False)
+        yield Sample((np.array([[1.0, -4.0], [1.0, 1.0]]),), exact=False)
+
+
+class SolveSylvester(LinearSolve):
+    """x with a x + x b = q; singular where an eigenvalue of a is minus one of b."""
+
+    work = 60.0
+
+    def type(self, a: Type, b: Type, q: Type) -> Type:
+        square(self.name, a)
+        square(self.name, b)
+        agree(self.name, a, b)
+        agree(self.name, a, q)
+        if (a.shape[-1], b.shape[-1]) != q.shape[-2:]:
+            raise ShapeError(f"{self.name}: sizes differ: {a}, {b}, {q}")
+        return q
+
+    def ref(self, a: NDArray, b: NDArray, q: NDArray) -> NDArray:
+        import scipy.linalg
+
+        def one(a: NDArray, b: NDArray, q: NDArray) -> Any:
+            form = "complex" if a.dtype.kind == "c" else "real"
+            r, u = scipy.linalg.schur(a, form, check_finite=False)
+            s, v = scipy.linalg.schur(b.conj().T, form, check_finite=False)
+            (trsyl,) = scipy.linalg.get_lapack_funcs(("trsyl",), (r, s))
+            turned = u.conj().T @ q @ v
+            y, scale, info = trsyl(r, s, turned, tranb="T" if form == "real" else "C")
+            if info:
+                raise np.linalg.LinAlgError("Singular Sylvester equation")
+            return u @ (y / scale) @ v.conj().T
+
+        return each(one, q.shape, a, b, q)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (a, b, _), (x,), (da, db, dq) = node.inputs, node.outputs, dxs
+        moved = [dq, None if da is None else -mm(da, x), None if db is None else -mm(x, db)]
+        return (self(a, b, total(moved)),)  # type: ignore[arg-type]
+
+    def adjoint(self, gy: Value, *known: Value) -> Value:
+        return self(mh(known[0]), mh(known[1]), gy)  # type: ignore[no-any-return]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            n = shape[-1]
+            b = near(rng, (*shape[:-2], min(n, 2), min(n, 2)), dtype, 1.0)
+            q = near(rng, (*shape[:-1], min(n, 2)), dtype)
+            yield Sample((near(rng, shape, dtype, 2.0, 3.0), b, q), exact=False)
+
+
+qr = QR()
+eigh = Eigh()
+eig = Eig()
+svd = SVD()
+svdvals = SingularValues("svdvals")
+expm = Expm()
+expm_tangent = ExpmTangent("expm_tangent")
+sqrtm = Sqrtm()
+solve_sylvester = SolveSylvester("solve_sylvester")

@@ -1,0 +1,105 @@
+"""What the laws measure with: random directions, the real inner product, rounding bounds, numerical derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.ir.graph import Graph, NDArray
+from wholestep.ir.types import Type, array_type
+
+DOUBLE = 2.0**-52
+EPS = {"f64": 2.0**-52, "c128": 2.0**-52, "f32": 2.0**-23, "c64": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+STEP = 4e-4
+"""Step of the central differences: their error is STEP**4 from cutting off and EPS / STEP from rounding."""
+
+Function = Callable[[Sequence[NDArray]], list[NDArray]]
+
+
+def eps_of(types: Sequence[Type]) -> float:
+    """The rounding error of the coarsest inexact dtype among these types."""
+    return max([EPS[dtypes.short(t.dtype)] for t in types if t.inexact], default=2.0**-52)
+
+
+def precision(graph: Graph) -> float:
+    """The rounding error of the coarsest inexact dtype anywhere in a graph, nested graphs included."""
+    values = [*graph.inputs, *[v for node in graph.nodes for v in node.outputs]]
+    return max([eps_of([v.type for v in values]), *[precision(inner) for inner in graph.subgraphs()]])
+
+
+def direction(rng: np.random.Generator, type: Type) -> NDArray:
+    """Numbers of a type with parts between 1/2 and 1 and random signs, so that no term of a sum gets lost."""
+
+    def part() -> NDArray:
+        return np.asarray(rng.uniform(0.5, 1.0, type.shape) * rng.choice([-1.0, 1.0], type.shape))
+
+    return np.asarray(part() + 1j * part() if dtypes.is_complex(type.dtype) else part(), type.dtype)
+
+
+def directions(rng: np.random.Generator, types: Sequence[Type], marks: Sequence[bool]) -> list[NDArray]:
+    """A direction for each marked type."""
+    return [direction(rng, t) for t, m in zip(types, marks, strict=True) if m]
+
+
+def wide(x: Any) -> NDArray:
+    """The same numbers in float64 or complex128."""
+    x = np.asarray(x)
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def inner(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
+    """Re<x, y> over all arrays, and the sum of absolute products that its rounding error is measured against."""
+    products = [np.real(np.conj(wide(x)) * wide(y)) for x, y in zip(xs, ys, strict=True)]
+    value = math.fsum([float(t) for p in products for t in p.ravel()])
+    sizes = [np.abs(wide(x)) * np.abs(wide(y)) for x, y in zip(xs, ys, strict=True)]
+    return value, math.fsum([float(t) for s in sizes for t in s.ravel()])
+
+
+def gap(found: Any, expected: Any) -> float:
+    """The largest difference between two arrays; equal infinities and NaN in the same places differ by nothing."""
+    a, b = wide(found), wide(expected)
+    if a.shape != b.shape:
+        return math.inf
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(all="ignore"):
+        apart = np.where(same, 0.0, np.abs(a - b))
+    worst = float(apart.max(initial=0.0))
+    return math.inf if math.isnan(worst) else worst
+
+
+def largest(arrays: Sequence[Any]) -> float:
+    """The largest finite absolute value among these arrays."""
+    sizes = [np.abs(wide(a)) for a in arrays]
+    return max([float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes], default=0.0)
+
+
+def moved(args: Sequence[NDArray], marks: Sequence[bool], dxs: Sequence[NDArray], t: Any) -> list[NDArray]:
+    """The marked arguments moved by t times their direction."""
+    rest = iter(dxs)
+    return [np.asarray(x + t * next(rest)) if m else x for x, m in zip(args, marks, strict=True)]
+
+
+def differences(
+    function: Function, args: Sequence[NDArray], marks: Sequence[bool], dxs: Sequence[NDArray]
+) -> list[NDArray]:
+    """The directional derivative by central differences of fourth order."""
+
+    def at(t: float) -> list[NDArray]:
+        return [wide(y) for y in function(moved(args, marks, dxs, t * STEP))]
+
+    near = zip(at(1.0), at(-1.0), at(2.0), at(-2.0), strict=True)
+    return [(8.0 * (b - a) - (d - c)) / (12.0 * STEP) for b, a, d, c in near]
+
+
+def widened(array: NDArray) -> NDArray:
+    """A float64 array as complex128, so that a complex step can be taken from it."""
+    return array.astype(np.complex128) if array.dtype == np.float64 else array
+
+
+def type_of(array: NDArray) -> Type:
+    """The type of an array."""
+    return array_type(array.shape, array.dtype)
