@@ -450,7 +450,9 @@ class Array:
         order = axes[0] if len(axes) == 1 and not _is_size(axes[0]) else (axes or None)
         return function(np.transpose)(self, order)  # type: ignore[no-any-return]
 
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Array:
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Array:
         """The same numbers in another dtype."""
         return HOOKS.astype(self, dtype, casting, copy)  # type: ignore[no-any-return]
 

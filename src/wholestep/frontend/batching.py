@@ -30,7 +30,9 @@ def moved(v: Value, source: int, target: int) -> Value:
     return out
 
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: str | None = None) -> Callable[..., Any]:
+def vmap(
+    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: str | None = None
+) -> Callable[..., Any]:
     """f over a batch: one program for all elements, not a loop.
 
     `in_axes` says which axis of each argument is the batch: an int, None for an argument shared by all, or a tree of
@@ -162,5 +164,3 @@ def pmean(x: Any, axis_name: str) -> Any:
     """
     count = psum(np.float64(1.0), axis_name)
     return tree.map(lambda total: (total / count).astype(total.dtype), psum(x, axis_name))
-
-

@@ -81,7 +81,8 @@ class Entered:
 
 def _all_inexact(leaves: Sequence[Any]) -> bool:
     return all(
-        isinstance(leaf, LEAVES) and dtypes.is_inexact(np.asarray(leaf).dtype if not isinstance(leaf, Array) else leaf.dtype)
+        isinstance(leaf, LEAVES)
+        and dtypes.is_inexact(np.asarray(leaf).dtype if not isinstance(leaf, Array) else leaf.dtype)
         for leaf in leaves
     )
 
@@ -197,9 +198,7 @@ def grad(
     >>> ws.grad(np.sin)(0.0)
     np.float64(1.0)
     """
-    both = value_and_grad(
-        f, argnums, has_aux=has_aux, holomorphic=holomorphic, allow_unused=allow_unused
-    )
+    both = value_and_grad(f, argnums, has_aux=has_aux, holomorphic=holomorphic, allow_unused=allow_unused)
 
     @functools.wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -437,4 +436,3 @@ class Intermediate:
 
     def __repr__(self) -> str:
         return f"Intermediate({self.operation}, {self.line})"
-

@@ -86,7 +86,9 @@ def lift(x: Any) -> Array:
     array = np.asarray(x)
     if array.dtype.kind == "V" and array.dtype.name != "bfloat16":
         raise DtypeError(f"array: dtype {array.dtype} is not supported")
-    return Array(constant_of(x if isinstance(x, np.ndarray) else array), not isinstance(x, np.ndarray) and array.ndim == 0)
+    return Array(
+        constant_of(x if isinstance(x, np.ndarray) else array), not isinstance(x, np.ndarray) and array.ndim == 0
+    )
 
 
 def value_of(x: Any, dtype: Any = None) -> Value:
@@ -151,4 +153,3 @@ def promoted(*xs: Any) -> list[Value]:
     arrays = [x if type(x) in WEAK else lift(x) for x in xs]
     dtype = np.result_type(*[a.dtype if isinstance(a, Array) else a for a in arrays])
     return [cast_to(a.value, dtype) if isinstance(a, Array) else full_of(a, (), dtype) for a in arrays]
-

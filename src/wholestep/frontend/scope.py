@@ -143,7 +143,13 @@ class Traced(NamedTuple):
 
 
 def trace_flat(
-    f: Callable[..., Any], types: Sequence[Type], scalars: Sequence[bool], *, reason: str, name: str = "", names: Sequence[str] = ()
+    f: Callable[..., Any],
+    types: Sequence[Type],
+    scalars: Sequence[bool],
+    *,
+    reason: str,
+    name: str = "",
+    names: Sequence[str] = (),
 ) -> Traced:
     """Trace f, which takes one array for each type, on abstract values."""
     found: dict[str, Any] = {}
@@ -167,5 +173,6 @@ def as_array(leaf: Any, what: str) -> Array:
         return leaf
     if isinstance(leaf, PLAIN):
         return Array(constant_of(leaf), not isinstance(leaf, np.ndarray))
-    raise DtypeError(f"{what}: the function returned a {type(leaf).__name__}, not an array", hint="return arrays, or trees of them")
-
+    raise DtypeError(
+        f"{what}: the function returned a {type(leaf).__name__}, not an array", hint="return arrays, or trees of them"
+    )

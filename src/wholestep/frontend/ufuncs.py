@@ -204,7 +204,9 @@ def _kind(dtype: np.dtype[Any]) -> str:
 _resolved: dict[tuple[Any, ...], tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]] = {}
 
 
-def resolve(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]:
+def resolve(
+    ufunc: np.ufunc, kinds: tuple[Any, ...]
+) -> tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]:
     """(rule, operand dtypes, result dtypes) for dtypes and Python scalar types, as NumPy itself resolves them."""
     key = (ufunc, *kinds)
     found = _resolved.get(key)
@@ -299,7 +301,11 @@ def with_options(
     else:
         made = general(ufunc, operands, None) if where is not True else call(ufunc, *operands)
     if isinstance(made, tuple):
-        return made if target is None else tuple([assign_out(ufunc.__name__, t, m, casting) for t, m in zip(target, made, strict=True)])
+        return (
+            made
+            if target is None
+            else tuple([assign_out(ufunc.__name__, t, m, casting) for t, m in zip(target, made, strict=True)])
+        )
     if where is not True:
         if target is None:
             raise UnsupportedError(
@@ -334,7 +340,9 @@ REDUCE = {"add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.m
 REDUCE_BOOL = {"logical_and": np.all, "logical_or": np.any}
 
 
-def reduce(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any) -> Any:
+def reduce(
+    ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any
+) -> Any:
     """np.add.reduce and its like, as the function that means the same."""
     outside = REDUCE.get(ufunc.__name__) or REDUCE_BOOL.get(ufunc.__name__)
     if outside is None:

@@ -22,7 +22,18 @@ class Builder:
     `recording=False` computes without keeping nodes: the last walk of an eager gradient needs no further derivative.
     """
 
-    __slots__ = ("captures", "closed", "constants", "evaluate", "hollow", "inputs", "nodes", "parent", "reason", "recording")
+    __slots__ = (
+        "captures",
+        "closed",
+        "constants",
+        "evaluate",
+        "hollow",
+        "inputs",
+        "nodes",
+        "parent",
+        "reason",
+        "recording",
+    )
 
     def __init__(self, evaluate: Evaluate | None = None, reason: str = "jit") -> None:
         self.nodes: list[Node] = []

@@ -24,9 +24,9 @@ class Operation(Protocol):
     multiple: bool
     alias: bool
 
-    def type(self, *types: Type, **params: Any) -> Any: ...
+    def type(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def __call__(self, *inputs: Value, **params: Any) -> Any: ...
+    def __call__(self, *inputs: Value, **params: Any) -> Value: ...
 
 
 OPS: dict[str, Operation] = {}
@@ -67,59 +67,59 @@ class Value:
         return lifted
 
     def __add__(self, other: Any) -> Value:
-        return OPS["add"](self, self._lift(other))  # type: ignore[no-any-return]
+        return OPS["add"](self, self._lift(other))
 
     def __radd__(self, other: Any) -> Value:
-        return OPS["add"](self._lift(other), self)  # type: ignore[no-any-return]
+        return OPS["add"](self._lift(other), self)
 
     def __sub__(self, other: Any) -> Value:
-        return OPS["sub"](self, self._lift(other))  # type: ignore[no-any-return]
+        return OPS["sub"](self, self._lift(other))
 
     def __rsub__(self, other: Any) -> Value:
-        return OPS["sub"](self._lift(other), self)  # type: ignore[no-any-return]
+        return OPS["sub"](self._lift(other), self)
 
     def __mul__(self, other: Any) -> Value:
-        return OPS["mul"](self, self._lift(other))  # type: ignore[no-any-return]
+        return OPS["mul"](self, self._lift(other))
 
     def __rmul__(self, other: Any) -> Value:
-        return OPS["mul"](self._lift(other), self)  # type: ignore[no-any-return]
+        return OPS["mul"](self._lift(other), self)
 
     def __truediv__(self, other: Any) -> Value:
-        return OPS["div"](self, self._lift(other))  # type: ignore[no-any-return]
+        return OPS["div"](self, self._lift(other))
 
     def __rtruediv__(self, other: Any) -> Value:
-        return OPS["div"](self._lift(other), self)  # type: ignore[no-any-return]
+        return OPS["div"](self._lift(other), self)
 
     def __pow__(self, other: Any) -> Value:
-        return OPS["pow"](self, self._lift(other))  # type: ignore[no-any-return]
+        return OPS["pow"](self, self._lift(other))
 
     def __neg__(self) -> Value:
-        return OPS["neg"](self)  # type: ignore[no-any-return]
+        return OPS["neg"](self)
 
     def __lt__(self, other: Any) -> Value:
-        return OPS["less"](self, self._lift(other))  # type: ignore[no-any-return]
+        return OPS["less"](self, self._lift(other))
 
     def __le__(self, other: Any) -> Value:
-        return OPS["less_equal"](self, self._lift(other))  # type: ignore[no-any-return]
+        return OPS["less_equal"](self, self._lift(other))
 
     def __gt__(self, other: Any) -> Value:
-        return OPS["less"](self._lift(other), self)  # type: ignore[no-any-return]
+        return OPS["less"](self._lift(other), self)
 
     def __ge__(self, other: Any) -> Value:
-        return OPS["less_equal"](self._lift(other), self)  # type: ignore[no-any-return]
+        return OPS["less_equal"](self._lift(other), self)
 
     def equals(self, other: Any) -> Value:
         """Elementwise equality; `==` itself stays identity, so values can be keys."""
-        return OPS["equal"](self, self._lift(other))  # type: ignore[no-any-return]
+        return OPS["equal"](self, self._lift(other))
 
     def __and__(self, other: Value) -> Value:
-        return OPS["bitwise_and"](self, other)  # type: ignore[no-any-return]
+        return OPS["bitwise_and"](self, other)
 
     def __or__(self, other: Value) -> Value:
-        return OPS["bitwise_or"](self, other)  # type: ignore[no-any-return]
+        return OPS["bitwise_or"](self, other)
 
     def __invert__(self) -> Value:
-        return OPS["bitwise_not"](self)  # type: ignore[no-any-return]
+        return OPS["bitwise_not"](self)
 
 
 class Node:

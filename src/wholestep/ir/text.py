@@ -63,7 +63,9 @@ class Printer:
                 names[v] = _new_name(node.op.name, used, taken)
             lines.append("    " + self.line(node, names))
         result = ", ".join(names[v] for v in graph.outputs)
-        self.functions.append("\n".join([f"def {name}({head}):", *lines, f"    return {result}" if result else "    return ()"]))
+        self.functions.append(
+            "\n".join([f"def {name}({head}):", *lines, f"    return {result}" if result else "    return ()"])
+        )
 
     def line(self, node: Node, names: dict[Value, str]) -> str:
         params = [f"{key}={self.param(value)}" for key, value in node.params.items()]
@@ -197,7 +199,9 @@ class Parser:
         if len(targets) != len(node.outputs):
             raise GraphError(f"parse: {op.name} gives {len(node.outputs)} values, the text names {len(targets)}")
         if isinstance(statement, ast.AnnAssign) and self.type(statement.annotation) is not node.outputs[0].type:
-            raise GraphError(f"parse: {op.name} gives {node.outputs[0].type}, the text says {ast.unparse(statement.annotation)}")
+            raise GraphError(
+                f"parse: {op.name} gives {node.outputs[0].type}, the text says {ast.unparse(statement.annotation)}"
+            )
         env.update(zip(targets, node.outputs, strict=True))
         return node
 

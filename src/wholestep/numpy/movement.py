@@ -15,7 +15,9 @@ from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import broadcast_shapes, lift, promoted, wrap
 from wholestep.frontend.lift import broadcast_to as broadcast_value
 from wholestep.ir.graph import Value
-from wholestep.primitives.movement import concat, flip as flip_primitive, permute, reshape as reshape_primitive
+from wholestep.primitives.movement import concat, permute
+from wholestep.primitives.movement import flip as flip_primitive
+from wholestep.primitives.movement import reshape as reshape_primitive
 
 
 def axis_of(name: str, axis: Any, ndim: int) -> int:

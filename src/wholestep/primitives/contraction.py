@@ -12,7 +12,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
-from wholestep.ir.types import Shape, Type, array_type
+from wholestep.ir.types import Type, array_type
 from wholestep.primitives.family import Bilinear, Linear, Sample, conj, draw, expand
 from wholestep.primitives.movement import spread, steps_between
 
@@ -57,13 +57,13 @@ class Contract(Bilinear):
         a, b, out = parts(spec)
         x, y = node.inputs
         if i == 0:
-            return self(gy, conj(y), spec=f"{out},{b}->{a}")  # type: ignore[no-any-return]
-        return self(conj(x), gy, spec=f"{a},{out}->{b}")  # type: ignore[no-any-return]
+            return self(gy, conj(y), spec=f"{out},{b}->{a}")
+        return self(conj(x), gy, spec=f"{a},{out}->{b}")
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, spec: str) -> Value:
         a, b, out = parts(spec)
         new = next(c for c in LETTERS if c not in a + b + out)
-        return self(*xs, spec=f"{new * on[0]}{a},{new * on[1]}{b}->{new}{out}")  # type: ignore[no-any-return]
+        return self(*xs, spec=f"{new * on[0]}{a},{new * on[1]}{b}->{new}{out}")
 
     def flops(self, node: Node) -> int:
         a, b, _ = parts(node.params["spec"])
@@ -150,10 +150,10 @@ class Window(Linear):
         self, gy: Value, node: Node, wrt: Sequence[bool], *, size: Ints, stride: Ints, dilation: Ints
     ) -> Value:
         sizes = node.inputs[0].shape[node.inputs[0].ndim - len(size) :]
-        return unwindow(gy, sizes=sizes, stride=stride, dilation=dilation)  # type: ignore[no-any-return]
+        return unwindow(gy, sizes=sizes, stride=stride, dilation=dilation)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
-        return self(xs[0], **params)  # type: ignore[no-any-return]
+        return self(xs[0], **params)
 
     def flops(self, node: Node) -> int:
         return 0
@@ -174,7 +174,10 @@ class Unwindow(Linear):
         k = len(sizes)
         if not len(stride) == len(dilation) == k <= y.ndim // 2:
             raise ShapeError(f"unwindow: sizes {sizes}, stride {stride}, dilation {dilation} do not fit {y}")
-        lead = y.shape[: y.ndim - 2 * k]
+        lead, places, size = y.shape[: y.ndim - 2 * k], y.shape[y.ndim - 2 * k : y.ndim - k], y.shape[y.ndim - k :]
+        for n, p, m, s, d in zip(sizes, places, size, stride, dilation, strict=True):
+            if steps_between(0, n - spread(m, d) + 1, s) != p:
+                raise ShapeError(f"unwindow: {p} windows of {m} in {y} do not tile an axis of size {n}")
         return array_type((*lead, *sizes), y.dtype)
 
     def ref(self, y: NDArray, *, sizes: Ints, stride: Ints, dilation: Ints) -> NDArray:
@@ -197,10 +200,10 @@ class Unwindow(Linear):
         self, gy: Value, node: Node, wrt: Sequence[bool], *, sizes: Ints, stride: Ints, dilation: Ints
     ) -> Value:
         size = node.inputs[0].shape[node.inputs[0].ndim - len(sizes) :]
-        return window(gy, size=size, stride=stride, dilation=dilation)  # type: ignore[no-any-return]
+        return window(gy, size=size, stride=stride, dilation=dilation)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
-        return self(expand(xs[0], n, on[0]), **params)  # type: ignore[no-any-return]
+        return self(expand(xs[0], n, on[0]), **params)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3, 3)),), {"sizes": (7,), "stride": (2,), "dilation": (1,)})

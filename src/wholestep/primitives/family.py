@@ -80,28 +80,33 @@ class Primitive:
         REGISTRY[self.name] = self
         OPS[self.name] = self
 
-    def __call__(self, *inputs: Value, **params: Any) -> Any:
-        return emit(self, inputs, params)
+    def __call__(self, *inputs: Value, **params: Any) -> Value:
+        made: Value = emit(self, inputs, params)
+        return made
 
     def __repr__(self) -> str:
         return self.name
 
-    def type(self, *types: Type, **params: Any) -> Any:
+    # The rules take what the primitive takes, so their signatures are open here and exact in each member.
+
+    def type(self, *args: Any, **kwargs: Any) -> Any:
+        """(types of the inputs, **params) -> the type of the output, or a tuple of types."""
         raise NotImplementedError(self.name)
 
-    def ref(self, *arrays: Any, **params: Any) -> Any:
+    def ref(self, *args: Any, **kwargs: Any) -> Any:
+        """(arrays, **params) -> what the operation means, in NumPy."""
         raise NotImplementedError(self.name)
 
-    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        """Tangents of the outputs; None among `dxs` is a zero tangent."""
+    def jvp(self, *args: Any, **kwargs: Any) -> Sequence[Maybe]:
+        """(node, dxs) -> tangents of the outputs; None among `dxs` is a zero tangent."""
         raise NotImplementedError(self.name)
 
-    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Any) -> Sequence[Maybe]:
         """Cotangents of the inputs marked in `wrt`: the transpose of `jvp` at this node."""
         return transposed_jvp(self, node, gys, wrt, backward)
 
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
-        """The same operation with a batch of size n on axis 0 of the inputs marked in `on`, and of every output."""
+    def batch(self, *args: Any, **kwargs: Any) -> Any:
+        """(n, xs, on, **params) -> the same with a batch of size n on axis 0 of the marked inputs and every output."""
         raise NotImplementedError(self.name)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
@@ -170,6 +175,16 @@ Partial = Callable[..., Any] | float | None
 """Derivative with respect to one operand: a rule (y, *xs) -> Value or number, a number, or None for zero everywhere."""
 
 
+class Several(Primitive):
+    """A primitive with several outputs, or a number of them that depends on its parameters."""
+
+    multiple = True
+
+    def __call__(self, *inputs: Value, **params: Any) -> tuple[Value, ...]:  # type: ignore[override]
+        made: tuple[Value, ...] = emit(self, inputs, params)
+        return made
+
+
 class Elementwise(Primitive):
     """One scalar function applied to each element; states its partial derivatives.
 
@@ -206,7 +221,7 @@ class Elementwise(Primitive):
     def function(self) -> Any:
         """The NumPy ufunc that defines the values; scipy.special is imported when it is first needed."""
         if isinstance(self.reference, str):
-            import scipy.special  # noqa: PLC0415  (a quarter of a second that most programs never need)
+            import scipy.special
 
             self.reference = getattr(scipy.special, self.reference)
         return self.reference
@@ -275,7 +290,7 @@ _KINDS = {"b": "b", "i": "i", "u": "i", "f": "f", "c": "c", "V": "f"}
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """"b", "i", "f" or "c": boolean, integer, floating, complex."""
+    """ "b", "i", "f" or "c": boolean, integer, floating, complex."""
     return _KINDS[dtype.kind]
 
 
@@ -311,8 +326,8 @@ class Linear(Primitive):
         """Positions of the operands that the primitive is linear in."""
         return range(len(node.inputs))
 
-    def transpose(self, gy: Any, node: Node, wrt: Sequence[bool], **params: Any) -> Sequence[Maybe] | Value:
-        """Cotangents of the linear operands marked in `wrt`; one value alone where there is one operand."""
+    def transpose(self, *args: Any, **kwargs: Any) -> Any:
+        """(gy, node, wrt, **params) -> cotangents of the marked linear operands; a value alone for one operand."""
         raise NotImplementedError(self.name)
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
@@ -320,8 +335,8 @@ class Linear(Primitive):
             (zeros(v.type) if dx is None else dx) if i in self.linear(node) else v
             for i, (v, dx) in enumerate(zip(node.inputs, dxs, strict=True))
         ]
-        out = self(*inputs, **node.params)
-        return out if self.multiple else (out,)
+        out: Any = self(*inputs, **node.params)
+        return out if self.multiple else (out,)  # type: ignore[no-any-return]
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
         if self.multiple:
@@ -340,8 +355,8 @@ class Bilinear(Primitive):
     kind = "bilinear"
     polynomial = True
 
-    def transpose(self, gy: Value, node: Node, i: int, **params: Any) -> Value:
-        """Cotangent of operand i; the other operand is known."""
+    def transpose(self, *args: Any, **kwargs: Any) -> Value:
+        """(gy, node, i, **params) -> the cotangent of operand i; the other operand is known."""
         raise NotImplementedError(self.name)
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:

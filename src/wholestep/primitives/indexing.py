@@ -39,7 +39,12 @@ def fronted(x: NDArray, axes: Axes) -> NDArray:
 
 
 def batched(
-    n: Any, operands: Sequence[Value], on: Sequence[bool], indices: Sequence[Value], on_indices: Sequence[bool], axes: Axes
+    n: Any,
+    operands: Sequence[Value],
+    on: Sequence[bool],
+    indices: Sequence[Value],
+    on_indices: Sequence[bool],
+    axes: Axes,
 ) -> tuple[list[Value], list[Value], Axes]:
     """Operands and indices with the batch as one more indexed axis in front, so the result has it in front too."""
     shape = (n, *indices[0].shape[1 if on_indices[0] else 0 :])
@@ -67,18 +72,18 @@ class Gather(Linear):
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Axes) -> Value:
         x, *indices = node.inputs
-        return scatter_add(zeros(x.type), gy, *indices, axes=axes)  # type: ignore[no-any-return]
+        return scatter_add(zeros(x.type), gy, *indices, axes=axes)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes) -> Value:
         x, *indices = xs
         if not on[0]:
-            return self(x, *[expand(i, n, o) for i, o in zip(indices, on[1:], strict=True)], axes=axes)  # type: ignore[no-any-return]
+            return self(x, *[expand(i, n, o) for i, o in zip(indices, on[1:], strict=True)], axes=axes)
         if not any(on[1:]):
             out = self(x, *indices, axes=tuple([a + 1 for a in axes]))
             k = indices[0].ndim
-            return permute(out, axes=(k, *range(k), *range(k + 1, out.ndim)))  # type: ignore[no-any-return]
+            return permute(out, axes=(k, *range(k), *range(k + 1, out.ndim)))
         (x,), indices, axes = batched(n, [x], on[:1], indices, on[1:], axes)
-        return self(x, *indices, axes=axes)  # type: ignore[no-any-return]
+        return self(x, *indices, axes=axes)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         x = rng.normal(size=(4, 3, 2))
@@ -107,7 +112,7 @@ class Scatter(Linear):
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes) -> Value:
         x, u, *indices = xs
         operands, indices, axes = batched(n, [x, u], on[:2], indices, on[2:], axes)
-        return self(*operands, *indices, axes=axes)  # type: ignore[no-any-return]
+        return self(*operands, *indices, axes=axes)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         x = rng.normal(size=(4, 3, 2))
@@ -161,12 +166,11 @@ class ScatterSet(Scatter):
         spread: Value = broadcast(won, shape=u.shape, axes=tuple(range(order.ndim)))
         return spread
 
+
 def take_along(x: Value, index: Value, axis: int) -> Value:
     """`np.take_along_axis`: x read along one axis at an index array of x's rank."""
     integer = index.dtype
-    indices = [
-        index if i == axis else iota(shape=index.shape, axis=i, dtype=integer) for i in range(x.ndim)
-    ]
+    indices = [index if i == axis else iota(shape=index.shape, axis=i, dtype=integer) for i in range(x.ndim)]
     taken: Value = gather(x, *indices, axes=tuple(range(x.ndim)))
     return taken
 

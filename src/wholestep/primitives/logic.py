@@ -77,7 +77,7 @@ class Select(Primitive):
         )
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
-        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)])  # type: ignore[no-any-return]
+        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)])
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for name in ("f8", "f4", "i4", "c16", "?"):

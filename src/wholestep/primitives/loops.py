@@ -38,9 +38,7 @@ class Scan(Nested):
     `length` is the number of steps, `sizes` counts constants and carries, `reverse` runs from the last x to the first.
     """
 
-    def type(
-        self, *types: Type, graph: Graph, sizes: tuple[int, int], length: Any, reverse: bool
-    ) -> tuple[Type, ...]:
+    def type(self, *types: Type, graph: Graph, sizes: tuple[int, int], length: Any, reverse: bool) -> tuple[Type, ...]:
         constants, carries = sizes
         carry = types[constants : constants + carries]
         for t in types[constants + carries :]:
@@ -63,7 +61,7 @@ class Scan(Nested):
                 y[i] = row
         return [*carry, *ys]
 
-    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         graph, (c, k) = node.params["graph"], node.params["sizes"]
         active = spread_marks(graph, c, k, [dx is not None for dx in dxs], reach)
         on_carry = active[c : c + k]
@@ -76,9 +74,7 @@ class Scan(Nested):
         outs = len(graph.outputs)
         out_order = [*range(k), *range(outs, outs + dcarries), *range(k, outs)]
         out_order += range(outs + dcarries, outs + sum(on))
-        tangents = [
-            zeros(v.type) if dx is None else dx for v, dx, a in zip(node.inputs, dxs, active, strict=True) if a
-        ]
+        tangents = [zeros(v.type) if dx is None else dx for v, dx, a in zip(node.inputs, dxs, active, strict=True) if a]
         values = [*node.inputs, *tangents]
         out = self(
             *[values[i] for i in order],
@@ -138,16 +134,32 @@ class Scan(Nested):
         return outs[sizes[1] :]
 
     def batch(
-        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, sizes: Any, length: Any, reverse: bool
+        self,
+        batching: Any,
+        xs: Sequence[Value],
+        on: Sequence[bool],
+        *,
+        graph: Graph,
+        sizes: Any,
+        length: Any,
+        reverse: bool,
     ) -> Any:
         c, k = sizes
         marks = spread_marks(graph, c, k, on, lambda g, mask: batching.graph(g, mask)[1])
         made, out_marks = batching.graph(graph, marks, [*marks[c : c + k], *[False] * (len(graph.outputs) - k)])
         operands = list(xs[:c])
-        operands += [expand(x, batching.n, o) if m else x for x, o, m in zip(xs[c : c + k], on[c : c + k], marks[c : c + k], strict=True)]
-        operands += [permute(x, axes=(1, 0, *range(2, x.ndim))) if o else x for x, o in zip(xs[c + k :], on[c + k :], strict=True)]
+        operands += [
+            expand(x, batching.n, o) if m else x
+            for x, o, m in zip(xs[c : c + k], on[c : c + k], marks[c : c + k], strict=True)
+        ]
+        operands += [
+            permute(x, axes=(1, 0, *range(2, x.ndim))) if o else x
+            for x, o in zip(xs[c + k :], on[c + k :], strict=True)
+        ]
         outs = self(*operands, graph=made, sizes=sizes, length=length, reverse=reverse)
-        ys = [permute(y, axes=(1, 0, *range(2, y.ndim))) if m else y for y, m in zip(outs[k:], out_marks[k:], strict=True)]
+        ys = [
+            permute(y, axes=(1, 0, *range(2, y.ndim))) if m else y for y, m in zip(outs[k:], out_marks[k:], strict=True)
+        ]
         return [*outs[:k], *ys], out_marks
 
 

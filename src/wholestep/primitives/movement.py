@@ -42,10 +42,10 @@ class Broadcast(Movement):
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, shape: Shape, axes: Ints) -> Value:
         kept = set(axes)
-        return OPS["sum"](gy, axes=tuple([i for i in range(len(shape)) if i not in kept]))  # type: ignore[no-any-return]
+        return OPS["sum"](gy, axes=tuple([i for i in range(len(shape)) if i not in kept]))
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape, axes: Ints) -> Value:
-        return self(xs[0], shape=(n, *shape), axes=(0, *[a + 1 for a in axes]))  # type: ignore[no-any-return]
+        return self(xs[0], shape=(n, *shape), axes=(0, *[a + 1 for a in axes]))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=3),), {"shape": (2, 3), "axes": (1,)})
@@ -67,10 +67,10 @@ class Reshape(Movement):
         return x.reshape(shape)
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, shape: Shape) -> Value:
-        return self(gy, shape=node.inputs[0].shape)  # type: ignore[no-any-return]
+        return self(gy, shape=node.inputs[0].shape)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape) -> Value:
-        return self(xs[0], shape=(n, *shape))  # type: ignore[no-any-return]
+        return self(xs[0], shape=(n, *shape))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 6)),), {"shape": (3, 4)})
@@ -94,10 +94,10 @@ class Permute(Movement):
         back = [0] * len(axes)
         for i, a in enumerate(axes):
             back[a] = i
-        return self(gy, axes=tuple(back))  # type: ignore[no-any-return]
+        return self(gy, axes=tuple(back))
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Ints) -> Value:
-        return self(xs[0], axes=(0, *[a + 1 for a in axes]))  # type: ignore[no-any-return]
+        return self(xs[0], axes=(0, *[a + 1 for a in axes]))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3, 4)),), {"axes": (2, 0, 1)})
@@ -117,10 +117,10 @@ class Flip(Movement):
         return np.flip(x, axes)
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Ints) -> Value:
-        return self(gy, axes=axes)  # type: ignore[no-any-return]
+        return self(gy, axes=axes)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Ints) -> Value:
-        return self(xs[0], axes=tuple([a + 1 for a in axes]))  # type: ignore[no-any-return]
+        return self(xs[0], axes=tuple([a + 1 for a in axes]))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)),), {"axes": (0, 1)})
@@ -150,10 +150,10 @@ class Slice(Movement):
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, start: Ints, stop: Ints, step: Ints) -> Value:
         sizes = node.inputs[0].shape
         after = [n - a - spread(m, s) for n, a, m, s in zip(sizes, start, gy.shape, step, strict=True)]
-        return pad(gy, before=start, after=tuple(after), interior=tuple([s - 1 for s in step]))  # type: ignore[no-any-return]
+        return pad(gy, before=start, after=tuple(after), interior=tuple([s - 1 for s in step]))
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, start: Ints, stop: Ints, step: Ints) -> Value:
-        return self(xs[0], start=(0, *start), stop=(n, *stop), step=(1, *step))  # type: ignore[no-any-return]
+        return self(xs[0], start=(0, *start), stop=(n, *stop), step=(1, *step))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         x = rng.normal(size=(5, 4))
@@ -197,15 +197,17 @@ class Pad(Movement):
         out[tuple([slice_of(b, b + n, i + 1) for b, n, i in zip(before, spans, interior, strict=True)])] = x
         return out
 
-    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, before: Ints, after: Ints, interior: Ints) -> Value:
+    def transpose(
+        self, gy: Value, node: Node, wrt: Sequence[bool], *, before: Ints, after: Ints, interior: Ints
+    ) -> Value:
         sizes = node.inputs[0].shape
         stop = [b + spread(n, i + 1) for n, b, i in zip(sizes, before, interior, strict=True)]
-        return slice_(gy, start=before, stop=tuple(stop), step=tuple([i + 1 for i in interior]))  # type: ignore[no-any-return]
+        return slice_(gy, start=before, stop=tuple(stop), step=tuple([i + 1 for i in interior]))
 
     def batch(
         self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, before: Ints, after: Ints, interior: Ints
     ) -> Value:
-        return self(xs[0], before=(0, *before), after=(0, *after), interior=(0, *interior))  # type: ignore[no-any-return]
+        return self(xs[0], before=(0, *before), after=(0, *after), interior=(0, *interior))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)),), {"before": (1, 0), "after": (0, 2), "interior": (0, 1)})
@@ -243,7 +245,7 @@ class Concat(Movement):
         return out
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
-        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], axis=axis + 1)  # type: ignore[no-any-return]
+        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], axis=axis + 1)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)), rng.normal(size=(2, 1))), {"axis": 1})
@@ -273,7 +275,9 @@ class UpdateSlice(Movement):
     def place(self, shape: Shape, start: Ints, step: Ints) -> tuple[slice, ...]:
         return tuple([slice_of(a, a + spread(m, s), s) for m, a, s in zip(shape, start, step, strict=True)])
 
-    def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, start: Ints, step: Ints) -> Sequence[Value | None]:
+    def transpose(
+        self, gy: Value, node: Node, wrt: Sequence[bool], *, start: Ints, step: Ints
+    ) -> Sequence[Value | None]:
         u = node.inputs[1]
         stop = tuple([a + spread(m, s) for m, a, s in zip(u.shape, start, step, strict=True)])
         gx = self(gy, zeros(u.type), start=start, step=step) if wrt[0] else None
@@ -282,7 +286,7 @@ class UpdateSlice(Movement):
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, start: Ints, step: Ints) -> Value:
         both = [expand(x, n, o) for x, o in zip(xs, on, strict=True)]
-        return self(*both, start=(0, *start), step=(1, *step))  # type: ignore[no-any-return]
+        return self(*both, start=(0, *start), step=(1, *step))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         x = rng.normal(size=(5, 4))

@@ -10,17 +10,16 @@ import numpy as np
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.family import Maybe, Primitive, Sample, axis_inside, draw, sample_dtypes
+from wholestep.primitives.family import Maybe, Sample, Several, axis_inside, draw, sample_dtypes
 from wholestep.primitives.indexing import take_along
 
 _INDEX = np.dtype(np.int64)
 
 
-class Ordering(Primitive):
+class Ordering(Several):
     """(values, indices): values are x read at indices along `axis`, so their tangent is the tangent read there."""
 
     kind = "order"
-    multiple = True
     takes = "bifc"
 
     def values(self, x: Type, **params: Any) -> Type:
@@ -67,7 +66,7 @@ class TopK(Ordering):
     def __init__(self) -> None:
         super().__init__("top_k")
 
-    def values(self, x: Type, *, axis: int, k: int) -> Type:  # type: ignore[override]
+    def values(self, x: Type, *, axis: int, k: int) -> Type:
         if isinstance(x.shape[axis], int) and not 0 <= k <= x.shape[axis]:
             raise ShapeError(f"top_k: k = {k} is outside 0 to {x.shape[axis]}, the size of axis {axis} of {x}")
         if x.dtype.kind == "c":

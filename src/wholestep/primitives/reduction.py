@@ -58,7 +58,7 @@ class Reduction(Primitive):
         return out if wide is x.dtype else out.astype(x.dtype)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes) -> Value:
-        return self(xs[0], axes=tuple([a + 1 for a in axes]))  # type: ignore[no-any-return]
+        return self(xs[0], axes=tuple([a + 1 for a in axes]))
 
     def flops(self, node: Node) -> int:
         return int(node.inputs[0].type.size)
@@ -141,7 +141,7 @@ class Arg(Primitive):
         return np.asarray(self.function(x, axis=axis), np.int64)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
-        return self(xs[0], axis=axis + 1)  # type: ignore[no-any-return]
+        return self(xs[0], axis=axis + 1)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for dtype in sample_dtypes("bif"):
@@ -174,7 +174,7 @@ class Running(Primitive):
         return np.flip(out, axis) if reverse else out
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int, reverse: bool) -> Value:
-        return self(xs[0], axis=axis + 1, reverse=reverse)  # type: ignore[no-any-return]
+        return self(xs[0], axis=axis + 1, reverse=reverse)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for dtype in sample_dtypes("fci"):
@@ -189,7 +189,7 @@ class Cumsum(Running, Linear):
     """The running sum: transposed, it runs the other way."""
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis: int, reverse: bool) -> Value:
-        return self(gy, axis=axis, reverse=not reverse)  # type: ignore[no-any-return]
+        return self(gy, axis=axis, reverse=not reverse)
 
 
 class Cumprod(Running):
@@ -207,7 +207,7 @@ class Cumprod(Running):
 
         def move(v: Value) -> Value:
             moved: Value = permute(v, axes=order)
-            return flip(moved, axes=(x.ndim - 1,)) if reverse else moved  # type: ignore[no-any-return]
+            return flip(moved, axes=(x.ndim - 1,)) if reverse else moved
 
         a, d = move(x), move(dx) * shifted(move(y), 1)
         size, step = x.shape[axis], 1

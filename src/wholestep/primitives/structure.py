@@ -12,7 +12,7 @@ from wholestep.ir.analysis import reach, reordered, used
 from wholestep.ir.build import build, current, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
-from wholestep.primitives.family import Maybe, Primitive, Sample, expand, zeros
+from wholestep.primitives.family import Maybe, Sample, Several, expand, zeros
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import broadcast
 
@@ -44,12 +44,11 @@ def slimmed(graphs: Sequence[Graph], values: Sequence[Value]) -> tuple[list[Grap
     return kept, [values[i] for i in places]
 
 
-class Nested(Primitive):
+class Nested(Several):
     """A primitive that holds graphs."""
 
     kind = "structure"
     nested = True
-    multiple = True
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         """Made by tracing, so the laws over structures draw their own programs."""
@@ -71,7 +70,7 @@ class Body(Nested):
 class Checkpoint(Body):
     """A stretch of program whose inner values are computed again in the backward pass instead of being kept."""
 
-    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         graph = node.params["graph"]
         made, on = rules.jvp(graph, [dx is not None for dx in dxs])
         outs = self(*node.inputs, *present(dxs), graph=made)
@@ -99,7 +98,7 @@ class Composite(Body):
     Without a rule, and in forward mode, the derivative is that of the body.
     """
 
-    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         made, on = rules.jvp(node.params["graph"], [dx is not None for dx in dxs])
         outs = inline(made, [*node.inputs, *present(dxs)])
         return filled(on, outs[len(node.outputs) :])
@@ -112,7 +111,9 @@ class Composite(Body):
         made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
         return filled(wrt, inline(made, [*node.inputs, *present(gys)]))
 
-    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, label: str, rule: Any) -> Any:
+    def batch(
+        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, label: str, rule: Any
+    ) -> Any:
         made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
         wide = None if rule is None else rule.batched(batching, on)
         return self(*xs, graph=made, label=label, rule=wide), marks
@@ -127,7 +128,7 @@ class CustomVJP(Body):
     def __init__(self) -> None:
         super().__init__("custom_vjp")
 
-    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         rule = node.params["rule"]
         outs, residuals = rule.forward(list(node.inputs))
         builder = current()
@@ -161,7 +162,7 @@ class CustomJVP(Body):
     def __init__(self) -> None:
         super().__init__("custom_jvp")
 
-    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         dys: Sequence[Maybe] = node.params["rule"].tangent(list(node.inputs), instantiated(node.inputs, dxs))
         return dys
 
@@ -197,7 +198,7 @@ class Cond(Nested):
     def ref(self, index: Any, *arrays: Any, run: Any, branches: tuple[Graph, ...]) -> Any:
         return run(branches[min(max(int(index), 0), len(branches) - 1)], arrays)
 
-    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         branches = node.params["branches"]
         active = [dx is not None for dx in dxs[1:]]
         on = [any(marks) for marks in zip(*[reach(b, active) for b in branches], strict=True)]
@@ -265,7 +266,7 @@ class While(Nested):
                 return marks
             marks = after
 
-    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:  # type: ignore[override]
+    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         (p, b), body, predicate = node.params["constants"], node.params["body"], node.params["predicate"]
         fixed = [dx is not None for dx in dxs[p : p + b]]
         carry = node.inputs[p + b :]
@@ -300,9 +301,7 @@ class While(Nested):
         self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, predicate: Graph, body: Graph, constants: Any
     ) -> Any:
         p, b = constants
-        marks = self.fixpoint(
-            body, on[p : p + b], on[p + b :], lambda graph, mask: batching.graph(graph, mask)[1]
-        )
+        marks = self.fixpoint(body, on[p : p + b], on[p + b :], lambda graph, mask: batching.graph(graph, mask)[1])
         _, (varies,) = batching.graph(predicate, [*on[:p], *marks])
         if varies:
             marks = [True] * len(marks)
@@ -313,9 +312,7 @@ class While(Nested):
             return self(*xs[: p + b], *carry, predicate=test, body=made, constants=constants), marks
         return self.masked(test, made, xs[:p], xs[p : p + b], carry), marks
 
-    def masked(
-        self, test: Graph, made: Graph, ps: Sequence[Value], bs: Sequence[Value], carry: Sequence[Value]
-    ) -> Any:
+    def masked(self, test: Graph, made: Graph, ps: Sequence[Value], bs: Sequence[Value], carry: Sequence[Value]) -> Any:
         """Go on while any element wants to; those that are done keep their values."""
         n = len(carry)
 
@@ -331,9 +328,7 @@ class While(Nested):
 
         body, _ = build(step, [v.type for v in (*ps, *bs, *carry)], name="body")
         predicate, _ = build(going, [v.type for v in (*ps, *carry)], name="predicate")
-        return self(
-            *ps, *ps, *bs, *carry, predicate=predicate, body=body, constants=(len(ps), len(ps) + len(bs))
-        )[:n]
+        return self(*ps, *ps, *bs, *carry, predicate=predicate, body=body, constants=(len(ps), len(ps) + len(bs)))[:n]
 
 
 while_loop = While()

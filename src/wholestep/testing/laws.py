@@ -20,7 +20,17 @@ from wholestep.ir.build import build, trim
 from wholestep.ir.graph import OPS, Graph, NDArray
 from wholestep.ir.text import parse, text_and_objects
 from wholestep.ir.verify import verify
-from wholestep.testing.arrays import DOUBLE, Function, differences, direction, directions, gap, inner, largest, precision
+from wholestep.testing.arrays import (
+    DOUBLE,
+    Function,
+    differences,
+    direction,
+    directions,
+    gap,
+    inner,
+    largest,
+    precision,
+)
 from wholestep.transforms.forward import jvp
 from wholestep.transforms.reverse import backward, transpose, vjp
 from wholestep.transforms.vmap import Batching

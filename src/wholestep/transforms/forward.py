@@ -1,6 +1,6 @@
 """Forward mode: emit a tangent beside each value.
 
-    y = sin(x)   -->   y = sin(x); dy = cos(x) * dx
+y = sin(x)   -->   y = sin(x); dy = cos(x) * dx
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ def push(nodes: Sequence[Node], tangents: dict[Value, Value]) -> None:
                 tangents[v] = dy
 
 
-def jvp(
-    graph: Graph, active: Sequence[bool], out_on: Sequence[bool] | None = None
-) -> tuple[Graph, tuple[bool, ...]]:
+def jvp(graph: Graph, active: Sequence[bool], out_on: Sequence[bool] | None = None) -> tuple[Graph, tuple[bool, ...]]:
     """The graph (inputs, tangents of the active ones) -> (outputs, tangents of the outputs that have one).
 
     Also returns which outputs have one; those in `out_on` have one in any case, zero if need be. Made once.

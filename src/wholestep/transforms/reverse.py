@@ -1,6 +1,6 @@
 """Reverse mode: walk back over a program, each node turning the cotangent of its outputs into those of its inputs.
 
-    y = sin(x); z = y * w   -->   gy = gz * w; gx = gy * cos(x)
+y = sin(x); z = y * w   -->   gy = gz * w; gx = gy * cos(x)
 """
 
 from __future__ import annotations

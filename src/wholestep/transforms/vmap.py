@@ -1,6 +1,6 @@
 """Batching: put a batch on axis 0 of some inputs, and of every value that depends on them.
 
-    y = x @ w          -->   y = contract(x, w, 'nij,jk->nik')      for a batch of x alone
+y = x @ w          -->   y = contract(x, w, 'nij,jk->nik')      for a batch of x alone
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Batching:
         outs = op.batch(self.n, xs, on, **node.params)
         return (outs if op.multiple else (outs,)), [True] * len(node.outputs)
 
-    def graph(self, graph: Graph, on: Sequence[bool], out_on: Sequence[bool] | None = None) -> tuple[Graph, tuple[bool, ...]]:
+    def graph(
+        self, graph: Graph, on: Sequence[bool], out_on: Sequence[bool] | None = None
+    ) -> tuple[Graph, tuple[bool, ...]]:
         """The batched graph and which outputs carry the batch; with `out_on` those outputs carry it in any case."""
         key = ("vmap", self.key, tuple(on), None if out_on is None else tuple(out_on))
         found: tuple[Graph, tuple[bool, ...]] = graph.derived(key, lambda: self._graph(graph, tuple(on), out_on))
@@ -81,4 +83,3 @@ class Batching:
 
     def widened(self, t: Type) -> Type:
         return array_type((self.n, *t.shape), t.dtype)
-

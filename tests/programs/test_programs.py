@@ -1,0 +1,107 @@
+"""Random programs: both modes, differences, batches and text must agree on each; seeds are fresh on every run.
+
+A failure prints the program and how to draw it again: `PROGRAMS_SEED=123 pytest tests/programs -k ...`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.programs.draw import Drawn, program
+from wholestep.backends.reference import run
+from wholestep.ir.graph import Graph
+from wholestep.testing import laws
+from wholestep.testing.arrays import DOUBLE, STEP, directions, gap, largest, precision
+from wholestep.transforms.reverse import vjp
+from wholestep.transforms.vmap import Batching
+
+SEED = int(os.environ.get("PROGRAMS_SEED") or secrets.randbits(32))
+COUNT = int(os.environ.get("PROGRAMS_COUNT") or 500)
+CHUNK = 10
+NODES = (5, 28)
+
+
+def nodes_of(seed: tuple[int, ...]) -> int:
+    return int(np.random.default_rng([*seed, 1]).integers(*NODES))
+
+
+def explained(seed: tuple[int, ...], check: Callable[[Drawn, tuple[int, ...]], None], **options: object) -> None:
+    """Check the program of a seed; where it fails, the shortest beginning of it that fails is shown."""
+    nodes = nodes_of(seed)
+    try:
+        check(program(seed, nodes, **options), seed)
+    except Exception as first:
+        for fewer in range(nodes):
+            drawn = program(seed, fewer, **options)
+            try:
+                check(drawn, seed)
+            except Exception as error:
+                pytest.fail(f"PROGRAMS_SEED={seed[0]}, program {seed[1]}, {fewer} steps: {error}\n{drawn.graph}")
+        raise first
+
+
+def slope(graph: Graph, args: list[np.ndarray], dxs: list[np.ndarray], step: float) -> float:
+    """The directional derivative of a scalar program by central differences of fourth order."""
+
+    def at(t: float) -> float:
+        return float(run(graph, [x + t * step * dx for x, dx in zip(args, dxs, strict=True)])[0])
+
+    return (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
+
+
+UNSURE: list[int] = []
+
+
+def check_tangent(drawn: Drawn, rng: np.random.Generator, seed: tuple[int, ...]) -> None:
+    """The tangent against two step widths of differences; what they differ by is how far they can be trusted."""
+    graph, args = drawn.graph, drawn.args
+    marks = (True,) * len(args)
+    dxs = directions(rng, graph.in_types, marks)
+    (found,) = laws.tangents(graph, args, marks, dxs)
+    rough, fine = slope(graph, args, dxs, STEP), slope(graph, args, dxs, STEP / 4)
+    trust = 1e-6 * max(1.0, abs(fine)) + 2 * abs(rough - fine)
+    if trust > 1e-3 * max(1.0, abs(fine)):
+        UNSURE.append(seed[1])
+    assert abs(float(found) - fine) <= trust, f"tangent {float(found)!r}, differences {fine!r}, trusted to {trust:.2g}"
+
+
+def check_inside(drawn: Drawn, seed: tuple[int, ...]) -> None:
+    """All that needs no other library."""
+    graph, args = drawn.graph, drawn.args
+    rng = np.random.default_rng([*seed, 2])
+    laws.types(graph, args)
+    laws.text(graph)
+    laws.adjoint(graph, args, rng)
+    if precision(graph) <= DOUBLE:
+        check_tangent(drawn, rng, seed)
+    pulled = vjp(graph, (True,) * len(args), (True,))
+    values = laws.arguments(graph, args, pulled, rng)
+    laws.text(pulled)
+    check_batch(pulled, values, rng)
+    laws.adjoint(pulled, values, rng)
+
+
+def check_batch(graph: Graph, args: list[np.ndarray], rng: np.random.Generator) -> None:
+    """The pullback over a batch is the loop over it; both rows are the point it was drawn at, moved by a hair."""
+    on = tuple(bool(o) for o in rng.integers(0, 2, len(args)))
+    on = on if any(on) else (True,) * len(args)
+    made, marks = Batching(2).graph(graph, on)
+    rows = [args, [x + np.asarray(1e-3, x.dtype) if o else x for x, o in zip(args, on, strict=True)]]
+    outs = run(made, [np.stack([a, b]) if o else a for a, b, o in zip(*rows, on, strict=True)])
+    for j in range(2):
+        for y, mark, expected in zip(outs, marks, run(graph, rows[j]), strict=True):
+            bound = 1e5 * precision(graph) * max(largest([expected]), 1e-3)
+            assert gap(y[j] if mark else y, expected) <= bound, f"row {j} of {on} differs from the loop"
+
+
+@pytest.mark.parametrize("chunk", range(COUNT // CHUNK))
+def test_transforms_agree(chunk: int) -> None:
+    UNSURE.clear()
+    for i in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        explained((SEED, i), check_inside, mixed=i % 4 == 3)
+    assert len(UNSURE) <= CHUNK // 2, f"differences could not tell for programs {UNSURE} of seed {SEED}"
