@@ -1,4 +1,55 @@
-"""Write ordinary NumPy; get its gradients, and the whole training step as one compiled program."""
+"""Wholestep: the whole training step, one program, written in ordinary NumPy."""
+
+from wholestep import errors, numpy
+from wholestep.dims import Dim
+from wholestep.errors import WholestepError
+from wholestep.frontend import indexing as _indexing
+from wholestep.frontend.batching import pmean, psum, vmap
+from wholestep.frontend.control import cond, fori_loop, scan, while_loop
+from wholestep.frontend.custom import capture, checkpoint, composite, custom_jvp, custom_vjp, stop_gradient
+from wholestep.frontend.derivatives import grad, jvp, linearize, trace_gradients, value_and_grad, vjp
+from wholestep.frontend.frontier import frontier_grad
+from wholestep.frontend.inspect import ShapeDtype, eval_shape, trace
+from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
+from wholestep.frontend.jit import jit
 
 __version__ = "0.1.0"
-__all__: list[str] = []
+
+__all__ = [
+    "Dim",
+    "ShapeDtype",
+    "WholestepError",
+    "capture",
+    "checkpoint",
+    "composite",
+    "cond",
+    "custom_jvp",
+    "custom_vjp",
+    "elementwise_grad",
+    "errors",
+    "eval_shape",
+    "fori_loop",
+    "frontier_grad",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jit",
+    "jvp",
+    "linearize",
+    "numpy",
+    "pmean",
+    "psum",
+    "scan",
+    "stop_gradient",
+    "trace",
+    "trace_gradients",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+    "while_loop",
+]
+
+del _indexing

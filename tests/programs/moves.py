@@ -26,7 +26,7 @@ def move(*needs: str) -> Callable[[Callable[[Drawer], None]], Callable[[Drawer],
 def call_a_function(d: Drawer) -> None:
     p = d.functions[d.below(len(d.functions))]
     x = d.pick()
-    low, high = p.domain
+    low, high = (0.5, 3.0) if p.name in ("arctan2", "hypot") else p.domain  # they have no derivative at the origin
     xs = [x, *[d.fit(d.pick(), x.shape, x.dtype) for _ in range(p.arity - 1)]]
     d.keep(d.op(p.name, *[d.squashed(v, low, high) for v in xs]))
 
@@ -104,7 +104,7 @@ def cut_or_pad(d: Drawer) -> None:
 def join(d: Drawer) -> None:
     x = d.pick(1)
     axis = d.below(x.ndim)
-    others = [v for v in d.pool if v.dtype == x.dtype and v.shape == x.shape]
+    others = [v for v in d.pool if v.dtype == x.dtype and v.shape == x.shape] or [x]
     parts = [x, others[d.below(len(others))], *([x] if d.chance(0.3) else [])]
     if x.shape[axis] * len(parts) <= 8:
         d.keep(d.op("concat", *parts, axis=axis))

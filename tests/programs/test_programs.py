@@ -54,7 +54,7 @@ def slope(graph: Graph, args: list[np.ndarray], dxs: list[np.ndarray], step: flo
     return (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
 
 
-UNSURE: list[int] = []
+UNSURE: list[int] = []  # programs whose differences are too rough to tell
 
 
 def check_tangent(drawn: Drawn, rng: np.random.Generator, seed: tuple[int, ...]) -> None:

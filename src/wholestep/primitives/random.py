@@ -1,1 +1,113 @@
-"""random placeholder."""
+"""Random bits: a function of a key and a counter, so that the same key gives the same bits wherever it is computed.
+
+Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+
+    words 4 b to 4 b + 3 of a call  =  philox(counter=(b mod 2**32, b // 2**32, data, stream), key)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.types import Shape, Type, array_type
+from wholestep.primitives.family import Primitive, Sample, expand
+
+WORD = np.dtype(np.uint32)
+ROUNDS = 10
+CHUNK = 4096
+"""How many counters are worked on at once: what fits the cache nearest to the processor."""
+
+_U64 = np.uint64
+_MASK, _HALF = _U64(0xFFFFFFFF), _U64(32)
+_M0, _M1 = _U64(0xD2511F53), _U64(0xCD9E8D57)
+_W0, _W1 = _U64(0x9E3779B9), _U64(0xBB67AE85)
+
+
+def philox(counter: Sequence[NDArray], key: Sequence[NDArray]) -> list[NDArray]:
+    """Four words from four counter words and two key words, all uint64 arrays below 2**32 that broadcast."""
+    shape = np.broadcast_shapes(*[c.shape for c in counter], *[k.shape for k in key])
+    c0, c1, c2, c3 = [np.array(np.broadcast_to(c, shape)) for c in counter]
+    k0, k1 = key
+    p0, p1 = np.empty(shape, _U64), np.empty(shape, _U64)
+    for _ in range(ROUNDS):
+        np.multiply(c0, _M0, out=p0)
+        np.multiply(c2, _M1, out=p1)
+        np.right_shift(p1, _HALF, out=c0)
+        c0 ^= c1
+        c0 ^= k0
+        np.right_shift(p0, _HALF, out=c2)
+        c2 ^= c3
+        c2 ^= k1
+        np.bitwise_and(p1, _MASK, out=c1)
+        np.bitwise_and(p0, _MASK, out=c3)
+        k0 = (k0 + _W0) & _MASK
+        k1 = (k1 + _W1) & _MASK
+    return [c0, c1, c2, c3]
+
+
+def words(keys: NDArray, data: NDArray, count: int, stream: int) -> NDArray:
+    """The first `count` words of each key: keys u32[n, 2], data u32[n] -> u32[n, count]."""
+    blocks = -(-count // 4)
+    out = np.empty((len(keys), blocks, 4), WORD)
+    rows = max(1, CHUNK // max(blocks, 1))
+    fixed = np.asarray(stream, _U64)
+    for row in range(0, len(keys), rows):
+        some = slice(row, row + rows)
+        k = keys[some].astype(_U64)
+        d = data[some].astype(_U64)[:, None]
+        for start in range(0, blocks, CHUNK):
+            index = np.arange(start, min(start + CHUNK, blocks), dtype=_U64)
+            found = philox((index & _MASK, index >> _HALF, d, fixed), (k[:, :1], k[:, 1:]))
+            for lane, word in enumerate(found):
+                out[some, start : start + CHUNK, lane] = word
+    return out.reshape(len(keys), 4 * blocks)[:, :count]
+
+
+class RandomBits(Primitive):
+    """Uniform 32-bit words in row-major order of `shape`, for each key; `stream` keeps uses of one key apart."""
+
+    kind = "random"
+    flat = True
+
+    def __init__(self) -> None:
+        super().__init__("random_bits")
+
+    def type(self, key: Type, data: Type, *, shape: Shape, stream: int) -> Type:
+        if key.dtype != WORD or data.dtype != WORD:
+            raise DtypeError(f"random_bits: a key and its data are uint32, not {key} and {data}")
+        if key.shape != (*data.shape, 2):
+            raise ShapeError(f"random_bits: {key} is not one key, two words, for each element of {data}")
+        if not 0 <= stream < 2**32:
+            raise ShapeError(f"random_bits: stream {stream} is no 32-bit word")
+        return array_type((*data.shape, *shape), WORD)
+
+    def ref(self, key: NDArray, data: NDArray, *, shape: Shape, stream: int) -> NDArray:
+        found = words(key.reshape(math.prod(data.shape), 2), data.reshape(-1), math.prod(shape), stream)
+        return found.reshape((*data.shape, *shape))
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape, stream: int) -> Value:
+        key, data = [expand(x, n, o) for x, o in zip(xs, on, strict=True)]
+        return self(key, data, shape=shape, stream=stream)  # type: ignore[no-any-return]
+
+    def flops(self, node: Node) -> int:
+        """Ten integer operations for each round of each block of four words."""
+        return int(node.outputs[0].type.size) * 10 * ROUNDS // 4
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        def drawn(*shape: int) -> NDArray:
+            return rng.integers(0, 2**32, size=shape, dtype=WORD)
+
+        yield Sample((drawn(2), drawn()), {"shape": (3, 2), "stream": 0})
+        yield Sample((drawn(2), drawn()), {"shape": (), "stream": 2**32 - 1})
+        yield Sample((drawn(3, 2), drawn(3)), {"shape": (5,), "stream": 7})
+        yield Sample((drawn(2, 1, 2), drawn(2, 1)), {"shape": (0, 2), "stream": 1})
+        yield Sample((drawn(0, 2), drawn(0)), {"shape": (4,), "stream": 1})
+
+
+random_bits = RandomBits()

@@ -86,6 +86,17 @@ class Checkpoint(Body):
         return self(*xs, graph=made), marks
 
 
+def refuse_closed(node: Node, marked: Sequence[bool]) -> None:
+    """Raise where a stated rule would drop the derivative of a traced array that the function closes over."""
+    closed = node.params.get("closed", 0)
+    if closed and any(marked[len(marked) - closed :]):
+        raise DerivativeError(
+            f"{node.op.name}: the function closes over a traced array, which its rule gives no derivative",
+            where=node.where,
+            hint="pass the array as an argument",
+        )
+
+
 class Rule(Protocol):
     """What a user states about a function's derivative; each method emits into the current program."""
 
@@ -106,17 +117,26 @@ class Composite(Body):
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
         rule = node.params["rule"]
         if rule is not None:
+            refuse_closed(node, wrt)
             gxs: Sequence[Maybe] = rule.pullback(node.inputs, node.outputs, instantiated(node.outputs, gys))
             return gxs
         made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
         return filled(wrt, inline(made, [*node.inputs, *present(gys)]))
 
     def batch(
-        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, label: str, rule: Any
+        self,
+        batching: Any,
+        xs: Sequence[Value],
+        on: Sequence[bool],
+        *,
+        graph: Graph,
+        label: str,
+        rule: Any,
+        closed: int = 0,
     ) -> Any:
         made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
         wide = None if rule is None else rule.batched(batching, on)
-        return self(*xs, graph=made, label=label, rule=wide), marks
+        return self(*xs, graph=made, label=label, rule=wide, closed=closed), marks
 
 
 class CustomVJP(Body):
@@ -129,6 +149,7 @@ class CustomVJP(Body):
         super().__init__("custom_vjp")
 
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
+        refuse_closed(node, [dx is not None for dx in dxs])
         rule = node.params["rule"]
         outs, residuals = rule.forward(list(node.inputs))
         builder = current()
@@ -146,14 +167,17 @@ class CustomVJP(Body):
         return found
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        refuse_closed(node, wrt)
         rule = node.params["rule"]
         outs, residuals = rule.forward(list(node.inputs))
         gxs: Sequence[Maybe] = rule.backward(residuals, instantiated(outs, gys))
         return gxs
 
-    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any) -> Any:
+    def batch(
+        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any, closed: int = 0
+    ) -> Any:
         made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
-        return self(*xs, graph=made, rule=rule.batched(batching, on)), marks
+        return self(*xs, graph=made, rule=rule.batched(batching, on), closed=closed), marks
 
 
 class CustomJVP(Body):
@@ -163,10 +187,12 @@ class CustomJVP(Body):
         super().__init__("custom_jvp")
 
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
+        refuse_closed(node, [dx is not None for dx in dxs])
         dys: Sequence[Maybe] = node.params["rule"].tangent(list(node.inputs), instantiated(node.inputs, dxs))
         return dys
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+        refuse_closed(node, wrt)
         builder = current()
         assert builder is not None
         recording, builder.recording = builder.recording, True
@@ -181,9 +207,11 @@ class CustomJVP(Body):
         found: Sequence[Maybe] = rules.backward(region, seeds, dxs)
         return found
 
-    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any) -> Any:
+    def batch(
+        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any, closed: int = 0
+    ) -> Any:
         made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
-        return self(*xs, graph=made, rule=rule.batched(batching, on)), marks
+        return self(*xs, graph=made, rule=rule.batched(batching, on), closed=closed), marks
 
 
 class Cond(Nested):

@@ -1,0 +1,262 @@
+"""cond, scan, while_loop and fori_loop: control flow that stays in the program instead of being unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, tree
+from wholestep.errors import DtypeError, ShapeError, TreeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.lift import cast_to
+from wholestep.frontend.scope import PLAIN, Traced, as_array, scope, trace_flat, type_of
+from wholestep.ir.analysis import reordered
+from wholestep.ir.graph import Graph, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.loops import scan as scan_primitive
+from wholestep.primitives.structure import cond as cond_primitive
+from wholestep.primitives.structure import while_loop as while_primitive
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+    """`true_fn(*operands)` where pred holds, `false_fn(*operands)` elsewhere; only one of them runs.
+
+    `pred` is a scalar. Where its value is known, the branch is simply called. Both branches return the same structure,
+    shapes and dtypes. Raises ShapeError for a pred that is no scalar, TreeError or DtypeError where branches differ.
+
+    >>> import wholestep as ws
+    >>> ws.jit(lambda x: ws.cond(x > 0, lambda x: x, lambda x: -2 * x, x))(-3.0)
+    np.float64(6.0)
+    """
+    if np.shape(pred) if not isinstance(pred, Array) else pred.shape:
+        raise ShapeError(f"cond: the predicate is {type_of(pred)}, not a scalar", hint="use np.where for a choice by element")
+    known = pred if not isinstance(pred, Array) else pred.value.data
+    if known is not None:
+        return (true_fn if bool(known) else false_fn)(*operands)
+    with scope("cond") as work:
+        leaves, rebuild, shared = arguments(operands)
+        values = [a.value for a in leaves]
+        branches = [traced_branch(f, rebuild, values, leaves, name) for f, name in ((false_fn, "false"), (true_fn, "true"))]
+        check_branches(*branches)
+        graphs, captured = with_same_captures(branches, len(values))
+        index = cast_to(cast_to(pred.value, np.dtype(bool)), np.dtype(np.int32))
+        outs = cond_primitive(index, *values, *captured, branches=tuple(graphs))
+        return work.leave(branches[0].arrays(outs))
+
+
+def arguments(operands: Sequence[Any]) -> tuple[list[Array], Callable[[Sequence[Any]], Any], Any]:
+    """Array leaves of the operands as traced arrays, and how to put others back around them."""
+    leaves, structure = tree.flatten(tuple(operands))
+    on = [isinstance(leaf, (Array, *PLAIN)) for leaf in leaves]
+    arrays = [as_array(leaf, "operand") for leaf, o in zip(leaves, on, strict=True) if o]
+
+    def rebuild(items: Sequence[Any]) -> Any:
+        rest = iter(items)
+        return tree.unflatten(structure, [next(rest) if o else leaf for leaf, o in zip(leaves, on, strict=True)])
+
+    return arrays, rebuild, structure
+
+
+def traced_branch(f: Any, rebuild: Any, values: Sequence[Value], leaves: Sequence[Array], name: str) -> Traced:
+    """One branch as a graph of the operands."""
+    scalars = [a._scalar for a in leaves]
+    return trace_flat(lambda *xs: f(*rebuild(xs)), [v.type for v in values], scalars, reason="cond", name=name)
+
+
+def check_branches(no: Traced, yes: Traced) -> None:
+    """Branches give the same structure and types."""
+    if no.structure != yes.structure:
+        raise TreeError(f"cond: the branches return {yes.structure} and {no.structure}")
+    for a, b in zip(yes.graph.out_types, no.graph.out_types, strict=True):
+        if a is not b:
+            raise DtypeError(f"cond: the branches return {a} and {b}", hint="cast one of them with .astype")
+
+
+def with_same_captures(branches: Sequence[Traced], n: int) -> tuple[list[Graph], list[Value]]:
+    """Graphs over (operands, everything that any of them captured)."""
+    captured = list(dict.fromkeys([v for b in branches for v in b.captured]))
+    return [widened(b.graph, n, [captured.index(v) for v in b.captured], captured) for b in branches], captured
+
+
+def widened(graph: Graph, n: int, places: Sequence[int], captured: Sequence[Value]) -> Graph:
+    """A graph whose captured inputs are those at `places`, as one over all of `captured`."""
+    own = dict(zip(places, graph.inputs[n:], strict=True))
+    rest = [own.get(i) or Value(v.type, None, None) for i, v in enumerate(captured)]
+    return Graph((*graph.inputs[:n], *rest), graph.nodes, graph.outputs, graph.name)
+
+
+def scan(
+    f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False
+) -> tuple[Any, Any]:
+    """Apply `carry, y = f(carry, x)` along the first axis of xs: `carry, ys = ws.scan(f, init, xs)`.
+
+    The loop stays a loop, whatever its length, in the program and in its derivatives. `xs` is a tree of arrays, or
+    None with `length`; ys are stacked, None for nothing; `reverse` runs from the last x to the first. The carry keeps
+    its structure, shapes and dtypes. Raises ShapeError where lengths differ, TreeError or DtypeError where the carry
+    changes.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.scan(lambda c, x: (c + x, c), 0.0, np.array([1.0, 2.0, 3.0]))
+    (np.float64(6.0), array([0., 1., 3.]))
+    """
+    with scope("scan") as work:
+        rows, rebuild, _ = arguments((xs,))
+        count = steps(rows, length)
+        start, unflatten, structure = arguments((init,))
+        types = [array_type(a.shape[1:], a.dtype) for a in rows]
+        k = len(start)
+
+        def step(*items: Array) -> Any:
+            carry, y = pair_of(f(unflatten(items[:k])[0], rebuild(items[k:])[0]))
+            check_carry(carry, structure)
+            return carry, y
+
+        traced, start = settled(step, start, [*types], "scan")
+        ys = len(traced.graph.outputs) - k
+        captured = len(traced.captured)
+        order = [*range(k + len(types), k + len(types) + captured), *range(k + len(types))]
+        graph = reordered(traced.graph, order, range(k + ys))
+        outs = scan_primitive(
+            *traced.captured,
+            *[a.value for a in start],
+            *[a.value for a in rows],
+            graph=graph,
+            sizes=(captured, k),
+            length=count,
+            reverse=reverse,
+        )
+        carry, stacked = tree.unflatten(traced.structure, [Array(v, s) for v, s in zip(outs, flags(traced, k), strict=True)])
+        return work.leave((carry, stacked))
+
+
+def flags(traced: Traced, k: int) -> list[bool]:
+    """Which results are NumPy scalars: carries may be, stacked results are not."""
+    return [s and i < k for i, s in enumerate(traced.scalars)]
+
+
+def pair_of(out: Any) -> Any:
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TreeError("scan: the function returns (carry, y)", hint="return (carry, None) where there is nothing to stack")
+    return out
+
+
+def check_carry(carry: Any, structure: Any) -> None:
+    """The carry keeps its structure."""
+    found = tree.structure((carry,))
+    if found != structure:
+        raise TreeError(f"loop: the carry has the structure {structure} and the step returns {found}")
+
+
+def steps(rows: Sequence[Array], length: int | None) -> Any:
+    """The number of steps: the common first size of xs, or `length`."""
+    for a in rows:
+        if a.ndim == 0:
+            raise ShapeError(f"scan: xs holds a {a.type}, which has no axis to run along")
+    sizes = [a.shape[0] for a in rows] + ([] if length is None else [length])
+    if not sizes:
+        raise ShapeError("scan: no xs and no length", hint="give length=, the number of steps")
+    if any(s != sizes[0] for s in sizes):
+        raise ShapeError(f"scan: lengths differ: {', '.join(map(str, sizes))}")
+    return sizes[0]
+
+
+def settled(step: Any, start: list[Array], types: Sequence[Type], what: str) -> tuple[Traced, list[Array]]:
+    """The step traced with a carry whose types it keeps; a Python scalar to begin with takes the type it becomes."""
+    k = len(start)
+    for _ in range(2):
+        scalars = [a._scalar for a in start] + [t.ndim == 0 for t in types]
+        traced = trace_flat(step, [*[a.type for a in start], *types], scalars, reason=what, name="step")
+        after = traced.graph.out_types[:k]
+        changed = [(a, t) for a, t in zip(start, after, strict=True) if a.type is not t]
+        if not changed:
+            return traced, start
+        for a, t in changed:
+            if a.shape != t.shape or not np.can_cast(a.dtype, t.dtype, "safe") or not a._scalar:
+                break
+        else:
+            start = [Array(cast_to(a.value, t.dtype), a._scalar) for a, t in zip(start, after, strict=True)]
+            continue
+        break
+    a, t = changed[0]
+    raise DtypeError(
+        f"{what}: the carry begins as {a.type} and the step turns it into {t}",
+        hint="begin with the type that the step returns, or cast what it returns",
+    )
+
+
+def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init: Any) -> Any:
+    """`while cond_fun(x): x = body_fun(x)`, as part of the program.
+
+    The carry keeps its structure, shapes and dtypes. It has a forward-mode derivative; reverse mode needs a fixed
+    number of steps: use scan or fori_loop. Raises as scan does.
+
+    >>> import wholestep as ws
+    >>> ws.while_loop(lambda x: x < 10, lambda x: x * 2, 1)
+    np.int64(16)
+    """
+    with scope("while_loop") as work:
+        start, unflatten, structure = arguments((init,))
+
+        def body(*items: Array) -> Any:
+            out = body_fun(unflatten(items)[0])
+            check_carry(out, structure)
+            return out
+
+        traced, start = settled(body, start, [], "while_loop")
+        k = len(start)
+        test = trace_flat(
+            lambda *items: scalar_bool(cond_fun(unflatten(items)[0])),
+            [a.type for a in start],
+            [a._scalar for a in start],
+            reason="while_loop",
+            name="predicate",
+        )
+        parts = [(test, 1), (traced, k)]
+        graphs = [reordered(t.graph, [*range(k, k + len(t.captured)), *range(k)], range(n)) for t, n in parts]
+        outs = while_primitive(
+            *test.captured,
+            *traced.captured,
+            *[a.value for a in start],
+            predicate=graphs[0],
+            body=graphs[1],
+            constants=(len(test.captured), len(traced.captured)),
+        )
+        return work.leave(tree.unflatten(traced.structure, [Array(v, s) for v, s in zip(outs, traced.scalars, strict=True)]))
+
+
+def scalar_bool(x: Any) -> Any:
+    """A loop's test as one boolean."""
+    a = as_array(x, "while_loop")
+    if a.shape:
+        raise ShapeError(f"while_loop: the test is {a.type}, not a scalar", hint="combine it with .any() or .all()")
+    return Array(cast_to(a.value, np.dtype(bool)), True)
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init: Any) -> Any:
+    """`for i in range(lower, upper): x = body_fun(i, x)`, as part of the program.
+
+    With bounds that are plain integers it differentiates both ways; with traced ones it is a while_loop. Raises as
+    scan does, and DtypeError for bounds that are no integers.
+
+    >>> import wholestep as ws
+    >>> ws.fori_loop(0, 5, lambda i, x: x + i, 0)
+    np.int64(10)
+    """
+    for bound in (lower, upper):
+        if not dtypes.is_integer(type_of(bound).dtype):
+            raise DtypeError(f"fori_loop: a bound is {type_of(bound)}, not an integer")
+    if not isinstance(lower, Array) and not isinstance(upper, Array):
+        numbers = np.arange(int(lower), int(upper))
+        return scan(lambda x, i: (body_fun(i, x), None), init, numbers)[0]
+
+    def body(state: Any) -> Any:
+        i, x = state
+        return i + 1, body_fun(i, x)
+
+    return while_loop(lambda state: state[0] < upper, body, (as_int64(lower), init))[1]
+
+
+def as_int64(x: Any) -> Any:
+    return x.astype(np.int64) if isinstance(x, Array) else np.int64(x)

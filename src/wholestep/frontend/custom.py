@@ -1,0 +1,460 @@
+"""Functions with a derivative, a name or a memory policy of their own: custom_vjp, custom_jvp, composite, checkpoint."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.scope import PLAIN, as_array, scope
+from wholestep.ir.build import build, current
+from wholestep.ir.graph import Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.family import Maybe, expand
+from wholestep.primitives.marks import capture as capture_primitive
+from wholestep.primitives.marks import stop_gradient as stop_primitive
+from wholestep.primitives.reduction import sum_
+from wholestep.primitives.structure import checkpoint as checkpoint_primitive
+from wholestep.primitives.structure import composite as composite_primitive
+from wholestep.primitives.structure import custom_jvp as custom_jvp_primitive
+from wholestep.primitives.structure import custom_vjp as custom_vjp_primitive
+
+
+class Call:
+    """One call of a wrapped function: its array leaves, and how to rebuild the arguments around others."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.leaves, self.structure = tree.flatten((args, kwargs))
+        self.on = [isinstance(leaf, (Array, *PLAIN)) and not isinstance(leaf, bool | str) for leaf in self.leaves]
+        self.arrays = [as_array(leaf, "argument") for leaf, o in zip(self.leaves, self.on, strict=True) if o]
+
+    @property
+    def values(self) -> list[Value]:
+        return [a.value for a in self.arrays]
+
+    def rebuild(self, values: Sequence[Value]) -> Any:
+        """(args, kwargs) around these values."""
+        wrapped = iter([Array(v, a._scalar) for v, a in zip(values, self.arrays, strict=True)])
+        given = [next(wrapped) if o else leaf for leaf, o in zip(self.leaves, self.on, strict=True)]
+        return tree.unflatten(self.structure, given)
+
+
+def body_graph(call: Call, f: Callable[..., Any], name: str) -> Any:
+    """f as a graph over the call's arrays and what it captures; in an eager trace values stay attached to it."""
+    found: dict[str, Any] = {}
+    outer = current()
+    evaluate = outer.evaluate if outer is not None else None
+    known = [a.value.data for a in call.arrays]
+
+    def flat(*values: Value) -> list[Value]:
+        if evaluate is not None:
+            for v, data in zip(values, known, strict=True):
+                v.data = data
+        args, kwargs = call.rebuild(values)
+        leaves, found["structure"] = tree.flatten(f(*args, **kwargs))
+        arrays = [as_array(leaf, name) for leaf in leaves]
+        found["scalars"] = [a._scalar for a in arrays]
+        return [a.value for a in arrays]
+
+    graph, captured = build(flat, [v.type for v in call.values], name=name, evaluate=evaluate, reason=name)
+    return graph, captured, found
+
+
+def by_position(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], what: str) -> tuple[Any, ...]:
+    """Keyword arguments moved to their positions, since a stated rule has one cotangent for each position."""
+    if not kwargs:
+        return tuple(args)
+    try:
+        bound = inspect.signature(f).bind(*args, **kwargs)
+    except ValueError:
+        bound = None
+    if bound is None or bound.kwargs:
+        raise DerivativeError(f"{what}: takes its arguments by position", hint="keyword-only arguments have no cotangent")
+    bound.apply_defaults()
+    return bound.args
+
+
+def result(outs: Sequence[Value], found: dict[str, Any]) -> Any:
+    """The function's result around these values."""
+    return tree.unflatten(found["structure"], [Array(v, s) for v, s in zip(outs, found["scalars"], strict=True)])
+
+
+def name_of(f: Any) -> str:
+    return str(getattr(f, "__name__", "function"))
+
+
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+    """f with its inner values computed again in the backward pass instead of being kept.
+
+    The result is the same to the bit; memory falls from every inner value to the arguments. Random numbers are
+    replayed, since they are functions of their key. Works under every transform.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.grad(ws.checkpoint(lambda x: np.sin(np.sin(x))))(0.0)
+    np.float64(1.0)
+    """
+
+    @functools.wraps(f)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        with scope("checkpoint") as work:
+            call = Call(args, kwargs)
+            graph, captured, found = body_graph(call, f, "checkpoint")
+            outs = checkpoint_primitive(*call.values, *captured, graph=graph)
+            return work.leave(result(outs, found))
+
+    return checkpointed
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same values with a derivative of zero, for every array of a tree.
+
+    >>> import wholestep as ws
+    >>> ws.grad(lambda x: x * ws.stop_gradient(x))(3.0)
+    np.float64(3.0)
+    """
+    return tree.map(lambda leaf: _mark(leaf, stop_primitive, {}), x)
+
+
+def capture(label: str, x: Any) -> Any:
+    """x under a name, by which `ws.frontier_grad` and the compiled step can ask for it; the value is unchanged.
+
+    >>> import wholestep as ws
+    >>> ws.grad(lambda x: ws.capture("h", x * 2.0) * 3.0)(1.0)
+    np.float64(6.0)
+    """
+    return tree.map(lambda leaf: _mark(leaf, capture_primitive, {"label": label}), x)
+
+
+def _mark(leaf: Any, primitive: Any, params: dict[str, Any]) -> Any:
+    if not isinstance(leaf, Array):
+        return leaf
+    return Array(primitive(leaf.value, **params), leaf._scalar)
+
+
+class CustomRule:
+    """A stated derivative, applied at one call; `batched` makes the same for a batch of calls."""
+
+    def __init__(self, call: Call, args: int, found: dict[str, Any]) -> None:
+        self.call = call
+        self.found = found
+        self.n = len(call.values)
+        self.extra = args
+
+    def cotangents(self, given: Any, name: str) -> list[Maybe]:
+        """One cotangent for each array argument, from the tuple that the user's rule returned."""
+        args, kwargs = self.call.rebuild(self.call.values)
+        if not isinstance(given, tuple | list) or len(given) != len(args):
+            raise TreeError(
+                f"{name}: the backward rule returns a tuple with one cotangent for each of the {len(args)} arguments",
+                hint="return None for an argument without a derivative",
+            )
+        out: list[Maybe] = []
+        for arg, g in zip(args, given, strict=True):
+            leaves = [leaf for leaf in tree.leaves(arg) if isinstance(leaf, Array)]
+            gs = [None] * len(leaves) if g is None else tree.leaves(g)
+            if len(gs) != len(leaves):
+                raise TreeError(f"{name}: a cotangent has {len(gs)} leaves where the argument has {len(leaves)}")
+            out += [cotangent_like(leaf, x, name) for leaf, x in zip(leaves, gs, strict=True)]
+        keyword = len(self.call.values) - len(out)
+        return [*out, *[None] * keyword, *[None] * self.extra]
+
+
+def cotangent_like(primal: Array, g: Any, name: str) -> Maybe:
+    """A cotangent in its primal's type; raises ShapeError or DtypeError where it does not fit."""
+    if g is None or not primal.type.inexact:
+        return None
+    a = as_array(g, name)
+    if a.shape != primal.shape:
+        raise ShapeError(f"{name}: the rule gives a cotangent {a.type} for an argument {primal.type}")
+    if not np.can_cast(a.dtype, primal.dtype, "same_kind"):
+        raise DtypeError(f"{name}: the rule gives a cotangent {a.type} for an argument {primal.type}")
+    return a.astype(primal.dtype, copy=False).value
+
+
+class PullbackRule(CustomRule):
+    """The forward and backward halves of a custom_vjp at one call."""
+
+    def __init__(self, call: Call, extra: int, found: dict[str, Any], fwd: Any, bwd: Any, name: str) -> None:
+        super().__init__(call, extra, found)
+        self.fwd, self.bwd, self.name = fwd, bwd, name
+
+    def forward(self, values: Sequence[Value]) -> tuple[list[Value], Any]:
+        args, kwargs = self.call.rebuild(values[: self.n])
+        out, residuals = self.fwd(*args, **kwargs)
+        leaves, structure = tree.flatten(out)
+        if structure != self.found["structure"]:
+            raise TreeError(f"{self.name}: the forward rule returns another structure than the function")
+        return [as_array(leaf, self.name).value for leaf in leaves], residuals
+
+    def backward(self, residuals: Any, gys: Sequence[Value]) -> list[Maybe]:
+        g = result(gys, self.found)
+        return self.cotangents(self.bwd(residuals, g), self.name)
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return BatchedPullback(self, batching, on)
+
+
+class BatchedPullback:
+    """A custom_vjp rule over a batch: both halves traced for one element and batched."""
+
+    def __init__(self, rule: Any, batching: Any, on: Sequence[bool]) -> None:
+        self.rule, self.batching, self.on = rule, batching, list(on)
+
+    def forward(self, values: Sequence[Value]) -> tuple[list[Value], Any]:
+        found: dict[str, Any] = {}
+
+        def one(*rows: Value) -> list[Value]:
+            outs, residuals = self.rule.forward(list(rows))
+            leaves, found["structure"] = tree.flatten(residuals)
+            found["on"] = [isinstance(leaf, Array | Value) for leaf in leaves]
+            found["static"] = [leaf for leaf, o in zip(leaves, found["on"], strict=True) if not o]
+            found["n"] = len(outs)
+            kept = [leaf.value if isinstance(leaf, Array) else leaf for leaf in leaves if isinstance(leaf, Array | Value)]
+            found["kinds"] = [leaf._scalar if isinstance(leaf, Array) else None for leaf in leaves if isinstance(leaf, Array | Value)]
+            return [*outs, *kept]
+
+        graph, captured = build(one, self.unbatched(values, self.on), name="forward", reason="vmap")
+        outs, marks = self.batching.inline(graph, [*values, *captured], [*self.on, *[False] * len(captured)])
+        n = found["n"]
+        wide = [v if o else spread(v, self.batching.n) for v, o in zip(outs[:n], marks[:n], strict=True)]
+        return wide, (found, outs[n:], marks[n:])
+
+    def unbatched(self, values: Sequence[Value], on: Sequence[bool]) -> list[Any]:
+        return [row_type(v) if o else v.type for v, o in zip(values, on, strict=True)]
+
+    def backward(self, kept: Any, gys: Sequence[Value]) -> list[Maybe]:
+        found, residuals, marks = kept
+        missing: list[bool] = []
+
+        def one(*rows: Value) -> list[Value]:
+            own = rows[: len(residuals)]
+            arrays = iter([v if k is None else Array(v, k) for v, k in zip(own, found["kinds"], strict=True)])
+            static = iter(found["static"])
+            tree_of = tree.unflatten(found["structure"], [next(arrays) if o else next(static) for o in found["on"]])
+            gxs = self.rule.backward(tree_of, rows[len(residuals) :])
+            missing.extend(g is None for g in gxs)
+            return [g for g in gxs if g is not None]
+
+        on = [*marks, *[True] * len(gys)]
+        values = [*residuals, *gys]
+        graph, captured = build(one, self.unbatched(values, on), name="backward", reason="vmap")
+        outs, out_on = self.batching.inline(graph, [*values, *captured], [*on, *[False] * len(captured)])
+        made = iter([v if o else spread(v, self.batching.n) for v, o in zip(outs, out_on, strict=True)])
+        gxs = [None if m else next(made) for m in missing]
+        return [g if g is None or o else summed(g) for g, o in zip(gxs, self.on, strict=True)]
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return BatchedPullback(self, batching, on)
+
+
+def row_type(v: Value) -> Type:
+    """The type of one element of a batch."""
+    return array_type(v.shape[1:], v.dtype)
+
+
+def spread(v: Value, n: Any) -> Value:
+    """A value that does not vary, once for each element."""
+    return expand(v, n, False)
+
+
+def summed(g: Value) -> Value:
+    """The cotangent of an argument that all elements share."""
+    total: Value = sum_(g, axes=(0,))
+    return total
+
+
+class custom_vjp:
+    """A function whose reverse-mode derivative the user states.
+
+    `fwd(*args)` returns `(out, residuals)`, any tree of arrays and plain values; `bwd(residuals, cotangent)` returns a
+    tuple with one cotangent for each argument, None for none. Forward mode is the transpose of the stated rule. Works
+    under every transform. Raises DerivativeError where it is differentiated before `defvjp`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> @ws.custom_vjp
+    ... def clipped(x):
+    ...     return np.clip(x, 0.0, 1.0)
+    >>> clipped.defvjp(lambda x: (np.clip(x, 0.0, 1.0), None), lambda _, g: (g,))
+    >>> ws.grad(clipped)(5.0)
+    np.float64(1.0)
+    """
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, f)
+        self.f = f
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """State the two halves of the rule."""
+        self.fwd, self.bwd = fwd, bwd
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current() is None:
+            return self.f(*args, **kwargs)
+        if self.fwd is None or self.bwd is None:
+            raise DerivativeError(f"{name_of(self.f)}: custom_vjp without a rule", hint="call defvjp(fwd, bwd) first")
+        call = Call(by_position(self.f, args, kwargs, name_of(self.f)), {})
+        graph, captured, found = body_graph(call, self.f, name_of(self.f))
+        rule = PullbackRule(call, len(captured), found, self.fwd, self.bwd, name_of(self.f))
+        return result(custom_vjp_primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found)
+
+
+class TangentRule(CustomRule):
+    """The tangent rule of a custom_jvp at one call."""
+
+    def __init__(self, call: Call, extra: int, found: dict[str, Any], rule: Any, name: str) -> None:
+        super().__init__(call, extra, found)
+        self.rule, self.name = rule, name
+
+    def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Maybe]:
+        args, _ = self.call.rebuild(values[: self.n])
+        dargs, _ = self.call.rebuild(dxs[: self.n])
+        out = self.rule(args, dargs)
+        if not isinstance(out, tuple) or len(out) != 2:
+            raise TreeError(f"{self.name}: the tangent rule returns (out, tangent)")
+        leaves = tree.leaves(out[1])
+        return [as_array(leaf, self.name).value for leaf in leaves]
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return BatchedTangent(self, batching, on)
+
+
+class BatchedTangent:
+    """A custom_jvp rule over a batch."""
+
+    def __init__(self, rule: Any, batching: Any, on: Sequence[bool]) -> None:
+        self.rule, self.batching, self.on = rule, batching, list(on)
+
+    def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Maybe]:
+        n = len(values)
+
+        def one(*rows: Value) -> list[Value]:
+            return [g for g in self.rule.tangent(list(rows[:n]), list(rows[n:])) if g is not None]
+
+        both, on = [*values, *dxs], [*self.on, *self.on]
+        types = [row_type(v) if o else v.type for v, o in zip(both, on, strict=True)]
+        graph, captured = build(one, types, name="tangent", reason="vmap")
+        outs, marks = self.batching.inline(graph, [*both, *captured], [*on, *[False] * len(captured)])
+        return [v if o else spread(v, self.batching.n) for v, o in zip(outs, marks, strict=True)]
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return BatchedTangent(self, batching, on)
+
+
+class custom_jvp:
+    """A function whose forward-mode derivative the user states; reverse mode is its transpose.
+
+    `rule(primals, tangents)` returns `(out, tangent)`, the tangent linear in the tangents. Works under every
+    transform. Raises DerivativeError where it is differentiated before `defjvp`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> @ws.custom_jvp
+    ... def f(x):
+    ...     return np.abs(x)
+    >>> f.defjvp(lambda primals, tangents: (np.abs(primals[0]), 2.0 * tangents[0]))
+    >>> ws.grad(f)(-1.0)
+    np.float64(2.0)
+    """
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, f)
+        self.f = f
+        self.rule: Callable[..., Any] | None = None
+
+    def defjvp(self, rule: Callable[..., Any]) -> None:
+        """State the rule."""
+        self.rule = rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current() is None:
+            return self.f(*args, **kwargs)
+        if self.rule is None:
+            raise DerivativeError(f"{name_of(self.f)}: custom_jvp without a rule", hint="call defjvp(rule) first")
+        call = Call(by_position(self.f, args, kwargs, name_of(self.f)), {})
+        graph, captured, found = body_graph(call, self.f, name_of(self.f))
+        rule = TangentRule(call, len(captured), found, self.rule, name_of(self.f))
+        return result(custom_jvp_primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found)
+
+
+class DeclaredPullback(CustomRule):
+    """The declared pullback of a composite at one call."""
+
+    def __init__(self, call: Call, extra: int, found: dict[str, Any], rule: Any, name: str) -> None:
+        super().__init__(call, extra, found)
+        self.rule, self.name = rule, name
+
+    def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
+        args, _ = self.call.rebuild(xs[: self.n])
+        return self.cotangents(self.rule(args, result(ys, self.found), result(gys, self.found)), self.name)
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return BatchedDeclared(self, batching, on)
+
+
+class BatchedDeclared:
+    """A declared pullback over a batch."""
+
+    def __init__(self, rule: Any, batching: Any, on: Sequence[bool]) -> None:
+        self.rule, self.batching, self.on = rule, batching, list(on)
+
+    def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
+        missing: list[bool] = []
+        n, m = len(xs), len(ys)
+
+        def one(*rows: Value) -> list[Value]:
+            gxs = self.rule.pullback(rows[:n], rows[n : n + m], rows[n + m :])
+            missing.extend(g is None for g in gxs)
+            return [g for g in gxs if g is not None]
+
+        values, on = [*xs, *ys, *gys], [*self.on, *[True] * (m + len(gys))]
+        types = [row_type(v) if o else v.type for v, o in zip(values, on, strict=True)]
+        graph, captured = build(one, types, name="pullback", reason="vmap")
+        outs, out_on = self.batching.inline(graph, [*values, *captured], [*on, *[False] * len(captured)])
+        made = iter([v if o else spread(v, self.batching.n) for v, o in zip(outs, out_on, strict=True)])
+        gxs = [None if gone else next(made) for gone in missing]
+        return [g if g is None or o else summed(g) for g, o in zip(gxs, self.on, strict=True)]
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return BatchedDeclared(self, batching, on)
+
+
+class composite:
+    """A function that stays one named step of the program, so that a backend may know it whole.
+
+    Its meaning and derivative are those of its body; `defvjp(rule)` may declare a pullback
+    `rule(args, out, cotangent) -> cotangents` that says the same with less work, and `ws.testing` compares the two.
+
+    >>> import numpy as np, wholestep as ws
+    >>> softplus = ws.composite(lambda x: np.log1p(np.exp(x)), name="softplus")
+    >>> ws.grad(softplus)(0.0)
+    np.float64(0.5)
+    """
+
+    def __init__(self, f: Callable[..., Any], *, name: str | None = None) -> None:
+        functools.update_wrapper(self, f)
+        self.f = f
+        self.label = name or name_of(f)
+        self.rule: Callable[..., Any] | None = None
+
+    def defvjp(self, rule: Callable[..., Any]) -> None:
+        """Declare a pullback: `rule(args, out, cotangent)` returns one cotangent for each argument."""
+        self.rule = rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current() is None:
+            return self.f(*args, **kwargs)
+        if self.rule is not None:
+            args, kwargs = by_position(self.f, args, kwargs, self.label), {}
+        call = Call(args, kwargs)
+        graph, captured, found = body_graph(call, self.f, self.label)
+        rule = None if self.rule is None else DeclaredPullback(call, len(captured), found, self.rule, self.label)
+        closed = len(captured) if rule is not None else 0
+        outs = composite_primitive(*call.values, *captured, graph=graph, label=self.label, rule=rule, closed=closed)
+        return result(outs, found)

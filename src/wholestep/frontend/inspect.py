@@ -1,0 +1,121 @@
+"""Looking at functions without running them: trace gives the graph, eval_shape the shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, tree
+from wholestep.dims import Dim
+from wholestep.frontend.array import Array
+from wholestep.frontend.jit import identifier, jit
+from wholestep.frontend.lift import checked
+from wholestep.frontend.scope import LEAVES, as_array, type_of
+from wholestep.ir.build import Builder, building, close
+from wholestep.ir.graph import Graph
+from wholestep.ir.types import Type, array_type
+from wholestep.ir.verify import verify
+
+
+class ShapeDtype:
+    """The shape and dtype of an array that need not exist; sizes may be symbolic (`ws.Dim("B")`).
+
+    >>> import wholestep as ws
+    >>> ws.ShapeDtype((ws.Dim("B"), 3), "float32")
+    f32[B, 3]
+    """
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: Any, dtype: Any = np.float64) -> None:
+        sizes = shape if isinstance(shape, tuple | list) else (shape,)
+        self.shape: tuple[int | Dim, ...] = tuple(sizes)
+        self.dtype = checked(dtypes.from_short(dtype) if dtype in dtypes.SUPPORTED else dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def type(self) -> Type:
+        return array_type(self.shape, self.dtype)
+
+    def __eq__(self, other: Any) -> bool:
+        return hasattr(other, "shape") and hasattr(other, "dtype") and (self.shape, self.dtype) == (other.shape, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return repr(self.type)
+
+
+def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of f's results, without computing anything.
+
+    Arguments are arrays, or `ShapeDtype`s, whose sizes may be symbolic. Raises whatever f raises on such shapes.
+
+    >>> import numpy as np, wholestep as ws
+    >>> B = ws.Dim("B")
+    >>> ws.eval_shape(lambda x: np.concatenate([x, x]).reshape(-1), ws.ShapeDtype((B, 3)))
+    f64[6*B]
+    """
+    leaves, structure = tree.flatten((args, kwargs))
+    builder = Builder(None, "eval_shape")
+    with building(builder):
+        given = [
+            Array(builder.input(abstract(leaf)), not abstract(leaf).shape and not isinstance(leaf, np.ndarray))
+            if isinstance(leaf, (ShapeDtype, *LEAVES)) and not isinstance(leaf, bool)
+            else leaf
+            for leaf in leaves
+        ]
+        own, keywords = tree.unflatten(structure, given)
+        out = f(*own, **keywords)
+        return tree.map(lambda leaf: ShapeDtype(*described(leaf)), out)
+
+
+def abstract(leaf: Any) -> Type:
+    return leaf.type if isinstance(leaf, ShapeDtype) else type_of(leaf)
+
+
+def described(leaf: Any) -> tuple[Any, Any]:
+    t = as_array(leaf, "eval_shape").type
+    return t.shape, t.dtype
+
+
+def trace(f: Callable[..., Any]) -> Callable[..., Graph]:
+    """The graph of f for the arguments it is called with; print it to read the program.
+
+    >>> import numpy as np, wholestep as ws
+    >>> print(ws.trace(lambda x: np.sin(x) * 2.0)(1.0))
+    def graph(x: f64):
+        sin_1: f64 = sin(x)
+        full_1: f64 = full(value=2.0, shape=(), dtype=f64)
+        mul_1: f64 = mul(sin_1, full_1)
+        return mul_1
+    <BLANKLINE>
+    """
+
+    def traced(*args: Any, **kwargs: Any) -> Graph:
+        symbolic = any(isinstance(leaf, ShapeDtype) for leaf in tree.leaves((args, kwargs)))
+        graph = symbolic_graph(f, args, kwargs) if symbolic else jit(f).lower(*args, **kwargs)
+        verify(graph)
+        return graph
+
+    return traced
+
+
+def symbolic_graph(f: Callable[..., Any], args: Any, kwargs: Any) -> Graph:
+    """The graph of f for arguments some of which are only shapes."""
+    leaves, structure = tree.flatten((args, kwargs))
+    builder = Builder(None, "trace")
+    with building(builder):
+        given = [Array(builder.input(abstract(leaf))) if isinstance(leaf, (ShapeDtype, *LEAVES)) else leaf for leaf in leaves]
+        own, keywords = tree.unflatten(structure, given)
+        outs = [as_array(leaf, "trace").value for leaf in tree.leaves(f(*own, **keywords))]
+    names = [identifier(p) for p in tree.paths((args, kwargs))]
+    name = getattr(f, "__name__", "graph")
+    return close(builder, outs, name if name.isidentifier() else "graph", names)[0]

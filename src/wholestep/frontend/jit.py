@@ -1,0 +1,253 @@
+"""jit: a function traced once for each kind of arguments, with abstract values and strict errors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.backends import reference
+from wholestep.errors import MutationError, StaticArgumentError, TreeError, Where
+from wholestep.frontend.array import Array
+from wholestep.frontend.lift import same_bits
+from wholestep.frontend.scope import LEAVES, as_array, guarded, type_of
+from wholestep.ir.build import Builder, building, close, current, inline
+from wholestep.ir.graph import Graph, Value
+from wholestep.ir.types import Type
+from wholestep.primitives.marks import identity
+
+
+class Captured(NamedTuple):
+    """An array that the function closed over: the user's own, what it held then, and the line that used it."""
+
+    array: Any
+    then: Any
+    where: Where
+
+
+class Program(NamedTuple):
+    """A traced function and how to call it."""
+
+    graph: Graph
+    outer: list[Value]
+    structure: Any
+    scalars: list[bool]
+    constants: list[Captured]
+
+    def check(self, name: str) -> None:
+        """Raise MutationError where an array that the program captured has changed since."""
+        for kept in self.constants:
+            if not same_bits(kept.array, kept.then):
+                raise MutationError(
+                    f"{name}: an array captured when the program was traced has changed since: {type_of(kept.array)}",
+                    where=kept.where,
+                    hint="pass it as an argument; captured arrays are constants of the program",
+                )
+
+
+class jit:
+    """f as a program, traced once for each combination of argument types and static values.
+
+    Inside, arrays are abstract: an `if` on one is an error that names the line. Arrays that f closes over are constants,
+    listed in `constants`; changing one afterwards raises MutationError instead of replaying the old value. Arguments
+    that are no arrays, and those named in `static_argnums` or `static_argnames`, are part of the key and must hash.
+    `traces` counts how often f was traced, and `reasons` says why, one line each.
+
+    Raises StaticArgumentError for an unhashable static argument, and whatever f raises.
+
+    >>> import numpy as np, wholestep as ws
+    >>> f = ws.jit(lambda x: np.sin(x) * 2.0)
+    >>> float(f(0.0)), f.traces
+    (0.0, 1)
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        *,
+        static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Sequence[str] = (),
+    ) -> None:
+        functools.update_wrapper(self, f)
+        self.f = f
+        self.name = str(getattr(f, "__name__", "function"))
+        numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+        names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        self.static_numbers, self.static_names = complete_statics(f, numbers, names)
+        self.programs: dict[Any, Program] = {}
+        self.reasons: list[str] = []
+
+    @property
+    def traces(self) -> int:
+        """How many times the function has been traced."""
+        return len(self.reasons)
+
+    @property
+    def constants(self) -> list[Any]:
+        """The arrays captured by closure, over all programs."""
+        return [kept.array for program in self.programs.values() for kept in program.constants]
+
+    def lower(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph that these arguments run."""
+        return self.prepare(args, kwargs)[0].graph
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        program, leaves = self.prepare(args, kwargs)
+        if current() is None and not any(isinstance(leaf, Array) for leaf in leaves):
+            program.check(self.name)
+            outs = reference.run(program.graph, [np.asarray(leaf) for leaf in leaves])
+            made = [own_copy(out, s) for out, s in zip(outs, program.scalars, strict=True)]
+            return tree.unflatten(program.structure, made)
+        program.check(self.name)
+        values = [as_array(leaf, self.name).value for leaf in leaves]
+        outs = inline(program.graph, [*values, *program.outer])
+        return tree.unflatten(program.structure, [Array(v, s) for v, s in zip(outs, program.scalars, strict=True)])
+
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
+        """The program for these arguments, traced if it must be, and their array leaves."""
+        static = {n % len(args): args[n] for n in self.static_numbers if -len(args) <= n < len(args)}
+        named = {k: v for k, v in kwargs.items() if k in self.static_names}
+        dynamic = [None if i in static else a for i, a in enumerate(args)]
+        given = {k: v for k, v in kwargs.items() if k not in named}
+        leaves, structure = tree.flatten((dynamic, given))
+        on = [isinstance(leaf, LEAVES) and not isinstance(leaf, bool) for leaf in leaves]
+        fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
+        arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
+        kinds = tuple([(type_of(a), scalar_kind(a)) for a in arrays])
+        key = self.key(static, named, fixed, structure, kinds)
+        program = self.programs.get(key)
+        if program is None:
+            self.reasons.append(self.reason(key))
+            program = self.trace(args, kwargs, static, named, kinds, leaves, structure, on)
+            if not program.outer:
+                self.programs[key] = program
+        return program, arrays
+
+    def key(self, static: Any, named: Any, fixed: Any, structure: Any, kinds: Any) -> Any:
+        """What a program depends on; raises StaticArgumentError for what cannot be a key."""
+        for label, value in [
+            *[(f"argument {n}", v) for n, v in static.items()],
+            *named.items(),
+            *[("an argument", v) for v in fixed],
+        ]:
+            try:
+                hash(value)
+            except TypeError:
+                raise StaticArgumentError(
+                    f"{self.name}: static {label} is a {type(value).__name__}, which does not hash",
+                    hint="use a tuple instead of a list, or pass arrays as ordinary arguments",
+                ) from None
+        typed = tuple([(type(v), v) for v in fixed])
+        return (
+            tuple([(n, type(v), v) for n, v in static.items()]),
+            tuple(sorted((k, type(v).__name__, v) for k, v in named.items())) if named else (),
+            typed,
+            structure,
+            kinds,
+        )
+
+    def reason(self, key: Any) -> str:
+        """Why a new program is needed: what differs from the one most like it."""
+        if not self.reasons:
+            return "first call"
+        if key in self.programs or not self.programs:
+            return "it closes over arrays of a surrounding trace"
+        labels = ("a static argument", "a static keyword", "a plain argument", "the structure of the arguments", "types")
+        nearest = min(self.programs, key=lambda old: sum(a != b for a, b in zip(old, key, strict=True)))
+        parts = []
+        for label, old, new in zip(labels, nearest, key, strict=True):
+            if old == new:
+                continue
+            if label == "types" and len(old) == len(new):
+                changed = [f"{a[0]} -> {b[0]}" for a, b in zip(old, new, strict=True) if a != b]
+                parts.append(f"types changed: {', '.join(changed)}")
+            elif label == "the structure of the arguments":
+                parts.append(f"{label} changed: {old} -> {new}")
+            else:
+                parts.append(f"{label} changed")
+        return "; ".join(parts)
+
+    def trace(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        static: Any,
+        named: Any,
+        kinds: Sequence[tuple[Type, bool]],
+        leaves: list[Any],
+        structure: Any,
+        on: list[bool],
+    ) -> Program:
+        """Run f once on abstract arrays."""
+        builder = Builder(None, "jit")
+        with building(builder):
+            entered = iter([Array(identity(builder.input(t)), s) for t, s in kinds])
+            given = [next(entered) if o else guarded(leaf) for leaf, o in zip(leaves, on, strict=True)]
+            dynamic, keywords = tree.unflatten(structure, given)
+            own = [static[i] if i in static else a for i, a in enumerate(dynamic)]
+            out = self.f(*own, **keywords, **named)
+            found, shape = tree.flatten(out)
+            arrays = [as_array(leaf, self.name) for leaf in found]
+            values = [a.value if a.value.builder is builder else builder.capture(a.value) for a in arrays]
+            names = tuple(self.input_names(args, kwargs, static, named, on))
+        graph, outer = close(builder, values, self.name if self.name.isidentifier() else "graph", names)
+        used = {id(value) for value in graph.constants}
+        constants = [
+            Captured(array, kept, value.node.where if value.node else None)
+            for array, kept, value in builder.constants.values()
+            if id(kept) in used
+        ]
+        return Program(graph, outer, shape, [a._scalar for a in arrays], constants)
+
+    def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
+        """The user's names for the graph's inputs."""
+        try:
+            parameters = list(inspect.signature(self.f).parameters)
+        except (TypeError, ValueError):
+            parameters = []
+        paths = []
+        for i, arg in enumerate(args):
+            if i not in static:
+                paths += tree.paths(arg, parameters[i] if i < len(parameters) else f"x{i}")
+        for k in sorted(kwargs):
+            if k not in named:
+                paths += tree.paths(kwargs[k], k)
+        spelled = [identifier(p) for p, o in zip(paths, on, strict=True) if o]
+        return [s if spelled.count(s) == 1 else f"{s}_{i}" for i, s in enumerate(spelled)]
+
+
+def identifier(path: str) -> str:
+    """`params.layers[0].weight` as `params_layers_0_weight`."""
+    return "_".join("".join(c if c.isalnum() else " " for c in path).split()) or "x"
+
+
+def complete_statics(f: Any, numbers: tuple[int, ...], names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Static arguments by position and by name, each inferred from the other; raises TreeError for names f has not."""
+    try:
+        parameters = list(inspect.signature(f).parameters)
+    except (TypeError, ValueError):
+        return numbers, names
+    unknown = [n for n in names if n not in parameters]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(f).parameters.values())
+    if unknown and not takes_any:
+        raise TreeError(f"jit: static_argnames names {unknown[0]!r}, which the function does not take")
+    by_name = tuple(parameters.index(n) for n in names if n in parameters)
+    by_number = tuple(parameters[n] for n in numbers if -len(parameters) <= n < len(parameters))
+    return tuple(dict.fromkeys((*numbers, *by_name))), tuple(dict.fromkeys((*names, *by_number)))
+
+
+def scalar_kind(x: Any) -> bool:
+    """Whether an argument is a NumPy scalar or a Python number, and not an array."""
+    return x._scalar if isinstance(x, Array) else not isinstance(x, np.ndarray)
+
+
+def own_copy(out: Any, scalar: bool) -> Any:
+    """A result that shares memory with nothing."""
+    return np.asarray(out)[()] if scalar else np.array(out, order="C", copy=True)
