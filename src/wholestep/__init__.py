@@ -3,8 +3,8 @@
 from wholestep import errors, numpy
 from wholestep.dims import Dim
 from wholestep.errors import WholestepError
-from wholestep.frontend import indexing as _indexing
 from wholestep.frontend.batching import pmean, psum, vmap
+from wholestep.frontend.check import gradcheck
 from wholestep.frontend.control import cond, fori_loop, scan, while_loop
 from wholestep.frontend.custom import capture, checkpoint, composite, custom_jvp, custom_vjp, stop_gradient
 from wholestep.frontend.derivatives import grad, jvp, linearize, trace_gradients, value_and_grad, vjp
@@ -31,6 +31,7 @@ __all__ = [
     "fori_loop",
     "frontier_grad",
     "grad",
+    "gradcheck",
     "hessian",
     "hvp",
     "jacfwd",
@@ -51,5 +52,3 @@ __all__ = [
     "vmap",
     "while_loop",
 ]
-
-del _indexing

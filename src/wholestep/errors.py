@@ -140,5 +140,9 @@ class DerivativeError(WholestepError, TypeError):
     """A derivative that does not exist or that this transform cannot give."""
 
 
+class GradientError(WholestepError, AssertionError):
+    """A derivative that differs from the differences of the values."""
+
+
 class GraphError(WholestepError, ValueError):
     """A graph, or its text, that breaks the rules of the language."""

@@ -14,6 +14,7 @@ from jax import lax
 from wholestep.ir.graph import Graph
 
 jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_disable_most_optimizations", True)  # each program is compiled once and run once
 
 _SAME_NAME = (
     "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh "
@@ -101,7 +102,8 @@ def top_k(x: Any, *, axis: int, k: int) -> Any:
 
 def partition(x: Any, *, axis: int, kth: Any) -> Any:
     """In NumPy's order, which JAX does not have; the values are read by JAX."""
-    order = jnp.asarray(np.argpartition(np.asarray(lax.stop_gradient(x)), kth, axis))
+    kind = jax.ShapeDtypeStruct(x.shape, np.int64)
+    order = jax.pure_callback(lambda v: np.argpartition(v, kth, axis), kind, lax.stop_gradient(x))
     return jnp.take_along_axis(x, order, axis), order
 
 
@@ -120,7 +122,7 @@ MEANING: dict[str, Callable[..., Any]] = {
     "pow": jnp.power,
     "log_expit": jax.nn.log_sigmoid,
     "select": jnp.where,
-    "constant": lambda *, value: jnp.asarray(value),
+    "constant": lambda *, value: value,
     "full": lambda *, value, shape, dtype: jnp.full(shape, value, dtype),
     "iota": lambda *, shape, axis, dtype: lax.broadcasted_iota(dtype, shape, axis),
     "cast": lambda x, *, dtype: x.astype(dtype),
@@ -156,7 +158,7 @@ MEANING: dict[str, Callable[..., Any]] = {
 
 
 def meaning(graph: Graph) -> Callable[..., Any]:
-    """A program as a function of JAX arrays, primitive by primitive, without compiling."""
+    """A program as a function of JAX arrays, primitive by primitive."""
 
     def function(*args: Any) -> Any:
         env: dict[Any, Any] = dict(zip(graph.inputs, args, strict=True))

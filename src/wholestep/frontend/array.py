@@ -35,15 +35,17 @@ class Array:
     Assignment has NumPy's meaning: every view of the same memory sees it.
     """
 
-    __slots__ = ("_parent", "_scalar", "_seen", "_value", "_version", "_view")
+    __slots__ = ("_parent", "_scalar", "_seen", "_value", "_version", "_view", "_weak")
     __array_priority__ = 1000.0
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, value: Value, scalar: bool = False) -> None:
+    def __init__(self, value: Value, scalar: bool = False, weak: bool = False) -> None:
         self._value = value
         self._parent: Array | None = None
         self._view: View | None = None
         self._scalar = scalar
+        # A Python number on its way through: it promotes as Python numbers do.
+        self._weak = weak
         self._version = 0
         self._seen = 0
 
@@ -398,10 +400,10 @@ class Array:
         raise ValueError("cannot delete array elements")
 
     def __copy__(self) -> Array:
-        return self.copy()
+        return function(np.copy)(self)  # type: ignore[no-any-return]
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return self.copy()
+        return function(np.copy)(self)  # type: ignore[no-any-return]
 
     # Methods, each the NumPy function of its name
 
@@ -438,7 +440,7 @@ class Array:
     @property
     def flat(self) -> Array:
         """The elements in row-major order."""
-        return self.ravel()
+        return function(np.ravel)(self)  # type: ignore[no-any-return]
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
         """The same elements in another shape; -1 once for the size that is left. See numpy.reshape."""

@@ -31,14 +31,18 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     np.float64(6.0)
     """
     if np.shape(pred) if not isinstance(pred, Array) else pred.shape:
-        raise ShapeError(f"cond: the predicate is {type_of(pred)}, not a scalar", hint="use np.where for a choice by element")
+        raise ShapeError(
+            f"cond: the predicate is {type_of(pred)}, not a scalar", hint="use np.where for a choice by element"
+        )
     known = pred if not isinstance(pred, Array) else pred.value.data
     if known is not None:
         return (true_fn if bool(known) else false_fn)(*operands)
     with scope("cond") as work:
-        leaves, rebuild, shared = arguments(operands)
+        leaves, rebuild, _ = arguments(operands)
         values = [a.value for a in leaves]
-        branches = [traced_branch(f, rebuild, values, leaves, name) for f, name in ((false_fn, "false"), (true_fn, "true"))]
+        branches = [
+            traced_branch(f, rebuild, values, leaves, name) for f, name in ((false_fn, "false"), (true_fn, "true"))
+        ]
         check_branches(*branches)
         graphs, captured = with_same_captures(branches, len(values))
         index = cast_to(cast_to(pred.value, np.dtype(bool)), np.dtype(np.int32))
@@ -89,7 +93,7 @@ def widened(graph: Graph, n: int, places: Sequence[int], captured: Sequence[Valu
 
 def scan(
     f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False
-) -> tuple[Any, Any]:
+) -> Any:
     """Apply `carry, y = f(carry, x)` along the first axis of xs: `carry, ys = ws.scan(f, init, xs)`.
 
     The loop stays a loop, whatever its length, in the program and in its derivatives. `xs` is a tree of arrays, or
@@ -127,7 +131,9 @@ def scan(
             length=count,
             reverse=reverse,
         )
-        carry, stacked = tree.unflatten(traced.structure, [Array(v, s) for v, s in zip(outs, flags(traced, k), strict=True)])
+        carry, stacked = tree.unflatten(
+            traced.structure, [Array(v, s) for v, s in zip(outs, flags(traced, k), strict=True)]
+        )
         return work.leave((carry, stacked))
 
 
@@ -138,7 +144,9 @@ def flags(traced: Traced, k: int) -> list[bool]:
 
 def pair_of(out: Any) -> Any:
     if not isinstance(out, tuple) or len(out) != 2:
-        raise TreeError("scan: the function returns (carry, y)", hint="return (carry, None) where there is nothing to stack")
+        raise TreeError(
+            "scan: the function returns (carry, y)", hint="return (carry, None) where there is nothing to stack"
+        )
     return out
 
 
@@ -223,7 +231,9 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init:
             body=graphs[1],
             constants=(len(test.captured), len(traced.captured)),
         )
-        return work.leave(tree.unflatten(traced.structure, [Array(v, s) for v, s in zip(outs, traced.scalars, strict=True)]))
+        return work.leave(
+            tree.unflatten(traced.structure, [Array(v, s) for v, s in zip(outs, traced.scalars, strict=True)])
+        )
 
 
 def scalar_bool(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Functions with a derivative, a name or a memory policy of their own: custom_vjp, custom_jvp, composite, checkpoint."""
+"""Functions with a derivative, a name or a memory policy of their own."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def by_position(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
     except ValueError:
         bound = None
     if bound is None or bound.kwargs:
-        raise DerivativeError(f"{what}: takes its arguments by position", hint="keyword-only arguments have no cotangent")
+        raise DerivativeError(
+            f"{what}: takes its arguments by position", hint="keyword-only arguments have no cotangent"
+        )
     bound.apply_defaults()
     return bound.args
 
@@ -148,7 +150,7 @@ class CustomRule:
 
     def cotangents(self, given: Any, name: str) -> list[Maybe]:
         """One cotangent for each array argument, from the tuple that the user's rule returned."""
-        args, kwargs = self.call.rebuild(self.call.values)
+        args, _ = self.call.rebuild(self.call.values)
         if not isinstance(given, tuple | list) or len(given) != len(args):
             raise TreeError(
                 f"{name}: the backward rule returns a tuple with one cotangent for each of the {len(args)} arguments",
@@ -215,8 +217,12 @@ class BatchedPullback:
             found["on"] = [isinstance(leaf, Array | Value) for leaf in leaves]
             found["static"] = [leaf for leaf, o in zip(leaves, found["on"], strict=True) if not o]
             found["n"] = len(outs)
-            kept = [leaf.value if isinstance(leaf, Array) else leaf for leaf in leaves if isinstance(leaf, Array | Value)]
-            found["kinds"] = [leaf._scalar if isinstance(leaf, Array) else None for leaf in leaves if isinstance(leaf, Array | Value)]
+            kept = [
+                leaf.value if isinstance(leaf, Array) else leaf for leaf in leaves if isinstance(leaf, Array | Value)
+            ]
+            found["kinds"] = [
+                leaf._scalar if isinstance(leaf, Array) else None for leaf in leaves if isinstance(leaf, Array | Value)
+            ]
             return [*outs, *kept]
 
         graph, captured = build(one, self.unbatched(values, self.on), name="forward", reason="vmap")
@@ -303,7 +309,9 @@ class custom_vjp:
         call = Call(by_position(self.f, args, kwargs, name_of(self.f)), {})
         graph, captured, found = body_graph(call, self.f, name_of(self.f))
         rule = PullbackRule(call, len(captured), found, self.fwd, self.bwd, name_of(self.f))
-        return result(custom_vjp_primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found)
+        return result(
+            custom_vjp_primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found
+        )
 
 
 class TangentRule(CustomRule):
@@ -380,7 +388,9 @@ class custom_jvp:
         call = Call(by_position(self.f, args, kwargs, name_of(self.f)), {})
         graph, captured, found = body_graph(call, self.f, name_of(self.f))
         rule = TangentRule(call, len(captured), found, self.rule, name_of(self.f))
-        return result(custom_jvp_primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found)
+        return result(
+            custom_jvp_primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found
+        )
 
 
 class DeclaredPullback(CustomRule):

@@ -27,7 +27,7 @@ from wholestep.frontend.scope import (
 )
 from wholestep.ir.build import build, current, inline
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.primitives.family import Maybe, ones, zeros
+from wholestep.primitives.family import Maybe, conj, ones, zeros
 from wholestep.transforms.forward import push
 from wholestep.transforms.reverse import backward
 
@@ -177,7 +177,7 @@ def finish(work: Scope, entered: Entered, gxs: Sequence[Maybe], holomorphic: boo
     for v, g, array in zip(entered.values, gxs, entered.arrays, strict=True):
         g = zeros(v.type) if g is None else g
         if holomorphic:
-            g = np.conjugate(Array(g)).value
+            g = conj(g)
         items.append(plain_data(g, array._scalar) if work.outermost else Array(g, array._scalar))
     return entered.regroup(items)
 
@@ -219,7 +219,7 @@ class Linearized:
         """Apply to plain or traced arrays of the right types; plain in, plain out."""
         if current() is None and not any(isinstance(a, Array) for a in arrays):
             with np.errstate(all="ignore"):
-                return [np.array(out) for out in reference.run(self.graph, [*map(np.asarray, arrays), *self.known])]
+                return [np.array(out) for out in reference.run(self.graph, [np.asarray(x) for x in (*arrays, *self.known)])]
         with scope("vjp") as work:
             values = [as_array(a, "pullback").value for a in arrays]
             known = [v if isinstance(v, Value) else constant_of(v) for v in self.known]

@@ -46,7 +46,7 @@ class Basic(NamedTuple):
             new = flip(new, axes=self.flips)
         if sizes == x.shape:
             return new
-        return update_slice(x, new, start=self.start, step=self.step)  # type: ignore[no-any-return]
+        return update_slice(x, new, start=self.start, step=self.step)
 
 
 class Index(NamedTuple):
@@ -70,7 +70,12 @@ def parse(x: Array, index: Any) -> Index:
         advanced = [a or i for a, i in zip(advanced, integers, strict=True)]
         spread = [i for i, a in enumerate(advanced) if a]
         adjacent = spread[-1] - spread[0] + 1 == len(spread)
-    start, stop, step, flips, shape, layout = [], [], [], [], [], []
+    start: list[Any] = []
+    stop: list[Any] = []
+    step: list[Any] = []
+    flips: list[int] = []
+    shape: list[Any] = []
+    layout: list[Any] = []
     arrays: list[Any] = []
     axes: list[int] = []
     axis = 0
@@ -129,7 +134,7 @@ def inside(i: int, n: Any, axis: int) -> int:
             f"indexing: index {i} is out of bounds for axis {axis} with size {n}",
             hint=f"valid indices are {-n} to {n - 1}" if n else "the axis is empty",
         )
-    return i + n if i < 0 else i  # type: ignore[no-any-return]
+    return i + n if i < 0 else i
 
 
 def bounds(item: slice, n: Any) -> tuple[Any, Any, int]:
@@ -261,7 +266,7 @@ def read(x: Value, where: Index) -> Value:
     if where.place == 0:
         return out
     order = [*range(k, k + where.place), *range(k), *range(k + where.place, out.ndim)]
-    return permute(out, axes=tuple(order))  # type: ignore[no-any-return]
+    return permute(out, axes=tuple(order))
 
 
 def written(x: Value, where: Index, new: Value, add: bool) -> Value:

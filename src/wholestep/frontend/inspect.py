@@ -44,7 +44,11 @@ class ShapeDtype:
         return array_type(self.shape, self.dtype)
 
     def __eq__(self, other: Any) -> bool:
-        return hasattr(other, "shape") and hasattr(other, "dtype") and (self.shape, self.dtype) == (other.shape, other.dtype)
+        return (
+            hasattr(other, "shape")
+            and hasattr(other, "dtype")
+            and (self.shape, self.dtype) == (other.shape, other.dtype)
+        )
 
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype))
@@ -113,7 +117,9 @@ def symbolic_graph(f: Callable[..., Any], args: Any, kwargs: Any) -> Graph:
     leaves, structure = tree.flatten((args, kwargs))
     builder = Builder(None, "trace")
     with building(builder):
-        given = [Array(builder.input(abstract(leaf))) if isinstance(leaf, (ShapeDtype, *LEAVES)) else leaf for leaf in leaves]
+        given = [
+            Array(builder.input(abstract(leaf))) if isinstance(leaf, (ShapeDtype, *LEAVES)) else leaf for leaf in leaves
+        ]
         own, keywords = tree.unflatten(structure, given)
         outs = [as_array(leaf, "trace").value for leaf in tree.leaves(f(*own, **keywords))]
     names = [identifier(p) for p in tree.paths((args, kwargs))]

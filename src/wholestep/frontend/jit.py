@@ -13,7 +13,7 @@ from wholestep import tree
 from wholestep.backends import reference
 from wholestep.errors import MutationError, StaticArgumentError, TreeError, Where
 from wholestep.frontend.array import Array
-from wholestep.frontend.lift import same_bits
+from wholestep.frontend.lift import WEAK, same_bits
 from wholestep.frontend.scope import LEAVES, as_array, guarded, type_of
 from wholestep.ir.build import Builder, building, close, current, inline
 from wholestep.ir.graph import Graph, Value
@@ -52,9 +52,10 @@ class Program(NamedTuple):
 class jit:
     """f as a program, traced once for each combination of argument types and static values.
 
-    Inside, arrays are abstract: an `if` on one is an error that names the line. Arrays that f closes over are constants,
-    listed in `constants`; changing one afterwards raises MutationError instead of replaying the old value. Arguments
-    that are no arrays, and those named in `static_argnums` or `static_argnames`, are part of the key and must hash.
+    Inside, arrays are abstract: an `if` on one is an error that names the line. Arrays that f closes over are
+    constants, listed in `constants`; changing one afterwards raises MutationError instead of replaying the old value.
+    Arguments that are no arrays, and those named in `static_argnums` or `static_argnames`, are part of the key and must
+    hash.
     `traces` counts how often f was traced, and `reasons` says why, one line each.
 
     Raises StaticArgumentError for an unhashable static argument, and whatever f raises.
@@ -120,7 +121,7 @@ class jit:
         on = [isinstance(leaf, LEAVES) and not isinstance(leaf, bool) for leaf in leaves]
         fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
         arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
-        kinds = tuple([(type_of(a), scalar_kind(a)) for a in arrays])
+        kinds = tuple([(type_of(a), *number_kind(a)) for a in arrays])
         key = self.key(static, named, fixed, structure, kinds)
         program = self.programs.get(key)
         if program is None:
@@ -159,7 +160,13 @@ class jit:
             return "first call"
         if key in self.programs or not self.programs:
             return "it closes over arrays of a surrounding trace"
-        labels = ("a static argument", "a static keyword", "a plain argument", "the structure of the arguments", "types")
+        labels = (
+            "a static argument",
+            "a static keyword",
+            "a plain argument",
+            "the structure of the arguments",
+            "types",
+        )
         nearest = min(self.programs, key=lambda old: sum(a != b for a, b in zip(old, key, strict=True)))
         parts = []
         for label, old, new in zip(labels, nearest, key, strict=True):
@@ -180,7 +187,7 @@ class jit:
         kwargs: dict[str, Any],
         static: Any,
         named: Any,
-        kinds: Sequence[tuple[Type, bool]],
+        kinds: Sequence[tuple[Type, bool, bool]],
         leaves: list[Any],
         structure: Any,
         on: list[bool],
@@ -188,7 +195,7 @@ class jit:
         """Run f once on abstract arrays."""
         builder = Builder(None, "jit")
         with building(builder):
-            entered = iter([Array(identity(builder.input(t)), s) for t, s in kinds])
+            entered = iter([Array(identity(builder.input(t)), s, w) for t, s, w in kinds])
             given = [next(entered) if o else guarded(leaf) for leaf, o in zip(leaves, on, strict=True)]
             dynamic, keywords = tree.unflatten(structure, given)
             own = [static[i] if i in static else a for i, a in enumerate(dynamic)]
@@ -228,7 +235,9 @@ def identifier(path: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in path).split()) or "x"
 
 
-def complete_statics(f: Any, numbers: tuple[int, ...], names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def complete_statics(
+    f: Any, numbers: tuple[int, ...], names: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Static arguments by position and by name, each inferred from the other; raises TreeError for names f has not."""
     try:
         parameters = list(inspect.signature(f).parameters)
@@ -243,9 +252,11 @@ def complete_statics(f: Any, numbers: tuple[int, ...], names: tuple[str, ...]) -
     return tuple(dict.fromkeys((*numbers, *by_name))), tuple(dict.fromkeys((*names, *by_number)))
 
 
-def scalar_kind(x: Any) -> bool:
-    """Whether an argument is a NumPy scalar or a Python number, and not an array."""
-    return x._scalar if isinstance(x, Array) else not isinstance(x, np.ndarray)
+def number_kind(x: Any) -> tuple[bool, bool]:
+    """Whether an argument is a number and not an array, and whether it is a Python number, which promotes weakly."""
+    if isinstance(x, Array):
+        return x._scalar, x._weak
+    return not isinstance(x, np.ndarray), type(x) in WEAK
 
 
 def own_copy(out: Any, scalar: bool) -> Any:

@@ -151,5 +151,7 @@ def broadcast_to(v: Value, shape: tuple[Any, ...]) -> Value:
 def promoted(*xs: Any) -> list[Value]:
     """Values of one dtype by NumPy's rules, shapes as they are; Python scalars are weak."""
     arrays = [x if type(x) in WEAK else lift(x) for x in xs]
-    dtype = np.result_type(*[a.dtype if isinstance(a, Array) else a for a in arrays])
+    # A traced Python number is as weak as the one it stands for.
+    kinds = [(a.dtype.type(0).item() if a._weak else a.dtype) if isinstance(a, Array) else a for a in arrays]
+    dtype = checked(np.result_type(*kinds))
     return [cast_to(a.value, dtype) if isinstance(a, Array) else full_of(a, (), dtype) for a in arrays]

@@ -11,12 +11,16 @@ import numpy as np
 from wholestep import dtypes, tree
 from wholestep.backends import reference
 from wholestep.errors import DtypeError
+from wholestep.frontend import indexing, ufuncs
 from wholestep.frontend.array import Array
-from wholestep.frontend.lift import checked, constant_of
+from wholestep.frontend.lift import WEAK, checked, constant_of
 from wholestep.ir.build import Builder, build, building, current
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.marks import identity
+
+# What a traced array does is complete once these have entered their part.
+ARRAY_PARTS = (indexing, ufuncs)
 
 PLAIN = (np.ndarray, np.generic, bool, int, float, complex)
 LEAVES = (Array, *PLAIN)
@@ -40,7 +44,7 @@ class Scope:
 
     @contextmanager
     def last_walk(self) -> Iterator[None]:
-        """Nobody will differentiate what is emitted inside: compute it and keep no nodes; be silent about inf and nan."""
+        """Nobody differentiates what is emitted inside: compute it, keep no nodes, say nothing of inf and nan."""
         if not self.outermost:
             yield
             return
@@ -97,15 +101,16 @@ def enter(x: Any) -> Array:
     builder = current()
     assert builder is not None
     if isinstance(x, Array):
-        return Array(identity(x.value), x._scalar)
+        return Array(identity(x.value), x._scalar, x._weak)
     scalar = not isinstance(x, np.ndarray)
+    weak = type(x) in WEAK
     data = np.asarray(x)
     dtype = checked(data.dtype)
     if builder.evaluate is None:
-        return Array(identity(constant_of(x)), scalar)
+        return Array(identity(constant_of(x)), scalar, weak)
     if data.dtype != dtype:
         data = data.astype(dtype)
-    return Array(Value(array_type(data.shape, dtype), None, builder, data), scalar)
+    return Array(Value(array_type(data.shape, dtype), None, builder, data), scalar, weak)
 
 
 def guarded(x: Any) -> Any:

@@ -12,7 +12,7 @@ from wholestep.frontend.dispatch import FUNCTIONS, HOOKS
 
 
 class Selection:
-    """The elements that a traced mask chooses; elementwise work is done on all of them, and `full[mask]` written back."""
+    """The elements that a traced mask chooses; elementwise work is done on all, and the chosen written back."""
 
     __slots__ = ("full", "mask")
     __hash__ = None  # type: ignore[assignment]

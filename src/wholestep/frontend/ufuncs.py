@@ -223,9 +223,9 @@ def resolve(
     return found
 
 
-def call(ufunc: np.ufunc, *operands: Any, method: str = "__call__", **options: Any) -> Any:
-    """One ufunc call, operator or method of a ufunc."""
-    if method != "__call__":
+def call(ufunc: np.ufunc, *operands: Any, method: str | None = None, **options: Any) -> Any:
+    """One ufunc call or method of a ufunc; an operator where no method is named."""
+    if method is not None and method != "__call__":
         return METHODS[method](ufunc, *operands, **options)
     if options:
         return with_options(ufunc, operands, **options)
@@ -233,14 +233,25 @@ def call(ufunc: np.ufunc, *operands: Any, method: str = "__call__", **options: A
         return FUNCTIONS[ufunc](*operands)
     if len(operands) == 2:
         x, y = operands
-        if type(x) is Array and type(y) is Array:
+        if type(x) is Array and type(y) is Array and not x._weak and not y._weak:
             vx, vy = x.value, y.value
             if vx.type is vy.type:
                 rule, loop, _ = resolve(ufunc, (vx.type.dtype, vy.type.dtype))
                 if loop[0] is vx.type.dtype:
                     out = rule(vx, vy)
                     return wrap(out) if type(out) is Value else tuple([wrap(v) for v in out])
-    return general(ufunc, operands, None)
+    made = general(ufunc, operands, None)
+    if method is None and type(made) is Array and all([is_weak(x) for x in operands]):
+        made._weak = made.dtype.kind in "ifc"
+    return made
+
+
+def is_weak(x: Any) -> bool:
+    """Whether an operand is a Python number, traced or not; operators on such give Python numbers again."""
+    return x._weak if type(x) is Array else type(x) in WEAK
+
+
+PYTHON = {"i": int, "f": float, "c": complex}
 
 
 def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | None) -> Any:
@@ -259,7 +270,7 @@ def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | N
         else:
             value = lift(x).value
             plain.append(value)
-            kinds.append(value.type.dtype)
+            kinds.append(PYTHON[value.type.dtype.kind] if type(x) is Array and x._weak else value.type.dtype)
             shapes.append(value.type.shape)
     rule, loop, results = resolve(ufunc, tuple(kinds) if dtype is None else (dtype,) * len(kinds))
     shape = broadcast_shapes(ufunc.__name__, shapes) if shapes else ()
@@ -285,7 +296,7 @@ def with_options(
     out: Any = None,
     where: Any = True,
     dtype: Any = None,
-    casting: str = "same_kind",
+    casting: Any = "same_kind",
     **others: Any,
 ) -> Any:
     """out=, where=, dtype= and casting= of a ufunc call."""
@@ -316,7 +327,7 @@ def with_options(
     return made if target is None else assign_out(ufunc.__name__, target, made, casting)
 
 
-def assign_out(name: str, target: Any, made: Array, casting: str = "same_kind") -> Any:
+def assign_out(name: str, target: Any, made: Array, casting: Any = "same_kind") -> Any:
     """Write a result into `out=`, as NumPy casts it; a plain array cannot hold a traced one."""
     if target is None:
         return made
@@ -393,7 +404,7 @@ def no_reduceat(ufunc: np.ufunc, *args: Any, **options: Any) -> Any:
 METHODS["reduceat"] = no_reduceat
 
 
-def astype(x: Array, dtype: Any, casting: str = "unsafe", copy: bool = True) -> Array:
+def astype(x: Array, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> Array:
     """`x.astype`: a copy in another dtype."""
     wanted = checked(dtype)
     if not np.can_cast(x.dtype, wanted, casting):

@@ -131,7 +131,7 @@ def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
     builders = _stack.builders
     if not builders:
         raise EscapedError(
-            f"{op.name}: a traced array was used outside every trace",
+            "escaped traced array: it was used after its trace had ended",
             hint="return it from the traced function instead of keeping it in a list, a global or an attribute",
         )
     builder = builders[-1]

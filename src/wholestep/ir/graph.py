@@ -175,7 +175,7 @@ class Graph:
         return tuple(v.type for v in self.outputs)
 
     def derived(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What a transform made of this graph, made once: graphs do not change, so their derivatives need not either."""
+        """What a transform made of this graph, made once: graphs do not change, so neither do their derivatives."""
         found = self.cache.get(key)
         if found is None:
             found = self.cache[key] = make()

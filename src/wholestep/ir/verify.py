@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wholestep.errors import GraphError
 from wholestep.ir.graph import OPS, Graph, Node, Value, subgraphs
 
@@ -26,17 +28,19 @@ def verify(graph: Graph) -> None:
 
 
 def _problem(node: Node, known: set[Value]) -> str:
-    if OPS.get(node.op.name) is not node.op:
-        return f"{node.op.name} is not a primitive of the language"
+    op: Any = node.op
+    registered: Any = OPS.get(op.name)
+    if registered is not op:
+        return f"{op.name} is not a primitive of the language"
     for v in node.inputs:
         if v not in known:
-            return f"{node.op.name} uses a value of type {v.type} that is made later, or in another graph"
+            return f"{op.name} uses a value of type {v.type} that is made later, or in another graph"
     if not known.isdisjoint(node.outputs):
-        return f"{node.op.name} makes a value that exists already"
-    types = node.op.type(*node.types, **node.params)
-    expected = tuple(types) if node.op.multiple else (types,)
+        return f"{op.name} makes a value that exists already"
+    types = op.type(*node.types, **node.params)
+    expected = tuple(types) if op.multiple else (types,)
     found = tuple(v.type for v in node.outputs)
-    return "" if expected == found else f"{node.op.name} gives {expected} by its rule and {found} in the graph"
+    return "" if expected == found else f"{op.name} gives {expected} by its rule and {found} in the graph"
 
 
 def _around(graph: Graph, at: int, width: int = 5) -> str:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.errors import AxisError, ShapeError, UnsupportedError
+from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import broadcast_shapes, lift, promoted, wrap
 from wholestep.frontend.lift import broadcast_to as broadcast_value
+from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.primitives.movement import concat, permute
 from wholestep.primitives.movement import flip as flip_primitive
@@ -46,18 +47,29 @@ def view(x: Array, get: Any, put: Any, layout: Any) -> Array:
     return x.view_through(View(get, put, layout))
 
 
-def _order(order: str) -> None:
-    if order not in ("C", "K", "A"):
-        raise UnsupportedError(f"order={order!r} is not covered for traced arrays", hint="use order='C' and transpose")
+def array_of(a: Any) -> Array:
+    """Anything array-like as a traced array with memory: a NumPy scalar becomes a new 0-d array."""
+    x = lift(a)
+    return Array(x.value) if x._scalar else x
+
+
+def by_columns(x: Array, order: str) -> bool:
+    """Whether this order= of an array means that the first index runs fastest."""
+    if order in ("C", "K"):
+        return False
+    if order not in ("F", "A"):
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    return order == "F" or bool(x.layout().flags.fnc)
 
 
 @covers(np.reshape)
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
     """numpy.reshape: a view where the memory allows it, a copy elsewhere, as NumPy decides."""
-    x = lift(a)
-    _order(order)
+    x = array_of(a)
     wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     sizes = [s if type(s).__name__ == "Dim" else operator.index(s) for s in wanted]
+    if by_columns(x, order):
+        return transpose(reshape(transpose(x), sizes[::-1], copy=copy))
     sizes = fill_in(x, sizes)
     new, old = tuple(sizes), x.shape
     made = view(
@@ -105,16 +117,28 @@ def shares(x: Array) -> bool:
 @covers(np.ravel)
 def ravel(a: Any, order: str = "C") -> Array:
     """numpy.ravel."""
-    x = lift(a)
-    if order == "F":
-        return reshape(transpose(x), (-1,))
-    return reshape(x, (-1,))
+    x = array_of(a)
+    if order == "K":
+        strides = x.layout().strides
+        return reshape(transpose(x, sorted(range(x.ndim), key=lambda i: -abs(strides[i]))), (-1,))
+    return reshape(transpose(x) if by_columns(x, order) else x, (-1,))
+
+
+def flat_view(x: Array) -> Array:
+    """The elements in row-major order as one axis; what is written to it reaches x, wherever x keeps its memory."""
+    old, size = x.shape, x.size
+    return view(
+        x,
+        lambda v: reshape_primitive(v, shape=(size,)),
+        lambda base, v: reshape_primitive(v, shape=old),
+        lambda plain: np.empty(size, plain.dtype),
+    )
 
 
 @covers(np.transpose)
 def transpose(a: Any, axes: Any = None) -> Array:
     """numpy.transpose: a view."""
-    x = lift(a)
+    x = array_of(a)
     order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise ShapeError(f"transpose: axes {axes} do not match {x.type}")
@@ -174,7 +198,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
 @covers(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     """numpy.broadcast_to: a view that cannot be written."""
-    x = lift(array)
+    x = array_of(array)
     wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if broadcast_shapes("broadcast_to", [x.shape, wanted]) != wanted:
         raise ShapeError(f"broadcast_to: {x.type} does not broadcast to {wanted}")
@@ -192,7 +216,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
 @covers(np.flip)
 def flip(m: Any, axis: Any = None) -> Array:
     """numpy.flip: a view in reverse order."""
-    x = lift(m)
+    x = array_of(m)
     axes = axes_of("flip", axis, x.ndim)
     return view(
         x,
@@ -210,7 +234,7 @@ def joined(values: Sequence[Value], axis: int) -> Array:
 @covers(np.concatenate)
 def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """numpy.concatenate."""
-    items = list(arrays)
+    items = [array_of(a) for a in arrays]
     if not items:
         raise ShapeError("concatenate: need at least one array")
     values = promoted(*items)
@@ -232,16 +256,13 @@ def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = 
             )
     made = joined(values, place)
     made = made if dtype is None else made.astype(dtype, casting=casting)
-    if out is not None:
-        out[...] = made
-        return out  # type: ignore[no-any-return]
-    return made
+    return made if out is None else assign_out("concatenate", out, made, casting)  # type: ignore[no-any-return]
 
 
 @covers(np.stack)
 def stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """numpy.stack."""
-    items = [lift(a) for a in arrays]
+    items = [array_of(a) for a in arrays]
     if not items:
         raise ShapeError("stack: need at least one array")
     for item in items:

@@ -143,8 +143,8 @@ class Window(Linear):
         k = len(size)
         spans = tuple(spread(m, d) for m, d in zip(size, dilation, strict=True))
         seen = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(x.ndim - k, x.ndim)))
-        places = [slice(None, None, s) for s in stride]
-        return seen[(..., *places, *[slice(None, None, d) for d in dilation])]
+        steps: list[Any] = [slice(None, None, s) for s in (*stride, *dilation)]
+        return seen[(..., *steps)]
 
     def transpose(
         self, gy: Value, node: Node, wrt: Sequence[bool], *, size: Ints, stride: Ints, dilation: Ints
@@ -189,11 +189,12 @@ class Unwindow(Linear):
         if wide == object:
             out.fill(0)
         for offset in np.ndindex(*window):
-            at = [
+            at: list[Any] = [
                 slice(o * d, o * d + spread(p, s), s)
                 for o, d, p, s in zip(offset, dilation, places, stride, strict=True)
             ]
-            out[(..., *at)] += y[(..., *offset)]
+            here: list[Any] = list(offset)
+            out[(..., *at)] += y[(..., *here)]
         return out.astype(y.dtype, copy=False)
 
     def transpose(

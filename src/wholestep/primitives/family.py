@@ -142,13 +142,13 @@ def transposed_jvp(
 
 def conj(x: Value) -> Value:
     """The complex conjugate; a real value is its own."""
-    return OPS["conj"](x) if dtypes.is_complex(x.type.dtype) else x  # type: ignore[no-any-return]
+    return OPS["conj"](x) if dtypes.is_complex(x.type.dtype) else x
 
 
 def scaled(g: Value, factor: Any) -> Value:
     """g times a number or a value; 1 and -1 cost nothing or a sign."""
     if isinstance(factor, Value):
-        return OPS["mul"](g, factor)  # type: ignore[no-any-return]
+        return OPS["mul"](g, factor)
     if factor == 1:
         return g
     return -g if factor == -1 else g * factor
@@ -336,7 +336,7 @@ class Linear(Primitive):
             for i, (v, dx) in enumerate(zip(node.inputs, dxs, strict=True))
         ]
         out: Any = self(*inputs, **node.params)
-        return out if self.multiple else (out,)  # type: ignore[no-any-return]
+        return out if self.multiple else (out,)
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
         if self.multiple:

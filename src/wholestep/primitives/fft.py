@@ -56,10 +56,10 @@ class FFT(Fourier):
         return np.fft.ifftn(x, axes=axes, norm="forward") if inverse else np.fft.fftn(x, axes=axes)
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Axes, inverse: bool) -> Value:
-        return self(gy, axes=axes, inverse=not inverse)  # type: ignore[no-any-return]
+        return self(gy, axes=axes, inverse=not inverse)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes, inverse: bool) -> Value:
-        return self(xs[0], axes=tuple([a + 1 for a in axes]), inverse=inverse)  # type: ignore[no-any-return]
+        return self(xs[0], axes=tuple([a + 1 for a in axes]), inverse=inverse)
 
     def lengths(self, node: Node) -> list[int]:
         return [node.inputs[0].shape[a] for a in node.params["axes"]]
@@ -85,10 +85,10 @@ class RealFFT(Fourier):
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis: int) -> Value:
         n = node.inputs[0].shape[axis]
-        return irfft(weighted(gy, axis, n, 0.5), axis=axis, n=n)  # type: ignore[no-any-return]
+        return irfft(weighted(gy, axis, n, 0.5), axis=axis, n=n)
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
-        return self(xs[0], axis=axis + 1)  # type: ignore[no-any-return]
+        return self(xs[0], axis=axis + 1)
 
     def lengths(self, node: Node) -> list[int]:
         return [node.inputs[0].shape[node.params["axis"]]]
@@ -120,7 +120,7 @@ class InverseRealFFT(Fourier):
         return weighted(rfft(gy, axis=axis), axis, n, 2.0)
 
     def batch(self, size: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int, n: Any) -> Value:
-        return self(xs[0], axis=axis + 1, n=n)  # type: ignore[no-any-return]
+        return self(xs[0], axis=axis + 1, n=n)
 
     def lengths(self, node: Node) -> list[int]:
         return [node.params["n"]]
@@ -142,8 +142,7 @@ def weighted(z: Value, axis: int, n: Any, factor: float) -> Value:
     """z times a factor, but for the terms that are their own conjugates: the first, and the middle one of an even n."""
     k = iota(shape=z.shape, axis=axis, dtype=np.dtype(np.int64))
     paired: Value = (k > 0) & (k * 2 < n)
-    found: Value = select(paired, z * factor, z)
-    return found
+    return select(paired, z * factor, z)
 
 
 fft = FFT()

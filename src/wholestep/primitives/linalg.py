@@ -22,6 +22,7 @@ from wholestep.primitives.family import (
     Maybe,
     Primitive,
     Sample,
+    Several,
     conj,
     expand,
     total,
@@ -55,8 +56,8 @@ class MatrixFunction(Primitive):
 class LinearSolve(MatrixFunction):
     """f(*matrices, y), linear in y: the tangent holds f itself applied to a tangent, and `adjoint` transposes that."""
 
-    def adjoint(self, gy: Value, *known: Value, **params: Any) -> Value:
-        """Cotangent of the last operand."""
+    def adjoint(self, *args: Any, **kwargs: Any) -> Value:
+        """(gy, *matrices, **params) -> the cotangent of y."""
         raise NotImplementedError(self.name)
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
@@ -72,22 +73,19 @@ class LinearSolve(MatrixFunction):
 def mm(x: Value, y: Value) -> Value:
     """The matrix product of two stacks."""
     lead = LETTERS[: x.ndim - 2]
-    product: Value = contract(x, y, spec=f"{lead}XY,{lead}YZ->{lead}XZ")
-    return product
+    return contract(x, y, spec=f"{lead}XY,{lead}YZ->{lead}XZ")
 
 
 def trace_mm(x: Value, y: Value) -> Value:
     """The trace of the matrix product of two stacks."""
     lead = LETTERS[: x.ndim - 2]
-    trace: Value = contract(x, y, spec=f"{lead}XY,{lead}YX->{lead}")
-    return trace
+    return contract(x, y, spec=f"{lead}XY,{lead}YX->{lead}")
 
 
 def mt(x: Value) -> Value:
     """The transposed matrices."""
     k = x.ndim
-    swapped: Value = permute(x, axes=(*range(k - 2), k - 1, k - 2))
-    return swapped
+    return permute(x, axes=(*range(k - 2), k - 1, k - 2))
 
 
 def mh(x: Value) -> Value:
@@ -97,20 +95,17 @@ def mh(x: Value) -> Value:
 
 def row(shape: Shape) -> Value:
     """The row number of each element of a stack of matrices."""
-    numbers: Value = iota(shape=shape, axis=len(shape) - 2, dtype=_INTEGER)
-    return numbers
+    return iota(shape=shape, axis=len(shape) - 2, dtype=_INTEGER)
 
 
 def column(shape: Shape) -> Value:
     """The column number of each element of a stack of matrices."""
-    numbers: Value = iota(shape=shape, axis=len(shape) - 1, dtype=_INTEGER)
-    return numbers
+    return iota(shape=shape, axis=len(shape) - 1, dtype=_INTEGER)
 
 
 def keep(x: Value, where: Value) -> Value:
     """x where the condition holds, and zero elsewhere."""
-    kept: Value = select(where, x, zeros(x.type))
-    return kept
+    return select(where, x, zeros(x.type))
 
 
 def triangle(x: Value, lower: bool, strict: bool = False) -> Value:
@@ -126,8 +121,7 @@ def on_diagonal(shape: Shape) -> Value:
 
 def diagonal(x: Value) -> Value:
     """The diagonals of square matrices."""
-    found: Value = sum_(keep(x, on_diagonal(x.shape)), axes=(x.ndim - 1,))
-    return found
+    return sum_(keep(x, on_diagonal(x.shape)), axes=(x.ndim - 1,))
 
 
 def eye(type: Type) -> Value:
@@ -138,14 +132,12 @@ def eye(type: Type) -> Value:
 def along_rows(w: Value, shape: Shape) -> Value:
     """The matrices whose every row is w."""
     k = len(shape)
-    repeated: Value = broadcast(w, shape=shape, axes=(*range(k - 2), k - 1))
-    return repeated
+    return broadcast(w, shape=shape, axes=(*range(k - 2), k - 1))
 
 
 def along_columns(w: Value, shape: Shape) -> Value:
     """The matrices whose every column is w."""
-    repeated: Value = broadcast(w, shape=shape, axes=tuple(range(len(shape) - 1)))
-    return repeated
+    return broadcast(w, shape=shape, axes=tuple(range(len(shape) - 1)))
 
 
 def scaled_identity(s: Value, type: Type) -> Value:
@@ -185,8 +177,7 @@ def corner(x: Value, rows: Any, columns: Any) -> Value:
 
 def inverse(a: Value) -> Value:
     """The inverse matrices."""
-    found: Value = solve(a, eye(a.type))
-    return found
+    return solve(a, eye(a.type))
 
 
 # What the type rules check.
@@ -312,7 +303,7 @@ class TriangularSolve(LinearSolve):
         if trans == 1:
             back: Value = self(*known, conj(gy), lower=lower, unit=unit, trans=0)
             return conj(back)
-        return self(*known, gy, lower=lower, unit=unit, trans=2 - trans)  # type: ignore[no-any-return]
+        return self(*known, gy, lower=lower, unit=unit, trans=2 - trans)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
@@ -344,7 +335,7 @@ class Solve(LinearSolve):
         return (self(a, total([db, None if da is None else -mm(da, x)])),)  # type: ignore[arg-type]
 
     def adjoint(self, gy: Value, *known: Value) -> Value:
-        return self(mh(known[0]), gy)  # type: ignore[no-any-return]
+        return self(mh(known[0]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
@@ -461,7 +452,7 @@ class AdjugateTangent(LinearSolve):
         return (total([moved, None if de is None else self(a, de)]),)
 
     def adjoint(self, gy: Value, *known: Value) -> Value:
-        return self(mh(known[0]), gy)  # type: ignore[no-any-return]
+        return self(mh(known[0]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
@@ -469,10 +460,9 @@ class AdjugateTangent(LinearSolve):
         yield Sample((np.eye(3), near(rng, (3, 3), "f64")), exact=False)
 
 
-class Slogdet(MatrixFunction):
+class Slogdet(Several, MatrixFunction):
     """The sign of the determinant and the logarithm of its absolute value; a real sign has no tangent."""
 
-    multiple = True
     work = 2 / 3
 
     def type(self, a: Type) -> tuple[Type, Type]:
@@ -497,13 +487,12 @@ class Slogdet(MatrixFunction):
             yield Sample((near(rng, shape, dtype, 1.0, -1.5),), exact=False)
 
 
-class LU(MatrixFunction):
+class LU(Several, MatrixFunction):
     """Elimination with partial pivoting: L and U in one matrix, the row exchanges, and the order of rows they make.
 
     `a[permutation] = L U`, with the ones on L's diagonal left out. The order is constant near a generic matrix.
     """
 
-    multiple = True
     work = 2 / 3
 
     def type(self, a: Type) -> tuple[Type, Type, Type]:

@@ -66,7 +66,7 @@ class TopK(Ordering):
     def __init__(self) -> None:
         super().__init__("top_k")
 
-    def values(self, x: Type, *, axis: int, k: int) -> Type:
+    def values(self, x: Type, *, axis: int = -1, k: int = 0, **params: Any) -> Type:
         if isinstance(x.shape[axis], int) and not 0 <= k <= x.shape[axis]:
             raise ShapeError(f"top_k: k = {k} is outside 0 to {x.shape[axis]}, the size of axis {axis} of {x}")
         if x.dtype.kind == "c":

@@ -126,6 +126,7 @@ class Arg(Primitive):
 
     kind = "reduction"
     flat = True
+    flat = True
 
     def __init__(self, name: str, function: Any) -> None:
         super().__init__(name)

@@ -17,7 +17,7 @@ from wholestep import dtypes
 from wholestep.errors import DerivativeError, DtypeError, ShapeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.family import Maybe, Sample, conj, ones, total, zeros
+from wholestep.primitives.family import Maybe, Sample, Several, conj, ones, total, zeros
 from wholestep.primitives.linalg import (
     OBLONGS,
     STACKS,
@@ -54,8 +54,7 @@ from wholestep.primitives.reduction import argmax, sum_
 def reciprocal(x: Value) -> Value:
     """1 / x, and 0 where x is exactly 0: the part of a tangent along which a degenerate problem has no derivative."""
     nothing = x.equals(0)
-    found: Value = select(nothing, zeros(x.type), 1 / select(nothing, ones(x.type), x))
-    return found
+    return select(nothing, zeros(x.type), 1 / select(nothing, ones(x.type), x))
 
 
 def gaps(w: Value, shape: tuple[Any, ...], sign: int = -1) -> Value:
@@ -69,8 +68,7 @@ def block(x: Value, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> Value:
     lead = x.shape[:-2]
     nothing = (0,) * len(lead)
     start, stop = zip(rows, columns, strict=True)
-    part: Value = slice_(x, start=(*nothing, *start), stop=(*lead, *stop), step=(1,) * x.ndim)
-    return part
+    return slice_(x, start=(*nothing, *start), stop=(*lead, *stop), step=(1,) * x.ndim)
 
 
 def times_imaginary(x: Value, d: Value) -> Value:
@@ -89,8 +87,7 @@ def turned(v: Value, dv: Value, at: int) -> Value:
     size = OPS["real"](here)
     clear = size * size > float(np.finfo(size.dtype).eps) ** 0.5
     safe = select(clear, size, ones(size.type))
-    found: Value = sum_(keep(-OPS["imag"](change) / safe, clear), axes=(v.ndim - 2,))
-    return found
+    return sum_(keep(-OPS["imag"](change) / safe, clear), axes=(v.ndim - 2,))
 
 
 def empty(a: Value) -> bool:
@@ -98,13 +95,12 @@ def empty(a: Value) -> bool:
     return any(isinstance(n, int) and n == 0 for n in a.shape[-2:])
 
 
-class QR(MatrixFunction):
+class QR(Several, MatrixFunction):
     """a = q r, r upper triangular with a real diagonal (of either sign: LAPACK's gauge).
 
     `mode` is "reduced" or "complete". The leading square block of r must be regular for a derivative.
     """
 
-    multiple = True
     work = 4.0
 
     def type(self, a: Type, *, mode: str) -> tuple[Type, Type]:
@@ -151,7 +147,7 @@ class QR(MatrixFunction):
         yield Sample((near(rng, (4, 2), "f64", 2.0),), {"mode": "complete"}, exact=False, smooth=False)
 
 
-class Eigh(MatrixFunction):
+class Eigh(Several, MatrixFunction):
     """Eigenvalues in ascending order and orthonormal eigenvectors of a Hermitian matrix.
 
     Reads the triangle that `lower` names, where the gradient lands too. Eigenvalues that are exactly equal pass
@@ -160,7 +156,6 @@ class Eigh(MatrixFunction):
     that component is not almost zero.
     """
 
-    multiple = True
     work = 9.0
 
     def type(self, a: Type, *, lower: bool) -> tuple[Type, Type]:
@@ -207,14 +202,13 @@ def mixed(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, noise: f
     return np.asarray(middle + near(rng, shape, dtype, 0.0, noise=noise), dtypes.from_short(dtype))
 
 
-class Eig(MatrixFunction):
+class Eig(Several, MatrixFunction):
     """Eigenvalues and eigenvectors of any square matrix, complex always.
 
     Eigenvalues that are exactly equal pass nothing between their vectors. The gauge is LAPACK's: each vector has
     norm 1 and its component of largest absolute value is real.
     """
 
-    multiple = True
     work = 25.0
 
     def type(self, a: Type) -> tuple[Type, Type]:
@@ -248,7 +242,7 @@ class Eig(MatrixFunction):
         yield Sample((np.eye(2),), exact=False, smooth=False)
 
 
-class SVD(MatrixFunction):
+class SVD(Several, MatrixFunction):
     """u, s, vh with a = u diag(s) vh, s descending.
 
     Singular values that are exactly equal, or zero, pass what has a finite formula and nothing else. The gauge of
@@ -256,7 +250,6 @@ class SVD(MatrixFunction):
     derivative keeps it so wherever that component is not almost zero.
     """
 
-    multiple = True
     work = 20.0
 
     def type(self, a: Type, *, full_matrices: bool) -> tuple[Type, Type, Type]:
@@ -381,7 +374,7 @@ class ExpmTangent(LinearSolve):
         return (total([moved, None if de is None else self(a, de)]),)
 
     def adjoint(self, gy: Value, *known: Value) -> Value:
-        return self(mh(known[0]), gy)  # type: ignore[no-any-return]
+        return self(mh(known[0]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
@@ -392,8 +385,7 @@ def doubled(a: Value, e: Value) -> Value:
     """The matrices [[a, e], [0, a]]."""
     k = a.ndim
     left = concat(a, zeros(a.type), axis=k - 2)
-    matrices: Value = concat(left, concat(e, a, axis=k - 2), axis=k - 1)
-    return matrices
+    return concat(left, concat(e, a, axis=k - 2), axis=k - 1)
 
 
 class Sqrtm(MatrixFunction):
@@ -468,7 +460,7 @@ class SolveSylvester(LinearSolve):
         return (self(a, b, total(moved)),)  # type: ignore[arg-type]
 
     def adjoint(self, gy: Value, *known: Value) -> Value:
-        return self(mh(known[0]), mh(known[1]), gy)  # type: ignore[no-any-return]
+        return self(mh(known[0]), mh(known[1]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:

@@ -40,8 +40,13 @@ def slimmed(graphs: Sequence[Graph], values: Sequence[Value]) -> tuple[list[Grap
     """
     wanted = [any(flags) for flags in zip(*[used(g) for g in graphs], strict=True)]
     places = [i for i, w in enumerate(wanted) if w]
-    kept = [g.derived(("slim", tuple(places)), lambda g=g: reordered(g, places, range(len(g.outputs)))) for g in graphs]
-    return kept, [values[i] for i in places]
+    return [slim(g, tuple(places)) for g in graphs], [values[i] for i in places]
+
+
+def slim(graph: Graph, places: tuple[int, ...]) -> Graph:
+    """The graph with the inputs at these places alone."""
+    made: Graph = graph.derived(("slim", places), lambda: reordered(graph, places, range(len(graph.outputs))))
+    return made
 
 
 class Nested(Several):

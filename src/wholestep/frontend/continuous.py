@@ -1,0 +1,192 @@
+"""Continuous distributions by inversion: each number is a function of its own words, so it is the same in any batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.frontend.keys import (
+    Tail,
+    count_of,
+    drawn,
+    float_of,
+    fraction,
+    key_of,
+    number,
+    parameters,
+    require,
+    shape_of,
+    tail,
+    tail_of,
+    words,
+)
+from wholestep.frontend.lift import cast_to, wrap
+from wholestep.ir.graph import Value
+from wholestep.primitives.arithmetic import make_complex, nextafter
+from wholestep.primitives.functions import log, log1p, ndtr, ndtri, tan
+from wholestep.primitives.logic import less_equal, select
+
+
+@drawn
+def uniform(key: Any, shape: Any = (), dtype: Any = np.float64, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+    """Draw uniform numbers from [minval, maxval), of any floating dtype.
+
+    `minval` and `maxval` broadcast to `shape` and are differentiable. On [0, 1) the numbers are multiples of 2**-53 in
+    float64, 2**-24 in float32, 2**-11 in float16 and 2**-8 in bfloat16. Raises DtypeError for another dtype, ShapeError
+    for parameters that do not fit, ParameterError where minval is known to exceed maxval.
+
+    >>> import wholestep as ws
+    >>> ws.random.uniform(ws.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    wanted, sizes, k = float_of("uniform", dtype), shape_of("uniform", shape), key_of("uniform", key)
+    u = fraction(words(k, sizes, count_of(wanted)), wanted)
+    if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
+        return wrap(u)
+    _, (low, high) = parameters("uniform", sizes, wanted, minval, maxval)
+    require("uniform", "minval exceeds maxval", np.less_equal, low, high)
+    return wrap(between(u, low, high))
+
+
+def between(u: Value, low: Value, high: Value) -> Value:
+    """low + u (high - low), which rounding may not lift to high itself."""
+    x = low + u * (high - low)
+    out: Value = select(x >= high, nextafter(high, low), x)
+    return out
+
+
+def standard_normal(t: Tail) -> Value:
+    """The inverse of the normal distribution function at a uniform number."""
+    return t.signed(-ndtri(t.p))
+
+
+@drawn
+def normal(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Draw numbers from the standard normal distribution, of any floating or complex dtype.
+
+    By inversion of the distribution function from a uniform number that is exact near both ends: the tails reach 9.2
+    in float64 and 6.3 in float32. Real and imaginary part of a complex number have variance 1/2 each. For a mean and a
+    standard deviation write `mean + std * normal(...)`, which is differentiable in both. Raises DtypeError for another
+    dtype, and DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> ws.random.normal(ws.random.key(0), (2, 3), "float32").dtype
+    dtype('float32')
+    """
+    wanted, sizes, k = float_of("normal", dtype, complexes=True), shape_of("normal", shape), key_of("normal", key)
+    if dtypes.is_complex(wanted):
+        real = dtypes.real_of(wanted)
+        count = count_of(real)
+        parts = words(k, sizes, 2 * count)
+        x, y = [standard_normal(tail(w, real)) * math.sqrt(0.5) for w in (parts[:count], parts[count:])]
+        return wrap(make_complex(x, y))
+    return wrap(cast_to(standard_normal(tail_of(k, sizes, wanted)), wanted))
+
+
+@drawn
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Draw numbers from the standard normal distribution restricted to [lower, upper].
+
+    The bounds broadcast to `shape`, by default to each other, and are differentiable. Both tails are exact, as far as
+    the distribution function has a value: bounds up to 37 in float64, 12 in float32. Raises as `uniform` does.
+
+    >>> import wholestep as ws
+    >>> bool(ws.random.truncated_normal(ws.random.key(0), 2.0, 3.0) >= 2.0)
+    True
+    """
+    wanted, k = float_of("truncated_normal", dtype), key_of("truncated_normal", key)
+    computed = dtypes.compute_dtype(wanted)
+    sizes, (low, high) = parameters("truncated_normal", shape, computed, lower, upper)
+    require("truncated_normal", "lower exceeds upper", np.less_equal, low, high)
+    mirrored = low > number(0, low)
+    a, b = select(mirrored, -high, low), select(mirrored, -low, high)
+    t = tail_of(k, sizes, computed)
+    below, above = ndtr(a), ndtr(b)
+    gap = above - below
+    z = ndtri(t.pick(above - t.p * gap, below + t.p * gap))
+    z = select(less_equal(z, a), a, select(z >= b, b, z))
+    return wrap(cast_to(select(mirrored, -z, z), wanted))
+
+
+def standard_exponential(t: Tail) -> Value:
+    """-log of a uniform number."""
+    return t.pick(-log1p(-t.p), -log(t.p))
+
+
+def standard_gumbel(t: Tail) -> Value:
+    """-log(-log of a uniform number)."""
+    return -log(standard_exponential(t))
+
+
+def _inverted(name: str, key: Any, shape: Any, dtype: Any, quantile: Any) -> Any:
+    """A distribution without parameters: its quantile function at fresh uniform numbers."""
+    wanted, sizes = float_of(name, dtype), shape_of(name, shape)
+    return wrap(cast_to(quantile(tail_of(key_of(name, key), sizes, wanted)), wanted))
+
+
+@drawn
+def exponential(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Draw numbers from the exponential distribution of rate 1; divide by a rate for another.
+
+    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> bool(ws.random.exponential(ws.random.key(0)) > 0)
+    True
+    """
+    return _inverted("exponential", key, shape, dtype, standard_exponential)
+
+
+@drawn
+def gumbel(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Draw numbers from the standard Gumbel distribution, P(x <= t) = exp(-exp(-t)).
+
+    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> ws.random.gumbel(ws.random.key(0), (3,)).shape
+    (3,)
+    """
+    return _inverted("gumbel", key, shape, dtype, standard_gumbel)
+
+
+@drawn
+def laplace(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Draw numbers from the Laplace distribution of scale 1, with density exp(-|x|) / 2.
+
+    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> ws.random.laplace(ws.random.key(0), (3,)).shape
+    (3,)
+    """
+    return _inverted("laplace", key, shape, dtype, lambda t: t.signed(-log(t.p * 2)))
+
+
+@drawn
+def logistic(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Draw numbers from the standard logistic distribution, P(x <= t) = 1 / (1 + exp(-t)).
+
+    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> ws.random.logistic(ws.random.key(0), (3,)).shape
+    (3,)
+    """
+    return _inverted("logistic", key, shape, dtype, lambda t: t.signed(log1p(-t.p) - log(t.p)))
+
+
+@drawn
+def cauchy(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+    """Draw numbers from the standard Cauchy distribution, with density 1 / (pi (1 + x**2)).
+
+    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> ws.random.cauchy(ws.random.key(0), (3,)).shape
+    (3,)
+    """
+    return _inverted("cauchy", key, shape, dtype, lambda t: t.signed(1 / tan(t.p * math.pi)))

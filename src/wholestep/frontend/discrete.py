@@ -1,0 +1,290 @@
+"""Discrete distributions and orders: coins, integers, permutations, choices and categories."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import AxisError, DtypeError, ShapeError
+from wholestep.frontend.continuous import between, standard_gumbel
+from wholestep.frontend.keys import (
+    WIDE,
+    ParameterError,
+    count_of,
+    drawn,
+    float_of,
+    fraction,
+    integer,
+    key_of,
+    number,
+    parameters,
+    require,
+    shape_of,
+    shifted,
+    tail_of,
+    wide,
+    words,
+)
+from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, checked, lift, wrap
+from wholestep.ir.graph import Value
+from wholestep.ir.types import Shape
+from wholestep.primitives.creation import full
+from wholestep.primitives.functions import log
+from wholestep.primitives.indexing import gather, scatter, take_along
+from wholestep.primitives.logic import less, select
+from wholestep.primitives.movement import concat, permute, reshape, slice_
+from wholestep.primitives.order import sort
+from wholestep.primitives.reduction import argmax, cumsum
+
+_INDEX, _DOUBLE = np.dtype(np.int64), np.dtype(np.float64)
+
+
+@drawn
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
+    """Draw booleans, True with probability p.
+
+    `p` broadcasts to `shape`, by default its own; there is no derivative. Raises ShapeError for a p that does not fit,
+    ParameterError for one that is known to lie outside [0, 1].
+
+    >>> import wholestep as ws
+    >>> ws.random.bernoulli(ws.random.key(0), [0.0, 1.0]).tolist()
+    [False, True]
+    """
+    k, given = key_of("bernoulli", key), lift(p).value
+    dtype = dtypes.compute_dtype(given.dtype) if dtypes.is_float(given.dtype) else _DOUBLE
+    sizes, (chance,) = parameters("bernoulli", shape, dtype, p)
+    require("bernoulli", "p is outside [0, 1]", lambda x: (x >= 0) & (x <= 1), chance)
+    return wrap(less(fraction(words(k, sizes, count_of(dtype)), dtype), chance))
+
+
+@drawn
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
+    """Draw integers from [minval, maxval), of any integer dtype, all equally likely to one part in 2**32 or better.
+
+    The bounds broadcast to `shape`; `maxval` may be one more than the dtype holds. In a compiled program an empty range
+    gives minval. Raises DtypeError for a dtype or bounds that are not integer, ShapeError for bounds that do not fit,
+    ParameterError for a range known to be empty, OverflowError for a bound that the dtype cannot hold.
+
+    Multiplication of the range by a fraction of 64 random bits, 128 where the dtype has 64 (Lemire, "Fast random
+    integer generation in an interval", 2019).
+
+    >>> import wholestep as ws
+    >>> bool(ws.random.randint(ws.random.key(0), (), 3, 4) == 3)
+    True
+    """
+    wanted, k, sizes = checked(dtype), key_of("randint", key), shape_of("randint", shape)
+    if not dtypes.is_integer(wanted):
+        raise DtypeError(f"randint: dtype {wanted} is not an integer")
+    if _is_whole(minval) and _is_whole(maxval) and maxval - minval == 2**64:
+        high = words(k, sizes, 4)
+        return wrap(cast_to(wide(high[2], high[3]) + number(minval & (2**64 - 1), wide(high[2], high[3])), wanted))
+    low, last = _bounds(minval, maxval, wanted, sizes)
+    empty = last < low
+    require("randint", "the range is empty, since maxval does not exceed minval", np.less_equal, low, last)
+    first = cast_to(low, WIDE)
+    span = cast_to(last, WIDE) - first + 1
+    span = select(empty, number(0, span), span)
+    offset = scaled128(words(k, sizes, 4), span) if wanted.itemsize == 8 else scaled64(words(k, sizes, 2), span)
+    return wrap(cast_to(first + offset, wanted))
+
+
+def _is_whole(x: Any) -> bool:
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+
+
+def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tuple[Value, Value]:
+    """The first and the last integer of a range in the dtype of the result."""
+    out = []
+    for x, less_by in ((minval, 0), (maxval, 1)):
+        if _is_whole(x):
+            x = np.asarray(int(x) - less_by, dtype)[()]
+            less_by = 0
+        v = lift(x).value
+        if not dtypes.is_integer(v.dtype):
+            raise DtypeError(f"randint: a bound is {v.type}, not an integer")
+        v = cast_to(v, dtype)
+        if broadcast_shapes("randint", [v.shape, sizes]) != sizes:
+            raise ShapeError(f"randint: a bound of shape {v.shape} does not broadcast to shape {sizes}")
+        v = broadcast_to(v, sizes)
+        out.append(v - 1 if less_by else v)
+    return out[0], out[1]
+
+
+def scaled64(parts: list[Value], span: Value) -> Value:
+    """floor(r span / 2**64) for r = parts[1] * 2**32 + parts[0] and span up to 2**32, as uint64."""
+    r0, r1 = [cast_to(w, WIDE) for w in parts]
+    return shifted(r1 * span + shifted(r0 * span, 32), 32)
+
+
+def scaled128(parts: list[Value], span: Value) -> Value:
+    """floor(r span / 2**128) for r of four words, the lowest first, and span below 2**64: long multiplication."""
+    mask = number(0xFFFFFFFF, span)
+    r = [cast_to(w, WIDE) for w in parts]
+    low, high = span & mask, shifted(span, 32)
+    digits, carry = [], number(0, span)
+    for x in r:
+        t = x * low + carry
+        digits.append(t & mask)
+        carry = shifted(t, 32)
+    digits.append(carry)
+    carry, top = number(0, span), number(0, span)
+    for i, x in enumerate(r):
+        t = x * high + digits[i + 1] + carry
+        top, carry = t & mask, shifted(t, 32)
+    return carry * 2**32 + top
+
+
+def shuffled(k: Value, n: Any) -> Value:
+    """0 to n - 1 in random order: the order of random 64-bit words, which meet with probability below n**2 / 2**65."""
+    _, order = sort(integer(words(k, (n,), 2)), axis=0)
+    return order  # type: ignore[no-any-return]
+
+
+def axis_inside(name: str, axis: Any, x: Value) -> int:
+    """A non-negative axis; raises AxisError outside the array."""
+    found = operator.index(axis)
+    if not -x.ndim <= found < x.ndim:
+        raise AxisError(f"{name}: axis {found} is out of bounds for {x.type}")
+    return found % x.ndim
+
+
+def taken(x: Value, order: Value, axis: int) -> Value:
+    """x read at `order` along an axis; the axes of `order` stand in its place."""
+    out: Value = gather(x, order, axes=(axis,))
+    if axis == 0:
+        return out
+    k = order.ndim
+    places = [*range(k, k + axis), *range(k), *range(k + axis, out.ndim)]
+    moved: Value = permute(out, axes=tuple(places))
+    return moved
+
+
+@drawn
+def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -> Any:
+    """Put 0 to x - 1, or the slices of an array x along an axis, in random order; all orders are equally likely.
+
+    With `independent` each line along the axis has an order of its own. Differentiable in x. Raises AxisError for an
+    axis that is not there, ParameterError for a negative integer, DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> sorted(ws.random.permutation(ws.random.key(0), 4).tolist())
+    [0, 1, 2, 3]
+    """
+    k = key_of("permutation", key)
+    if _is_whole(x):
+        if x < 0:
+            raise ParameterError(f"permutation: {x} elements, less than none")
+        return wrap(shuffled(k, int(x)))
+    v = lift(x).value
+    if v.ndim == 0:
+        raise ShapeError(
+            f"permutation: {v.type} has no axis", hint="a number of elements is a plain integer, known to the program"
+        )
+    place = axis_inside("permutation", axis, v)
+    if not independent:
+        return wrap(taken(v, shuffled(k, v.shape[place]), place))
+    _, order = sort(integer(words(k, v.shape, 2)), axis=place)
+    return wrap(take_along(v, order, place))
+
+
+@drawn
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Any:
+    """Draw from 0 to a - 1, or slices of an array a along an axis, with or without replacement.
+
+    `p`, of shape (n,), holds the weights of the n candidates, equal by default; they need not sum to 1. The result has
+    the axes of `shape` in place of `axis`, and is differentiable in a. Raises ParameterError for weights known to be
+    negative or all zero and for no candidates, ShapeError for weights that do not fit or for more draws than there are
+    candidates without replacement.
+
+    >>> import wholestep as ws
+    >>> ws.random.choice(ws.random.key(0), 3, (2,), p=[0.0, 1.0, 0.0]).tolist()
+    [1, 1]
+    """
+    k, sizes = key_of("choice", key), shape_of("choice", shape)
+    source = None if _is_whole(a) else lift(a).value
+    place = 0 if source is None else axis_inside("choice", axis, source)
+    n = a if source is None else source.shape[place]
+    count = int(np.prod(sizes, dtype=np.int64))
+    if isinstance(n, int) and n < 1 and count:
+        raise ParameterError(f"choice: there is nothing to choose from among {n} candidates")
+    if not replace and count > n:
+        raise ShapeError(f"choice: {count} draws without replacement from {n} candidates")
+    weights = None if p is None else _weights(p, int(n))
+    if replace:
+        index = _with_replacement(k, sizes, int(n), weights)
+    else:
+        order = shuffled(k, int(n)) if weights is None else _by_weight(k, int(n), weights)
+        index = reshape(slice_(order, start=(0,), stop=(count,), step=(1,)), shape=sizes)
+    return wrap(index if source is None else taken(source, index, place))
+
+
+def _weights(p: Any, n: int) -> Value:
+    v = lift(p).value
+    v = cast_to(v, dtypes.compute_dtype(float_of("choice", v.dtype)) if dtypes.is_inexact(v.dtype) else _DOUBLE)
+    if v.shape != (n,):
+        raise ShapeError(f"choice: weights {v.type} for {n} candidates")
+    require("choice", "weights are negative, not finite or all zero", _are_weights, v)
+    return v
+
+
+def _are_weights(x: Any) -> bool:
+    return bool(np.all((x >= 0) & np.isfinite(x)) and np.any(x > 0))
+
+
+def _with_replacement(k: Value, sizes: Shape, n: int, weights: Value | None) -> Value:
+    if weights is None:
+        span = number(n, full(value=0, shape=sizes, dtype=WIDE))
+        return cast_to(scaled128(words(k, sizes, 4), span), _INDEX)
+    count = int(np.prod(sizes, dtype=np.int64))
+    ends = cumsum(weights, axis=0, reverse=False)
+    u = fraction(words(k, (count,), count_of(weights.dtype)), weights.dtype)
+    whole = broadcast_to(slice_(ends, start=(n - 1,), stop=(n,), step=(1,)), (count,))
+    found: Value = reshape(passed(ends, between(u, number(0, u), whole)), shape=sizes)
+    return found
+
+
+def passed(ends: Value, x: Value) -> Value:
+    """For each x, how many of the ascending `ends` it has reached: one stable sort of both, the ends first among equals."""
+    n, m = ends.shape[0], x.shape[0]
+    _, order = sort(concat(ends, x, axis=0), axis=0)
+    so_far = cumsum(cast_to(order < number(n, order), _INDEX), axis=0, reverse=False)
+    board = full(value=0, shape=(n + m,), dtype=_INDEX)
+    placed = scatter(board, so_far, order, axes=(0,))
+    out: Value = slice_(placed, start=(n,), stop=(n + m,), step=(1,))
+    return out
+
+
+def _by_weight(k: Value, n: int, weights: Value) -> Value:
+    """Candidates in the order in which drawing without replacement takes them: descending log(weight) + Gumbel noise."""
+    noise = standard_gumbel(tail_of(k, (n,), weights.dtype))
+    _, order = sort(-(log(weights) + noise), axis=0)
+    return order  # type: ignore[no-any-return]
+
+
+@drawn
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any:
+    """Draw category numbers, int64, with probabilities softmax(logits) along an axis.
+
+    `shape` is the shape of the result, by default that of the logits without the axis, which must broadcast to it; there
+    is no derivative. Raises AxisError for an axis that is not there, ShapeError for a shape that does not fit.
+
+    The largest of logits + Gumbel noise (Gumbel, "Statistical theory of extreme values", 1954).
+
+    >>> import numpy as np, wholestep as ws
+    >>> int(ws.random.categorical(ws.random.key(0), [-np.inf, 0.0, -np.inf]))
+    1
+    """
+    k, v = key_of("categorical", key), lift(logits).value
+    dtype = dtypes.compute_dtype(float_of("categorical", v.dtype)) if dtypes.is_inexact(v.dtype) else _DOUBLE
+    place = axis_inside("categorical", axis, v)
+    v = cast_to(v, dtype)
+    rows = [i for i in range(v.ndim) if i != place]
+    v = permute(v, axes=(*rows, place)) if place != v.ndim - 1 else v
+    sizes = v.shape[:-1] if shape is None else shape_of("categorical", shape)
+    if broadcast_shapes("categorical", [v.shape[:-1], sizes]) != sizes:
+        raise ShapeError(f"categorical: logits for shape {v.shape[:-1]} do not broadcast to shape {sizes}")
+    noise = standard_gumbel(tail_of(k, (*sizes, v.shape[-1]), dtype))
+    return wrap(argmax(broadcast_to(v, noise.shape) + noise, axis=len(sizes)))

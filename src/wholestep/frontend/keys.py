@@ -1,0 +1,294 @@
+"""Keys of random numbers, and what every distribution is made of: words, and fractions with both tails exact."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError, WholestepError
+from wholestep.frontend.array import Array
+from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
+from wholestep.frontend.scope import scope
+from wholestep.ir.graph import Value
+from wholestep.ir.types import Shape
+from wholestep.primitives.creation import cast
+from wholestep.primitives.logic import right_shift, select
+from wholestep.primitives.movement import concat, reshape, slice_
+from wholestep.primitives.random import WORD, random_bits
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BITS, SPLIT, FOLD, GAMMA, POISSON = range(5)
+"""Streams: what one key is used for never meets what it is split or folded into."""
+
+WIDE = np.dtype(np.uint64)
+_ZERO = np.zeros((), WORD)
+
+
+class ParameterError(WholestepError, ValueError):
+    """A parameter that no distribution has."""
+
+
+def drawn(f: F) -> F:
+    """Run f in the current trace, or in one of its own that gives plain results, so that the bits are the same."""
+
+    @functools.wraps(f)
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        with scope("random") as work, work.last_walk():
+            return work.leave(f(*args, **kwargs))
+
+    return draw  # type: ignore[return-value]
+
+
+def key_of(name: str, key: Any) -> Value:
+    """A key as a value; raises DtypeError or ShapeError for what is none."""
+    hint = "make one with ws.random.key(seed)"
+    if not isinstance(key, Array | np.ndarray):
+        raise DtypeError(f"{name}: the key is a {type(key).__name__}, not two uint32 words", hint=hint)
+    if key.dtype != WORD:
+        raise DtypeError(f"{name}: the key is of dtype {key.dtype}, not uint32", hint=hint)
+    if key.shape != (2,):
+        hint = "map over many keys with ws.vmap" if key.ndim > 1 and key.shape[-1] == 2 else hint
+        raise ShapeError(f"{name}: the key has shape {key.shape}, not (2,)", hint=hint)
+    return lift(key).value
+
+
+def shape_of(name: str, shape: Any) -> Shape:
+    """Sizes from an int or a sequence of them; raises ShapeError for negative ones."""
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    try:
+        found = tuple([n if type(n).__name__ == "Dim" else operator.index(n) for n in sizes])
+    except TypeError:
+        raise ShapeError(f"{name}: shape {shape!r} is not made of integers") from None
+    if any(isinstance(n, int) and n < 0 for n in found):
+        raise ShapeError(f"{name}: shape {found} has a negative size")
+    return found
+
+
+def float_of(name: str, dtype: Any, *, complexes: bool = False) -> np.dtype[Any]:
+    """A floating dtype, complex where that is allowed; raises DtypeError otherwise."""
+    found = checked(dtype)
+    if dtypes.is_float(found) or (complexes and dtypes.is_complex(found)):
+        return found
+    raise DtypeError(f"{name}: dtype {found} is not floating", hint="float64, float32, float16 and bfloat16 are")
+
+
+def parameters(name: str, shape: Any, dtype: np.dtype[Any], *given: Any) -> tuple[Shape, list[Value]]:
+    """The shape of the result, which parameters broadcast to, and the parameters as values of that shape."""
+    values = []
+    for x in given:
+        v = lift(x).value
+        if dtypes.is_complex(v.dtype):
+            raise DtypeError(f"{name}: a parameter is {v.type}, not real")
+        values.append(cast_to(v, dtype))
+    common = broadcast_shapes(name, [v.shape for v in values])
+    wanted = common if shape is None else shape_of(name, shape)
+    if broadcast_shapes(name, [common, wanted]) != wanted:
+        raise ShapeError(f"{name}: parameters of shape {common} do not broadcast to shape {wanted}")
+    return wanted, [broadcast_to(v, wanted) for v in values]
+
+
+def require(name: str, what: str, holds: Callable[..., Any], *values: Value) -> None:
+    """Raise ParameterError where values that are known break a rule; values without data are taken on trust."""
+    if any(v.data is None for v in values):
+        return
+    if not np.all(holds(*[v.data for v in values])):
+        raise ParameterError(f"{name}: {what}")
+
+
+def number(x: float, like: Value) -> Value:
+    """One number with the shape and dtype of a value."""
+    return full_of(x, like.shape, like.dtype)
+
+
+def words(key: Value, shape: Shape, count: int, *, stream: int = BITS, data: Value | None = None) -> list[Value]:
+    """`count` words for each element of a shape, each a u32 of that shape: element i has words i count to i count + n."""
+    data = full_of(_ZERO[()], (), WORD) if data is None else data
+    if count == 1:
+        return [random_bits(key, data, shape=shape, stream=stream)]
+    whole = random_bits(key, data, shape=(*shape, count), stream=stream)
+    return [column(whole, i) for i in range(count)]
+
+
+def column(x: Value, i: int) -> Value:
+    """x[..., i]."""
+    lead = x.shape[:-1]
+    start, stop = (*[0] * len(lead), i), (*lead, i + 1)
+    out: Value = reshape(slice_(x, start=start, stop=stop, step=(1,) * x.ndim), shape=lead)
+    return out
+
+
+def wide(low: Value, high: Value) -> Value:
+    """high * 2**32 + low as uint64."""
+    both: Value = cast(high, dtype=WIDE) * 2**32 + cast(low, dtype=WIDE)
+    return both
+
+
+def shifted(x: Value, places: int) -> Value:
+    """x >> places."""
+    out: Value = right_shift(x, number(places, x))
+    return out
+
+
+def count_of(dtype: np.dtype[Any]) -> int:
+    """How many words a number of this dtype is made from."""
+    return 2 if dtype.itemsize == 8 else 1
+
+
+def integer(parts: Sequence[Value]) -> Value:
+    """One or two words as one unsigned integer."""
+    return parts[0] if len(parts) == 1 else wide(parts[0], parts[1])
+
+
+def fraction(parts: Sequence[Value], dtype: np.dtype[Any]) -> Value:
+    """A multiple of 2**-p in [0, 1) from the top p bits, p the precision of the dtype: every one is exact."""
+    bits = integer(parts)
+    precision = _precision(dtype)
+    top = shifted(bits, 8 * bits.dtype.itemsize - precision)
+    out: Value = cast(top, dtype=dtype) * 2.0**-precision
+    return out
+
+
+def _precision(dtype: np.dtype[Any]) -> int:
+    return {"f8": 53, "f4": 24, "f2": 11}.get(f"{dtype.kind}{dtype.itemsize}", 8)
+
+
+class Tail(NamedTuple):
+    """A uniform number as its distance p from the nearer end, in (0, 1/2], and whether that end is 1.
+
+    p has all its digits however small it is, 2**-65 at least in double precision and 2**-33 in single, so functions
+    that grow without bound at both ends are as exact at one as at the other.
+    """
+
+    p: Value
+    upper: Value
+
+    def pick(self, upper: Value, lower: Value) -> Value:
+        out: Value = select(self.upper, upper, lower)
+        return out
+
+    def signed(self, x: Value) -> Value:
+        """x on the upper side, -x on the lower."""
+        return self.pick(x, -x)
+
+
+def tail(parts: Sequence[Value], dtype: np.dtype[Any]) -> Tail:
+    """The lowest bit chooses the end, the others the distance; dtype is float32 or float64."""
+    bits = integer(parts)
+    size = 8 * bits.dtype.itemsize
+    p = (cast(shifted(bits, 1), dtype=dtype) + 0.5) * 2.0**-size
+    return Tail(p, (bits & number(1, bits)).equals(1))
+
+
+def tail_of(key: Value, shape: Shape, dtype: np.dtype[Any]) -> Tail:
+    """A fresh Tail for each element; half precisions are worked out in single."""
+    computed = dtypes.compute_dtype(dtype)
+    return tail(words(key, shape, count_of(computed)), computed)
+
+
+@drawn
+def key(seed: Any) -> Any:
+    """Make a key, u32[2], from an integer of any size.
+
+    A seed of up to 64 bits, negative ones as two's complement, gives a key of its own; it may be traced or a NumPy
+    integer, and equal integers give equal keys whatever their dtype. Using one key twice gives the same numbers twice:
+    `split` it, or `fold_in` a counter, for fresh ones. Under `ws.vmap` a key that is not mapped is shared by all
+    elements. Raises DtypeError for a seed that is not an integer and ShapeError for an array of them.
+
+    >>> import wholestep as ws
+    >>> ws.random.key(7).tolist()
+    [7, 0]
+    """
+    low, high, *rest = integer_words("key", seed)
+    made = joined(low, high)
+    for word in rest:
+        made = folded(made, word)
+    return wrap(made)
+
+
+def integer_words(name: str, x: Any) -> list[Value]:
+    """An integer as 32-bit words, the lowest first, two at least."""
+    if isinstance(x, int) and not isinstance(x, bool):
+        count = max(2, -(-(x.bit_length() + (x < -(2**63))) // 32))
+        return [full_of(x >> 32 * i & 0xFFFFFFFF, (), WORD) for i in range(count)]
+    v = lift(x).value
+    if not dtypes.is_integer(v.dtype):
+        raise DtypeError(f"{name}: {v.type} is not an integer")
+    if v.shape != ():
+        raise ShapeError(f"{name}: takes one integer, not {v.type}", hint="map over many with ws.vmap")
+    v = cast_to(v, WIDE)
+    return [cast(v & number(0xFFFFFFFF, v), dtype=WORD), cast(shifted(v, 32), dtype=WORD)]
+
+
+def joined(low: Value, high: Value) -> Value:
+    """Two words as a key."""
+    out: Value = concat(reshape(low, shape=(1,)), reshape(high, shape=(1,)), axis=0)
+    return out
+
+
+def folded(k: Value, word: Value) -> Value:
+    """A new key from a key and a word."""
+    out: Value = random_bits(k, word, shape=(2,), stream=FOLD)
+    return out
+
+
+@drawn
+def split(key: Any, num: Any = 2) -> Any:
+    """Make `num` fresh keys from one: u32[num, 2], or u32[*num, 2] for a tuple.
+
+    Keys from one split, from splits of different keys and the key itself give independent numbers. The first keys of
+    a longer split are those of a shorter one. Raises DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> first, second = ws.random.split(ws.random.key(0))
+    >>> first.shape, bool((first == second).all())
+    ((2,), False)
+    """
+    shape = shape_of("split", num)
+    k = key_of("split", key)
+    return wrap(random_bits(k, full_of(_ZERO[()], (), WORD), shape=(*shape, 2), stream=SPLIT))
+
+
+@drawn
+def fold_in(key: Any, data: Any) -> Any:
+    """Make a fresh key, u32[2], from a key and an integer, such as a step counter, that may be traced.
+
+    Different integers of up to 64 bits, negative ones as two's complement, give different keys, whatever their dtype.
+    Raises DtypeError or ShapeError for a bad key or for data that is not one integer.
+
+    >>> import wholestep as ws
+    >>> key = ws.random.key(0)
+    >>> bool((ws.random.fold_in(key, 1) == ws.random.fold_in(key, 2)).all())
+    False
+    """
+    k = key_of("fold_in", key)
+    low, high, *rest = integer_words("fold_in", data)
+    made = folded(k, low)
+    if not (isinstance(data, int) and 0 <= data < 2**32):
+        made = select(broadcast_to(high.equals(0), (2,)), made, folded(made, high))
+    for word in rest:
+        made = folded(made, word)
+    return wrap(made)
+
+
+@drawn
+def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
+    """Draw uniform unsigned integers of a dtype, uint32 by default, over its whole range.
+
+    The elements of a larger shape begin with those of a smaller one. Raises DtypeError for a dtype that is not
+    unsigned, and DtypeError or ShapeError for a bad key.
+
+    >>> import wholestep as ws
+    >>> [hex(word) for word in ws.random.bits(ws.random.key(0), (4,))]
+    ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
+    """
+    wanted = checked(dtype)
+    if wanted.kind != "u":
+        raise DtypeError(f"bits: dtype {wanted} is not an unsigned integer", hint="use randint for the others")
+    found = integer(words(key_of("bits", key), shape_of("bits", shape), count_of(wanted)))
+    return wrap(cast_to(found, wanted))

@@ -1,0 +1,124 @@
+"""NumPy's functions that reorder, turn and roll axes, and add missing ones."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import AxisError, ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers
+from wholestep.numpy.movement import (
+    array_of,
+    axes_of,
+    axis_of,
+    concatenate,
+    expand_dims,
+    flip,
+    ravel,
+    reshape,
+    swapaxes,
+    transpose,
+)
+
+
+@covers(np.matrix_transpose)
+def matrix_transpose(x: Any, /) -> Array:
+    """numpy.matrix_transpose: a view."""
+    a = array_of(x)
+    if a.ndim < 2:
+        raise ShapeError(f"matrix_transpose: a matrix has two axes or more, not {a.type}")
+    return swapaxes(a, -1, -2)
+
+
+@covers(np.rollaxis)
+def rollaxis(a: Any, axis: Any, start: int = 0) -> Array:
+    """numpy.rollaxis: a view."""
+    x = array_of(a)
+    source = axis_of("rollaxis", axis, x.ndim)
+    target = start + x.ndim if start < 0 else start
+    if not 0 <= target <= x.ndim:
+        raise AxisError(f"rollaxis: start {start} is out of bounds for {x.type}")
+    order = [i for i in range(x.ndim) if i != source]
+    order.insert(target - 1 if source < target else target, source)
+    return transpose(x, order)
+
+
+@covers(np.flipud)
+def flipud(m: Any) -> Array:
+    """numpy.flipud: a view."""
+    return flip(array_of(m), 0)
+
+
+@covers(np.fliplr)
+def fliplr(m: Any) -> Array:
+    """numpy.fliplr: a view."""
+    return flip(array_of(m), 1)
+
+
+@covers(np.rot90)
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
+    """numpy.rot90: a view, turned k times by 90 degrees."""
+    x = array_of(m)
+    if len(axes) != 2:
+        raise ShapeError("rot90: turning needs two axes")
+    i, j = axes_of("rot90", tuple(axes), x.ndim)
+    turns = operator.index(k) % 4
+    if turns == 0:
+        return x[...]  # type: ignore[no-any-return]
+    if turns == 2:
+        return flip(flip(x, i), j)
+    if turns == 1:
+        return swapaxes(flip(x, j), i, j)
+    return flip(swapaxes(x, i, j), j)
+
+
+@covers(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Array:
+    """numpy.roll."""
+    x = array_of(a)
+    if axis is None:
+        return reshape(roll(ravel(x), int(np.sum(shift)), 0), x.shape)
+    pairs = np.broadcast_arrays(shift, axis)
+    for step, at in zip(pairs[0].ravel().tolist(), pairs[1].ravel().tolist(), strict=True):
+        place = axis_of("roll", at, x.ndim)
+        size = x.shape[place]
+        cut = step % size if size else 0
+        if cut:
+            head = (slice(None),) * place
+            x = concatenate([x[(*head, slice(size - cut, None))], x[(*head, slice(0, size - cut))]], place)
+    return Array(x.value)
+
+
+def _each(arys: tuple[Any, ...], one: Any) -> Any:
+    made = tuple([one(array_of(a)) for a in arys])
+    return made[0] if len(made) == 1 else made
+
+
+@covers(np.atleast_1d)
+def atleast_1d(*arys: Any) -> Any:
+    """numpy.atleast_1d: views."""
+    return _each(arys, lambda x: x if x.ndim else reshape(x, (1,)))
+
+
+@covers(np.atleast_2d)
+def atleast_2d(*arys: Any) -> Any:
+    """numpy.atleast_2d: views."""
+    return _each(arys, _two)
+
+
+def _two(x: Array) -> Array:
+    return x if x.ndim > 1 else expand_dims(x, tuple(range(2 - x.ndim)))
+
+
+@covers(np.atleast_3d)
+def atleast_3d(*arys: Any) -> Any:
+    """numpy.atleast_3d: views; a matrix gets its new axis at the end."""
+    return _each(arys, _three)
+
+
+def _three(x: Array) -> Array:
+    places: tuple[int, ...] = ((0, 1, 2), (0, 2), (2,))[x.ndim] if x.ndim < 3 else ()
+    return expand_dims(x, places) if places else x

@@ -1,0 +1,195 @@
+"""NumPy's functions that put arrays together, repeat them, and add or drop parts along an axis."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import BoundsError, ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.lift import lift
+from wholestep.numpy.axes import atleast_1d, atleast_2d, atleast_3d
+from wholestep.numpy.movement import array_of, axis_of, broadcast_to, concatenate, moveaxis, ravel, reshape
+
+
+def _listed(arrays: Any) -> list[Any]:
+    return [arrays[i] for i in range(len(arrays))] if isinstance(arrays, Array) else list(arrays)
+
+
+@covers(np.vstack)
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+    """numpy.vstack."""
+    return concatenate([atleast_2d(lift(a)) for a in _listed(tup)], 0, dtype=dtype, casting=casting)
+
+
+@covers(np.hstack)
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+    """numpy.hstack."""
+    parts = [atleast_1d(lift(a)) for a in _listed(tup)]
+    return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
+
+
+@covers(np.dstack)
+def dstack(tup: Any) -> Array:
+    """numpy.dstack."""
+    return concatenate([atleast_3d(lift(a)) for a in _listed(tup)], 2)
+
+
+@covers(np.column_stack)
+def column_stack(tup: Any) -> Array:
+    """numpy.column_stack."""
+    parts = [array_of(a) for a in _listed(tup)]
+    return concatenate([p if p.ndim > 1 else reshape(p, (-1, 1)) for p in parts], 1)
+
+
+@covers(np.block)
+def block(arrays: Any) -> Array:
+    """numpy.block."""
+    depth = _depth(arrays)
+    leaves: list[Array] = []
+    _gather_leaves(arrays, leaves)
+    ndim = max([depth, *[leaf.ndim for leaf in leaves]])
+    return Array(_joined(arrays, ndim - depth, ndim).value)
+
+
+def _depth(arrays: Any) -> int:
+    if not isinstance(arrays, list):
+        return 0
+    if not arrays:
+        raise ShapeError("block: lists cannot be empty")
+    depths = {_depth(item) for item in arrays}
+    if len(depths) > 1:
+        raise ShapeError("block: list depths are mismatched")
+    return 1 + depths.pop()
+
+
+def _gather_leaves(arrays: Any, leaves: list[Array]) -> None:
+    if isinstance(arrays, list):
+        for item in arrays:
+            _gather_leaves(item, leaves)
+    else:
+        leaves.append(lift(arrays))
+
+
+def _joined(arrays: Any, axis: int, ndim: int) -> Array:
+    if not isinstance(arrays, list):
+        x = array_of(arrays)
+        return reshape(x, (*[1] * (ndim - x.ndim), *x.shape))
+    return concatenate([_joined(item, axis + 1, ndim) for item in arrays], axis)
+
+
+@covers(np.append)
+def append(arr: Any, values: Any, axis: Any = None) -> Array:
+    """numpy.append."""
+    if axis is None:
+        return concatenate([ravel(lift(arr)), ravel(lift(values))], 0)
+    return concatenate([lift(arr), lift(values)], axis)
+
+
+@covers(np.tile)
+def tile(A: Any, reps: Any) -> Array:
+    """numpy.tile."""
+    x = array_of(A)
+    counts = [operator.index(r) for r in reps] if isinstance(reps, tuple | list | np.ndarray) else [operator.index(reps)]
+    counts = [1] * (x.ndim - len(counts)) + counts
+    sizes = [1] * (len(counts) - x.ndim) + list(x.shape)
+    apart = [n for pair in zip([1] * len(sizes), sizes, strict=True) for n in pair]
+    wide = [n for pair in zip(counts, sizes, strict=True) for n in pair]
+    spread = broadcast_to(reshape(x, tuple(apart)), tuple(wide))
+    return Array(reshape(spread, tuple([c * n for c, n in zip(counts, sizes, strict=True)])).value)
+
+
+@covers(np.repeat)
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Array:
+    """numpy.repeat; the counts decide the shape, so they must be known."""
+    x = array_of(a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_of("repeat", axis, x.ndim)
+    counts = _known("repeat", repeats)
+    size = x.shape[place]
+    if counts.size == 1:
+        n = int(counts.ravel()[0])
+        wide = (*x.shape[: place + 1], n, *x.shape[place + 1 :])
+        spread = broadcast_to(reshape(x, (*x.shape[: place + 1], 1, *x.shape[place + 1 :])), wide)
+        return Array(reshape(spread, (*x.shape[:place], size * n, *x.shape[place + 1 :])).value)
+    return _taken(x, np.repeat(np.arange(size), counts), place)
+
+
+def _known(name: str, x: Any) -> Any:
+    """The plain value of an argument that decides a shape."""
+    if not is_traced(x):
+        return np.asarray(x)
+    a = lift(x)
+    return np.broadcast_to(a.known(name), a.shape)
+
+
+def _taken(x: Array, index: Any, axis: int) -> Array:
+    return x[(*[slice(None)] * axis, index)]  # type: ignore[no-any-return]
+
+
+@covers(np.resize)
+def resize(a: Any, new_shape: Any) -> Array:
+    """numpy.resize: the elements again and again, as many as the new shape needs."""
+    x = ravel(array_of(a))
+    shape = tuple(new_shape) if isinstance(new_shape, tuple | list) else (operator.index(new_shape),)
+    if any(n < 0 for n in shape):
+        raise ShapeError("resize: all sizes of the new shape must be non-negative")
+    size = math.prod(shape)
+    if size == 0 or x.size == 0:
+        return lift(np.zeros(shape, x.dtype))
+    times = -(-size // x.size)
+    return Array(reshape((concatenate([x] * times, 0) if times > 1 else x)[:size], shape).value)
+
+
+@covers(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
+    """numpy.delete; what is deleted must be known."""
+    x = array_of(arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_of("delete", axis, x.ndim)
+    what = obj if isinstance(obj, slice) else _known("delete", obj)
+    kept = np.delete(np.arange(x.shape[place]), what)
+    return _taken(x, kept, place)
+
+
+@covers(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
+    """numpy.insert; where is inserted must be known."""
+    x = array_of(arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_of("insert", axis, x.ndim)
+    size = x.shape[place]
+    if isinstance(obj, slice):
+        obj = np.arange(*obj.indices(size))
+    at = _known("insert", obj)
+    if at.dtype.kind == "b":
+        at = np.flatnonzero(at)
+    new = array_of(values).astype(x.dtype)
+    if at.size == 1:
+        return _insert_one(x, int(at.ravel()[0]), new, place, at.ndim == 0)
+    at = np.where(at < 0, at + size, at).astype(np.int64)
+    target = np.insert(np.arange(size), at, size + np.arange(len(at)))
+    wide = broadcast_to(new, (*x.shape[:place], len(at), *x.shape[place + 1 :]))
+    return _taken(concatenate([x, wide], place), target, place)
+
+
+def _insert_one(x: Array, at: int, new: Array, place: int, scalar: bool) -> Array:
+    """One position, where several values may go."""
+    size = x.shape[place]
+    if not -size <= at <= size:
+        raise BoundsError(f"insert: index {at} is out of bounds for axis {place} with size {size}")
+    at = at + size if at < 0 else at
+    if new.ndim < x.ndim:
+        new = reshape(new, (*[1] * (x.ndim - new.ndim), *new.shape))
+    if scalar:
+        new = moveaxis(new, 0, place)
+    wide = broadcast_to(new, (*x.shape[:place], new.shape[place], *x.shape[place + 1 :]))
+    head = (slice(None),) * place
+    return concatenate([x[(*head, slice(0, at))], wide, x[(*head, slice(at, None))]], place)

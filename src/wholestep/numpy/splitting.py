@@ -1,0 +1,79 @@
+"""NumPy's functions that cut arrays apart; every part is a view."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers
+from wholestep.numpy.movement import array_of, axis_of, moveaxis
+
+
+@covers(np.array_split)
+def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array]:
+    """numpy.array_split: views, the first ones longer where the division leaves a rest."""
+    x = array_of(ary)
+    place = axis_of("array_split", axis, x.ndim)
+    size = x.shape[place]
+    if hasattr(indices_or_sections, "__len__"):
+        cuts = [0, *[operator.index(i) for i in indices_or_sections], size]
+    else:
+        count = operator.index(indices_or_sections)
+        if count <= 0:
+            raise ShapeError("array_split: the number of sections must be larger than 0")
+        each, extra = divmod(size, count)
+        cuts = [i * each + min(i, extra) for i in range(count + 1)]
+    head = (slice(None),) * place
+    return [x[(*head, slice(a, b))] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+
+
+@covers(np.split)
+def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array]:
+    """numpy.split: views of equal size, or cut at the given places."""
+    x = array_of(ary)
+    if not hasattr(indices_or_sections, "__len__"):
+        count = operator.index(indices_or_sections)
+        size = x.shape[axis_of("split", axis, x.ndim)]
+        if count <= 0 or size % count:
+            raise ShapeError(f"split: {x.type} does not divide into {count} equal parts along axis {axis}")
+    return array_split(x, indices_or_sections, axis)
+
+
+@covers(np.hsplit)
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """numpy.hsplit: views."""
+    x = array_of(ary)
+    if x.ndim == 0:
+        raise ShapeError("hsplit: only works on arrays of 1 or more dimensions")
+    return split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
+
+
+@covers(np.vsplit)
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """numpy.vsplit: views."""
+    x = array_of(ary)
+    if x.ndim < 2:
+        raise ShapeError("vsplit: only works on arrays of 2 or more dimensions")
+    return split(x, indices_or_sections, 0)
+
+
+@covers(np.dsplit)
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """numpy.dsplit: views."""
+    x = array_of(ary)
+    if x.ndim < 3:
+        raise ShapeError("dsplit: only works on arrays of 3 or more dimensions")
+    return split(x, indices_or_sections, 2)
+
+
+@covers(np.unstack)
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """numpy.unstack: views along an axis."""
+    a = array_of(x)
+    if a.ndim == 0:
+        raise ShapeError("unstack: the array has no axes")
+    return tuple(moveaxis(a, axis, 0))
