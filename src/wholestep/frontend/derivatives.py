@@ -25,7 +25,7 @@ from wholestep.frontend.scope import (
     scope,
     type_of,
 )
-from wholestep.ir.build import build, current, inline
+from wholestep.ir.build import build, current, inline, trim
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.primitives.family import Maybe, conj, ones, zeros
 from wholestep.transforms.forward import push
@@ -228,7 +228,7 @@ class Linearized:
 
 
 def region_outputs(f: Callable[..., Any], entered: Entered, work: Scope, has_aux: bool, what: str) -> Any:
-    """Run f on entered arguments; returns result leaves as values, their structure, scalar flags, aux and the nodes."""
+    """Run f on entered arguments; returns result leaves, their structure, aux, and the nodes that the results need."""
     start = len(work.builder.nodes)
     out = f(*entered.args)
     aux = None
@@ -236,7 +236,7 @@ def region_outputs(f: Callable[..., Any], entered: Entered, work: Scope, has_aux
         out, aux = out
     leaves, structure = tree.flatten(out)
     arrays = [as_array(leaf, what) for leaf in leaves]
-    return arrays, structure, aux, list(work.builder.nodes[start:])
+    return arrays, structure, aux, trim(work.builder.nodes[start:], [a.value for a in arrays])
 
 
 def checked_like(

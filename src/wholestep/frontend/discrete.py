@@ -79,38 +79,48 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
     if not dtypes.is_integer(wanted):
         raise DtypeError(f"randint: dtype {wanted} is not an integer")
     if _is_whole(minval) and _is_whole(maxval) and maxval - minval == 2**64:
-        high = words(k, sizes, 4)
-        return wrap(cast_to(wide(high[2], high[3]) + number(minval & (2**64 - 1), wide(high[2], high[3])), wanted))
-    low, last = _bounds(minval, maxval, wanted, sizes)
-    empty = last < low
-    require("randint", "the range is empty, since maxval does not exceed minval", np.less_equal, low, last)
-    first = cast_to(low, WIDE)
-    span = cast_to(last, WIDE) - first + 1
+        _, _, low, high = words(k, sizes, 4)
+        everything = wide(low, high)
+        return wrap(cast_to(everything + number(minval & (2**64 - 1), everything), wanted))
+    first, last, empty = _bounds(minval, maxval, wanted, sizes)
+    require("randint", "the range is empty, since maxval does not exceed minval", np.logical_not, empty)
+    start = cast_to(first, WIDE)
+    span = cast_to(last, WIDE) - start + 1
     span = select(empty, number(0, span), span)
     offset = scaled128(words(k, sizes, 4), span) if wanted.itemsize == 8 else scaled64(words(k, sizes, 2), span)
-    return wrap(cast_to(first + offset, wanted))
+    return wrap(cast_to(start + offset, wanted))
 
 
 def _is_whole(x: Any) -> bool:
     return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
-def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tuple[Value, Value]:
-    """The first and the last integer of a range in the dtype of the result."""
-    out = []
-    for x, less_by in ((minval, 0), (maxval, 1)):
-        if _is_whole(x):
-            x = np.asarray(int(x) - less_by, dtype)[()]
-            less_by = 0
-        v = lift(x).value
-        if not dtypes.is_integer(v.dtype):
-            raise DtypeError(f"randint: a bound is {v.type}, not an integer")
-        v = cast_to(v, dtype)
-        if broadcast_shapes("randint", [v.shape, sizes]) != sizes:
-            raise ShapeError(f"randint: a bound of shape {v.shape} does not broadcast to shape {sizes}")
-        v = broadcast_to(v, sizes)
-        out.append(v - 1 if less_by else v)
-    return out[0], out[1]
+def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tuple[Value, Value, Value]:
+    """The first and the last integer of a range in the dtype of the result, and where there is none."""
+    first = _bound(minval, dtype, dtype, sizes)
+    if _is_whole(maxval):
+        last = _bound(int(maxval) - 1, dtype, dtype, sizes) if maxval > np.iinfo(dtype).min else first - 1
+        return first, last, last < first if maxval > np.iinfo(dtype).min else first.equals(first)
+    own = lift(maxval).value.dtype
+    roomy = dtype if not dtypes.is_integer(own) or np.can_cast(own, dtype, "safe") else own
+    end = _bound(maxval, dtype, roomy, sizes)
+    last = cast_to(end - 1, dtype)
+    return first, last, (last < first) | end.equals(np.iinfo(roomy).min)
+
+
+def _bound(x: Any, dtype: np.dtype[Any], roomy: np.dtype[Any], sizes: Shape) -> Value:
+    """One bound of a range in the dtype `roomy`; raises OverflowError where a known one is outside `dtype`."""
+    if _is_whole(x):
+        return broadcast_to(lift(np.asarray(int(x), dtype)[()]).value, sizes)
+    v = lift(x).value
+    if not dtypes.is_integer(v.dtype):
+        raise DtypeError(f"randint: a bound is {v.type}, not an integer")
+    if broadcast_shapes("randint", [v.shape, sizes]) != sizes:
+        raise ShapeError(f"randint: a bound of shape {v.shape} does not broadcast to shape {sizes}")
+    limits = np.iinfo(dtype)
+    if v.data is not None and v.data.size and not limits.min <= v.data.min() <= v.data.max() <= limits.max + 1:
+        raise OverflowError(f"randint: a bound lies outside the {dtype} of the result")
+    return broadcast_to(cast_to(v, roomy), sizes)
 
 
 def scaled64(parts: list[Value], span: Value) -> Value:
@@ -140,7 +150,7 @@ def scaled128(parts: list[Value], span: Value) -> Value:
 def shuffled(k: Value, n: Any) -> Value:
     """0 to n - 1 in random order: the order of random 64-bit words, which meet with probability below n**2 / 2**65."""
     _, order = sort(integer(words(k, (n,), 2)), axis=0)
-    return order  # type: ignore[no-any-return]
+    return order
 
 
 def axis_inside(name: str, axis: Any, x: Value) -> int:
@@ -236,8 +246,7 @@ def _are_weights(x: Any) -> bool:
 
 def _with_replacement(k: Value, sizes: Shape, n: int, weights: Value | None) -> Value:
     if weights is None:
-        span = number(n, full(value=0, shape=sizes, dtype=WIDE))
-        return cast_to(scaled128(words(k, sizes, 4), span), _INDEX)
+        return cast_to(scaled64(words(k, sizes, 2), full(value=n, shape=sizes, dtype=WIDE)), _INDEX)
     count = int(np.prod(sizes, dtype=np.int64))
     ends = cumsum(weights, axis=0, reverse=False)
     u = fraction(words(k, (count,), count_of(weights.dtype)), weights.dtype)
@@ -247,7 +256,7 @@ def _with_replacement(k: Value, sizes: Shape, n: int, weights: Value | None) -> 
 
 
 def passed(ends: Value, x: Value) -> Value:
-    """For each x, how many of the ascending `ends` it has reached: one stable sort of both, the ends first among equals."""
+    """For each x, how many of the ascending `ends` it has reached: one stable sort of both, the ends first."""
     n, m = ends.shape[0], x.shape[0]
     _, order = sort(concat(ends, x, axis=0), axis=0)
     so_far = cumsum(cast_to(order < number(n, order), _INDEX), axis=0, reverse=False)
@@ -258,18 +267,20 @@ def passed(ends: Value, x: Value) -> Value:
 
 
 def _by_weight(k: Value, n: int, weights: Value) -> Value:
-    """Candidates in the order in which drawing without replacement takes them: descending log(weight) + Gumbel noise."""
+    """Candidates in the order of drawing without replacement: descending log(weight) + Gumbel noise."""
     noise = standard_gumbel(tail_of(k, (n,), weights.dtype))
-    _, order = sort(-(log(weights) + noise), axis=0)
-    return order  # type: ignore[no-any-return]
+    some = weights > 0
+    heights = select(some, log(select(some, weights, number(1, weights))) + noise, number(-np.inf, weights))
+    _, order = sort(-heights, axis=0)
+    return order
 
 
 @drawn
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any:
     """Draw category numbers, int64, with probabilities softmax(logits) along an axis.
 
-    `shape` is the shape of the result, by default that of the logits without the axis, which must broadcast to it; there
-    is no derivative. Raises AxisError for an axis that is not there, ShapeError for a shape that does not fit.
+    `shape` is the shape of the result, by default that of the logits without the axis, which must broadcast to it;
+    there is no derivative. Raises AxisError for an axis that is not there, ShapeError for a shape that does not fit.
 
     The largest of logits + Gumbel noise (Gumbel, "Statistical theory of extreme values", 1954).
 

@@ -19,7 +19,8 @@ from wholestep.transforms.reverse import backward
 def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[..., Any]:
     """The gradient of a scalar function with respect to intermediate values that it names with `ws.capture`.
 
-    The walk back stops at them, as when a long program is differentiated in stretches. The result is called as f is
+    The walk back stops at them, as when a long program is differentiated in stretches: a value that reaches the loss
+    only through another named one has gradient zero. The result is called as f is
     and returns `(value, {label: gradient})`; a label given to a tree, or several times, has a list of gradients.
     Raises DerivativeError for a label that the function does not give.
 
@@ -38,8 +39,11 @@ def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[
             loss = loss_value(f(*tree.map(entered, args), **tree.map(entered, kwargs)), "frontier_grad", False)
             nodes = work.builder.nodes[start:]
             wanted = frontier(nodes, labels)
+            ends = {v for _, v in wanted}
             with work.last_walk():
-                gxs = backward(nodes, [(loss.value, ones(loss.value.type))], [v for _, v in wanted])
+                # Without the nodes that make them, the named values are leaves: nothing flows past them.
+                after = [n for n in nodes if ends.isdisjoint(n.outputs)]
+                gxs = backward(after, [(loss.value, ones(loss.value.type))], [v for _, v in wanted])
                 arrays = [
                     (label, work.leave(Array(zeros(v.type) if g is None else g)))
                     for (label, v), g in zip(wanted, gxs, strict=True)

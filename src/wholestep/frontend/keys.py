@@ -107,7 +107,7 @@ def number(x: float, like: Value) -> Value:
 
 
 def words(key: Value, shape: Shape, count: int, *, stream: int = BITS, data: Value | None = None) -> list[Value]:
-    """`count` words for each element of a shape, each a u32 of that shape: element i has words i count to i count + n."""
+    """`count` words for each element, each a u32 of that shape: element i has the words from i count on."""
     data = full_of(_ZERO[()], (), WORD) if data is None else data
     if count == 1:
         return [random_bits(key, data, shape=shape, stream=stream)]

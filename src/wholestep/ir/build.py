@@ -202,12 +202,13 @@ def close(
     builder: Builder, outputs: Sequence[Value], name: str = "graph", names: Sequence[str] = ()
 ) -> tuple[Graph, list[Value]]:
     """The finished graph of a builder, and what it captured."""
+    nodes, results = without_aliases(trim(builder.nodes, outputs), outputs)
+    used = {v for node in nodes for v in node.inputs}.union(results)
     captured: dict[Value, Value] = {}
     for outer, inner in builder.captures.items():
-        if outer.builder is builder.parent:
+        if outer.builder is builder.parent and inner in used:
             captured[inner] = outer
     inputs = (*builder.inputs, *captured)
-    nodes, results = without_aliases(trim(builder.nodes, outputs), outputs)
     return Graph(inputs, nodes, results, name, tuple(names)), list(captured.values())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.errors import ShapeError
+from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.ufuncs import assign_out
@@ -124,7 +124,10 @@ def writable(name: str, a: Any) -> Array:
     """The traced array that a function writes in place; a plain one cannot take traced values."""
     if isinstance(a, Array):
         return a
-    raise TypeError(f"{name}: a plain array cannot take traced values; make it with wholestep.numpy inside the trace")
+    raise UnsupportedError(
+        f"{name}: a plain array cannot take traced values",
+        hint="make it inside the traced function with wholestep.numpy (zeros, empty, array)",
+    )
 
 
 @covers(np.tril_indices_from)

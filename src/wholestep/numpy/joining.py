@@ -10,10 +10,11 @@ import numpy as np
 
 from wholestep.errors import BoundsError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import lift
 from wholestep.numpy.axes import atleast_1d, atleast_2d, atleast_3d
 from wholestep.numpy.movement import array_of, axis_of, broadcast_to, concatenate, moveaxis, ravel, reshape
+from wholestep.numpy.selection import known_of
 
 
 def _listed(arrays: Any) -> list[Any]:
@@ -110,7 +111,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Array:
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("repeat", axis, x.ndim)
-    counts = _known("repeat", repeats)
+    counts = known_of("repeat", repeats)
     size = x.shape[place]
     if counts.size == 1:
         n = int(counts.ravel()[0])
@@ -118,14 +119,6 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Array:
         spread = broadcast_to(reshape(x, (*x.shape[: place + 1], 1, *x.shape[place + 1 :])), wide)
         return Array(reshape(spread, (*x.shape[:place], size * n, *x.shape[place + 1 :])).value)
     return _taken(x, np.repeat(np.arange(size), counts), place)
-
-
-def _known(name: str, x: Any) -> Any:
-    """The plain value of an argument that decides a shape."""
-    if not is_traced(x):
-        return np.asarray(x)
-    a = lift(x)
-    return np.broadcast_to(a.known(name), a.shape)
 
 
 def _taken(x: Array, index: Any, axis: int) -> Array:
@@ -153,7 +146,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("delete", axis, x.ndim)
-    what = obj if isinstance(obj, slice) else _known("delete", obj)
+    what = obj if isinstance(obj, slice) else known_of("delete", obj)
     kept = np.delete(np.arange(x.shape[place]), what)
     return _taken(x, kept, place)
 
@@ -168,7 +161,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
     size = x.shape[place]
     if isinstance(obj, slice):
         obj = np.arange(*obj.indices(size))
-    at = _known("insert", obj)
+    at = known_of("insert", obj)
     if at.dtype.kind == "b":
         at = np.flatnonzero(at)
     new = array_of(values).astype(x.dtype)

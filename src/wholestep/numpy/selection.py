@@ -1,4 +1,4 @@
-"""NumPy's choices: where, clip, select and reading at indices."""
+"""NumPy's choices: where, clip, select, piecewise; and what is known of an argument that decides a shape."""
 
 from __future__ import annotations
 
@@ -6,32 +6,144 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.errors import ValueDependentError
+from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, lift, promoted, wrap
-from wholestep.primitives.logic import select
+from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted
+from wholestep.frontend.ufuncs import assign_out
+from wholestep.ir.graph import Value
+from wholestep.primitives.logic import isnan, select as select_primitive
+
+_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
+
+
+def known_of(name: str, x: Any) -> Any:
+    """The plain value of an argument that decides a shape; raises ValueDependentError where it is not known."""
+    if not is_traced(x):
+        return np.asarray(x)
+    a = lift(x)
+    return np.broadcast_to(a.known(name), a.shape)
 
 
 @covers(np.where)
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """numpy.where; with a condition alone, the indices where it holds, which must be known."""
-    mask = lift(condition)
     if x is None and y is None:
-        known = mask.value.data
-        if known is None:
-            raise ValueDependentError(
-                f"where: the indices where a traced {mask.type} holds are not known",
-                hint="give both values: np.where(condition, x, y)",
-            )
-        return tuple([lift(i) for i in np.nonzero(np.broadcast_to(known, mask.shape))])
-    chosen = cast_to(mask.value, np.dtype(bool))
+        return tuple([lift(i) for i in np.nonzero(known_of("where", condition))])
+    if x is None or y is None:
+        raise ValueError("either both or neither of x and y should be given")
+    chosen = cast_to(lift(condition).value, np.dtype(bool))
     a, b = promoted(x, y)
     shape = broadcast_shapes("where", [chosen.shape, a.shape, b.shape])
-    return wrap(select(broadcast_to(chosen, shape), broadcast_to(a, shape), broadcast_to(b, shape)))
+    return Array(select_primitive(broadcast_to(chosen, shape), broadcast_to(a, shape), broadcast_to(b, shape)))
 
 
 @covers(np.copy)
 def copy(a: Any, order: str = "K", subok: bool = False) -> Array:
     """numpy.copy: a new array that shares nothing."""
     return Array(lift(a).value)
+
+
+@covers(np.clip)
+def clip(
+    a: Any,
+    a_min: Any = _NO_VALUE,
+    a_max: Any = _NO_VALUE,
+    out: Any = None,
+    *,
+    min: Any = _NO_VALUE,
+    max: Any = _NO_VALUE,
+    **kwargs: Any,
+) -> Any:
+    """numpy.clip; the derivative is 1 on the closed interval."""
+    low, high = _bound(a_min, min), _bound(a_max, max)
+    where_, dtype = kwargs.pop("where", True), kwargs.pop("dtype", None)
+    if kwargs.keys() - {"casting", "order", "subok"}:
+        raise TypeError(f"clip: unexpected keyword arguments {sorted(kwargs)}")
+    given = [v for v in (a, low, high) if v is not None]
+    values = promoted(*given) if dtype is None else [lift(v).astype(dtype).value for v in given]
+    shape = broadcast_shapes("clip", [v.shape for v in values])
+    made, *bounds = [broadcast_to(v, shape) for v in values]
+    if low is not None:
+        bound = bounds.pop(0)
+        made = select_primitive(_or_nan(made < bound, bound), bound, made)
+    if high is not None:
+        bound = bounds.pop(0)
+        made = select_primitive(_or_nan(made > bound, bound), bound, made)
+    result = Array(made, not shape)
+    if where_ is not True:
+        result = np.where(where_, result, out)
+    return result if out is None else assign_out("clip", out[0] if isinstance(out, tuple) else out, result)
+
+
+def _or_nan(beyond: Value, bound: Value) -> Value:
+    return beyond | isnan(bound) if bound.type.inexact else beyond
+
+
+def _bound(old: Any, new: Any) -> Any:
+    """One bound under its old or its new name."""
+    if old is not _NO_VALUE and new is not _NO_VALUE:
+        raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
+    found = new if old is _NO_VALUE else old
+    return None if found is _NO_VALUE else found
+
+
+@covers(np.select)
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
+    """numpy.select: the first condition that holds decides."""
+    if len(condlist) != len(choicelist):
+        raise ShapeError("select: list of cases must be same length as list of conditions")
+    if not condlist:
+        raise ShapeError("select: with an empty condition list is not possible")
+    conditions = [lift(c) for c in condlist]
+    for i, c in enumerate(conditions):
+        if c.dtype.kind != "b":
+            raise DtypeError(f"select: entry {i} of the conditions is {c.type}, not boolean")
+    values = promoted(*choicelist, default)
+    shape = broadcast_shapes("select", [v.shape for v in (*[c.value for c in conditions], *values)])
+    made = broadcast_to(values[-1], shape)
+    for c, v in zip(conditions[::-1], values[-2::-1], strict=True):
+        made = select_primitive(broadcast_to(c.value, shape), broadcast_to(v, shape), made)
+    return Array(made)
+
+
+@covers(np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Array:
+    """numpy.piecewise; where conditions are not known, every function is evaluated everywhere."""
+    a = Array(lift(x).value)
+    conditions = _conditions(condlist, a)
+    if len(funclist) == len(conditions) + 1:
+        rest = np.logical_not(np.logical_or.reduce(conditions, axis=0) if len(conditions) > 1 else conditions[0])
+        conditions = [*conditions, rest]
+    elif len(funclist) != len(conditions):
+        n = len(conditions)
+        raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
+    made = Array(broadcast_to(lift(np.zeros((), a.dtype)).value, a.shape))
+    for condition, function in zip(conditions, funclist, strict=True):
+        if not callable(function):
+            made[...] = where(condition, lift(function).astype(a.dtype), made)
+        elif is_traced(condition) and lift(condition).value.data is None:
+            made[...] = where(condition, lift(function(a, *args, **kw)).astype(a.dtype), made)
+        else:
+            mask = np.broadcast_to(known_of("piecewise", condition), a.shape)
+            if mask.any():
+                made[mask] = function(a[mask], *args, **kw)
+    return made
+
+
+def _conditions(condlist: Any, x: Array) -> list[Any]:
+    """The conditions one by one, each boolean and of x's shape."""
+    first = condlist[0] if isinstance(condlist, list | tuple | np.ndarray | Array) and len(condlist) else condlist
+    single = np.ndim(first) == 0 if not isinstance(first, Array) else first.ndim == 0
+    several = not (isinstance(condlist, Array | np.ndarray) and condlist.ndim == 0) and (not single or x.ndim == 0)
+    found = list(condlist) if several else [condlist]
+    return [c.astype(bool) if isinstance(c, Array) else np.asarray(c, bool) for c in map(_listed, found)]
+
+
+def _listed(c: Any) -> Any:
+    return lift(c) if is_traced(c) else c
+
+
+def weak(x: Any) -> Any:
+    """A Python scalar as it is, anything else as a traced array."""
+    return x if type(x) in WEAK else lift(x)

@@ -142,7 +142,8 @@ class ScatterSet(Scatter):
 
     def ref(self, x: NDArray, u: NDArray, *indices: NDArray, axes: Axes) -> NDArray:
         out = x.copy()
-        fronted(out, axes)[tuple(indices)] = u
+        # NumPy writes in the order in which the indices lie in memory, so a transposed one must be copied.
+        fronted(out, axes)[tuple([np.asarray(i, order="C") for i in indices])] = np.asarray(u, order="C")
         return out
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Axes) -> Sequence[Maybe]:

@@ -93,7 +93,7 @@ class RandomBits(Primitive):
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape, stream: int) -> Value:
         key, data = [expand(x, n, o) for x, o in zip(xs, on, strict=True)]
-        return self(key, data, shape=shape, stream=stream)  # type: ignore[no-any-return]
+        return self(key, data, shape=shape, stream=stream)
 
     def flops(self, node: Node) -> int:
         """Ten integer operations for each round of each block of four words."""

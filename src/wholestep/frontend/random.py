@@ -1,0 +1,52 @@
+"""`ws.random`: random numbers from explicit keys; the same key gives the same bits in every transform and backend.
+
+    key = ws.random.key(0)
+    noise, rest = ws.random.split(key)
+    x = ws.random.normal(noise, (3, 4))
+
+A function of this module changes nothing: a key used twice gives the same numbers twice. Names and the order of
+arguments are those of `jax.random`; floating results are float64 unless a dtype is given.
+"""
+
+from __future__ import annotations
+
+from wholestep.frontend.continuous import (
+    cauchy,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    normal,
+    truncated_normal,
+    uniform,
+)
+from wholestep.frontend.discrete import bernoulli, categorical, choice, permutation, randint
+from wholestep.frontend.keys import ParameterError, bits, fold_in, key, split
+from wholestep.frontend.rejection import beta, chisquare, dirichlet, gamma, poisson, t
+
+__all__ = [
+    "ParameterError",
+    "bernoulli",
+    "beta",
+    "bits",
+    "categorical",
+    "cauchy",
+    "chisquare",
+    "choice",
+    "dirichlet",
+    "exponential",
+    "fold_in",
+    "gamma",
+    "gumbel",
+    "key",
+    "laplace",
+    "logistic",
+    "normal",
+    "permutation",
+    "poisson",
+    "randint",
+    "split",
+    "t",
+    "truncated_normal",
+    "uniform",
+]

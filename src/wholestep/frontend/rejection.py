@@ -1,0 +1,315 @@
+"""Distributions by rejection: propose until accepted, each element with the words of its own turn, in one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DerivativeError, DtypeError
+from wholestep.frontend.continuous import standard_exponential, standard_normal
+from wholestep.frontend.keys import (
+    GAMMA,
+    POISSON,
+    SPLIT,
+    ParameterError,
+    count_of,
+    drawn,
+    float_of,
+    fraction,
+    key_of,
+    number,
+    parameters,
+    require,
+    shape_of,
+    tail,
+    tail_of,
+    words,
+)
+from wholestep.frontend.lift import cast_to, checked, full_of, lift, wrap
+from wholestep.ir.build import build
+from wholestep.ir.graph import Value
+from wholestep.ir.types import Shape
+from wholestep.primitives.arithmetic import minimum
+from wholestep.primitives.functions import exp, gammaln, log, logaddexp, sqrt
+from wholestep.primitives.logic import floor, isfinite, select
+from wholestep.primitives.movement import broadcast, reshape, slice_
+from wholestep.primitives.random import WORD, random_bits
+from wholestep.primitives.reduction import any_, max_, sum_
+from wholestep.primitives.structure import custom_vjp, while_loop
+
+_DOUBLE = np.dtype(np.float64)
+
+Proposal = Callable[..., tuple[Value, Value]]
+"""(turn, *fixed) -> (accepted, proposal), elementwise."""
+
+
+class Flat:
+    """The rule of a sample whose derivative in its parameters is not known: asking for it is an error, never zero."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Flat:
+        return self
+
+    def forward(self, xs: Sequence[Value]) -> Any:
+        raise DerivativeError(
+            f"{self.name}: a sample drawn by rejection has no derivative in its parameters",
+            hint="give it ws.stop_gradient(parameter), or a distribution that is a function of its parameters",
+        )
+
+    backward = forward
+
+
+def sampled(name: str, program: Callable[..., Value], *inputs: Value) -> Value:
+    """A program of (key, parameters), run as one step whose derivative is refused."""
+
+    def flat(*values: Value) -> list[Value]:
+        return [program(*values)]
+
+    graph, captured = build(flat, [v.type for v in inputs], name=name)
+    assert not captured
+    (out,) = custom_vjp(*inputs, graph=graph, rule=Flat(name))
+    return out
+
+
+def until_accepted(propose: Proposal, fixed: Sequence[Value], done: Value, out: Value) -> Value:
+    """Repeat (turn, *fixed) -> (accepted, proposal) and keep each element's first accepted proposal.
+
+    An element that is `done` from the start keeps `out`. What an element gets depends on its own words alone, so a
+    batch gives what each of its rows gives.
+    """
+
+    def waiting(turn: Value, done: Value, out: Value) -> list[Value]:
+        return [any_(~done, axes=tuple(range(done.ndim)))]
+
+    def again(*values: Value) -> list[Value]:
+        *given, turn, done, out = values
+        accepted, proposal = propose(turn, *given)
+        return [turn + 1, done | accepted, select(accepted & ~done, proposal, out)]
+
+    start = [full_of(0, (), WORD), done, out]
+    types = [v.type for v in start]
+    predicate, _ = build(waiting, types, name="waiting")
+    body, captured = build(again, [*[v.type for v in fixed], *types], name="again")
+    assert not captured
+    _, _, found = while_loop(*fixed, *start, predicate=predicate, body=body, constants=(0, len(fixed)))
+    return found
+
+
+def log_gamma_sample(key: Value, a: Value) -> Value:
+    """The logarithm of gamma variates of shape parameter a, exact for small a as well; NaN where a is not positive.
+
+    Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. For a < 1: gamma(a + 1) U**(1 / a).
+    """
+    shape, dtype = a.shape, a.dtype
+    valid = (a > 0) & isfinite(a)
+    small = a < 1
+    d = select(small, a + 1, a) - 1 / 3
+    c = 1 / sqrt(d * 9)
+    count = count_of(dtype)
+
+    def propose(turn: Value, key: Value, d: Value, c: Value) -> tuple[Value, Value]:
+        parts = words(key, shape, 2 * count, stream=GAMMA, data=turn)
+        x = standard_normal(tail(parts[:count], dtype))
+        e = standard_exponential(tail(parts[count:], dtype))
+        t = x * c + 1
+        positive = t > 0
+        v = 3 * log(select(positive, t, number(1, t)))
+        return positive & (-e < x * x * 0.5 + d - d * exp(v) + d * v), v
+
+    v = until_accepted(propose, [key, d, c], ~valid, number(np.nan, a))
+    boost = standard_exponential(tail_of(key, shape, dtype)) / select(valid, a, number(1, a))
+    return log(d) + v - select(small, boost, number(0, a))
+
+
+def _shaped(name: str, key: Any, shape: Any, dtype: Any, *given: Any) -> tuple[Value, list[Value], np.dtype[Any]]:
+    """The key, positive parameters at the precision of the work, and the dtype of the result."""
+    wanted, k = float_of(name, dtype), key_of(name, key)
+    _, values = parameters(name, shape, dtypes.compute_dtype(wanted), *given)
+    for v in values:
+        require(name, "a parameter is not positive and finite", lambda x: (x > 0) & np.isfinite(x), v)
+    return k, values, wanted
+
+
+def halves(key: Value) -> tuple[Value, Value]:
+    """Two fresh keys, those of `split`."""
+    both = random_bits(key, full_of(0, (), WORD), shape=(2, 2), stream=SPLIT)
+    first, second = [reshape(slice_(both, start=(i, 0), stop=(i + 1, 2), step=(1, 1)), shape=(2,)) for i in range(2)]
+    return first, second
+
+
+@drawn
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Draw numbers from the gamma distribution of shape parameter a and scale 1; multiply by a scale for another.
+
+    `a` broadcasts to `shape`, by default its own. Asking for the derivative in a raises DerivativeError; wrap it in
+    `ws.stop_gradient` where it is not wanted. Raises ParameterError for an a known not to be positive, DtypeError or
+    ShapeError for a bad key, dtype or shape.
+
+    Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+
+    >>> import wholestep as ws
+    >>> bool(ws.random.gamma(ws.random.key(0), 2.5) > 0)
+    True
+    """
+    k, (v,), wanted = _shaped("gamma", key, shape, dtype, a)
+    return wrap(cast_to(sampled("gamma", lambda key, a: exp(log_gamma_sample(key, a)), k, v), wanted))
+
+
+@drawn
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Draw numbers from the chi-square distribution of df degrees of freedom. Raises as `gamma` does.
+
+    >>> import wholestep as ws
+    >>> bool(ws.random.chisquare(ws.random.key(0), 3.0) > 0)
+    True
+    """
+    k, (v,), wanted = _shaped("chisquare", key, shape, dtype, df)
+    return wrap(cast_to(sampled("chisquare", lambda key, df: exp(log_gamma_sample(key, df * 0.5)) * 2, k, v), wanted))
+
+
+@drawn
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Draw numbers from the beta distribution with parameters a and b. Raises as `gamma` does.
+
+    x / (x + y) of two gamma variates, by their logarithms, so that small parameters do not give 0 / 0.
+
+    >>> import wholestep as ws
+    >>> 0 < float(ws.random.beta(ws.random.key(0), 2.0, 3.0)) < 1
+    True
+    """
+    k, (v, w), wanted = _shaped("beta", key, shape, dtype, a, b)
+
+    def ratio(key: Value, a: Value, b: Value) -> Value:
+        first, second = halves(key)
+        x, y = log_gamma_sample(first, a), log_gamma_sample(second, b)
+        return exp(x - logaddexp(x, y))
+
+    return wrap(cast_to(sampled("beta", ratio, k, v, w), wanted))
+
+
+@drawn
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Draw points of the simplex from the Dirichlet distribution with concentrations alpha, along its last axis.
+
+    `shape` is that of the batch, by default alpha's without its last axis, which must broadcast to it; the result has
+    shape (*shape, n). Raises as `gamma` does.
+
+    >>> import numpy as np, wholestep as ws
+    >>> bool(np.isclose(ws.random.dirichlet(ws.random.key(0), [1.0, 2.0, 3.0]).sum(), 1.0))
+    True
+    """
+    own = lift(alpha).value.shape
+    if not own:
+        raise ParameterError("dirichlet: alpha has no axis of concentrations")
+    batch = own[:-1] if shape is None else shape_of("dirichlet", shape)
+    k, (v,), wanted = _shaped("dirichlet", key, (*batch, own[-1]), dtype, alpha)
+
+    def point(key: Value, alpha: Value) -> Value:
+        x = log_gamma_sample(key, alpha)
+        last, axes = (alpha.ndim - 1,), tuple(range(alpha.ndim - 1))
+        whole = {"shape": alpha.shape, "axes": axes}
+        x = exp(x - spread(max_(x, axes=last), **whole))
+        return x / spread(sum_(x, axes=last), **whole)
+
+    return wrap(cast_to(sampled("dirichlet", point, k, v), wanted))
+
+
+@drawn
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+    """Draw numbers from Student's t distribution of df degrees of freedom. Raises as `gamma` does.
+
+    >>> import wholestep as ws
+    >>> ws.random.t(ws.random.key(0), 3.0, (2,)).shape
+    (2,)
+    """
+    k, (v,), wanted = _shaped("t", key, shape, dtype, df)
+
+    def ratio(key: Value, df: Value) -> Value:
+        first, second = halves(key)
+        z = standard_normal(tail_of(first, df.shape, df.dtype))
+        return z * exp((log(df * 0.5) - log_gamma_sample(second, df * 0.5)) * 0.5)
+
+    return wrap(cast_to(sampled("t", ratio, k, v), wanted))
+
+
+@drawn
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
+    """Draw counts from the Poisson distribution of mean lam, of any integer dtype; worked out in float64.
+
+    `lam` broadcasts to `shape`, by default its own; there is no derivative. Raises ParameterError for a lam known to be
+    negative or above 2**62, DtypeError for a dtype that is not integer, ShapeError for a shape that does not fit.
+
+    Inversion below 10; above, PTRS of Hörmann, "The transformed rejection method for generating Poisson random
+    variables", 1993.
+
+    >>> import wholestep as ws
+    >>> int(ws.random.poisson(ws.random.key(0), 0.0))
+    0
+    """
+    wanted, k = checked(dtype), key_of("poisson", key)
+    if not dtypes.is_integer(wanted):
+        raise DtypeError(f"poisson: dtype {wanted} is not an integer")
+    _, (v,) = parameters("poisson", shape, _DOUBLE, lam)
+    require("poisson", "lam is negative or above 2**62", lambda x: (x >= 0) & (x <= 2**62), v)
+    usable = (v >= 0) & (v <= 2.0**62)
+    low = minimum(select(usable, v, number(0, v)), number(10, v))
+    high = select(usable & (v >= 10), v, number(10, v))
+    found = select(v < 10, inverted(k, low), transformed(k, high, ~(v >= 10)))
+    return wrap(cast_to(select(usable, found, number(-1, v)), wanted))
+
+
+def inverted(key: Value, lam: Value) -> Value:
+    """How many terms exp(-lam) lam**k / k! a uniform number exceeds the sum of; for lam up to 10."""
+    u = fraction(words(key, lam.shape, 2), _DOUBLE)
+    terms = 100
+    count, term, total = number(0, lam), exp(-lam), exp(-lam)
+    types = [v.type for v in (u, lam, count, term, total)]
+
+    def going(u: Value, lam: Value, count: Value, term: Value, total: Value) -> list[Value]:
+        return [any_((u >= total) & (count < terms), axes=tuple(range(u.ndim)))]
+
+    def step(u: Value, lam: Value, count: Value, term: Value, total: Value) -> list[Value]:
+        on = (u >= total) & (count < terms)
+        after = select(on, count + 1, count)
+        next_term = select(on, term * lam / (after + select(on, number(0, u), number(1, u))), term)
+        return [u, lam, after, next_term, select(on, total + next_term, total)]
+
+    predicate, _ = build(going, types, name="going")
+    body, _ = build(step, types, name="step")
+    start = (u, lam, count, term, total)
+    return while_loop(*start, predicate=predicate, body=body, constants=(0, 0))[2]
+
+
+def transformed(key: Value, lam: Value, done: Value) -> Value:
+    """PTRS for lam of 10 and more: a ratio of uniforms with a squeeze."""
+    shape = lam.shape
+    b = sqrt(lam) * 2.53 + 0.931
+    a = b * 0.02483 - 0.059
+    scale = 1.1328 / (b - 3.4) + 1.1239
+    inner = 0.9277 - 3.6224 / (b - 2)
+
+    def propose(turn: Value, key: Value, lam: Value, a: Value, b: Value, scale: Value, inner: Value) -> Any:
+        parts = words(key, shape, 4, stream=POISSON, data=turn)
+        side, e = tail(parts[:2], _DOUBLE), standard_exponential(tail(parts[2:], _DOUBLE))
+        us, u = side.p, side.pick(0.5 - side.p, side.p - 0.5)
+        k = floor((a * 2 / us + b) * u + lam + 0.43)
+        v = exp(-e)
+        squeezed = (us >= 0.07) & (v <= inner)
+        outside = (k < 0) | ((us < 0.013) & (v > us))
+        safe = select(outside, number(0, k), k)
+        density = safe * log(lam) - lam - gammaln(safe + 1)
+        below = log(scale) - e - log(a / (us * us) + b) <= density
+        return squeezed | (~outside & below), k
+
+    return until_accepted(propose, [key, lam, a, b, scale, inner], done, number(0, lam))
+
+
+def spread(x: Value, shape: Shape, axes: tuple[int, ...]) -> Value:
+    """x repeated along the axes of a shape that are not its own."""
+    out: Value = broadcast(x, shape=shape, axes=axes)
+    return out

@@ -1,0 +1,248 @@
+"""NumPy's functions that read and write at positions: take, put and their kin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import BoundsError, DtypeError, ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.lift import broadcast_shapes, lift, wrap
+from wholestep.frontend.lift import broadcast_to as broadcast_value
+from wholestep.frontend.ufuncs import assign_out
+from wholestep.numpy.diagonals import writable
+from wholestep.numpy.joining import concatenate
+from wholestep.numpy.movement import array_of, axis_of, broadcast_to, flat_view, ravel, reshape
+from wholestep.numpy.selection import known_of, where
+
+MODES = ("raise", "wrap", "clip")
+
+
+def positions(name: str, indices: Any, size: int, mode: str, negative: bool = True) -> Any:
+    """Indices as integers in range by the rule of mode=; with "raise" those outside are left for the read to refuse."""
+    if mode not in MODES:
+        raise ValueError(f"{name}: clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    index = lift(indices) if is_traced(indices) else np.asarray(indices)
+    if index.size == 0 and not isinstance(indices, Array | np.ndarray):
+        index = np.zeros(index.shape, np.int64)
+    if index.dtype.kind not in "iub":
+        raise DtypeError(f"{name}: an index is {index.dtype}, not an integer")
+    index = index.astype(np.int64)
+    if mode == "wrap":
+        return index % size
+    if mode == "clip":
+        return np.clip(index, 0, size - 1)
+    if negative:
+        return index
+    if not is_traced(index) and index.size and index.min() < 0:
+        raise BoundsError(f"{name}: invalid entry {index.min()} in choice array")
+    return np.where(index < 0, size, index)
+
+
+@covers(np.take)
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    """numpy.take."""
+    x = array_of(a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_of("take", axis, x.ndim)
+    index = positions("take", indices, x.shape[place], mode)
+    made = _copied(x[(*[slice(None)] * place, index)])
+    return made if out is None else assign_out("take", out, made, "unsafe")
+
+
+def _copied(x: Array) -> Array:
+    return Array(x.value, x._scalar or x.ndim == 0)
+
+
+def _along(x: Array, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
+    """The index that picks along one axis and walks the others."""
+    index = lift(indices) if is_traced(indices) else np.asarray(indices)
+    if index.dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    if index.ndim != x.ndim:
+        raise ShapeError(f"{name}: the indices and {x.type} must have the same number of axes")
+    return tuple(
+        [
+            index if i == axis else np.arange(n).reshape([-1 if j == i else 1 for j in range(x.ndim)])
+            for i, n in enumerate(x.shape)
+        ]
+    )
+
+
+@covers(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
+    """numpy.take_along_axis."""
+    x = array_of(arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_of("take_along_axis", axis, x.ndim)
+    return x[_along(x, indices, place, "take_along_axis")]  # type: ignore[no-any-return]
+
+
+@covers(np.put_along_axis)
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+    """numpy.put_along_axis: writes arr in place."""
+    x = writable("put_along_axis", arr)
+    if axis is None:
+        x, axis = flat_view(x), 0
+    place = axis_of("put_along_axis", axis, x.ndim)
+    x[_along(x, indices, place, "put_along_axis")] = values
+
+
+def cycled(values: Any, count: int) -> Array:
+    """The values again and again, `count` in all."""
+    flat = ravel(array_of(values))
+    times = -(-count // max(flat.size, 1))
+    return (concatenate([flat] * times, 0) if times > 1 else flat)[:count]  # type: ignore[no-any-return]
+
+
+@covers(np.put)
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    """numpy.put: writes a in place."""
+    x = flat_view(writable("put", a))
+    index = positions("put", ind, x.size, mode)
+    count = math.prod(index.shape)
+    if count and array_of(v).size:
+        x[index.reshape(-1)] = cycled(v, count)
+
+
+@covers(np.putmask)
+def putmask(a: Any, /, mask: Any, values: Any) -> None:
+    """numpy.putmask: writes a in place where the mask holds; works without knowing the mask."""
+    x = writable("putmask", a)
+    chosen = array_of(mask).astype(bool)
+    if chosen.size != x.size:
+        raise ShapeError(f"putmask: the mask {chosen.type} and the array {x.type} must be of one size")
+    if array_of(values).size:
+        new = reshape(cycled(array_of(values).astype(x.dtype), x.size), x.shape)
+        x[...] = where(reshape(chosen, x.shape), new, x)
+
+
+@covers(np.place)
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """numpy.place: writes arr in place, the first value where the mask first holds, and so on."""
+    x = writable("place", arr)
+    chosen = array_of(mask).astype(bool)
+    if chosen.size != x.size:
+        raise ShapeError(f"place: the mask {chosen.type} and the array {x.type} must be of one size")
+    new = ravel(array_of(vals)).astype(x.dtype)
+    if new.size == 0:
+        if np.any(known_of("place", mask)):
+            raise ValueError("Cannot insert from an empty array!")
+        return
+    turn = (np.cumsum(ravel(chosen)) - 1) % new.size
+    x[...] = where(reshape(chosen, x.shape), reshape(new[turn], x.shape), x)
+
+
+@covers(np.copyto)
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """numpy.copyto: writes dst in place."""
+    x = writable("copyto", dst)
+    new = src if isinstance(src, Array | int | float | complex) else lift(src)
+    if isinstance(new, Array) and not np.can_cast(new.dtype, x.dtype, casting):
+        raise DtypeError(f"copyto: cannot write {new.type} into {x.type} by the rule {casting!r}")
+    if where is True:
+        x[...] = new
+    else:
+        x[...] = np.where(where, lift(new).astype(x.dtype), x)
+
+
+@covers(np.choose)
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    """numpy.choose."""
+    options = [array_of(c) for c in choices]
+    index = positions("choose", a, len(options), mode, negative=False)
+    shape = broadcast_shapes("choose", [index.shape, *[o.shape for o in options]])
+    board = concatenate([broadcast_to(o, shape)[None] for o in options], 0)
+    made = take_along_axis(board, broadcast_to(array_of(index), shape)[None], 0)[0]
+    made = wrap(made.value)
+    return made if out is None else assign_out("choose", out, made, "unsafe")
+
+
+@covers(np.compress)
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    """numpy.compress; the condition decides the shape, so it must be known."""
+    mask = known_of("compress", condition)
+    if mask.ndim != 1:
+        raise ShapeError("compress: the condition must be a 1-d array")
+    return take(a, np.flatnonzero(mask), axis, out)
+
+
+@covers(np.extract)
+def extract(condition: Any, arr: Any) -> Any:
+    """numpy.extract; the condition decides the shape, so it must be known."""
+    return take(ravel(array_of(arr)), np.flatnonzero(known_of("extract", condition)), 0)
+
+
+@covers(np.nonzero)
+def nonzero(a: Any) -> tuple[Array, ...]:
+    """numpy.nonzero; the values must be known."""
+    return tuple([lift(i) for i in np.nonzero(known_of("nonzero", a))])
+
+
+@covers(np.argwhere)
+def argwhere(a: Any) -> Array:
+    """numpy.argwhere; the values must be known."""
+    return lift(np.argwhere(known_of("argwhere", a)))
+
+
+@covers(np.flatnonzero)
+def flatnonzero(a: Any) -> Array:
+    """numpy.flatnonzero; the values must be known."""
+    return lift(np.flatnonzero(known_of("flatnonzero", a)))
+
+
+@covers(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """numpy.count_nonzero."""
+    return np.sum(lift(a) != 0, axis=axis, keepdims=keepdims)
+
+
+@covers(np.ix_)
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """numpy.ix_; boolean arguments must be known."""
+    found = []
+    for i, arg in enumerate(args):
+        x = array_of(arg)
+        if x.ndim != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        if x.dtype.kind == "b":
+            x = lift(np.flatnonzero(known_of("ix_", x)))
+        found.append(reshape(x, [-1 if j == i else 1 for j in range(len(args))]))
+    return tuple(found)
+
+
+@covers(np.unravel_index)
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
+    """numpy.unravel_index."""
+    rest = lift(indices).astype(np.int64)
+    sizes = list(shape) if isinstance(shape, tuple | list) else [shape]
+    found = []
+    for n in sizes if order == "F" else sizes[::-1]:
+        found.append(rest % n)
+        rest = rest // n
+    return tuple(found if order == "F" else found[::-1])
+
+
+@covers(np.ravel_multi_index)
+def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
+    """numpy.ravel_multi_index; out-of-range indices must be known to be refused."""
+    modes = mode if isinstance(mode, tuple) else (mode,) * len(dims)
+    flat: Any = 0
+    parts = list(zip(multi_index, dims, modes, strict=True))
+    for index, n, rule in parts if order == "C" else parts[::-1]:
+        inside = positions("ravel_multi_index", index, n, rule)
+        data = lift(inside).value.data if rule == "raise" else None
+        if data is not None and np.any((data < 0) | (data >= n)):
+            raise BoundsError("ravel_multi_index: invalid entry in coordinates array")
+        flat = flat * n + inside
+    return flat
+
+
+def spread(x: Array, shape: tuple[Any, ...]) -> Array:
+    """A copy repeated to a shape."""
+    return Array(broadcast_value(x.value, shape))

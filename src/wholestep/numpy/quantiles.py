@@ -1,0 +1,255 @@
+"""NumPy's medians and quantiles, with and without NaN; derivatives follow the sorted order, and the fraction too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError, UnsupportedError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.lift import lift, wrap
+from wholestep.frontend.ufuncs import assign_out
+from wholestep.numpy.movement import array_of, axes_of, reshape
+from wholestep.numpy.sorting import sort
+from wholestep.numpy.statistics import moved_last
+
+_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
+
+Rule = Callable[[Any, Any], Any]
+
+
+def _hyndman(alpha: float, beta: float) -> Rule:
+    return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
+
+
+CONTINUOUS: dict[str, Rule] = {
+    "linear": lambda n, q: (n - 1) * q,
+    "interpolated_inverted_cdf": _hyndman(0, 1),
+    "hazen": _hyndman(0.5, 0.5),
+    "weibull": _hyndman(0, 0),
+    "median_unbiased": _hyndman(1 / 3, 1 / 3),
+    "normal_unbiased": _hyndman(3 / 8, 3 / 8),
+}
+"""Method -> the place between sorted elements, as Hyndman and Fan (1996) number them."""
+
+
+def _closest(n: Any, q: Any) -> Any:
+    place = n * q - 1.5
+    low = np.floor(place)
+    return np.maximum(np.where((place == low) & (low % 2 == 1), low, low + 1), 0)
+
+
+DISCRETE: dict[str, Rule] = {
+    "inverted_cdf": lambda n, q: np.maximum(np.ceil(n * q - 1), 0),
+    "closest_observation": _closest,
+    "lower": lambda n, q: np.floor((n - 1) * q),
+    "higher": lambda n, q: np.ceil((n - 1) * q),
+    "nearest": lambda n, q: np.round((n - 1) * q),
+}
+"""Method -> the one sorted element that is taken."""
+
+METHODS = (*CONTINUOUS, *DISCRETE, "averaged_inverted_cdf", "midpoint")
+
+
+def _between(method: str, n: Any, q: Any) -> tuple[Any, Any, Any]:
+    """(lower place, upper place, share of the upper one), not yet inside the array."""
+    if method in CONTINUOUS:
+        place = CONTINUOUS[method](n, q)
+        low = np.floor(place)
+        return low, low + 1, place - low
+    if method == "midpoint":
+        place = (n - 1) * q
+        low = np.floor(place)
+        return low, np.ceil(place), np.where(place == low, 0.0, 0.5)
+    place = n * q - 1
+    low = np.floor(place)
+    return low, low + 1, np.where(place == low, 0.5, 1.0)
+
+
+def _inside(place: Any, n: Any) -> Any:
+    return np.clip(place, 0, np.maximum(n - 1, 0)).astype(np.int64)
+
+
+def of_sorted(s: Array, n: Any, q: Any, method: str, dtype: Any) -> Any:
+    """Quantiles of rows sorted along the last axis, of which the first n count; q has one axis more in front."""
+
+    def at(place: Any) -> Any:
+        index = _inside(place, n)
+        rows = np.broadcast_to(index, (*index.shape[:1], *s.shape[:-1], 1))
+        wide = np.broadcast_to(s, (index.shape[0], *s.shape))
+        return np.take_along_axis(lift(wide), rows, -1)[..., 0]
+
+    if method in DISCRETE:
+        return at(DISCRETE[method](n, q)).astype(dtype)
+    low, high, share = _between(method, n, q)
+    share = np.where(low < 0, 0.0, np.where(low >= n - 1, 1.0, share)) if method not in ("linear", "midpoint") else share
+    first, second = at(low).astype(dtype), at(high).astype(dtype)
+    share = share[..., 0].astype(dtype)
+    gap = second - first
+    return np.where(share < 0.5, first + gap * share, second - gap * (1 - share))
+
+
+def _checked(name: str, q: Any, scale: float, method: str, weights: Any) -> Any:
+    """q as fractions; raises where it is outside its interval."""
+    if weights is not None:
+        raise UnsupportedError(f"{name}: weights= is not covered for traced arrays")
+    if method not in METHODS:
+        raise ValueError(f"{method!r} is not a valid method. Use one of: {METHODS}")
+    given = lift(q) if is_traced(q) else np.asarray(q)
+    if given.ndim > 1:
+        raise ShapeError(f"{name}: q must be a scalar or 1-d")
+    given = given / scale if scale != 1 else given
+    if given.dtype.kind in "iu":
+        given = given.astype(np.float64)
+    data = given.value.data if isinstance(given, Array) else given
+    if data is not None and not np.all((data >= 0) & (data <= 1)):
+        raise ValueError("Percentiles must be in the range [0, 100]" if scale != 1 else "Quantiles must be in the range [0, 1]")
+    return given
+
+
+def _result_dtype(x: Array, q: Any, given: Any, method: str) -> Any:
+    """Discrete methods keep the dtype; others promote with q, which is weak where it is a Python number."""
+    if method in DISCRETE:
+        return x.dtype
+    if x.dtype.kind in "biu":
+        return np.dtype(np.float64)
+    return x.dtype if type(given) in (int, float) else np.result_type(x.dtype, q.dtype)
+
+
+def quantiles(
+    name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any, scale: float, skip_nan: bool
+) -> Any:
+    """What all quantiles share."""
+    x = array_of(a)
+    if dtypes.is_complex(x.dtype):
+        raise DtypeError(f"{name}: a must be an array of real numbers")
+    axes = axes_of(name, axis, x.ndim)
+    fractions = _checked(name, q, scale, method, weights)
+    dtype = _result_dtype(x, fractions, q, method)
+    rows = sort(moved_last(x, axes), -1)
+    if rows.shape[-1] == 0:
+        raise ShapeError(f"{name}: no element to choose from in {x.type}")
+    nan = np.isnan(rows) if dtypes.is_inexact(x.dtype) else None
+    count: Any = rows.shape[-1]
+    if skip_nan and nan is not None:
+        count = np.sum(~nan, axis=-1, keepdims=True)[None]
+    wide = fractions.reshape((-1, *[1] * rows.ndim))
+    made = lift(of_sorted(rows, count, wide, method, dtype))
+    if nan is not None:
+        spoilt = nan[..., 0] if skip_nan else nan[..., -1]
+        made = lift(np.where(spoilt, np.asarray(np.nan, dtype), made))
+    kept = [1 if i in axes else n for i, n in enumerate(x.shape)] if _truth(keepdims) else rows.shape[:-1]
+    shaped = reshape(made, (*fractions.shape, *kept))
+    result = wrap(shaped.value)
+    return result if out is None else assign_out(name, out, result, "unsafe")
+
+
+def _truth(keepdims: Any) -> bool:
+    return keepdims is not _NO_VALUE and bool(keepdims)
+
+
+@covers(np.quantile)
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """numpy.quantile, every method; not with weights."""
+    return quantiles("quantile", a, q, axis, out, method, keepdims, weights, 1, False)
+
+
+@covers(np.percentile)
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """numpy.percentile, every method; not with weights."""
+    return quantiles("percentile", a, q, axis, out, method, keepdims, weights, 100, False)
+
+
+@covers(np.nanquantile)
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = _NO_VALUE,
+    *,
+    weights: Any = None,
+) -> Any:
+    """numpy.nanquantile, every method; not with weights."""
+    return quantiles("nanquantile", a, q, axis, out, method, keepdims, weights, 1, True)
+
+
+@covers(np.nanpercentile)
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = _NO_VALUE,
+    *,
+    weights: Any = None,
+) -> Any:
+    """numpy.nanpercentile, every method; not with weights."""
+    return quantiles("nanpercentile", a, q, axis, out, method, keepdims, weights, 100, True)
+
+
+@covers(np.median)
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+    """numpy.median; of an even number of elements the mean of the middle two."""
+    return _median("median", a, axis, out, keepdims, False)
+
+
+@covers(np.nanmedian)
+def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = _NO_VALUE) -> Any:
+    """numpy.nanmedian."""
+    return _median("nanmedian", a, axis, out, keepdims, True)
+
+
+def _median(name: str, a: Any, axis: Any, out: Any, keepdims: Any, skip_nan: bool) -> Any:
+    x = array_of(a)
+    axes = axes_of(name, axis, x.ndim)
+    rows = sort(moved_last(x, axes), -1)
+    n = rows.shape[-1]
+    nan = np.isnan(rows) if dtypes.is_inexact(x.dtype) else None
+    if n == 0:
+        made = lift(np.mean(rows, axis=-1))
+    elif skip_nan and nan is not None:
+        count = np.sum(~nan, axis=-1, keepdims=True)
+        low = np.take_along_axis(rows, np.maximum(count - 1, 0) // 2, -1)
+        high = np.take_along_axis(rows, np.maximum(count // 2, 0) % n, -1)
+        made = lift(_middle(low, high, count % 2 == 1)[..., 0])
+    else:
+        made = lift(np.mean(rows[..., (n - 1) // 2 : n // 2 + 1], axis=-1))
+        if nan is not None:
+            made = lift(np.where(nan[..., -1], np.asarray(np.nan, made.dtype), made))
+    if _truth(keepdims):
+        made = reshape(made, tuple([1 if i in axes else m for i, m in enumerate(x.shape)]))
+    result = wrap(made.value)
+    return result if out is None else assign_out(name, out, result, "unsafe")
+
+
+def _middle(low: Any, high: Any, odd: Any) -> Any:
+    return np.where(odd, low, (low + np.where(odd, low, high)) / 2)

@@ -1,0 +1,131 @@
+"""NumPy's sorting and searching; derivatives follow the permutation."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.lift import lift, promoted, wrap
+from wholestep.numpy.movement import array_of, axis_of, flip, ravel
+from wholestep.numpy.selection import known_of
+from wholestep.primitives.order import partition as partition_primitive
+from wholestep.primitives.order import sort as sort_primitive
+
+
+def _along(name: str, a: Any, axis: Any, order: Any) -> tuple[Array, int]:
+    """The array and the axis to sort; None flattens."""
+    if order is not None:
+        raise UnsupportedError(f"{name}: order= belongs to structured arrays, which are not covered")
+    x = array_of(a)
+    if axis is None:
+        return ravel(x), 0
+    return x, axis_of(name, axis, x.ndim)
+
+
+@covers(np.sort)
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Array:
+    """numpy.sort; equal elements keep their order, whatever kind= asks for."""
+    x, place = _along("sort", a, axis, order)
+    return Array(sort_primitive(x.value, axis=place)[0])
+
+
+@covers(np.argsort)
+def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Array:
+    """numpy.argsort; equal elements keep their order, whatever kind= asks for."""
+    x, place = _along("argsort", a, axis, order)
+    return Array(sort_primitive(x.value, axis=place)[1])
+
+
+def _places(kth: Any, size: int) -> tuple[int, ...]:
+    found = [operator.index(k) for k in np.atleast_1d(known_of("partition", kth))]
+    for k in found:
+        if not -size <= k < size:
+            raise ShapeError(f"partition: kth(={k}) out of bounds ({size})")
+    return tuple([k % size for k in found])
+
+
+@covers(np.partition)
+def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Array:
+    """numpy.partition; elements are permuted as NumPy permutes them."""
+    x, place = _along("partition", a, axis, order)
+    return Array(partition_primitive(x.value, axis=place, kth=_places(kth, x.shape[place]))[0])
+
+
+@covers(np.argpartition)
+def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Array:
+    """numpy.argpartition; among equal elements the order may differ from NumPy's."""
+    x, place = _along("argpartition", a, axis, order)
+    return Array(partition_primitive(x.value, axis=place, kth=_places(kth, x.shape[place]))[1])
+
+
+@covers(np.lexsort)
+def lexsort(keys: Any, axis: Any = -1) -> Array:
+    """numpy.lexsort: the last key counts most."""
+    rows = [array_of(k) for k in keys]
+    if not rows:
+        raise TypeError("need sequence of keys with len > 0 in lexsort")
+    place = axis_of("lexsort", axis, rows[0].ndim)
+    found = sort_primitive(rows[0].value, axis=place)[1]
+    for row in rows[1:]:
+        moved = np.take_along_axis(row, Array(found), place)
+        order = sort_primitive(moved.value, axis=place)[1]
+        found = np.take_along_axis(Array(found), Array(order), place).value
+    return Array(found)
+
+
+@covers(np.sort_complex)
+def sort_complex(a: Any) -> Array:
+    """numpy.sort_complex."""
+    x = sort(array_of(a), -1)
+    if dtypes.is_complex(x.dtype):
+        return x
+    small = x.dtype.kind in "iu" and x.dtype.itemsize <= 2
+    return x.astype(np.complex64 if small or x.dtype in (np.float32, np.float16) else np.complex128)
+
+
+@covers(np.searchsorted)
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """numpy.searchsorted; NaN counts as the largest."""
+    if side not in ("left", "right"):
+        raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
+    x, y = [Array(w) for w in promoted(a, v)]
+    if x.ndim != 1:
+        raise ShapeError(f"searchsorted: the sorted array is {x.type}, not 1-d")
+    if sorter is not None:
+        x = x[sorter]
+    rows, wanted = x.value.data, y.value.data
+    if rows is not None and wanted is not None:
+        plain = np.searchsorted(np.broadcast_to(rows, x.shape), np.broadcast_to(wanted, y.shape), side)
+        return lift(plain)
+    item = y[..., None]
+    before = below(x, item) if side == "left" else ~below(item, x)
+    return np.sum(before, axis=-1)
+
+
+def below(x: Any, y: Any) -> Any:
+    """x < y where NaN is larger than every number."""
+    if not dtypes.is_inexact(x.dtype):
+        return x < y
+    return (x < y) | (np.isnan(y) & ~np.isnan(x))
+
+
+@covers(np.digitize)
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """numpy.digitize; the bins must be known."""
+    a, edges = lift(x), known_of("digitize", bins)
+    if dtypes.is_complex(a.dtype):
+        raise TypeError("x may not be complex")
+    side = "left" if right else "right"
+    steps = np.diff(edges)
+    if np.all(steps >= 0):
+        return searchsorted(bins, a, side)
+    if not np.all(steps <= 0):
+        raise ValueError("bins must be monotonically increasing or decreasing")
+    backwards = flip(array_of(bins)) if is_traced(bins) else edges[::-1]
+    return wrap((len(edges) - searchsorted(backwards, a, side)).value)

@@ -1,0 +1,184 @@
+"""NumPy's statistics: averages, covariances, counts and the aliases of the extrema."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import lift, wrap
+from wholestep.frontend.ufuncs import assign_out
+from wholestep.numpy import reductions
+from wholestep.numpy.movement import array_of, axes_of, broadcast_to, concatenate, moveaxis, reshape, transpose
+from wholestep.numpy.selection import known_of
+
+_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
+
+
+@covers(np.amax)
+def amax(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+) -> Any:
+    """numpy.amax; elements that tie share the gradient evenly."""
+    return reductions.max(lift(a), axis, out, keepdims, initial, where)
+
+
+@covers(np.amin)
+def amin(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+) -> Any:
+    """numpy.amin; elements that tie share the gradient evenly."""
+    return reductions.min(lift(a), axis, out, keepdims, initial, where)
+
+
+@covers(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE) -> Any:
+    """numpy.ptp."""
+    x = lift(a)
+    made = reductions.max(x, axis, None, keepdims) - reductions.min(x, axis, None, keepdims)
+    return made if out is None else assign_out("ptp", out, made, "unsafe")
+
+
+@covers(np.average)
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = _NO_VALUE
+) -> Any:
+    """numpy.average."""
+    x = array_of(a)
+    axes = axes_of("average", axis, x.ndim)
+    if weights is None:
+        made = reductions.mean(x, axis, keepdims=keepdims)
+        scale: Any = lift(made.dtype.type(math.prod([x.shape[i] for i in axes])))
+    else:
+        w = _weights(x, array_of(weights), axes, axis)
+        integral = x.dtype.kind in "biu"
+        kind = np.result_type(x.dtype, w.dtype, np.float64) if integral else np.result_type(x.dtype, w.dtype)
+        scale = reductions.sum(w, axis=axes, dtype=kind, keepdims=keepdims)
+        data = scale.value.data
+        if data is not None and np.any(data == 0):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        made = reductions.sum(np.multiply(x, w, dtype=kind), axis=axes, keepdims=keepdims) / scale
+    if not returned:
+        return made
+    return made, (scale if scale.shape == made.shape else Array(broadcast_to(scale, made.shape).value))
+
+
+def _weights(x: Array, w: Array, axes: tuple[int, ...], axis: Any) -> Array:
+    """Weights that broadcast against x."""
+    if w.shape == x.shape:
+        return w
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    if w.shape != tuple([x.shape[i] for i in axes]):
+        raise ShapeError(f"average: weights {w.type} do not fit axes {axes} of {x.type}")
+    ordered = transpose(w, tuple(np.argsort(axes).tolist()))
+    return reshape(ordered, tuple([n if i in axes else 1 for i, n in enumerate(x.shape)]))
+
+
+@covers(np.cov)
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: Any = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """numpy.cov."""
+    x = _observations(m, y, rowvar, dtype)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    w: Any = None
+    if fweights is not None:
+        w = _one_weight_each("fweights", fweights, x)
+    if aweights is not None:
+        more = _one_weight_each("aweights", aweights, x)
+        w = more if w is None else w * more
+    count = x.shape[1] if w is None else np.sum(w)
+    if w is None:
+        middle, factor = np.mean(x, axis=1), count - ddof
+    else:
+        middle = np.sum(x * w, axis=1) / count
+        factor = count - ddof
+        if ddof != 0 and aweights is not None:
+            factor = count - ddof * np.sum(w * aweights) / count
+    off = x - lift(middle)[:, None]
+    right = off.T if w is None else (off * w).T
+    made = lift(np.matmul(off, np.conjugate(right)))
+    made = made / np.maximum(factor, 0) if isinstance(factor, Array) else made * np.true_divide(1, max(factor, 0))
+    return wrap(reshape(made, tuple([n for n in made.shape if n != 1])).value) if 1 in made.shape else made
+
+
+def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Array:
+    """One variable in each row."""
+    x = array_of(m)
+    if x.ndim > 2 or (y is not None and array_of(y).ndim > 2):
+        raise ShapeError("cov: more than two dimensions")
+    kinds = [x.dtype, np.dtype(np.float64)] if y is None else [x.dtype, array_of(y).dtype, np.dtype(np.float64)]
+    wanted = np.result_type(*kinds) if dtype is None else np.dtype(dtype)
+
+    def rows(a: Array) -> Array:
+        a = Array(a.astype(wanted).value)
+        wide = a if a.ndim == 2 else reshape(a, (1, -1))
+        return transpose(wide) if not rowvar and wide.shape[0] != 1 else wide
+
+    return rows(x) if y is None else concatenate([rows(x), rows(array_of(y))], 0)
+
+
+def _one_weight_each(name: str, weights: Any, x: Array) -> Any:
+    w = lift(weights).astype(np.float64)
+    if w.ndim > 1:
+        raise RuntimeError(f"cannot handle multidimensional {name}")
+    if w.shape[0] != x.shape[1]:
+        raise RuntimeError(f"incompatible numbers of samples and {name}")
+    return w
+
+
+@covers(np.corrcoef)
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """numpy.corrcoef."""
+    c = cov(x, y, rowvar, dtype=dtype)
+    if c.ndim == 0:
+        return c / c
+    size = np.sqrt(np.diagonal(c).real)
+    c = c / lift(size)[:, None] / lift(size)[None, :]
+    if dtypes.is_complex(c.dtype):
+        return np.clip(c.real, -1, 1) + 1j * np.clip(c.imag, -1, 1)
+    return np.clip(c, -1, 1)
+
+
+@covers(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Array:
+    """numpy.bincount; the numbers decide the length, so they must be known."""
+    places = known_of("bincount", x)
+    if places.ndim != 1:
+        raise ValueError("object too deep for desired array")
+    if places.size and not np.can_cast(places.dtype, np.int64, "safe"):
+        raise DtypeError("bincount: the numbers must be integers")
+    size = max(int(places.max()) + 1 if places.size else 0, minlength)
+    if weights is None:
+        return lift(np.bincount(places, minlength=minlength))
+    if places.size and places.min() < 0:
+        raise ValueError("'list' argument must have no negative elements")
+    w = array_of(weights).astype(np.float64)
+    if w.shape != places.shape:
+        raise ValueError("The weights and list don't have the same length.")
+    made = Array(lift(np.zeros(size)).value)
+    np.add.at(made, places.astype(np.int64), w)
+    return made
+
+
+def moved_last(x: Array, axes: tuple[int, ...]) -> Array:
+    """These axes merged into one last axis."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    if len(axes) == 1:
+        return moveaxis(x, axes[0], -1)
+    size = math.prod([x.shape[i] for i in axes])
+    return reshape(transpose(x, (*kept, *axes)), (*[x.shape[i] for i in kept], size))

@@ -1,0 +1,285 @@
+"""Every kind of error as a user meets it: the text is pinned, line numbers apart."""
+
+import re
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+import wholestep.numpy as wnp
+from wholestep.errors import WholestepError
+
+CASES = {}
+
+
+def case(f):
+    CASES[f.__name__] = f
+    return f
+
+
+@case
+def shape_matmul():
+    w = np.ones((4, 5), np.float32)
+    ws.grad(lambda x: (x @ w).sum())(np.ones((2, 3), np.float32))
+
+
+@case
+def shape_broadcast():
+    ws.grad(lambda x: (x + np.ones(4)).sum())(np.ones((2, 3)))
+
+
+@case
+def shape_reshape():
+    ws.grad(lambda x: x.reshape(4, 4).sum())(np.ones((2, 3)))
+
+
+@case
+def shape_concatenate():
+    ws.grad(lambda x: np.concatenate([x, np.ones((3, 2))], axis=1).sum())(np.ones((2, 3)))
+
+
+@case
+def shape_assignment():
+    def f(x):
+        y = x.copy()
+        y[0] = np.ones(5)
+        return y.sum()
+
+    ws.grad(f)(np.ones((2, 3)))
+
+
+@case
+def dtype_longdouble():
+    ws.grad(lambda x: x * 2.0)(np.longdouble(1.0))
+
+
+@case
+def dtype_meaningless():
+    ws.jit(lambda x: x << 2)(np.ones(3))
+
+
+@case
+def dtype_in_place():
+    def f(x):
+        count = wnp.zeros(3, dtype=np.int64)
+        count += x
+        return count
+
+    ws.jit(f)(np.ones(3))
+
+
+@case
+def unsupported_call():
+    ws.grad(lambda x: np.histogram(x)[0].sum())(np.ones(3))
+
+
+@case
+def unsupported_method():
+    ws.grad(lambda x: x.byteswap().sum())(np.ones(3))
+
+
+@case
+def value_dependent_if():
+    def relu(x):
+        if x > 0:
+            return x
+        return 0.0
+
+    ws.jit(relu)(3.0)
+
+
+@case
+def value_dependent_while_in_vmap():
+    def halve(x):
+        while x > 1:
+            x = x / 2
+        return x
+
+    ws.vmap(halve)(np.array([3.0, 5.0]))
+
+
+@case
+def value_dependent_shape():
+    ws.jit(lambda x: np.exp(x[x > 0]).reshape(3, -1))(np.ones(3))
+
+
+@case
+def escaped():
+    kept = []
+    ws.grad(lambda x: kept.append(x) or x * 2.0)(1.0)
+    kept[0] * 3.0
+
+
+@case
+def conversion_float():
+    ws.grad(lambda x: float(x) * x)(3.0)
+
+
+@case
+def conversion_array():
+    ws.grad(lambda x: np.asarray(x).sum())(np.ones(3))
+
+
+@case
+def conversion_into_plain_array():
+    def f(x):
+        y = np.zeros(3)
+        np.add(x, 1.0, out=y)
+        return y.sum()
+
+    ws.grad(f)(np.ones(3))
+
+
+@case
+def index_out_of_range():
+    ws.grad(lambda x: x[5])(np.ones(3))
+
+
+@case
+def index_out_of_range_traced():
+    ws.jit(lambda x, i: x[i])(np.ones(3), 7)
+
+
+@case
+def index_too_many():
+    ws.grad(lambda x: x[0, 1, 2])(np.ones((2, 3)))
+
+
+@case
+def wrong_axis():
+    ws.grad(lambda x: x.sum(axis=2).sum())(np.ones((2, 3)))
+
+
+@case
+def non_scalar_loss():
+    ws.grad(lambda x: x * 2.0)(np.ones(3))
+
+
+@case
+def integer_argument():
+    ws.grad(lambda params: params["w"] * params["layers"][1])({"w": 1.0, "layers": [2.0, 3]})
+
+
+@case
+def integer_loss():
+    ws.grad(lambda x: np.argmax(x))(np.ones(3))
+
+
+@case
+def complex_loss():
+    ws.grad(lambda x: x * 1j)(1.0)
+
+
+@case
+def unused_argument():
+    ws.grad(lambda x, y: x * 2.0, argnums=(0, 1), allow_unused=False)(1.0, 2.0)
+
+
+@case
+def captured_array_changed():
+    table = np.ones(3)
+    f = ws.jit(lambda x: x * table)
+    f(2.0)
+    table[0] = 5.0
+    f(2.0)
+
+
+@case
+def unhashable_static():
+    ws.jit(lambda x, axes: x.sum(axis=tuple(axes)), static_argnums=1)(np.ones((2, 3)), [0, 1])
+
+
+@case
+def reverse_of_while():
+    ws.grad(lambda x: ws.while_loop(lambda y: y < 10, lambda y: y * 2, x))(1.0)
+
+
+@case
+def branches_differ():
+    ws.jit(lambda x: ws.cond(x > 0, lambda x: x, lambda x: x.astype(np.float32), x))(1.0)
+
+
+@case
+def carry_changes():
+    ws.scan(lambda c, x: (c.sum(), x), np.zeros(3), np.ones(4))
+
+
+@case
+def batch_sizes_differ():
+    ws.vmap(lambda x, y: x + y)(np.ones(2), np.ones(3))
+
+
+@case
+def no_such_axis_name():
+    ws.vmap(lambda x: ws.psum(x, "i"), axis_name="j")(np.ones(2))
+
+
+@case
+def rule_gives_wrong_shape():
+    @ws.custom_vjp
+    def f(x):
+        return x * 2.0
+
+    f.defvjp(lambda x: (x * 2.0, None), lambda _, g: (g.sum(),))
+    ws.grad(lambda x: f(x).sum())(np.ones(3))
+
+
+@case
+def rule_closes_over_traced():
+    def f(x, y):
+        @ws.custom_vjp
+        def inner(x):
+            return x * y
+
+        inner.defvjp(lambda x: (x * y, None), lambda _, g: (g,))
+        return inner(x)
+
+    ws.grad(f, argnums=(0, 1))(1.0, 2.0)
+
+
+@case
+def cotangent_of_wrong_shape():
+    _, pullback = ws.vjp(lambda x: x * 2.0, np.ones(3))
+    pullback(np.ones(4))
+
+
+@case
+def write_to_captured_in_loop():
+    def f(x):
+        total = wnp.zeros(3)
+
+        def step(c, row):
+            total[0] = row
+            return c, row
+
+        ws.scan(step, 0.0, x)
+        return total.sum()
+
+    ws.grad(f)(np.ones(3))
+
+
+@case
+def no_such_frontier():
+    ws.frontier_grad(lambda x: ws.capture("hidden", x) * 2.0, stop="h")(1.0)
+
+
+@case
+def wrong_gradient():
+    @ws.custom_vjp
+    def f(x):
+        return np.sin(x)
+
+    f.defvjp(lambda x: (np.sin(x), x), lambda x, g: (g * np.cos(x) * 1.001,))
+    ws.gradcheck(f, np.array([0.3, 0.4]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_message(name, golden):
+    with pytest.raises(WholestepError) as caught:
+        CASES[name]()
+    message = str(caught.value)
+    assert "test_errors.py:" in message, "the message names the user's line"
+    assert "src/wholestep" not in message and "/wholestep/" not in message, "an internal frame is in the message"
+    kinds = ", ".join(base.__name__ for base in type(caught.value).__mro__ if base.__module__ == "builtins")
+    text = re.sub(r"\S*test_errors\.py:\d+", "test_errors.py", message)
+    golden(f"{type(caught.value).__name__} ({kinds})\n{text}")
