@@ -61,7 +61,9 @@ ORDER: list[tuple[str, str, list[Any], dict[str, Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "x", "params", "order"), [t[1:] for t in ORDER], ids=[f"{t[1]}: {t[0]}" for t in ORDER])
+@pytest.mark.parametrize(
+    ("name", "x", "params", "order"), [t[1:] for t in ORDER], ids=[f"{t[1]}: {t[0]}" for t in ORDER]
+)
 def test_places_of_equals(name: str, x: list[float], params: dict[str, Any], order: list[int]) -> None:
     graph = graph_of(REGISTRY[name], Sample((np.asarray(x),), params))
     values, found = run(graph, [np.asarray(x)])

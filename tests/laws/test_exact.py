@@ -57,7 +57,10 @@ def test_rules_hold_exactly(name: str, i: int) -> None:
 
     def along(t: int) -> list[Any]:
         rest = iter(dxs)
-        moved = [np.asarray((x + t * next(rest)) % exact.PRIME, object) if a else x for x, a in zip(args, active, strict=True)]
+        moved = [
+            np.asarray((x + t * next(rest)) % exact.PRIME, object) if a else x
+            for x, a in zip(args, active, strict=True)
+        ]
         return exact.evaluate(graph, moved)
 
     tangent, _ = jvp(graph, active, [True] * len(graph.outputs))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from tests.programs.draw import APART, F32, F64, Drawer, apart, data_of
+
 from wholestep.ir.graph import OPS
 
 MOVES: list[tuple[Callable[[Drawer], None], set[str]]] = []

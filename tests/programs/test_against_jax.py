@@ -7,10 +7,10 @@ import os
 import jax
 import numpy as np
 import pytest
-
 from tests.programs.draw import Drawn, smooth_functions
 from tests.programs.jax_meaning import MEANING, meaning
 from tests.programs.test_programs import SEED, explained
+
 from wholestep.backends.reference import run
 from wholestep.testing.arrays import gap, largest, precision
 from wholestep.transforms.reverse import vjp

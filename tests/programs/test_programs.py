@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
 from tests.programs.draw import Drawn, program
+
 from wholestep.backends.reference import run
 from wholestep.ir.graph import Graph
 from wholestep.testing import laws

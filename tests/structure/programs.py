@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from tests.structure.written import (
     cast,
     checkpoint,
@@ -22,6 +21,7 @@ from tests.structure.written import (
     while_loop,
     wrapped,
 )
+
 from wholestep.ir.graph import Value
 
 Values = Sequence[Value]
@@ -238,9 +238,7 @@ def until_small(x: Value, rate: Value) -> Values:
 @program((2,), (2,), reverse=False, integers=[np.int64(3)])
 def a_counted_while(x: Value, y: Value, n: Value) -> Values:
     start = [literal(0, dtype=np.int64), x, y, literal(1.0, (2,))]
-    return while_loop(
-        lambda i, *rest: (i < n,), lambda i, x, y, still: (i + 1, op("sin", y), x * still, still), start
-    )
+    return while_loop(lambda i, *rest: (i < n,), lambda i, x, y, still: (i + 1, op("sin", y), x * still, still), start)
 
 
 @program((2,), (3, 2), reverse=False)

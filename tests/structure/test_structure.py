@@ -4,8 +4,8 @@ import zlib
 
 import numpy as np
 import pytest
-
 from tests.structure.programs import PROGRAMS
+
 from wholestep.ir.build import build
 from wholestep.testing import laws
 from wholestep.testing.arrays import type_of

@@ -58,9 +58,7 @@ def scan(
     rows = [array_type(x.shape[1:], x.dtype) for x in xs]
     graph, captured = closed(step, [*[v.type for v in (*constants, *carry)], *rows], "step")
     sizes = (len(captured) + len(constants), len(carry))
-    return list(
-        op("scan", *captured, *constants, *carry, *xs, graph=graph, sizes=sizes, length=count, reverse=reverse)
-    )
+    return list(op("scan", *captured, *constants, *carry, *xs, graph=graph, sizes=sizes, length=count, reverse=reverse))
 
 
 def cond(index: Value, branches: Sequence[Step], *operands: Value) -> list[Value]:

@@ -19,14 +19,20 @@ from wholestep.ir.types import Shape, Type
 class View:
     """How a view reads its parent and writes back into it, and the same step on a plain NumPy array."""
 
-    __slots__ = ("get", "layout", "put")
+    __slots__ = ("get", "index", "layout", "put")
 
     def __init__(
-        self, get: Callable[[Value], Value], put: Callable[[Value, Value], Value] | None, layout: Callable[[Any], Any]
+        self,
+        get: Callable[[Value], Value],
+        put: Callable[[Value, Value], Value] | None,
+        layout: Callable[[Any], Any],
+        index: tuple[Any, ...] | None = None,
     ) -> None:
         self.get = get
         self.put = put
         self.layout = layout
+        self.index = index
+        """The slices and integers of `parent[index]`, where the view is one."""
 
 
 class Array:
@@ -273,6 +279,8 @@ class Array:
         return HOOKS.ufunc(np.divmod, other, self)
 
     def __pow__(self, other: Any) -> Any:
+        if type(other) is int and other == 2 and self.dtype.kind in "fc":
+            return HOOKS.ufunc(np.multiply, self, self)
         return HOOKS.ufunc(np.power, self, other)
 
     def __rpow__(self, other: Any) -> Any:
@@ -485,6 +493,8 @@ class Array:
     conjugate = conj
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"'Array' object has no attribute {name!r}")
         outside = METHODS.get(name)
         if outside is not None:
             return Method(function(outside), self)

@@ -11,7 +11,7 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.scope import LEAVES, as_array, scope, trace_flat, type_of
+from wholestep.frontend.scope import LEAVES, as_array, parameter_names, scope, trace_flat, type_of
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.family import expand
@@ -51,7 +51,7 @@ def vmap(
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
         axes = argument_axes(in_axes, args, kwargs)
-        n = batch_size(leaves, axes, (args, kwargs))
+        n = batch_size(f, leaves, axes, (args, kwargs))
         with scope("vmap") as work:
             on = [axis is not None for axis in axes]
             values = [
@@ -110,13 +110,15 @@ def argument_axes(in_axes: Any, args: Any, kwargs: Any) -> list[int | None]:
     return out
 
 
-def batch_size(leaves: Any, axes: Any, whole: Any) -> Any:
+def batch_size(f: Any, leaves: Any, axes: Any, whole: Any) -> Any:
     """The one size that all batch axes have."""
     sizes = [type_of(leaf).shape[axis] for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
     if not sizes:
         raise TreeError("vmap: no argument is mapped", hint="give at least one an axis in in_axes")
     if any(s != sizes[0] for s in sizes):
-        paths = tree.paths(whole[0]) + tree.paths(whole[1])
+        args, kwargs = whole
+        names = parameter_names(f, len(args))
+        paths = [p for arg, name in zip(args, names, strict=True) for p in tree.paths(arg, name)] + tree.paths(kwargs)
         parts = [f"{p}: {type_of(x)} along {a}" for p, x, a in zip(paths, leaves, axes, strict=True) if a is not None]
         raise ShapeError(f"vmap: batch sizes differ: {', '.join(parts)}")
     return sizes[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from wholestep.frontend.scope import (
     differentiable,
     enter,
     guarded,
+    parameter_names,
     plain_data,
     scope,
     type_of,
@@ -54,7 +54,7 @@ class Entered:
             given[i] = tree.map(guarded, arg) if i not in self.numbers else arg
         for n in self.numbers:
             leaves, structure = tree.flatten(args[n])
-            self.paths += tree.paths(args[n], _name(f, n)) if not _all_inexact(leaves) else [""] * len(leaves)
+            self.paths += tree.paths(args[n], parameter_names(f, len(args))[n]) if not _all_inexact(leaves) else [""] * len(leaves)
             differentiable(leaves, self.paths[len(self.leaves) :], what)
             arrays = [enter(leaf) for leaf in leaves]
             given[n] = tree.unflatten(structure, arrays)
@@ -75,7 +75,7 @@ class Entered:
 
     def path(self, i: int) -> str:
         """The user's spelling of a leaf."""
-        names = [p for n in self.numbers for p in tree.paths(self.args[n], _name(self.f, n))]
+        names = [p for n in self.numbers for p in tree.paths(self.args[n], parameter_names(self.f, len(self.args))[n])]
         return names[i]
 
 
@@ -85,15 +85,6 @@ def _all_inexact(leaves: Sequence[Any]) -> bool:
         and dtypes.is_inexact(np.asarray(leaf).dtype if not isinstance(leaf, Array) else leaf.dtype)
         for leaf in leaves
     )
-
-
-def _name(f: Any, n: int) -> str:
-    """The parameter name at a position, for messages."""
-    try:
-        names = list(inspect.signature(f).parameters)
-    except (TypeError, ValueError):
-        return f"argument {n}"
-    return names[n] if n < len(names) else f"argument {n}"
 
 
 def loss_value(out: Any, what: str, holomorphic: bool) -> Array:

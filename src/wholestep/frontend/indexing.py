@@ -252,7 +252,7 @@ def getitem(x: Array, index: Any) -> Any:
     if where.scalar:
         return Array(where.basic.get(x.value), True)
     layout = where.layout
-    return x.view_through(View(where.basic.get, where.basic.put, lambda plain: plain[layout]))
+    return x.view_through(View(where.basic.get, where.basic.put, lambda plain: plain[layout], layout))
 
 
 def wrap_array(v: Value) -> Array:
@@ -300,8 +300,17 @@ def setitem(x: Array, index: Any, new: Any, add: bool = False) -> None:
         x.write(chosen(mask.value, broadcast_to(v, x.shape), x.value))
         return
     where = parse(x, index)
+    if is_same_view(x, where, new):
+        return
     shape = result_shape(where)
     x.write(written(x.value, where, fitted(v, shape, x), add))
+
+
+def is_same_view(x: Array, where: Index, new: Any) -> bool:
+    """Whether `new` is x[index] itself: `x[index] += v` has written it already, and assigns it once more."""
+    if not isinstance(new, Array) or new._parent is not x or new._view is None:
+        return False
+    return not where.arrays and new._view.index == where.layout
 
 
 def fitted(v: Value, shape: tuple[Any, ...], x: Array) -> Value:

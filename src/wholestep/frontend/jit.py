@@ -14,7 +14,7 @@ from wholestep.backends import reference
 from wholestep.errors import MutationError, StaticArgumentError, TreeError, Where
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import WEAK, same_bits
-from wholestep.frontend.scope import LEAVES, as_array, guarded, type_of
+from wholestep.frontend.scope import LEAVES, as_array, guarded, parameter_names, type_of
 from wholestep.ir.build import Builder, building, close, current, inline
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type
@@ -215,14 +215,11 @@ class jit:
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
         """The user's names for the graph's inputs."""
-        try:
-            parameters = list(inspect.signature(self.f).parameters)
-        except (TypeError, ValueError):
-            parameters = []
+        names = parameter_names(self.f, len(args))
         paths = []
         for i, arg in enumerate(args):
             if i not in static:
-                paths += tree.paths(arg, parameters[i] if i < len(parameters) else f"x{i}")
+                paths += tree.paths(arg, names[i])
         for k in sorted(kwargs):
             if k not in named:
                 paths += tree.paths(kwargs[k], k)

@@ -32,7 +32,7 @@ def checked(dtype: Any) -> np.dtype[Any]:
     try:
         return dtypes.check(dtype)
     except TypeError as error:
-        raise DtypeError(str(error)) from None
+        raise DtypeError(f"array: {error}") from None
 
 
 def constant_of(x: Any) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -116,6 +117,18 @@ def enter(x: Any) -> Array:
 def guarded(x: Any) -> Any:
     """An argument that is not differentiated: a copy, so that assignments cannot reach the caller's array."""
     return x.copy() if type(x) is np.ndarray else x
+
+
+def parameter_names(f: Any, count: int) -> list[str]:
+    """The user's names for the first positional arguments of a call: `x0` and so on where there are none."""
+    named: list[str] = []
+    try:
+        for p in inspect.signature(f).parameters.values():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                named.append(p.name)
+    except (TypeError, ValueError):
+        pass
+    return [named[i] if i < len(named) else f"x{i}" for i in range(count)]
 
 
 def differentiable(leaves: Sequence[Any], paths: Sequence[str], what: str) -> None:

@@ -300,13 +300,14 @@ def with_options(
     **others: Any,
 ) -> Any:
     """out=, where=, dtype= and casting= of a ufunc call."""
+    core = {k: others.pop(k) for k in ("axis",) if k in others and ufunc in FUNCTIONS}
     for name, value in others.items():
         if value not in (None, "K", True):
             raise UnsupportedError(f"{ufunc.__name__}: option {name}= is not covered for traced arrays")
     target = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     wanted = None if dtype is None else checked(dtype)
     if ufunc in FUNCTIONS:
-        made = FUNCTIONS[ufunc](*operands)
+        made = FUNCTIONS[ufunc](*[x if wanted is None else astype(lift(x), wanted, casting) for x in operands], **core)
     elif wanted is not None:
         made = general(ufunc, operands, wanted)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wholestep.ir.build import trim
+from wholestep.ir.build import lean
 from wholestep.ir.graph import Graph, Value
 
 
@@ -32,6 +32,17 @@ def used(graph: Graph) -> list[bool]:
     return [v in seen for v in graph.inputs]
 
 
+def cut(graph: Graph, wanted: Sequence[bool]) -> Graph:
+    """The graph of the wanted outputs alone; its inputs stay."""
+
+    def make() -> Graph:
+        outputs = tuple([v for v, w in zip(graph.outputs, wanted, strict=True) if w])
+        return Graph(graph.inputs, lean(graph.nodes, outputs), outputs, graph.name, graph.input_names)
+
+    found: Graph = graph.derived(("cut", tuple(wanted)), make)
+    return found
+
+
 def hollow(values: Sequence[Value]) -> bool:
     """Whether any of these depends on a placeholder, which nothing computes."""
     waiting, seen = list(values), set(values)
@@ -56,4 +67,4 @@ def part(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Gra
     """The stretch of a graph that makes `outputs` out of `inputs`."""
     given = set(inputs)
     nodes = [n for n in graph.nodes if given.isdisjoint(n.outputs)]
-    return Graph(tuple(inputs), trim(nodes, [v for v in outputs if v not in given]), tuple(outputs), graph.name)
+    return Graph(tuple(inputs), lean(nodes, [v for v in outputs if v not in given]), tuple(outputs), graph.name)

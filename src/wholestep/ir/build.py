@@ -178,6 +178,22 @@ def trim(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Node, ...]:
     return tuple(reversed(kept))
 
 
+def lean(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Node, ...]:
+    """The same for a finished graph, whose nested nodes also drop the outputs that nothing needs.
+
+    A tangent's loop then carries no value beside it, and can be transposed by itself.
+    """
+    needed = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.outputs):
+            wanted = [v in needed for v in node.outputs]
+            node = node.op.lean(node, wanted) if node.op.nested and not all(wanted) else node
+            kept.append(node)
+            needed.update(node.inputs)
+    return tuple(reversed(kept))
+
+
 def build(
     function: Callable[..., Sequence[Value]],
     types: Sequence[Type],
@@ -202,7 +218,7 @@ def close(
     builder: Builder, outputs: Sequence[Value], name: str = "graph", names: Sequence[str] = ()
 ) -> tuple[Graph, list[Value]]:
     """The finished graph of a builder, and what it captured."""
-    nodes, results = without_aliases(trim(builder.nodes, outputs), outputs)
+    nodes, results = without_aliases(lean(builder.nodes, outputs), outputs)
     used = {v for node in nodes for v in node.inputs}.union(results)
     captured: dict[Value, Value] = {}
     for outer, inner in builder.captures.items():

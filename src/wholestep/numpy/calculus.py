@@ -40,7 +40,7 @@ def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = _NO_VALUE, append: A
     place = axis_of("diff", axis, x.ndim)
     edge = tuple([1 if i == place else m for i, m in enumerate(x.shape)])
     parts: list[Any] = [x]
-    for more, at in ((prepend, 0), (append, len(parts) + 1)):
+    for more, at in ((prepend, 0), (append, 2)):
         if more is not _NO_VALUE:
             piece = array_of(more)
             parts.insert(at, piece if piece.ndim else broadcast_to(piece, edge))
@@ -97,9 +97,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
 def _spacings(x: Array, varargs: tuple[Any, ...], axes: tuple[int, ...]) -> list[Any]:
     """One step for each axis: a number, or an array of differences where the coordinates are not even."""
     given = list(varargs) or [1.0]
-    if len(given) == 1 and np.ndim(given[0] if not is_traced(given[0]) else lift(given[0]).shape) == 0:
-        given = given * len(axes)
-    elif len(given) == 1 and is_traced(given[0]) and lift(given[0]).ndim == 0:
+    if len(given) == 1 and lift(given[0]).ndim == 0:
         given = given * len(axes)
     if len(given) != len(axes):
         raise TypeError("invalid number of arguments")
@@ -250,10 +248,9 @@ def _sliding(a: Any, v: Any, mode: Any, turn: bool, name: str) -> Any:
     if kind == "full":
         return whole
     count = length if kind == "same" else length - short + 1
-    start = (n + m - 1 - count) // 2
-    if kind == "same" and n >= m:
-        start = (m - 1) // 2 if turn else m // 2
-        start = n + m - 1 - count - ((m - 1) - start) if False else start
+    start = short - 1
+    if kind == "same":
+        start = short // 2 if n < m and not turn else (short - 1) // 2
     return Array(whole[start : start + count].value)
 
 

@@ -11,17 +11,18 @@ from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import broadcast_shapes, broadcast_to, lift, promoted, wrap
+from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
-from wholestep.numpy.movement import axes_of
+from wholestep.numpy.movement import axes_of, axis_of, moveaxis, reshape
 from wholestep.primitives.arithmetic import conj
 from wholestep.primitives.contraction import LETTERS, contract
-from wholestep.primitives.reduction import sum_
+from wholestep.primitives.reduction import any_, sum_
 
 
 @covers(np.matmul, "numpy.matmul")
 def matmul(x1: Any, x2: Any, /) -> Array:
     """numpy.matmul."""
-    x, y = operands("matmul", x1, x2)
+    x, y = operands(x1, x2)
     if x.ndim == 0 or y.ndim == 0:
         raise ShapeError(f"matmul: a scalar has no rows: {x.type} @ {y.type}", hint="use * for scalars")
     inner_x, inner_y = x.shape[-1], y.shape[0 if y.ndim == 1 else -2]
@@ -59,16 +60,25 @@ def _headed(v: Value, head: tuple[Any, ...], letters: str, tail: str) -> tuple[s
     return used + tail, v
 
 
-def operands(name: str, x1: Any, x2: Any) -> tuple[Value, Value]:
-    """Two operands in one dtype that can be multiplied; booleans and integers as they are."""
-    x, y = promoted(x1, x2)
+def operands(x1: Any, x2: Any) -> tuple[Value, Value]:
+    """Two operands in one dtype, Python numbers as the arrays that NumPy makes of them."""
+    x, y = promoted(lift(x1), lift(x2))
     return x, y
+
+
+def delivered(name: str, made: Array, out: Any) -> Any:
+    """A result, or `out=` with the result in it; NumPy wants the very dtype and shape here."""
+    if out is None:
+        return made
+    if isinstance(out, Array) and out.type is not made.type:
+        raise ShapeError(f"{name}: out= is {out.type}, and the result is {made.type}")
+    return assign_out(name, out, made)
 
 
 @covers(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """numpy.dot."""
-    x, y = operands("dot", a, b)
+    x, y = operands(a, b)
     if x.ndim == 0 or y.ndim == 0:
         made: Any = lift(a) * lift(b)
     else:
@@ -81,16 +91,13 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         right = LETTERS[x.ndim - 1 : x.ndim + y.ndim - 2]
         spec_y = "Z" if y.ndim == 1 else f"{right[:-1]}Z{right[-1]}"
         made = wrap(contract(x, y, spec=f"{left}Z,{spec_y}->{left}{right}"))
-    if out is not None:
-        out[...] = made
-        return out
-    return made
+    return delivered("dot", made, out)
 
 
 @covers(np.inner)
 def inner(a: Any, b: Any, /) -> Any:
     """numpy.inner."""
-    x, y = operands("inner", a, b)
+    x, y = operands(a, b)
     if x.ndim == 0 or y.ndim == 0:
         return lift(a) * lift(b)
     if x.shape[-1] != y.shape[-1]:
@@ -102,17 +109,13 @@ def inner(a: Any, b: Any, /) -> Any:
 @covers(np.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """numpy.outer."""
-    made = lift(a).ravel()[:, None] * lift(b).ravel()[None, :]
-    if out is not None:
-        out[...] = made
-        return out
-    return made
+    return delivered("outer", lift(a).ravel()[:, None] * lift(b).ravel()[None, :], out)
 
 
 @covers(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     """numpy.vdot: the first operand conjugated, both flattened."""
-    x, y = operands("vdot", lift(a).ravel(), lift(b).ravel())
+    x, y = operands(lift(a).ravel(), lift(b).ravel())
     if x.shape != y.shape:
         raise ShapeError(f"vdot: sizes differ: {x.type} and {y.type}")
     return wrap(contract(conj(x) if x.dtype.kind == "c" else x, y, spec="i,i->"))
@@ -121,7 +124,7 @@ def vdot(a: Any, b: Any, /) -> Any:
 @covers(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """numpy.tensordot."""
-    x, y = operands("tensordot", a, b)
+    x, y = operands(a, b)
     if isinstance(axes, int | np.integer):
         n = int(axes)
         axes = (list(range(x.ndim - n, x.ndim)), list(range(n)))
@@ -136,12 +139,67 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return wrap(contract(x, y, spec=f"{''.join(a_labels)},{''.join(b_labels)}->{''.join(out)}"))
 
 
+@covers(np.vecdot, "numpy.vecdot")
+def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
+    """numpy.vecdot: inner products along an axis, the first operand conjugated."""
+    x, y = operands(x1, x2)
+    for v in (x, y):
+        if v.ndim == 0:
+            raise ShapeError(f"vecdot: a scalar has no axis: {x.type} and {y.type}")
+    a = moveaxis(wrap(x), axis_of("vecdot", axis, x.ndim), -1).value
+    b = moveaxis(wrap(y), axis_of("vecdot", axis, y.ndim), -1).value
+    return stacked("vecdot", conj(a) if a.dtype.kind == "c" else a, "Z", b, "Z", "")
+
+
+@covers(np.matvec, "numpy.matvec")
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """numpy.matvec: stacks of matrices times stacks of vectors."""
+    x, y = operands(x1, x2)
+    return stacked("matvec", x, "YZ", y, "Z", "Y")
+
+
+@covers(np.vecmat, "numpy.vecmat")
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """numpy.vecmat: stacks of vectors, conjugated, times stacks of matrices."""
+    x, y = operands(x1, x2)
+    return stacked("vecmat", conj(x) if x.dtype.kind == "c" else x, "Z", y, "ZY", "Y")
+
+
+def stacked(name: str, x: Value, a: str, y: Value, b: str, out: str) -> Array:
+    """A contraction of the last axes, named by a and b, over leading axes that broadcast."""
+    if x.ndim < len(a) or y.ndim < len(b):
+        raise ShapeError(f"{name}: too few axes: {x.type} and {y.type}")
+    if x.shape[x.ndim - len(a) + a.index("Z")] != y.shape[y.ndim - len(b) + b.index("Z")]:
+        raise ShapeError(f"{name}: inner sizes differ: {x.type} and {y.type}")
+    heads = [x.shape[: x.ndim - len(a)], y.shape[: y.ndim - len(b)]]
+    head = broadcast_shapes(name, heads)
+    letters = LETTERS[: len(head)]
+    made = []
+    for v, own, tail in ((x, heads[0], a), (y, heads[1], b)):
+        labels = letters[len(head) - len(own) :]
+        made += [broadcast_to(v, (*head[len(head) - len(own) :], *v.shape[len(own) :])), labels + tail]
+    x, a, y, b = made
+    return wrap(contract(x, y, spec=f"{a},{b}->{letters}{out}"))
+
+
+@covers(np.kron)
+def kron(a: Any, b: Any) -> Array:
+    """numpy.kron: every element of a times the whole of b."""
+    x, y = lift(a), lift(b)
+    ndim = max(x.ndim, y.ndim)
+    left, right = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - y.ndim) + y.shape
+    wide_left = reshape(x, [n for size in left for n in (size, 1)])
+    wide_right = reshape(y, [n for size in right for n in (1, size)])
+    return reshape(wide_left * wide_right, [m * n for m, n in zip(left, right, strict=True)])
+
+
 def summed_alone(v: Value, labels: str, elsewhere: str) -> tuple[Value, str]:
     """An operand with the labels that stand nowhere else summed away."""
     alone = tuple([i for i, c in enumerate(labels) if c not in elsewhere])
     if not alone:
         return v, labels
-    return sum_(v, axes=alone), "".join([c for i, c in enumerate(labels) if i not in alone])
+    add = any_ if v.dtype.kind == "b" else sum_
+    return add(v, axes=alone), "".join([c for i, c in enumerate(labels) if i not in alone])
 
 
 def pair(x: Value, a: str, y: Value, b: str, out: str) -> Value:

@@ -140,6 +140,11 @@ def transposed_jvp(
     return [next(found) if w else None for w in wrt]
 
 
+def number_of(x: Value) -> Any:
+    """The number that a value is everywhere, where the program says so; None elsewhere."""
+    return x.node.params["value"] if x.node is not None and x.node.op.name == "full" else None
+
+
 def conj(x: Value) -> Value:
     """The complex conjugate; a real value is its own."""
     return OPS["conj"](x) if dtypes.is_complex(x.type.dtype) else x

@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep.errors import DerivativeError
 from wholestep.ir.graph import Value
-from wholestep.primitives.family import Elementwise, ones, zeros
+from wholestep.primitives.family import Elementwise, number_of, ones, zeros
 from wholestep.primitives.logic import select, sign
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
@@ -83,8 +83,13 @@ def _gap(x: Value, y: Value) -> Value:
     return gap
 
 
-def _power_of_base(z: Value, x: Value, y: Value) -> Value:
-    """y * x**(y - 1), and 0 where y is 0, whatever x is."""
+def _power_of_base(z: Value, x: Value, y: Value) -> Value | float | None:
+    """y * x**(y - 1), and 0 where y is 0, whatever x is; a number for an exponent keeps the rule short."""
+    number = number_of(y)
+    if number is not None:
+        if number in (0, 1):
+            return number or None
+        return x * 2 if number == 2 else pow(x, y._lift(number - 1)) * number
     nothing = y.equals(0)
     slope: Value = select(nothing, zeros(y.type), y * pow(x, select(nothing, ones(y.type), y - 1)))
     return slope

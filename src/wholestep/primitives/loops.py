@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep.errors import ShapeError
-from wholestep.ir.analysis import dependents, hollow, part, reach, reordered, used
-from wholestep.ir.build import build, inline, trim
+from wholestep.ir.analysis import cut, dependents, hollow, part, reach, reordered, used
+from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.family import Maybe, expand, zeros
 from wholestep.primitives.movement import permute
-from wholestep.primitives.structure import Nested, filled, present
+from wholestep.primitives.structure import Nested, filled, narrowed, present
 
 
 class Split(NamedTuple):
@@ -91,10 +91,10 @@ class Scan(Nested):
         active = spread_marks(graph, c, k, wrt, reach)
         given = [*active[c : c + k], *[g is not None for g in gys[k:]]]
         key = ("split", tuple(active), tuple(given), c, k)
-        cut: Split = graph.derived(key, lambda: split(graph, rules, active, given, (c, k)))
-        kept = self.keep(node, cut)
-        early = inline(cut.early, node.inputs[:c])
-        xs = [node.inputs[c + k + i] for i in cut.x_places]
+        halves: Split = graph.derived(key, lambda: split(graph, rules, active, given, (c, k)))
+        kept = self.keep(node, halves)
+        early = inline(halves.early, node.inputs[:c])
+        xs = [node.inputs[c + k + i] for i in halves.x_places]
         gcarry = [
             zeros(v.type) if g is None else g
             for v, g, a in zip(node.outputs[:k], gys[:k], active[c : c + k], strict=True)
@@ -104,7 +104,7 @@ class Scan(Nested):
         n, m = len(gcarry), len(gconstants)
         outs = self(
             *[*early, *gcarry, *gconstants, *xs, *kept, *present(gys[k:])],
-            graph=graph.derived(("backward", key), lambda: backward_step(cut, len(early), n, m)),
+            graph=graph.derived(("backward", key), lambda: backward_step(halves, len(early), n, m)),
             sizes=(len(early), n + m),
             length=length,
             reverse=not reverse,
@@ -112,12 +112,12 @@ class Scan(Nested):
         found = filled(active, [*outs[n : n + m], *outs[:n], *outs[n + m :]])
         return [g if w else None for g, w in zip(found, wrt, strict=True)]
 
-    def keep(self, node: Node, cut: Split) -> Sequence[Value]:
+    def keep(self, node: Node, halves: Split) -> Sequence[Value]:
         """The forward scan once more, keeping what the way back needs; where nothing has run yet, it replaces the first.
 
         A scan over placeholders will never run; then what is kept comes from the carries that do not depend on them.
         """
-        params = {**node.params, "graph": cut.forward}
+        params = {**node.params, "graph": halves.forward}
         plain = len(node.outputs)
         builder = node.inputs[0].builder
         assert builder is not None
@@ -127,11 +127,15 @@ class Scan(Nested):
             node.params = params
             node.outputs = (*node.outputs, *[Value(t, node, builder) for t in types[plain:]])
             return node.outputs[plain:]
-        key = ("lean", plain, node.params["sizes"])
-        lean, places, sizes = cut.forward.derived(key, lambda: leanest(cut.forward, plain, node.params["sizes"]))
-        params = {**params, "graph": lean, "sizes": sizes}
-        outs: Sequence[Value] = self(*[node.inputs[i] for i in places], **params)
+        wanted = [i >= plain for i in range(len(halves.forward.outputs))]
+        small, places, _, sizes = leanest(halves.forward, node.params["sizes"], wanted)
+        outs: Sequence[Value] = self(*[node.inputs[i] for i in places], **{**params, "graph": small, "sizes": sizes})
         return outs[sizes[1] :]
+
+    def lean(self, node: Node, wanted: Sequence[bool]) -> Node:
+        params = node.params
+        small, places, marks, sizes = leanest(params["graph"], params["sizes"], wanted)
+        return narrowed(node, [node.inputs[i] for i in places], {**params, "graph": small, "sizes": sizes}, marks)
 
     def batch(
         self,
@@ -174,20 +178,25 @@ def spread_marks(graph: Graph, c: int, k: int, given: Sequence[bool], step: Any)
         marks[c : c + k] = new
 
 
-def leanest(forward: Graph, plain: int, sizes: tuple[int, int]) -> tuple[Graph, list[int], tuple[int, int]]:
-    """The step that makes the outputs from `plain` on and no carry that they do not need; its inputs' places and sizes."""
+def leanest(
+    graph: Graph, sizes: tuple[int, int], wanted: Sequence[bool]
+) -> tuple[Graph, list[int], list[bool], tuple[int, int]]:
+    """The step that makes the wanted outputs and no carry that they do not need.
+
+    Returns the places of the inputs that are left, marks of the outputs that are left, and the new sizes.
+    """
     c, k = sizes
-    carries: list[int] = []
+    marks = list(wanted)
     while True:
-        outputs = [*[forward.outputs[i] for i in carries], *forward.outputs[plain:]]
-        needs = used(Graph(forward.inputs, trim(forward.nodes, outputs), tuple(outputs)))
-        found = [i for i in range(k) if needs[c + i] or i in carries]
-        if found == carries:
+        made = cut(graph, marks)
+        needs = used(made)
+        new = [m or (i < k and needs[c + i]) for i, m in enumerate(marks)]
+        if new == marks:
             break
-        carries = found
-    places = [i for i, need in enumerate(needs) if need or i - c in carries]
-    lean = part(forward, [forward.inputs[i] for i in places], outputs)
-    return lean, places, (sum(needs[:c]), len(carries))
+        marks = new
+    places = [i for i, need in enumerate(needs) if need or (c <= i < c + k and marks[i - c])]
+    small = reordered(made, places, range(len(made.outputs)))
+    return small, places, marks, (len([i for i in places if i < c]), sum(marks[:k]))
 
 
 def split(graph: Graph, rules: Any, active: Sequence[bool], given: Sequence[bool], sizes: tuple[int, int]) -> Split:
@@ -219,11 +228,11 @@ def split(graph: Graph, rules: Any, active: Sequence[bool], given: Sequence[bool
     )
 
 
-def backward_step(cut: Split, early: int, n: int, m: int) -> Graph:
+def backward_step(halves: Split, early: int, n: int, m: int) -> Graph:
     """(early, gcarry, gconstants so far, xs, kept, gys) -> (gcarry, gconstants, gxs): one step of the way back."""
-    types = list(cut.backward.in_types)
-    sizes = cut.stored
-    made = cut.backward.out_types[:m]
+    types = list(halves.backward.in_types)
+    sizes = halves.stored
+    made = halves.backward.out_types[:m]
 
     def step(*values: Value) -> list[Value]:
         fixed, gcarry, so_far, rest = (
@@ -232,7 +241,7 @@ def backward_step(cut: Split, early: int, n: int, m: int) -> Graph:
             values[early + n : early + n + m],
             values[early + n + m :],
         )
-        outs = inline(cut.backward, [*fixed, *rest[:sizes], *gcarry, *rest[sizes:]])
+        outs = inline(halves.backward, [*fixed, *rest[:sizes], *gcarry, *rest[sizes:]])
         added = [a + g for a, g in zip(so_far, outs[:m], strict=True)]
         return [*outs[m : m + n], *added, *outs[m + n :]]
 

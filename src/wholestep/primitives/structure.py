@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wholestep.errors import DerivativeError, ShapeError
-from wholestep.ir.analysis import reach, reordered, used
+from wholestep.ir.analysis import cut, reach, reordered, used
 from wholestep.ir.build import build, current, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
@@ -59,6 +59,17 @@ class Nested(Several):
         """Made by tracing, so the laws over structures draw their own programs."""
         return iter(())
 
+    def lean(self, node: Node, wanted: Sequence[bool]) -> Node:
+        """The node with as few outputs as give the wanted ones; rules that users state keep theirs whole."""
+        return node
+
+
+def narrowed(node: Node, inputs: Sequence[Value], params: dict[str, Any], outputs: Sequence[bool]) -> Node:
+    """A node with other inputs and parameters that makes some of the same values."""
+    new = Node(node.op, tuple(inputs), params, node.where)
+    new.outputs = tuple([v for v, o in zip(node.outputs, outputs, strict=True) if o])
+    return new
+
 
 class Body(Nested):
     """One graph applied to the inputs."""
@@ -85,6 +96,10 @@ class Checkpoint(Body):
         made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
         (made,), inputs = slimmed([made], [*node.inputs, *present(gys)])
         return filled(wrt, self(*inputs, graph=made))
+
+    def lean(self, node: Node, wanted: Sequence[bool]) -> Node:
+        (made,), inputs = slimmed([cut(node.params["graph"], wanted)], node.inputs)
+        return narrowed(node, inputs, {**node.params, "graph": made}, wanted)
 
     def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph) -> Any:
         made, marks = batching.graph(graph, on)
@@ -244,6 +259,10 @@ class Cond(Nested):
         made = [rules.vjp(b, wrt[1:], given) for b in node.params["branches"]]
         made, inputs = slimmed(made, [*node.inputs[1:], *present(gys)])
         return (None, *filled(wrt[1:], self(node.inputs[0], *inputs, branches=tuple(made))))
+
+    def lean(self, node: Node, wanted: Sequence[bool]) -> Node:
+        made, inputs = slimmed([cut(b, wanted) for b in node.params["branches"]], node.inputs[1:])
+        return narrowed(node, (node.inputs[0], *inputs), {"branches": tuple(made)}, wanted)
 
     def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, branches: tuple[Graph, ...]) -> Any:
         everywhere = [True] * len(branches[0].outputs)

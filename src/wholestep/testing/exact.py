@@ -99,7 +99,10 @@ def slope(function: Callable[[int], list[NDArray]], degree: int) -> list[NDArray
     """The derivative at 0 of polynomials of at most this degree, from their values at 0, 1, … by Lagrange's formula."""
     values = [function(t) for t in range(degree + 1)]
     weights = [_weight(i, degree) for i in range(degree + 1)]
-    return [np.asarray(sum(w * y for w, y in zip(weights, ys, strict=True)) % PRIME, object) for ys in zip(*values, strict=True)]
+    return [
+        np.asarray(sum(w * y for w, y in zip(weights, ys, strict=True)) % PRIME, object)
+        for ys in zip(*values, strict=True)
+    ]
 
 
 def _weight(i: int, degree: int) -> int:

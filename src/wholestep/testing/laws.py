@@ -16,7 +16,7 @@ import numpy as np
 
 from wholestep.backends.reference import run
 from wholestep.errors import DerivativeError, WholestepError
-from wholestep.ir.build import build, trim
+from wholestep.ir.build import build, lean
 from wholestep.ir.graph import OPS, Graph, NDArray
 from wholestep.ir.text import parse, text_and_objects
 from wholestep.ir.verify import verify
@@ -160,13 +160,11 @@ def transposed(graph: Graph, args: Sequence[NDArray], rng: np.random.Generator) 
         return
     made, _ = jvp(graph, active, given)
     dys = made.outputs[len(graph.outputs) :]
-    linear = Graph(made.inputs, trim(made.nodes, dys), dys, f"linear_{graph.name}")
+    linear = Graph(made.inputs, lean(made.nodes, dys), dys, f"linear_{graph.name}")
     turned = transpose(linear, [i >= len(args) for i in range(len(made.inputs))])
     verify(turned)
     gys = directions(rng, graph.out_types, given)
-    for found, expected in zip(
-        run(turned, [*args, *gys]), run(vjp(graph, active, given), [*args, *gys]), strict=True
-    ):
+    for found, expected in zip(run(turned, [*args, *gys]), run(vjp(graph, active, given), [*args, *gys]), strict=True):
         bound = 256 * precision(graph) * largest([expected])
         if not gap(found, expected) <= bound:
             raise LawError("transposed", f"off by {gap(found, expected):.3g}, bound {bound:.3g}", linear, turned)

@@ -1,7 +1,7 @@
 """The laws on a primitive, at the samples that it gives of itself.
 
-    from wholestep.testing.primitives import check_primitive
-    check_primitive(my_primitive)
+from wholestep.testing.primitives import check_primitive
+check_primitive(my_primitive)
 """
 
 from __future__ import annotations

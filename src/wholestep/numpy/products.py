@@ -1,0 +1,55 @@
+"""NumPy's cross and Kronecker products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import ShapeError
+from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import lift, promoted, wrap
+from wholestep.frontend.array import Array
+from wholestep.numpy.movement import array_of, axis_of, moveaxis, reshape, stack
+
+
+@covers(np.cross)
+def cross(a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, axisc: Any = -1, axis: Any = None) -> Any:
+    """numpy.cross."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = [Array(v) for v in promoted(array_of(a), array_of(b))]
+    x = moveaxis(x, axis_of("cross", axisa, x.ndim), -1)
+    y = moveaxis(y, axis_of("cross", axisb, y.ndim), -1)
+    if x.shape[-1] not in (2, 3) or y.shape[-1] not in (2, 3):
+        raise ShapeError("cross: incompatible dimensions for cross product (dimension must be 2 or 3)")
+    flat = x.shape[-1] == 2 and y.shape[-1] == 2
+    last = x[..., 0] * y[..., 1] - x[..., 1] * y[..., 0]
+    if flat:
+        return last
+    third = [v[..., 2] if v.shape[-1] == 3 else None for v in (x, y)]
+    made = [_difference(x, y, third, 1), -_difference(x, y, third, 0), last]
+    wide = np.broadcast_arrays(*made)
+    return Array(moveaxis(stack(list(wide), -1), -1, axisc).value)
+
+
+def _difference(x: Any, y: Any, third: list[Any], i: int) -> Any:
+    """x[i] * y[2] - x[2] * y[i], a missing third component being zero."""
+    first = x[..., i] * third[1] if third[1] is not None else None
+    second = third[0] * y[..., i] if third[0] is not None else None
+    if first is None:
+        return -second
+    return first if second is None else first - second
+
+
+@covers(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    """numpy.kron."""
+    x, y = lift(a), lift(b)
+    if x.ndim == 0 or y.ndim == 0:
+        return x * y
+    n = max(x.ndim, y.ndim)
+    left, right = [(*[1] * (n - v.ndim), *v.shape) for v in (x, y)]
+    first = reshape(x, [m for size in left for m in (size, 1)])
+    second = reshape(y, [m for size in right for m in (1, size)])
+    return wrap(reshape(first * second, [p * q for p, q in zip(left, right, strict=True)]).value)

@@ -1,0 +1,212 @@
+"""The same key gives the same bits plain, traced, compiled and in a batch; parameters are differentiable or refuse."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.errors import AxisError, DerivativeError, DtypeError, ShapeError
+from wholestep.frontend import continuous, discrete, keys, random, rejection
+
+KEY = random.key(3)
+DRAWS = {
+    "bits": lambda k: random.bits(k, (3, 5)),
+    "bits u64": lambda k: random.bits(k, (7,), np.uint64),
+    "split": lambda k: random.split(k, 3),
+    "fold_in": lambda k: random.fold_in(k, 2**40),
+    "uniform": lambda k: random.uniform(k, (3, 5)),
+    "uniform f32": lambda k: random.uniform(k, (3, 5), np.float32, -1, 2),
+    "normal": lambda k: random.normal(k, (3, 5)),
+    "normal c64": lambda k: random.normal(k, (3,), np.complex64),
+    "normal scalar": lambda k: random.normal(k),
+    "truncated_normal": lambda k: random.truncated_normal(k, np.array([-1.0, 2.0]), 3.0),
+    "bernoulli": lambda k: random.bernoulli(k, 0.3, (9,)),
+    "randint": lambda k: random.randint(k, (9,), -4, 90),
+    "randint u1": lambda k: random.randint(k, (9,), 4, 90, np.uint8),
+    "permutation": lambda k: random.permutation(k, 9),
+    "permutation of an array": lambda k: random.permutation(k, np.arange(12.0).reshape(3, 4), 1),
+    "independent": lambda k: random.permutation(k, np.arange(12.0).reshape(3, 4), 1, independent=True),
+    "choice": lambda k: random.choice(k, 9, (4,)),
+    "choice p": lambda k: random.choice(k, np.arange(3.0), (2, 4), p=[0.5, 0.0, 0.5]),
+    "choice once": lambda k: random.choice(k, np.eye(3), (2,), False, [0.5, 0.0, 0.5], axis=1),
+    "categorical": lambda k: random.categorical(k, np.zeros((2, 5)), axis=0),
+    "gumbel": lambda k: random.gumbel(k, (5,), np.float16),
+    "gamma": lambda k: random.gamma(k, np.array([0.1, 1.0, 30.0])),
+    "gamma f32": lambda k: random.gamma(k, 0.5, (40,), np.float32),
+    "beta": lambda k: random.beta(k, 0.5, 3.0, (5,)),
+    "dirichlet": lambda k: random.dirichlet(k, np.ones(4)),
+    "t": lambda k: random.t(k, 3.0, (5,)),
+    "poisson": lambda k: random.poisson(k, np.array([0.0, 0.5, 9.0, 30.0, 1e5])),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_bits_are_the_same_everywhere(name):
+    draw = DRAWS[name]
+    many = random.split(KEY, 6)
+    rows = [draw(k) for k in many]
+    assert not hasattr(rows[0], "value")
+    batch = ws.vmap(draw)(many)
+    assert batch.dtype == rows[0].dtype
+    assert np.array_equal(batch, np.stack(rows))
+    assert np.array_equal(ws.vmap(ws.vmap(draw))(many.reshape(2, 3, 2)), batch.reshape(2, 3, *batch.shape[1:]))
+    assert np.array_equal(ws.jit(draw)(KEY), draw(KEY))
+    assert np.array_equal(ws.jit(ws.vmap(draw))(many), batch)
+    _, inside = ws.value_and_grad(lambda x: (x * 1.0, draw(KEY)), has_aux=True)(2.0), None
+    assert np.array_equal(_[0][1], draw(KEY)) and inside is None
+
+
+def test_an_unmapped_key_is_shared_by_all_elements():
+    x = ws.vmap(lambda mean: mean + random.normal(KEY, (3,)))(np.array([0.0, 1.0]))
+    assert np.allclose(x[1] - x[0], 1.0)
+
+
+def test_mapped_parameters_with_one_key_use_the_same_words():
+    a = np.array([0.5, 2.0, 7.0])
+    assert np.array_equal(ws.vmap(lambda a: random.gamma(KEY, a))(a), [random.gamma(KEY, x) for x in a])
+    bounds = np.array([3, 10, 200])
+    rows = [random.randint(KEY, (5,), 0, int(n)) for n in bounds]
+    assert np.array_equal(ws.vmap(lambda n: random.randint(KEY, (5,), 0, n))(bounds), rows)
+
+
+def test_a_loop_may_carry_its_key():
+    def step(key, _):
+        now, key = random.split(key)
+        return key, random.normal(now)
+
+    _, found = ws.scan(step, KEY, np.arange(4))
+    key, expected = KEY, []
+    for _ in range(4):
+        now, key = random.split(key)
+        expected.append(random.normal(now))
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(), 3, (2, 0), (2, 3), [4]])
+@pytest.mark.parametrize("name", ["uniform", "normal", "exponential", "gumbel", "laplace", "logistic", "cauchy"])
+def test_shapes_and_dtypes(name, shape, dtype):
+    x = getattr(random, name)(KEY, shape, dtype)
+    assert x.dtype.name == dtype
+    assert np.shape(x) == (tuple(shape) if isinstance(shape, tuple | list) else (shape,))
+    assert np.isfinite(x.astype(float)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.0, 2.0), (-2.0, -1.0), (1000.0, 1001.0), (1.0, 1.0)])
+def test_uniform_keeps_its_ends(dtype, low, high):
+    """A rounding that reached the upper end would be found: half precisions meet it in half the draws."""
+    if dtype == "bfloat16" and low == 1000:
+        high = 1004.0
+    x = random.uniform(KEY, (200_000,), dtype, low, high).astype(float)
+    assert x.min() >= low
+    assert x.max() < high if low < high else (x == low).all()
+
+
+def test_uniform_in_half_precision_meets_zero_and_never_one():
+    for dtype, bits in (("float16", 11), ("bfloat16", 8)):
+        x = random.uniform(KEY, (100_000,), dtype).astype(float)
+        assert set(np.unique(x * 2**bits)) == set(range(2**bits))
+
+
+def test_prefixes_agree():
+    for draw in (random.normal, random.uniform, random.bits, random.exponential):
+        assert np.array_equal(draw(KEY, (10,)), draw(KEY, (4, 5)).ravel()[:10])
+
+
+def test_differentiable_parameters():
+    u = random.uniform(KEY, (4,))
+    low, high = ws.grad(lambda a, b: random.uniform(KEY, (4,), np.float64, a, b).sum(), argnums=(0, 1))(1.0, 3.0)
+    assert np.allclose([low, high], [(1 - u).sum(), u.sum()])
+    a = np.array([3.0, 1.0, 2.0])
+    g = ws.grad(lambda a: (random.permutation(KEY, a) * np.arange(3)).sum())(a)
+    assert np.array_equal(random.permutation(KEY, g), np.arange(3))
+    g = ws.grad(lambda a: random.choice(KEY, a, (9,)).sum())(a)
+    assert np.array_equal(g, np.bincount(random.choice(KEY, 3, (9,)), minlength=3))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 2.0), (2.0, 4.0), (-5.0, -3.0)])
+def test_truncated_normal_moves_with_its_bounds(low, high):
+    def total(bounds):
+        return random.truncated_normal(KEY, bounds[0], bounds[1], (6,)).sum()
+
+    at, h = np.array([low, high]), 1e-6
+    slopes = [(total(at + h * e) - total(at - h * e)) / (2 * h) for e in np.eye(2)]
+    assert np.allclose(ws.grad(total)(at), slopes, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda a: random.gamma(KEY, a),
+        lambda a: random.beta(KEY, a, 1.0),
+        lambda a: random.t(KEY, a),
+        lambda a: random.chisquare(KEY, a),
+        lambda a: random.dirichlet(KEY, np.ones(3) * a)[0],
+    ],
+)
+def test_rejection_refuses_a_derivative_instead_of_dropping_it(draw):
+    with pytest.raises(DerivativeError, match="stop_gradient"):
+        ws.grad(draw)(2.0)
+    with pytest.raises(DerivativeError, match="stop_gradient"):
+        ws.jvp(draw, (2.0,), (1.0,))
+    with pytest.raises(DerivativeError, match="stop_gradient"):
+        ws.vmap(ws.grad(draw))(np.array([2.0, 3.0]))
+    assert np.isclose(ws.grad(lambda a: a * draw(ws.stop_gradient(a)))(2.0), draw(2.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: random.uniform(KEY, (2,), np.float64, 2.0, 1.0), random.ParameterError),
+        (lambda: random.uniform(KEY, (2,), np.int32), DtypeError),
+        (lambda: random.uniform(KEY, (2,), complex), DtypeError),
+        (lambda: random.uniform(KEY, (2,), np.float64, np.zeros(3)), ShapeError),
+        (lambda: random.uniform(KEY, (2,), np.float64, 1j), DtypeError),
+        (lambda: random.truncated_normal(KEY, 1.0, 0.0), random.ParameterError),
+        (lambda: random.bernoulli(KEY, 1.5), random.ParameterError),
+        (lambda: random.randint(KEY, (), 3, 3), random.ParameterError),
+        (lambda: random.randint(KEY, (), 0, 0, np.uint8), random.ParameterError),
+        (lambda: random.randint(KEY, (), np.uint8(1), np.uint8(0), np.uint8), random.ParameterError),
+        (lambda: random.randint(KEY, (), 0, 300, np.uint8), OverflowError),
+        (lambda: random.randint(KEY, (2,), 0, np.array([5, 300]), np.uint8), OverflowError),
+        (lambda: random.randint(KEY, (), 0.5, 3), DtypeError),
+        (lambda: random.randint(KEY, (), 0, 3, float), DtypeError),
+        (lambda: random.permutation(KEY, -1), random.ParameterError),
+        (lambda: random.permutation(KEY, 2.5), ShapeError),
+        (lambda: random.permutation(KEY, np.ones(3), 1), AxisError),
+        (lambda: random.choice(KEY, 3, (4,), False), ShapeError),
+        (lambda: random.choice(KEY, 3, p=[1.0, 2.0]), ShapeError),
+        (lambda: random.choice(KEY, 2, p=[-1.0, 2.0]), random.ParameterError),
+        (lambda: random.choice(KEY, 2, p=[0.0, 0.0]), random.ParameterError),
+        (lambda: random.choice(KEY, 0, (1,)), random.ParameterError),
+        (lambda: random.categorical(KEY, np.zeros(3), axis=1), AxisError),
+        (lambda: random.categorical(KEY, np.zeros((2, 3)), shape=(3,)), ShapeError),
+        (lambda: random.gamma(KEY, 0.0), random.ParameterError),
+        (lambda: random.gamma(KEY, np.nan), random.ParameterError),
+        (lambda: random.dirichlet(KEY, 1.0), random.ParameterError),
+        (lambda: random.poisson(KEY, -1.0), random.ParameterError),
+        (lambda: random.poisson(KEY, 1.0, (), float), DtypeError),
+        (lambda: random.bits(KEY, (), np.int32), DtypeError),
+    ],
+)
+def test_bad_parameters_are_refused(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_a_compiled_gamma_of_a_bad_parameter_ends_and_is_nan():
+    found = ws.jit(lambda a: random.gamma(KEY, a))(np.array([1.0, -1.0, np.nan]))
+    assert np.array_equal(np.isnan(found), [False, True, True])
+
+
+def test_a_compiled_empty_range_gives_its_beginning():
+    found = ws.jit(lambda low, high: random.randint(KEY, (2,), low, high))(np.array([3, 3]), np.array([3, 1]))
+    assert found.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("module", [keys, continuous, discrete, rejection])
+def test_examples_run(module):
+    result = doctest.testmod(module)
+    assert result.attempted and not result.failed
