@@ -197,3 +197,11 @@ def test_errors_leave_no_trace_behind():
 
     assert current() is None
     close(ws.grad(lambda x: (x**2).sum())(X), 2 * X)
+
+
+def test_vmap_of_grad_in_an_argument_that_is_shared():
+    f = lambda w, row: np.sum(np.tanh(row @ w) ** 3)  # noqa: E731
+    rows = RNG.normal(size=(3, 4))
+    for transform in (ws.grad, ws.hessian, ws.jacrev):
+        expected = np.stack([transform(f)(X, row) for row in rows])
+        close(ws.vmap(transform(f), in_axes=(None, 0))(X, rows), expected, 1e-12)

@@ -107,6 +107,7 @@ def log_gamma_sample(key: Value, a: Value) -> Value:
     """
     shape, dtype = a.shape, a.dtype
     valid = (a > 0) & isfinite(a)
+    a = select(valid, a, number(1, a))
     small = a < 1
     d = select(small, a + 1, a) - 1 / 3
     c = 1 / sqrt(d * 9)
@@ -122,7 +123,7 @@ def log_gamma_sample(key: Value, a: Value) -> Value:
         return positive & (-e < x * x * 0.5 + d - d * exp(v) + d * v), v
 
     v = until_accepted(propose, [key, d, c], ~valid, number(np.nan, a))
-    boost = standard_exponential(tail_of(key, shape, dtype)) / select(valid, a, number(1, a))
+    boost = standard_exponential(tail_of(key, shape, dtype)) / a
     return log(d) + v - select(small, boost, number(0, a))
 
 

@@ -107,7 +107,8 @@ def enter(x: Any) -> Array:
     weak = type(x) in WEAK
     data = np.asarray(x)
     dtype = checked(data.dtype)
-    if builder.evaluate is None:
+    if builder.evaluate is None or builder.parent is not None:
+        # Only the outermost eager trace may hold values that no node makes; a program within it becomes a graph.
         return Array(identity(constant_of(x)), scalar, weak)
     if data.dtype != dtype:
         data = data.astype(dtype)

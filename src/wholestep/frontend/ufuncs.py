@@ -31,13 +31,16 @@ from wholestep.primitives.family import REGISTRY, Elementwise, zeros
 Rule = Callable[..., Any]
 """Values of the loop's dtypes and one shape -> a value, or a tuple of values."""
 
-DIRECT: dict[str, Elementwise] = {
-    **{
+def defined_ufuncs() -> dict[str, Elementwise]:
+    """The primitives that a ufunc defines, by the ufunc's name."""
+    return {
         (p.reference if isinstance(p.reference, str) else p.reference.__name__): p
         for p in REGISTRY.values()
         if isinstance(p, Elementwise) and isinstance(p.reference, str | np.ufunc)
-    },
-}
+    }
+
+
+DIRECT: dict[str, Elementwise] = defined_ufuncs()
 """ufunc name -> the primitive it defines. NumPy's and SciPy's names do not clash where the meaning differs."""
 
 
@@ -190,6 +193,9 @@ def rule_for(ufunc: np.ufunc, loop: tuple[np.dtype[Any], ...]) -> Rule:
         known = name == "isfinite"
         return lambda x: x < 0 if name == "signbit" and kind == "i" else full_of(known, x.shape, np.dtype(bool))
     found: Rule | None = COMPOSED.get(name) or DIRECT.get(name)
+    if found is None:
+        DIRECT.update(defined_ufuncs())  # a user's primitive may be younger than this table
+        found = DIRECT.get(name)
     if found is None:
         raise unsupported(f"{'numpy' if hasattr(np, name) else 'scipy.special'}.{name}")
     if isinstance(found, Elementwise) and _kind(loop[0]) not in found.takes:

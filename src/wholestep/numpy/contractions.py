@@ -174,7 +174,7 @@ def stacked(name: str, x: Value, a: str, y: Value, b: str, out: str) -> Array:
     heads = [x.shape[: x.ndim - len(a)], y.shape[: y.ndim - len(b)]]
     head = broadcast_shapes(name, heads)
     letters = LETTERS[: len(head)]
-    made = []
+    made: list[Any] = []
     for v, own, tail in ((x, heads[0], a), (y, heads[1], b)):
         labels = letters[len(head) - len(own) :]
         made += [broadcast_to(v, (*head[len(head) - len(own) :], *v.shape[len(own) :])), labels + tail]

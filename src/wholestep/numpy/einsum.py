@@ -45,7 +45,8 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
     """numpy.einsum_path: a plan depends on shapes alone, so it is NumPy's own."""
     empty = [np.broadcast_to(np.empty((), x.dtype), x.shape) if isinstance(x, Array) else x for x in operands]
-    return np.einsum_path(*empty, optimize=optimize, einsum_call=einsum_call)
+    planned: Any = np.einsum_path
+    return planned(*empty, optimize=optimize, einsum_call=einsum_call)
 
 
 def subscripts(operands: Sequence[Any]) -> tuple[str, list[Array]]:

@@ -1,4 +1,4 @@
-"""numpy.linalg: solves, factorisations and what is made of them, over stacks of matrices."""
+"""numpy.linalg: solves and factorisations over stacks of matrices."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, lif
 from wholestep.ir.graph import Value
 from wholestep.primitives import linalg as la
 from wholestep.primitives import spectral as sp
-from wholestep.primitives.order import argsort_indices, descending
+from wholestep.primitives.order import sort
 
 _NO_VALUE = np._NoValue  # type: ignore[attr-defined]
 _ONE = np.eye(1)
-_SLOGDET = type(np.linalg.slogdet(_ONE))
-_QR, _EIG, _EIGH, _SVD = (type(f(_ONE)) for f in (np.linalg.qr, np.linalg.eig, np.linalg.eigh, np.linalg.svd))
+_SLOGDET: Any = type(np.linalg.slogdet(_ONE))
+_QR: Any = type(np.linalg.qr(_ONE))
+_EIG: Any = type(np.linalg.eig(_ONE))
+_EIGH: Any = type(np.linalg.eigh(_ONE))
+_SVD: Any = type(np.linalg.svd(_ONE))
 
 
 def inexact(name: str, *xs: Any) -> list[Value]:
@@ -29,7 +32,9 @@ def inexact(name: str, *xs: Any) -> list[Value]:
     if dtype.kind in "biu":
         return [cast_to(v, np.dtype(np.float64)) for v in values]
     if dtypes.short(dtype) in ("f16", "bf16"):
-        raise DtypeError(f"{name}: array type {dtype} is unsupported in linalg", hint="cast to float32 or float64 first")
+        raise DtypeError(
+            f"{name}: array type {dtype} is unsupported in linalg", hint="cast to float32 or float64 first"
+        )
     return values
 
 
@@ -103,7 +108,9 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Array:
 def qr(a: Any, mode: str = "reduced") -> Any:
     """numpy.linalg.qr in the modes reduced, complete and r."""
     if mode not in ("reduced", "complete", "r"):
-        raise UnsupportedError(f"qr: mode {mode!r} is not covered for traced arrays", hint="use 'reduced' or 'complete'")
+        raise UnsupportedError(
+            f"qr: mode {mode!r} is not covered for traced arrays", hint="use 'reduced' or 'complete'"
+        )
     v = matrix("qr", a)
     q, r = sp.qr(v, mode="complete" if mode == "complete" else "reduced")
     return wrap(r) if mode == "r" else _QR(wrap(q), wrap(r))
@@ -165,16 +172,15 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 def hermitian_svd(v: Value, compute_uv: bool) -> Any:
     """Singular values and vectors of a Hermitian matrix by its eigenvalues."""
-    w, u = [wrap(x) for x in sp.eigh(v, lower=True)]
-    size = np.abs(w)
+    pairs: Any = [wrap(x) for x in sp.eigh(v, lower=True)]
+    w, u = pairs
+    values, indices = [wrap(x)[..., ::-1] for x in sort(abs(w).value, axis=w.ndim - 1)]
     if not compute_uv:
-        return wrap(descending(size.value))
-    sign = np.sign(w)
-    at = wrap(argsort_indices(size.value))[..., ::-1]
-    sign, s = np.take_along_axis(sign, at, -1), np.take_along_axis(size, at, -1)
-    u = np.take_along_axis(u, np.broadcast_to(at[..., None, :], u.shape), -1)
+        return values
+    sign = np.take_along_axis(np.sign(w), indices, -1)
+    u = np.take_along_axis(u, np.broadcast_to(indices[..., None, :], u.shape), -1)
     vh = np.conjugate(np.swapaxes(u * sign[..., None, :], -1, -2))
-    return _SVD(u, s, vh)
+    return _SVD(u, values, vh)
 
 
 @covers(np.linalg.svdvals)
@@ -213,8 +219,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     m, n = x.shape
     eps = float(np.finfo(x.dtype).eps)
     limit = eps * max(m, n) if rcond is None else eps if rcond == -1 else cutoff("lstsq", rcond)
-    s = wrap(sp.svdvals(x))
-    rank = np.sum(s > limit * s[:1], dtype=np.int32) if min(m, n) else np.sum(s, dtype=np.int32)
+    s: Any = wrap(sp.svdvals(x))
+    rank: Any = np.sum(s > limit * s[:1], dtype=np.int32) if min(m, n) else np.sum(s, dtype=np.int32)
     found = wrap(la.pinv(x, rcond=limit)) @ wrap(y)
     known = rank.value.data
     if m <= n or (known is not None and int(known) < n):
@@ -239,17 +245,3 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     else:
         tol = lift(tol)[..., None]
     return np.sum(s > tol, axis=-1)
-
-
-@covers(np.linalg.cond)
-def cond(x: Any, p: Any = None) -> Any:
-    """numpy.linalg.cond."""
-    v = matrix("cond", x)
-    a = wrap(v)
-    if p is None or p in (2, -2):
-        s = svdvals(a)
-        made = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
-    else:
-        made = np.linalg.norm(a, p, (-2, -1)) * np.linalg.norm(inv(a), p, (-2, -1))
-    unknown = np.isnan(made) & ~np.any(np.isnan(a), axis=(-2, -1))
-    return np.where(unknown, made.dtype.type(np.inf), made)

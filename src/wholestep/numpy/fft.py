@@ -1,0 +1,259 @@
+"""numpy.fft: transforms of one axis or several, cropped or padded, normalised as asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.fft import fftfreq, rfftfreq
+
+from wholestep.errors import ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import cast_to, lift, wrap
+from wholestep.ir.graph import Value
+from wholestep.numpy.contractions import delivered
+from wholestep.numpy.movement import axes_of, axis_of
+from wholestep.primitives import fft as primitives
+from wholestep.primitives.arithmetic import conj, imag, make_complex, real
+from wholestep.primitives.movement import pad, slice_
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]
+
+_SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+@lru_cache(maxsize=64)
+def dtype_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The complex dtype that NumPy transforms a dtype in."""
+    return np.fft.fft(np.zeros(1, dtype)).dtype
+
+
+def complex_value(x: Array) -> Value:
+    """An operand as the complex numbers that are transformed."""
+    return cast_to(x.value, dtype_of(x.dtype))
+
+
+def real_value(name: str, x: Array) -> Value:
+    """A real operand in the precision of the transform."""
+    if x.dtype.kind == "c":
+        raise TypeError(f"{name}: takes real numbers, not {x.type}")
+    return cast_to(x.value, np.zeros(0, dtype_of(x.dtype)).real.dtype)
+
+
+def checked_length(n: Any, size: Any) -> Any:
+    """The number of points; raises ValueError where there is none."""
+    n = size if n is None else n
+    if n < 1:
+        raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
+    return n
+
+
+def resized(v: Value, axis: int, n: Any) -> Value:
+    """An axis cropped, or padded with zeros at its end, to a size."""
+    size = v.shape[axis]
+    if n < size:
+        stop = tuple([n if i == axis else m for i, m in enumerate(v.shape)])
+        v = slice_(v, start=(0,) * v.ndim, stop=stop, step=(1,) * v.ndim)
+    elif n > size:
+        nothing = (0,) * v.ndim
+        after = tuple([n - size if i == axis else 0 for i in range(v.ndim)])
+        v = pad(v, before=nothing, after=after, interior=nothing)
+    return v
+
+
+def normalised(v: Value, norm: Any, n: Any, inverse: bool) -> Value:
+    """A transform of n points, which comes without a factor, times the factor that `norm` asks for."""
+    if norm not in _SWAPPED:
+        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+    if norm == "ortho":
+        return scaled(v, 1 / math.sqrt(n))
+    return scaled(v, 1 / n) if (norm == "forward") is not inverse else v
+
+
+def scaled(v: Value, factor: float) -> Value:
+    """A value times a real number, part by part."""
+    if v.dtype.kind != "c":
+        return v * factor
+    made: Value = make_complex(real(v) * factor, imag(v) * factor)
+    return made
+
+
+def along(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any, inverse: bool) -> Any:
+    """The complex transform along one axis."""
+    x = lift(a)
+    place = axis_of(name, axis, x.ndim)
+    n = checked_length(n, x.shape[place])
+    v = primitives.fft(resized(complex_value(x), place, n), axes=(place,), inverse=inverse)
+    return delivered(name, wrap(normalised(v, norm, n, inverse)), out)
+
+
+@covers(np.fft.fft)
+def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.fft."""
+    return along("fft", a, n, axis, norm, out, inverse=False)
+
+
+@covers(np.fft.ifft)
+def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.ifft."""
+    return along("ifft", a, n, axis, norm, out, inverse=True)
+
+
+@covers(np.fft.rfft)
+def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.rfft."""
+    x = lift(a)
+    place = axis_of("rfft", axis, x.ndim)
+    n = checked_length(n, x.shape[place])
+    v = primitives.rfft(resized(real_value("rfft", x), place, n), axis=place)
+    return delivered("rfft", wrap(normalised(v, norm, n, False)), out)
+
+
+@covers(np.fft.irfft)
+def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.irfft."""
+    x = lift(a)
+    place = axis_of("irfft", axis, x.ndim)
+    n = checked_length(n, (x.shape[place] - 1) * 2)
+    v = primitives.irfft(resized(complex_value(x), place, n // 2 + 1), axis=place, n=n)
+    return delivered("irfft", wrap(normalised(v, norm, n, True)), out)
+
+
+@covers(np.fft.hfft)
+def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.hfft."""
+    return irfft(wrap(conj(complex_value(lift(a)))), n, axis, _SWAPPED.get(norm, norm), out)
+
+
+@covers(np.fft.ihfft)
+def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.ihfft."""
+    made = rfft(a, n, axis, _SWAPPED.get(norm, norm))
+    return delivered("ihfft", wrap(conj(made.value)), out)
+
+
+def sizes_and_axes(name: str, x: Array, s: Any, axes: Any, real_inverse: bool = False) -> tuple[list[Any], list[int]]:
+    """The number of points along each axis to transform, and the axes, which may repeat."""
+    if axes is None:
+        places = list(range(x.ndim)) if s is None else list(range(x.ndim - len(s), x.ndim))
+    else:
+        places = [axis_of(name, a, x.ndim) for a in axes]
+    sizes = [x.shape[p] for p in places] if s is None else list(s)
+    if len(sizes) != len(places):
+        raise ShapeError(f"{name}: {len(sizes)} sizes for {len(places)} axes of {x.type}")
+    sizes = [x.shape[p] if n is None or n == -1 else n for n, p in zip(sizes, places, strict=True)]
+    if real_inverse and (s is None or list(s)[-1] in (None, -1)):
+        sizes[-1] = (x.shape[places[-1]] - 1) * 2
+    return sizes, places
+
+
+def over(v: Value, sizes: Sequence[Any], axes: Sequence[int], norm: Any, inverse: bool) -> Value:
+    """The complex transform along several axes, the last one first where one is repeated."""
+    if len(set(axes)) < len(axes):
+        for n, axis in zip(reversed(sizes), reversed(axes), strict=True):
+            v = over(v, [n], [axis], norm, inverse)
+        return v
+    for n, axis in zip(sizes, axes, strict=True):
+        v = resized(v, axis, checked_length(n, n))
+    if axes:
+        v = primitives.fft(v, axes=tuple(axes), inverse=inverse)
+    return normalised(v, norm, math.prod(sizes), inverse)
+
+
+@covers(np.fft.fftn)
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.fftn."""
+    x = lift(a)
+    v = over(complex_value(x), *sizes_and_axes("fftn", x, s, axes), norm, inverse=False)
+    return delivered("fftn", wrap(v), out)
+
+
+@covers(np.fft.ifftn)
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.ifftn."""
+    x = lift(a)
+    v = over(complex_value(x), *sizes_and_axes("ifftn", x, s, axes), norm, inverse=True)
+    return delivered("ifftn", wrap(v), out)
+
+
+@covers(np.fft.rfftn)
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.rfftn: real along the last axis."""
+    x = lift(a)
+    sizes, places = sizes_and_axes("rfftn", x, s, axes)
+    v = rfft(x, sizes[-1], places[-1], norm).value
+    return delivered("rfftn", wrap(over(v, sizes[:-1], places[:-1], norm, inverse=False)), out)
+
+
+@covers(np.fft.irfftn)
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.irfftn: real along the last axis."""
+    x = lift(a)
+    sizes, places = sizes_and_axes("irfftn", x, s, axes, real_inverse=True)
+    v = over(complex_value(x), sizes[:-1], places[:-1], norm, inverse=True)
+    return irfft(wrap(v), sizes[-1], places[-1], norm, out)
+
+
+@covers(np.fft.fft2)
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.fft2."""
+    return fftn(a, s, axes, norm, out)
+
+
+@covers(np.fft.ifft2)
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.ifft2."""
+    return ifftn(a, s, axes, norm, out)
+
+
+@covers(np.fft.rfft2)
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.rfft2."""
+    return rfftn(a, s, axes, norm, out)
+
+
+@covers(np.fft.irfft2)
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """numpy.fft.irfft2."""
+    return irfftn(a, s, axes, norm, out)
+
+
+@covers(np.fft.fftshift)
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """numpy.fft.fftshift."""
+    return shifted("fftshift", lift(x), axes, lambda n: n // 2)
+
+
+@covers(np.fft.ifftshift)
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """numpy.fft.ifftshift."""
+    return shifted("ifftshift", lift(x), axes, lambda n: -(n // 2))
+
+
+def shifted(name: str, x: Array, axes: Any, step: Any) -> Any:
+    """An array rolled along axes, by a step that depends on their sizes."""
+    places = axes_of(name, tuple(axes) if isinstance(axes, list) else axes, x.ndim)
+    return np.roll(x, tuple([step(int(x.shape[i])) for i in places]), places)

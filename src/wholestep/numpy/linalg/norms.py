@@ -1,0 +1,110 @@
+"""numpy.linalg: norms of vectors and matrices, each with derivative 0 where it is zero, and condition numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import ShapeError
+from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import lift, wrap
+from wholestep.numpy.linalg.factors import inv, matrix, svdvals
+from wholestep.numpy.movement import axes_of
+from wholestep.numpy.reductions import root
+
+
+def as_inexact(x: Any) -> Any:
+    """An operand with integers as float64."""
+    a = lift(x)
+    return a if dtypes.is_inexact(a.dtype) else a.astype(np.float64)
+
+
+def sum_of_squares(a: Any, axes: tuple[int, ...]) -> Any:
+    """The sum of |a|**2 over axes."""
+    return np.sum(a.real**2 + a.imag**2 if dtypes.is_complex(a.dtype) else a * a, axis=axes)
+
+
+def vector(a: Any, ord: Any, axis: int) -> Any:
+    """The norm of the vectors along an axis."""
+    if ord is None or ord == 2:
+        return root(sum_of_squares(a, (axis,)))
+    if isinstance(ord, str):
+        raise ValueError(f"Invalid norm order '{ord}' for vectors")
+    if ord == math.inf:
+        return np.max(np.abs(a), axis=axis)
+    if ord == -math.inf:
+        return np.min(np.abs(a), axis=axis)
+    if ord == 0:
+        return np.sum((a != 0).astype(dtypes.real_of(a.dtype)), axis=axis)
+    size = np.abs(a)
+    if ord == 1:
+        return np.sum(size, axis=axis)
+    nothing = size == 0
+    powers = np.where(nothing, 0, np.where(nothing, 1, size) ** ord) if ord > 0 else size**ord
+    total = np.sum(powers, axis=axis)
+    empty = total == 0
+    return np.where(empty, total if ord > 0 else math.inf, np.where(empty, 1, total) ** (1 / ord)).astype(total.dtype)
+
+
+def matrices(a: Any, ord: Any, rows: int, columns: int) -> Any:
+    """The norm of the matrices that two axes span."""
+    if ord in (None, "fro", "f"):
+        return root(sum_of_squares(a, (rows, columns)))
+    if ord in (2, -2, "nuc"):
+        s = svdvals(np.moveaxis(a, (rows, columns), (-2, -1)))
+        return np.sum(s, axis=-1) if ord == "nuc" else np.max(s, axis=-1) if ord == 2 else np.min(s, axis=-1)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ValueError("Invalid norm order for matrices.")
+    along, across = (rows, columns) if ord in (1, -1) else (columns, rows)
+    sums = np.sum(np.abs(a), axis=along, keepdims=True)
+    return np.squeeze((np.max if ord > 0 else np.min)(sums, axis=across, keepdims=True), axis=(rows, columns))
+
+
+@covers(np.linalg.norm)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """numpy.linalg.norm, all orders; its derivative at zero is 0."""
+    a = as_inexact(x)
+    if axis is None and (ord is None or (ord in ("f", "fro") and a.ndim == 2) or (ord == 2 and a.ndim == 1)):
+        made = root(sum_of_squares(a, tuple(range(a.ndim))))
+        return made.reshape((1,) * a.ndim) if keepdims else made
+    axes = axes_of("norm", axis, a.ndim)
+    if len(axes) == 1:
+        made = vector(a, ord, axes[0])
+    elif len(axes) == 2:
+        made = matrices(a, ord, *axes)
+    else:
+        raise ShapeError(f"norm: takes one axis or two, not {len(axes)} axes of {a.type}", hint="give axis=")
+    return np.expand_dims(made, axes) if keepdims else made
+
+
+@covers(np.linalg.vector_norm)
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """numpy.linalg.vector_norm."""
+    a = as_inexact(x)
+    axes = axes_of("vector_norm", axis, a.ndim)
+    order = [i for i in range(a.ndim) if i not in axes]
+    flat = np.transpose(a, (*axes, *order)).reshape((-1, *[a.shape[i] for i in order]))
+    made = vector(flat, ord, 0)
+    return made.reshape([1 if i in axes else n for i, n in enumerate(a.shape)]) if keepdims else made
+
+
+@covers(np.linalg.matrix_norm)
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """numpy.linalg.matrix_norm."""
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+@covers(np.linalg.cond)
+def cond(x: Any, p: Any = None) -> Any:
+    """numpy.linalg.cond."""
+    a: Any = wrap(matrix("cond", x))
+    if p is None or p in (2, -2):
+        s = svdvals(a)
+        made = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    else:
+        made = norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
+    unknown = np.isnan(made) & ~np.any(np.isnan(a), axis=(-2, -1))
+    return np.where(unknown, math.inf, made)

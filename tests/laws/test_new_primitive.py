@@ -1,0 +1,49 @@
+"""Adding an elementwise primitive touches one file and at most six lines: everything else follows from it."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+FUNCTIONS = Path(__file__).parents[2] / "src" / "wholestep" / "primitives" / "functions.py"
+
+ADDED = '''
+spence = Elementwise(
+    "spence", "spence", lambda y, x: -log(x) / (x - 1), takes="f", domain=(1.2, 3.0)
+)
+'''
+
+PROGRAM = '''
+import numpy as np
+import scipy.special
+import wholestep as ws
+from wholestep.primitives import family, functions
+from wholestep.primitives.family import Elementwise
+from wholestep.primitives.functions import log
+{added}
+from wholestep.frontend import ufuncs
+x = np.array([1.5, 2.5])
+value, tangent = ws.jvp(scipy.special.spence, (x,), (np.ones(2),))
+assert np.array_equal(value, scipy.special.spence(x))
+ws.gradcheck(scipy.special.spence, x)
+assert ws.jit(scipy.special.spence)(np.float32(1.5)).dtype == np.float32
+assert np.array_equal(ws.vmap(scipy.special.spence)(x), value)
+assert "spence" in str(ws.trace(scipy.special.spence)(1.5))
+'''
+
+
+def test_one_statement_is_enough():
+    assert len(ADDED.strip().splitlines()) <= 6
+    program = PROGRAM.format(added=textwrap.dedent(ADDED))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_cbrt_is_one_statement_in_one_file():
+    root = FUNCTIONS.parents[1]
+    files = [p.relative_to(root).as_posix() for p in root.rglob("*.py") if "cbrt" in p.read_text(encoding="utf-8")]
+    assert "primitives/functions.py" in files
+    code = [f for f in files if f.startswith(("ir/", "transforms/", "backends/", "frontend/", "primitives/"))]
+    assert code == ["primitives/functions.py"]
+    lines = [line for line in FUNCTIONS.read_text(encoding="utf-8").splitlines() if "cbrt" in line]
+    assert len(lines) <= 6
