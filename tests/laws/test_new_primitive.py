@@ -7,13 +7,13 @@ from pathlib import Path
 
 FUNCTIONS = Path(__file__).parents[2] / "src" / "wholestep" / "primitives" / "functions.py"
 
-ADDED = '''
+ADDED = """
 spence = Elementwise(
     "spence", "spence", lambda y, x: -log(x) / (x - 1), takes="f", domain=(1.2, 3.0)
 )
-'''
+"""
 
-PROGRAM = '''
+PROGRAM = """
 import numpy as np
 import scipy.special
 import wholestep as ws
@@ -29,7 +29,7 @@ ws.gradcheck(scipy.special.spence, x)
 assert ws.jit(scipy.special.spence)(np.float32(1.5)).dtype == np.float32
 assert np.array_equal(ws.vmap(scipy.special.spence)(x), value)
 assert "spence" in str(ws.trace(scipy.special.spence)(1.5))
-'''
+"""
 
 
 def test_one_statement_is_enough():

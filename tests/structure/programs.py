@@ -318,7 +318,7 @@ def own_pullback_that_loops(h: Value, xs: Value) -> Values:
         return *body(h, xs), h, xs
 
     def backward(h: Value, xs: Value, gy: Value) -> Values:
-        last, befores = scan(lambda h, x: (h * op("sin", x), h), [h], [xs])
+        _, befores = scan(lambda h, x: (h * op("sin", x), h), [h], [xs])
         return scan(lambda g, x, b: (g * op("sin", x), g * b * op("cos", x)), [gy], [xs, befores], reverse=True)
 
     return wrapped("custom_vjp", body, [h, xs], rule=stated_pullback(forward, backward, [h, xs], 1))
@@ -345,3 +345,28 @@ def own_tangent_with_structure_inside(x: Value, w: Value, i: Value) -> Values:
         return checkpoint(lambda x, w, dz: (op("expit", x * w) * dz,), x, w, dz)
 
     return wrapped("custom_jvp", lambda x, w, i: softplus(x, w), [x, w, i], rule=stated_tangent(tangent, [x, w, i]))
+
+
+def first(i: Value) -> Value:
+    return op("reshape", op("slice", i, start=(0,), stop=(1,), step=(1,)), shape=())
+
+
+@program((4,), (2,), integers=[np.array([4, 1])])
+def a_branch_that_guards_an_index(table: Value, x: Value, starts: Value) -> Values:
+    i = first(starts)
+    inside = cast(i < literal(4, dtype=np.int64), np.int64)
+    return cond(
+        inside,
+        [lambda t, x, i: (total(x),), lambda t, x, i: (op("gather", t, i, axes=(0,)) * total(x * x),)],
+        *(table, x, i),
+    )
+
+
+@program((4,), integers=[np.array([4, 1])], reverse=False)
+def a_walk_from_where_it_may_have_ended(table: Value, starts: Value) -> Values:
+    def body(i: Value, so_far: Value) -> Values:
+        return i + 1, op("sin", so_far) + op("gather", table, i, axes=(0,))
+
+    return while_loop(lambda i, s: (i < literal(4, dtype=np.int64),), body, [first(starts), literal(0.5)])
+
+

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
-from wholestep.frontend.array import Array
+from wholestep.frontend.array import KNOWN, Array
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, unsupported
 from wholestep.frontend.lift import (
     WEAK,
@@ -246,6 +247,8 @@ def call(ufunc: np.ufunc, *operands: Any, method: str | None = None, **options: 
                 if loop[0] is vx.type.dtype:
                     out = rule(vx, vy)
                     return wrap(out) if type(out) is Value else tuple([wrap(v) for v in out])
+    if method is None and not all([isinstance(x, KNOWN) or type(x) is Dim for x in operands]):
+        return NotImplemented
     made = general(ufunc, operands, None)
     if method is None and type(made) is Array and all([is_weak(x) for x in operands]):
         made._weak = made.dtype.kind in "ifc"
@@ -269,6 +272,9 @@ def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | N
         if type(x) in WEAK:
             plain.append(x)
             kinds.append(type(x))
+        elif type(x) is Dim:
+            plain.append(x)
+            kinds.append(int)
         elif isinstance(x, np.generic) or (isinstance(x, np.ndarray) and x.ndim == 0) or type(x) is bool:
             scalar = np.asarray(x)
             plain.append(scalar[()])

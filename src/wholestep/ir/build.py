@@ -147,6 +147,8 @@ def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
 def append(builder: Builder, node: Node, types: Any) -> Any:
     """Add a node whose types are already known."""
     evaluate = builder.evaluate
+    if node.op.collective and builder.parent is not None:
+        evaluate = None  # the sum over a batch exists once the batch does
     recording = builder.recording
     if recording:
         builder.nodes.append(node)

@@ -23,6 +23,7 @@ class Operation(Protocol):
     name: str
     multiple: bool
     alias: bool
+    collective: bool
     nested: bool
 
     def type(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -256,6 +256,8 @@ class Parser:
             return float(name)
         if name in dtypes.SUPPORTED:
             return dtypes.from_short(name)
+        if name[:1].isupper():
+            return Dim(name)
         raise GraphError(f"parse: {name!r} is neither a graph, a dtype nor an array given beside the text")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import numpy as np
-
 from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
@@ -22,6 +20,7 @@ from wholestep.numpy.movement import (
     swapaxes,
     transpose,
 )
+from wholestep.numpy.outside import np
 
 
 @covers(np.matrix_transpose)

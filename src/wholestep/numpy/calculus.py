@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
@@ -15,12 +13,11 @@ from wholestep.frontend.lift import lift, promoted
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import array_of, axes_of, axis_of, broadcast_to, concatenate, flip, ravel, reshape
+from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.sorting import argsort, searchsorted
 from wholestep.primitives.arithmetic import conj
 from wholestep.primitives.contraction import contract, window
 from wholestep.primitives.movement import pad
-
-_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
 
 
 def _cut(axis: int, start: Any, stop: Any) -> tuple[slice, ...]:
@@ -28,7 +25,7 @@ def _cut(axis: int, start: Any, stop: Any) -> tuple[slice, ...]:
 
 
 @covers(np.diff)
-def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = _NO_VALUE, append: Any = _NO_VALUE) -> Any:
+def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE) -> Any:
     """numpy.diff."""
     if n == 0:
         return a
@@ -41,7 +38,7 @@ def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = _NO_VALUE, append: A
     edge = tuple([1 if i == place else m for i, m in enumerate(x.shape)])
     parts: list[Any] = [x]
     for more, at in ((prepend, 0), (append, 2)):
-        if more is not _NO_VALUE:
+        if more is not NO_VALUE:
             piece = array_of(more)
             parts.insert(at, piece if piece.ndim else broadcast_to(piece, edge))
     x = concatenate(parts, place) if len(parts) > 1 else x
@@ -60,7 +57,9 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
         if more is not None:
             piece = ravel(array_of(more))
             if not np.can_cast(piece.dtype, x.dtype, "same_kind"):
-                raise TypeError("dtype of `to_begin` and `to_end` must be compatible with input `ary` under `same_kind`")
+                raise TypeError(
+                    "dtype of `to_begin` and `to_end` must be compatible with input `ary` under `same_kind`"
+                )
             parts.insert(at, piece.astype(x.dtype))
     return concatenate(parts, 0) if len(parts) > 1 else parts[0]
 
@@ -183,7 +182,9 @@ def _segments(at: Array, knots: Array, heights: Array) -> Any:
     return slope * (at - knots[i]) + heights[i]
 
 
-def _cumulative(name: str, function: Any, x: Any, axis: Any, dtype: Any, out: Any, include_initial: bool, unit: int) -> Any:
+def _cumulative(
+    name: str, function: Any, x: Any, axis: Any, dtype: Any, out: Any, include_initial: bool, unit: int
+) -> Any:
     a = array_of(x)
     a = reshape(a, (1,)) if a.ndim == 0 else a
     if axis is None and a.ndim > 1:
@@ -197,13 +198,17 @@ def _cumulative(name: str, function: Any, x: Any, axis: Any, dtype: Any, out: An
 
 
 @covers(np.cumulative_sum)
-def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
     """numpy.cumulative_sum."""
     return _cumulative("cumulative_sum", reductions.cumsum, x, axis, dtype, out, include_initial, 0)
 
 
 @covers(np.cumulative_prod)
-def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
     """numpy.cumulative_prod."""
     return _cumulative("cumulative_prod", reductions.cumprod, x, axis, dtype, out, include_initial, 1)
 

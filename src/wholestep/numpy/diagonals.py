@@ -5,14 +5,13 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import numpy as np
-
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import array_of, axes_of, flat_view, ravel, view
+from wholestep.numpy.outside import np
 from wholestep.numpy.reductions import sum as sum_of
 from wholestep.numpy.selection import where
 from wholestep.primitives.movement import pad, permute, reshape, slice_
@@ -40,9 +39,7 @@ def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
     k = operator.index(offset)
     i, j = axes_of("diagonal", (axis1, axis2), x.ndim)
     order = (*[n for n in range(x.ndim) if n not in (i, j)], i, j)
-    return view(
-        x, lambda v: _diagonal_of(permute(v, axes=order), k), None, lambda plain: np.diagonal(plain, k, i, j)
-    )
+    return view(x, lambda v: _diagonal_of(permute(v, axes=order), k), None, lambda plain: np.diagonal(plain, k, i, j))
 
 
 @covers(np.diag)
@@ -71,9 +68,7 @@ def diagflat(v: Any, k: Any = 0) -> Array:
 
 
 @covers(np.trace)
-def trace(
-    a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None
-) -> Any:
+def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None) -> Any:
     """numpy.trace."""
     made = sum_of(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
     return made if out is None else assign_out("trace", out, made, "unsafe")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.errors import DtypeError
 from wholestep.frontend.array import Array, View
@@ -15,11 +13,10 @@ from wholestep.frontend.lift import cast_to, full_of, lift, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import array_of
+from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 from wholestep.primitives import arithmetic as ar
 from wholestep.primitives.functions import i0 as i0_primitive
-
-_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
 
 
 def floating(a: Any) -> Array:
@@ -62,7 +59,7 @@ def real(val: Any) -> Array:
     """numpy.real: a view of a complex array, the array itself where it is real."""
     x = lift(val)
     if not dtypes.is_complex(x.dtype):
-        return x if x._scalar else x[...]  # type: ignore[no-any-return]
+        return x if x._scalar else x[...]
     if x._scalar:
         return Array(ar.real(x.value), True)
     return x.view_through(
@@ -79,7 +76,11 @@ def imag(val: Any) -> Array:
         def nothing(v: Value) -> Value:
             return full_of(0, v.shape, v.dtype)
 
-        return Array(nothing(x.value), True) if x._scalar else x.view_through(View(nothing, None, lambda plain: plain.imag))
+        return (
+            Array(nothing(x.value), True)
+            if x._scalar
+            else x.view_through(View(nothing, None, lambda plain: plain.imag))
+        )
     if x._scalar:
         return Array(ar.imag(x.value), True)
     return x.view_through(
@@ -233,5 +234,3 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     if device not in (None, "cpu"):
         raise ValueError(f'Device not understood. Only "cpu" is allowed, but received: {device}')
     return lift(x).astype(dtype, copy=copy)
-
-

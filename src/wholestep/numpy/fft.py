@@ -165,7 +165,7 @@ def sizes_and_axes(name: str, x: Array, s: Any, axes: Any, real_inverse: bool = 
     if len(sizes) != len(places):
         raise ShapeError(f"{name}: {len(sizes)} sizes for {len(places)} axes of {x.type}")
     sizes = [x.shape[p] if n is None or n == -1 else n for n, p in zip(sizes, places, strict=True)]
-    if real_inverse and (s is None or list(s)[-1] in (None, -1)):
+    if real_inverse and s is None:
         sizes[-1] = (x.shape[places[-1]] - 1) * 2
     return sizes, places
 

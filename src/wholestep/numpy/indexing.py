@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from wholestep.errors import BoundsError, DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import broadcast_shapes, lift, wrap
-from wholestep.frontend.lift import broadcast_to as broadcast_value
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy.diagonals import writable
-from wholestep.numpy.joining import concatenate
-from wholestep.numpy.movement import array_of, axis_of, broadcast_to, flat_view, ravel, reshape
+from wholestep.numpy.movement import array_of, axis_of, broadcast_to, concatenate, flat_view, ravel, reshape
+from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of, where
 
 MODES = ("raise", "wrap", "clip")
@@ -241,8 +238,3 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
             raise BoundsError("ravel_multi_index: invalid entry in coordinates array")
         flat = flat * n + inside
     return flat
-
-
-def spread(x: Array, shape: tuple[Any, ...]) -> Array:
-    """A copy repeated to a shape."""
-    return Array(broadcast_value(x.value, shape))

@@ -6,14 +6,13 @@ import math
 import operator
 from typing import Any
 
-import numpy as np
-
 from wholestep.errors import BoundsError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import lift
 from wholestep.numpy.axes import atleast_1d, atleast_2d, atleast_3d
 from wholestep.numpy.movement import array_of, axis_of, broadcast_to, concatenate, moveaxis, ravel, reshape
+from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 
 
@@ -95,7 +94,9 @@ def append(arr: Any, values: Any, axis: Any = None) -> Array:
 def tile(A: Any, reps: Any) -> Array:
     """numpy.tile."""
     x = array_of(A)
-    counts = [operator.index(r) for r in reps] if isinstance(reps, tuple | list | np.ndarray) else [operator.index(reps)]
+    counts = (
+        [operator.index(r) for r in reps] if isinstance(reps, tuple | list | np.ndarray) else [operator.index(reps)]
+    )
     counts = [1] * (x.ndim - len(counts)) + counts
     sizes = [1] * (len(counts) - x.ndim) + list(x.shape)
     apart = [n for pair in zip([1] * len(sizes), sizes, strict=True) for n in pair]

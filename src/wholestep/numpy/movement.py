@@ -7,8 +7,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers
@@ -16,6 +14,7 @@ from wholestep.frontend.lift import broadcast_shapes, lift, promoted, wrap
 from wholestep.frontend.lift import broadcast_to as broadcast_value
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
+from wholestep.numpy.outside import np
 from wholestep.primitives.movement import concat, permute
 from wholestep.primitives.movement import flip as flip_primitive
 from wholestep.primitives.movement import reshape as reshape_primitive
@@ -232,7 +231,9 @@ def joined(values: Sequence[Value], axis: int) -> Array:
 
 
 @covers(np.concatenate)
-def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+def concatenate(
+    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Array:
     """numpy.concatenate."""
     items = [array_of(a) for a in arrays]
     if not items:
@@ -256,7 +257,7 @@ def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = 
             )
     made = joined(values, place)
     made = made if dtype is None else made.astype(dtype, casting=casting)
-    return made if out is None else assign_out("concatenate", out, made, casting)  # type: ignore[no-any-return]
+    return made if out is None else assign_out("concatenate", out, made, casting)
 
 
 @covers(np.stack)

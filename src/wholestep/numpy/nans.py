@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array
@@ -14,10 +12,9 @@ from wholestep.frontend.lift import lift
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import array_of
+from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.reductions import root
 from wholestep.numpy.selection import where as where_
-
-_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
 
 
 def replaced(a: Any, number: float) -> Array:
@@ -32,7 +29,7 @@ def _present(a: Any, where: Any) -> Any:
     """Where the elements are that count."""
     x = array_of(a)
     real = ~np.isnan(x) if dtypes.is_inexact(x.dtype) else np.ones(x.shape, bool)
-    return real if where is _NO_VALUE or where is True else real & where
+    return real if where is NO_VALUE or where is True else real & where
 
 
 @covers(np.nansum)
@@ -41,9 +38,9 @@ def nansum(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = _NO_VALUE,
-    initial: Any = _NO_VALUE,
-    where: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
     """numpy.nansum."""
     return reductions.sum(replaced(a, 0), axis, dtype, out, keepdims, initial, where)
@@ -55,9 +52,9 @@ def nanprod(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = _NO_VALUE,
-    initial: Any = _NO_VALUE,
-    where: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
     """numpy.nanprod."""
     return reductions.prod(replaced(a, 1), axis, dtype, out, keepdims, initial, where)
@@ -68,7 +65,7 @@ def _extremum(a: Any, reduction: Any, fill: float, axis: Any, out: Any, keepdims
     if dtypes.is_complex(x.dtype):
         raise UnsupportedError(f"nanmax and nanmin: not covered for complex arrays such as {x.type}")
     made = reduction(replaced(x, fill), axis, None, keepdims, initial, where)
-    if dtypes.is_inexact(x.dtype) and initial is _NO_VALUE:
+    if dtypes.is_inexact(x.dtype) and initial is NO_VALUE:
         nothing = ~reductions.any_(_present(x, where), axis=axis, keepdims=keepdims)
         made = where_(nothing, x.dtype.type(np.nan), made)
         made = made if made.ndim else made[()]
@@ -77,7 +74,7 @@ def _extremum(a: Any, reduction: Any, fill: float, axis: Any, out: Any, keepdims
 
 @covers(np.nanmax)
 def nanmax(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
 ) -> Any:
     """numpy.nanmax; elements that tie share the gradient evenly."""
     return _extremum(a, reductions.max, -np.inf, axis, out, keepdims, initial, where)
@@ -85,7 +82,7 @@ def nanmax(
 
 @covers(np.nanmin)
 def nanmin(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
 ) -> Any:
     """numpy.nanmin; elements that tie share the gradient evenly."""
     return _extremum(a, reductions.min, np.inf, axis, out, keepdims, initial, where)
@@ -93,7 +90,7 @@ def nanmin(
 
 @covers(np.nanmean)
 def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, *, where: Any = _NO_VALUE
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
 ) -> Any:
     """numpy.nanmean."""
     x = array_of(a)
@@ -107,15 +104,15 @@ def nanvar(
     dtype: Any = None,
     out: Any = None,
     ddof: Any = 0,
-    keepdims: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
     *,
-    where: Any = _NO_VALUE,
-    mean: Any = _NO_VALUE,
-    correction: Any = _NO_VALUE,
+    where: Any = NO_VALUE,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """numpy.nanvar; NaN where no degree of freedom is left."""
     x = array_of(a)
-    ddof = ddof if correction is _NO_VALUE else correction
+    ddof = ddof if correction is NO_VALUE else correction
     present = _present(x, where)
     made = reductions.var(replaced(x, 0), axis, dtype, None, ddof, keepdims, where=present, mean=mean)
     count = reductions.sum(lift(present), axis=axis, keepdims=keepdims)
@@ -131,11 +128,11 @@ def nanstd(
     dtype: Any = None,
     out: Any = None,
     ddof: Any = 0,
-    keepdims: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
     *,
-    where: Any = _NO_VALUE,
-    mean: Any = _NO_VALUE,
-    correction: Any = _NO_VALUE,
+    where: Any = NO_VALUE,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """numpy.nanstd; its derivative at zero is 0."""
     made = root(nanvar(array_of(a), axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))
@@ -164,12 +161,12 @@ def _arg(a: Any, axis: Any, out: Any, keepdims: Any, fill: float, search: Any) -
 
 
 @covers(np.nanargmax)
-def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NO_VALUE) -> Any:
+def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """numpy.nanargmax; a slice of NaN alone is refused where the values are known."""
     return _arg(a, axis, out, keepdims, -np.inf, reductions.argmax)
 
 
 @covers(np.nanargmin)
-def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NO_VALUE) -> Any:
+def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """numpy.nanargmin; a slice of NaN alone is refused where the values are known."""
     return _arg(a, axis, out, keepdims, np.inf, reductions.argmin)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import broadcast_to as broadcast_value
 from wholestep.frontend.lift import cast_to, lift
 from wholestep.numpy.movement import array_of, broadcast_to, concatenate
+from wholestep.numpy.outside import np
 
 Width = tuple[int, int]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
@@ -14,6 +12,7 @@ from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import lift, promoted
 from wholestep.numpy.calculus import convolve
 from wholestep.numpy.movement import array_of, concatenate, ravel, stack
+from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 
 

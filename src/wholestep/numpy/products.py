@@ -1,16 +1,15 @@
-"""NumPy's cross and Kronecker products."""
+"""NumPy's cross product."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wholestep.errors import ShapeError
-from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift, promoted, wrap
 from wholestep.frontend.array import Array
-from wholestep.numpy.movement import array_of, axis_of, moveaxis, reshape, stack
+from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import promoted
+from wholestep.numpy.movement import array_of, axis_of, moveaxis, stack
+from wholestep.numpy.outside import np
 
 
 @covers(np.cross)
@@ -28,7 +27,7 @@ def cross(a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, axisc: Any = -1, axi
     if flat:
         return last
     third = [v[..., 2] if v.shape[-1] == 3 else None for v in (x, y)]
-    made = [_difference(x, y, third, 1), -_difference(x, y, third, 0), last]
+    made = [_difference(x, y, third, 1), np.negative(_difference(x, y, third, 0)), last]
     wide = np.broadcast_arrays(*made)
     return Array(moveaxis(stack(list(wide), -1), -1, axisc).value)
 
@@ -38,18 +37,5 @@ def _difference(x: Any, y: Any, third: list[Any], i: int) -> Any:
     first = x[..., i] * third[1] if third[1] is not None else None
     second = third[0] * y[..., i] if third[0] is not None else None
     if first is None:
-        return -second
+        return np.negative(second)
     return first if second is None else first - second
-
-
-@covers(np.kron)
-def kron(a: Any, b: Any) -> Any:
-    """numpy.kron."""
-    x, y = lift(a), lift(b)
-    if x.ndim == 0 or y.ndim == 0:
-        return x * y
-    n = max(x.ndim, y.ndim)
-    left, right = [(*[1] * (n - v.ndim), *v.shape) for v in (x, y)]
-    first = reshape(x, [m for size in left for m in (size, 1)])
-    second = reshape(y, [m for size in right for m in (1, size)])
-    return wrap(reshape(first * second, [p * q for p, q in zip(left, right, strict=True)]).value)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
@@ -14,10 +12,9 @@ from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import lift, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy.movement import array_of, axes_of, reshape
+from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.sorting import sort
 from wholestep.numpy.statistics import moved_last
-
-_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
 
 Rule = Callable[[Any, Any], Any]
 
@@ -86,7 +83,9 @@ def of_sorted(s: Array, n: Any, q: Any, method: str, dtype: Any) -> Any:
     if method in DISCRETE:
         return at(DISCRETE[method](n, q)).astype(dtype)
     low, high, share = _between(method, n, q)
-    share = np.where(low < 0, 0.0, np.where(low >= n - 1, 1.0, share)) if method not in ("linear", "midpoint") else share
+    share = (
+        np.where(low < 0, 0.0, np.where(low >= n - 1, 1.0, share)) if method not in ("linear", "midpoint") else share
+    )
     first, second = at(low).astype(dtype), at(high).astype(dtype)
     share = share[..., 0].astype(dtype)
     gap = second - first
@@ -107,7 +106,9 @@ def _checked(name: str, q: Any, scale: float, method: str, weights: Any) -> Any:
         given = given.astype(np.float64)
     data = given.value.data if isinstance(given, Array) else given
     if data is not None and not np.all((data >= 0) & (data <= 1)):
-        raise ValueError("Percentiles must be in the range [0, 100]" if scale != 1 else "Quantiles must be in the range [0, 1]")
+        raise ValueError(
+            "Percentiles must be in the range [0, 100]" if scale != 1 else "Quantiles must be in the range [0, 1]"
+        )
     return given
 
 
@@ -121,7 +122,16 @@ def _result_dtype(x: Array, q: Any, given: Any, method: str) -> Any:
 
 
 def quantiles(
-    name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any, scale: float, skip_nan: bool
+    name: str,
+    a: Any,
+    q: Any,
+    axis: Any,
+    out: Any,
+    method: str,
+    keepdims: Any,
+    weights: Any,
+    scale: float,
+    skip_nan: bool,
 ) -> Any:
     """What all quantiles share."""
     x = array_of(a)
@@ -149,7 +159,7 @@ def quantiles(
 
 
 def _truth(keepdims: Any) -> bool:
-    return keepdims is not _NO_VALUE and bool(keepdims)
+    return keepdims is not NO_VALUE and bool(keepdims)
 
 
 @covers(np.quantile)
@@ -192,7 +202,7 @@ def nanquantile(
     out: Any = None,
     overwrite_input: bool = False,
     method: str = "linear",
-    keepdims: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
     *,
     weights: Any = None,
 ) -> Any:
@@ -208,7 +218,7 @@ def nanpercentile(
     out: Any = None,
     overwrite_input: bool = False,
     method: str = "linear",
-    keepdims: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
     *,
     weights: Any = None,
 ) -> Any:
@@ -223,7 +233,9 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
 
 
 @covers(np.nanmedian)
-def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = _NO_VALUE) -> Any:
+def nanmedian(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = NO_VALUE
+) -> Any:
     """numpy.nanmedian."""
     return _median("nanmedian", a, axis, out, keepdims, True)
 

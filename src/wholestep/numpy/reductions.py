@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
@@ -17,16 +15,15 @@ from wholestep.frontend.ufuncs import ACCUMULATE, assign_out
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
 from wholestep.numpy.movement import axes_of, axis_of, ravel
+from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.primitives import logic as lo
 from wholestep.primitives import reduction as re
 from wholestep.primitives.movement import reshape
 
-_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
-
 
 def kept(v: Value, shape: tuple[Any, ...], axes: tuple[int, ...], keepdims: Any) -> Value:
     """A reduced value with its lost axes back as size 1 where keepdims asks for them."""
-    if not keepdims or keepdims is _NO_VALUE:
+    if not keepdims or keepdims is NO_VALUE:
         return v
     made: Value = reshape(v, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
     return made
@@ -49,20 +46,20 @@ def reduced(
     x = lift(a)
     axes = axes_of(name, axis, x.ndim)
     v = x.value if dtype is None else cast_to(x.value, checked(dtype))
-    if where is not True and where is not _NO_VALUE:
-        if identity is None and (initial is _NO_VALUE or initial is None):
+    if where is not True and where is not NO_VALUE:
+        if identity is None and (initial is NO_VALUE or initial is None):
             raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
         fill = initial if identity is None else identity
         mask = broadcast_to(cast_to(value_of(where), np.dtype(bool)), v.shape)
         v = lo.select(mask, v, full_of(fill, v.shape, v.dtype))
-    if identity is None and initial is not _NO_VALUE and initial is not None and math.prod(v.shape) == 0:
+    if identity is None and initial is not NO_VALUE and initial is not None and math.prod(v.shape) == 0:
         made = full_of(initial, re.without(v.shape, axes), v.dtype)
     else:
         made = primitive(v, axes=axes)
     result = wrap(kept(made, v.shape, axes, keepdims))
-    if initial is not _NO_VALUE and initial is not None and combine is not None:
+    if initial is not NO_VALUE and initial is not None and combine is not None:
         result = combine(result, initial)
-    return result if out is None or out is _NO_VALUE else assign_out(name, _single(out), result, "unsafe")
+    return result if out is None or out is NO_VALUE else assign_out(name, _single(out), result, "unsafe")
 
 
 def _single(out: Any) -> Any:
@@ -80,9 +77,9 @@ def sum(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = _NO_VALUE,
-    initial: Any = _NO_VALUE,
-    where: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
     """numpy.sum."""
     dtype = sum_dtype(lift(a).type) if dtype is None else dtype
@@ -95,9 +92,9 @@ def prod(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = _NO_VALUE,
-    initial: Any = _NO_VALUE,
-    where: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
     """numpy.prod."""
     dtype = sum_dtype(lift(a).type) if dtype is None else dtype
@@ -106,12 +103,17 @@ def prod(
 
 def _extremum(name: str, primitive: Any, combine: Any) -> Callable[..., Any]:
     def extremum(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = NO_VALUE,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
     ) -> Any:
         x = lift(a)
         axes = axes_of(name, axis, x.ndim)
         empty = any(isinstance(x.shape[i], int) and x.shape[i] == 0 for i in axes)
-        if empty and (initial is _NO_VALUE or initial is None):
+        if empty and (initial is NO_VALUE or initial is None):
             raise ShapeError(
                 f"{name}: no element to choose from in {x.type}", hint="give initial=, the value of an empty choice"
             )
@@ -126,7 +128,7 @@ _min = _extremum("min", re.min_, np.minimum)
 
 @covers(np.max)
 def max(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
 ) -> Any:
     """numpy.max; elements that tie share the gradient evenly."""
     return _max(a, axis, out, keepdims, initial, where)
@@ -134,27 +136,27 @@ def max(
 
 @covers(np.min)
 def min(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
 ) -> Any:
     """numpy.min; elements that tie share the gradient evenly."""
     return _min(a, axis, out, keepdims, initial, where)
 
 
 @covers(np.any)
-def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, *, where: Any = _NO_VALUE) -> Any:
+def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Any:
     """numpy.any."""
-    return reduced("any", re.any_, a, axis, np.bool_, out, keepdims, _NO_VALUE, where, False, None)
+    return reduced("any", re.any_, a, axis, np.bool_, out, keepdims, NO_VALUE, where, False, None)
 
 
 @covers(np.all)
-def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, *, where: Any = _NO_VALUE) -> Any:
+def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Any:
     """numpy.all."""
-    return reduced("all", re.all_, a, axis, np.bool_, out, keepdims, _NO_VALUE, where, True, None)
+    return reduced("all", re.all_, a, axis, np.bool_, out, keepdims, NO_VALUE, where, True, None)
 
 
 def count_of(x: Array, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
     """How many elements a mean is over."""
-    if where is True or where is _NO_VALUE:
+    if where is True or where is NO_VALUE:
         return math.prod([x.shape[i] for i in axes])
     wide = np.broadcast_to(where, x.shape) if not isinstance(where, Array) else wrap(broadcast_to(where.value, x.shape))
     return sum(lift(wide), axis=axes, keepdims=keepdims)
@@ -169,7 +171,7 @@ def mean_dtype(x: Array, dtype: Any) -> Any:
 
 @covers(np.mean)
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, *, where: Any = _NO_VALUE
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
 ) -> Any:
     """numpy.mean."""
     x = lift(a)
@@ -188,19 +190,19 @@ def var(
     dtype: Any = None,
     out: Any = None,
     ddof: Any = 0,
-    keepdims: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
     *,
-    where: Any = _NO_VALUE,
-    mean: Any = _NO_VALUE,
-    correction: Any = _NO_VALUE,
+    where: Any = NO_VALUE,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """numpy.var; of complex numbers the mean of |x - mean|**2, a real array."""
     x = lift(a)
     axes = axes_of("var", axis, x.ndim)
     wanted = mean_dtype(x, dtype)
     x = x.astype(dtypes.compute_dtype(wanted), copy=False)
-    ddof = ddof if correction is _NO_VALUE else correction
-    middle = _mean(x, axes, where) if mean is _NO_VALUE else mean
+    ddof = ddof if correction is NO_VALUE else correction
+    middle = _mean(x, axes, where) if mean is NO_VALUE else mean
     off = x - middle
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
     total = sum(square, axis=axes, keepdims=keepdims, where=where)
@@ -222,11 +224,11 @@ def std(
     dtype: Any = None,
     out: Any = None,
     ddof: Any = 0,
-    keepdims: Any = _NO_VALUE,
+    keepdims: Any = NO_VALUE,
     *,
-    where: Any = _NO_VALUE,
-    mean: Any = _NO_VALUE,
-    correction: Any = _NO_VALUE,
+    where: Any = NO_VALUE,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """numpy.std; its derivative at zero is 0."""
     made = root(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))
@@ -240,13 +242,13 @@ def root(x: Any) -> Any:
 
 
 @covers(np.argmax)
-def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NO_VALUE) -> Any:
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """numpy.argmax: the first of equals."""
     return _arg("argmax", re.argmax, a, axis, out, keepdims)
 
 
 @covers(np.argmin)
-def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NO_VALUE) -> Any:
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """numpy.argmin: the first of equals."""
     return _arg("argmin", re.argmin, a, axis, out, keepdims)
 
@@ -288,5 +290,3 @@ def _running(name: str, primitive: Any, a: Any, axis: Any, dtype: Any, out: Any 
 
 ACCUMULATE["add"] = lambda x, axis, dtype: cumsum(lift(x), axis, dtype)
 ACCUMULATE["multiply"] = lambda x, axis, dtype: cumprod(lift(x), axis, dtype)
-
-

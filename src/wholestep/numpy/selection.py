@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
-from wholestep.primitives.logic import isnan, select as select_primitive
-
-_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
+from wholestep.numpy.outside import NO_VALUE, np
+from wholestep.primitives.logic import isnan
+from wholestep.primitives.logic import select as select_primitive
 
 
 def known_of(name: str, x: Any) -> Any:
@@ -47,12 +45,12 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Array:
 @covers(np.clip)
 def clip(
     a: Any,
-    a_min: Any = _NO_VALUE,
-    a_max: Any = _NO_VALUE,
+    a_min: Any = NO_VALUE,
+    a_max: Any = NO_VALUE,
     out: Any = None,
     *,
-    min: Any = _NO_VALUE,
-    max: Any = _NO_VALUE,
+    min: Any = NO_VALUE,
+    max: Any = NO_VALUE,
     **kwargs: Any,
 ) -> Any:
     """numpy.clip; the derivative is 1 on the closed interval."""
@@ -82,10 +80,10 @@ def _or_nan(beyond: Value, bound: Value) -> Value:
 
 def _bound(old: Any, new: Any) -> Any:
     """One bound under its old or its new name."""
-    if old is not _NO_VALUE and new is not _NO_VALUE:
+    if old is not NO_VALUE and new is not NO_VALUE:
         raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
-    found = new if old is _NO_VALUE else old
-    return None if found is _NO_VALUE else found
+    found = new if old is NO_VALUE else old
+    return None if found is NO_VALUE else found
 
 
 @covers(np.select)

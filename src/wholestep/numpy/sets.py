@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import lift, promoted
 from wholestep.numpy.movement import array_of, concatenate, ravel
+from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 
 
@@ -89,7 +88,9 @@ def unique_all(x: Any) -> Any:
 
 
 @covers(np.isin)
-def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Any:
     """numpy.isin: every element is compared with every one looked for."""
     x, y = array_of(element), ravel(array_of(test_elements))
     found = np.any(x[..., None] == y, axis=-1)
@@ -146,5 +147,3 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         low = int(first) if "f" in sides else 0
         index[a] = slice(low, max(low, int(last)) if "b" in sides and len(held) else x.shape[a] if len(held) else low)
     return x[tuple(index)]
-
-

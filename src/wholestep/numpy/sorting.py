@@ -5,14 +5,13 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import lift, promoted, wrap
 from wholestep.numpy.movement import array_of, axis_of, flip, ravel
+from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 from wholestep.primitives.order import partition as partition_primitive
 from wholestep.primitives.order import sort as sort_primitive

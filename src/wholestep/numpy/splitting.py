@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
-
-import numpy as np
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.numpy.movement import array_of, axis_of, moveaxis
+from wholestep.numpy.outside import np
 
 
 @covers(np.array_split)
@@ -28,7 +28,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array
         each, extra = divmod(size, count)
         cuts = [i * each + min(i, extra) for i in range(count + 1)]
     head = (slice(None),) * place
-    return [x[(*head, slice(a, b))] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [x[(*head, slice(a, b))] for a, b in itertools.pairwise(cuts)]
 
 
 @covers(np.split)

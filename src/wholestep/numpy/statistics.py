@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
@@ -15,14 +13,13 @@ from wholestep.frontend.lift import lift, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import array_of, axes_of, broadcast_to, concatenate, moveaxis, reshape, transpose
+from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
-
-_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
 
 
 @covers(np.amax)
 def amax(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
 ) -> Any:
     """numpy.amax; elements that tie share the gradient evenly."""
     return reductions.max(lift(a), axis, out, keepdims, initial, where)
@@ -30,14 +27,14 @@ def amax(
 
 @covers(np.amin)
 def amin(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE, initial: Any = _NO_VALUE, where: Any = _NO_VALUE
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
 ) -> Any:
     """numpy.amin; elements that tie share the gradient evenly."""
     return reductions.min(lift(a), axis, out, keepdims, initial, where)
 
 
 @covers(np.ptp)
-def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE) -> Any:
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE) -> Any:
     """numpy.ptp."""
     x = lift(a)
     made = reductions.max(x, axis, None, keepdims) - reductions.min(x, axis, None, keepdims)
@@ -45,9 +42,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NO_VALUE) ->
 
 
 @covers(np.average)
-def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = _NO_VALUE
-) -> Any:
+def average(a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = NO_VALUE) -> Any:
     """numpy.average."""
     x = array_of(a)
     axes = axes_of("average", axis, x.ndim)

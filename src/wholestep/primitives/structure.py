@@ -269,11 +269,29 @@ class Cond(Nested):
         made = [batching.graph(b, on[1:], everywhere)[0] for b in branches]
         if not on[0]:
             return self(*xs, branches=tuple(made)), everywhere
-        outs = inline(made[-1], xs[1:])
-        for i in reversed(range(len(made) - 1)):
-            chosen = xs[0] <= i
-            outs = [choose(chosen, a, b) for a, b in zip(inline(made[i], xs[1:]), outs, strict=True)]
+        last = len(made) - 1
+        outs: Sequence[Value] = self.guarded(xs[0] >= last, made[last], xs[1:], on[1:])
+        for i in reversed(range(last)):
+            rows = self.guarded(xs[0].equals(i) if i else xs[0] <= 0, made[i], xs[1:], on[1:])
+            outs = [choose(xs[0] <= i, a, b) for a, b in zip(rows, outs, strict=True)]
         return outs, everywhere
+
+    def guarded(self, chosen: Value, branch: Graph, xs: Sequence[Value], on: Sequence[bool]) -> Sequence[Value]:
+        """A batched branch, not run at all where no row chooses it, and never on the operands of a row that does not."""
+        n = chosen.shape[0]
+        if n == 0:
+            return inline(branch, xs)
+        operands = [stand_in(chosen, x) if o else x for x, o in zip(xs, on, strict=True)]
+        idle, _ = build(lambda *_: [zeros(t) for t in branch.out_types], branch.in_types, name="idle")
+        some = OPS["cast"](OPS["any"](chosen, axes=(0,)), dtype=np.dtype(np.int64))
+        found: Sequence[Value] = self(some, *operands, branches=(idle, branch))
+        return found
+
+
+def stand_in(chosen: Value, x: Value) -> Value:
+    """x with the rows that are not chosen replaced by the first that is: what runs on them can then not go wrong."""
+    row: Value = OPS["gather"](x, OPS["argmax"](chosen, axis=0), axes=(0,))
+    return choose(chosen, x, expand(row, x.shape[0], False))
 
 
 def choose(chosen: Value, x: Value, y: Value) -> Value:
@@ -362,11 +380,20 @@ class While(Nested):
         carry = [expand(x, batching.n, o) if m else x for x, o, m in zip(xs[p + b :], on[p + b :], marks, strict=True)]
         if not varies:
             return self(*xs[: p + b], *carry, predicate=test, body=made, constants=constants), marks
-        return self.masked(test, made, xs[:p], xs[p : p + b], carry), marks
+        return self.masked(test, made, xs[:p], xs[p : p + b], on[p : p + b], carry), marks
 
-    def masked(self, test: Graph, made: Graph, ps: Sequence[Value], bs: Sequence[Value], carry: Sequence[Value]) -> Any:
-        """Go on while any element wants to; those that are done keep their values."""
+    def masked(
+        self,
+        test: Graph,
+        made: Graph,
+        ps: Sequence[Value],
+        bs: Sequence[Value],
+        on: Sequence[bool],
+        carry: Sequence[Value],
+    ) -> Any:
+        """Go on while any element wants to; those that are done keep their values, and the body does not see them."""
         n = len(carry)
+        varies = [o and carry[0].shape[0] != 0 for o in (*on, *[True] * n)]
 
         def going(*values: Value) -> list[Value]:
             from_any = OPS["any"](inline(test, values)[0], axes=(0,))
@@ -375,7 +402,8 @@ class While(Nested):
         def step(*values: Value) -> list[Value]:
             now = values[len(ps) + len(bs) :]
             wants = inline(test, [*values[: len(ps)], *now])[0]
-            after = inline(made, [*values[len(ps) : len(ps) + len(bs)], *now])
+            lent = [stand_in(wants, v) if o else v for v, o in zip(values[len(ps) :], varies, strict=True)]
+            after = inline(made, lent)
             return [choose(wants, a, c) for a, c in zip(after, now, strict=True)]
 
         body, _ = build(step, [v.type for v in (*ps, *bs, *carry)], name="body")

@@ -47,8 +47,8 @@ def directions(rng: np.random.Generator, types: Sequence[Type], marks: Sequence[
 
 def wide(x: Any) -> NDArray:
     """The same numbers in float64 or complex128."""
-    x = np.asarray(x)
-    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    given = np.asarray(x)
+    return np.asarray(given, np.complex128 if given.dtype.kind == "c" else np.float64)
 
 
 def inner(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:

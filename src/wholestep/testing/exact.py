@@ -92,7 +92,8 @@ def _reduced(out: Any) -> NDArray:
 
 def inner(xs: Sequence[NDArray], ys: Sequence[NDArray]) -> int:
     """<x, y> over all arrays."""
-    return sum(a * b for x, y in zip(xs, ys, strict=True) for a, b in zip(x.ravel(), y.ravel(), strict=True)) % PRIME
+    pairs = [pair for x, y in zip(xs, ys, strict=True) for pair in zip(x.ravel(), y.ravel(), strict=True)]
+    return int(sum(int(a) * int(b) for a, b in pairs) % PRIME)
 
 
 def slope(function: Callable[[int], list[NDArray]], degree: int) -> list[NDArray]:

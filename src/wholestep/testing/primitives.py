@@ -26,7 +26,7 @@ def graph_of(primitive: Primitive, sample: Sample) -> Graph:
     """The graph of one call."""
 
     def call(*xs: Any) -> Sequence[Any]:
-        out = primitive(*xs, **sample.params)
+        out: Any = primitive(*xs, **sample.params)
         return out if primitive.multiple else (out,)
 
     return build(call, [type_of(np.asarray(x)) for x in sample.inputs], name=f"{primitive.name}_call")[0]

@@ -16,7 +16,7 @@ from wholestep.primitives import linalg as la
 from wholestep.primitives import spectral as sp
 from wholestep.primitives.order import sort
 
-_NO_VALUE = np._NoValue  # type: ignore[attr-defined]
+_NO_VALUE = np._NoValue
 _ONE = np.eye(1)
 _SLOGDET: Any = type(np.linalg.slogdet(_ONE))
 _QR: Any = type(np.linalg.qr(_ONE))

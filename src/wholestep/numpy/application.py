@@ -1,0 +1,119 @@
+"""NumPy's ways to call a Python function on many parts of an array."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.lift import broadcast_shapes, lift
+from wholestep.numpy.movement import array_of, axis_of, broadcast_to, expand_dims, moveaxis, reshape, stack
+from wholestep.numpy.outside import NO_VALUE, np
+
+
+@covers(np.apply_along_axis)
+def apply_along_axis(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """numpy.apply_along_axis: the function is traced once for each vector."""
+    x = array_of(arr)
+    place = axis_of("apply_along_axis", axis, x.ndim)
+    moved = moveaxis(x, place, -1)
+    lead = moved.shape[:-1]
+    found = [lift(func1d(moved[at], *args, **kwargs)) for at in np.ndindex(*lead)]
+    if not found:
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    inner = found[0].ndim
+    made = reshape(stack(found, 0), (*lead, *found[0].shape))
+    n = len(lead)
+    return moveaxis(made, list(range(n, n + inner)), list(range(place, place + inner))) if inner else Array(made.value)
+
+
+@covers(np.apply_over_axes)
+def apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
+    """numpy.apply_over_axes."""
+    made = array_of(a)
+    ndim = made.ndim
+    for axis in np.atleast_1d(axes).tolist():
+        at = axis + ndim if axis < 0 else axis
+        found = lift(func(made, at))
+        if found.ndim != made.ndim:
+            found = expand_dims(found, at)
+            if found.ndim != made.ndim:
+                raise ValueError("function is not returning an array of the correct shape")
+        made = found
+    return made
+
+
+class vectorize:
+    """numpy.vectorize that also takes traced arrays: the function is traced once for each element."""
+
+    def __init__(
+        self,
+        pyfunc: Any = NO_VALUE,
+        otypes: Any = None,
+        doc: Any = None,
+        excluded: Any = None,
+        cache: bool = False,
+        signature: Any = None,
+    ) -> None:
+        self.options = {
+            "otypes": otypes, "doc": doc, "excluded": excluded, "cache": cache, "signature": signature
+        }  # fmt: skip
+        self.pyfunc = pyfunc
+        self.excluded = set(excluded or ())
+        self.otypes = otypes
+        self.signature = signature
+        self.__doc__ = doc or getattr(pyfunc, "__doc__", None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.pyfunc is NO_VALUE:
+            return vectorize(args[0], **self.options)
+        if not is_traced(args) and not is_traced(kwargs):
+            return np.vectorize(self.pyfunc, **self.options)(*args, **kwargs)
+        names = [n for n in kwargs if n not in self.excluded]
+        places = [i for i in range(len(args)) if i not in self.excluded]
+        arrays = [lift(args[i]) for i in places] + [lift(kwargs[n]) for n in names]
+
+        def one(*items: Any) -> Any:
+            given = list(args)
+            for i, item in zip(places, items, strict=False):
+                given[i] = item
+            return self.pyfunc(*given, **{**kwargs, **dict(zip(names, items[len(places) :], strict=True))})
+
+        return self._over(one, arrays)
+
+    def _over(self, one: Callable[..., Any], arrays: list[Array]) -> Any:
+        """Call on every element, or on every core array that the signature names, and stack the results."""
+        cores, outputs = _cores(self.signature, len(arrays))
+        lead = broadcast_shapes("vectorize", [a.shape[: a.ndim - k] for a, k in zip(arrays, cores, strict=True)])
+        wide = [broadcast_to(a, (*lead, *a.shape[a.ndim - k :])) for a, k in zip(arrays, cores, strict=True)]
+        found = [one(*[a[at] for a in wide]) for at in np.ndindex(*lead)]
+        if not found:
+            raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
+        many = isinstance(found[0], tuple)
+        if outputs is not None and many != (outputs > 1):
+            raise ShapeError(f"vectorize: the function gives other outputs than the signature {self.signature!r}")
+        rows = [list(column) for column in zip(*found, strict=True)] if many else [found]
+        made = tuple([self._stacked(row, lead, i) for i, row in enumerate(rows)])
+        return made if many else made[0]
+
+    def _stacked(self, row: list[Any], lead: tuple[Any, ...], i: int) -> Any:
+        first = np.asarray(row[0]).dtype if not is_traced(row[0]) else lift(row[0]).dtype
+        dtype = first if self.otypes is None else np.dtype(self.otypes[i])
+        items = [lift(r).astype(dtype) for r in row]
+        return Array(reshape(stack(items, 0), (*lead, *items[0].shape)).value)
+
+
+def _cores(signature: str | None, n: int) -> tuple[list[int], int | None]:
+    """How many core axes each argument has, and how many outputs there are."""
+    if signature is None:
+        return [0] * n, None
+    left, _, right = signature.replace(" ", "").partition("->")
+    groups = re.findall(r"\(([^()]*)\)", left)
+    if len(groups) != n:
+        raise UnsupportedError(
+            f"vectorize: the signature {signature!r} names {len(groups)} arguments, the call has {n}"
+        )
+    return [len([d for d in g.split(",") if d]) for g in groups], len(re.findall(r"\(", right))

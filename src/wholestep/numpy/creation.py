@@ -1,0 +1,326 @@
+"""NumPy's ways to make arrays; inside a trace they can hold traced values."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import HOOKS, covers, is_traced
+from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, value_of
+from wholestep.numpy.movement import array_of, concatenate, moveaxis, reshape
+from wholestep.numpy.outside import np
+from wholestep.primitives.movement import concat
+from wholestep.primitives.movement import reshape as reshape_value
+
+
+def assemble(nested: Any) -> Array:
+    """A nested list with traced arrays in it, as one array; Python numbers have the dtypes np.array gives them."""
+    if isinstance(nested, Array):
+        return nested
+    leaves: list[Any] = []
+    shape = _collect(nested, leaves)
+    values = [lift(leaf).value for leaf in leaves]
+    dtype = checked(np.result_type(*[v.dtype for v in values]))
+    lines = [reshape_value(cast_to(v, dtype), shape=(v.type.size,)) for v in values]
+    flat = concat(*lines, axis=0) if len(lines) > 1 else lines[0]
+    return Array(reshape_value(flat, shape=shape))
+
+
+def _collect(item: Any, leaves: list[Any]) -> tuple[Any, ...]:
+    """The shape of a nested list; its arrays are appended in row-major order."""
+    if isinstance(item, Array) or not is_traced(item):
+        leaf = item if isinstance(item, Array) else np.asarray(item)
+        leaves.append(leaf)
+        return tuple(leaf.shape)
+    shapes = [_collect(part, leaves) for part in item]
+    if any(s != shapes[0] for s in shapes):
+        raise ShapeError(
+            f"array: the parts of a nested list differ in shape: {', '.join(map(str, dict.fromkeys(shapes)))}",
+            hint="all rows must have one length",
+        )
+    return (len(shapes), *shapes[0])
+
+
+HOOKS.assemble = assemble
+
+
+def _supported(dtype: Any) -> bool:
+    try:
+        dtypes.check(dtype)
+    except TypeError:
+        return False
+    return True
+
+
+def _filled(shape: Any, number: Any, dtype: Any) -> Array:
+    sizes = tuple(shape) if np.iterable(shape) else (shape,)
+    return Array(
+        full_of(number, tuple([s if type(s).__name__ == "Dim" else operator.index(s) for s in sizes]), checked(dtype))
+    )
+
+
+@covers(np.zeros, "numpy.zeros", creates=True)
+def zeros(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
+    """numpy.zeros: inside a trace an array that takes traced values."""
+    return _filled(shape, 0, np.float64 if dtype is None else dtype)
+
+
+@covers(np.ones, "numpy.ones", creates=True)
+def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
+    """numpy.ones: inside a trace an array that takes traced values."""
+    return _filled(shape, 1, np.float64 if dtype is None else dtype)
+
+
+@covers(np.empty, "numpy.empty", creates=True)
+def empty(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
+    """numpy.empty: inside a trace zeros that take traced values."""
+    return _filled(shape, 0, np.float64 if dtype is None else dtype)
+
+
+@covers(np.full, "numpy.full", creates=True)
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
+) -> Array:
+    """numpy.full: inside a trace an array that takes traced values."""
+    value = lift(fill_value).value
+    wanted = value.dtype if dtype is None else checked(dtype)
+    sizes = tuple(shape) if np.iterable(shape) else (operator.index(shape),)
+    return Array(broadcast_to(cast_to(value, wanted), sizes))
+
+
+@covers(np.eye, "numpy.eye", creates=True)
+def eye(
+    N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
+) -> Array:
+    """numpy.eye: inside a trace an array that takes traced values."""
+    return Array(value_of(np.eye(N, M, k, checked(float if dtype is None else dtype))))
+
+
+@covers(np.identity, "numpy.identity", creates=True)
+def identity(n: Any, dtype: Any = None, *, like: Any = None) -> Array:
+    """numpy.identity: inside a trace an array that takes traced values."""
+    return eye(n, dtype=float if dtype is None else dtype)
+
+
+@covers(np.tri, "numpy.tri", creates=True)
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Array:
+    """numpy.tri: inside a trace an array that takes traced values."""
+    return Array(value_of(np.tri(N, M, k, checked(dtype))))
+
+
+def _like(a: Any, number: Any, dtype: Any, shape: Any) -> Array:
+    x = lift(a)
+    return full(x.shape if shape is None else shape, number, x.dtype if dtype is None else dtype)
+
+
+@covers(np.zeros_like, creates=True)
+def zeros_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Array:
+    """numpy.zeros_like: inside a trace an array that takes traced values."""
+    return _like(a, 0, dtype, shape)
+
+
+@covers(np.ones_like, creates=True)
+def ones_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Array:
+    """numpy.ones_like: inside a trace an array that takes traced values."""
+    return _like(a, 1, dtype, shape)
+
+
+@covers(np.empty_like, creates=True)
+def empty_like(
+    prototype: Any, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Array:
+    """numpy.empty_like: inside a trace zeros that take traced values."""
+    return _like(prototype, 0, dtype, shape)
+
+
+@covers(np.full_like, creates=True)
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """numpy.full_like: inside a trace an array that takes traced values."""
+    return _like(a, fill_value, dtype, shape)
+
+
+@covers(np.array, "numpy.array", creates=True)
+def array(
+    object: Any,
+    dtype: Any = None,
+    *,
+    copy: Any = True,
+    order: str = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    ndmax: int = 0,
+    like: Any = None,
+) -> Any:
+    """numpy.array: inside a trace an array that takes traced values; lists may hold traced arrays."""
+    if not is_traced(object):
+        plain = np.array(object, dtype, ndmin=ndmin)
+        return Array(lift(plain).value) if _supported(plain.dtype) else plain
+    made = as_array(object, dtype, bool(copy), None if copy is None else copy)
+    return reshape(made, (*[1] * (ndmin - made.ndim), *made.shape)) if made.ndim < ndmin else made
+
+
+def as_array(a: Any, dtype: Any, fresh: bool, copy: Any) -> Array:
+    """An array of a dtype: the same one where nothing changes, unless it must be fresh."""
+    x = lift(a)
+    wanted = x.dtype if dtype is None else checked(dtype)
+    same = isinstance(a, Array) and not x._scalar and wanted == x.dtype
+    if same and not fresh:
+        return x
+    if not same and copy is False:
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    if wanted.kind not in "cb" and dtypes.is_complex(x.dtype):
+        raise DtypeError(f"array: {x.type} as {dtypes.short(wanted)} would drop the imaginary part", hint="use x.real")
+    return Array(cast_to(x.value, wanted))
+
+
+@covers(np.asarray, "numpy.asarray")
+def asarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
+) -> Array:
+    """numpy.asarray: the array itself where the dtype fits; lists may hold traced arrays."""
+    return as_array(a, dtype, bool(copy), copy)
+
+
+@covers(np.asanyarray, "numpy.asanyarray")
+def asanyarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
+) -> Array:
+    """numpy.asanyarray: the array itself where the dtype fits; lists may hold traced arrays."""
+    return as_array(a, dtype, bool(copy), copy)
+
+
+@covers(np.ascontiguousarray, "numpy.ascontiguousarray")
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
+    """numpy.ascontiguousarray."""
+    return _contiguous(a, dtype, "C_CONTIGUOUS")
+
+
+@covers(np.asfortranarray, "numpy.asfortranarray")
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
+    """numpy.asfortranarray: a transposed copy, transposed back, where the memory runs by rows."""
+    return _contiguous(a, dtype, "F_CONTIGUOUS")
+
+
+def _contiguous(a: Any, dtype: Any, flag: str) -> Array:
+    x = as_array(a, dtype, False, None)
+    x = x if x.ndim or flag[0] == "F" else reshape(x, (1,))
+    if x.layout().flags[flag]:
+        return x
+    return Array(x.value) if flag[0] == "C" else Array(x.T.value).T
+
+
+@covers(np.asarray_chkfinite, "numpy.asarray_chkfinite")
+def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
+    """numpy.asarray_chkfinite; checked where the values are known."""
+    x = as_array(a, dtype, False, None)
+    data = x.value.data
+    if data is not None and dtypes.is_inexact(x.dtype) and not np.isfinite(data).all():
+        raise ValueError("array must not contain infs or NaNs")
+    return x
+
+
+@covers(np.require, "numpy.require")
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
+    """numpy.require."""
+    wanted = {r.upper() for r in (requirements or ())}
+    if wanted & {"F", "F_CONTIGUOUS", "FORTRAN"}:
+        return asfortranarray(a, dtype)
+    return as_array(a, dtype, False, None)
+
+
+def _evenly(start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Array, Any]:
+    """Evenly spaced numbers on a new first axis, and the step between them."""
+    count = operator.index(num)
+    if count < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    first, last = [x * 1.0 for x in (lift(start), lift(stop))]
+    dtype = np.result_type(first.dtype, last.dtype)
+    gaps = count - 1 if endpoint else count
+    step = (last - first) / gaps if gaps > 0 else (last - first) * np.nan
+    turn = np.arange(count, dtype=np.float64).reshape(-1, *[1] * lift(step).ndim)
+    made = lift(first + turn * (step if gaps > 0 else last - first)).astype(dtype)
+    if endpoint and count > 1:
+        end = np.broadcast_to(last.astype(dtype), made.shape[1:])
+        made = concatenate([made[:-1], lift(end)[None]], 0)
+    return made, step
+
+
+@covers(np.linspace)
+def linspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: Any = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """numpy.linspace, differentiable in both ends."""
+    made, step = _evenly(start, stop, num, endpoint)
+    if dtype is not None:
+        made = np.floor(made) if np.dtype(dtype).kind in "iu" else made
+        made = made.astype(dtype)
+    made = moveaxis(made, 0, axis) if axis != 0 else made
+    return (made, step) if retstep else made
+
+
+@covers(np.logspace)
+def logspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: Any = 0
+) -> Any:
+    """numpy.logspace, differentiable in both ends and the base."""
+    made = np.power(base, _evenly(start, stop, num, endpoint)[0])
+    made = made if dtype is None else made.astype(dtype)
+    return moveaxis(made, 0, axis) if axis != 0 else made
+
+
+@covers(np.geomspace)
+def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: Any = 0) -> Any:
+    """numpy.geomspace, differentiable in both ends."""
+    first, last = lift(start) * 1.0, lift(stop) * 1.0
+    for end in (first, last):
+        if end.value.data is not None and np.any(end.value.data == 0):
+            raise ValueError("Geometric sequence cannot include zero")
+    exponents = _evenly(np.zeros(()), np.log(last / first), num, endpoint)[0]
+    made = lift(first * np.exp(exponents))
+    if num > 1 and endpoint:
+        made = concatenate([made[:-1], lift(np.broadcast_to(last.astype(made.dtype), made.shape[1:]))[None]], 0)
+    made = made if dtype is None else made.astype(dtype)
+    return moveaxis(made, 0, axis) if axis != 0 else made
+
+
+@covers(np.arange, "numpy.arange")
+def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Array:
+    """numpy.arange, differentiable in start and step; the values decide the length, so they must be known."""
+    given = {**dict(zip(("start", "stop", "step"), args, strict=False)), **named}
+    start, stop, step = given.get("start_or_stop", given.get("start", 0)), given.get("stop"), given.get("step", 1)
+    if stop is None:
+        start, stop = 0, start
+    plain = [x.known("arange")[()] if isinstance(x, Array) else x for x in (start, stop, step)]
+    count = len(np.arange(*plain))
+    made: Array = array_of(start) + np.arange(count) * step
+    return made if dtype is None else made.astype(dtype)
+
+
+@covers(np.fromfunction, "numpy.fromfunction")
+def fromfunction(function: Any, shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any) -> Any:
+    """numpy.fromfunction."""
+    return function(*np.indices(shape, dtype=dtype), **kwargs)

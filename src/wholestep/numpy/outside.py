@@ -1,0 +1,11 @@
+"""NumPy itself, for code that calls it on traced arrays, which NumPy's type stubs do not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+np: Any = numpy
+NO_VALUE: Any = np._NoValue
+"""What NumPy's signatures have where a parameter was not given."""

@@ -1,0 +1,154 @@
+"""reduce, accumulate, reduceat and at of the ufuncs that have no primitive for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.frontend import ufuncs
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import is_traced, unsupported
+from wholestep.frontend.lift import broadcast_shapes, lift, wrap
+from wholestep.numpy.movement import array_of, axes_of, axis_of, broadcast_to, concatenate, expand_dims, reshape
+from wholestep.numpy.outside import NO_VALUE, np
+from wholestep.numpy.statistics import moved_last
+from wholestep.primitives.order import cummax, cummin
+
+ASSOCIATIVE = frozenset(
+    "logaddexp logaddexp2 bitwise_and bitwise_or bitwise_xor logical_xor hypot fmax fmin gcd lcm".split()
+)
+"""Folded in halves: log2(n) steps."""
+
+IN_TURN = frozenset("subtract divide power float_power floor_divide remainder arctan2".split())
+"""Folded from the left: n steps."""
+
+
+def reduce(
+    ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any
+) -> Any:
+    """`ufunc.reduce`: as the function of that meaning where there is one, else by folding."""
+    name = ufunc.__name__
+    if name in ufuncs.REDUCE or name in ufuncs.REDUCE_BOOL:
+        return ufuncs.reduce(ufunc, x, axis, dtype, out, keepdims, **options)
+    if name not in ASSOCIATIVE | IN_TURN:
+        raise unsupported(f"numpy.{name}.reduce")
+    initial, where = options.pop("initial", None), options.pop("where", True)
+    a = array_of(x) if dtype is None else array_of(x).astype(dtype)
+    axes = axes_of(name, axis, a.ndim)
+    if name in IN_TURN and len(axes) > 1:
+        raise ValueError(f"reduction operation '{name}' is not reorderable, so at most one axis may be specified")
+    rows = moved_last(a, axes)
+    if where is not True:
+        unit = ufunc.identity if initial is None else initial
+        if unit is None:
+            raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
+        mask = moved_last(broadcast_to(array_of(where), a.shape), axes)
+        rows = lift(np.where(mask, rows, lift(unit).astype(a.dtype)))
+    made = _folded(ufunc, rows, initial)
+    if keepdims and keepdims is not NO_VALUE:
+        made = reshape(made, tuple([1 if i in axes else n for i, n in enumerate(a.shape)]))
+    target = out[0] if isinstance(out, tuple) else out
+    return ufuncs.assign_out(name, target, wrap(made.value))
+
+
+def _folded(ufunc: np.ufunc, rows: Array, initial: Any) -> Array:
+    """The last axis folded away."""
+    n = rows.shape[-1]
+    if n == 0:
+        unit = ufunc.identity if initial is None else initial
+        if unit is None:
+            raise ShapeError(f"{ufunc.__name__}: zero-size array to a reduction without identity")
+        return lift(np.full(rows.shape[:-1], unit, rows.dtype))
+    if ufunc.__name__ in IN_TURN:
+        made = rows[..., 0] if initial is None else ufunc(initial, rows[..., 0])
+        for k in range(1, n):
+            made = ufunc(made, rows[..., k])
+        return lift(made)
+    while rows.shape[-1] > 1:
+        half = rows.shape[-1] // 2
+        pairs = ufunc(rows[..., :half], rows[..., half : 2 * half])
+        rows = concatenate([pairs, rows[..., 2 * half :]], -1) if rows.shape[-1] % 2 else pairs
+    made = rows[..., 0]
+    return lift(made if initial is None else ufunc(initial, made))
+
+
+def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    """`ufunc.accumulate`: a primitive where there is one, else step by step."""
+    name = ufunc.__name__
+    if name in ufuncs.ACCUMULATE:
+        return ufuncs.accumulate(ufunc, x, axis, dtype, out)
+    if name not in ASSOCIATIVE | IN_TURN:
+        raise unsupported(f"numpy.{name}.accumulate")
+    a = array_of(x) if dtype is None else array_of(x).astype(dtype)
+    place = axis_of(name, axis, a.ndim)
+    head = (slice(None),) * place
+    parts: list[Any] = [a[(*head, slice(0, 1))]]
+    for k in range(1, a.shape[place]):
+        parts.append(ufunc(parts[-1], a[(*head, slice(k, k + 1))]))
+    return ufuncs.assign_out(name, out[0] if isinstance(out, tuple) else out, concatenate(parts, place))
+
+
+def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    """`ufunc.reduceat`: one reduction for each index, which must be plain."""
+    if is_traced(indices):
+        raise UnsupportedError(f"{ufunc.__name__}.reduceat: the indices must be plain integers")
+    a = array_of(x)
+    place = axis_of(ufunc.__name__, axis, a.ndim)
+    size, head = a.shape[place], (slice(None),) * place
+    starts = np.asarray(indices).tolist()
+    parts = []
+    for i, low in enumerate(starts):
+        if not 0 <= low < size:
+            raise IndexError(f"index {low} out-of-bounds in {ufunc.__name__}.reduceat [0, {size})")
+        high = starts[i + 1] if i + 1 < len(starts) else size
+        part = a[(*head, slice(low, max(high, low + 1)))]
+        parts.append(expand_dims(lift(reduce(ufunc, part, place, dtype)), place))
+    return ufuncs.assign_out(ufunc.__name__, out[0] if isinstance(out, tuple) else out, concatenate(parts, place))
+
+
+def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
+    """`ufunc.at`: unbuffered; what meets at one place takes its turn, one layer after the other."""
+    if ufunc.__name__ in ("add", "subtract") or not isinstance(x, Array):
+        ufuncs.at(ufunc, x, index, *operands)
+        return
+    if is_traced(index):
+        raise UnsupportedError(
+            f"{ufunc.__name__}.at: a traced index is not covered, since its repetitions are not known",
+            hint="np.add.at takes one; or make the index a plain array",
+        )
+    places = np.arange(x.size).reshape(x.shape)[index]
+    given = [lift(v) for v in operands]
+    for v in given:
+        if broadcast_shapes(ufunc.__name__, [v.shape, places.shape]) != places.shape:
+            raise ShapeError(f"{ufunc.__name__}.at: {v.type} does not fit a place of shape {places.shape}")
+    wide = [broadcast_to(v, places.shape).reshape(-1) for v in given]
+    flat = np.ravel(places)
+    turn = _turns(flat)
+    for k in range(int(turn.max(initial=-1)) + 1):
+        chosen = np.flatnonzero(turn == k)
+        where = np.unravel_index(flat[chosen], x.shape)
+        made = ufunc(x[where], *[v[chosen] for v in wide])
+        x[where] = lift(made).astype(x.dtype)
+
+
+def _turns(flat: Any) -> Any:
+    """How often each entry has come before."""
+    order = np.argsort(flat, kind="stable")
+    ordered = flat[order]
+    first = np.searchsorted(ordered, ordered)
+    turn = np.empty(len(flat), np.int64)
+    turn[order] = np.arange(len(flat)) - first
+    return turn
+
+
+def _running(primitive: Any) -> Any:
+    def run(x: Any, axis: Any, dtype: Any) -> Array:
+        a = array_of(x) if dtype is None else array_of(x).astype(dtype)
+        return Array(primitive(a.value, axis=axis_of("accumulate", axis, a.ndim))[0])
+
+    return run
+
+
+ufuncs.ACCUMULATE.setdefault("maximum", _running(cummax))
+ufuncs.ACCUMULATE.setdefault("minimum", _running(cummin))
+ufuncs.METHODS.update(reduce=reduce, accumulate=accumulate, reduceat=reduceat, at=at)

@@ -1,0 +1,113 @@
+"""Loops, branches and batches as callers rely on them."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+
+X = np.array([0.5, -1.0, 2.0])
+
+
+def test_scan_stacks_and_carries_trees():
+    def step(carry, row):
+        total, count = carry
+        return (total + row["x"], count + 1), (total, row["y"] if row["y"] is not None else None)
+
+    (total, count), (before, nothing) = ws.scan(step, (0.0, 0), {"x": X, "y": None})
+    assert total == X.sum() and count == 3 and nothing is None
+    np.testing.assert_allclose(before, [0.0, 0.5, -0.5])
+    assert count.dtype == np.int64
+
+
+def test_scan_lengths_and_directions():
+    carry, ys = ws.scan(lambda c, _: (c * 2, c), 1.0, None, length=4)
+    assert carry == 16.0 and ys.tolist() == [1.0, 2.0, 4.0, 8.0]
+    carry, ys = ws.scan(lambda c, x: (c + x, c), 0.0, X, reverse=True)
+    np.testing.assert_allclose(ys, [1.0, 2.0, 0.0])
+    carry, ys = ws.scan(lambda c, x: (c + x, c), 0.0, np.zeros((0,)))
+    assert carry == 0.0 and ys.shape == (0,)
+    with pytest.raises(ws.errors.ShapeError):
+        ws.scan(lambda c, x: (c, None), 0.0, (X, np.ones(4)))
+    with pytest.raises(ws.errors.ShapeError):
+        ws.scan(lambda c, x: (c, None), 0.0)
+
+
+def test_scan_is_one_node_of_any_length():
+    def f(x, n):
+        return ws.scan(lambda c, _: (np.sin(c), None), x, None, length=n)[0]
+
+    sizes = {len(ws.trace(ws.grad(lambda x, n=n: f(x, n)))(1.0).nodes) for n in (2, 2000)}
+    assert len(sizes) == 1
+
+
+def test_scan_promotes_a_python_number_to_begin_with():
+    x = np.ones(3, np.float32)
+    carry, _ = ws.scan(lambda c, row: (c + row, None), 0.0, x)
+    assert carry == 3.0
+
+
+def test_cond_runs_one_branch():
+    def f(x):
+        return ws.cond(x.sum() > 0, lambda x: np.exp(x.sum()), lambda x: x.prod(), x)
+
+    compiled = ws.jit(f)
+    assert compiled(X) == np.exp(1.5) and compiled(-X) == 1.0
+    np.testing.assert_allclose(ws.grad(compiled)(X), np.ones(3) * np.exp(1.5))
+    rows = np.stack([X, -X])
+    np.testing.assert_allclose(ws.vmap(f)(rows), [np.exp(1.5), 1.0])
+    assert ws.cond(True, lambda: 1, lambda: 2) == 1
+
+
+def test_while_loop():
+    collatz = lambda n: ws.while_loop(  # noqa: E731
+        lambda s: s[0] != 1, lambda s: (np.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1), (n, 0)
+    )[1]
+    assert collatz(27) == 111
+    assert ws.vmap(collatz)(np.array([1, 6, 27])).tolist() == [0, 8, 111]
+    assert ws.jit(collatz)(6) == 8
+    value, tangent = ws.jvp(lambda x: ws.while_loop(lambda y: y < 100, lambda y: y * y, x), (2.0,), (1.0,))
+    assert value == 256.0 and tangent == 8 * 2.0**7
+
+
+def test_fori_loop():
+    assert ws.fori_loop(1, 4, lambda i, x: x * i, 1.0) == 6.0
+    assert ws.jit(lambda n: ws.fori_loop(0, n, lambda i, x: x + i, 0))(5) == 10
+    np.testing.assert_allclose(ws.grad(lambda x: ws.fori_loop(0, 3, lambda i, y: y * x, 1.0))(2.0), 12.0)
+    with pytest.raises(ws.errors.DtypeError):
+        ws.fori_loop(0, 2.5, lambda i, x: x, 0)
+
+
+def test_vmap_axes_and_trees():
+    f = lambda x, p: {"s": x.sum() * p["k"], "k": p["k"]}  # noqa: E731
+    x = np.arange(6.0).reshape(2, 3)
+    made = ws.vmap(f, in_axes=(1, {"k": None}), out_axes={"s": 0, "k": None})(x, {"k": 2.0})
+    np.testing.assert_allclose(made["s"], 2 * x.sum(0))
+    assert made["k"] == 2.0
+    np.testing.assert_allclose(ws.vmap(lambda x: x * 2, in_axes=-1, out_axes=-1)(x), 2 * x)
+    np.testing.assert_allclose(ws.vmap(lambda x, n: x[:n], in_axes=(0, None))(x, 2), x[:, :2])
+    np.testing.assert_allclose(ws.vmap(ws.vmap(np.multiply, (None, 0)), (0, None))(X, X), np.outer(X, X))
+    with pytest.raises(ws.errors.TreeError):
+        ws.vmap(lambda x: x, in_axes=None)(X)
+    with pytest.raises(ws.errors.AxisError):
+        ws.vmap(lambda x: x, in_axes=1)(X)
+
+
+def test_collectives():
+    rows = np.arange(6.0).reshape(2, 3)
+    normal = ws.vmap(lambda x: (x - ws.pmean(x, "i")) / ws.psum(x, "i"), axis_name="i")
+    np.testing.assert_allclose(normal(rows), (rows - rows.mean(0)) / rows.sum(0))
+    both = ws.vmap(ws.vmap(lambda x: ws.psum(x, "i") + ws.psum(x, "j"), axis_name="j"), axis_name="i")
+    np.testing.assert_allclose(both(rows), rows.sum(0) + rows.sum(1, keepdims=True))
+    loss = lambda r: (normal(r) ** 2).sum()  # noqa: E731
+    ws.gradcheck(loss, rows + 1.0)
+
+
+def test_checkpoint_recomputes():
+    def count(graph):
+        inner = sum(count(g) for g in graph.subgraphs())
+        return inner + sum(n.op.name == "sin" for n in graph.nodes)
+
+    f = lambda x: np.sin(np.sin(np.sin(x)))  # noqa: E731
+    plain, again = ws.trace(ws.value_and_grad(f))(1.0), ws.trace(ws.value_and_grad(ws.checkpoint(f)))(1.0)
+    assert count(again) > count(plain)
+    assert ws.grad(ws.checkpoint(f))(1.0) == ws.grad(f)(1.0)

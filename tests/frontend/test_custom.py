@@ -1,0 +1,133 @@
+"""Stated derivatives: residuals of any kind, both modes, batches, composites."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+
+X = np.array([0.5, -1.0, 2.0])
+
+
+def test_residuals_may_be_any_tree():
+    @ws.custom_vjp
+    def f(x, table, scale):
+        return {"y": np.sin(x * scale) + table["k"]}
+
+    def fwd(x, table, scale):
+        return {"y": np.sin(x * scale) + table["k"]}, {"x": x, "scale": (scale, "text", 7)}
+
+    def bwd(kept, g):
+        scale, text, number = kept["scale"]
+        assert text == "text" and number == 7
+        return g["y"] * np.cos(kept["x"] * scale) * scale, None, None
+
+    f.defvjp(fwd, bwd)
+    loss = lambda x: f(x, {"k": 2.0}, 3.0)["y"].sum()  # noqa: E731
+    np.testing.assert_allclose(ws.grad(loss)(X), 3 * np.cos(3 * X))
+    np.testing.assert_allclose(ws.jvp(loss, (X,), (X,))[1], (3 * np.cos(3 * X) * X).sum())
+    np.testing.assert_allclose(ws.vmap(ws.grad(loss))(np.stack([X, 2 * X]))[1], 3 * np.cos(6 * X))
+    np.testing.assert_allclose(ws.hessian(loss)(X), np.diag(-9 * np.sin(3 * X)), atol=1e-12)
+    assert f(X, {"k": 2.0}, 3.0)["y"].shape == (3,)
+
+
+def test_straight_through_in_both_modes():
+    @ws.custom_vjp
+    def hard(x):
+        return np.rint(x)
+
+    hard.defvjp(lambda x: (np.rint(x), None), lambda _, g: (g,))
+    np.testing.assert_array_equal(ws.grad(lambda x: hard(x).sum())(X), np.ones(3))
+    np.testing.assert_array_equal(ws.jvp(hard, (X,), (X,))[1], X)
+    np.testing.assert_array_equal(ws.jacfwd(hard)(X), np.eye(3))
+
+
+def test_shared_arguments_under_vmap_add_up():
+    @ws.custom_vjp
+    def product(x, w):
+        return (x * w).sum()
+
+    product.defvjp(lambda x, w: ((x * w).sum(), (x, w)), lambda r, g: (g * r[1], g * r[0]))
+    rows = np.stack([X, 2 * X, 3 * X])
+    total = lambda w: ws.vmap(product, in_axes=(0, None))(rows, w).sum()  # noqa: E731
+    np.testing.assert_allclose(ws.grad(total)(X), rows.sum(0))
+    by_loop = np.stack([ws.grad(product, argnums=1)(row, X) for row in rows])
+    np.testing.assert_allclose(ws.vmap(ws.grad(product, argnums=1), in_axes=(0, None))(rows, X), by_loop)
+    twice = ws.vmap(ws.vmap(product, in_axes=(0, None)), in_axes=(None, 0))
+    np.testing.assert_allclose(ws.grad(lambda w: twice(rows, w).sum())(np.stack([X, X])), np.stack([rows.sum(0)] * 2))
+
+
+def test_keyword_arguments_keep_their_gradient():
+    @ws.custom_vjp
+    def f(x, y):
+        return x * y
+
+    f.defvjp(lambda x, y: (x * y, (x, y)), lambda r, g: (g * r[1], g * r[0]))
+    assert ws.grad(lambda y: f(2.0, y=y))(3.0) == 2.0
+
+
+def test_custom_jvp_in_both_modes():
+    @ws.custom_jvp
+    def logsumexp(x):
+        m = x.max()
+        return m + np.log(np.exp(x - m).sum())
+
+    @logsumexp.defjvp
+    def _(primals, tangents):
+        (x,), (dx,) = primals, tangents
+        y = logsumexp(x)
+        return y, (np.exp(x - y) * dx).sum()
+
+    weights = np.exp(X) / np.exp(X).sum()
+    np.testing.assert_allclose(ws.grad(logsumexp)(X), weights)
+    np.testing.assert_allclose(ws.jvp(logsumexp, (X,), (X,))[1], (weights * X).sum())
+    np.testing.assert_allclose(ws.hessian(logsumexp)(X), np.diag(weights) - np.outer(weights, weights), atol=1e-12)
+    np.testing.assert_allclose(ws.vmap(ws.grad(logsumexp))(np.stack([X, X]))[1], weights)
+
+
+def test_composite_with_a_declared_pullback():
+    calls = []
+
+    def softmax(x):
+        e = np.exp(x - x.max())
+        return e / e.sum()
+
+    fused = ws.composite(softmax, name="softmax")
+
+    @fused.defvjp
+    def _(args, out, g):
+        calls.append(1)
+        return (out * (g - (out * g).sum()),)
+
+    loss = lambda f: lambda x: (f(x) ** 2).sum()  # noqa: E731
+    np.testing.assert_allclose(ws.grad(loss(fused))(X), ws.grad(loss(softmax))(X))
+    assert calls
+    np.testing.assert_allclose(ws.hessian(loss(fused))(X), ws.hessian(loss(softmax))(X), atol=1e-12)
+    rows = np.stack([X, 2 * X])
+    np.testing.assert_allclose(ws.vmap(ws.grad(loss(fused)))(rows)[1], ws.grad(loss(softmax))(2 * X))
+    assert "composite(" in str(ws.trace(fused)(X)) and "label='softmax'" in str(ws.trace(fused)(X))
+
+
+def test_a_rule_must_be_there():
+    @ws.custom_vjp
+    def f(x):
+        return x
+
+    with pytest.raises(ws.errors.DerivativeError, match="defvjp"):
+        ws.grad(f)(1.0)
+    assert f(1.0) == 1.0
+
+
+def test_stop_gradient_and_capture():
+    assert ws.grad(lambda x: x * ws.stop_gradient(x))(3.0) == 3.0
+    np.testing.assert_array_equal(ws.hessian(lambda x: (x * ws.stop_gradient(x)).sum())(X), np.zeros((3, 3)))
+    assert ws.stop_gradient({"a": 1})["a"] == 1
+    assert ws.capture("h", 2.0) == 2.0
+
+
+def test_values_stay_attached_inside_checkpoint_and_stated_rules():
+    @ws.checkpoint
+    def branching(x):
+        return np.sin(x) if x > 0 else np.cos(x)
+
+    assert ws.grad(branching)(1.0) == np.cos(1.0)
+    assert ws.grad(branching)(-1.0) == np.sin(1.0)

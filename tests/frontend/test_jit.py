@@ -1,0 +1,173 @@
+"""The contract of jit, trace and eval_shape: one trace for each kind of call, strict, and with its reasons."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.ir.text import parse, text_and_objects
+from wholestep.ir.verify import verify
+
+X = np.array([0.5, -1.0, 2.0])
+
+
+def test_one_trace_for_each_kind_of_call():
+    f = ws.jit(lambda x, flag=False: x * 2.0 if not flag else x)
+    f(X), f(2 * X), f(np.ones(3))
+    assert f.traces == 1
+    f(X.astype(np.float32))
+    f(np.ones(4))
+    f(X, flag=True)
+    f(1.0)
+    f(np.float64(1.0))
+    assert f.traces == 6
+    assert f.reasons[0] == "first call"
+    assert f.reasons[1] == "types changed: f64[3] -> f32[3]"
+    assert "structure" in f.reasons[3]
+
+
+def test_static_arguments():
+    f = ws.jit(lambda x, axis, mode="a": x.sum(axis=axis) if mode == "a" else x, static_argnums=1, static_argnames="mode")
+    x = np.ones((2, 3))
+    assert f(x, 0).shape == (3,) and f(x, 1).shape == (2,) and f(x, 1, mode="b").shape == (2, 3)
+    assert f.traces == 3
+    assert f(x, axis=0).shape == (3,)
+    with pytest.raises(ws.errors.StaticArgumentError, match="does not hash"):
+        f(x, [0])
+    with pytest.raises(ws.errors.TreeError):
+        ws.jit(lambda x: x, static_argnames="nothing")
+
+
+def test_methods_decorate():
+    class Model:
+        k = 3.0
+
+        @ws.jit
+        def scaled(self, x):
+            return x * self.k
+
+    model = Model()
+    np.testing.assert_array_equal(model.scaled(X), 3 * X)
+    np.testing.assert_array_equal(model.scaled(X), 3 * X)
+    assert Model.scaled.traces == 1
+
+
+def test_constants_are_listed_and_watched():
+    table = np.arange(3.0)
+    f = ws.jit(lambda x: x * table + table)
+    f(X)
+    assert len(f.constants) == 1 and f.constants[0] is table
+    table[1] = 9.0
+    with pytest.raises(ws.errors.MutationError):
+        f(X)
+    table[1] = 1.0
+    f(X)
+
+
+def test_jit_inside_other_transforms():
+    inner = ws.jit(lambda x: np.sin(x) * x)
+    np.testing.assert_allclose(ws.grad(lambda x: inner(x).sum())(X), np.cos(X) * X + np.sin(X))
+    np.testing.assert_allclose(ws.vmap(inner)(X), np.sin(X) * X)
+    assert inner.traces == 2
+    outer = ws.jit(lambda x: ws.grad(lambda y: inner(y * x).sum())(x))
+    assert outer(X).shape == (3,)
+
+
+def test_closing_over_a_traced_array_is_not_cached():
+    def f(x):
+        return ws.jit(lambda y: y * x)(2.0)
+
+    assert ws.grad(f)(3.0) == 2.0
+    assert ws.jit(ws.grad(f))(3.0) == 2.0
+
+
+def test_graphs_print_parse_and_verify():
+    def f(w, xs):
+        def step(h, x):
+            h = ws.cond(h.sum() > 0, np.tanh, np.sin, w @ h + x)
+            return h, h[0]
+
+        return ws.scan(ws.checkpoint(step), np.zeros(3), xs)[1].sum()
+
+    graph = ws.trace(ws.value_and_grad(f))(np.eye(3), np.ones((4, 3)))
+    verify(graph)
+    source, objects = text_and_objects(graph)
+    again = parse(source, objects)
+    verify(again)
+    assert str(again) == source
+
+
+def test_text_that_is_no_graph():
+    for source in ("", "x = 1", "def f(x: f64): return y", "def f(x: f64):\n  y: f64 = __import__(x)\n  return y", "("):
+        with pytest.raises(ws.errors.GraphError):
+            parse(source)
+    with pytest.raises(ws.errors.GraphError, match="gives"):
+        parse("def f(x: f64[3]):\n  y: f64[2] = sin(x)\n  return y")
+
+
+def test_eval_shape_with_symbolic_sizes():
+    B, T = ws.Dim("B"), ws.Dim("T")
+    x = ws.ShapeDtype((B, T, 4), np.float32)
+    w = ws.ShapeDtype((4, 8), np.float32)
+    cases = {
+        "matmul": (lambda x, w: x @ w, (B, T, 8)),
+        "flatten": (lambda x, w: x.reshape(-1, 4), (B * T, 4)),
+        "concatenate": (lambda x, w: np.concatenate([x, x[:, :1]], axis=1), (B, T + 1, 4)),
+        "pairs": (lambda x, w: x.reshape(B, T * 2, 2), (B, 2 * T, 2)),
+        "mean": (lambda x, w: x.mean(axis=(0, 2)), (T,)),
+        "slice": (lambda x, w: x[:, :-1], (B, T - 1, 4)),
+        "every second": (lambda x, w: x[:, ::2], (B, (T + 1) // 2, 4)),
+        "softmax": (lambda x, w: np.exp(x) / np.exp(x).sum(-1, keepdims=True), (B, T, 4)),
+        "gradient": (lambda x, w: ws.grad(lambda w: np.tanh(x @ w).sum())(w), (4, 8)),
+        "batch gradient": (lambda x, w: ws.grad(lambda x: np.tanh(x @ w).sum())(x), (B, T, 4)),
+        "vmap": (lambda x, w: ws.vmap(lambda row: row @ w)(x), (B, T, 8)),
+        "scan": (lambda x, w: ws.scan(lambda c, r: (c + r.sum(), r[0]), np.float32(0), x)[1], (B, 4)),
+    }
+    for name, (f, shape) in cases.items():
+        found = ws.eval_shape(f, x, w)
+        assert found.shape == shape and found.dtype == np.float32, name
+    with pytest.raises(ws.errors.ShapeError):
+        ws.eval_shape(lambda x, w: x + np.ones((3, 5, 4)), x, w)
+    assert ws.eval_shape(lambda x: {"a": x.astype(int)}, X)["a"] == ws.ShapeDtype((3,), np.int64)
+
+
+def test_threads_trace_side_by_side():
+    failures = []
+
+    def work(k):
+        try:
+            for _ in range(20):
+                np.testing.assert_allclose(ws.grad(lambda x: (np.sin(x) * k).sum())(X), np.cos(X) * k)
+                np.testing.assert_allclose(ws.jit(lambda x: x * k)(X), X * k)
+        except Exception as error:  # whatever goes wrong in a thread is the failure to report
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_nothing_grows_from_step_to_step():
+    import gc
+    import tracemalloc
+
+    step = ws.jit(ws.value_and_grad(lambda x: (np.tanh(x) ** 2).sum()))
+    eager = ws.value_and_grad(lambda x: (np.tanh(x) ** 2).sum())
+
+    def run(n):
+        for _ in range(n):
+            step(X), eager(X)
+        gc.collect()
+
+    run(50)
+    tracemalloc.start()
+    run(50)
+    before = tracemalloc.get_traced_memory()[0]
+    run(1000)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000
