@@ -368,5 +368,3 @@ def a_walk_from_where_it_may_have_ended(table: Value, starts: Value) -> Values:
         return i + 1, op("sin", so_far) + op("gather", table, i, axes=(0,))
 
     return while_loop(lambda i, s: (i < literal(4, dtype=np.int64),), body, [first(starts), literal(0.5)])
-
-

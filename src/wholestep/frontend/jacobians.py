@@ -14,7 +14,7 @@ from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
 from wholestep.frontend.derivatives import grad, jvp, linearize, vjp
-from wholestep.frontend.scope import type_of
+from wholestep.frontend.scope import LEAVES, type_of
 
 
 def basis(example: Any) -> Any:
@@ -79,6 +79,10 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
         own, primals = partial(f, argnums, args, kwargs)
         out, pullback, *aux = vjp(own, *primals, has_aux=has_aux)
         real_outputs(out, "jacrev")
+        if is_scalar(out):
+            row = pullback(np.ones((), type_of(out).dtype)[()])
+            made = row[0] if isinstance(argnums, int) else row
+            return (made, aux[0]) if has_aux else made
         rows = vmap(pullback)(basis(out))
         picked = rows[0] if isinstance(argnums, int) else rows
         columns = [cut(row, out, 0) for row in tree.leaves(picked)]
@@ -86,6 +90,11 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
         return (made, aux[0]) if has_aux else made
 
     return jacobian_of
+
+
+def is_scalar(out: Any) -> bool:
+    """Whether a result is one number: then one pullback is the Jacobian."""
+    return isinstance(out, LEAVES) and type_of(out).shape == ()
 
 
 def real_outputs(out: Any, what: str) -> None:

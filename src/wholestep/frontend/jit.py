@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep import tree
+from wholestep import config, tree
 from wholestep.backends import reference
 from wholestep.errors import MutationError, StaticArgumentError, TreeError, Where
 from wholestep.frontend.array import Array
@@ -18,6 +19,8 @@ from wholestep.frontend.scope import LEAVES, as_array, guarded, parameter_names,
 from wholestep.ir.build import Builder, building, close, current, inline
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type
+from wholestep.ir.verify import verify
+from wholestep.passes.pipeline import optimized
 from wholestep.primitives.marks import identity
 
 
@@ -33,6 +36,8 @@ class Program(NamedTuple):
     """A traced function and how to call it."""
 
     graph: Graph
+    fast: Graph
+    """The same after every pass: what runs."""
     outer: list[Value]
     structure: Any
     scalars: list[bool]
@@ -103,7 +108,7 @@ class jit:
         program, leaves = self.prepare(args, kwargs)
         if current() is None and not any(isinstance(leaf, Array) for leaf in leaves):
             program.check(self.name)
-            outs = reference.run(program.graph, [np.asarray(leaf) for leaf in leaves])
+            outs = reference.run(program.fast, [np.asarray(leaf) for leaf in leaves])
             made = [own_copy(out, s) for out, s in zip(outs, program.scalars, strict=True)]
             return tree.unflatten(program.structure, made)
         program.check(self.name)
@@ -205,13 +210,17 @@ class jit:
             values = [a.value if a.value.builder is builder else builder.capture(a.value) for a in arrays]
             names = tuple(self.input_names(args, kwargs, static, named, on))
         graph, outer = close(builder, values, self.name if self.name.isidentifier() else "graph", names)
+        if config.check():
+            verify(graph)
+        if config.debug("ir"):
+            print(graph, file=sys.stderr)
         used = {id(value) for value in graph.constants}
         constants = [
             Captured(array, kept, value.node.where if value.node else None)
             for array, kept, value in builder.constants.values()
             if id(kept) in used
         ]
-        return Program(graph, outer, shape, [a._scalar for a in arrays], constants)
+        return Program(graph, optimized(graph), outer, shape, [a._scalar for a in arrays], constants)
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
         """The user's names for the graph's inputs."""

@@ -23,6 +23,7 @@ from wholestep.frontend.lift import (
     lift,
     wrap,
 )
+from wholestep.frontend.special import SPECIAL
 from wholestep.ir.graph import Value
 from wholestep.primitives import arithmetic as ar
 from wholestep.primitives import functions as fn
@@ -116,33 +117,6 @@ def _power(x: Value, y: Value) -> Any:
     return fn.pow(x, y)
 
 
-def _xlogy(x: Value, y: Value) -> Any:
-    nothing = x.equals(0) & ~lo.isnan(y)
-    return lo.select(nothing, zeros(x.type), x * fn.log(lo.select(nothing, zeros(y.type) + 1, y)))
-
-
-def _xlog1py(x: Value, y: Value) -> Any:
-    nothing = x.equals(0) & ~lo.isnan(y)
-    return lo.select(nothing, zeros(x.type), x * fn.log1p(lo.select(nothing, zeros(y.type), y)))
-
-
-def _entr(x: Value) -> Any:
-    value = -_xlogy(x, x)
-    return lo.select(x < 0, zeros(x.type) - math.inf, value)
-
-
-def _rel_entr(x: Value, y: Value) -> Any:
-    both = (x > 0) & (y > 0)
-    one = zeros(x.type) + 1
-    main = x * fn.log(lo.select(both, x, one) / lo.select(both, y, one))
-    edge = lo.select(x.equals(0) & (y >= 0), zeros(x.type), one * math.inf)
-    return lo.select(both, main, edge)
-
-
-def _kl_div(x: Value, y: Value) -> Any:
-    return _rel_entr(x, y) - x + y
-
-
 COMPOSED: dict[str, Rule] = {
     "absolute": _absolute,
     "fabs": ar.abs,
@@ -170,12 +144,7 @@ COMPOSED: dict[str, Rule] = {
     "logical_not": lo.bitwise_not,
     "greater": lambda x, y: y < x,
     "greater_equal": lambda x, y: y <= x,
-    "xlogy": _xlogy,
-    "xlog1py": _xlog1py,
-    "entr": _entr,
-    "rel_entr": _rel_entr,
-    "kl_div": _kl_div,
-    "exp10": lambda x: fn.pow(zeros(x.type) + 10, x),
+    **SPECIAL,
 }
 """ufuncs made of several primitives, by name."""
 

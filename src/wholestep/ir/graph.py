@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from wholestep.errors import Where
 from wholestep.ir.types import Shape, Type
-
-if TYPE_CHECKING:
-    from wholestep.ir.build import Builder
 
 NDArray = npt.NDArray[Any]
 
@@ -40,10 +37,11 @@ class Value:
 
     __slots__ = ("builder", "data", "node", "type")
 
-    def __init__(self, type: Type, node: Node | None, builder: Builder | None, data: Any = None) -> None:
+    def __init__(self, type: Type, node: Node | None, builder: Any, data: Any = None) -> None:
         self.type = type
         self.node = node
         self.builder = builder
+        """The builder that the value belongs to; None in a graph that was parsed."""
         self.data = data
 
     @property

@@ -15,6 +15,7 @@ from wholestep.primitives import (
     order,
     random,
     reduction,
+    special,
     spectral,
     structure,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "order",
     "random",
     "reduction",
+    "special",
     "spectral",
     "structure",
 ]

@@ -46,8 +46,8 @@ def backward(nodes: Sequence[Node], seeds: Sequence[tuple[Value, Maybe]], wanted
             gxs = node.op.pullback(node, gys, wrt, rules)
         finally:
             blame(before)
-        for v, g in zip(inputs, gxs, strict=True):
-            if g is not None:
+        for v, g, w in zip(inputs, gxs, wrt, strict=True):
+            if g is not None and w:
                 known = cotangents.get(v)
                 cotangents[v] = g if known is None else known + g
     return [cotangents.get(v) for v in wanted]

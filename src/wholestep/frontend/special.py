@@ -1,0 +1,117 @@
+"""Functions of scipy.special that are made of several primitives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from wholestep.frontend.lift import cast_to
+from wholestep.ir.graph import Value
+from wholestep.primitives import arithmetic as ar
+from wholestep.primitives import functions as fn
+from wholestep.primitives import logic as lo
+from wholestep.primitives import special as sf
+from wholestep.primitives.family import zeros
+
+
+def _xlogy(x: Value, y: Value) -> Any:
+    return _times_log(x, y, fn.log, (y <= 0) if y.dtype.kind == "f" else y.equals(0), 1)
+
+
+def _xlog1py(x: Value, y: Value) -> Any:
+    return _times_log(x, y, fn.log1p, (y <= -1) if y.dtype.kind == "f" else y.equals(-1), 0)
+
+
+def _times_log(x: Value, y: Value, log: Any, outside: Value, safe: float) -> Any:
+    """x times a logarithm, and 0 where x is 0 and the logarithm is not finite."""
+    nothing = x.equals(0) & (outside | ~lo.isfinite(y) & ~lo.isnan(y))
+    return lo.select(nothing, zeros(x.type), x * log(lo.select(nothing, zeros(y.type) + safe, y)))
+
+
+def _entr(x: Value) -> Any:
+    value = -_xlogy(x, x)
+    return lo.select(x < 0, zeros(x.type) - math.inf, value)
+
+
+def _rel_entr(x: Value, y: Value) -> Any:
+    both = (x > 0) & (y > 0)
+    one = zeros(x.type) + 1
+    main = x * fn.log(lo.select(both, x, one) / lo.select(both, y, one))
+    edge = lo.select(x.equals(0) & (y >= 0), zeros(x.type), one * math.inf)
+    unknown = lo.isnan(x) | lo.isnan(y)
+    return lo.select(both, main, lo.select(unknown, x + y, edge))
+
+
+def _kl_div(x: Value, y: Value) -> Any:
+    return _rel_entr(x, y) - x + y
+
+
+def _boxcox(x: Value, power: Value) -> Any:
+    return _box(x, power, fn.log, 0)
+
+
+def _boxcox1p(x: Value, power: Value) -> Any:
+    return _box(x, power, fn.log1p, -1)
+
+
+def _box(x: Value, power: Value, log: Any, origin: float) -> Any:
+    """(exp(power * log) - 1) / power, its limit where the power is 0 or x at the edge."""
+    edge = x.equals(origin)
+    one = zeros(x.type) + 1
+    logarithm = log(lo.select(edge, one, x))
+    rising = edge & (power > 0)
+    limit = lo.select(rising, -1 / lo.select(rising, power, one), one * -math.inf)
+    return lo.select(edge, limit, logarithm * sf.exprel(power * logarithm))
+
+
+def _inv_boxcox(y: Value, power: Value) -> Any:
+    return fn.exp(_inverse_box(y, power))
+
+
+def _inv_boxcox1p(y: Value, power: Value) -> Any:
+    return fn.expm1(_inverse_box(y, power))
+
+
+def _inverse_box(y: Value, power: Value) -> Any:
+    """log(1 + power * y) / power, through a function of their product that is smooth at 0."""
+    one = zeros(y.type) + 1
+    return y * sf.hyp2f1(one, one, one + 1, -(power * y))
+
+
+def _huber(delta: Value, r: Value) -> Any:
+    size = ar.abs(r)
+    inside = size <= delta
+    made = lo.select(inside, 0.5 * (r * r), delta * (size - 0.5 * delta))
+    return lo.select(delta < 0, zeros(r.type) + math.inf, made)
+
+
+def _pseudo_huber(delta: Value, r: Value) -> Any:
+    nothing = delta.equals(0)
+    ratio = r / lo.select(nothing, zeros(r.type) + 1, delta)
+    made = delta * delta * fn.expm1(0.5 * fn.log1p(ratio * ratio))
+    return lo.select(delta < 0, zeros(r.type) + math.inf, made)
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "xlogy": _xlogy,
+    "xlog1py": _xlog1py,
+    "entr": _entr,
+    "rel_entr": _rel_entr,
+    "kl_div": _kl_div,
+    "boxcox": _boxcox,
+    "boxcox1p": _boxcox1p,
+    "inv_boxcox": _inv_boxcox,
+    "inv_boxcox1p": _inv_boxcox1p,
+    "huber": _huber,
+    "pseudo_huber": _pseudo_huber,
+    "_zeta": fn.zeta,
+    "kn": lambda n, x: sf.kv(cast_to(n, x.dtype), x),
+    "yn": lambda n, x: sf.yv(cast_to(n, x.dtype), x),
+    "pdtr": lambda k, m: sf.gammaincc(lo.floor(k) + 1, m),
+    "pdtrc": lambda k, m: sf.gammainc(lo.floor(k) + 1, m),
+    "chdtr": lambda df, x: sf.gammainc(0.5 * df, 0.5 * x),
+    "chdtrc": lambda df, x: sf.gammaincc(0.5 * df, 0.5 * x),
+    "exp10": lambda x: fn.pow(zeros(x.type) + 10, x),
+}
+"""ufunc name -> values of the loop's dtypes and one shape -> a value."""

@@ -1,0 +1,19 @@
+"""Dead code: what no output needs is not computed."""
+
+from __future__ import annotations
+
+from wholestep.ir.build import trim
+from wholestep.ir.graph import Graph
+
+
+def dce(graph: Graph) -> Graph:
+    """Keep the nodes that the outputs need.
+
+        a = sin(x); b = cos(x); return b
+        -->
+        b = cos(x); return b
+    """
+    nodes = trim(graph.nodes, graph.outputs)
+    if len(nodes) == len(graph.nodes):
+        return graph
+    return Graph(graph.inputs, nodes, graph.outputs, graph.name, graph.input_names)

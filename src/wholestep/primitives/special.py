@@ -1,0 +1,325 @@
+"""Functions of scipy.special beyond the elementary ones, by the names they have there.
+
+Derivatives: DLMF, dlmf.nist.gov, chapters 5 to 10, 13, 15 and 19. Where one is not known it is refused, never zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from wholestep.errors import DerivativeError
+from wholestep.ir.graph import NDArray, Value
+from wholestep.primitives.family import Elementwise, ones, zeros
+from wholestep.primitives.functions import digamma, erf, exp, gammaln, log, log1p, sin, sqrt
+from wholestep.primitives.logic import select, sign
+
+_DEGREE = math.pi / 180
+_2_SQRT_PI = 2.0 / math.sqrt(math.pi)
+_SQRT_2PI = math.sqrt(2.0 * math.pi)
+_POSITIVE, _SHARE = (0.3, 4.0), (0.1, 0.9)
+
+
+def unknown(name: str, operand: str) -> Callable[..., Value]:
+    """A partial derivative that is refused."""
+
+    def partial(*values: Value) -> Value:
+        raise DerivativeError(
+            f"{name}: its derivative with respect to {operand} is not known",
+            hint=f"keep {operand} out of what is differentiated (ws.stop_gradient), or use ws.custom_jvp",
+        )
+
+    return partial
+
+
+def times_log(s: Value, x: Value, shift: float = 0.0) -> Value:
+    """s * log(x), or with shift 1 s * log(1 + x); 0 where s is 0 and the logarithm infinite."""
+    nothing = s.equals(0) & x.equals(-shift)
+    safe = select(nothing, ones(x.type), x)
+    logarithm = log1p(safe) if shift else log(safe)
+    made: Value = select(nothing, zeros(x.type), s * logarithm)
+    return made
+
+
+def both(a: Value, number: float) -> Value:
+    """A number in the type of a value."""
+    return ones(a.type) * number
+
+
+# Gamma and its kin.
+
+loggamma = Elementwise("loggamma", "loggamma", lambda y, x: digamma(x), takes="f", domain=_POSITIVE)
+gammasgn = Elementwise("gammasgn", "gammasgn", takes="f")
+rgamma = Elementwise("rgamma", "rgamma", lambda y, x: -y * digamma(x), takes="f", domain=_POSITIVE)
+beta = Elementwise(
+    "beta",
+    "beta",
+    lambda y, a, b: y * (digamma(a) - digamma(a + b)),
+    lambda y, a, b: y * (digamma(b) - digamma(a + b)),
+    takes="f",
+    domain=_POSITIVE,
+)
+betaln = Elementwise(
+    "betaln",
+    "betaln",
+    lambda y, a, b: digamma(a) - digamma(a + b),
+    lambda y, a, b: digamma(b) - digamma(a + b),
+    takes="f",
+    domain=_POSITIVE,
+)
+poch = Elementwise(
+    "poch",
+    "poch",
+    lambda y, z, m: y * (digamma(z + m) - digamma(z)),
+    lambda y, z, m: y * digamma(z + m),
+    takes="f",
+    domain=_POSITIVE,
+)
+binom = Elementwise(
+    "binom",
+    "binom",
+    lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
+    lambda y, n, k: y * (digamma(n - k + 1) - digamma(k + 1)),
+    takes="f",
+    domain=(1.2, 1.9),
+)
+
+# The incomplete gamma function P(a, x), its complement and inverses.
+
+
+def gamma_density(a: Value, x: Value) -> Value:
+    """The derivative of P(a, x) in x."""
+    return exp(times_log(a - 1, x) - x - gammaln(a))
+
+
+def _order_series(a: NDArray, x: NDArray) -> NDArray:
+    """The derivative of P(a, x) in a by the power series in x, which is fast below x = a + 1."""
+    import scipy.special
+
+    term, slope = 1 / a, -1 / (a * a)
+    sums, slopes = term.copy(), slope.copy()
+    for n in range(1, 10000):
+        ratio = x / (a + n)
+        slope = ratio * (slope - term / (a + n))
+        term = ratio * term
+        sums, slopes = sums + term, slopes + slope
+        if not np.any((term > 1e-17 * sums) | (np.abs(slope) > 1e-17 * np.abs(slopes))):
+            break
+    scale = np.exp(scipy.special.xlogy(a, x) - x - scipy.special.gammaln(a))
+    return np.asarray(scale * (slopes + (np.log(x) - scipy.special.psi(a)) * sums))
+
+
+def _order_fraction(a: NDArray, x: NDArray) -> NDArray:
+    """The derivative of P(a, x) in a by the continued fraction of 1 - P, which is fast above x = a + 1."""
+    import scipy.special
+
+    b = x + 1 - a
+    c, dc = np.full_like(a, 1e300), np.zeros_like(a)
+    d, dd = 1 / b, 1 / (b * b)
+    h, dh = d.copy(), dd.copy()
+    for i in range(1, 10000):
+        an, b = -i * (i - a), b + 2
+        dd_raw = i * d + an * dd - 1
+        dc = -1 + i / c - (an / c) * (dc / c)
+        c = b + an / c
+        d = 1 / (an * d + b)
+        dd = -d * d * dd_raw
+        ratio, slope = c * d, dc * d + c * dd
+        h, dh = h * ratio, dh * ratio + h * slope
+        if not np.any((np.abs(ratio - 1) > 1e-16) | (np.abs(h * slope) > 1e-16 * np.abs(dh))):
+            break
+    scale = np.exp(a * np.log(x) - x - scipy.special.gammaln(a))
+    return np.asarray(-scale * (dh + (np.log(x) - scipy.special.psi(a)) * h))
+
+
+def _gammainc_order(a: NDArray, x: NDArray) -> NDArray:
+    wide_a, wide_x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(x, np.float64))
+    inside = (wide_a > 0) & (wide_x > 0) & np.isfinite(wide_x) & np.isfinite(wide_a)
+    at_end = (wide_a > 0) & ((wide_x == 0) | (wide_x == math.inf))
+    out = np.where(at_end, 0.0, np.where(inside, 1.0, math.nan))
+    for method, where in (
+        (_order_series, inside & (wide_x <= wide_a + 1)),
+        (_order_fraction, inside & (wide_x > wide_a + 1)),
+    ):
+        if where.any():
+            out[where] = method(wide_a[where], wide_x[where])
+    return np.asarray(out, np.asarray(a).dtype)
+
+
+gammainc_order = Elementwise(
+    "gammainc_order",
+    _gammainc_order,
+    unknown("gammainc", "the order, a second time"),
+    lambda y, a, x: gamma_density(a, x) * (log(x) - digamma(a)),
+    takes="f",
+    domain=_POSITIVE,
+)
+"""The derivative of `gammainc` in its order."""
+
+gammainc = Elementwise(
+    "gammainc",
+    "gammainc",
+    lambda y, a, x: gammainc_order(a, x),
+    lambda y, a, x: gamma_density(a, x),
+    takes="f",
+    domain=_POSITIVE,
+)
+gammaincc = Elementwise(
+    "gammaincc",
+    "gammaincc",
+    lambda y, a, x: -gammainc_order(a, x),
+    lambda y, a, x: -gamma_density(a, x),
+    takes="f",
+    domain=_POSITIVE,
+)
+gammaincinv = Elementwise(
+    "gammaincinv",
+    "gammaincinv",
+    lambda x, a, p: -gammainc_order(a, x) / gamma_density(a, x),
+    lambda x, a, p: 1 / gamma_density(a, x),
+    takes="f",
+    domain=_SHARE,
+)
+gammainccinv = Elementwise(
+    "gammainccinv",
+    "gammainccinv",
+    lambda x, a, q: -gammainc_order(a, x) / gamma_density(a, x),
+    lambda x, a, q: -1 / gamma_density(a, x),
+    takes="f",
+    domain=_SHARE,
+)
+
+# The incomplete beta function and what follows from it.
+
+
+def beta_density(a: Value, b: Value, x: Value) -> Value:
+    """The derivative of `betainc` in x."""
+    return exp(times_log(a - 1, x) + times_log(b - 1, -x, 1.0) - betaln(a, b))
+
+
+def student_density(df: Value, t: Value) -> Value:
+    """The density of Student's t."""
+    height = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df)
+    return exp(height - 0.5 * (df + 1) * log1p(t * t / df)) / sqrt(math.pi * df)
+
+
+def _beta_member(name: str, slope: Callable[..., Value]) -> Elementwise:
+    shapes = [unknown(name, f"the shape parameter {letter}") for letter in "ab"]
+    return Elementwise(name, name, *shapes, slope, takes="f", domain=(0.6, 0.8))
+
+
+betainc = _beta_member("betainc", lambda y, a, b, x: beta_density(a, b, x))
+betaincc = _beta_member("betaincc", lambda y, a, b, x: -beta_density(a, b, x))
+betaincinv = _beta_member("betaincinv", lambda x, a, b, p: 1 / beta_density(a, b, x))
+betainccinv = _beta_member("betainccinv", lambda x, a, b, q: -1 / beta_density(a, b, x))
+stdtr = Elementwise(
+    "stdtr",
+    "stdtr",
+    unknown("stdtr", "the degrees of freedom"),
+    lambda y, df, t: student_density(df, t),
+    takes="f",
+    domain=_POSITIVE,
+)
+stdtrit = Elementwise(
+    "stdtrit",
+    "stdtrit",
+    unknown("stdtrit", "the degrees of freedom"),
+    lambda t, df, p: 1 / student_density(df, t),
+    takes="f",
+    domain=(0.4, 0.9),
+)
+
+# Bessel functions.
+
+
+def _bessel(name: str, slope: Callable[..., Value]) -> Elementwise:
+    return Elementwise(name, name, unknown(name, "the order"), slope, takes="f", domain=(0.2, 3.0))
+
+
+def _half(f: Elementwise, v: Value, x: Value, sign: int) -> Value:
+    """Half the sum, or the difference, of the functions of the orders beside v."""
+    below, above = f(v - 1, x), f(v + 1, x)
+    return 0.5 * (below + above if sign > 0 else below - above)
+
+
+jv: Elementwise = _bessel("jv", lambda y, v, x: _half(jv, v, x, -1))
+yv: Elementwise = _bessel("yv", lambda y, v, x: _half(yv, v, x, -1))
+iv: Elementwise = _bessel("iv", lambda y, v, x: _half(iv, v, x, 1))
+kv: Elementwise = _bessel("kv", lambda y, v, x: -_half(kv, v, x, 1))
+ive: Elementwise = _bessel("ive", lambda y, v, x: _half(ive, v, x, 1) - sign(x) * y)
+kve: Elementwise = _bessel("kve", lambda y, v, x: y - _half(kve, v, x, 1))
+y0 = Elementwise("y0", "y0", lambda y, x: -y1(x), takes="f", domain=(0.2, 3.0))
+y1: Elementwise = Elementwise("y1", "y1", lambda y, x: y0(x) - y / x, takes="f", domain=(0.2, 3.0))
+k0 = Elementwise("k0", "k0", lambda y, x: -k1(x), takes="f", domain=(0.2, 3.0))
+k1: Elementwise = Elementwise("k1", "k1", lambda y, x: -k0(x) - y / x, takes="f", domain=(0.2, 3.0))
+k0e = Elementwise("k0e", "k0e", lambda y, x: y - k1e(x), takes="f", domain=(0.2, 3.0))
+k1e: Elementwise = Elementwise("k1e", "k1e", lambda y, x: y - k0e(x) - y / x, takes="f", domain=(0.2, 3.0))
+
+# Hypergeometric functions and those whose derivatives they are.
+
+hyp0f1: Elementwise = Elementwise(
+    "hyp0f1",
+    "hyp0f1",
+    unknown("hyp0f1", "its parameter"),
+    lambda y, v, z: hyp0f1(v + 1, z) / v,
+    takes="f",
+    domain=_POSITIVE,
+)
+hyp1f1: Elementwise = Elementwise(
+    "hyp1f1",
+    "hyp1f1",
+    *[unknown("hyp1f1", f"the parameter {letter}") for letter in "ab"],
+    lambda y, a, b, z: a / b * hyp1f1(a + 1, b + 1, z),
+    takes="f",
+    domain=_POSITIVE,
+)
+hyp2f1: Elementwise = Elementwise(
+    "hyp2f1",
+    "hyp2f1",
+    *[unknown("hyp2f1", f"the parameter {letter}") for letter in "abc"],
+    lambda y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z),
+    takes="f",
+    domain=_SHARE,
+)
+exprel = Elementwise("exprel", "exprel", lambda y, x: 0.5 * hyp1f1(both(x, 2), both(x, 3), x), takes="f")
+spence = Elementwise(
+    "spence", "spence", lambda y, x: -hyp2f1(both(x, 1), both(x, 1), both(x, 2), 1 - x), takes="f", domain=_POSITIVE
+)
+ellipk = Elementwise(
+    "ellipk",
+    "ellipk",
+    lambda y, m: (math.pi / 8) * hyp2f1(both(m, 1.5), both(m, 1.5), both(m, 2), m),
+    takes="f",
+    domain=(-0.9, 0.9),
+)
+ellipe = Elementwise(
+    "ellipe",
+    "ellipe",
+    lambda y, m: (-math.pi / 8) * hyp2f1(both(m, 0.5), both(m, 1.5), both(m, 2), m),
+    takes="f",
+    domain=(-0.9, 0.9),
+)
+
+# Error functions, exponential integrals, angles in degrees.
+
+erfi = Elementwise("erfi", "erfi", lambda y, x: _2_SQRT_PI * exp(x * x), domain=(-1.0, 1.0))
+dawsn = Elementwise("dawsn", "dawsn", lambda y, x: 1 - 2 * x * y)
+ndtri_exp = Elementwise(
+    "ndtri_exp", "ndtri_exp", lambda y, x: _SQRT_2PI * exp(x + 0.5 * (y * y)), takes="f", domain=(-3.0, -0.1)
+)
+owens_t = Elementwise(
+    "owens_t",
+    "owens_t",
+    lambda y, h, a: erf(a * h * math.sqrt(0.5)) * exp(-0.5 * (h * h)) * (-0.5 / _SQRT_2PI),
+    lambda y, h, a: exp(-0.5 * (h * h) * (1 + a * a)) / (1 + a * a) * (0.5 / math.pi),
+    takes="f",
+)
+expi = Elementwise("expi", "expi", lambda y, x: exp(x) / x, takes="f", domain=_POSITIVE)
+exp1 = Elementwise("exp1", "exp1", lambda y, x: -exp(-x) / x, takes="f", domain=_POSITIVE)
+cosm1 = Elementwise("cosm1", "cosm1", lambda y, x: -sin(x), takes="f")
+sindg = Elementwise("sindg", "sindg", lambda y, x: _DEGREE * cosdg(x), takes="f")
+cosdg: Elementwise = Elementwise("cosdg", "cosdg", lambda y, x: -_DEGREE * sindg(x), takes="f")
+tandg = Elementwise("tandg", "tandg", lambda y, x: _DEGREE * (1 + y * y), takes="f")
+cotdg = Elementwise("cotdg", "cotdg", lambda y, x: -_DEGREE * (1 + y * y), takes="f", domain=(20.0, 70.0))

@@ -1,0 +1,156 @@
+"""NumPy's ufuncs for the coverage tests: every dtype a ufunc takes, broadcasting, scalars, options and methods."""
+
+import numpy as np
+from tests.coverage.cases import Case
+
+from wholestep.frontend import ufuncs
+
+rng = np.random.default_rng(17)
+
+DOMAINS = {
+    "arccosh": (1.2, 4.0), "arcsin": (-0.9, 0.9), "arccos": (-0.9, 0.9), "arctanh": (-0.9, 0.9), "log": (0.2, 3.0),
+    "log2": (0.2, 3.0), "log10": (0.2, 3.0), "sqrt": (0.2, 3.0), "log1p": (-0.9, 3.0), "tan": (-1.2, 1.2),
+    "power": (0.3, 2.5), "float_power": (0.3, 2.5), "reciprocal": (0.3, 3.0), "cbrt": (0.3, 3.0), "divide": (0.4, 3.0),
+    "fmod": (1.1, 4.9), "remainder": (1.1, 4.9), "floor_divide": (1.1, 4.9), "divmod": (1.1, 4.9),
+}  # fmt: skip
+FLAT = {"nextafter", "spacing", "ldexp", "frexp"}
+SHIFTS = {"left_shift", "right_shift"}
+
+
+def draw(name, shape, dtype):
+    low, high = DOMAINS.get(name, (-2.3, 2.3))
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if kind in "iu":
+        return rng.integers(1, 4, shape).astype(dtype)
+    real = rng.uniform(low, high, shape)
+    return np.asarray(real + 1j * rng.uniform(0.2, 1.0, shape) if kind == "c" else real).astype(dtype)
+
+
+def taken(ufunc, dtypes):
+    """Whether NumPy and the table both take these operands."""
+    try:
+        kinds = ufunc.resolve_dtypes((*[np.dtype(d) for d in dtypes], *[None] * ufunc.nout))
+        operands = kinds[: ufunc.nin]
+        if ufunc.__name__ in ufuncs.LOGICAL:
+            operands = (np.dtype(bool),) * ufunc.nin
+        ufuncs.rule_for(ufunc, operands)
+    except TypeError:
+        return False
+    return not any(k is not None and (k.kind in "OmM" or k.itemsize > 16 or k.char in "gG") for k in kinds)
+
+
+def unary(name, ufunc):
+    cases = []
+    for dtype in ("f8", "f4", "f2", "c16", "c8", "i8", "i2", "u1", "?"):
+        if taken(ufunc, (dtype,)):
+            smooth = name not in FLAT and dtype in ("f8", "c16")
+            # Our half precision and complex sign are rounded once more than NumPy's.
+            loose = {"rtol": 4e-3} if dtype == "f2" else {}
+            cases.append(Case(ufunc, draw(name, (2, 3), dtype), grad=smooth, **loose))
+    if taken(ufunc, ("f8",)):
+        cases.append(Case(ufunc, draw(name, (), "f8")[()], grad=name not in FLAT))
+        cases.append(Case(ufunc, draw(name, (), "f8"), grad=name not in FLAT))
+        cases.append(Case(ufunc, draw(name, (0, 2), "f8"), grad=False))
+    return cases
+
+
+PAIRS = (("f8", "f8"), ("f4", "f4"), ("c16", "c16"), ("f4", "f8"), ("f8", "c8"), ("i4", "f4"), ("i8", "i8"),
+         ("u1", "i1"), ("?", "?"), ("f2", "f2"), ("f8", "i4"))  # fmt: skip
+
+
+def binary(name, ufunc):
+    cases = []
+    for a, b in PAIRS:
+        if taken(ufunc, (a, b)):
+            smooth = name not in FLAT and (a, b) in (("f8", "f8"), ("c16", "c16"))
+            loose = {"rtol": 4e-3} if a == "f2" else {}
+            cases.append(Case(ufunc, draw(name, (2, 3), a), draw(name, (3,), b), grad=smooth, **loose))
+    if taken(ufunc, ("f8", "f8")):
+        x = draw(name, (2, 1), "f8")
+        cases += [
+            Case(lambda x, u=ufunc: u(x, 1.7), x, grad=name not in FLAT),
+            Case(lambda x, u=ufunc: u(2, x), x, grad=name not in FLAT),
+            Case(ufunc, draw(name, (2, 1), "f8"), draw(name, (1, 3), "f8"), grad=name not in FLAT),
+            Case(ufunc, draw(name, (), "f8")[()], draw(name, (), "f8")[()], grad=name not in FLAT),
+        ]
+    return cases
+
+
+NAMES = sorted(n for n in {*ufuncs.DIRECT, *ufuncs.COMPOSED} if isinstance(getattr(np, n, None), np.ufunc))
+CASES = {
+    f"numpy.{n}": unary(n, getattr(np, n)) if getattr(np, n).nin == 1 else binary(n, getattr(np, n)) for n in NAMES
+}
+
+X, Y, M = draw("add", (3, 4), "f8"), draw("add", (3, 4), "f8"), rng.integers(0, 2, (3, 4)) > 0
+P = np.abs(X) + 0.5
+
+
+def written(call):
+    """A call that writes into its first argument, as a function that returns what it wrote."""
+
+    def f(x, *rest):
+        y = np.copy(x)
+        call(y, *rest)
+        return y
+
+    return f
+
+
+CASES["numpy.add"] += [
+    Case(written(lambda y, z: np.add(y, z, out=y)), X, Y),
+    Case(written(lambda y, z: np.add(y, z, out=y[::2], where=M[::2]) if False else np.add(y, z, out=y, where=M)), X, Y),
+    Case(lambda x: np.add.reduce(x), X),
+    Case(lambda x: np.add.reduce(x, axis=1, keepdims=True), X),
+    Case(lambda x: np.add.reduce(x, axis=None, where=M, initial=2.0), X),
+    Case(lambda x: np.add.accumulate(x, 1), X),
+    Case(lambda x: np.add.reduceat(x, [0, 2, 1], axis=1), X),
+    Case(lambda x, y: np.add.outer(x, y), X, Y[0]),
+    Case(written(lambda y, z: np.add.at(y, [0, 0, 2], z)), X, Y),
+    Case(written(lambda y, z: np.add.at(y, ([0, 0], [1, 1]), z)), X, Y[0, :2]),
+    Case(lambda x, y: np.add(x, y, dtype=np.float32), X, Y, grad=False),
+]
+CASES["numpy.subtract"] += [
+    Case(lambda x: np.subtract.reduce(x, axis=1), X),
+    Case(written(lambda y, z: np.subtract.at(y, [0, 0, 2], z)), X, Y),
+    Case(lambda x: np.subtract.accumulate(x), X),
+]
+CASES["numpy.multiply"] += [
+    Case(lambda x: np.multiply.reduce(x, axis=1), X),
+    Case(lambda x: np.multiply.accumulate(x, axis=1), X),
+    Case(lambda x: np.multiply.reduceat(x, [0, 1], 0), X),
+    Case(lambda x, y: np.multiply.outer(x, y), X[0], Y),
+    Case(written(lambda y, z: np.multiply.at(y, [0, 0, 2], z)), X, Y),
+    Case(written(lambda y, z: np.multiply.at(y, (slice(0, 2), [1, 1, 0]), z)), X, Y[0, :3]),
+    Case(written(lambda y, z: np.multiply(y, z, out=y.T[:, ::-1].T)), X, Y),
+]
+CASES["numpy.divide"] += [Case(lambda x: np.divide.reduce(x, axis=1), P)]
+CASES["numpy.negative"] += [Case(written(lambda y: np.negative.at(y, [0, 0, 1])), X)]
+CASES["numpy.maximum"] += [
+    Case(lambda x: np.maximum.reduce(x, axis=1), X),
+    Case(lambda x: np.maximum.accumulate(x, axis=1), X),
+    Case(written(lambda y, z: np.maximum.at(y, [0, 0, 2], z)), X, Y),
+]
+CASES["numpy.minimum"] += [Case(lambda x: np.minimum.accumulate(x), X), Case(lambda x: np.minimum.reduce(x), X)]
+CASES["numpy.logaddexp"] += [
+    Case(lambda x: np.logaddexp.reduce(x, axis=1), X),
+    Case(lambda x: np.logaddexp.reduce(x, axis=None, keepdims=True), X),
+    Case(lambda x: np.logaddexp.reduce(x, axis=1, where=M, initial=0.5), X),
+    Case(lambda x: np.logaddexp.accumulate(x, axis=1), X),
+]
+CASES["numpy.logaddexp2"] += [Case(lambda x: np.logaddexp2.reduce(x, axis=0), X)]
+CASES["numpy.hypot"] += [Case(lambda x: np.hypot.reduce(x, axis=1), X)]
+CASES["numpy.fmax"] += [Case(lambda x: np.fmax.reduce(x, axis=1), X)]
+CASES["numpy.fmin"] += [Case(lambda x: np.fmin.reduce(x, axis=1), X)]
+CASES["numpy.power"] += [
+    Case(lambda x: x**2, X),
+    Case(lambda x: x**3, X),
+    Case(lambda x: x**-1, P),
+    Case(lambda x: 2.0**x, X),
+    Case(lambda x: np.power.reduce(x, axis=1), P),
+]
+for n, f in (("bitwise_and", np.bitwise_and), ("bitwise_or", np.bitwise_or), ("bitwise_xor", np.bitwise_xor)):
+    CASES[f"numpy.{n}"].append(Case(lambda x, f=f: f.reduce(x, axis=1), rng.integers(0, 9, (3, 5))))
+for n, f in (("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
+    CASES[f"numpy.{n}"].append(Case(lambda x, f=f: f.reduce(x, axis=1), M))

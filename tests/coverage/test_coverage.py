@@ -1,0 +1,64 @@
+"""Every covered call gives NumPy's values, shapes and dtypes, and the right derivative; and every one has a case."""
+
+import importlib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.coverage.cases import Case, check_gradient, compare
+
+import wholestep.numpy
+from wholestep.frontend import dispatch, ufuncs
+
+CASES: dict[str, list[Case]] = {}
+for file in sorted(Path(__file__).parent.glob("cases_*.py")):
+    for name, cases in importlib.import_module(f"tests.coverage.{file.stem}").CASES.items():
+        CASES.setdefault(name, []).extend(cases)
+
+EACH = [
+    pytest.param(case, id=f"{name.removeprefix('numpy.')}-{i}") for name, cases in CASES.items() for i, case in enumerate(cases)
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """NumPy's own warnings are not at stake here."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("case", EACH)
+def test_value_with_values_attached(case):
+    compare(case.eager(), case.plain(), case)
+
+
+@pytest.mark.parametrize("case", EACH)
+def test_value_without_values(case):
+    if case.known:
+        with pytest.raises(wholestep.errors.ValueDependentError):
+            case.abstract()
+    else:
+        compare(case.abstract(), case.plain(), case)
+
+
+@pytest.mark.parametrize("case", [p for p in EACH if p.values[0].grad and p.values[0].rtol is not None])
+def test_derivative(case):
+    check_gradient(case)
+
+
+def names() -> set[str]:
+    """Everything of NumPy that is covered: the functions, and the ufuncs by their own names."""
+    own = {n for n in (*ufuncs.DIRECT, *ufuncs.COMPOSED) if isinstance(getattr(np, n, None), np.ufunc)}
+    return {n for n in dispatch.NAMES if n.startswith("numpy.")} | {f"numpy.{n}" for n in own}
+
+
+def test_every_covered_call_has_a_case():
+    missing = sorted(names() - set(CASES))
+    assert not missing, ", ".join(missing)
+
+
+def test_cases_name_covered_calls():
+    unknown = sorted(n for n in CASES if n not in names() and n not in dispatch.NAMES and not n.startswith("scipy."))
+    assert not [n for n in unknown if not n.startswith("numpy.ndarray.")], unknown
