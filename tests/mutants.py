@@ -66,7 +66,7 @@ def problems() -> list[str]:
 
 
 def stages(mutant: Mutant | None) -> list[list[str]]:
-    """What to run, the likeliest to notice first: the laws of the primitives that the broken file makes, then the rest."""
+    """What to run, the likeliest to notice first: the laws of what the broken file makes."""
     package, _, stem = mutant.file.removesuffix(".py").partition("/") if mutant else ("", "", "")
     if package != "primitives" or stem in ("family", "structure", "loops"):
         return [list(TESTS)]

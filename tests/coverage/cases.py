@@ -48,9 +48,7 @@ class Case:
         self.types = types
 
     def __repr__(self) -> str:
-        return ", ".join(
-            f"{a.dtype}{list(a.shape)}" if isinstance(a, np.ndarray) else repr(a)[:20] for a in self.args
-        )
+        return ", ".join(f"{a.dtype}{list(a.shape)}" if isinstance(a, np.ndarray) else repr(a)[:20] for a in self.args)
 
     def call(self, *traced: Any) -> Any:
         """f with the traced arguments in their places."""
@@ -123,7 +121,9 @@ def compare(found: Any, expected: Any, case: Case) -> None:
 
 def inner(xs: list[Any], ys: list[Any]) -> float:
     """Re<x, y> over all arrays."""
-    return math.fsum(float(np.sum(np.real(np.conj(np.asarray(x)) * np.asarray(y)))) for x, y in zip(xs, ys, strict=True))
+    return math.fsum(
+        float(np.sum(np.real(np.conj(np.asarray(x)) * np.asarray(y)))) for x, y in zip(xs, ys, strict=True)
+    )
 
 
 def direction(rng: np.random.Generator, like: Any) -> Any:
@@ -162,7 +162,9 @@ def check_gradient(case: Case) -> None:
                     [w for w, y in zip(weights, out, strict=True) if np.asarray(y).dtype.kind in "fc"])  # fmt: skip
 
     def at(t: float) -> float:
-        moved = [np.asarray(x + t * d) if isinstance(x, np.ndarray) else x + t * d for x, d in zip(point, dxs, strict=True)]
+        moved = [
+            np.asarray(x + t * d) if isinstance(x, np.ndarray) else x + t * d for x, d in zip(point, dxs, strict=True)
+        ]
         ys = tree.leaves(g(*moved))
         kept = [(y, w) for y, w in zip(ys, weights, strict=True) if np.asarray(y).dtype.kind in "fc"]
         return inner([w for _, w in kept], [y for y, _ in kept])

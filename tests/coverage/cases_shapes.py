@@ -95,7 +95,10 @@ CASES = {
     "numpy.matrix_transpose": views(np.matrix_transpose, of=(A, B)),
     "numpy.swapaxes": views(lambda x: np.swapaxes(x, 0, -1), lambda x: x.swapaxes(0, 1), of=(A, B)),
     "numpy.moveaxis": views(
-        lambda x: np.moveaxis(x, 0, -1), lambda x: np.moveaxis(x, (0, 1), (-1, 0)), lambda x: np.moveaxis(x, [2], [0]), of=(B,)
+        lambda x: np.moveaxis(x, 0, -1),
+        lambda x: np.moveaxis(x, (0, 1), (-1, 0)),
+        lambda x: np.moveaxis(x, [2], [0]),
+        of=(B,),
     ),
     "numpy.rollaxis": views(
         lambda x: np.rollaxis(x, 2), lambda x: np.rollaxis(x, 0, 3), lambda x: np.rollaxis(x, 1, 2), of=(B,)
@@ -131,7 +134,11 @@ CASES = {
         Case(lambda x: np.roll(x, 3), np.zeros((0,))),
     ],
     "numpy.atleast_1d": [Case(np.atleast_1d, S), Case(lambda *xs: np.atleast_1d(*xs), S, A), *views(np.atleast_1d)],
-    "numpy.atleast_2d": [Case(np.atleast_2d, S), Case(lambda *xs: np.atleast_2d(*xs), V, A), *views(np.atleast_2d, of=(V,))],
+    "numpy.atleast_2d": [
+        Case(np.atleast_2d, S),
+        Case(lambda *xs: np.atleast_2d(*xs), V, A),
+        *views(np.atleast_2d, of=(V,)),
+    ],
     "numpy.atleast_3d": [*each(np.atleast_3d, S, V, A, B), *views(np.atleast_3d, of=(V, A))],
     "numpy.concatenate": [
         Case(lambda *xs: np.concatenate(xs), A, real(2, 4)),
@@ -199,7 +206,10 @@ CASES = {
         *[Case(lambda x, n=n: np.array_split(x, n), V) for n in (1, 2, 3, 7, [1, 3], [2, 2, 9], (4,))],
         *views(lambda x: np.array_split(x, 3, axis=1)),
     ],
-    "numpy.split": [*views(lambda x: np.split(x, 2, 1), lambda x: np.split(x, [1, 2])), Case(lambda x: np.split(x, [9]), V)],
+    "numpy.split": [
+        *views(lambda x: np.split(x, 2, 1), lambda x: np.split(x, [1, 2])),
+        Case(lambda x: np.split(x, [9]), V),
+    ],
     "numpy.hsplit": [*views(lambda x: np.hsplit(x, 2)), Case(lambda x: np.hsplit(x, [2]), V)],
     "numpy.vsplit": views(lambda x: np.vsplit(x, [1]), lambda x: np.vsplit(x, 3)),
     "numpy.dsplit": views(lambda x: np.dsplit(x, 2), of=(B,)),

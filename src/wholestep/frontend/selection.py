@@ -9,6 +9,19 @@ import numpy as np
 from wholestep.errors import ValueDependentError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS
+from wholestep.ir.graph import Value
+
+
+def same(x: Value, y: Value, depth: int = 8) -> bool:
+    """Whether two values are made alike, so that `x[m > 0]` and `x[m > 0]` choose the same elements."""
+    if x is y:
+        return True
+    a, b = x.node, y.node
+    if a is None or b is None or depth == 0 or a.op is not b.op or len(a.outputs) != 1:
+        return False
+    if a.op.name == "constant" or x.type is not y.type or a.params != b.params:
+        return False
+    return all([same(v, w, depth - 1) for v, w in zip(a.inputs, b.inputs, strict=True)])
 
 
 class Selection:
@@ -37,7 +50,7 @@ class Selection:
         whole = []
         for x in inputs:
             if isinstance(x, Selection):
-                if x.mask.value is not self.mask.value:
+                if not same(x.mask.value, self.mask.value):
                     self._refuse(ufunc.__name__)
                 whole.append(x.full)
             elif np.ndim(x) == 0 if not isinstance(x, Array) else x.ndim == 0:

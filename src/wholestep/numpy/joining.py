@@ -148,6 +148,8 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
         x, axis = ravel(x), 0
     place = axis_of("delete", axis, x.ndim)
     what = obj if isinstance(obj, slice) else known_of("delete", obj)
+    if not isinstance(what, slice) and what.size == 0 and not isinstance(obj, np.ndarray):
+        what = what.astype(np.int64)
     kept = np.delete(np.arange(x.shape[place]), what)
     return _taken(x, kept, place)
 

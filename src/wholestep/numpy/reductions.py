@@ -238,7 +238,7 @@ def std(
 def root(x: Any) -> Any:
     """The square root of a sum of squares, whose derivative at zero is taken as 0."""
     nothing = x == 0
-    return np.where(nothing, x, np.sqrt(np.where(nothing, 1, x)))
+    return np.where(nothing, x, np.sqrt(np.where(nothing, 1, x)))[()]
 
 
 @covers(np.argmax)

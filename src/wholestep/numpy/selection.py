@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from wholestep.errors import DtypeError, ShapeError
@@ -111,7 +112,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Ar
     a = Array(lift(x).value)
     conditions = _conditions(condlist, a)
     if len(funclist) == len(conditions) + 1:
-        rest = np.logical_not(np.logical_or.reduce(conditions, axis=0) if len(conditions) > 1 else conditions[0])
+        rest = np.logical_not(functools.reduce(np.logical_or, conditions))
         conditions = [*conditions, rest]
     elif len(funclist) != len(conditions):
         n = len(conditions)

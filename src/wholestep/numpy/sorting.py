@@ -85,7 +85,7 @@ def sort_complex(a: Any) -> Array:
     if dtypes.is_complex(x.dtype):
         return x
     small = x.dtype.kind in "iu" and x.dtype.itemsize <= 2
-    return x.astype(np.complex64 if small or x.dtype in (np.float32, np.float16) else np.complex128)
+    return x.astype(np.complex64 if small else np.complex128)
 
 
 @covers(np.searchsorted)

@@ -19,7 +19,7 @@ ASSOCIATIVE = frozenset(
 )
 """Folded in halves: log2(n) steps."""
 
-IN_TURN = frozenset("subtract divide power float_power floor_divide remainder arctan2".split())
+IN_TURN = frozenset(("subtract", "divide", "arctan2"))
 """Folded from the left: n steps."""
 
 
@@ -39,7 +39,7 @@ def reduce(
         raise ValueError(f"reduction operation '{name}' is not reorderable, so at most one axis may be specified")
     rows = moved_last(a, axes)
     if where is not True:
-        unit = ufunc.identity if initial is None else initial
+        unit = initial if ufunc.identity is None else ufunc.identity
         if unit is None:
             raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
         mask = moved_last(broadcast_to(array_of(where), a.shape), axes)

@@ -1,0 +1,294 @@
+"""scipy.integrate: areas under samples, and an adaptive solver of differential equations with an adjoint.
+
+The solver is Dormand and Prince's pair of orders 5 and 4 (1980); the adjoint is the continuous one, solved backwards
+by the same solver, so that derivatives of any order cost no memory along the way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import scipy.integrate
+
+from wholestep import dtypes, tree
+from wholestep.errors import ShapeError, TreeError
+from wholestep.frontend.control import scan, while_loop
+from wholestep.frontend.custom import custom_vjp
+from wholestep.frontend.derivatives import vjp
+from wholestep.frontend.dispatch import covers, is_traced, unsupported
+from wholestep.frontend.lift import lift
+from wholestep.frontend.scope import scope
+from wholestep.scipy.outside import inexact, np
+
+outside: Any = scipy.integrate
+
+_NODES = (0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0)
+_STAGES = (
+    (),
+    (1 / 5,),
+    (3 / 40, 9 / 40),
+    (44 / 45, -56 / 15, 32 / 9),
+    (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+    (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+    (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+)
+_ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
+
+State = list[Any]
+"""The leaves of a state."""
+
+
+def __getattr__(name: str) -> Any:
+    found = getattr(outside, name)
+    if not callable(found) or isinstance(found, type):
+        return found
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_traced(args) or is_traced(kwargs):
+            raise unsupported(f"scipy.integrate.{name}")
+        return found(*args, **kwargs)
+
+    return call
+
+
+class Problem:
+    """dy/dt = f(y, t, *args), and how accurately to solve it. y is handled as the list of its leaves."""
+
+    def __init__(self, f: Callable[..., Any], structure: Any, rtol: float, atol: float, most: int) -> None:
+        self.f, self.structure = f, structure
+        self.rtol, self.atol, self.most = rtol, atol, most
+
+    def slope(self, ys: State, t: Any, args: Any) -> State:
+        """The derivatives of the leaves; raises TreeError where f returns another structure than y."""
+        out = self.f(tree.unflatten(self.structure, ys), t, *args)
+        leaves, found = tree.flatten(out)
+        if found != self.structure:
+            raise TreeError(f"odeint: y has the structure {self.structure} and its derivative {found}")
+        for y, leaf in zip(ys, leaves, strict=True):
+            if np.shape(leaf) != y.shape:
+                raise ShapeError(f"odeint: y is {y.type} and its derivative has shape {np.shape(leaf)}")
+        return [lift(leaf).astype(y.dtype, copy=False) for y, leaf in zip(ys, leaves, strict=True)]
+
+    def size(self, errors: State, before: State, after: State) -> Any:
+        """The root mean square of errors, in units of what is allowed; below 1 a step is good."""
+        total, count = 0.0, 0
+        for e, a, b in zip(errors, before, after, strict=True):
+            ratio = np.abs(e) / (self.atol + self.rtol * np.maximum(np.abs(a), np.abs(b)))
+            total, count = total + np.sum(ratio * ratio), count + a.size
+        return np.sqrt(total / max(count, 1))
+
+    def first_step(self, ys: State, slopes: State, t: Any, ahead: Any, args: Any) -> Any:
+        """A step to begin with: Hairer, Norsett and Wanner, "Solving Ordinary Differential Equations I", II.4."""
+        speed, place = self.size(slopes, ys, ys), self.size(ys, ys, ys)
+        tiny = (place < 1e-5) | (speed < 1e-5)
+        step = np.where(tiny, 1e-6, 0.01 * place / np.where(tiny, 1.0, speed))
+        moved = self.slope([y + ahead * step * k for y, k in zip(ys, slopes, strict=True)], t + ahead * step, args)
+        bend = self.size([m - k for m, k in zip(moved, slopes, strict=True)], ys, ys) / step
+        steep = np.maximum(speed, bend)
+        flat = steep <= 1e-15
+        second = np.where(flat, np.maximum(1e-6, step * 1e-3), (0.01 / np.where(flat, 1.0, steep)) ** 0.2)
+        return np.minimum(100 * step, second)
+
+    def attempt(self, ys: State, first: State, t: Any, step: Any, args: Any) -> tuple[State, State, Any]:
+        """One step: the state after it, the slopes there, and the size of the error."""
+        slopes = [first]
+        made = ys
+        for node, weights in zip(_NODES[1:], _STAGES[1:], strict=True):
+            made = [
+                y + step * functools.reduce(np.add, [w * k[i] for w, k in zip(weights, slopes, strict=True) if w])
+                for i, y in enumerate(ys)
+            ]
+            slopes.append(self.slope(made, t + node * step, args))
+        errors = [
+            step * functools.reduce(np.add, [w * k[i] for w, k in zip(_ERROR, slopes, strict=True) if w])
+            for i in range(len(ys))
+        ]
+        return made, slopes[-1], self.size(errors, ys, made)
+
+    def advance(self, ys: State, start: Any, stop: Any, args: Any) -> State:
+        """The state at `stop`; NaN where the number of steps runs out."""
+        ahead = np.where(stop >= start, 1.0, -1.0).astype(start.dtype)
+        slopes = self.slope(ys, start, args)
+        step = self.first_step(ys, slopes, start, ahead, args).astype(start.dtype)
+
+        def going(carry: Any) -> Any:
+            _, _, t, _, count = carry
+            return (ahead * (stop - t) > 0) & (count < self.most)
+
+        def body(carry: Any) -> Any:
+            ys, slopes, t, step, count = carry
+            left = np.abs(stop - t)
+            last = step >= left
+            size = np.where(last, left, step)
+            after, end, error = self.attempt(ys, slopes, t, ahead * size, args)
+            good = error <= 1
+            nothing = error == 0
+            factor = np.where(nothing, 10.0, 0.9 * np.where(nothing, 1.0, error) ** -0.2)
+            factor = np.where(np.isnan(factor), 0.2, np.clip(factor, 0.2, np.where(good, 10.0, 1.0)))
+            ys = [np.where(good, a, y) for a, y in zip(after, ys, strict=True)]
+            slopes = [np.where(good, e, k) for e, k in zip(end, slopes, strict=True)]
+            t = np.where(good, np.where(last, stop, t + ahead * size), t)
+            return ys, slopes, t, (size * factor).astype(step.dtype), count + 1
+
+        ys, _, t, _, _ = while_loop(going, body, (ys, slopes, start, step, lift(np.int64(0))))
+        return [np.where(t == stop, y, np.nan).astype(y.dtype, copy=False) for y in ys]
+
+
+def solved(problem: Problem, ys: State, ts: Any, args: Any) -> State:
+    """The states at all times, stacked; differentiable in the first state, the times and the arguments."""
+
+    def forward(ys: State, ts: Any, args: Any) -> State:
+        def segment(carry: Any, stop: Any) -> Any:
+            now, start = carry
+            after = problem.advance(now, start, stop, args)
+            return (after, stop), after
+
+        _, rest = scan(segment, (ys, ts[0]), ts[1:])
+        return [np.concatenate([y[None], more]) for y, more in zip(ys, rest, strict=True)]
+
+    def kept(ys: State, ts: Any, args: Any) -> Any:
+        made = call(ys, ts, args)
+        return made, (made, ts, args)
+
+    call = custom_vjp(forward)
+    call.defvjp(kept, functools.partial(adjoint, problem))
+    return call(ys, ts, args)  # type: ignore[no-any-return]
+
+
+def adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:
+    """Cotangents of the first state, the times and the arguments, by solving for them from the last time back."""
+    states, ts, args = residuals
+    leaves, structure = tree.flatten(args)
+    on = [dtypes.is_inexact(lift(leaf).dtype) for leaf in leaves]
+    n = len(states)
+
+    def whole(values: Any) -> Any:
+        rest = iter(values)
+        return tree.unflatten(structure, [next(rest) if o else leaf for leaf, o in zip(leaves, on, strict=True)])
+
+    def dynamics(state: State, back: Any, *parameters: Any) -> State:
+        ys, gys = state[:n], state[n : 2 * n]
+        outs, pull = vjp(lambda ys, t, ps: problem.slope(ys, t, whole(ps)), ys, -back, list(parameters))
+        dys, dt, dps = pull([lift(g) for g in gys])
+        return [*[-k for k in outs], *dys, dt, *dps]
+
+    chosen = [lift(leaf) for leaf, o in zip(leaves, on, strict=True) if o]
+
+    def segment(carry: Any, x: Any) -> Any:
+        gys, gstart, gps = carry
+        ys, gs, stop, start = x
+        speed = problem.slope(ys, stop, args)
+        gstop = functools.reduce(np.add, [np.sum(np.real(np.conj(g) * k)) for g, k in zip(gs, speed, strict=True)])
+        gys = [a + b for a, b in zip(gys, gs, strict=True)]
+        begin = [*ys, *gys, np.zeros_like(stop), *[np.zeros_like(p) for p in gps]]
+        inner = Problem(dynamics, tree.structure(begin), problem.rtol, problem.atol, problem.most)
+        ends = [made[1] for made in solved(inner, begin, np.stack([-stop, -start]), tuple(chosen))]
+        moved = functools.reduce(np.add, [np.sum(np.real(np.conj(g) * k)) for g, k in zip(gys, speed, strict=True)])
+        gps = [a + b for a, b in zip(gps, ends[2 * n + 1 :], strict=True)]
+        return (ends[n : 2 * n], gstart, gps), (gstop, moved)
+
+    nothing = [np.zeros_like(g[0]) for g in cotangents]
+    rows = ([s[1:] for s in states], [g[1:] for g in cotangents], ts[1:], ts[:-1])
+    start = (nothing, np.zeros_like(ts[0]), [np.zeros_like(p) for p in chosen])
+    (gys, _, gps), (gtimes, moved) = scan(segment, start, rows, reverse=True)
+    gys = [a + g[0] for a, g in zip(gys, cotangents, strict=True)]
+    first = problem.slope([s[0] for s in states], ts[0], args)
+    carried = [a - g[0] for a, g in zip(gys, cotangents, strict=True)]
+    gfirst = -functools.reduce(np.add, [np.sum(np.real(np.conj(g) * k)) for g, k in zip(carried, first, strict=True)])
+    del moved
+    found = iter(gps)
+    return (
+        gys,
+        np.concatenate([gfirst[None], gtimes]),
+        tree.unflatten(structure, [next(found) if o else None for o in on]),
+    )
+
+
+def odeint(
+    f: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    *args: Any,
+    rtol: float = 1.4e-8,
+    atol: float = 1.4e-8,
+    mxstep: int = 100_000,
+) -> Any:
+    """The solution of dy/dt = f(y, t, *args) with y(t[0]) = y0, at the times t: a tree like y0, stacked along axis 0.
+
+    y0 is an array or a tree of them, args are trees of arrays; the times rise or fall. Differentiable in y0, t and
+    args, to any order in reverse mode; a traced array that f closes over must be an argument. Where more than `mxstep`
+    steps are needed from one time to the next, the states from there on are NaN.
+
+    >>> import numpy as np, wholestep as ws, wholestep.scipy.integrate as integrate
+    >>> decay = lambda y, t, rate: -rate * y
+    >>> end = lambda rate: integrate.odeint(decay, 1.0, np.array([0.0, 1.0]), rate)[-1]
+    >>> round(float(ws.grad(end)(2.0)), 6)
+    -0.135335
+    """
+    with scope("odeint") as work:
+        leaves, structure = tree.flatten(y0)
+        times = inexact(t)
+        if times.ndim != 1 or times.shape[0] < 1:
+            raise ShapeError(f"odeint: t is a vector of times, not {times.type}")
+        problem = Problem(f, structure, rtol, atol, mxstep)
+        made = solved(problem, [inexact(y) for y in leaves], times, tuple(args))
+        return work.leave(tree.unflatten(structure, made))
+
+
+@covers(outside.trapezoid, "scipy.integrate.trapezoid")
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """scipy.integrate.trapezoid."""
+    areas, _ = strips(y, x, dx, axis)
+    return np.sum(areas, axis=-1)
+
+
+def strips(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
+    """The area between each pair of neighbours, along the last axis, and the widths."""
+    rows = np.moveaxis(lift(y), axis, -1)
+    if x is None:
+        widths = dx
+    else:
+        places = lift(x)
+        widths = np.diff(places if places.ndim == 1 else np.moveaxis(places, axis, -1))
+    return widths * (rows[..., 1:] + rows[..., :-1]) / 2.0, widths
+
+
+@covers(outside.cumulative_trapezoid, "scipy.integrate.cumulative_trapezoid")
+def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> Any:
+    """scipy.integrate.cumulative_trapezoid."""
+    areas, _ = strips(y, x, dx, axis)
+    made = np.cumsum(areas, axis=-1)
+    if initial is not None:
+        if initial != 0:
+            raise ValueError("`initial` must be `None` or `0`.")
+        made = np.concatenate([np.zeros((*made.shape[:-1], 1), made.dtype), made], axis=-1)
+    return np.moveaxis(made, -1, axis)
+
+
+@covers(outside.simpson, "scipy.integrate.simpson")
+def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
+    """scipy.integrate.simpson: parabolas, the last strip of an even number of points by Cartwright's correction."""
+    rows = np.moveaxis(lift(y), axis, -1)
+    n = int(rows.shape[-1])
+    if x is None:
+        widths = np.full(n - 1, 1.0) * dx
+    else:
+        places = lift(x)
+        widths = np.diff(places if places.ndim == 1 else np.moveaxis(places, axis, -1))
+    if n < 3:
+        return np.sum(widths * (rows[..., 1:] + rows[..., :-1]) / 2.0, axis=-1)
+    last = n if n % 2 else n - 1
+    left, middle, right = rows[..., 0 : last - 2 : 2], rows[..., 1 : last - 1 : 2], rows[..., 2:last:2]
+    h0, h1 = widths[..., 0 : last - 1 : 2], widths[..., 1 : last - 1 : 2]
+    both = h0 + h1
+    areas = both / 6 * (left * (2 - h1 / h0) + middle * both * both / (h0 * h1) + right * (2 - h0 / h1))
+    made = np.sum(areas, axis=-1)
+    if n % 2:
+        return made
+    h0, h1 = widths[..., -2], widths[..., -1]
+    after = (2 * h1 * h1 + 3 * h0 * h1) / (6 * (h0 + h1))
+    before = (h1 * h1 + 3 * h0 * h1) / (6 * h0)
+    far = h1**3 / (6 * h0 * (h0 + h1))
+    return made + after * rows[..., -1] + before * rows[..., -2] - far * rows[..., -3]

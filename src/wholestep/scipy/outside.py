@@ -1,0 +1,46 @@
+"""NumPy and SciPy for code that calls them on traced arrays, which their type stubs do not know; and small helpers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import scipy.special
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.frontend.dispatch import is_traced
+from wholestep.frontend.lift import cast_to, lift, promoted
+from wholestep.ir.graph import Value
+
+np: Any = numpy
+special: Any = scipy.special
+
+
+def inexact(x: Any) -> Any:
+    """An operand as a traced array, integers as float64."""
+    a = lift(x)
+    return a if dtypes.is_inexact(a.dtype) else a.astype(np.float64)
+
+
+def doubles(x: Any) -> Any:
+    """A traced operand in float64, as scipy.stats computes; a plain one as it is, in float64 too."""
+    return lift(x).astype(np.float64, copy=False) if is_traced(x) else np.asarray(x, np.float64)[()]
+
+
+def matrices(name: str, *xs: Any) -> list[Value]:
+    """Operands in the one dtype that LAPACK computes in: integers in float64."""
+    values = promoted(*[lift(x) for x in xs])
+    dtype = values[0].dtype
+    if dtype.kind in "biu":
+        return [cast_to(v, np.dtype(np.float64)) for v in values]
+    if dtypes.short(dtype) in ("f16", "bf16"):
+        raise DtypeError(f"{name}: does not take {dtypes.short(dtype)}", hint="cast to float32 or float64 first")
+    return values
+
+
+def square(name: str, v: Value) -> Value:
+    """The same value where it is a stack of square matrices."""
+    if v.ndim < 2 or v.shape[-1] != v.shape[-2]:
+        raise ShapeError(f"{name}: takes square matrices, not {v.type}")
+    return v

@@ -1,0 +1,154 @@
+"""scipy.signal: convolution and correlation in any number of dimensions, and recursive filters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import scipy.fft
+import scipy.signal
+
+from wholestep import dtypes
+from wholestep.errors import ShapeError
+from wholestep.frontend.control import scan
+from wholestep.frontend.dispatch import covers, is_traced, unsupported
+from wholestep.frontend.lift import lift, promoted, wrap
+from wholestep.ir.graph import Value
+from wholestep.primitives.contraction import LETTERS, contract, window
+from wholestep.primitives.movement import flip, pad
+from wholestep.scipy.outside import inexact, np
+
+outside: Any = scipy.signal
+
+
+def __getattr__(name: str) -> Any:
+    found = getattr(outside, name)
+    if not callable(found) or isinstance(found, type):
+        return found
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_traced(args) or is_traced(kwargs):
+            raise unsupported(f"scipy.signal.{name}")
+        return found(*args, **kwargs)
+
+    return call
+
+
+def signals(name: str, in1: Any, in2: Any) -> tuple[Value, Value]:
+    """Two operands of one dtype and rank."""
+    x, y = promoted(lift(in1), lift(in2))
+    if x.ndim != y.ndim:
+        raise ShapeError(f"{name}: ranks differ: {x.type} and {y.type}")
+    return x, y
+
+
+def valid_order(name: str, x: Value, y: Value) -> tuple[Value, Value]:
+    """The larger operand first; one must be at least as large along every axis."""
+    if all(m >= n for m, n in zip(x.shape, y.shape, strict=True)):
+        return x, y
+    if all(m <= n for m, n in zip(x.shape, y.shape, strict=True)):
+        return y, x
+    raise ShapeError(f"{name}: for 'valid' one operand must be as large as the other everywhere: {x.type} and {y.type}")
+
+
+def centred(made: Any, shape: Any) -> Any:
+    """The middle of a full convolution."""
+    starts = [(n - m) // 2 for n, m in zip(made.shape, shape, strict=True)]
+    return made[tuple([slice(s, s + m) for s, m in zip(starts, shape, strict=True)])]
+
+
+def direct(name: str, x: Value, y: Value, mode: str) -> Any:
+    """A convolution as windows times the reversed second operand."""
+    if x.ndim == 0:
+        return wrap(x * y)
+    if mode == "valid":
+        x, y = valid_order(name, x, y)
+    elif mode not in ("full", "same"):
+        raise ValueError(f"acceptable mode flags are 'valid', 'same', or 'full', not {mode!r}")
+    shape = x.shape
+    if 0 in x.shape or 0 in y.shape:
+        return np.empty(0, x.dtype)
+    if mode != "valid":
+        more = tuple([n - 1 for n in y.shape])
+        x = pad(x, before=more, after=more, interior=(0,) * x.ndim)
+    ones = (1,) * x.ndim
+    seen = window(x, size=y.shape, stride=ones, dilation=ones)
+    places, inner = LETTERS[: x.ndim], LETTERS[x.ndim : 2 * x.ndim]
+    turned = flip(y, axes=tuple(range(y.ndim)))
+    made: Any = wrap(contract(seen, turned, spec=f"{places}{inner},{inner}->{places}"))
+    return centred(made, shape) if mode == "same" else made
+
+
+@covers(outside.convolve, "scipy.signal.convolve")
+def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
+    """scipy.signal.convolve."""
+    x, y = signals("convolve", in1, in2)
+    if method == "fft" or (method == "auto" and dtypes.is_inexact(x.dtype) and quicker_by_fft(x, y)):
+        return fftconvolve(wrap(x), wrap(y), mode)
+    return direct("convolve", x, y, mode)
+
+
+def quicker_by_fft(x: Value, y: Value) -> bool:
+    """Whether the smaller operand is so large that transforms cost less than products."""
+    return int(min(math.prod(x.shape), math.prod(y.shape))) > 256
+
+
+@covers(outside.correlate, "scipy.signal.correlate")
+def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
+    """scipy.signal.correlate: the second operand is conjugated."""
+    x, y = signals("correlate", in1, in2)
+    return convolve(wrap(x), np.conjugate(np.flip(wrap(y))) if y.ndim else np.conjugate(wrap(y)), mode, method)
+
+
+@covers(outside.fftconvolve, "scipy.signal.fftconvolve")
+def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
+    """scipy.signal.fftconvolve; along the other axes sizes are equal or 1."""
+    x, y = [inexact(wrap(v)).value for v in signals("fftconvolve", in1, in2)]
+    if x.ndim == 0:
+        return wrap(x * y)
+    along = list(range(x.ndim)) if axes is None else [a % x.ndim for a in np.atleast_1d(axes)]
+    if mode == "valid":
+        x, y = valid_order("fftconvolve", x, y)
+    both = zip(x.shape, y.shape, strict=True)
+    shape = [m + n - 1 if i in along else max(m, n) for i, (m, n) in enumerate(both)]
+    if 0 in x.shape or 0 in y.shape:
+        return np.empty(0, x.dtype)
+    sizes = [scipy.fft.next_fast_len(int(shape[i]), x.dtype.kind != "c") for i in along]
+    forward, back = (np.fft.fftn, np.fft.ifftn) if x.dtype.kind == "c" else (np.fft.rfftn, np.fft.irfftn)
+    made = back(forward(wrap(x), sizes, along) * forward(wrap(y), sizes, along), sizes, along)
+    made = made[tuple([slice(0, n) for n in shape])]
+    if mode == "same":
+        return centred(made, [m if i in along else n for i, (m, n) in enumerate(zip(x.shape, shape, strict=True))])
+    if mode == "valid":
+        pairs = zip(x.shape, y.shape, shape, strict=True)
+        return centred(made, [m - n + 1 if i in along else k for i, (m, n, k) in enumerate(pairs)])
+    if mode != "full":
+        raise ValueError(f"acceptable mode flags are 'valid', 'same', or 'full', not {mode!r}")
+    return made
+
+
+@covers(outside.lfilter, "scipy.signal.lfilter")
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """scipy.signal.lfilter: a recursive filter along one axis, as a scan."""
+    operands = [inexact(v) for v in (b, a, x) + (() if zi is None else (zi,))]
+    top, bottom, signal, *state = [wrap(v) for v in promoted(*operands)]
+    if top.ndim != 1 or bottom.ndim != 1:
+        raise ShapeError(f"lfilter: coefficients are vectors: {top.type} and {bottom.type}")
+    n = max(int(top.shape[0]), int(bottom.shape[0]))
+    top, bottom = [np.pad(c / bottom[0], (0, n - int(c.shape[0]))) for c in (top, bottom)]
+    rows = np.moveaxis(signal, axis, 0)
+    side = rows.shape[1:]
+    start = np.moveaxis(state[0], axis, 0) if state else np.zeros((n - 1, *side), rows.dtype)
+    wide = (-1, *[1] * len(side))
+    ahead, behind = top[1:].reshape(wide), bottom[1:].reshape(wide)
+
+    def step(kept: Any, row: Any) -> Any:
+        out = top[0] * row + kept[0] if n > 1 else top[0] * row
+        if n == 1:
+            return kept, out
+        moved = np.concatenate([kept[1:], np.zeros((1, *side), rows.dtype)])
+        return moved + ahead * row - behind * out, out
+
+    last, made = scan(step, lift(start), rows)
+    made = np.moveaxis(made, 0, axis)
+    return (made, np.moveaxis(last, 0, axis)) if state else made

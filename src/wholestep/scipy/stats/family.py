@@ -1,0 +1,229 @@
+"""What distributions share: parameters by position or name, loc and scale, supports, and SciPy for plain arguments."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import scipy.stats
+
+from wholestep.errors import UnsupportedError
+from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.scipy.outside import doubles, np
+
+
+class Family:
+    """A distribution under SciPy's name; `methods` are those that also take traced arrays."""
+
+    moments_only = ("entropy", "mean", "var", "std")
+    location: tuple[str, ...] = ("loc",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.outside: Any = getattr(scipy.stats, name)
+        shapes = self.outside.shapes
+        self.signature = [*([s.strip() for s in shapes.split(",")] if shapes else []), *self.location]
+        self.calls: dict[str, Callable[..., Any]] = {}
+        for method, rule in self.rules().items():
+            cover = covers(getattr(self.outside, method), f"scipy.stats.{name}.{method}")
+            self.calls[method] = cover(self.entered(method, rule))
+
+    def rules(self) -> dict[str, Callable[..., Any]]:
+        """Method name -> a function of the operand, where there is one, then the shapes, loc and scale."""
+        raise NotImplementedError(self.name)
+
+    def entered(self, method: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """A rule that takes its parameters as SciPy does."""
+        lead = 0 if method in self.moments_only else 1
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = dict(zip(self.signature, args[lead:], strict=False))
+            double = set(given) & set(kwargs)
+            strange = set(kwargs) - set(self.signature)
+            missing = [s for s in self.signature if s not in given and s not in kwargs and s not in ("loc", "scale")]
+            if double or strange or missing or len(args) > lead + len(self.signature):
+                raise TypeError(f"{self.name}.{method} takes {', '.join(self.signature)}")
+            filled = {"loc": 0.0, "scale": 1.0} | given | kwargs
+            return rule(*[doubles(x) for x in (*args[:lead], *[filled[s] for s in self.signature])])
+
+        return call
+
+    def __getattr__(self, name: str) -> Any:
+        calls = self.__dict__.get("calls", {})
+        if name in calls:
+            return calls[name]
+        found = getattr(self.__dict__["outside"], name)
+        if not callable(found):
+            return found
+        return refusing(found, f"{self.name}.{name}")
+
+
+def refusing(found: Any, name: str) -> Any:
+    """A method of SciPy's that takes no traced arrays."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_traced(args) or is_traced(kwargs):
+            raise UnsupportedError(f"scipy.stats.{name}: not covered for traced arrays")
+        return found(*args, **kwargs)
+
+    return call
+
+
+class Continuous(Family):
+    """A density on an interval, in standard form; loc and scale are added here."""
+
+    location = ("loc", "scale")
+    low, high, middle = -math.inf, math.inf, 0.0
+    """The support, and a point inside it."""
+    open_low = False
+    """Whether the density is 0 at the lower end by decree."""
+
+    def valid(self, *shapes: Any) -> Any:
+        """Where the shape parameters have a meaning."""
+        return functools.reduce(operator.and_, [s > 0 for s in shapes], np.True_)
+
+    def log_density(self, z: Any, *shapes: Any) -> Any:
+        """The logarithm of the density."""
+        raise NotImplementedError(self.name)
+
+    def below(self, z: Any, *shapes: Any) -> Any:
+        """The probability of less than z."""
+        raise NotImplementedError(self.name)
+
+    def above(self, z: Any, *shapes: Any) -> Any:
+        """The probability of more than z."""
+        return 1 - self.below(z, *shapes)
+
+    def log_below(self, z: Any, *shapes: Any) -> Any:
+        """The logarithm of `below`."""
+        return np.log(self.below(z, *shapes))
+
+    def log_above(self, z: Any, *shapes: Any) -> Any:
+        """The logarithm of `above`."""
+        return np.log(self.above(z, *shapes))
+
+    def quantile(self, q: Any, *shapes: Any) -> Any:
+        """The inverse of `below`."""
+        raise NotImplementedError(self.name)
+
+    def upper_quantile(self, q: Any, *shapes: Any) -> Any:
+        """The inverse of `above`."""
+        return self.quantile(1 - q, *shapes)
+
+    def standard_entropy(self, *shapes: Any) -> Any:
+        """The entropy at scale 1."""
+        raise NotImplementedError(self.name)
+
+    def moments(self, *shapes: Any) -> tuple[Any, Any]:
+        """The mean and the variance in standard form."""
+        raise NotImplementedError(self.name)
+
+    def rules(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "pdf": lambda *args: np.exp(self._log_density(*args)),
+            "logpdf": self._log_density,
+            "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
+            "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
+            "logcdf": lambda *args: self._probability(self.log_below, -math.inf, 0.0, *args),
+            "logsf": lambda *args: self._probability(self.log_above, 0.0, -math.inf, *args),
+            "ppf": lambda *args: self._quantile(self.quantile, self.low, self.high, *args),
+            "isf": lambda *args: self._quantile(self.upper_quantile, self.high, self.low, *args),
+            "entropy": self._entropy,
+            "mean": lambda *args: self._moment(lambda m, v, loc, scale: m * scale + loc, *args),
+            "var": lambda *args: self._moment(lambda m, v, loc, scale: v * scale * scale, *args),
+            "std": lambda *args: self._moment(lambda m, v, loc, scale: np.sqrt(v) * scale, *args),
+        }
+
+    def _known(self, made: Any, scale: Any, shapes: Any) -> Any:
+        return np.where(self.valid(*shapes) & (scale > 0), made, math.nan)
+
+    def _log_density(self, x: Any, *params: Any) -> Any:
+        *shapes, loc, scale = params
+        z = (x - loc) / scale
+        inside = ((z > self.low) if self.open_low else (z >= self.low)) & (z <= self.high)
+        made = self.log_density(np.where(inside, z, self.middle), *shapes) - np.log(scale)
+        return self._known(np.where(inside, made, np.where(np.isnan(z), z, -math.inf)), scale, shapes)
+
+    def _probability(self, rule: Any, at_low: float, at_high: float, x: Any, *params: Any) -> Any:
+        *shapes, loc, scale = params
+        z = (x - loc) / scale
+        inside = (z > self.low) & (z < self.high)
+        made = rule(np.where(inside, z, self.middle), *shapes)
+        outside = np.where(np.isnan(z), z, np.where(z <= self.low, at_low, at_high))
+        return self._known(np.where(inside, made, outside), scale, shapes)
+
+    def _quantile(self, rule: Any, at_zero: float, at_one: float, q: Any, *params: Any) -> Any:
+        *shapes, loc, scale = params
+        inside = (q > 0) & (q < 1)
+        made = rule(np.where(inside, q, 0.5), *shapes)
+        edge = np.where(q == 0, at_zero, np.where(q == 1, at_one, math.nan))
+        return self._known(np.where(inside, made, edge) * scale + loc, scale, shapes)
+
+    def _entropy(self, *params: Any) -> Any:
+        *shapes, _, scale = params
+        return self._known(self.standard_entropy(*shapes) + np.log(scale), scale, shapes)
+
+    def _moment(self, rule: Any, *params: Any) -> Any:
+        *shapes, loc, scale = params
+        return self._known(rule(*self.moments(*shapes), loc, scale), scale, shapes)
+
+
+class Discrete(Family):
+    """Probabilities of whole numbers; loc is added here."""
+
+    def valid(self, *shapes: Any) -> Any:
+        """Where the shape parameters have a meaning."""
+        raise NotImplementedError(self.name)
+
+    def last(self, *shapes: Any) -> Any:
+        """The largest number that can occur."""
+        return math.inf
+
+    def log_mass(self, k: Any, *shapes: Any) -> Any:
+        """The logarithm of the probability of k."""
+        raise NotImplementedError(self.name)
+
+    def below(self, k: Any, *shapes: Any) -> Any:
+        """The probability of k or less, for k from 0 to before the last."""
+        raise NotImplementedError(self.name)
+
+    def above(self, k: Any, *shapes: Any) -> Any:
+        """The probability of more than k, for k from 0 to before the last."""
+        return 1 - self.below(k, *shapes)
+
+    def moments(self, *shapes: Any) -> tuple[Any, Any]:
+        """The mean and the variance."""
+        raise NotImplementedError(self.name)
+
+    def rules(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "pmf": lambda *args: np.exp(self._log_mass(*args)),
+            "logpmf": self._log_mass,
+            "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
+            "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
+            "logcdf": lambda *args: np.log(self._probability(self.below, 0.0, 1.0, *args)),
+            "logsf": lambda *args: np.log(self._probability(self.above, 1.0, 0.0, *args)),
+            "mean": lambda *args: self._known(self.moments(*args[:-1])[0] + args[-1], args[:-1]),
+            "var": lambda *args: self._known(self.moments(*args[:-1])[1], args[:-1]),
+            "std": lambda *args: self._known(np.sqrt(self.moments(*args[:-1])[1]), args[:-1]),
+        }
+
+    def _known(self, made: Any, shapes: Any) -> Any:
+        return np.where(self.valid(*shapes), made, math.nan)
+
+    def _log_mass(self, x: Any, *params: Any) -> Any:
+        *shapes, loc = params
+        k = x - loc
+        inside = (k >= 0) & (k <= self.last(*shapes)) & (np.floor(k) == k)
+        made = self.log_mass(np.where(inside, k, 0.0), *shapes)
+        return self._known(np.where(inside, made, np.where(np.isnan(k), k, -math.inf)), shapes)
+
+    def _probability(self, rule: Any, before: float, after: float, x: Any, *params: Any) -> Any:
+        *shapes, loc = params
+        k = np.floor(x - loc)
+        inside = (k >= 0) & (k < self.last(*shapes))
+        made = rule(np.where(inside, k, 0.0), *shapes)
+        return self._known(np.where(inside, made, np.where(np.isnan(k), k, np.where(k < 0, before, after))), shapes)

@@ -1,0 +1,157 @@
+"""Distributions of vectors: the multivariate normal and Dirichlet's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import scipy.stats
+
+from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.lift import lift
+from wholestep.scipy.linalg import solve_triangular
+from wholestep.scipy.outside import doubles, np, special
+from wholestep.scipy.stats.family import refusing
+
+_LOG_2PI = math.log(2 * math.pi)
+_normal: Any = scipy.stats.multivariate_normal
+_dirichlet: Any = scipy.stats.dirichlet
+
+
+def parameters(mean: Any, cov: Any) -> tuple[Any, Any]:
+    """The mean as a vector and the covariance as a matrix, from what SciPy takes for them."""
+    if (
+        not is_traced(cov)
+        and not hasattr(cov, "__array__")
+        and not np.isscalar(cov)
+        and not isinstance(cov, list | tuple)
+    ):
+        raise UnsupportedError("multivariate_normal: Covariance objects are not covered for traced arrays")
+    middle = None if mean is None else np.atleast_1d(doubles(mean))
+    spread = doubles(cov)
+    known = spread.shape[-1] if np.ndim(spread) else 1
+    n = known if middle is None else middle.shape[-1]
+    middle = np.zeros(n) if middle is None else middle
+    if np.ndim(spread) == 0:
+        spread = spread * np.eye(n)
+    elif np.ndim(spread) == 1:
+        spread = spread[:, None] * np.eye(known)
+    if spread.shape != (n, n) or middle.shape != (n,):
+        raise ShapeError(f"multivariate_normal: sizes differ: mean {middle.shape} and cov {spread.shape}")
+    return middle, spread
+
+
+class MultivariateNormal:
+    """The multivariate normal distribution with a regular covariance, of which the lower triangle is read."""
+
+    def __getattr__(self, name: str) -> Any:
+        return refusing(getattr(_normal, name), f"multivariate_normal.{name}")
+
+    @staticmethod
+    def _log_density(x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
+        if allow_singular:
+            raise UnsupportedError("multivariate_normal: allow_singular=True is not covered for traced arrays")
+        middle, spread = parameters(mean, cov)
+        n = middle.shape[-1]
+        points = np.asarray(doubles(x)) if not is_traced(x) else doubles(x)
+        if np.ndim(points) == 0:
+            points = points[None]
+        elif np.ndim(points) == 1:
+            points = points[None, :] if n > 1 or points.shape == (n,) else points[:, None]
+        factor = np.linalg.cholesky(lift(spread))
+        off = np.swapaxes((points - middle).reshape((-1, n)), 0, 1)
+        scaled = solve_triangular(factor, off, lower=True)
+        half = np.sum(np.log(np.diagonal(factor)))
+        made = (-0.5 * (n * _LOG_2PI + np.sum(scaled * scaled, axis=0)) - half).reshape(points.shape[:-1])
+        return np.squeeze(made)[()]
+
+
+def _logpdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
+    return MultivariateNormal._log_density(x, mean, cov, allow_singular)
+
+
+def _pdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
+    return np.exp(MultivariateNormal._log_density(x, mean, cov, allow_singular))
+
+
+def _entropy(mean: Any = None, cov: Any = 1) -> Any:
+    middle, spread = parameters(mean, cov)
+    n = middle.shape[-1]
+    return 0.5 * n * (1 + _LOG_2PI) + np.sum(np.log(np.diagonal(np.linalg.cholesky(lift(spread)))))
+
+
+def dirichlet_operands(x: Any, alpha: Any) -> tuple[Any, Any]:
+    """Points, their last component filled in where it is missing, and the parameters with as many axes."""
+    points, a = doubles(x), doubles(alpha)
+    if np.ndim(a) != 1:
+        raise ShapeError(f"dirichlet: alpha is a vector, not of shape {np.shape(a)}")
+    k = a.shape[0]
+    if points.shape[0] == k - 1:
+        points = np.concatenate([points, 1 - np.sum(points, axis=0, keepdims=True)])
+    if points.shape[0] != k:
+        raise ShapeError(f"dirichlet: {points.shape} does not hold {k} components, or all but one, on its first axis")
+    return points, a
+
+
+def log_normaliser(a: Any) -> Any:
+    """The logarithm of the multivariate beta function."""
+    return np.sum(special.gammaln(a)) - special.gammaln(np.sum(a))
+
+
+def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
+    points, a = dirichlet_operands(x, alpha)
+    powers = (a - 1).reshape((-1, *[1] * (np.ndim(points) - 1)))
+    return np.sum(special.xlogy(powers, points), axis=0) - log_normaliser(a)
+
+
+def _dirichlet_pdf(x: Any, alpha: Any) -> Any:
+    return np.exp(_dirichlet_logpdf(x, alpha))
+
+
+def _dirichlet_mean(alpha: Any) -> Any:
+    a = doubles(alpha)
+    return a / np.sum(a)
+
+
+def _dirichlet_var(alpha: Any) -> Any:
+    a = doubles(alpha)
+    total = np.sum(a)
+    return a * (total - a) / (total * total * (total + 1))
+
+
+def _dirichlet_entropy(alpha: Any) -> Any:
+    a = doubles(alpha)
+    total = np.sum(a)
+    rest = (total - a.shape[0]) * special.psi(total) - np.sum((a - 1) * special.psi(a))
+    return log_normaliser(a) + rest
+
+
+class Dirichlet:
+    """Dirichlet's distribution; points are not checked to add up to 1 where they are traced."""
+
+    def __getattr__(self, name: str) -> Any:
+        return refusing(getattr(_dirichlet, name), f"dirichlet.{name}")
+
+
+def _enter(target: Any, outside: Any, name: str, rules: dict[str, Any]) -> Any:
+    for method, rule in rules.items():
+        setattr(target, method, covers(getattr(outside, method), f"scipy.stats.{name}.{method}")(rule))
+    return target
+
+
+multivariate_normal: Any = _enter(
+    MultivariateNormal(), _normal, "multivariate_normal", {"logpdf": _logpdf, "pdf": _pdf, "entropy": _entropy}
+)
+dirichlet: Any = _enter(
+    Dirichlet(),
+    _dirichlet,
+    "dirichlet",
+    {
+        "logpdf": _dirichlet_logpdf,
+        "pdf": _dirichlet_pdf,
+        "mean": _dirichlet_mean,
+        "var": _dirichlet_var,
+        "entropy": _dirichlet_entropy,
+    },
+)
