@@ -16,13 +16,14 @@ FLOORS = (
     "backends export",
     "runtime",
     "frontend",
-    "numpy scipy",
+    "numpy scipy random",
     "nn optim",
     "train testing",
-    "cli notebook __main__",
+    "__init__",
+    "cli notebook",
+    "__main__",
 )
 FLOOR = {package: floor for floor, packages in enumerate(FLOORS) for package in packages.split()}
-FLOOR["__init__"] = len(FLOORS)
 OPTIONAL = set("ml_dtypes scipy opt_einsum matplotlib rich sklearn safetensors threadpoolctl".split())
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -1,6 +1,6 @@
 """Wholestep: the whole training step, one program, written in ordinary NumPy."""
 
-from wholestep import errors, numpy
+from wholestep import errors, numpy, random
 from wholestep.dims import Dim
 from wholestep.errors import WholestepError
 from wholestep.frontend.batching import pmean, psum, vmap
@@ -43,6 +43,7 @@ __all__ = [
     "numpy",
     "pmean",
     "psum",
+    "random",
     "scan",
     "stop_gradient",
     "trace",

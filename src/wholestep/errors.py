@@ -144,5 +144,17 @@ class GradientError(WholestepError, AssertionError):
     """A derivative that differs from the differences of the values."""
 
 
+class ParameterError(WholestepError, ValueError):
+    """A parameter that no distribution has."""
+
+
+class MissingExtraError(WholestepError, ImportError):
+    """An optional package that this call needs is not installed."""
+
+
+class CommandError(WholestepError, ValueError):
+    """A command that cannot be carried out as it was given."""
+
+
 class GraphError(WholestepError, ValueError):
     """A graph, or its text, that breaks the rules of the language."""

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import wholestep as ws
-from wholestep.frontend import random
+from wholestep import random
 
 ALARM = 1e-4
 N = 20_000

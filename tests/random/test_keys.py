@@ -6,7 +6,7 @@ from scipy import stats
 
 import wholestep as ws
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.frontend import random
+from wholestep import random
 
 KEY = random.key(42)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.frontend import random
+from wholestep import random
 from wholestep.ir.build import build
 from wholestep.ir.types import array_type
 from wholestep.primitives.random import CHUNK, philox, random_bits, words

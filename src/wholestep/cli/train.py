@@ -9,8 +9,8 @@ from typing import TextIO
 import numpy as np
 
 from wholestep.cli import digits
-from wholestep.errors import WholestepError
-from wholestep.frontend import random
+from wholestep.errors import CommandError
+from wholestep import random
 from wholestep.ir.graph import NDArray
 from wholestep.train.data import Split, need
 from wholestep.train.data import digits as load
@@ -19,10 +19,6 @@ from wholestep.train.report import chart, picture
 
 INTERRUPTED = 130
 RATE = 0.003
-
-
-class CommandError(WholestepError, ValueError):
-    """A command that cannot be carried out as it was given."""
 
 
 class Run:

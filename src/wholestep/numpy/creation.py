@@ -9,7 +9,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import HOOKS, covers, is_traced
-from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, value_of
+from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, promoted, value_of
 from wholestep.numpy.movement import array_of, concatenate, moveaxis, reshape
 from wholestep.numpy.outside import np
 from wholestep.primitives.movement import concat
@@ -249,8 +249,8 @@ def _evenly(start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Array, Any
     count = operator.index(num)
     if count < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    first, last = [x * 1.0 for x in (lift(start), lift(stop))]
-    dtype = np.result_type(first.dtype, last.dtype)
+    first, last = [Array(v) for v in promoted(start, stop, 0.0)[:2]]
+    dtype = first.dtype
     gaps = count - 1 if endpoint else count
     step = (last - first) / gaps if gaps > 0 else (last - first) * np.nan
     turn = np.arange(count, dtype=np.float64).reshape(-1, *[1] * lift(step).ndim)

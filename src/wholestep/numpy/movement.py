@@ -137,7 +137,9 @@ def flat_view(x: Array) -> Array:
 @covers(np.transpose)
 def transpose(a: Any, axes: Any = None) -> Array:
     """numpy.transpose: a view."""
-    x = array_of(a)
+    x = lift(a)
+    if x._scalar and not axes:
+        return x
     order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise ShapeError(f"transpose: axes {axes} do not match {x.type}")
@@ -177,6 +179,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Array:
 def squeeze(a: Any, axis: Any = None) -> Array:
     """numpy.squeeze: a view without axes of size 1."""
     x = lift(a)
+    if x._scalar:
+        return x
     gone = [i for i, n in enumerate(x.shape) if n == 1] if axis is None else axes_of("squeeze", axis, x.ndim)
     for i in gone:
         if x.shape[i] != 1:

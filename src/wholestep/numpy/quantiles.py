@@ -86,9 +86,9 @@ def of_sorted(s: Array, n: Any, q: Any, method: str, dtype: Any) -> Any:
     share = (
         np.where(low < 0, 0.0, np.where(low >= n - 1, 1.0, share)) if method not in ("linear", "midpoint") else share
     )
-    first, second = at(low).astype(dtype), at(high).astype(dtype)
-    share = share[..., 0].astype(dtype)
-    gap = second - first
+    first, second = at(low), at(high)
+    gap = (second - first).astype(dtype)
+    first, second, share = first.astype(dtype), second.astype(dtype), share[..., 0].astype(dtype)
     return np.where(share < 0.5, first + gap * share, second - gap * (1 - share))
 
 

@@ -9,7 +9,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift, wrap
+from wholestep.frontend.lift import lift
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import array_of, axes_of, broadcast_to, concatenate, moveaxis, reshape, transpose
@@ -108,7 +108,7 @@ def cov(
     right = off.T if w is None else (off * w).T
     made = lift(np.matmul(off, np.conjugate(right)))
     made = made / np.maximum(factor, 0) if isinstance(factor, Array) else made * np.true_divide(1, max(factor, 0))
-    return wrap(reshape(made, tuple([n for n in made.shape if n != 1])).value) if 1 in made.shape else made
+    return reshape(made, tuple([n for n in made.shape if n != 1]))
 
 
 def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Array:

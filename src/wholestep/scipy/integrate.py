@@ -170,40 +170,38 @@ def adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:
 
     def dynamics(state: State, back: Any, *parameters: Any) -> State:
         ys, gys = state[:n], state[n : 2 * n]
-        outs, pull = vjp(lambda ys, t, ps: problem.slope(ys, t, whole(ps)), ys, -back, list(parameters))
-        dys, dt, dps = pull([lift(g) for g in gys])
-        return [*[-k for k in outs], *dys, dt, *dps]
+        outs, pull = vjp(lambda ys, ps: problem.slope(ys, -back, whole(ps)), ys, list(parameters))
+        dys, dps = pull([lift(g) for g in gys])
+        return [*[-k for k in outs], *dys, *dps]
 
     chosen = [lift(leaf) for leaf, o in zip(leaves, on, strict=True) if o]
 
     def segment(carry: Any, x: Any) -> Any:
-        gys, gstart, gps = carry
+        gys, gps = carry
         ys, gs, stop, start = x
-        speed = problem.slope(ys, stop, args)
-        gstop = functools.reduce(np.add, [np.sum(np.real(np.conj(g) * k)) for g, k in zip(gs, speed, strict=True)])
+        gstop = product(gs, problem.slope(ys, stop, args))
         gys = [a + b for a, b in zip(gys, gs, strict=True)]
-        begin = [*ys, *gys, np.zeros_like(stop), *[np.zeros_like(p) for p in gps]]
+        begin = [*ys, *gys, *[np.zeros_like(p) for p in gps]]
         inner = Problem(dynamics, tree.structure(begin), problem.rtol, problem.atol, problem.most)
         ends = [made[1] for made in solved(inner, begin, np.stack([-stop, -start]), tuple(chosen))]
-        moved = functools.reduce(np.add, [np.sum(np.real(np.conj(g) * k)) for g, k in zip(gys, speed, strict=True)])
-        gps = [a + b for a, b in zip(gps, ends[2 * n + 1 :], strict=True)]
-        return (ends[n : 2 * n], gstart, gps), (gstop, moved)
+        return (ends[n : 2 * n], [a + b for a, b in zip(gps, ends[2 * n :], strict=True)]), gstop
 
     nothing = [np.zeros_like(g[0]) for g in cotangents]
     rows = ([s[1:] for s in states], [g[1:] for g in cotangents], ts[1:], ts[:-1])
-    start = (nothing, np.zeros_like(ts[0]), [np.zeros_like(p) for p in chosen])
-    (gys, _, gps), (gtimes, moved) = scan(segment, start, rows, reverse=True)
-    gys = [a + g[0] for a, g in zip(gys, cotangents, strict=True)]
-    first = problem.slope([s[0] for s in states], ts[0], args)
-    carried = [a - g[0] for a, g in zip(gys, cotangents, strict=True)]
-    gfirst = -functools.reduce(np.add, [np.sum(np.real(np.conj(g) * k)) for g, k in zip(carried, first, strict=True)])
-    del moved
+    (carried, gps), gtimes = scan(segment, (nothing, [np.zeros_like(p) for p in chosen]), rows, reverse=True)
+    gys = [a + g[0] for a, g in zip(carried, cotangents, strict=True)]
+    gfirst = -product(carried, problem.slope([s[0] for s in states], ts[0], args))
     found = iter(gps)
     return (
         gys,
         np.concatenate([gfirst[None], gtimes]),
         tree.unflatten(structure, [next(found) if o else None for o in on]),
     )
+
+
+def product(gs: State, ks: State) -> Any:
+    """The real inner product of two lists of leaves."""
+    return functools.reduce(np.add, [np.sum(np.real(np.conj(g) * k)) for g, k in zip(gs, ks, strict=True)])
 
 
 def odeint(

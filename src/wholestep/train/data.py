@@ -7,12 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wholestep.errors import WholestepError
+from wholestep.errors import MissingExtraError
 from wholestep.ir.graph import NDArray
-
-
-class MissingExtraError(WholestepError, ImportError):
-    """An optional package that this call needs is not installed."""
 
 
 def need(*packages: str, extra: str) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import DerivativeError, DtypeError
-from wholestep.frontend.continuous import standard_exponential, standard_normal
-from wholestep.frontend.keys import (
+from wholestep.errors import DerivativeError, DtypeError, ParameterError
+from wholestep.random.continuous import standard_exponential, standard_normal
+from wholestep.random.keys import (
     GAMMA,
     POISSON,
     SPLIT,
-    ParameterError,
     count_of,
     drawn,
     float_of,

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import AxisError, DtypeError, ShapeError
-from wholestep.frontend.continuous import between, standard_gumbel
-from wholestep.frontend.keys import (
+from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
+from wholestep.random.continuous import between, standard_gumbel
+from wholestep.random.keys import (
     WIDE,
-    ParameterError,
     count_of,
     drawn,
     float_of,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.frontend.keys import (
+from wholestep.random.keys import (
     Tail,
     count_of,
     drawn,

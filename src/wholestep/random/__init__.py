@@ -10,7 +10,7 @@ arguments are those of `jax.random`; floating results are float64 unless a dtype
 
 from __future__ import annotations
 
-from wholestep.frontend.continuous import (
+from wholestep.random.continuous import (
     cauchy,
     exponential,
     gumbel,
@@ -20,12 +20,11 @@ from wholestep.frontend.continuous import (
     truncated_normal,
     uniform,
 )
-from wholestep.frontend.discrete import bernoulli, categorical, choice, permutation, randint
-from wholestep.frontend.keys import ParameterError, bits, fold_in, key, split
-from wholestep.frontend.rejection import beta, chisquare, dirichlet, gamma, poisson, t
+from wholestep.random.discrete import bernoulli, categorical, choice, permutation, randint
+from wholestep.random.keys import bits, fold_in, key, split
+from wholestep.random.rejection import beta, chisquare, dirichlet, gamma, poisson, t
 
 __all__ = [
-    "ParameterError",
     "bernoulli",
     "beta",
     "bits",

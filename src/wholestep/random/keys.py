@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import DtypeError, ShapeError, WholestepError
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.scope import scope
@@ -28,10 +28,6 @@ BITS, SPLIT, FOLD, GAMMA, POISSON = range(5)
 
 WIDE = np.dtype(np.uint64)
 _ZERO = np.zeros((), WORD)
-
-
-class ParameterError(WholestepError, ValueError):
-    """A parameter that no distribution has."""
 
 
 def drawn(f: F) -> F:
