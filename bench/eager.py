@@ -1,10 +1,11 @@
 """Times the eager transforms beside HIPS autograd, in turns in one process, and what an import and a trace cost.
 
-    python bench/eager.py            about half a minute; prints a table of ratios
+python bench/eager.py            about half a minute; prints a table of ratios
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import subprocess
 import sys
@@ -36,8 +37,8 @@ def network(numpy: Any) -> Callable[..., Any]:
 
 def data(sizes: list[int], batch: int) -> Any:
     rng = np.random.default_rng(0)
-    pairs = zip(sizes[:-1], sizes[1:], strict=True)
-    params = [(0.1 * rng.normal(size=(m, n)).astype(np.float32), np.zeros(n, np.float32)) for m, n in pairs]
+    widths = itertools.pairwise(sizes)
+    params = [(0.1 * rng.normal(size=(m, n)).astype(np.float32), np.zeros(n, np.float32)) for m, n in widths]
     x = rng.normal(size=(batch, sizes[0])).astype(np.float32)
     return params, x, rng.normal(size=(batch, sizes[-1])).astype(np.float32)
 

@@ -1,7 +1,6 @@
 """Products of arrays for the coverage tests: einsum in its many forms, matmul and its kin in every rank."""
 
 import numpy as np
-
 from tests.coverage.cases import Case
 
 rng = np.random.default_rng(13)
@@ -112,7 +111,11 @@ CASES = {
     ],
     "numpy.matvec": [*products(np.matvec), Case(np.matvec, real(2, 3), real(3))],
     "numpy.vecmat": [*products(np.vecmat), Case(np.vecmat, cplx(2), cplx(2, 3))],
-    "numpy.kron": [*products(np.kron, ranks=SHAPES[:4]), Case(np.kron, real(2, 3), real(2)), Case(np.kron, real(1, 2), 3)],
+    "numpy.kron": [
+        *products(np.kron, ranks=SHAPES[:4]),
+        Case(np.kron, real(2, 3), real(2)),
+        Case(np.kron, real(1, 2), 3),
+    ],
     "numpy.tensordot": [
         *products(lambda x, y: np.tensordot(x, y, 1), ranks=SHAPES[:4]),
         *products(lambda x, y: np.tensordot(x, y, 0), ranks=SHAPES[:3]),

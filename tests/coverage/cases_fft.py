@@ -1,7 +1,6 @@
 """Calls of numpy.fft for the coverage tests."""
 
 import numpy as np
-
 from tests.coverage.cases import Case
 
 rng = np.random.default_rng(12)

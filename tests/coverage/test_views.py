@@ -7,7 +7,6 @@ import pytest
 from tests.coverage.cases import Case, check_gradient, compare
 
 import wholestep.numpy as wnp
-
 from wholestep.errors import ReadOnlyError, UnsupportedError
 from wholestep.frontend.derivatives import grad, vjp
 

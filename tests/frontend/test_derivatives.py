@@ -155,7 +155,7 @@ def test_arguments_are_never_written():
 
 
 def test_results_share_no_memory_with_arguments():
-    value, g = ws.value_and_grad(lambda x: (x * 1.0).sum())(X)
+    _, g = ws.value_and_grad(lambda x: (x * 1.0).sum())(X)
     kept = ws.jit(lambda x: x)(X)
     assert not np.shares_memory(kept, X) and kept.flags.writeable and g.flags.writeable
     out, _ = ws.vjp(lambda x: x, X)

@@ -1,6 +1,8 @@
 """The contract of jit, trace and eval_shape: one trace for each kind of call, strict, and with its reasons."""
 
+import gc
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -28,7 +30,9 @@ def test_one_trace_for_each_kind_of_call():
 
 
 def test_static_arguments():
-    f = ws.jit(lambda x, axis, mode="a": x.sum(axis=axis) if mode == "a" else x, static_argnums=1, static_argnames="mode")
+    f = ws.jit(
+        lambda x, axis, mode="a": x.sum(axis=axis) if mode == "a" else x, static_argnums=1, static_argnames="mode"
+    )
     x = np.ones((2, 3))
     assert f(x, 0).shape == (3,) and f(x, 1).shape == (2,) and f(x, 1, mode="b").shape == (2, 3)
     assert f.traces == 3
@@ -152,9 +156,6 @@ def test_threads_trace_side_by_side():
 
 
 def test_nothing_grows_from_step_to_step():
-    import gc
-    import tracemalloc
-
     step = ws.jit(ws.value_and_grad(lambda x: (np.tanh(x) ** 2).sum()))
     eager = ws.value_and_grad(lambda x: (np.tanh(x) ** 2).sum())
 

@@ -106,7 +106,9 @@ def fancy(x):
 
 @program
 def products(x):
-    return np.einsum("i,j,ij->", x, x, np.ones((6, 6))) + np.outer(x, x)[2, 3] + np.tensordot(x, x, 1) + np.kron(x, x)[7]
+    return (
+        np.einsum("i,j,ij->", x, x, np.ones((6, 6))) + np.outer(x, x)[2, 3] + np.tensordot(x, x, 1) + np.kron(x, x)[7]
+    )
 
 
 @program

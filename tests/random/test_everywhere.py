@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep import errors, random
 from wholestep.errors import AxisError, DerivativeError, DtypeError, ShapeError
-from wholestep.frontend import continuous, discrete, keys, random, rejection
+from wholestep.random import continuous, discrete, keys, rejection
 
 KEY = random.key(3)
 DRAWS = {
@@ -159,34 +160,34 @@ def test_rejection_refuses_a_derivative_instead_of_dropping_it(draw):
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda: random.uniform(KEY, (2,), np.float64, 2.0, 1.0), random.ParameterError),
+        (lambda: random.uniform(KEY, (2,), np.float64, 2.0, 1.0), errors.ParameterError),
         (lambda: random.uniform(KEY, (2,), np.int32), DtypeError),
         (lambda: random.uniform(KEY, (2,), complex), DtypeError),
         (lambda: random.uniform(KEY, (2,), np.float64, np.zeros(3)), ShapeError),
         (lambda: random.uniform(KEY, (2,), np.float64, 1j), DtypeError),
-        (lambda: random.truncated_normal(KEY, 1.0, 0.0), random.ParameterError),
-        (lambda: random.bernoulli(KEY, 1.5), random.ParameterError),
-        (lambda: random.randint(KEY, (), 3, 3), random.ParameterError),
-        (lambda: random.randint(KEY, (), 0, 0, np.uint8), random.ParameterError),
-        (lambda: random.randint(KEY, (), np.uint8(1), np.uint8(0), np.uint8), random.ParameterError),
+        (lambda: random.truncated_normal(KEY, 1.0, 0.0), errors.ParameterError),
+        (lambda: random.bernoulli(KEY, 1.5), errors.ParameterError),
+        (lambda: random.randint(KEY, (), 3, 3), errors.ParameterError),
+        (lambda: random.randint(KEY, (), 0, 0, np.uint8), errors.ParameterError),
+        (lambda: random.randint(KEY, (), np.uint8(1), np.uint8(0), np.uint8), errors.ParameterError),
         (lambda: random.randint(KEY, (), 0, 300, np.uint8), OverflowError),
         (lambda: random.randint(KEY, (2,), 0, np.array([5, 300]), np.uint8), OverflowError),
         (lambda: random.randint(KEY, (), 0.5, 3), DtypeError),
         (lambda: random.randint(KEY, (), 0, 3, float), DtypeError),
-        (lambda: random.permutation(KEY, -1), random.ParameterError),
+        (lambda: random.permutation(KEY, -1), errors.ParameterError),
         (lambda: random.permutation(KEY, 2.5), ShapeError),
         (lambda: random.permutation(KEY, np.ones(3), 1), AxisError),
         (lambda: random.choice(KEY, 3, (4,), False), ShapeError),
         (lambda: random.choice(KEY, 3, p=[1.0, 2.0]), ShapeError),
-        (lambda: random.choice(KEY, 2, p=[-1.0, 2.0]), random.ParameterError),
-        (lambda: random.choice(KEY, 2, p=[0.0, 0.0]), random.ParameterError),
-        (lambda: random.choice(KEY, 0, (1,)), random.ParameterError),
+        (lambda: random.choice(KEY, 2, p=[-1.0, 2.0]), errors.ParameterError),
+        (lambda: random.choice(KEY, 2, p=[0.0, 0.0]), errors.ParameterError),
+        (lambda: random.choice(KEY, 0, (1,)), errors.ParameterError),
         (lambda: random.categorical(KEY, np.zeros(3), axis=1), AxisError),
         (lambda: random.categorical(KEY, np.zeros((2, 3)), shape=(3,)), ShapeError),
-        (lambda: random.gamma(KEY, 0.0), random.ParameterError),
-        (lambda: random.gamma(KEY, np.nan), random.ParameterError),
-        (lambda: random.dirichlet(KEY, 1.0), random.ParameterError),
-        (lambda: random.poisson(KEY, -1.0), random.ParameterError),
+        (lambda: random.gamma(KEY, 0.0), errors.ParameterError),
+        (lambda: random.gamma(KEY, np.nan), errors.ParameterError),
+        (lambda: random.dirichlet(KEY, 1.0), errors.ParameterError),
+        (lambda: random.poisson(KEY, -1.0), errors.ParameterError),
         (lambda: random.poisson(KEY, 1.0, (), float), DtypeError),
         (lambda: random.bits(KEY, (), np.int32), DtypeError),
     ],

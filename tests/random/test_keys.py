@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 import wholestep as ws
-from wholestep.errors import DtypeError, ShapeError
 from wholestep import random
+from wholestep.errors import DtypeError, ShapeError
 
 KEY = random.key(42)
 

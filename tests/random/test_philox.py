@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from wholestep.errors import DtypeError, ShapeError
 from wholestep import random
+from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.build import build
 from wholestep.ir.types import array_type
 from wholestep.primitives.random import CHUNK, philox, random_bits, words

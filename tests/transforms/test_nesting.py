@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.ir.build import current
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=4)
@@ -159,7 +160,7 @@ def test_a_gradient_stops_where_it_is_told():
 
 
 def test_every_intermediate_has_a_gradient():
-    value, gradient, records = ws.trace_gradients(lambda x: np.exp(np.sin(x)).sum())(X)
+    _, gradient, records = ws.trace_gradients(lambda x: np.exp(np.sin(x)).sum())(X)
     by_name = {r.operation: r for r in records}
     close(by_name["sin"].gradient, np.exp(np.sin(X)))
     close(by_name["exp"].gradient, np.ones(4))
@@ -193,8 +194,6 @@ def test_user_exceptions_pass_through():
 def test_errors_leave_no_trace_behind():
     with pytest.raises(ValueError):
         ws.grad(lambda x: (x @ np.ones((3, 3))).sum())(X)
-    from wholestep.ir.build import current
-
     assert current() is None
     close(ws.grad(lambda x: (x**2).sum())(X), 2 * X)
 

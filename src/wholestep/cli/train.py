@@ -8,9 +8,9 @@ from typing import TextIO
 
 import numpy as np
 
+from wholestep import random
 from wholestep.cli import digits
 from wholestep.errors import CommandError
-from wholestep import random
 from wholestep.ir.graph import NDArray
 from wholestep.train.data import Split, need
 from wholestep.train.data import digits as load

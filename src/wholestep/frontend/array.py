@@ -447,8 +447,12 @@ class Array:
 
     @property
     def flat(self) -> Array:
-        """The elements in row-major order."""
-        return function(np.ravel)(self)  # type: ignore[no-any-return]
+        """The elements in row-major order; what is written to them reaches this array."""
+        return function(np.ndarray.flat)(self)  # type: ignore[no-any-return]
+
+    @flat.setter
+    def flat(self, new: Any) -> None:
+        function(np.ndarray.flat)(self)[...] = new
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
         """The same elements in another shape; -1 once for the size that is left. See numpy.reshape."""

@@ -159,8 +159,9 @@ def compare(point: Point, found: Any, expected: Any, what: str, rtol: float, ato
                 at = np.unravel_index(int(off.argmax()), off.shape)
                 worst = float(off.max())
                 i, index, _ = direction
+                element = list(map(int, at)) if at else ""
                 place = (
-                    f"d result[{k}]{list(map(int, at)) if at else ''} / d {point.paths[i]}{list(index) if index else ''} is"
+                    f"d result[{k}]{element} / d {point.paths[i]}{list(index) if index else ''} is"
                     f" {np.asarray(y)[at]:.10g}, differences give {np.asarray(z)[at]:.10g}"
                 )
     if place:

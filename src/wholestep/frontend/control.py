@@ -91,9 +91,7 @@ def widened(graph: Graph, n: int, places: Sequence[int], captured: Sequence[Valu
     return Graph((*graph.inputs[:n], *rest), graph.nodes, graph.outputs, graph.name)
 
 
-def scan(
-    f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False
-) -> Any:
+def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False) -> Any:
     """Apply `carry, y = f(carry, x)` along the first axis of xs: `carry, ys = ws.scan(f, init, xs)`.
 
     The loop stays a loop, whatever its length, in the program and in its derivatives. `xs` is a tree of arrays, or

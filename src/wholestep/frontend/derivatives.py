@@ -47,15 +47,13 @@ class Entered:
         self.numbers = [n % len(args) for n in numbers]
         self.leaves: list[Any] = []
         self.arrays: list[Array] = []
-        self.paths: list[str] = []
         self.structures = []
         given = list(args)
         for i, arg in enumerate(args):
             given[i] = tree.map(guarded, arg) if i not in self.numbers else arg
         for n in self.numbers:
             leaves, structure = tree.flatten(args[n])
-            self.paths += tree.paths(args[n], parameter_names(f, len(args))[n]) if not _all_inexact(leaves) else [""] * len(leaves)
-            differentiable(leaves, self.paths[len(self.leaves) :], what)
+            differentiable(leaves, functools.partial(leaf_paths, f, args, n), what)
             arrays = [enter(leaf) for leaf in leaves]
             given[n] = tree.unflatten(structure, arrays)
             self.structures.append((structure, len(leaves)))
@@ -75,16 +73,12 @@ class Entered:
 
     def path(self, i: int) -> str:
         """The user's spelling of a leaf."""
-        names = [p for n in self.numbers for p in tree.paths(self.args[n], parameter_names(self.f, len(self.args))[n])]
-        return names[i]
+        return [p for n in self.numbers for p in leaf_paths(self.f, self.args, n)][i]
 
 
-def _all_inexact(leaves: Sequence[Any]) -> bool:
-    return all(
-        isinstance(leaf, LEAVES)
-        and dtypes.is_inexact(np.asarray(leaf).dtype if not isinstance(leaf, Array) else leaf.dtype)
-        for leaf in leaves
-    )
+def leaf_paths(f: Any, args: Sequence[Any], n: int) -> list[str]:
+    """The user's spelling of the leaves of one argument."""
+    return tree.paths(args[n], parameter_names(f, len(args))[n])
 
 
 def loss_value(out: Any, what: str, holomorphic: bool) -> Array:
@@ -209,8 +203,9 @@ class Linearized:
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """Apply to plain or traced arrays of the right types; plain in, plain out."""
         if current() is None and not any(isinstance(a, Array) for a in arrays):
+            given = [np.asarray(x) for x in (*arrays, *self.known)]
             with np.errstate(all="ignore"):
-                return [np.array(out) for out in reference.run(self.graph, [np.asarray(x) for x in (*arrays, *self.known)])]
+                return [np.array(out) for out in reference.run(self.graph, given)]
         with scope("vjp") as work:
             values = [as_array(a, "pullback").value for a in arrays]
             known = [v if isinstance(v, Value) else constant_of(v) for v in self.known]
@@ -227,7 +222,8 @@ def region_outputs(f: Callable[..., Any], entered: Entered, work: Scope, has_aux
         out, aux = out
     leaves, structure = tree.flatten(out)
     arrays = [as_array(leaf, what) for leaf in leaves]
-    return arrays, structure, aux, trim(work.builder.nodes[start:], [a.value for a in arrays])
+    values = [a.value for a in arrays]  # a view is read when it is asked for, which adds to the program
+    return arrays, structure, aux, trim(work.builder.nodes[start:], values)
 
 
 def checked_like(
@@ -396,10 +392,11 @@ def trace_gradients(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
             start = len(work.builder.nodes)
             entered = Entered(f, argnums, args, "trace_gradients")
             loss = loss_value(f(*entered.args, **kwargs), "trace_gradients", False)
+            value = loss.value
             nodes = work.builder.nodes[start:]
             inner = [(n, v) for n in nodes for v in n.outputs if v.type.inexact]
             wanted = [*entered.values, *[v for _, v in inner]]
-            gxs = backward(nodes, [(loss.value, ones(loss.value.type))], wanted)
+            gxs = backward(nodes, [(value, ones(value.type))], wanted)
             found = finish(work, entered, gxs[: len(entered.values)], False)
             records = [
                 Intermediate(n, work.leave(Array(v)), None if g is None else work.leave(Array(g)))

@@ -37,13 +37,14 @@ def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[
         with scope("grad") as work:
             start = len(work.builder.nodes)
             loss = loss_value(f(*tree.map(entered, args), **tree.map(entered, kwargs)), "frontier_grad", False)
+            value = loss.value
             nodes = work.builder.nodes[start:]
             wanted = frontier(nodes, labels)
             ends = {v for _, v in wanted}
             with work.last_walk():
                 # Without the nodes that make them, the named values are leaves: nothing flows past them.
                 after = [n for n in nodes if ends.isdisjoint(n.outputs)]
-                gxs = backward(after, [(loss.value, ones(loss.value.type))], [v for _, v in wanted])
+                gxs = backward(after, [(value, ones(value.type))], [v for _, v in wanted])
                 arrays = [
                     (label, work.leave(Array(zeros(v.type) if g is None else g)))
                     for (label, v), g in zip(wanted, gxs, strict=True)

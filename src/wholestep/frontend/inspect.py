@@ -32,7 +32,9 @@ class ShapeDtype:
     def __init__(self, shape: Any, dtype: Any = np.float64) -> None:
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
         self.shape: tuple[int | Dim, ...] = tuple(sizes)
-        self.dtype = checked(dtypes.from_short(dtype) if isinstance(dtype, str) and dtype in dtypes.SUPPORTED else dtype)
+        self.dtype = checked(
+            dtypes.from_short(dtype) if isinstance(dtype, str) and dtype in dtypes.SUPPORTED else dtype
+        )
 
     @property
     def ndim(self) -> int:

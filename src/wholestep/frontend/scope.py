@@ -132,18 +132,18 @@ def parameter_names(f: Any, count: int) -> list[str]:
     return [named[i] if i < len(named) else f"x{i}" for i in range(count)]
 
 
-def differentiable(leaves: Sequence[Any], paths: Sequence[str], what: str) -> None:
+def differentiable(leaves: Sequence[Any], paths: Callable[[], Sequence[str]], what: str) -> None:
     """Raise DtypeError for a leaf that has no derivative, naming its path."""
-    for leaf, path in zip(leaves, paths, strict=True):
+    for i, leaf in enumerate(leaves):
         if not isinstance(leaf, LEAVES):
             raise DtypeError(
-                f"{what}: {path or 'the argument'} is a {type(leaf).__name__}, not an array",
+                f"{what}: {paths()[i] or 'the argument'} is a {type(leaf).__name__}, not an array",
                 hint="pass it as another argument (see argnums), or close over it",
             )
         t = type_of(leaf)
         if not dtypes.is_inexact(t.dtype):
             raise DtypeError(
-                f"{what}: {path or 'the argument'} is {t}, and integers and booleans have no derivative",
+                f"{what}: {paths()[i] or 'the argument'} is {t}, and integers and booleans have no derivative",
                 hint="convert it to float, or keep it out with argnums",
             )
 

@@ -33,6 +33,7 @@ from wholestep.primitives.family import REGISTRY, Elementwise, zeros
 Rule = Callable[..., Any]
 """Values of the loop's dtypes and one shape -> a value, or a tuple of values."""
 
+
 def defined_ufuncs() -> dict[str, Elementwise]:
     """The primitives that a ufunc defines, by the ufunc's name."""
     return {

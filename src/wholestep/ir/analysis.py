@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from wholestep.ir.build import lean
-from wholestep.ir.graph import Graph, Value
+from wholestep.ir.graph import Graph, Node, Value
 
 
 def reach(graph: Graph, active: Sequence[bool]) -> list[bool]:
@@ -68,3 +69,26 @@ def part(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Gra
     given = set(inputs)
     nodes = [n for n in graph.nodes if given.isdisjoint(n.outputs)]
     return Graph(tuple(inputs), lean(nodes, [v for v in outputs if v not in given]), tuple(outputs), graph.name)
+
+
+def slimmed(graphs: Sequence[Graph], values: Sequence[Value]) -> tuple[list[Graph], list[Value]]:
+    """Graphs of the same inputs without those that none uses, and the values for the rest.
+
+    A pullback then holds on to no more than it needs, and a linear stretch can be transposed: its own inputs go.
+    """
+    wanted = [any(flags) for flags in zip(*[used(g) for g in graphs], strict=True)]
+    places = [i for i, w in enumerate(wanted) if w]
+    return [slim(g, tuple(places)) for g in graphs], [values[i] for i in places]
+
+
+def slim(graph: Graph, places: tuple[int, ...]) -> Graph:
+    """The graph with the inputs at these places alone."""
+    made: Graph = graph.derived(("slim", places), lambda: reordered(graph, places, range(len(graph.outputs))))
+    return made
+
+
+def narrowed(node: Node, inputs: Sequence[Value], params: dict[str, Any], outputs: Sequence[bool]) -> Node:
+    """A node with other inputs and parameters that makes some of the same values."""
+    new = Node(node.op, tuple(inputs), params, node.where)
+    new.outputs = tuple([v for v, o in zip(node.outputs, outputs, strict=True) if o])
+    return new

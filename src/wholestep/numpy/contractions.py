@@ -136,7 +136,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     for i, j in zip(left, right, strict=True):
         b_labels[j] = a_labels[i]
     out = [c for c in a_labels if c not in b_labels] + [c for c in b_labels if c not in a_labels]
-    return wrap(contract(x, y, spec=f"{''.join(a_labels)},{''.join(b_labels)}->{''.join(out)}"))
+    return Array(contract(x, y, spec=f"{''.join(a_labels)},{''.join(b_labels)}->{''.join(out)}"))
 
 
 @covers(np.vecdot, "numpy.vecdot")
@@ -190,7 +190,7 @@ def kron(a: Any, b: Any) -> Array:
     left, right = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - y.ndim) + y.shape
     wide_left = reshape(x, [n for size in left for n in (size, 1)])
     wide_right = reshape(y, [n for size in right for n in (1, size)])
-    return reshape(wide_left * wide_right, [m * n for m, n in zip(left, right, strict=True)])
+    return wrap(reshape(wide_left * wide_right, [m * n for m, n in zip(left, right, strict=True)]).value)
 
 
 def summed_alone(v: Value, labels: str, elsewhere: str) -> tuple[Value, str]:

@@ -11,7 +11,16 @@ from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import broadcast_shapes, lift, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy.diagonals import writable
-from wholestep.numpy.movement import array_of, axis_of, broadcast_to, concatenate, flat_view, ravel, reshape
+from wholestep.numpy.movement import (
+    array_of,
+    axis_of,
+    broadcast_to,
+    concatenate,
+    cycled,
+    flat_view,
+    ravel,
+    reshape,
+)
 from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of, where
 
@@ -88,13 +97,6 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
         x, axis = flat_view(x), 0
     place = axis_of("put_along_axis", axis, x.ndim)
     x[_along(x, indices, place, "put_along_axis")] = values
-
-
-def cycled(values: Any, count: int) -> Array:
-    """The values again and again, `count` in all."""
-    flat = ravel(array_of(values))
-    times = -(-count // max(flat.size, 1))
-    return (concatenate([flat] * times, 0) if times > 1 else flat)[:count]  # type: ignore[no-any-return]
 
 
 @covers(np.put)

@@ -9,7 +9,7 @@ from typing import Any
 
 from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array, View
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced
 from wholestep.frontend.lift import broadcast_shapes, lift, promoted, wrap
 from wholestep.frontend.lift import broadcast_to as broadcast_value
 from wholestep.frontend.ufuncs import assign_out
@@ -115,23 +115,55 @@ def shares(x: Array) -> bool:
 
 @covers(np.ravel)
 def ravel(a: Any, order: str = "C") -> Array:
-    """numpy.ravel."""
+    """numpy.ravel: a view of what lies in one piece, a copy of the rest."""
     x = array_of(a)
     if order == "K":
         strides = x.layout().strides
-        return reshape(transpose(x, sorted(range(x.ndim), key=lambda i: -abs(strides[i]))), (-1,))
-    return reshape(transpose(x) if by_columns(x, order) else x, (-1,))
+        x = transpose(x, sorted(range(x.ndim), key=lambda i: -abs(strides[i])))
+    elif by_columns(x, order):
+        x = transpose(x)
+    made = reshape(x, (-1,))
+    return made if x._parent is None or x.layout().flags.c_contiguous else Array(made.value)
 
 
-def flat_view(x: Array) -> Array:
+class Flat(Array):
+    """x.flat: the elements in row-major order. Reading copies; writing reaches x, short values again and again."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return found if found._scalar else Array(found.value)
+
+    def __setitem__(self, index: Any, new: Any) -> None:
+        v = array_of(new)
+        if v.ndim and not is_traced(index):
+            v = cycled(v, np.empty(self.shape[0], bool)[index].size)
+        super().__setitem__(index, v)
+
+
+def flat_view(x: Array) -> Flat:
     """The elements in row-major order as one axis; what is written to it reaches x, wherever x keeps its memory."""
     old, size = x.shape, x.size
-    return view(
-        x,
+    way = View(
         lambda v: reshape_primitive(v, shape=(size,)),
         lambda base, v: reshape_primitive(v, shape=old),
         lambda plain: np.empty(size, plain.dtype),
     )
+    made = Flat(way.get(x.value))
+    made._parent, made._view = x, way
+    made._seen = x._root()._version
+    return made
+
+
+FUNCTIONS[np.ndarray.flat] = flat_view
+
+
+def cycled(values: Any, count: int) -> Array:
+    """The values again and again, `count` in all."""
+    flat = ravel(array_of(values))
+    times = -(-count // max(flat.size, 1))
+    return (concatenate([flat] * times, 0) if times > 1 else flat)[:count]  # type: ignore[no-any-return]
 
 
 @covers(np.transpose)

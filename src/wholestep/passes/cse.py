@@ -42,4 +42,3 @@ def _key(value: Any) -> Any:
     except TypeError:
         return id(value)
     return (type(value), value)
-

@@ -9,9 +9,9 @@ from wholestep.ir.graph import Graph
 def dce(graph: Graph) -> Graph:
     """Keep the nodes that the outputs need.
 
-        a = sin(x); b = cos(x); return b
-        -->
-        b = cos(x); return b
+    a = sin(x); b = cos(x); return b
+    -->
+    b = cos(x); return b
     """
     nodes = trim(graph.nodes, graph.outputs)
     if len(nodes) == len(graph.nodes):

@@ -60,4 +60,3 @@ def _changed(value: Any, change: Callable[[Graph], Graph]) -> Any:
     if isinstance(value, tuple) and value and all(isinstance(item, Graph) for item in value):
         return tuple([_changed(item, change) for item in value])
     return value
-

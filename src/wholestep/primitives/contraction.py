@@ -186,7 +186,7 @@ class Unwindow(Linear):
         places, window = y.shape[lead : lead + k], y.shape[lead + k :]
         wide = dtypes.compute_dtype(y.dtype) if y.dtype != object else y.dtype
         out = np.zeros((*y.shape[:lead], *sizes), wide)
-        if wide == object:
+        if y.dtype == object:
             out.fill(0)
         for offset in np.ndindex(*window):
             at: list[Any] = [

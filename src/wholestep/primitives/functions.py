@@ -119,7 +119,7 @@ expit = Elementwise("expit", "expit", lambda y, x: y * (1 - y), takes="f")
 log_expit = Elementwise("log_expit", "log_expit", lambda y, x: expit(-x), takes="f")
 logit = Elementwise("logit", "logit", lambda y, x: 1 / (x * (1 - x)), takes="f", domain=(0.1, 0.9))
 gammaln = Elementwise("gammaln", "gammaln", lambda y, x: digamma(x), takes="f", domain=(0.3, 4.0))
-digamma: Elementwise = Elementwise("digamma", "psi", lambda y, x: zeta(ones(x.type) * 2, x), takes="f", domain=(0.3, 4.0))
+digamma: Elementwise = Elementwise("digamma", "psi", lambda y, x: _trigamma(x), takes="f", domain=(0.3, 4.0))
 gamma = Elementwise("gamma", "gamma", lambda y, x: y * digamma(x), takes="f", domain=(0.3, 4.0))
 zeta: Elementwise = Elementwise(
     "zeta", "zeta", _no_partial_of_order, lambda z, s, q: -s * zeta(s + 1, q), takes="f", domain=(1.5, 4.0)
@@ -130,9 +130,15 @@ ndtri = Elementwise("ndtri", "ndtri", lambda y, x: _SQRT_2PI * exp(0.5 * (y * y)
 i0 = Elementwise("i0", "i0", lambda y, x: i1(x), takes="f")
 i1: Elementwise = Elementwise("i1", "i1", lambda y, x: i0(x) - _over(y, x), takes="f", domain=(0.2, 3.0))
 i0e = Elementwise("i0e", "i0e", lambda y, x: i1e(x) - sign(x) * y, takes="f", domain=(0.2, 3.0))
-i1e: Elementwise = Elementwise("i1e", "i1e", lambda y, x: i0e(x) - y * sign(x) - _over(y, x), takes="f", domain=(0.2, 3.0))
+i1e: Elementwise = Elementwise(
+    "i1e", "i1e", lambda y, x: i0e(x) - y * sign(x) - _over(y, x), takes="f", domain=(0.2, 3.0)
+)
 j0 = Elementwise("j0", "j0", lambda y, x: -j1(x), takes="f")
 j1: Elementwise = Elementwise("j1", "j1", lambda y, x: j0(x) - _over(y, x), takes="f", domain=(0.2, 3.0))
+
+
+def _trigamma(x: Value) -> Value:
+    return zeta(ones(x.type) * 2, x)
 
 
 def _over(y: Value, x: Value) -> Value:

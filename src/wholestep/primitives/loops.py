@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep.errors import ShapeError
-from wholestep.ir.analysis import cut, dependents, hollow, part, reach, reordered, used
+from wholestep.ir.analysis import cut, dependents, hollow, narrowed, part, reach, reordered, used
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.family import Maybe, expand, zeros
 from wholestep.primitives.movement import permute
-from wholestep.primitives.structure import Nested, filled, narrowed, present
+from wholestep.primitives.structure import Nested, filled, present
 
 
 class Split(NamedTuple):
@@ -113,7 +113,7 @@ class Scan(Nested):
         return [g if w else None for g, w in zip(found, wrt, strict=True)]
 
     def keep(self, node: Node, halves: Split) -> Sequence[Value]:
-        """The forward scan once more, keeping what the way back needs; where nothing has run yet, it replaces the first.
+        """The forward scan again, keeping what the way back needs; where nothing has run yet, it replaces the first.
 
         A scan over placeholders will never run; then what is kept comes from the carries that do not depend on them.
         """

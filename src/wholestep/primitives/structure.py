@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wholestep.errors import DerivativeError, ShapeError
-from wholestep.ir.analysis import cut, reach, reordered, used
+from wholestep.ir.analysis import cut, narrowed, reach, slimmed
 from wholestep.ir.build import build, current, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
@@ -33,22 +33,6 @@ def instantiated(values: Sequence[Value], gs: Sequence[Maybe]) -> list[Value]:
     return [zeros(v.type) if g is None else g for v, g in zip(values, gs, strict=True)]
 
 
-def slimmed(graphs: Sequence[Graph], values: Sequence[Value]) -> tuple[list[Graph], list[Value]]:
-    """Graphs of the same inputs without those that none uses, and the values for the rest.
-
-    A pullback then holds on to no more than it needs, and a linear stretch can be transposed: its own inputs go.
-    """
-    wanted = [any(flags) for flags in zip(*[used(g) for g in graphs], strict=True)]
-    places = [i for i, w in enumerate(wanted) if w]
-    return [slim(g, tuple(places)) for g in graphs], [values[i] for i in places]
-
-
-def slim(graph: Graph, places: tuple[int, ...]) -> Graph:
-    """The graph with the inputs at these places alone."""
-    made: Graph = graph.derived(("slim", places), lambda: reordered(graph, places, range(len(graph.outputs))))
-    return made
-
-
 class Nested(Several):
     """A primitive that holds graphs."""
 
@@ -62,13 +46,6 @@ class Nested(Several):
     def lean(self, node: Node, wanted: Sequence[bool]) -> Node:
         """The node with as few outputs as give the wanted ones; rules that users state keep theirs whole."""
         return node
-
-
-def narrowed(node: Node, inputs: Sequence[Value], params: dict[str, Any], outputs: Sequence[bool]) -> Node:
-    """A node with other inputs and parameters that makes some of the same values."""
-    new = Node(node.op, tuple(inputs), params, node.where)
-    new.outputs = tuple([v for v, o in zip(node.outputs, outputs, strict=True) if o])
-    return new
 
 
 class Body(Nested):
@@ -277,7 +254,7 @@ class Cond(Nested):
         return outs, everywhere
 
     def guarded(self, chosen: Value, branch: Graph, xs: Sequence[Value], on: Sequence[bool]) -> Sequence[Value]:
-        """A batched branch, not run at all where no row chooses it, and never on the operands of a row that does not."""
+        """A batched branch, not run where no row chooses it, and never on the operands of a row that does not."""
         n = chosen.shape[0]
         if n == 0:
             return inline(branch, xs)

@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.frontend.lift import cast_to, wrap
+from wholestep.ir.graph import Value
+from wholestep.primitives.arithmetic import make_complex, nextafter
+from wholestep.primitives.functions import log, log1p, ndtr, ndtri, tan
+from wholestep.primitives.logic import less_equal, select
 from wholestep.random.keys import (
     Tail,
     count_of,
@@ -23,11 +28,6 @@ from wholestep.random.keys import (
     tail_of,
     words,
 )
-from wholestep.frontend.lift import cast_to, wrap
-from wholestep.ir.graph import Value
-from wholestep.primitives.arithmetic import make_complex, nextafter
-from wholestep.primitives.functions import log, log1p, ndtr, ndtri, tan
-from wholestep.primitives.logic import less_equal, select
 
 
 @drawn

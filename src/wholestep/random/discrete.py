@@ -9,6 +9,16 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
+from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, checked, lift, wrap
+from wholestep.ir.graph import Value
+from wholestep.ir.types import Shape
+from wholestep.primitives.creation import full
+from wholestep.primitives.functions import log
+from wholestep.primitives.indexing import gather, scatter, take_along
+from wholestep.primitives.logic import less, select
+from wholestep.primitives.movement import concat, permute, reshape, slice_
+from wholestep.primitives.order import sort
+from wholestep.primitives.reduction import argmax, cumsum
 from wholestep.random.continuous import between, standard_gumbel
 from wholestep.random.keys import (
     WIDE,
@@ -27,16 +37,6 @@ from wholestep.random.keys import (
     wide,
     words,
 )
-from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, checked, lift, wrap
-from wholestep.ir.graph import Value
-from wholestep.ir.types import Shape
-from wholestep.primitives.creation import full
-from wholestep.primitives.functions import log
-from wholestep.primitives.indexing import gather, scatter, take_along
-from wholestep.primitives.logic import less, select
-from wholestep.primitives.movement import concat, permute, reshape, slice_
-from wholestep.primitives.order import sort
-from wholestep.primitives.reduction import argmax, cumsum
 
 _INDEX, _DOUBLE = np.dtype(np.int64), np.dtype(np.float64)
 

@@ -9,6 +9,17 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import DerivativeError, DtypeError, ParameterError
+from wholestep.frontend.lift import cast_to, checked, full_of, lift, wrap
+from wholestep.ir.build import build
+from wholestep.ir.graph import Value
+from wholestep.ir.types import Shape
+from wholestep.primitives.arithmetic import minimum
+from wholestep.primitives.functions import exp, gammaln, log, logaddexp, sqrt
+from wholestep.primitives.logic import floor, isfinite, select
+from wholestep.primitives.movement import broadcast, reshape, slice_
+from wholestep.primitives.random import WORD, random_bits
+from wholestep.primitives.reduction import any_, max_, sum_
+from wholestep.primitives.structure import custom_vjp, while_loop
 from wholestep.random.continuous import standard_exponential, standard_normal
 from wholestep.random.keys import (
     GAMMA,
@@ -27,17 +38,6 @@ from wholestep.random.keys import (
     tail_of,
     words,
 )
-from wholestep.frontend.lift import cast_to, checked, full_of, lift, wrap
-from wholestep.ir.build import build
-from wholestep.ir.graph import Value
-from wholestep.ir.types import Shape
-from wholestep.primitives.arithmetic import minimum
-from wholestep.primitives.functions import exp, gammaln, log, logaddexp, sqrt
-from wholestep.primitives.logic import floor, isfinite, select
-from wholestep.primitives.movement import broadcast, reshape, slice_
-from wholestep.primitives.random import WORD, random_bits
-from wholestep.primitives.reduction import any_, max_, sum_
-from wholestep.primitives.structure import custom_vjp, while_loop
 
 _DOUBLE = np.dtype(np.float64)
 

@@ -13,6 +13,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced, unsupported
+from wholestep.frontend.lift import lift, wrap
 from wholestep.scipy.outside import inexact, np, special
 
 BY_THEMSELVES = frozenset({"sinc", "softplus", "zeta"})
@@ -63,7 +64,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     nothing = size == 0
     made = np.where(nothing, -math.inf, np.log(np.where(nothing, 1, size)) + shift)
     if not keepdims:
-        made, sign = np.squeeze(made, axis=axis), np.squeeze(sign, axis=axis)
+        made, sign = [wrap(np.squeeze(x, axis=axis).value) for x in (made, sign)]
     return (made, sign) if return_sign else made
 
 
@@ -100,4 +101,5 @@ def polygamma(n: Any, x: Any) -> Any:
         raise UnsupportedError("polygamma: the order is traced", hint="make it a plain integer")
     order, z = np.asarray(n), inexact(x)
     factor = (-1.0) ** (order + 1) * special.gamma(order + 1.0)
-    return np.where(order == 0, special.psi(z), factor * special.zeta(np.maximum(order, 1) + 1.0, z))
+    made = np.where(order == 0, special.psi(z), factor * special.zeta(np.maximum(order, 1) + 1.0, z))
+    return wrap(lift(made).value)

@@ -77,7 +77,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         made = matrices(a, ord, *axes)
     else:
         raise ShapeError(f"norm: takes one axis or two, not {len(axes)} axes of {a.type}", hint="give axis=")
-    return np.expand_dims(made, axes) if keepdims else made
+    return np.expand_dims(made, axes) if keepdims else wrap(lift(made).value)
 
 
 @covers(np.linalg.vector_norm)
@@ -88,7 +88,9 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     order = [i for i in range(a.ndim) if i not in axes]
     flat = np.transpose(a, (*axes, *order)).reshape((-1, *[a.shape[i] for i in order]))
     made = vector(flat, ord, 0)
-    return made.reshape([1 if i in axes else n for i, n in enumerate(a.shape)]) if keepdims else made
+    if keepdims:
+        return made.reshape([1 if i in axes else n for i, n in enumerate(a.shape)])
+    return wrap(lift(made).value)
 
 
 @covers(np.linalg.matrix_norm)
@@ -107,4 +109,4 @@ def cond(x: Any, p: Any = None) -> Any:
     else:
         made = norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
     unknown = np.isnan(made) & ~np.any(np.isnan(a), axis=(-2, -1))
-    return np.where(unknown, math.inf, made)
+    return wrap(lift(np.where(unknown, math.inf, made)).value)

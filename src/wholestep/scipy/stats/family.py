@@ -12,6 +12,7 @@ import scipy.stats
 
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.lift import lift, wrap
 from wholestep.scipy.outside import doubles, np
 
 
@@ -47,7 +48,8 @@ class Family:
             if double or strange or missing or len(args) > lead + len(self.signature):
                 raise TypeError(f"{self.name}.{method} takes {', '.join(self.signature)}")
             filled = {"loc": 0.0, "scale": 1.0} | given | kwargs
-            return rule(*[doubles(x) for x in (*args[:lead], *[filled[s] for s in self.signature])])
+            made = rule(*[doubles(x) for x in (*args[:lead], *[filled[s] for s in self.signature])])
+            return wrap(lift(made).value)
 
         return call
 
