@@ -36,7 +36,7 @@ RANGES = {
     (-80.0, 80.0): "sindg cosdg tandg",
     (10.0, 80.0): "cotdg",
 }
-TWO = "beta betaln xlogy rel_entr kl_div poch gammainc gammaincc logaddexp huber pseudo_huber boxcox inv_boxcox owens_t"
+TWO = "beta betaln xlogy rel_entr kl_div poch gammainc gammaincc huber pseudo_huber boxcox inv_boxcox owens_t"
 EDGES = {
     "xlogy": ([0.0, 0.0, 0.0, 1.0, np.nan, 0.0], [0.0, 2.0, -1.0, 0.0, 1.0, np.nan]),
     "xlog1py": ([0.0, 0.0, 0.0, 1.0, 0.0], [-1.0, 2.0, -3.0, -1.0, np.nan]),
@@ -60,7 +60,7 @@ def ufuncs():
             x = real(5, low=low, high=high)
             cases[name] = [Case(f, x, rtol=1e-13), Case(f, x.astype("f4"), rtol=1e-5), Case(f, x[0], rtol=1e-13)]
     for name in TWO.split():
-        f = getattr(scipy.special, name, np.logaddexp)
+        f = getattr(scipy.special, name)
         cases[name] = [Case(f, real(4, low=0.3, high=3.0), real(3, 4, low=0.3, high=3.0), rtol=1e-13)]
     for name, pairs in EDGES.items():
         f = getattr(scipy.special, name)
@@ -79,7 +79,7 @@ def three():
     """Functions with parameters that stay plain."""
     share = real(4, low=0.1, high=0.9)
     made = {
-        name: [Case(lambda x, f=getattr(scipy.special, name): f(1.5, 0.7, x), share, rtol=1e-12)]
+        name: [Case(lambda x, name=name: getattr(scipy.special, name)(1.5, 0.7, x), share, rtol=1e-12)]
         for name in ("betainc", "betaincc", "betaincinv", "betainccinv", "hyp1f1")
     }
     made["hyp2f1"] = [Case(lambda x: scipy.special.hyp2f1(1.5, 0.7, 2.2, x), share, rtol=1e-12)]
@@ -146,7 +146,7 @@ def distribution(name):
         moved = tuple(range(1 + len(shapes), 3 + len(shapes))) if plain else tuple(range(1, 3 + len(shapes)))
         cases[method] = [
             Case(f, x, *numbers, loc, scale, only=(0, *moved), rtol=1e-11),
-            Case(lambda x, f=f: f(x, *shapes), x, rtol=1e-11),
+            Case(lambda x, f=f: f(x, *shapes), share, rtol=1e-11),
             Case(lambda x, f=f: f(x, *shapes, loc=0.3), strange, grad=False, rtol=1e-11),
             Case(lambda x, f=f: f(x, *shapes, scale=-1.0), x, grad=False, rtol=1e-11),
             Case(lambda x, f=f: f(x, *shapes), x[0].astype("f4"), grad=False, rtol=1e-6),
@@ -172,7 +172,7 @@ def counts():
             cases[f"scipy.stats.{name}.{method}"] = [
                 Case(f, finite, np.float64(value), only=(1,), rtol=1e-11),
                 Case(f, k, np.float64(value), grad=False, rtol=1e-11),
-                Case(f, k, np.float64(-1.0), grad=False),
+                *([] if "log" in method else [Case(f, k, np.float64(-1.0), grad=False)]),
             ]
         for method in ("mean", "var", "std"):
             f = getattr(getattr(stats, name), method)
@@ -184,7 +184,7 @@ def counts():
 
 def vectors():
     normal, dirichlet = stats.multivariate_normal, stats.dirichlet
-    cov, point = positive(3, 3), rng.dirichlet([1.0, 2.0, 3.0])
+    cov, point = positive(3, 3), np.array([0.2, 0.3, 0.5])
     made = {}
     for method in ("logpdf", "pdf"):
         f, g = getattr(normal, method), getattr(dirichlet, method)
@@ -193,7 +193,7 @@ def vectors():
             Case(f, real(4, 3), real(3), cov, rtol=1e-11),
             Case(f, real(2, 4, 3), real(3), cov, rtol=1e-11),
             Case(f, real(4), np.float64(0.3), np.float64(1.7), rtol=1e-11),
-            Case(lambda x, f=f: f(x, cov=[1.0, 2.0, 3.0]), real(4, 3), rtol=1e-11),
+            Case(lambda x, f=f: f(x, np.zeros(3), np.array([1.0, 2.0, 3.0])), real(4, 3), rtol=1e-11),
             Case(lambda x, f=f: f(x, np.zeros(3)), real(3), rtol=1e-11),
         ]
         made[f"dirichlet.{method}"] = [
@@ -240,10 +240,16 @@ def solves():
         + [Case(lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b, 2), cplx(3, 3), real(3), rtol=1e-11)],
         "solve_banded": [
             Case(
-                lambda ab, b: linalg.solve_banded((1, 2), ab, b), real(4, 5) + [[0], [0], [5], [0]], real(5), rtol=1e-12
+                lambda ab, b: linalg.solve_banded((1, 2), ab, b),
+                real(4, 5) + np.array([[0], [0], [5], [0]]),
+                real(5),
+                rtol=1e-12,
             ),
             Case(
-                lambda ab, b: linalg.solve_banded((1, 1), ab, b), real(3, 5) + [[0], [5], [0]], real(5, 2), rtol=1e-12
+                lambda ab, b: linalg.solve_banded((1, 1), ab, b),
+                real(3, 5) + np.array([[0], [5], [0]]),
+                real(5, 2),
+                rtol=1e-12,
             ),
         ],
         "solve_sylvester": [
@@ -253,10 +259,16 @@ def solves():
     }
 
 
+def gauge_free(*args, **options):
+    """Eigenvalues, and the sizes of the vectors' components: SciPy's driver chooses other signs than NumPy's."""
+    w, v = linalg.eigh(*args, **options)
+    return w, np.abs(v)
+
+
 def factors():
     return {
         "inv": [Case(linalg.inv, m, rtol=1e-12) for m in (A, C, regular(2, 3, 3))],
-        "det": [Case(linalg.det, m) for m in (A, C, A.astype("f4"))],
+        "det": [Case(linalg.det, m, rtol=t) for m, t in ((A, 0.0), (C, 0.0), (A.astype("f4"), 1e-6))],
         "cholesky": [Case(lambda a, o=o: linalg.cholesky(a, lower=o), m) for m in (P, Q) for o in (False, True)],
         "lu_factor": [Case(linalg.lu_factor, m) for m in (real(3, 3), cplx(3, 3))],
         "lu": [
@@ -270,11 +282,11 @@ def factors():
         "toeplitz": [Case(linalg.toeplitz, real(3), real(4)), Case(linalg.toeplitz, cplx(3))],
         "eigh": [
             *[
-                Case(lambda a, o=o: linalg.eigh(a, lower=o), m, rtol=1e-12)
+                Case(lambda a, o=o: gauge_free(a, lower=o), m, rtol=1e-12)
                 for m in (SPREAD, SKEW)
                 for o in (True, False)
             ],
-            Case(linalg.eigh, SPREAD, P, rtol=1e-12),
+            Case(gauge_free, SPREAD, P, rtol=1e-12),
             Case(lambda a, b: linalg.eigh(a, b, eigvals_only=True), SPREAD, P, rtol=1e-12),
         ],
         "eigvalsh": [Case(linalg.eigvalsh, m, rtol=1e-12) for m in (SPREAD, SKEW)],

@@ -171,7 +171,22 @@ def rule_for(ufunc: np.ufunc, loop: tuple[np.dtype[Any], ...]) -> Rule:
         raise unsupported(f"{'numpy' if hasattr(np, name) else 'scipy.special'}.{name}")
     if isinstance(found, Elementwise) and _kind(loop[0]) not in found.takes:
         raise UnsupportedError(f"{name}: not covered for dtype {dtypes.short(loop[0])}")
+    if name in COMPARISONS and {d.kind for d in loop} == {"i", "u"}:
+        return across_signs(ufunc, found)
     return found
+
+
+def across_signs(ufunc: np.ufunc, compare: Rule) -> Rule:
+    """A comparison of signed with unsigned integers: exact, since no integer dtype holds both."""
+
+    def rule(x: Value, y: Value) -> Any:
+        first = x.dtype.kind == "i"
+        below = bool(ufunc(-1, 0) if first else ufunc(0, -1))
+        unsigned = y.dtype if first else x.dtype
+        plain = compare(cast_to(x, unsigned), cast_to(y, unsigned))
+        return lo.select((x if first else y) < 0, full_of(below, x.shape, plain.dtype), plain)
+
+    return rule
 
 
 def _kind(dtype: np.dtype[Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted
+from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted, value_of
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import NO_VALUE, np
@@ -32,9 +32,18 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     chosen = cast_to(lift(condition).value, np.dtype(bool))
-    a, b = promoted(x, y)
+    try:
+        a, b = promoted(x, y)
+    except OverflowError:
+        a, b = _wrapped(x, y)
     shape = broadcast_shapes("where", [chosen.shape, a.shape, b.shape])
     return Array(select_primitive(broadcast_to(chosen, shape), broadcast_to(a, shape), broadcast_to(b, shape)))
+
+
+def _wrapped(*xs: Any) -> list[Value]:
+    """Values of one dtype where a Python integer does not fit: here NumPy lets it wrap around."""
+    dtype = np.result_type(*[x if type(x) in WEAK else lift(x).dtype for x in xs])
+    return [value_of(np.asarray(x).astype(dtype) if type(x) in WEAK else x, dtype) for x in xs]
 
 
 @covers(np.copy)
@@ -59,7 +68,7 @@ def clip(
     where_, dtype = kwargs.pop("where", True), kwargs.pop("dtype", None)
     if kwargs.keys() - {"casting", "order", "subok"}:
         raise TypeError(f"clip: unexpected keyword arguments {sorted(kwargs)}")
-    given = [v for v in (a, low, high) if v is not None]
+    given = [v for v in (Array(lift(a).value), low, high) if v is not None]
     values = promoted(*given) if dtype is None else [lift(v).astype(dtype).value for v in given]
     shape = broadcast_shapes("clip", [v.shape for v in values])
     made, *bounds = [broadcast_to(v, shape) for v in values]
@@ -141,8 +150,3 @@ def _conditions(condlist: Any, x: Array) -> list[Any]:
 
 def _listed(c: Any) -> Any:
     return lift(c) if is_traced(c) else c
-
-
-def weak(x: Any) -> Any:
-    """A Python scalar as it is, anything else as a traced array."""
-    return x if type(x) in WEAK else lift(x)

@@ -277,7 +277,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
 @covers(outside.eigh, "scipy.linalg.eigh")
 def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, **options: Any) -> Any:
-    """scipy.linalg.eigh, of one matrix or of a pair (a x = w b x)."""
+    """scipy.linalg.eigh, of one matrix or of a pair (a x = w b x); the signs of vectors are those of numpy.linalg."""
     chosen = {k: v for k, v in options.items() if k.startswith("subset") and v is not None}
     if chosen or options.get("type", 1) != 1:
         raise UnsupportedError("eigh: subsets of eigenvalues and other problem types are not covered for traced arrays")

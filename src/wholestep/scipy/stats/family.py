@@ -11,6 +11,7 @@ from typing import Any
 import scipy.stats
 
 from wholestep.errors import UnsupportedError
+from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import lift, wrap
 from wholestep.scipy.outside import doubles, np
@@ -74,6 +75,12 @@ def refusing(found: Any, name: str) -> Any:
     return call
 
 
+def log_of(share: Any, rest: Callable[[], Any]) -> Any:
+    """The logarithm of a probability, by way of what is left where that is the smaller part."""
+    most = share > 0.5
+    return np.where(most, np.log1p(-np.where(most, rest(), 0.0)), np.log(np.where(most, 1.0, share)))
+
+
 class Continuous(Family):
     """A density on an interval, in standard form; loc and scale are added here."""
 
@@ -101,11 +108,11 @@ class Continuous(Family):
 
     def log_below(self, z: Any, *shapes: Any) -> Any:
         """The logarithm of `below`."""
-        return np.log(self.below(z, *shapes))
+        return log_of(self.below(z, *shapes), lambda: self.above(z, *shapes))
 
     def log_above(self, z: Any, *shapes: Any) -> Any:
         """The logarithm of `above`."""
-        return np.log(self.above(z, *shapes))
+        return log_of(self.above(z, *shapes), lambda: self.below(z, *shapes))
 
     def quantile(self, q: Any, *shapes: Any) -> Any:
         """The inverse of `below`."""
@@ -218,14 +225,14 @@ class Discrete(Family):
 
     def _log_mass(self, x: Any, *params: Any) -> Any:
         *shapes, loc = params
-        k = x - loc
+        k = stop_gradient(x - loc)
         inside = (k >= 0) & (k <= self.last(*shapes)) & (np.floor(k) == k)
         made = self.log_mass(np.where(inside, k, 0.0), *shapes)
         return self._known(np.where(inside, made, np.where(np.isnan(k), k, -math.inf)), shapes)
 
     def _probability(self, rule: Any, before: float, after: float, x: Any, *params: Any) -> Any:
         *shapes, loc = params
-        k = np.floor(x - loc)
+        k = np.floor(stop_gradient(x - loc))
         inside = (k >= 0) & (k < self.last(*shapes))
         made = rule(np.where(inside, k, 0.0), *shapes)
         return self._known(np.where(inside, made, np.where(np.isnan(k), k, np.where(k < 0, before, after))), shapes)
