@@ -1,5 +1,8 @@
 """Wholestep: the whole training step, one program, written in ordinary NumPy."""
 
+import importlib
+from typing import Any
+
 from wholestep import errors, numpy, random
 from wholestep.dims import Dim
 from wholestep.errors import WholestepError
@@ -45,7 +48,9 @@ __all__ = [
     "psum",
     "random",
     "scan",
+    "scipy",
     "stop_gradient",
+    "testing",
     "trace",
     "trace_gradients",
     "value_and_grad",
@@ -53,3 +58,16 @@ __all__ = [
     "vmap",
     "while_loop",
 ]
+
+LAZY = ("scipy", "testing")
+"""Packages of ours that cost more than a blink to import; they come when they are asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in LAZY:
+        return importlib.import_module(f"wholestep.{name}")
+    raise AttributeError(f"module 'wholestep' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY})

@@ -53,7 +53,10 @@ CASES = {
         Case(filled(lambda: wnp.full(3, 2)), np.int64(7)),
     ],
     "numpy.eye": [Case(filled(lambda: wnp.eye(3, 4, 1)), V), Case(filled(lambda: wnp.eye(3)), S)],
-    "numpy.identity": [Case(filled(lambda: wnp.identity(4)), V), Case(filled(lambda: wnp.identity(3, "f4")), S, grad=False)],
+    "numpy.identity": [
+        Case(filled(lambda: wnp.identity(4)), V),
+        Case(filled(lambda: wnp.identity(3, "f4")), S, grad=False),
+    ],
     "numpy.tri": [Case(filled(lambda: wnp.tri(3, 4, -1)), V)],
     "numpy.zeros_like": like(wnp.zeros_like),
     "numpy.ones_like": like(wnp.ones_like),

@@ -50,8 +50,9 @@ def method(name):
     return [Case(lambda x: getattr(x, name)(), A), Case(lambda x: getattr(x, name)(axis=1), A)]
 
 
-METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf", "hazen", "weibull",
-           "closest_observation", "interpolated_inverted_cdf", "median_unbiased", "normal_unbiased")  # fmt: skip
+METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf", "hazen",
+           "weibull", "closest_observation", "interpolated_inverted_cdf", "median_unbiased",
+           "normal_unbiased")  # fmt: skip
 
 
 def quantiles(f, scale, of):

@@ -49,7 +49,8 @@ PADS = [
     *[(((1, 2), (2, 3)), {"mode": m, "reflect_type": "odd"}) for m in ("reflect", "symmetric")],
     *[(((5, 4), (7, 6)), {"mode": m, "reflect_type": "odd"}) for m in ("reflect", "symmetric")],
     *[(2, {"mode": m, "stat_length": 2}) for m in ("maximum", "minimum", "mean", "median")],
-    (2, {"mode": "median"}), (((2, 3), (0, 2)), {"mode": "linear_ramp"}), ({-1: (1, 2)}, {}), ({0: 2}, {"mode": "edge"}),
+    (2, {"mode": "median"}), (((2, 3), (0, 2)), {"mode": "linear_ramp"}), ({-1: (1, 2)}, {}),
+    ({0: 2}, {"mode": "edge"}),
     (((2, 3), (1, 2)), {"mode": "linear_ramp", "end_values": ((1.0, -2.0), (0.5, 3.0))}),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Random programs of views and assignments: NumPy's own aliasing, traced with and without values, and its derivative."""
+"""Random programs of views and assignments: NumPy's own aliasing, with and without values, and its derivative."""
 
 import math
 

@@ -54,6 +54,17 @@ def dtype_longdouble():
 
 
 @case
+def masked_array():
+    ws.grad(lambda x: (x * x).sum())(np.ma.array([1.0, 2.0], mask=[0, 1]))
+
+
+@case
+def matrix_in_a_closure():
+    m = np.ones((2, 2)).view(np.matrix)
+    ws.grad(lambda x: (m * x).sum())(np.ones((2, 2)))
+
+
+@case
 def dtype_meaningless():
     ws.jit(lambda x: x << 2)(np.ones(3))
 

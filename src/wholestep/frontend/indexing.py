@@ -63,7 +63,7 @@ class Index(NamedTuple):
 class Fresh(NamedTuple):
     """A boolean without axes: it indexes a new axis of size 1, which it keeps or empties."""
 
-    index: Value
+    places: Value
 
 
 def parse(x: Array, index: Any) -> Index:
@@ -94,7 +94,7 @@ def parse(x: Array, index: Any) -> Index:
             continue
         if isinstance(item, Fresh):
             place = place if arrays else len(shape)
-            arrays.append(item.index)
+            arrays.append(item.places)
             axes.append(len(shape))
             shape.append(1)
             layout.append(None)

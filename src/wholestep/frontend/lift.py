@@ -35,8 +35,18 @@ def checked(dtype: Any) -> np.dtype[Any]:
         raise DtypeError(f"array: {error}") from None
 
 
+def refuse_subclass(x: Any) -> None:
+    """Raise DtypeError for masked arrays, matrices and their kin: their operations mean something else."""
+    if type(x) is not np.ndarray and isinstance(x, np.ndarray) and not isinstance(x, np.memmap):
+        raise DtypeError(
+            f"array: a {type(x).__name__} is not supported, since its operations mean something else",
+            hint="convert it with np.asarray, or np.ma.filled for a masked array",
+        )
+
+
 def constant_of(x: Any) -> Value:
     """A plain array as a constant of the program; it is copied, so that a later change cannot reach the trace."""
+    refuse_subclass(x)
     array = np.asarray(x)
     builder = current()
     if builder is None or array.ndim == 0:

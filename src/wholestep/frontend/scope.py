@@ -14,7 +14,7 @@ from wholestep.backends import reference
 from wholestep.errors import DtypeError
 from wholestep.frontend import indexing, ufuncs
 from wholestep.frontend.array import Array
-from wholestep.frontend.lift import WEAK, checked, constant_of
+from wholestep.frontend.lift import WEAK, checked, constant_of, refuse_subclass
 from wholestep.ir.build import Builder, build, building, current
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
@@ -92,6 +92,7 @@ def type_of(x: Any) -> Type:
     if isinstance(x, Array):
         return x.type
     if isinstance(x, np.ndarray | np.generic):
+        refuse_subclass(x)
         return array_type(x.shape, checked(x.dtype))
     array = np.asarray(x)
     return array_type(array.shape, checked(array.dtype))
@@ -103,6 +104,7 @@ def enter(x: Any) -> Array:
     assert builder is not None
     if isinstance(x, Array):
         return Array(identity(x.value), x._scalar, x._weak)
+    refuse_subclass(x)
     scalar = not isinstance(x, np.ndarray)
     weak = type(x) in WEAK
     data = np.asarray(x)

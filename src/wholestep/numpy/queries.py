@@ -114,6 +114,21 @@ def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppres
 
 
 @covers(np.array2string)
-def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
+def array2string(
+    a: Any,
+    max_line_width: Any = None,
+    precision: Any = None,
+    suppress_small: Any = None,
+    separator: str = " ",
+    prefix: str = "",
+    *,
+    formatter: Any = None,
+    threshold: Any = None,
+    edgeitems: Any = None,
+    sign: Any = None,
+    floatmode: Any = None,
+    suffix: str = "",
+    legacy: Any = None,
+) -> str:
     """numpy.array2string: the type, since the values may not be known."""
     return repr(lift(a))

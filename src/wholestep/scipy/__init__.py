@@ -1,6 +1,20 @@
 """The parts of SciPy that also take traced arrays: special, stats, linalg, signal, integrate.
 
->>> import wholestep as ws, wholestep.scipy.special as special
->>> float(ws.grad(lambda x: special.logsumexp(x * special.expit(x)))(0.0))
+>>> import wholestep as ws
+>>> from wholestep.scipy import special
+>>> float(ws.grad(lambda x: special.expit(2.0 * x))(0.0))
 0.5
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+PARTS = ("integrate", "linalg", "signal", "special", "stats")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PARTS:
+        raise AttributeError(f"module 'wholestep.scipy' has no attribute {name!r}; it has {', '.join(PARTS)}")
+    return importlib.import_module(f"wholestep.scipy.{name}")

@@ -1,0 +1,86 @@
+"""Writes the generated pages of the documentation: coverage.md, from the tables that dispatch itself uses."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep.frontend import array, dispatch, ufuncs
+
+FOLDER = Path(__file__).parent
+
+HEAD = """\
+# Covered calls
+
+Every call below takes traced arrays: it is differentiated in both modes, mapped and traced like everything else.
+NumPy's functions are called as they are (`import numpy as np`); `wholestep.numpy` has the same names and also takes
+lists of traced arrays. What is not listed raises `UnsupportedError` for traced arrays. This page is written by
+`python docs/generate.py` from the tables that the calls go through.
+"""
+
+
+def namespaces() -> dict[str, dict[str, Any]]:
+    """Covered functions by module, each with what implements it."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, outside in dispatch.NAMES.items():
+        module, _, short = name.rpartition(".")
+        found.setdefault(module, {})[short] = dispatch.FUNCTIONS[outside]
+    return dict(sorted(found.items()))
+
+
+def ufunc_names() -> list[str]:
+    """NumPy's ufuncs that are covered, aliases included."""
+    known = {*ufuncs.DIRECT, *ufuncs.COMPOSED}
+    own = [n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)]
+    return [n for n in own if getattr(np, n).__name__ in known or getattr(np, n) in dispatch.FUNCTIONS]
+
+
+def note(name: str, implementation: Callable[..., Any]) -> str:
+    """What the first line of a docstring says beyond the name."""
+    first = (inspect.getdoc(implementation) or "").split("\n")[0]
+    return first.removeprefix(name).lstrip(".,: ").rstrip(".")
+
+
+def uncovered() -> list[str]:
+    """Public functions and ufuncs of numpy that refuse traced arrays."""
+    kinds = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))
+    covered = {id(outside) for outside in dispatch.NAMES.values()}
+    names = []
+    for name in dir(np):
+        thing = getattr(np, name) if not name.startswith("_") and name != "row_stack" else None
+        if isinstance(thing, kinds) and id(thing) not in covered and name not in ufunc_names():
+            names.append(name)
+    return names
+
+
+def coverage() -> str:
+    """The page on covered calls."""
+    lines = [HEAD]
+    for module, functions in namespaces().items():
+        lines += [f"## {module}", "", "| call | note |", "|---|---|"]
+        lines += [f"| `{n}` | {note(f'{module}.{n}', f)} |" for n, f in sorted(functions.items())]
+        lines.append("")
+    lines += ["## ufuncs of numpy", "", _listing(ufunc_names()), ""]
+    lines += ["With `out=`, `where=` (beside `out=`), `dtype=`, `casting=`, and the methods `reduce`, `accumulate`,"]
+    lines += ["`reduceat`, `outer` and `at` where they have a meaning.", ""]
+    methods = sorted({*array.METHODS, *[n for n in vars(array.Array) if hasattr(np.ndarray, n) and n[0] != "_"]})
+    lines += ["## Methods and attributes of arrays", "", _listing(methods), ""]
+    lines += ["## Not covered", "", "Of numpy's public functions these refuse traced arrays, or have none to take:", ""]
+    lines += [_listing(uncovered()), ""]
+    return "\n".join(lines)
+
+
+def _listing(names: list[str]) -> str:
+    return ", ".join(f"`{n}`" for n in names)
+
+
+PAGES: dict[str, Callable[[], str]] = {"coverage.md": coverage}
+
+if __name__ == "__main__":
+    for page, write in PAGES.items():
+        (FOLDER / page).write_text(write(), encoding="utf-8", newline="\n")

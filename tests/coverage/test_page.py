@@ -1,0 +1,14 @@
+"""The page on covered calls says what the tables say."""
+
+import importlib.util
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    for page, write in generate.PAGES.items():
+        assert (DOCS / page).read_text(encoding="utf-8") == write(), "run `make docs`"
