@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import types
 from collections.abc import Callable
@@ -10,9 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from wholestep import scipy as parts
 from wholestep.frontend import array, dispatch, ufuncs
 
 FOLDER = Path(__file__).parent
+
+for module in ("numpy", *[f"scipy.{part}" for part in parts.PARTS]):
+    importlib.import_module(f"wholestep.{module}")  # each enters its calls in the tables
 
 HEAD = """\
 # Covered calls
@@ -38,6 +43,13 @@ def ufunc_names() -> list[str]:
     known = {*ufuncs.DIRECT, *ufuncs.COMPOSED}
     own = [n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)]
     return [n for n in own if getattr(np, n).__name__ in known or getattr(np, n) in dispatch.FUNCTIONS]
+
+
+def special_names() -> list[str]:
+    """The ufuncs of scipy.special that are covered."""
+    special = importlib.import_module("scipy.special")
+    known = {*ufuncs.DIRECT, *ufuncs.COMPOSED}
+    return [n for n in dir(special) if n in known and isinstance(getattr(special, n), np.ufunc)]
 
 
 def note(name: str, implementation: Callable[..., Any]) -> str:
@@ -68,7 +80,9 @@ def coverage() -> str:
     lines += ["## ufuncs of numpy", "", _listing(ufunc_names()), ""]
     lines += ["With `out=`, `where=` (beside `out=`), `dtype=`, `casting=`, and the methods `reduce`, `accumulate`,"]
     lines += ["`reduceat`, `outer` and `at` where they have a meaning.", ""]
-    methods = sorted({*array.METHODS, *[n for n in vars(array.Array) if hasattr(np.ndarray, n) and n[0] != "_"]})
+    lines += ["## ufuncs of scipy.special", "", _listing(special_names()), ""]
+    own = {n for n in vars(array.Array) if hasattr(np.ndarray, n) and not n.startswith("_")}
+    methods = sorted({*array.METHODS, *own} - {"item", "tobytes", "tolist"})
     lines += ["## Methods and attributes of arrays", "", _listing(methods), ""]
     lines += ["## Not covered", "", "Of numpy's public functions these refuse traced arrays, or have none to take:", ""]
     lines += [_listing(uncovered()), ""]

@@ -207,6 +207,7 @@ def vectors():
     return {f"scipy.stats.{name}": cases for name, cases in made.items()}
 
 
+TURNED = regular(3, 3)[[1, 2, 0]]
 A, B, C, P = regular(3, 3), real(3, 2), regular(3, 3, of=cplx), positive(3, 3)
 Q = positive(3, 3, of=cplx)
 SPREAD = np.diag([1.0, 3.0, 6.0]) + 0.2 * (lambda a: a + a.T)(real(3, 3))
@@ -234,10 +235,9 @@ def solves():
         ],
         "cho_factor": [Case(lambda a: np.triu(linalg.cho_factor(a)[0]), m) for m in (P, Q)],
         "lu_solve": [
-            Case(lambda a, b, t=t: linalg.lu_solve(linalg.lu_factor(a), b, t), real(3, 3), B, rtol=1e-11)
-            for t in (0, 1)
+            Case(lambda a, b, t=t: linalg.lu_solve(linalg.lu_factor(a), b, t), TURNED, B, rtol=1e-11) for t in (0, 1)
         ]
-        + [Case(lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b, 2), cplx(3, 3), real(3), rtol=1e-11)],
+        + [Case(lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b, 2), TURNED + 0.3j * A, real(3), rtol=1e-11)],
         "solve_banded": [
             Case(
                 lambda ab, b: linalg.solve_banded((1, 2), ab, b),
@@ -270,11 +270,11 @@ def factors():
         "inv": [Case(linalg.inv, m, rtol=1e-12) for m in (A, C, regular(2, 3, 3))],
         "det": [Case(linalg.det, m, rtol=t) for m, t in ((A, 0.0), (C, 0.0), (A.astype("f4"), 1e-6))],
         "cholesky": [Case(lambda a, o=o: linalg.cholesky(a, lower=o), m) for m in (P, Q) for o in (False, True)],
-        "lu_factor": [Case(linalg.lu_factor, m) for m in (real(3, 3), cplx(3, 3))],
+        "lu_factor": [Case(linalg.lu_factor, m) for m in (TURNED, TURNED + 0.3j * A)],
         "lu": [
-            *[Case(linalg.lu, m) for m in (real(3, 3), cplx(3, 3), real(4, 2), real(2, 4))],
-            Case(lambda a: linalg.lu(a, permute_l=True), real(3, 3)),
-            Case(lambda a: linalg.lu(a, p_indices=True), real(3, 3)),
+            *[Case(linalg.lu, m) for m in (TURNED, TURNED + 0.3j * A, real(4, 2), real(2, 4))],
+            Case(lambda a: linalg.lu(a, permute_l=True), TURNED),
+            Case(lambda a: linalg.lu(a, p_indices=True), TURNED),
         ],
         "expm": [Case(linalg.expm, m, rtol=1e-12) for m in (A, C, real(2, 3, 3))],
         "sqrtm": [Case(linalg.sqrtm, m, rtol=1e-12) for m in (P, Q)],

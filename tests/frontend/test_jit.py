@@ -171,4 +171,4 @@ def test_nothing_grows_from_step_to_step():
     run(1000)
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert grown < 20_000
+    assert grown < 50_000, "a step that kept one array would keep a hundred bytes each time"

@@ -368,3 +368,14 @@ def a_walk_from_where_it_may_have_ended(table: Value, starts: Value) -> Values:
         return i + 1, op("sin", so_far) + op("gather", table, i, axes=(0,))
 
     return while_loop(lambda i, s: (i < literal(4, dtype=np.int64),), body, [first(starts), literal(0.5)])
+
+
+@program((2,), (3, 2), smooth=False)
+def own_pullback_with_a_zero_made_of_a_row(h: Value, xs: Value) -> Values:
+    def step(h: Value, x: Value) -> Values:
+        rule = stated_pullback(
+            lambda h, x: (op("sin", h) * x, h, x), lambda h, x, g: (op("cos", h) * x * g, h * 0), [h, x], 1
+        )
+        return wrapped("custom_vjp", lambda h, x: (op("sin", h) * x,), [h, x], rule=rule)
+
+    return scan(step, [h], [xs])

@@ -18,8 +18,8 @@ from wholestep.ir.types import array_type
 from wholestep.ir.verify import verify
 from wholestep.testing import laws
 from wholestep.testing.arrays import type_of
-from wholestep.transforms.forward import copied
-from wholestep.transforms.reverse import backward, vjp
+from wholestep.transforms.forward import copied, inline_jvp
+from wholestep.transforms.reverse import backward, inline_vjp, vjp
 from wholestep.transforms.vmap import Batching
 
 F64 = np.dtype(np.float64)
@@ -125,3 +125,19 @@ def test_a_loop_keeps_no_more_than_its_way_back_needs() -> None:
     types = [array_type((2,), F64), array_type((2,), F64), array_type((4, 2), F64)]
     plain, _ = build(lambda t, h, xs: scan(step, [t, h], [xs])[1:], types)
     assert [node.params["sizes"] for node in plain.nodes if node.op.name == "scan"] == [(0, 1)]
+
+
+def test_a_value_given_twice_is_two_variables() -> None:
+    one = array_type((2,), F64)
+    product, _ = build(lambda x, y: [op("sin", x) * y], [one, one])
+
+    def program(x: Value, g: Value) -> list[Any]:
+        _, (gx,) = inline_vjp(product, [x, x], (True, False), [g])
+        _, (dy,) = inline_jvp(product, [x, x], [None, g])
+        return [gx, dy]
+
+    graph, _ = build(program, [one, one])
+    x = np.array([0.3, 0.7])
+    gx, dy = run(graph, [x, np.ones(2)])
+    np.testing.assert_allclose(gx, np.cos(x) * x, rtol=1e-15)
+    np.testing.assert_allclose(dy, np.sin(x), rtol=1e-15)

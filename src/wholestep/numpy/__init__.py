@@ -51,7 +51,7 @@ from wholestep.numpy.nans import (
 )
 from wholestep.numpy.padding import pad
 from wholestep.numpy.polynomials import (
-    poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, vander,
+    poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, roots, vander,
 )
 from wholestep.numpy.products import cross
 from wholestep.numpy.quantiles import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
@@ -264,6 +264,7 @@ __all__ = [
     "result_type",
     "roll",
     "rollaxis",
+    "roots",
     "rot90",
     "round",
     "searchsorted",

@@ -165,3 +165,23 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
     limit = at.shape[0] * np.finfo(at.dtype).eps if rcond is None else rcond
     found = np.linalg.lstsq(rows / scale, heights, limit)[0]
     return (found.T / scale).T
+
+
+@covers(np.roots)
+def roots(p: Any) -> Any:
+    """numpy.roots: the eigenvalues of the companion matrix; which coefficients are zero must be known."""
+    x = array_of(p)
+    if x.ndim != 1:
+        raise ShapeError("roots: the input must be a rank-1 array")
+    held = np.flatnonzero(known_of("roots", x))
+    if len(held) == 0:
+        return lift(np.array([]))
+    trailing = x.shape[0] - int(held[-1]) - 1
+    x = x[int(held[0]) : int(held[-1]) + 1]
+    x = x if dtypes.is_inexact(x.dtype) else x.astype(np.float64)
+    n = x.shape[0]
+    if n < 2:
+        return lift(np.zeros(trailing))
+    companion = concatenate([(-x[1:] / x[0])[None], np.eye(n - 2, n - 1, dtype=x.dtype)], 0)
+    found = lift(np.linalg.eigvals(companion))
+    return concatenate([found, np.zeros(trailing, found.dtype)], 0)

@@ -14,9 +14,7 @@ from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.statistics import moved_last
 from wholestep.primitives.order import cummax, cummin
 
-ASSOCIATIVE = frozenset(
-    "logaddexp logaddexp2 bitwise_and bitwise_or bitwise_xor logical_xor hypot fmax fmin gcd lcm".split()
-)
+ASSOCIATIVE = frozenset("logaddexp logaddexp2 bitwise_and bitwise_or bitwise_xor logical_xor hypot fmax fmin".split())
 """Folded in halves: log2(n) steps."""
 
 IN_TURN = frozenset(("subtract", "divide", "arctan2"))

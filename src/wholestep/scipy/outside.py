@@ -1,4 +1,4 @@
-"""NumPy and SciPy for code that calls them on traced arrays, which their type stubs do not know; and small helpers."""
+"""NumPy and SciPy without types, for code that calls them on traced arrays; and the operands of such calls."""
 
 from __future__ import annotations
 

@@ -54,14 +54,31 @@ class Family:
 
         return call
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Frozen:
+        return Frozen(self, args, kwargs)
+
     def __getattr__(self, name: str) -> Any:
-        calls = self.__dict__.get("calls", {})
-        if name in calls:
-            return calls[name]
-        found = getattr(self.__dict__["outside"], name)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self.calls:
+            return self.calls[name]
+        found = getattr(self.outside, name)
         if not callable(found):
             return found
         return refusing(found, f"{self.name}.{name}")
+
+
+class Frozen:
+    """A distribution whose parameters are given."""
+
+    def __init__(self, family: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.family, self.args, self.kwds = family, args, kwargs
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        method = getattr(self.family, name)
+        return lambda *x, **kwargs: method(*x, *self.args, **self.kwds, **kwargs)
 
 
 def refusing(found: Any, name: str) -> Any:

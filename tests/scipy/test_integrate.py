@@ -1,0 +1,98 @@
+"""The solver of differential equations: its states against SciPy's, its derivatives against differences."""
+
+import numpy as np
+import pytest
+import scipy.integrate
+
+import wholestep as ws
+from wholestep.scipy.integrate import odeint
+
+START, TIMES, RATE = np.array([0.5, 0.2]), np.array([0.0, 0.4, 1.3, 2.0]), np.float64(1.3)
+WEIGHTS = np.array([[0.3, -1.0], [0.8, 0.4], [-0.6, 0.2], [1.1, 0.7]])
+TIGHT = {"rtol": 1e-10, "atol": 1e-10}
+
+
+def pendulum(y, t, rate):
+    return np.stack([y[1], -rate * np.sin(y[0]) + 0.1 * np.cos(t)])
+
+
+def loss(y0, t, rate):
+    return np.sum(WEIGHTS * odeint(pendulum, y0, t, rate, **TIGHT))
+
+
+def slope(f, x, direction, step=1e-5):
+    return (f(x + step * direction) - f(x - step * direction)) / (2 * step)
+
+
+def test_states_are_those_of_scipy():
+    for t in (TIMES, TIMES[::-1].copy()):
+        found = odeint(pendulum, START, t, RATE, **TIGHT)
+        expected = scipy.integrate.odeint(pendulum, START, t, args=(RATE,), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_a_loose_tolerance_is_kept():
+    expected = odeint(pendulum, START, TIMES, RATE, **TIGHT)
+    assert np.abs(odeint(pendulum, START, TIMES, RATE, rtol=1e-4, atol=1e-4) - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("argument", [0, 1, 2])
+@pytest.mark.parametrize("run", [lambda f: f, ws.jit])
+def test_gradients(argument, run):
+    args = [START, TIMES, RATE]
+    gradient = run(ws.grad(loss, argument))(*args)
+    for i in range(np.size(args[argument])):
+        unit = np.zeros(np.size(args[argument]))
+        unit[i] = 1
+        unit = unit.reshape(np.shape(args[argument]))
+        numeric = slope(lambda x: loss(*args[:argument], x, *args[argument + 1 :]), args[argument], unit)
+        assert abs(np.sum(gradient * unit) - numeric) < 1e-6
+
+
+def test_the_second_derivative():
+    second = ws.grad(ws.grad(loss, 2), 2)(START, TIMES, RATE)
+    assert abs(second - slope(lambda r: ws.grad(loss, 2)(START, TIMES, r), RATE, 1.0, 1e-4)) < 1e-5
+
+
+def test_a_batch_is_a_loop():
+    rates = np.array([0.7, 1.3, 2.0])
+    batch = ws.vmap(lambda r: odeint(pendulum, START, TIMES, r, **TIGHT))(rates)
+    np.testing.assert_allclose(batch, [odeint(pendulum, START, TIMES, r, **TIGHT) for r in rates], atol=1e-9)
+
+
+def test_states_and_arguments_are_trees():
+    def rule(y, t, p):
+        return {"a": -p["k"] * y["a"], "b": y["a"] * p["c"][0]}
+
+    def end(p):
+        made = odeint(rule, {"a": 1.0, "b": np.zeros(2)}, np.array([0.0, 1.0]), p, **TIGHT)
+        return np.sum(made["b"][-1])
+
+    p = {"k": np.float64(2.0), "c": [np.array([3.0, 1.0])]}
+    found = ws.grad(end)(p)
+    share = (1 - np.exp(-2)) / 2
+    np.testing.assert_allclose(end(p), 4 * share, rtol=1e-8)
+    np.testing.assert_allclose(found["c"][0], [share, share], rtol=1e-7)
+    np.testing.assert_allclose(found["k"], 4 * (np.exp(-2) * 3 - 1) / 4, rtol=1e-7)
+
+
+def test_complex_states():
+    turn = lambda w: odeint(lambda y, t, w: 1j * w * y, 1 + 0j, np.array([0.0, 1.0]), w, **TIGHT)[-1].real  # noqa: E731
+    np.testing.assert_allclose(turn(0.7), np.cos(0.7), atol=1e-8)
+    np.testing.assert_allclose(ws.grad(turn)(0.7), -np.sin(0.7), atol=1e-7)
+
+
+def test_too_few_steps_give_nan():
+    made = odeint(pendulum, START, TIMES, RATE, mxstep=2, **TIGHT)
+    assert np.isfinite(made[0]).all() and np.isnan(made[-1]).all()
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ws.errors.TreeError, match="structure"):
+        odeint(lambda y, t: (y, y), START, TIMES)
+    with pytest.raises(ws.errors.ShapeError, match="derivative"):
+        odeint(lambda y, t: y[:1], START, TIMES)
+    with pytest.raises(ws.errors.ShapeError, match="vector of times"):
+        odeint(lambda y, t: y, START, 1.0)
+    with pytest.raises(ws.errors.DerivativeError, match="closes over"):
+        ws.grad(lambda r: np.sum(odeint(lambda y, t: -r * y, START, TIMES)))(1.0)

@@ -1,0 +1,68 @@
+"""What cannot be differentiated, or is not covered, says so and names the user's call."""
+
+import numpy as np
+import pytest
+import scipy.special
+
+import wholestep as ws
+from wholestep.errors import DerivativeError, DtypeError, ShapeError, UnsupportedError
+from wholestep.scipy import linalg, signal, special, stats
+
+SHARE = np.array([0.2, 0.6])
+
+
+@pytest.mark.parametrize(
+    ("f", "name"),
+    [
+        (lambda a: scipy.special.betainc(a, 2.0, SHARE), "betainc"),
+        (lambda b: scipy.special.betaincinv(2.0, b, SHARE), "betaincinv"),
+        (lambda v: scipy.special.jv(v, SHARE), "jv"),
+        (lambda v: scipy.special.kve(v, SHARE), "kve"),
+        (lambda s: special.zeta(s, SHARE), "zeta"),
+        (lambda df: stats.t.cdf(SHARE, df), "stdtr"),
+        (lambda a: stats.beta.ppf(SHARE, a, 2.0), "betaincinv"),
+        (lambda a: scipy.special.hyp2f1(a, 1.0, 2.0, SHARE), "hyp2f1"),
+    ],
+)
+def test_an_unknown_derivative_is_refused(f, name):
+    with pytest.raises(DerivativeError, match=f"{name}: its derivative with respect to"):
+        ws.grad(lambda x: np.sum(f(x)))(1.5)
+
+
+@pytest.mark.parametrize(
+    ("f", "error", "words"),
+    [
+        (lambda x: special.comb(x, 2), UnsupportedError, "scipy.special.comb"),
+        (lambda x: special.polygamma(x, 1.0), UnsupportedError, "polygamma"),
+        (lambda x: linalg.schur(x), UnsupportedError, "scipy.linalg.schur"),
+        (lambda x: linalg.qr(x, pivoting=True), UnsupportedError, "qr"),
+        (lambda x: linalg.solve_triangular(x, np.ones(4)), ShapeError, "solve_triangular: sizes differ"),
+        (lambda x: linalg.cholesky(x[:1]), ShapeError, "cholesky: takes square matrices"),
+        (lambda x: linalg.expm(x.astype("f2")), DtypeError, "expm"),
+        (lambda x: signal.convolve(x, np.ones(3)), ShapeError, "convolve: ranks differ"),
+        (lambda x: signal.convolve(x, np.ones((1, 5)), "valid"), ShapeError, "valid"),
+        (lambda x: signal.detrend(x), UnsupportedError, "scipy.signal.detrend"),
+        (lambda x: stats.norm.moment(2, x), UnsupportedError, "norm.moment"),
+        (lambda x: stats.multivariate_normal.cdf(x, np.zeros(2)), UnsupportedError, "multivariate_normal.cdf"),
+        (lambda x: stats.norm.pdf(x, 0, 1, 2), TypeError, "norm.pdf takes loc, scale"),
+        (lambda x: np.linalg.solve(x, np.ones(3)), ShapeError, "solve: sizes differ: f64"),
+        (lambda x: np.linalg.inv(x[:1]), ShapeError, "inv: the last two sizes must be equal"),
+        (lambda x: np.linalg.det(x[0]), ShapeError, "det: takes matrices"),
+        (lambda x: np.linalg.inv(x.astype("f2")), DtypeError, "inv: array type float16 is unsupported in linalg"),
+        (lambda x: np.linalg.qr(x, mode="raw"), UnsupportedError, "qr: mode 'raw'"),
+        (lambda x: np.einsum("ij,jk", x, np.ones((3, 2))), ShapeError, "einsum: sizes 2 and 3 meet"),
+        (lambda x: np.einsum("ijk", x), ShapeError, "does not fit f64"),
+        (lambda x: np.einsum("ij->ii", x), ShapeError, "repeats a label"),
+        (lambda x: np.matmul(x, np.ones((3, 2))), ShapeError, "matmul: inner sizes differ"),
+        (lambda x: np.fft.fft(x, n=0), ValueError, "Invalid number of FFT data points"),
+        (lambda x: np.fft.fft(x, norm="other"), ValueError, "Invalid norm value other"),
+    ],
+)
+def test_what_is_not_covered_is_named(f, error, words):
+    with pytest.raises(error, match=words):
+        ws.jit(f)(np.eye(2))
+
+
+def test_a_singular_matrix_is_numpys_error():
+    with pytest.raises(np.linalg.LinAlgError):
+        ws.jit(np.linalg.inv)(np.zeros((2, 2)))
