@@ -12,9 +12,7 @@ SLOW = ("wholestep.scipy", "wholestep.cli", "wholestep.train", "wholestep.__main
 """Packages that import what only their users pay for: their own tests run their examples."""
 
 MODULES = sorted(
-    name
-    for _, name, _ in pkgutil.walk_packages(wholestep.__path__, "wholestep.")
-    if not name.startswith(SLOW)
+    name for _, name, _ in pkgutil.walk_packages(wholestep.__path__, "wholestep.") if not name.startswith(SLOW)
 )
 
 

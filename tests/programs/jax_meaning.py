@@ -14,7 +14,6 @@ from jax import lax
 from wholestep.ir.graph import Graph
 
 jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_disable_most_optimizations", True)  # each program is compiled once and run once
 
 _SAME_NAME = (
     "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh "
