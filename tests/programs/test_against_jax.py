@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
-from tests.programs.draw import Drawn, smooth_functions
-from tests.programs.jax_meaning import MEANING, meaning
-from tests.programs.test_programs import SEED, explained
+from tests.programs.draw import smooth_functions
+from tests.programs.jax_meaning import MEANING
+from tests.programs.test_programs import SEED
 
-from wholestep.backends.reference import run
-from wholestep.testing.arrays import gap, largest, precision
-from wholestep.transforms.reverse import vjp
-
+ROOT = Path(__file__).parents[2]
 COUNT = int(os.environ.get("PROGRAMS_AGAINST_JAX") or 160)
-CHUNK = 10
+CHUNK = 20
+ABORTS = 2
+"""How many programs of a chunk the judge may fail to compile: it aborts with no word on about one in a thousand."""
 
 
-def check_against_jax(drawn: Drawn, seed: tuple[int, ...]) -> None:
-    graph, args = drawn.graph, drawn.args
-    wrt = tuple(range(len(args)))
-    value, gradient = jax.jit(jax.value_and_grad(meaning(graph), wrt))(*args)
-    eps = precision(graph)
-    (found,) = run(graph, args)
-    assert gap(found, value) <= 1e4 * eps * max(1.0, abs(float(value))), f"the value is {found!r}, by JAX {value!r}"
-    pulled = run(vjp(graph, (True,) * len(args), (True,)), [*args, np.float64(1.0)])
-    for i, (g, expected) in enumerate(zip(pulled, gradient, strict=True)):
-        bound = 1e5 * eps * max(largest(list(gradient)), 1e-3)
-        assert gap(g, expected) <= bound, f"gradient {i}\n{g}\nby JAX\n{np.asarray(expected)}"
+def judged(first: int, stop: int) -> tuple[int, int, str]:
+    """Exit code, how many programs were found to agree, and what was printed."""
+    command = [sys.executable, "-m", "tests.programs.judge", str(SEED), str(first), str(stop)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout.count("agrees"), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("chunk", range(COUNT // CHUNK))
 def test_jax_agrees(chunk: int) -> None:
-    for i in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        explained((SEED, 10**6 + i), check_against_jax, mixed=i % 4 == 3, only=set(MEANING))
+    at, stop, aborts = chunk * CHUNK, (chunk + 1) * CHUNK, 0
+    while at < stop:
+        code, agreed, printed = judged(at, stop)
+        if code == 0:
+            break
+        assert code < 0, f"seed {SEED}, program {at + agreed}\n{printed}"
+        aborts += 1
+        at += agreed + 1
+    assert aborts <= ABORTS
 
 
 def test_jax_knows_most_functions() -> None:

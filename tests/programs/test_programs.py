@@ -5,6 +5,7 @@ A failure prints the program and how to draw it again: `PROGRAMS_SEED=123 pytest
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 from collections.abc import Callable
@@ -58,13 +59,14 @@ UNSURE: list[int] = []  # programs whose differences are too rough to tell
 
 
 def check_tangent(drawn: Drawn, rng: np.random.Generator, seed: tuple[int, ...]) -> None:
-    """The tangent against two step widths of differences; what they differ by is how far they can be trusted."""
+    """The tangent against differences of ever smaller steps, as far as the two that agree best can be trusted."""
     graph, args = drawn.graph, drawn.args
     marks = (True,) * len(args)
     dxs = directions(rng, graph.in_types, marks)
     (found,) = laws.tangents(graph, args, marks, dxs)
-    rough, fine = slope(graph, args, dxs, STEP), slope(graph, args, dxs, STEP / 4)
-    trust = 1e-6 * max(1.0, abs(fine)) + 2 * abs(rough - fine)
+    slopes = [slope(graph, args, dxs, STEP / 4**k) for k in range(5)]
+    off, fine = min((abs(a - b), b) for a, b in itertools.pairwise(slopes))
+    trust = 1e-6 * max(1.0, abs(fine)) + 4 * off
     if trust > 1e-3 * max(1.0, abs(fine)):
         UNSURE.append(seed[1])
     assert abs(float(found) - fine) <= trust, f"tangent {float(found)!r}, differences {fine!r}, trusted to {trust:.2g}"
