@@ -202,11 +202,41 @@ class PullbackRule(CustomRule):
         return BatchedPullback(self, batching, on)
 
 
-class BatchedPullback:
-    """A custom_vjp rule over a batch: both halves traced for one element and batched."""
+class Batched:
+    """A stated rule over a batch: each half is traced for one element and batched."""
 
     def __init__(self, rule: Any, batching: Any, on: Sequence[bool]) -> None:
         self.rule, self.batching, self.on = rule, batching, list(on)
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return type(self)(self, batching, on)
+
+    def over(self, one: Callable[..., Any], values: Sequence[Value], on: Sequence[bool]) -> Any:
+        """`one` over the batch; returns results and which of them vary."""
+        types = [row_type(v) if o else v.type for v, o in zip(values, on, strict=True)]
+        graph, captured = build(one, types, name="rule", reason="vmap")
+        return self.batching.inline(graph, [*values, *captured], [*on, *[False] * len(captured)])
+
+    def wide(self, outs: Sequence[Value], marks: Sequence[bool]) -> list[Value]:
+        """Results, those that do not vary once for each element."""
+        return [expand(v, self.batching.n, o) for v, o in zip(outs, marks, strict=True)]
+
+    def cotangents(self, one: Callable[..., Any], values: Sequence[Value], on: Sequence[bool]) -> list[Maybe]:
+        """What a pullback gives each argument; an argument that all elements share gets the sum."""
+        missing: list[bool] = []
+
+        def given(*rows: Value) -> list[Value]:
+            gxs = one(*rows)
+            missing.extend(g is None for g in gxs)
+            return [g for g in gxs if g is not None]
+
+        made = iter(self.wide(*self.over(given, values, on)))
+        gxs = [None if gone else next(made) for gone in missing]
+        return [g if g is None or o else sum_(g, axes=(0,)) for g, o in zip(gxs, self.on, strict=True)]
+
+
+class BatchedPullback(Batched):
+    """A custom_vjp rule over a batch."""
 
     def forward(self, values: Sequence[Value]) -> tuple[list[Value], Any]:
         found: dict[str, Any] = {}
@@ -216,63 +246,30 @@ class BatchedPullback:
             leaves, found["structure"] = tree.flatten(residuals)
             found["on"] = [isinstance(leaf, Array | Value) for leaf in leaves]
             found["static"] = [leaf for leaf, o in zip(leaves, found["on"], strict=True) if not o]
+            kept = [leaf for leaf, o in zip(leaves, found["on"], strict=True) if o]
+            found["scalars"] = [leaf._scalar if isinstance(leaf, Array) else None for leaf in kept]
             found["n"] = len(outs)
-            kept = [
-                leaf.value if isinstance(leaf, Array) else leaf for leaf in leaves if isinstance(leaf, Array | Value)
-            ]
-            found["kinds"] = [
-                leaf._scalar if isinstance(leaf, Array) else None for leaf in leaves if isinstance(leaf, Array | Value)
-            ]
-            return [*outs, *kept]
+            return [*outs, *[leaf.value if isinstance(leaf, Array) else leaf for leaf in kept]]
 
-        graph, captured = build(one, self.unbatched(values, self.on), name="forward", reason="vmap")
-        outs, marks = self.batching.inline(graph, [*values, *captured], [*self.on, *[False] * len(captured)])
+        outs, marks = self.over(one, values, self.on)
         n = found["n"]
-        wide = [v if o else spread(v, self.batching.n) for v, o in zip(outs[:n], marks[:n], strict=True)]
-        return wide, (found, outs[n:], marks[n:])
-
-    def unbatched(self, values: Sequence[Value], on: Sequence[bool]) -> list[Any]:
-        return [row_type(v) if o else v.type for v, o in zip(values, on, strict=True)]
+        return self.wide(outs[:n], marks[:n]), (found, outs[n:], marks[n:])
 
     def backward(self, kept: Any, gys: Sequence[Value]) -> list[Maybe]:
         found, residuals, marks = kept
-        missing: list[bool] = []
 
-        def one(*rows: Value) -> list[Value]:
-            own = rows[: len(residuals)]
-            arrays = iter([v if k is None else Array(v, k) for v, k in zip(own, found["kinds"], strict=True)])
-            static = iter(found["static"])
-            tree_of = tree.unflatten(found["structure"], [next(arrays) if o else next(static) for o in found["on"]])
-            gxs = self.rule.backward(tree_of, rows[len(residuals) :])
-            missing.extend(g is None for g in gxs)
-            return [g for g in gxs if g is not None]
+        def one(*rows: Value) -> Any:
+            own = zip(rows[: len(residuals)], found["scalars"], strict=True)
+            arrays, static = iter([v if s is None else Array(v, s) for v, s in own]), iter(found["static"])
+            leaves = [next(arrays) if o else next(static) for o in found["on"]]
+            return self.rule.backward(tree.unflatten(found["structure"], leaves), rows[len(residuals) :])
 
-        on = [*marks, *[True] * len(gys)]
-        values = [*residuals, *gys]
-        graph, captured = build(one, self.unbatched(values, on), name="backward", reason="vmap")
-        outs, out_on = self.batching.inline(graph, [*values, *captured], [*on, *[False] * len(captured)])
-        made = iter([v if o else spread(v, self.batching.n) for v, o in zip(outs, out_on, strict=True)])
-        gxs = [None if m else next(made) for m in missing]
-        return [g if g is None or o else summed(g) for g, o in zip(gxs, self.on, strict=True)]
-
-    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
-        return BatchedPullback(self, batching, on)
+        return self.cotangents(one, [*residuals, *gys], [*marks, *[True] * len(gys)])
 
 
 def row_type(v: Value) -> Type:
     """The type of one element of a batch."""
     return array_type(v.shape[1:], v.dtype)
-
-
-def spread(v: Value, n: Any) -> Value:
-    """A value that does not vary, once for each element."""
-    return expand(v, n, False)
-
-
-def summed(g: Value) -> Value:
-    """The cotangent of an argument that all elements share."""
-    total: Value = sum_(g, axes=(0,))
-    return total
 
 
 class custom_vjp:
@@ -334,11 +331,8 @@ class TangentRule(CustomRule):
         return BatchedTangent(self, batching, on)
 
 
-class BatchedTangent:
+class BatchedTangent(Batched):
     """A custom_jvp rule over a batch."""
-
-    def __init__(self, rule: Any, batching: Any, on: Sequence[bool]) -> None:
-        self.rule, self.batching, self.on = rule, batching, list(on)
 
     def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Maybe]:
         n = len(values)
@@ -346,14 +340,7 @@ class BatchedTangent:
         def one(*rows: Value) -> list[Value]:
             return [g for g in self.rule.tangent(list(rows[:n]), list(rows[n:])) if g is not None]
 
-        both, on = [*values, *dxs], [*self.on, *self.on]
-        types = [row_type(v) if o else v.type for v, o in zip(both, on, strict=True)]
-        graph, captured = build(one, types, name="tangent", reason="vmap")
-        outs, marks = self.batching.inline(graph, [*both, *captured], [*on, *[False] * len(captured)])
-        return [v if o else spread(v, self.batching.n) for v, o in zip(outs, marks, strict=True)]
-
-    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
-        return BatchedTangent(self, batching, on)
+        return [*self.wide(*self.over(one, [*values, *dxs], [*self.on, *self.on]))]
 
 
 class custom_jvp:
@@ -408,31 +395,16 @@ class DeclaredPullback(CustomRule):
         return BatchedDeclared(self, batching, on)
 
 
-class BatchedDeclared:
+class BatchedDeclared(Batched):
     """A declared pullback over a batch."""
 
-    def __init__(self, rule: Any, batching: Any, on: Sequence[bool]) -> None:
-        self.rule, self.batching, self.on = rule, batching, list(on)
-
     def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
-        missing: list[bool] = []
         n, m = len(xs), len(ys)
 
-        def one(*rows: Value) -> list[Value]:
-            gxs = self.rule.pullback(rows[:n], rows[n : n + m], rows[n + m :])
-            missing.extend(g is None for g in gxs)
-            return [g for g in gxs if g is not None]
+        def one(*rows: Value) -> Any:
+            return self.rule.pullback(rows[:n], rows[n : n + m], rows[n + m :])
 
-        values, on = [*xs, *ys, *gys], [*self.on, *[True] * (m + len(gys))]
-        types = [row_type(v) if o else v.type for v, o in zip(values, on, strict=True)]
-        graph, captured = build(one, types, name="pullback", reason="vmap")
-        outs, out_on = self.batching.inline(graph, [*values, *captured], [*on, *[False] * len(captured)])
-        made = iter([v if o else spread(v, self.batching.n) for v, o in zip(outs, out_on, strict=True)])
-        gxs = [None if gone else next(made) for gone in missing]
-        return [g if g is None or o else summed(g) for g, o in zip(gxs, self.on, strict=True)]
-
-    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
-        return BatchedDeclared(self, batching, on)
+        return self.cotangents(one, [*xs, *ys, *gys], [*self.on, *[True] * (m + len(gys))])
 
 
 class composite:

@@ -121,22 +121,35 @@ class Primitive:
         return int(sum(v.type.size for v in node.outputs))
 
 
-def transposed_jvp(
-    prim: Primitive, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward
+def transposed(
+    types: Sequence[Type], linear: Callable[[list[Value]], Sequence[Maybe]], gys: Sequence[Maybe], backward: Backward
 ) -> list[Maybe]:
-    """Cotangents from the tangent rule: emit the tangent on placeholders, walk back over it; it is never run."""
+    """Cotangents through a linear function of values of these types: it is written on placeholders and walked back
+    over, and never run."""
     builder = current()
     assert builder is not None
     recording, builder.recording = builder.recording, True
     start = len(builder.nodes)
-    dxs = [builder.placeholder(v.type) if w else None for v, w in zip(node.inputs, wrt, strict=True)]
+    dxs = [builder.placeholder(t) for t in types]
     try:
-        dys = prim.jvp(node, dxs)
+        dys = linear(dxs)
         region = builder.nodes[start:]
     finally:
         builder.recording = recording
     seeds = [(dy, gy) for dy, gy in zip(dys, gys, strict=True) if dy is not None and gy is not None]
-    found = iter(backward(region, seeds, [dx for dx in dxs if dx is not None]))
+    return backward(region, seeds, dxs)
+
+
+def transposed_jvp(
+    prim: Primitive, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward
+) -> list[Maybe]:
+    """Cotangents from the tangent rule."""
+
+    def tangent(dxs: list[Value]) -> Sequence[Maybe]:
+        rest = iter(dxs)
+        return prim.jvp(node, [next(rest) if w else None for w in wrt])
+
+    found = iter(transposed([v.type for v, w in zip(node.inputs, wrt, strict=True) if w], tangent, gys, backward))
     return [next(found) if w else None for w in wrt]
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from wholestep.errors import DerivativeError, ShapeError
 from wholestep.ir.analysis import cut, narrowed, reach, slimmed
-from wholestep.ir.build import build, current, inline
+from wholestep.ir.build import build, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
-from wholestep.primitives.family import Maybe, Sample, Several, expand, zeros
+from wholestep.primitives.family import Maybe, Sample, Several, expand, transposed, zeros
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import broadcast
 
@@ -149,19 +149,7 @@ class CustomVJP(Body):
         refuse_closed(node, [dx is not None for dx in dxs])
         rule = node.params["rule"]
         outs, residuals = rule.forward(list(node.inputs))
-        builder = current()
-        assert builder is not None
-        recording, builder.recording = builder.recording, True
-        start = len(builder.nodes)
-        gys = [builder.placeholder(v.type) for v in outs]
-        try:
-            gxs = rule.backward(residuals, gys)
-            region = builder.nodes[start:]
-        finally:
-            builder.recording = recording
-        seeds = [(gx, dx) for gx, dx in zip(gxs, dxs, strict=True) if gx is not None and dx is not None]
-        found: Sequence[Maybe] = rules.backward(region, seeds, gys)
-        return found
+        return transposed([v.type for v in outs], lambda gys: rule.backward(residuals, gys), dxs, rules.backward)
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
         refuse_closed(node, wrt)
@@ -190,19 +178,8 @@ class CustomJVP(Body):
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
         refuse_closed(node, wrt)
-        builder = current()
-        assert builder is not None
-        recording, builder.recording = builder.recording, True
-        start = len(builder.nodes)
-        dxs = [builder.placeholder(v.type) for v in node.inputs]
-        try:
-            dys = node.params["rule"].tangent(list(node.inputs), dxs)
-            region = builder.nodes[start:]
-        finally:
-            builder.recording = recording
-        seeds = [(dy, gy) for dy, gy in zip(dys, gys, strict=True) if dy is not None and gy is not None]
-        found: Sequence[Maybe] = rules.backward(region, seeds, dxs)
-        return found
+        inputs, rule = list(node.inputs), node.params["rule"]
+        return transposed([v.type for v in inputs], lambda dxs: rule.tangent(inputs, dxs), gys, rules.backward)
 
     def batch(
         self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any, closed: int = 0
