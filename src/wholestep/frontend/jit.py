@@ -36,12 +36,15 @@ class Program(NamedTuple):
     """A traced function and how to call it."""
 
     graph: Graph
-    fast: Graph
-    """The same after every pass: what runs."""
     outer: list[Value]
     structure: Any
     scalars: list[bool]
     constants: list[Captured]
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results for plain arrays, by what the passes leave of the graph."""
+        graph: Graph = self.graph.derived("optimized", lambda: optimized(self.graph))
+        return reference.run(graph, arrays)
 
     def check(self, name: str) -> None:
         """Raise MutationError where an array that the program captured has changed since."""
@@ -108,7 +111,7 @@ class jit:
         program, leaves = self.prepare(args, kwargs)
         if current() is None and not any(isinstance(leaf, Array) for leaf in leaves):
             program.check(self.name)
-            outs = reference.run(program.fast, [np.asarray(leaf) for leaf in leaves])
+            outs = program.run([np.asarray(leaf) for leaf in leaves])
             made = [own_copy(out, s) for out, s in zip(outs, program.scalars, strict=True)]
             return tree.unflatten(program.structure, made)
         program.check(self.name)
@@ -220,7 +223,7 @@ class jit:
             for array, kept, value in builder.constants.values()
             if id(kept) in used
         ]
-        return Program(graph, optimized(graph), outer, shape, [a._scalar for a in arrays], constants)
+        return Program(graph, outer, shape, [a._scalar for a in arrays], constants)
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
         """The user's names for the graph's inputs."""

@@ -223,21 +223,42 @@ def call(ufunc: np.ufunc, *operands: Any, method: str | None = None, **options: 
         return with_options(ufunc, operands, **options)
     if ufunc in FUNCTIONS:
         return FUNCTIONS[ufunc](*operands)
-    if len(operands) == 2:
-        x, y = operands
-        if type(x) is Array and type(y) is Array and not x._weak and not y._weak:
-            vx, vy = x.value, y.value
-            if vx.type is vy.type:
-                rule, loop, _ = resolve(ufunc, (vx.type.dtype, vy.type.dtype))
-                if loop[0] is vx.type.dtype:
-                    out = rule(vx, vy)
-                    return wrap(out) if type(out) is Value else tuple([wrap(v) for v in out])
+    found = alike(ufunc, operands)
+    if found is not None:
+        return found
     if method is None and not all([isinstance(x, KNOWN) or type(x) is Dim for x in operands]):
         return NotImplemented
     made = general(ufunc, operands, None)
     if method is None and type(made) is Array and all([is_weak(x) for x in operands]):
         made._weak = made.dtype.kind in "ifc"
     return made
+
+
+def alike(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
+    """The call where all operands are arrays of one type that the ufunc computes in: nothing to promote or repeat.
+
+    None elsewhere. Most calls of most programs are of this kind, so it comes first.
+    """
+    values = []
+    for x in operands:
+        if type(x) is not Array or x._weak:
+            return None
+        values.append(x.value)
+    t = values[0].type
+    for v in values:
+        if v.type is not t:
+            return None
+    rule, loop, results = resolve(ufunc, (t.dtype,) * len(values))
+    if loop[0] is not t.dtype:
+        return None
+    return wrapped(rule(*values), results)
+
+
+def wrapped(out: Any, results: tuple[np.dtype[Any], ...]) -> Any:
+    """What a rule gave, as arrays of the dtypes that NumPy gives."""
+    if type(out) is Value:
+        return wrap(out if out.type.dtype is results[0] else cast_to(out, results[0]))
+    return tuple([wrap(v) for v in out])
 
 
 def is_weak(x: Any) -> bool:
@@ -254,7 +275,12 @@ def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | N
     kinds: list[Any] = []
     shapes = []
     for x in operands:
-        if type(x) in WEAK:
+        if type(x) is Array:
+            value = x.value
+            plain.append(value)
+            kinds.append(PYTHON[value.type.dtype.kind] if x._weak else value.type.dtype)
+            shapes.append(value.type.shape)
+        elif type(x) in WEAK:
             plain.append(x)
             kinds.append(type(x))
         elif type(x) is Dim:
@@ -267,7 +293,7 @@ def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | N
         else:
             value = lift(x).value
             plain.append(value)
-            kinds.append(PYTHON[value.type.dtype.kind] if type(x) is Array and x._weak else value.type.dtype)
+            kinds.append(value.type.dtype)
             shapes.append(value.type.shape)
     rule, loop, results = resolve(ufunc, tuple(kinds) if dtype is None else (dtype,) * len(kinds))
     shape = broadcast_shapes(ufunc.__name__, shapes) if shapes else ()
@@ -281,10 +307,7 @@ def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | N
             raise
         number = [x if type(x) in WEAK else np.zeros((), d)[()] for x, d in zip(plain, loop, strict=True)]
         return wrap(full_of(bool(ufunc(*number)), shape, np.dtype(bool)))
-    out = rule(*values)
-    if type(out) is Value:
-        return wrap(out if out.type.dtype == results[0] else cast_to(out, results[0]))
-    return tuple([wrap(v) for v in out])
+    return wrapped(rule(*values), results)
 
 
 def with_options(
