@@ -41,7 +41,7 @@ class Array:
     Assignment has NumPy's meaning: every view of the same memory sees it.
     """
 
-    __slots__ = ("_parent", "_scalar", "_seen", "_value", "_version", "_view", "_weak")
+    __slots__ = ("_parent", "_scalar", "_seen", "_strides", "_value", "_version", "_view", "_weak")
     __array_priority__ = 1000.0
     __hash__ = None  # type: ignore[assignment]
 
@@ -52,6 +52,8 @@ class Array:
         self._scalar = scalar
         # A Python number on its way through: it promotes as Python numbers do.
         self._weak = weak
+        # Bytes from element to element along each axis, where that is not row by row.
+        self._strides: tuple[int, ...] | None = None
         self._version = 0
         self._seen = 0
 
@@ -117,6 +119,8 @@ class Array:
 
     def layout(self) -> Any:
         """A plain array with this one's strides and no memory behind it, to ask NumPy what shares memory."""
+        if self._strides is not None:
+            return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self._strides)
         if self._parent is None:
             strides = [self.itemsize] * self.ndim
             for i in reversed(range(self.ndim - 1)):
@@ -494,6 +498,10 @@ class Array:
         """A flat copy."""
         return function(np.ravel)(self, order=order).copy()  # type: ignore[no-any-return]
 
+    def copy(self, order: str = "C") -> Array:
+        """A copy that shares nothing, row by row."""
+        return function(np.copy)(self, order=order)  # type: ignore[no-any-return]
+
     def conj(self) -> Array:
         """The complex conjugate."""
         return HOOKS.ufunc(np.conjugate, self)  # type: ignore[no-any-return]
@@ -527,7 +535,7 @@ class Method:
 METHODS: dict[str, Any] = {
     name: getattr(np, name)
     for name in (
-        "all any argmax argmin argpartition argsort clip copy cumprod cumsum diagonal dot max mean min"
+        "all any argmax argmin argpartition argsort clip cumprod cumsum diagonal dot max mean min"
         " nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var choose"
     ).split()
 }

@@ -15,6 +15,7 @@ from wholestep.errors import DtypeError
 from wholestep.frontend import indexing, ufuncs
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import WEAK, checked, constant_of, refuse_subclass
+from wholestep.frontend.memory import in_order_of, turned
 from wholestep.ir.build import Builder, build, building, current
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
@@ -114,7 +115,8 @@ def enter(x: Any) -> Array:
         return Array(identity(constant_of(x)), scalar, weak)
     if data.dtype != dtype:
         data = data.astype(dtype)
-    return Array(Value(array_type(data.shape, dtype), None, builder, data), scalar, weak)
+    made = Array(Value(array_type(data.shape, dtype), None, builder, data), scalar, weak)
+    return in_order_of(made, [data]) if turned(x) else made
 
 
 def guarded(x: Any) -> Any:

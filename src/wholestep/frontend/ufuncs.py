@@ -23,6 +23,7 @@ from wholestep.frontend.lift import (
     lift,
     wrap,
 )
+from wholestep.frontend.memory import in_order_of, turned
 from wholestep.frontend.special import SPECIAL
 from wholestep.ir.graph import Value
 from wholestep.primitives import arithmetic as ar
@@ -225,13 +226,13 @@ def call(ufunc: np.ufunc, *operands: Any, method: str | None = None, **options: 
         return FUNCTIONS[ufunc](*operands)
     found = alike(ufunc, operands)
     if found is not None:
-        return found
+        return laid(found, operands)
     if method is None and not all([isinstance(x, KNOWN) or type(x) is Dim for x in operands]):
         return NotImplemented
     made = general(ufunc, operands, None)
     if method is None and type(made) is Array and all([is_weak(x) for x in operands]):
         made._weak = made.dtype.kind in "ifc"
-    return made
+    return laid(made, operands)
 
 
 def alike(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
@@ -259,6 +260,16 @@ def wrapped(out: Any, results: tuple[np.dtype[Any], ...]) -> Any:
     if type(out) is Value:
         return wrap(out if out.type.dtype is results[0] else cast_to(out, results[0]))
     return tuple([wrap(v) for v in out])
+
+
+def laid(made: Any, operands: tuple[Any, ...]) -> Any:
+    """The result in the memory order of its operands, where one of them may not lie row by row."""
+    for x in operands:
+        if turned(x):
+            if type(made) is Array:
+                return in_order_of(made, operands)
+            return tuple([in_order_of(m, operands) for m in made])
+    return made
 
 
 def is_weak(x: Any) -> bool:
@@ -432,7 +443,8 @@ def astype(x: Array, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> 
         raise DtypeError(f"astype: cannot cast {x.type} to {dtypes.short(wanted)} by the rule {casting!r}")
     if wanted == x.dtype and not copy:
         return x
-    return Array(cast_to(x.value, wanted), x._scalar)
+    made = Array(cast_to(x.value, wanted), x._scalar)
+    return in_order_of(made, [x]) if turned(x) else made
 
 
 HOOKS.ufunc = call

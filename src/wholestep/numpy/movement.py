@@ -12,6 +12,7 @@ from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced
 from wholestep.frontend.lift import broadcast_shapes, lift, promoted, wrap
 from wholestep.frontend.lift import broadcast_to as broadcast_value
+from wholestep.frontend.memory import turned
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import np
@@ -104,7 +105,7 @@ def shares(x: Array) -> bool:
     """Whether NumPy could make this view without copying."""
     parent = x._parent
     assert parent is not None
-    if parent._parent is None:
+    if parent._parent is None and parent._strides is None:
         return True
     try:
         x.layout()
@@ -123,7 +124,7 @@ def ravel(a: Any, order: str = "C") -> Array:
     elif by_columns(x, order):
         x = transpose(x)
     made = reshape(x, (-1,))
-    return made if x._parent is None or x.layout().flags.c_contiguous else Array(made.value)
+    return made if not turned(x) or x.layout().flags.c_contiguous else Array(made.value)
 
 
 class Flat(Array):

@@ -96,7 +96,8 @@ def shares_memory(a: Any, b: Any, /, max_work: int = -1) -> bool:
 def _on(x: Array, base: Any) -> Any:
     """The plain view of `base` that x is of its root."""
     if x._parent is None:
-        return base[: x.size].reshape(x.shape)
+        strides = x.layout().strides
+        return np.lib.stride_tricks.as_strided(base, x.shape, strides)
     assert x._view is not None
     return x._view.layout(_on(x._parent, base))
 

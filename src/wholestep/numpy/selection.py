@@ -9,6 +9,7 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted, value_of
+from wholestep.frontend.memory import in_order_of, turned
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import NO_VALUE, np
@@ -49,7 +50,11 @@ def _wrapped(*xs: Any) -> list[Value]:
 @covers(np.copy)
 def copy(a: Any, order: str = "K", subok: bool = False) -> Array:
     """numpy.copy: a new array that shares nothing."""
-    return Array(lift(a).value)
+    x = lift(a)
+    made = Array(x.value)
+    if order == "F" or (order == "A" and x.layout().flags.fnc):
+        return in_order_of(made, [np.empty(x.shape, x.dtype, order="F")])
+    return in_order_of(made, [x]) if order == "K" and turned(x) else made
 
 
 @covers(np.clip)
