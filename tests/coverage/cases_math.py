@@ -4,6 +4,7 @@ import numpy as np
 from tests.coverage.cases import Case
 
 rng = np.random.default_rng(29)
+OLD = np.lib.NumpyVersion(np.__version__) < "2.5.0"
 
 
 def real(*shape, dtype="f8"):
@@ -255,8 +256,8 @@ CASES = {
         Case(lambda x, y: np.cross(x, y, axisa=0, axisc=0), real(3, 4), real(4, 3)),
         Case(lambda x, y: np.cross(x, y, axis=0), real(3, 4), real(3, 4)),
         Case(np.cross, np.arange(3), np.array([3, 1, 2])),
-        Case(np.cross, real(2), real(3)),
-        Case(np.cross, real(5, 2), real(2)),
+        # NumPy 2.5 takes vectors of three components only.
+        *([Case(np.cross, real(2), real(3)), Case(np.cross, real(5, 2), real(2))] if OLD else []),
     ],
     "numpy.polyval": [
         Case(np.polyval, V[:4], A),

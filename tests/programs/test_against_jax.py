@@ -13,9 +13,9 @@ from tests.programs.jax_meaning import MEANING
 from tests.programs.test_programs import SEED
 
 ROOT = Path(__file__).parents[2]
-COUNT = int(os.environ.get("PROGRAMS_AGAINST_JAX") or 160)
-CHUNK = 20
-ABORTS = 2
+COUNT = int(os.environ.get("PROGRAMS_AGAINST_JAX") or 500)
+CHUNK = 50
+ABORTS = 3
 """How many programs of a chunk the judge may fail to compile: it aborts with no word on about one in a thousand."""
 
 

@@ -11,7 +11,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import lift, promoted, wrap
 from wholestep.numpy.movement import array_of, axis_of, flip, ravel
-from wholestep.numpy.outside import np
+from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
 from wholestep.primitives.order import partition as partition_primitive
 from wholestep.primitives.order import sort as sort_primitive
@@ -28,17 +28,46 @@ def _along(name: str, a: Any, axis: Any, order: Any) -> tuple[Array, int]:
 
 
 @covers(np.sort)
-def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Array:
+def sort(
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: Any = NO_VALUE,
+) -> Array:
     """numpy.sort; equal elements keep their order, whatever kind= asks for."""
     x, place = _along("sort", a, axis, order)
-    return Array(sort_primitive(x.value, axis=place)[0])
+    return _sorted(x, place, descending)[0]
+
+
+def _sorted(x: Array, axis: int, descending: Any) -> tuple[Array, Array]:
+    """Values and where they came from. The largest first: floats by their negatives, which leaves NaN last, others by
+    reversing the axis before and after."""
+    if descending is NO_VALUE or not descending:
+        values, places = sort_primitive(x.value, axis=axis)
+        return Array(values), Array(places)
+    if dtypes.is_inexact(x.dtype):
+        values, places = sort_primitive((-x).value, axis=axis)
+        return -Array(values), Array(places)
+    values, places = sort_primitive(flip(x, axis).value, axis=axis)
+    return flip(Array(values), axis), x.shape[axis] - 1 - flip(Array(places), axis)
 
 
 @covers(np.argsort)
-def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Array:
+def argsort(
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: Any = NO_VALUE,
+) -> Array:
     """numpy.argsort; equal elements keep their order, whatever kind= asks for."""
     x, place = _along("argsort", a, axis, order)
-    return Array(sort_primitive(x.value, axis=place)[1])
+    return _sorted(x, place, descending)[1]
 
 
 def _places(kth: Any, size: int) -> tuple[int, ...]:
