@@ -412,29 +412,29 @@ class Array:
         raise ValueError("cannot delete array elements")
 
     def __copy__(self) -> Array:
-        return function(np.copy)(self)  # type: ignore[no-any-return]
+        return array_function(np.copy)(self)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return function(np.copy)(self)  # type: ignore[no-any-return]
+        return array_function(np.copy)(self)
 
     # Methods, each the NumPy function of its name
 
     @property
     def T(self) -> Array:
         """The axes in reverse order, as a view."""
-        return function(np.transpose)(self)  # type: ignore[no-any-return]
+        return array_function(np.transpose)(self)
 
     @property
     def mT(self) -> Array:
         """The last two axes exchanged, as a view. Raises ShapeError below two dimensions."""
         if self.ndim < 2:
             raise ShapeError(f"mT: a matrix has two axes or more, not {self.type}")
-        return function(np.swapaxes)(self, -1, -2)  # type: ignore[no-any-return]
+        return array_function(np.swapaxes)(self, -1, -2)
 
     @property
     def real(self) -> Array:
         """The real part, as a view of a complex array."""
-        return function(np.real)(self)  # type: ignore[no-any-return]
+        return array_function(np.real)(self)
 
     @real.setter
     def real(self, new: Any) -> None:
@@ -443,7 +443,7 @@ class Array:
     @property
     def imag(self) -> Array:
         """The imaginary part, as a view of a complex array."""
-        return function(np.imag)(self)  # type: ignore[no-any-return]
+        return array_function(np.imag)(self)
 
     @imag.setter
     def imag(self, new: Any) -> None:
@@ -452,7 +452,7 @@ class Array:
     @property
     def flat(self) -> Array:
         """The elements in row-major order; what is written to them reaches this array."""
-        return function(np.ndarray.flat)(self)  # type: ignore[no-any-return]
+        return array_function(np.ndarray.flat)(self)
 
     @flat.setter
     def flat(self, new: Any) -> None:
@@ -461,18 +461,19 @@ class Array:
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
         """The same elements in another shape; -1 once for the size that is left. See numpy.reshape."""
         wanted = shape[0] if len(shape) == 1 and not _is_size(shape[0]) else shape
-        return function(np.reshape)(self, wanted, order=order, copy=copy)  # type: ignore[no-any-return]
+        return array_function(np.reshape)(self, wanted, order=order, copy=copy)
 
     def transpose(self, *axes: Any) -> Array:
         """The axes in another order, reversed by default, as a view."""
         order = axes[0] if len(axes) == 1 and not _is_size(axes[0]) else (axes or None)
-        return function(np.transpose)(self, order)  # type: ignore[no-any-return]
+        return array_function(np.transpose)(self, order)
 
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Array:
         """The same numbers in another dtype."""
-        return HOOKS.astype(self, dtype, casting, copy)  # type: ignore[no-any-return]
+        made: Array = HOOKS.astype(self, dtype, casting, copy)
+        return made
 
     def fill(self, value: Any) -> None:
         """Write one number everywhere."""
@@ -496,15 +497,16 @@ class Array:
 
     def flatten(self, order: str = "C") -> Array:
         """A flat copy."""
-        return function(np.ravel)(self, order=order).copy()  # type: ignore[no-any-return]
+        return array_function(np.ravel)(self, order=order).copy()
 
     def copy(self, order: str = "C") -> Array:
         """A copy that shares nothing, row by row."""
-        return function(np.copy)(self, order=order)  # type: ignore[no-any-return]
+        return array_function(np.copy)(self, order=order)
 
     def conj(self) -> Array:
         """The complex conjugate."""
-        return HOOKS.ufunc(np.conjugate, self)  # type: ignore[no-any-return]
+        made: Array = HOOKS.ufunc(np.conjugate, self)
+        return made
 
     conjugate = conj
 
@@ -517,6 +519,11 @@ class Array:
         if hasattr(np.ndarray, name):
             raise unsupported(f"numpy.ndarray.{name}")
         raise AttributeError(f"'Array' object has no attribute {name!r}")
+
+
+def array_function(outside: Any) -> Callable[..., Array]:
+    """Our implementation of an outside function that gives an array."""
+    return function(outside)
 
 
 class Method:

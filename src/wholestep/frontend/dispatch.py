@@ -89,6 +89,18 @@ def function(outside: Any) -> Callable[..., Any]:
     return found
 
 
+def refusing(outside: F, name: str) -> F:
+    """An outside function that is not covered: plain arguments go to it, traced ones are refused under this name."""
+
+    @functools.wraps(outside)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_traced(args) or is_traced(kwargs):
+            raise unsupported(name)
+        return outside(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
 def unsupported(name: str) -> UnsupportedError:
     """The error for a call that is not covered."""
     short = name.rsplit(".", 1)[-1]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced, public_name, unsupported
+from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced, public_name, refusing
 from wholestep.frontend.lift import lift
 from wholestep.numpy import types
 
@@ -62,11 +61,4 @@ def from_numpy(name: str) -> Any:
         return SCALAR_TYPES.get(found, found)
     if not callable(found) or found in FUNCTIONS or name in HARMLESS or not hasattr(found, "__name__"):
         return found
-
-    @functools.wraps(found)
-    def refusing(*args: Any, **kwargs: Any) -> Any:
-        if is_traced(args) or is_traced(kwargs):
-            raise unsupported(public_name(found))
-        return found(*args, **kwargs)
-
-    return refusing
+    return refusing(found, public_name(found))

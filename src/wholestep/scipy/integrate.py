@@ -17,10 +17,10 @@ from wholestep.errors import ShapeError, TreeError
 from wholestep.frontend.control import scan, while_loop
 from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.derivatives import vjp
-from wholestep.frontend.dispatch import covers, is_traced, unsupported
+from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import lift
 from wholestep.frontend.scope import scope
-from wholestep.scipy.outside import inexact, np
+from wholestep.scipy.outside import fallback, inexact, np
 
 outside: Any = scipy.integrate
 
@@ -41,16 +41,7 @@ State = list[Any]
 
 
 def __getattr__(name: str) -> Any:
-    found = getattr(outside, name)
-    if not callable(found) or isinstance(found, type):
-        return found
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if is_traced(args) or is_traced(kwargs):
-            raise unsupported(f"scipy.integrate.{name}")
-        return found(*args, **kwargs)
-
-    return call
+    return fallback(outside, name)
 
 
 class Problem:

@@ -9,27 +9,18 @@ import scipy.linalg
 from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers, is_traced, unsupported
+from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import broadcast_shapes, broadcast_to, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives import linalg as la
 from wholestep.primitives import spectral as sp
-from wholestep.scipy.outside import matrices, np, square
+from wholestep.scipy.outside import fallback, matrices, np, square
 
 outside: Any = scipy.linalg
 
 
 def __getattr__(name: str) -> Any:
-    found = getattr(outside, name)
-    if not callable(found) or isinstance(found, type):
-        return found
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if is_traced(args) or is_traced(kwargs):
-            raise unsupported(f"scipy.linalg.{name}")
-        return found(*args, **kwargs)
-
-    return call
+    return fallback(outside, name)
 
 
 def systems(name: str, a: Any, b: Any) -> tuple[Value, Value, bool]:

@@ -9,12 +9,20 @@ import scipy.special
 
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.frontend.dispatch import is_traced
+from wholestep.frontend.dispatch import is_traced, refusing
 from wholestep.frontend.lift import cast_to, lift, promoted
 from wholestep.ir.graph import Value
 
 np: Any = numpy
 special: Any = scipy.special
+
+
+def fallback(module: Any, name: str) -> Any:
+    """What SciPy's module has under this name; a function that is not covered refuses traced arguments."""
+    found = getattr(module, name)
+    if not callable(found) or isinstance(found, type):
+        return found
+    return refusing(found, f"{module.__name__}.{name}")
 
 
 def inexact(x: Any) -> Any:

@@ -11,27 +11,18 @@ import scipy.signal
 from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.control import scan
-from wholestep.frontend.dispatch import covers, is_traced, unsupported
+from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import lift, promoted, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives.contraction import LETTERS, contract, window
 from wholestep.primitives.movement import flip, pad
-from wholestep.scipy.outside import inexact, np
+from wholestep.scipy.outside import fallback, inexact, np
 
 outside: Any = scipy.signal
 
 
 def __getattr__(name: str) -> Any:
-    found = getattr(outside, name)
-    if not callable(found) or isinstance(found, type):
-        return found
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if is_traced(args) or is_traced(kwargs):
-            raise unsupported(f"scipy.signal.{name}")
-        return found(*args, **kwargs)
-
-    return call
+    return fallback(outside, name)
 
 
 def signals(name: str, in1: Any, in2: Any) -> tuple[Value, Value]:

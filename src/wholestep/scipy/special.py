@@ -12,9 +12,9 @@ import scipy.special
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.custom import stop_gradient
-from wholestep.frontend.dispatch import covers, is_traced, unsupported
+from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import lift, wrap
-from wholestep.scipy.outside import inexact, np, special
+from wholestep.scipy.outside import fallback, inexact, np, special
 
 BY_THEMSELVES = frozenset({"sinc", "softplus", "zeta"})
 """Python functions of scipy.special that only call ufuncs, and so take traced arrays as they are."""
@@ -22,16 +22,7 @@ BY_THEMSELVES = frozenset({"sinc", "softplus", "zeta"})
 
 def __getattr__(name: str) -> Any:
     found = getattr(scipy.special, name)
-    if isinstance(found, numpy.ufunc) or not callable(found) or isinstance(found, type) or name in BY_THEMSELVES:
-        return found
-
-    @functools.wraps(found)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if is_traced(args) or is_traced(kwargs):
-            raise unsupported(f"scipy.special.{name}")
-        return found(*args, **kwargs)
-
-    return call
+    return found if isinstance(found, numpy.ufunc) or name in BY_THEMSELVES else fallback(scipy.special, name)
 
 
 def shift_of(a: Any, axis: Any) -> Any:
