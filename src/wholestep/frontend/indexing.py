@@ -261,15 +261,11 @@ def getitem(x: Array, index: Any) -> Any:
         return Selection(x, mask)
     where = parse(x, index)
     if where.arrays:
-        return wrap_array(read(x.value, where))
+        return wrap(read(x.value, where))
     if where.scalar:
         return Array(where.basic.get(x.value), True)
     layout = where.layout
     return x.view_through(View(where.basic.get, where.basic.put, lambda plain: plain[layout], layout))
-
-
-def wrap_array(v: Value) -> Array:
-    return wrap(v)
 
 
 def read(x: Value, where: Index) -> Value:

@@ -110,18 +110,8 @@ def building(builder: Builder) -> Iterator[Builder]:
         builder.closed = True
 
 
-@contextmanager
-def blaming(where: Where) -> Iterator[None]:
-    """Nodes emitted inside inherit this line instead of looking for the user's."""
-    before, _stack.where = _stack.where, where
-    try:
-        yield
-    finally:
-        _stack.where = before
-
-
 def blame(where: Where) -> Where:
-    """The same without a block, for loops over nodes; returns what to restore."""
+    """Nodes emitted from now on inherit this line instead of looking for the user's; returns what to restore."""
     before, _stack.where = _stack.where, where
     return before
 
