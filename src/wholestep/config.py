@@ -1,9 +1,11 @@
-"""The only reader of the environment: what to print and whether to check."""
+"""The only reader of the environment: what to print and check, how many threads, where code is kept."""
 
 import os
 from functools import cache
 
 WORDS = ("ir", "passes", "kernel", "plan", "time", "nan")
+MOST_THREADS = 256
+"""More than this many threads are refused: the pool's memory is laid out once."""
 
 
 def debug(word: str) -> bool:
@@ -32,13 +34,49 @@ def check() -> bool:
     return value == "1"
 
 
+@cache
+def threads() -> int | None:
+    """How many threads WHOLESTEP_THREADS asks for; None where it is not set.
+
+    Raises ValueError when the variable is not a whole number from 1 to 256.
+
+    >>> threads() is None or threads() >= 1
+    True
+    """
+    value = os.environ.get("WHOLESTEP_THREADS", "").strip()
+    if not value:
+        return None
+    if not (value.isascii() and value.isdigit() and 1 <= int(value) <= MOST_THREADS):
+        raise ValueError(f"WHOLESTEP_THREADS is {value!r}: it must be a whole number from 1 to {MOST_THREADS}")
+    return int(value)
+
+
+@cache
+def cache_place() -> str | None:
+    """What WHOLESTEP_CACHE says: "off", the path of a folder, or None where it is not set.
+
+    >>> cache_place() == (os.environ.get("WHOLESTEP_CACHE", "").strip() or None)
+    True
+    """
+    return os.environ.get("WHOLESTEP_CACHE", "").strip() or None
+
+
+def in_force() -> dict[str, str]:
+    """The variables of this library that are set, with their values.
+
+    >>> all(name.startswith("WHOLESTEP_") for name in in_force())
+    True
+    """
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith("WHOLESTEP_")}
+
+
 def reread() -> None:
     """Forget what was read, so that the next question looks at the environment again.
 
     >>> reread()
     """
-    _asked.cache_clear()
-    check.cache_clear()
+    for question in (_asked, check, threads, cache_place):
+        question.cache_clear()
 
 
 @cache

@@ -8,11 +8,18 @@ The remainder needs no form of its own: `n % d` is `n - d*(n//d)`.
 
 from __future__ import annotations
 
+import ast
 import math
 import operator
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from keyword import iskeyword
 from typing import Any, NamedTuple, TypeAlias
+
+
+class SymbolicError(TypeError, ValueError):
+    """A number was asked of a size that has none yet."""
 
 
 class Quotient(NamedTuple):
@@ -68,6 +75,12 @@ class Dim:
     def __rfloordiv__(self, other: Any) -> Any:
         return _arithmetic(_floor_divide, other, self)
 
+    def __truediv__(self, other: Any) -> Any:
+        raise SymbolicError(f"{self} / {other}: a symbolic size has no fractions; divide an array by it, or use //")
+
+    def __rtruediv__(self, other: Any) -> Any:
+        raise SymbolicError(f"{other} / {self}: a symbolic size has no fractions; divide an array by it, or use //")
+
     def __mod__(self, other: Any) -> Any:
         return _arithmetic(_modulo, self, other)
 
@@ -104,10 +117,12 @@ class Dim:
     def __bool__(self) -> bool:
         if _is_positive(self) or _is_positive(-self):
             return True
-        raise ValueError(f"cannot decide whether {self} is 0: sizes are symbolic")
+        if _supposed.values:
+            return most(self) != 0
+        raise SymbolicError(f"cannot decide whether {self} is 0: sizes are symbolic")
 
     def __index__(self) -> int:
-        raise TypeError(f"the size {self} is symbolic: it has no value here")
+        raise SymbolicError(f"the size {self} is symbolic: it has no value here")
 
     __int__ = __float__ = __index__
 
@@ -148,6 +163,155 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
                 term = _multiply(term, _atom_value(atom, values))
         total = _add(total, term)
     return total
+
+
+class _Supposed(threading.local):
+    def __init__(self) -> None:
+        self.values: Mapping[str, int] = {}
+
+
+_supposed = _Supposed()
+
+
+@contextmanager
+def supposing(values: Mapping[str, int]) -> Iterator[None]:
+    """Answer comparisons that depend on the sizes as they are for these ones: for choices, not for what is right.
+
+    >>> with supposing({"B": 100}):
+    ...     Dim("B") < 200
+    True
+    """
+    before, _supposed.values = _supposed.values, values
+    try:
+        yield
+    finally:
+        _supposed.values = before
+
+
+def most(size: Size) -> int:
+    """Return the number that a size has for the sizes supposed at present.
+
+    Raises ValueError where one of its names has none.
+
+    >>> with supposing({"B": 100}):
+    ...     most(2*Dim("B")), most(7)
+    (200, 7)
+    """
+    found = substitute(size, _supposed.values)
+    if isinstance(found, Dim):
+        raise SymbolicError(f"the size {size} is symbolic: no number is supposed for it")
+    return found
+
+
+def surely_above(size: Size, limit: Size) -> bool:
+    """Whether a size is greater than another one whatever the names are; nothing is supposed.
+
+    >>> surely_above(2*Dim("B"), Dim("B")), surely_above(Dim("B"), 1)
+    (True, False)
+    """
+    if isinstance(size, int) and isinstance(limit, int):
+        return size > limit
+    return _is_positive(_subtract(size, limit))
+
+
+BLOCK = 64
+"""Memory of symbolic size is laid out for this many at once, so that what lies behind it stays aligned."""
+
+
+def blocks(name: str) -> Size:
+    """Return in how many blocks a named size is laid out.
+
+    >>> blocks("B")
+    (B + 63)//64
+    """
+    return _floor_divide(_add(Dim(name), BLOCK - 1), BLOCK)
+
+
+def per_block(size: Size, name: str) -> int:
+    """Return a number that a size never exceeds for each block of its name.
+
+    Raises SymbolicError for what grows faster than the name, and for other names.
+
+    >>> per_block(12*Dim("B") + 8, "B"), per_block(256*blocks("B"), "B")
+    (776, 256)
+    """
+    return sum(_per_block(size, monomial, factor, name) for monomial, factor in _terms(size).items() if factor > 0)
+
+
+def _per_block(size: Size, monomial: Monomial, factor: int, name: str) -> int:
+    if not monomial:
+        return factor
+    atom, power = monomial[0]
+    if len(monomial) > 1 or power > 1:
+        raise SymbolicError(f"the size {size} grows faster than {name}")
+    if isinstance(atom, Quotient):
+        if Dim(name) + BLOCK - 1 == atom.numerator and atom.denominator == BLOCK:
+            return factor
+        if not isinstance(atom.denominator, int):
+            raise SymbolicError(f"the size {size} has no simple bound")
+        return factor * -(-per_block(atom.numerator, name) // atom.denominator)
+    if atom != name:
+        raise SymbolicError(f"the size {size} depends on {atom} and not on {name} alone")
+    return factor * BLOCK
+
+
+SAMPLE = 10_007
+"""A size like any other, and a prime: what holds for it by chance holds for hardly any."""
+
+
+def sampled(shape: Iterable[Size]) -> tuple[int, ...]:
+    """Return a shape with numbers for its names, to ask what does not depend on them, such as what shares memory.
+
+    >>> sampled((2, Dim("B"), Dim("B") + 1))
+    (2, 10007, 10008)
+    """
+    found = [substitute(size, dict.fromkeys(names(size), SAMPLE)) for size in shape]
+    return tuple([size for size in found if isinstance(size, int)])
+
+
+def spelled(text: str) -> Size:
+    """Return the size that a text says, as sizes print; raises ValueError where it says none.
+
+    >>> spelled("(2*B + 3)//4") == (2*Dim("B") + 3)//4
+    True
+    """
+    try:
+        return read(ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        raise ValueError(f"{text!r} is not a size") from None
+
+
+def read(tree: ast.expr) -> Size:
+    """Return the size that an expression says; raises ValueError where it says none."""
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
+        return tree.value
+    if isinstance(tree, ast.Name):
+        return Dim(tree.id)
+    if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATIONS:
+        made: Size = OPERATIONS[type(tree.op)](read(tree.left), read(tree.right))
+        return made
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        return -read(tree.operand)
+    raise ValueError(f"{ast.unparse(tree)!r} is not a size")
+
+
+OPERATIONS: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+"""How sizes are put together in a text."""
+
+
+def spelled_out(size: Size) -> str:
+    """Return a number with its thousands apart, or the expression that it is.
+
+    >>> spelled_out(65536), spelled_out(4*Dim("B"))
+    ('65,536', '4*B')
+    """
+    return f"{size:,}" if isinstance(size, int) else str(size)
 
 
 def product(shape: Iterable[Size]) -> Size:
@@ -208,6 +372,8 @@ def _atoms(size: Size) -> set[Atom]:
 
 
 def _arithmetic(operation: Any, left: Any, right: Any) -> Any:
+    if isinstance(left, float) or isinstance(right, float):
+        raise SymbolicError(f"{left} and {right}: a symbolic size is put together with whole numbers; arrays take both")
     try:
         left = left if isinstance(left, Dim) else operator.index(left)
         right = right if isinstance(right, Dim) else operator.index(right)
@@ -374,7 +540,9 @@ def _compared(left: Dim, sign: str, right: Any) -> Any:
         return True
     if _is_positive(_subtract(1 - margin, difference)):
         return False
-    raise ValueError(f"cannot decide whether {left} {sign} {right}: sizes are symbolic")
+    if _supposed.values:
+        return most(difference) > 0 if margin == 0 else most(difference) >= 0
+    raise SymbolicError(f"cannot decide whether {left} {sign} {right}: sizes are symbolic")
 
 
 def _is_positive(size: Size) -> bool:

@@ -21,7 +21,7 @@ def _is_internal(filename: str) -> bool:
     parts = filename.replace("\\", "/").split("/")
     if "site-packages" in parts:
         return parts[parts.index("site-packages") + 1] in ("numpy", "scipy", "optree", "opt_einsum", "einops")
-    return parts[-1] in ("functools.py", "contextlib.py")
+    return parts[-1] in ("functools.py", "contextlib.py", "threading.py")
 
 
 def here() -> Where:
@@ -148,6 +148,18 @@ class ParameterError(WholestepError, ValueError):
     """A parameter that no distribution has."""
 
 
+class CheckpointError(WholestepError, ValueError):
+    """A checkpoint that cannot be written or read, or that does not fit."""
+
+
+class BudgetError(WholestepError, MemoryError):
+    """A program that cannot be made to fit into the memory it may take."""
+
+
+class StorageError(WholestepError, OSError):
+    """A file for memory that cannot be made, or for which there is no room."""
+
+
 class MissingExtraError(WholestepError, ImportError):
     """An optional package that this call needs is not installed."""
 
@@ -158,3 +170,11 @@ class CommandError(WholestepError, ValueError):
 
 class GraphError(WholestepError, ValueError):
     """A graph, or its text, that breaks the rules of the language."""
+
+
+class KernelError(WholestepError, ValueError):
+    """A kernel, its text or its arrays, that break the rules of the kernel language."""
+
+
+class PlanError(WholestepError, AssertionError):
+    """A plan of the compiler that breaks its own rules: a fault of the library."""

@@ -1,8 +1,12 @@
 """Nested containers as lists of leaves: flatten, unflatten, and the path a user would write to each leaf."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+import re
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from keyword import iskeyword
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+from unicodedata import normalize
 
 import optree
 
@@ -33,14 +37,52 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 
 
 def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
-    """Apply a function to each leaf of a tree, together with the leaves of others of the same structure.
+    """Apply a function to each leaf of a tree, together with the leaves of others of the same outline.
 
-    Raises ValueError when the structures differ.
+    Raises ValueError when the outlines differ.
 
     >>> map(lambda x, y: x + y, [1, (2,)], [10, (20,)])
     [11, (22,)]
     """
-    return optree.tree_map(f, tree, *rest, namespace=_SPACE)
+    if not rest:
+        return optree.tree_map(f, tree, namespace=_SPACE)
+    found, treedef = flatten(tree)
+    others = [below(treedef, other) for other in rest]
+    return unflatten(treedef, [f(*leaves) for leaves in zip(found, *others, strict=True)])
+
+
+def below(treedef: TreeDef, tree: Any) -> list[Any]:
+    """What another tree has at each leaf of a structure, itself trees perhaps.
+
+    What structures keep, such as the frozen arrays of a model, may differ. Raises ValueError when the outlines do.
+
+    >>> below(structure([0, (0,)]), [1, ({"a": 2},)])
+    [1, {'a': 2}]
+    """
+    with outlines():
+        return treedef.flatten_up_to(tree)
+
+
+@contextmanager
+def outlines() -> Iterator[None]:
+    """Inside, structures are compared by their outline, whatever arrays they keep: see `comparing_outlines`."""
+    before, _comparing.outlines = _comparing.outlines, True
+    try:
+        yield
+    finally:
+        _comparing.outlines = before
+
+
+def comparing_outlines() -> bool:
+    """Whether what a structure keeps, such as the frozen arrays of a model, is to count as equal now."""
+    return _comparing.outlines
+
+
+class _Comparing(threading.local):
+    outlines = False
+
+
+_comparing = _Comparing()
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -104,6 +146,58 @@ def register(
     optree.register_pytree_node(cls, flatten_fn, unflatten_fn, namespace=_SPACE)
 
 
+class Path(str):
+    """The name of a child that lies several accesses deep, spelled as they are: `layers[0].weight`."""
+
+
+class Level(NamedTuple):
+    """The items of one container, what its class says of it besides, and the name of each item."""
+
+    children: list[Any]
+    metadata: Any
+    keys: list[Any]
+
+
+def one_level(node: Any) -> Level | None:
+    """What one container holds; None for a leaf.
+
+    >>> one_level({"a": [1], "b": 2}).children
+    [[1], 2]
+    """
+    if optree.tree_is_leaf(node, namespace=_SPACE):
+        return None
+    found = optree.tree_flatten_one_level(node, namespace=_SPACE)
+    return Level(list(found.children), found.metadata, list(getattr(type(node), "_fields", found.entries)))
+
+
+def rebuild(cls: type[Any], metadata: Any, children: Iterable[Any]) -> Any:
+    """Make a container of this class again, as `one_level` took it apart.
+
+    >>> rebuild(dict, ["a", "b"], [1, 2])
+    {'a': 1, 'b': 2}
+    """
+    entry: Any = optree.register_pytree_node.get(cls, namespace=_SPACE)
+    return entry.unflatten_func(metadata, children)
+
+
+def access(path: str, key: Any) -> str:
+    """The path of a child, as a user would write it.
+
+    >>> access(access("layers", 0), "weight")
+    'layers[0].weight'
+    """
+    return _joined(path, _spell(key))
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether a pattern, in which `*` stands for any characters, means a path or a tree that the path is in.
+
+    >>> [matches("layers[*].bias", p) for p in ("layers[0].bias", "layers[0].bias.x", "layers[0].bias2")]
+    [True, True, False]
+    """
+    return re.fullmatch(f"(?:{re.escape(pattern).replace(re.escape('*'), '.*')})(?:[.\\[].*)?", path) is not None
+
+
 def _key(entry: optree.PyTreeEntry) -> Any:
     if isinstance(entry, optree.NamedTupleEntry | optree.StructSequenceEntry):
         return entry.field
@@ -111,8 +205,11 @@ def _key(entry: optree.PyTreeEntry) -> Any:
 
 
 def _spell(key: Any) -> str:
+    if isinstance(key, Path):
+        return key if key.startswith("[") else f".{key}"
     as_attribute = isinstance(key, str) and key.isidentifier() and not iskeyword(key)
-    return f".{key}" if as_attribute else f"[{key!r}]"
+    # Python reads an identifier in its normal form, which would be another key.
+    return f".{key}" if as_attribute and normalize("NFKC", key) == key else f"[{key!r}]"
 
 
 def _joined(root: str, path: str) -> str:

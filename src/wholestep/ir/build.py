@@ -27,6 +27,7 @@ class Builder:
         "closed",
         "constants",
         "evaluate",
+        "held",
         "hollow",
         "inputs",
         "nodes",
@@ -40,6 +41,8 @@ class Builder:
         self.inputs: list[Value] = []
         self.captures: dict[Value, Value] = {}
         self.constants: dict[int, Any] = {}
+        self.held: dict[int, tuple[Any, Any, Where]] = {}
+        """Arrays of the user's taken for constants, here and in the builders inside: each with what was last kept."""
         self.hollow: set[Value] = set()
         self.evaluate = evaluate
         self.recording = True

@@ -186,6 +186,18 @@ class Graph:
         for node in self.nodes:
             yield from subgraphs(node)
 
+    def types(self) -> Iterator[Type]:
+        """The types of its inputs and of what its nodes make."""
+        yield from self.in_types
+        for node in self.nodes:
+            yield from [v.type for v in node.outputs]
+
+    def family(self) -> Iterator[Graph]:
+        """This graph, then every graph inside it, however deep."""
+        yield self
+        for inner in self.subgraphs():
+            yield from inner.family()
+
     def __str__(self) -> str:
         # The printer knows graphs, not the reverse; it enters itself here when the language is imported.
         return PRINTER[0](self)

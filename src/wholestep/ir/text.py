@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.dims import Dim
+from wholestep.dims import Dim, read
 from wholestep.errors import GraphError
 from wholestep.ir.graph import OPS, PRINTER, Graph, Node, Value
 from wholestep.ir.types import Type, array_type
@@ -214,26 +214,10 @@ class Parser:
         raise GraphError(f"parse: {'nothing' if tree is None else ast.unparse(tree)!r} is not a type")
 
     def size(self, tree: ast.expr) -> Any:
-        if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
-            return tree.value
-        if isinstance(tree, ast.Name):
-            return Dim(tree.id)
-        if isinstance(tree, ast.BinOp):
-            left, right = self.size(tree.left), self.size(tree.right)
-            match tree.op:
-                case ast.Add():
-                    return left + right
-                case ast.Sub():
-                    return left - right
-                case ast.Mult():
-                    return left * right
-                case ast.FloorDiv():
-                    return left // right
-                case ast.Pow():
-                    return left**right
-        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
-            return -self.size(tree.operand)
-        raise GraphError(f"parse: {ast.unparse(tree)!r} is not a size")
+        try:
+            return read(tree)
+        except ValueError as error:
+            raise GraphError(f"parse: {error}") from None
 
     def param(self, tree: ast.expr) -> Any:
         if isinstance(tree, ast.Tuple):

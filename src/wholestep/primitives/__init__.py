@@ -2,6 +2,7 @@
 
 from wholestep.primitives import (
     arithmetic,
+    checkpoint,
     contraction,
     creation,
     fft,
@@ -22,6 +23,7 @@ from wholestep.primitives import (
 
 __all__ = [
     "arithmetic",
+    "checkpoint",
     "contraction",
     "creation",
     "fft",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,28 +11,51 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.kernel import maths
 from wholestep.primitives.family import Elementwise, Linear, Sample, draw, expand
 from wholestep.primitives.logic import sign, trunc, wins
 
-add = Elementwise("add", np.add, 1, 1, takes="bifc", polynomial=True)
-sub = Elementwise("sub", np.subtract, 1, -1, takes="ifc", polynomial=True)
-neg = Elementwise("neg", np.negative, -1, takes="ifc", polynomial=True)
-mul = Elementwise("mul", np.multiply, lambda z, x, y: y, lambda z, x, y: x, takes="bifc", polynomial=True)
-div = Elementwise("div", np.divide, lambda z, x, y: 1 / y, lambda z, x, y: -z / y, domain=(0.5, 3.0))
-floor_divide = Elementwise("floor_divide", np.floor_divide, arity=2, takes="if", domain=(1.1, 4.9))
-remainder = Elementwise(
-    "remainder", np.remainder, 1, lambda z, x, y: -floor_divide(x, y), takes="if", domain=(1.1, 4.9)
+add = Elementwise("add", np.add, 1, 1, code=maths.add, takes="bifc", polynomial=True)
+sub = Elementwise("sub", np.subtract, 1, -1, code=maths.sub, takes="ifc", polynomial=True)
+neg = Elementwise("neg", np.negative, -1, code=maths.neg, takes="ifc", polynomial=True)
+mul = Elementwise(
+    "mul", np.multiply, lambda z, x, y: y, lambda z, x, y: x, code=maths.mul, takes="bifc", polynomial=True
 )
-fmod = Elementwise("fmod", np.fmod, 1, lambda z, x, y: -trunc(x / y), takes="if", domain=(1.1, 4.9))
+div = Elementwise("div", np.divide, lambda z, x, y: 1 / y, lambda z, x, y: -z / y, code=maths.div, domain=(0.5, 3.0))
+floor_divide = Elementwise(
+    "floor_divide", np.floor_divide, code=maths.floor_divide, arity=2, takes="if", domain=(1.1, 4.9)
+)
+remainder = Elementwise(
+    "remainder",
+    np.remainder,
+    1,
+    lambda z, x, y: -floor_divide(x, y),
+    code=maths.remainder,
+    takes="if",
+    domain=(1.1, 4.9),
+)
+fmod = Elementwise("fmod", np.fmod, 1, lambda z, x, y: -trunc(x / y), code=maths.fmod, takes="if", domain=(1.1, 4.9))
 maximum = Elementwise(
-    "maximum", np.maximum, lambda z, x, y: wins(x, y), lambda z, x, y: wins(y, x), takes="bif", analytic=False
+    "maximum",
+    np.maximum,
+    lambda z, x, y: wins(x, y),
+    lambda z, x, y: wins(y, x),
+    code=maths.maximum,
+    takes="bif",
+    analytic=False,
 )
 minimum = Elementwise(
-    "minimum", np.minimum, lambda z, x, y: wins(y, x), lambda z, x, y: wins(x, y), takes="bif", analytic=False
+    "minimum",
+    np.minimum,
+    lambda z, x, y: wins(y, x),
+    lambda z, x, y: wins(x, y),
+    code=maths.minimum,
+    takes="bif",
+    analytic=False,
 )
-abs = Elementwise("abs", np.absolute, lambda y, x: sign(x), takes="if", analytic=False)
-copysign = Elementwise("copysign", np.copysign, lambda z, x, y: sign(x) * sign(z), None, takes="f")
-nextafter = Elementwise("nextafter", np.nextafter, 1, None, takes="f")
+abs = Elementwise("abs", np.absolute, lambda y, x: sign(x), code=maths.absolute, takes="if", analytic=False)
+copysign = Elementwise("copysign", np.copysign, lambda z, x, y: sign(x) * sign(z), None, code=maths.copysign, takes="f")
+nextafter = Elementwise("nextafter", np.nextafter, 1, None, code=maths.nextafter, takes="f", stored=True)
 
 
 class Part(Linear):
@@ -42,9 +65,10 @@ class Part(Linear):
     thin = True
     polynomial = False
 
-    def __init__(self, name: str, ufunc: Any, lift: complex) -> None:
+    def __init__(self, name: str, ufunc: Any, lift: complex, code: Callable[..., Any]) -> None:
         super().__init__(name)
         self.ufunc = ufunc
+        self.code = code
         self.lift = lift
 
     def type(self, x: Type) -> Type:
@@ -77,6 +101,7 @@ class MakeComplex(Linear):
 
     def __init__(self) -> None:
         super().__init__("make_complex")
+        self.code = maths.make_complex
 
     def type(self, x: Type, y: Type) -> Type:
         if x is not y or kind_is_real(x) is False:
@@ -113,6 +138,9 @@ class Conj(Linear):
             raise DtypeError(f"conj: takes a complex array, not {x}")
         return x
 
+    def code(self, x: Any) -> Any:
+        return maths.conj(x)
+
     def ref(self, x: NDArray) -> NDArray:
         return np.conjugate(x)
 
@@ -132,7 +160,7 @@ def kind_is_real(x: Type) -> bool:
     return x.dtype.kind == "f" and x.dtype.itemsize >= 4
 
 
-real = Part("real", np.real, 1)
-imag = Part("imag", np.imag, 1j)
+real = Part("real", np.real, 1, maths.real)
+imag = Part("imag", np.imag, 1j, maths.imag)
 make_complex = MakeComplex()
 conj = Conj()

@@ -11,6 +11,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.kernel import maths
 from wholestep.primitives.family import Linear, Maybe, Primitive, Sample, draw, expand
 
 
@@ -80,6 +81,9 @@ class Cast(Linear):
         if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype) and not dtypes.is_bool(dtype):
             raise DtypeError(f"cast: {x} to {dtypes.short(dtype)} would drop the imaginary part", hint="use x.real")
         return array_type(x.shape, dtype)
+
+    def code(self, x: Any, *, dtype: Any) -> Any:
+        return maths.cast(x, dtype)
 
     def ref(self, x: NDArray, *, dtype: Any) -> NDArray:
         return x.astype(dtype)

@@ -117,8 +117,8 @@ class Primitive:
         moved = sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
         return Cost(self.flops(node), moved)
 
-    def flops(self, node: Node) -> int:
-        return int(sum(v.type.size for v in node.outputs))
+    def flops(self, node: Node) -> Any:
+        return sum(v.type.size for v in node.outputs)
 
 
 def transposed(
@@ -204,11 +204,13 @@ class Several(Primitive):
 
 
 class Elementwise(Primitive):
-    """One scalar function applied to each element; states its partial derivatives.
+    """One scalar function applied to each element; states its partial derivatives and its scalar expression.
 
-    `reference` is a NumPy ufunc, or the name of one of scipy.special. `takes` lists the kinds of dtype ("b" boolean,
-    "i" integer, "f" floating, "c" complex); `gives` is the dtype kind of the result where it differs ("b", or "f"
-    for the real part of a complex). `domain` is the interval that samples are drawn from.
+    `reference` is a NumPy ufunc, or the name of one of scipy.special. `code` writes the same function in the kernel
+    language: values of the operands' dtype -> a value of the result's; half precisions come and go as float32, complex
+    numbers as `maths.Complex` pairs. With `stored`, half precisions come and go as they are. `takes` lists the kinds
+    of dtype ("b" boolean, "i" integer, "f" floating, "c" complex); `gives` is the dtype kind of the result where it
+    differs ("b", or "f" for the real part of a complex). `domain` is the interval that samples are drawn from.
     """
 
     thin = True
@@ -219,21 +221,25 @@ class Elementwise(Primitive):
         name: str,
         reference: Any,
         *partials: Partial,
+        code: Callable[..., Any],
         arity: int | None = None,
         takes: str = "fc",
         gives: str = "",
         domain: tuple[float, float] = (-3.0, 3.0),
         polynomial: bool = False,
         analytic: bool = True,
+        stored: bool = False,
     ) -> None:
         super().__init__(name)
         self.reference = reference
+        self.code = code
         self.arity = arity or len(partials) or 1
         self.partials = partials
         self.takes = takes
         self.gives = gives
         self.domain = domain
         self.polynomial = polynomial
+        self.stored = stored
         self.analytic = analytic and "c" in takes
 
     def function(self) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep.errors import DerivativeError
 from wholestep.ir.graph import Value
+from wholestep.kernel import maths
 from wholestep.primitives.family import Elementwise, number_of, ones, zeros
 from wholestep.primitives.logic import select, sign
 
@@ -19,33 +20,36 @@ _2_SQRT_PI = 2.0 / math.sqrt(math.pi)
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
 _POSITIVE, _UNIT = (0.2, 3.0), (-0.9, 0.9)
 
-exp = Elementwise("exp", np.exp, lambda y, x: y)
-exp2 = Elementwise("exp2", np.exp2, lambda y, x: y * _LN2)
-expm1 = Elementwise("expm1", np.expm1, lambda y, x: y + 1)
-log = Elementwise("log", np.log, lambda y, x: 1 / x, domain=_POSITIVE)
-log2 = Elementwise("log2", np.log2, lambda y, x: (1 / _LN2) / x, domain=_POSITIVE)
-log10 = Elementwise("log10", np.log10, lambda y, x: (1 / _LN10) / x, domain=_POSITIVE)
-log1p = Elementwise("log1p", np.log1p, lambda y, x: 1 / (x + 1), domain=_UNIT)
-sqrt = Elementwise("sqrt", np.sqrt, lambda y, x: 0.5 / y, domain=_POSITIVE)
-cbrt = Elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), takes="f", domain=_POSITIVE)
+exp = Elementwise("exp", np.exp, lambda y, x: y, code=maths.exp)
+exp2 = Elementwise("exp2", np.exp2, lambda y, x: y * _LN2, code=maths.exp2)
+expm1 = Elementwise("expm1", np.expm1, lambda y, x: y + 1, code=maths.expm1)
+log = Elementwise("log", np.log, lambda y, x: 1 / x, code=maths.log, domain=_POSITIVE)
+log2 = Elementwise("log2", np.log2, lambda y, x: (1 / _LN2) / x, code=maths.log2, domain=_POSITIVE)
+log10 = Elementwise("log10", np.log10, lambda y, x: (1 / _LN10) / x, code=maths.log10, domain=_POSITIVE)
+log1p = Elementwise("log1p", np.log1p, lambda y, x: 1 / (x + 1), code=maths.log1p, domain=_UNIT)
+sqrt = Elementwise("sqrt", np.sqrt, lambda y, x: 0.5 / y, code=maths.sqrt, domain=_POSITIVE)
+cbrt = Elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), code=maths.cbrt, takes="f", domain=_POSITIVE)
 
-sin = Elementwise("sin", np.sin, lambda y, x: cos(x))
-cos: Elementwise = Elementwise("cos", np.cos, lambda y, x: -sin(x))
-tan = Elementwise("tan", np.tan, lambda y, x: 1 + y * y, domain=(-1.2, 1.2))
-arcsin = Elementwise("arcsin", np.arcsin, lambda y, x: 1 / sqrt(1 - x * x), domain=_UNIT)
-arccos = Elementwise("arccos", np.arccos, lambda y, x: -1 / sqrt(1 - x * x), domain=_UNIT)
-arctan = Elementwise("arctan", np.arctan, lambda y, x: 1 / (1 + x * x), domain=_UNIT)
-sinh = Elementwise("sinh", np.sinh, lambda y, x: cosh(x))
-cosh: Elementwise = Elementwise("cosh", np.cosh, lambda y, x: sinh(x))
-tanh = Elementwise("tanh", np.tanh, lambda y, x: 1 - y * y)
-arcsinh = Elementwise("arcsinh", np.arcsinh, lambda y, x: 1 / sqrt(1 + x * x), domain=_UNIT)
-arccosh = Elementwise("arccosh", np.arccosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), domain=(1.2, 4.0))
-arctanh = Elementwise("arctanh", np.arctanh, lambda y, x: 1 / (1 - x * x), domain=_UNIT)
+sin = Elementwise("sin", np.sin, lambda y, x: cos(x), code=maths.sin)
+cos: Elementwise = Elementwise("cos", np.cos, lambda y, x: -sin(x), code=maths.cos)
+tan = Elementwise("tan", np.tan, lambda y, x: 1 + y * y, code=maths.tan, domain=(-1.2, 1.2))
+arcsin = Elementwise("arcsin", np.arcsin, lambda y, x: 1 / sqrt(1 - x * x), code=maths.arcsin, domain=_UNIT)
+arccos = Elementwise("arccos", np.arccos, lambda y, x: -1 / sqrt(1 - x * x), code=maths.arccos, domain=_UNIT)
+arctan = Elementwise("arctan", np.arctan, lambda y, x: 1 / (1 + x * x), code=maths.arctan, domain=_UNIT)
+sinh = Elementwise("sinh", np.sinh, lambda y, x: cosh(x), code=maths.sinh)
+cosh: Elementwise = Elementwise("cosh", np.cosh, lambda y, x: sinh(x), code=maths.cosh)
+tanh = Elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, code=maths.tanh)
+arcsinh = Elementwise("arcsinh", np.arcsinh, lambda y, x: 1 / sqrt(1 + x * x), code=maths.arcsinh, domain=_UNIT)
+arccosh = Elementwise(
+    "arccosh", np.arccosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), code=maths.arccosh, domain=(1.2, 4.0)
+)
+arctanh = Elementwise("arctanh", np.arctanh, lambda y, x: 1 / (1 - x * x), code=maths.arctanh, domain=_UNIT)
 arctan2 = Elementwise(
     "arctan2",
     np.arctan2,
     lambda z, y, x: x / (x * x + y * y),
     lambda z, y, x: -y / (x * x + y * y),
+    code=maths.arctan2,
     takes="f",
 )
 
@@ -57,7 +61,9 @@ def _share(x: Value, z: Value) -> Value:
     return share
 
 
-hypot = Elementwise("hypot", np.hypot, lambda z, x, y: _share(x, z), lambda z, x, y: _share(y, z), takes="f")
+hypot = Elementwise(
+    "hypot", np.hypot, lambda z, x, y: _share(x, z), lambda z, x, y: _share(y, z), code=maths.hypot, takes="f"
+)
 
 
 logaddexp = Elementwise(
@@ -65,6 +71,7 @@ logaddexp = Elementwise(
     np.logaddexp,
     lambda z, x, y: 1 / (1 + exp(_gap(y, x))),
     lambda z, x, y: 1 / (1 + exp(_gap(x, y))),
+    code=maths.logaddexp,
     takes="f",
 )
 logaddexp2 = Elementwise(
@@ -72,6 +79,7 @@ logaddexp2 = Elementwise(
     np.logaddexp2,
     lambda z, x, y: 1 / (1 + exp2(_gap(y, x))),
     lambda z, x, y: 1 / (1 + exp2(_gap(x, y))),
+    code=maths.logaddexp2,
     takes="f",
 )
 
@@ -102,7 +110,7 @@ def _power_of_exponent(z: Value, x: Value, y: Value) -> Value:
     return slope
 
 
-pow = Elementwise("pow", np.power, _power_of_base, _power_of_exponent, takes="ifc", domain=(0.5, 2.5))
+pow = Elementwise("pow", np.power, _power_of_base, _power_of_exponent, code=maths.pow, takes="ifc", domain=(0.5, 2.5))
 
 
 def _no_partial_of_order(z: Value, s: Value, q: Value) -> Value:
@@ -110,31 +118,79 @@ def _no_partial_of_order(z: Value, s: Value, q: Value) -> Value:
 
 
 # Functions of scipy.special, by the names they have there.
-erf = Elementwise("erf", "erf", lambda y, x: _2_SQRT_PI * exp(-(x * x)))
-erfc = Elementwise("erfc", "erfc", lambda y, x: -_2_SQRT_PI * exp(-(x * x)))
-erfcx = Elementwise("erfcx", "erfcx", lambda y, x: 2 * x * y - _2_SQRT_PI)
-erfinv = Elementwise("erfinv", "erfinv", lambda y, x: (1 / _2_SQRT_PI) * exp(y * y), takes="f", domain=_UNIT)
-erfcinv = Elementwise("erfcinv", "erfcinv", lambda y, x: (-1 / _2_SQRT_PI) * exp(y * y), takes="f", domain=(0.1, 1.9))
-expit = Elementwise("expit", "expit", lambda y, x: y * (1 - y), takes="f")
-log_expit = Elementwise("log_expit", "log_expit", lambda y, x: expit(-x), takes="f")
-logit = Elementwise("logit", "logit", lambda y, x: 1 / (x * (1 - x)), takes="f", domain=(0.1, 0.9))
-gammaln = Elementwise("gammaln", "gammaln", lambda y, x: digamma(x), takes="f", domain=(0.3, 4.0))
-digamma: Elementwise = Elementwise("digamma", "psi", lambda y, x: _trigamma(x), takes="f", domain=(0.3, 4.0))
-gamma = Elementwise("gamma", "gamma", lambda y, x: y * digamma(x), takes="f", domain=(0.3, 4.0))
+erf = Elementwise("erf", "erf", lambda y, x: _2_SQRT_PI * exp(-(x * x)), code=maths.erf)
+erfc = Elementwise("erfc", "erfc", lambda y, x: -_2_SQRT_PI * exp(-(x * x)), code=maths.erfc)
+erfcx = Elementwise("erfcx", "erfcx", lambda y, x: 2 * x * y - _2_SQRT_PI, code=maths.erfcx)
+erfinv = Elementwise(
+    "erfinv",
+    "erfinv",
+    lambda y, x: (1 / _2_SQRT_PI) * exp(y * y),
+    code=maths.external("erfinv"),
+    takes="f",
+    domain=_UNIT,
+)
+erfcinv = Elementwise(
+    "erfcinv",
+    "erfcinv",
+    lambda y, x: (-1 / _2_SQRT_PI) * exp(y * y),
+    code=maths.external("erfcinv"),
+    takes="f",
+    domain=(0.1, 1.9),
+)
+expit = Elementwise("expit", "expit", lambda y, x: y * (1 - y), code=maths.expit, takes="f")
+log_expit = Elementwise("log_expit", "log_expit", lambda y, x: expit(-x), code=maths.log_expit, takes="f")
+logit = Elementwise(
+    "logit", "logit", lambda y, x: 1 / (x * (1 - x)), code=maths.external("logit"), takes="f", domain=(0.1, 0.9)
+)
+gammaln = Elementwise(
+    "gammaln", "gammaln", lambda y, x: digamma(x), code=maths.external("gammaln"), takes="f", domain=(0.3, 4.0)
+)
+digamma: Elementwise = Elementwise(
+    "digamma", "psi", lambda y, x: _trigamma(x), code=maths.external("psi"), takes="f", domain=(0.3, 4.0)
+)
+gamma = Elementwise(
+    "gamma", "gamma", lambda y, x: y * digamma(x), code=maths.external("gamma"), takes="f", domain=(0.3, 4.0)
+)
 zeta: Elementwise = Elementwise(
-    "zeta", "zeta", _no_partial_of_order, lambda z, s, q: -s * zeta(s + 1, q), takes="f", domain=(1.5, 4.0)
+    "zeta",
+    "zeta",
+    _no_partial_of_order,
+    lambda z, s, q: -s * zeta(s + 1, q),
+    code=maths.zeta,
+    takes="f",
+    domain=(1.5, 4.0),
 )
-ndtr = Elementwise("ndtr", "ndtr", lambda y, x: exp(-0.5 * (x * x)) * (1 / _SQRT_2PI), takes="f")
-log_ndtr = Elementwise("log_ndtr", "log_ndtr", lambda y, x: exp(-0.5 * (x * x) - y) * (1 / _SQRT_2PI), takes="f")
-ndtri = Elementwise("ndtri", "ndtri", lambda y, x: _SQRT_2PI * exp(0.5 * (y * y)), takes="f", domain=(0.1, 0.9))
-i0 = Elementwise("i0", "i0", lambda y, x: i1(x), takes="f")
-i1: Elementwise = Elementwise("i1", "i1", lambda y, x: i0(x) - _over(y, x), takes="f", domain=(0.2, 3.0))
-i0e = Elementwise("i0e", "i0e", lambda y, x: i1e(x) - sign(x) * y, takes="f", domain=(0.2, 3.0))
+ndtr = Elementwise("ndtr", "ndtr", lambda y, x: exp(-0.5 * (x * x)) * (1 / _SQRT_2PI), code=maths.ndtr, takes="f")
+log_ndtr = Elementwise(
+    "log_ndtr", "log_ndtr", lambda y, x: exp(-0.5 * (x * x) - y) * (1 / _SQRT_2PI), code=maths.log_ndtr, takes="f"
+)
+ndtri = Elementwise(
+    "ndtri",
+    "ndtri",
+    lambda y, x: _SQRT_2PI * exp(0.5 * (y * y)),
+    code=maths.external("ndtri"),
+    takes="f",
+    domain=(0.1, 0.9),
+)
+i0 = Elementwise("i0", "i0", lambda y, x: i1(x), code=maths.external("i0"), takes="f")
+i1: Elementwise = Elementwise(
+    "i1", "i1", lambda y, x: i0(x) - _over(y, x), code=maths.external("i1"), takes="f", domain=(0.2, 3.0)
+)
+i0e = Elementwise(
+    "i0e", "i0e", lambda y, x: i1e(x) - sign(x) * y, code=maths.external("i0e"), takes="f", domain=(0.2, 3.0)
+)
 i1e: Elementwise = Elementwise(
-    "i1e", "i1e", lambda y, x: i0e(x) - y * sign(x) - _over(y, x), takes="f", domain=(0.2, 3.0)
+    "i1e",
+    "i1e",
+    lambda y, x: i0e(x) - y * sign(x) - _over(y, x),
+    code=maths.external("i1e"),
+    takes="f",
+    domain=(0.2, 3.0),
 )
-j0 = Elementwise("j0", "j0", lambda y, x: -j1(x), takes="f")
-j1: Elementwise = Elementwise("j1", "j1", lambda y, x: j0(x) - _over(y, x), takes="f", domain=(0.2, 3.0))
+j0 = Elementwise("j0", "j0", lambda y, x: -j1(x), code=maths.external("j0"), takes="f")
+j1: Elementwise = Elementwise(
+    "j1", "j1", lambda y, x: j0(x) - _over(y, x), code=maths.external("j1"), takes="f", domain=(0.2, 3.0)
+)
 
 
 def _trigamma(x: Value) -> Value:

@@ -10,35 +10,36 @@ import numpy as np
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type
+from wholestep.kernel import maths
 from wholestep.primitives.family import Backward, Elementwise, Maybe, Primitive, Sample, draw, expand, zeros
 
-equal = Elementwise("equal", np.equal, arity=2, takes="bifc", gives="b")
-not_equal = Elementwise("not_equal", np.not_equal, arity=2, takes="bifc", gives="b")
-less = Elementwise("less", np.less, arity=2, takes="bifc", gives="b")
-less_equal = Elementwise("less_equal", np.less_equal, arity=2, takes="bifc", gives="b")
-isfinite = Elementwise("isfinite", np.isfinite, takes="fc", gives="b")
-isnan = Elementwise("isnan", np.isnan, takes="fc", gives="b")
-signbit = Elementwise("signbit", np.signbit, takes="f", gives="b")
+equal = Elementwise("equal", np.equal, code=maths.equal, arity=2, takes="bifc", gives="b")
+not_equal = Elementwise("not_equal", np.not_equal, code=maths.not_equal, arity=2, takes="bifc", gives="b")
+less = Elementwise("less", np.less, code=maths.less, arity=2, takes="bifc", gives="b")
+less_equal = Elementwise("less_equal", np.less_equal, code=maths.less_equal, arity=2, takes="bifc", gives="b")
+isfinite = Elementwise("isfinite", np.isfinite, code=maths.isfinite, takes="fc", gives="b")
+isnan = Elementwise("isnan", np.isnan, code=maths.isnan, takes="fc", gives="b")
+signbit = Elementwise("signbit", np.signbit, code=maths.signbit, takes="f", gives="b")
 
-bitwise_and = Elementwise("bitwise_and", np.bitwise_and, arity=2, takes="bi")
-bitwise_or = Elementwise("bitwise_or", np.bitwise_or, arity=2, takes="bi")
-bitwise_xor = Elementwise("bitwise_xor", np.bitwise_xor, arity=2, takes="bi")
-bitwise_not = Elementwise("bitwise_not", np.invert, takes="bi")
-left_shift = Elementwise("left_shift", np.left_shift, arity=2, takes="i", domain=(0, 3))
-right_shift = Elementwise("right_shift", np.right_shift, arity=2, takes="i", domain=(0, 3))
+bitwise_and = Elementwise("bitwise_and", np.bitwise_and, code=maths.bitwise_and, arity=2, takes="bi")
+bitwise_or = Elementwise("bitwise_or", np.bitwise_or, code=maths.bitwise_or, arity=2, takes="bi")
+bitwise_xor = Elementwise("bitwise_xor", np.bitwise_xor, code=maths.bitwise_xor, arity=2, takes="bi")
+bitwise_not = Elementwise("bitwise_not", np.invert, code=maths.bitwise_not, takes="bi")
+left_shift = Elementwise("left_shift", np.left_shift, code=maths.left_shift, arity=2, takes="i", domain=(0, 3))
+right_shift = Elementwise("right_shift", np.right_shift, code=maths.right_shift, arity=2, takes="i", domain=(0, 3))
 
-floor = Elementwise("floor", np.floor, takes="f")
-ceil = Elementwise("ceil", np.ceil, takes="f")
-trunc = Elementwise("trunc", np.trunc, takes="f")
-rint = Elementwise("rint", np.rint, takes="fc")
-sign = Elementwise("sign", np.sign, takes="if")
+floor = Elementwise("floor", np.floor, code=maths.floor, takes="f")
+ceil = Elementwise("ceil", np.ceil, code=maths.ceil, takes="f")
+trunc = Elementwise("trunc", np.trunc, code=maths.trunc, takes="f")
+rint = Elementwise("rint", np.rint, code=maths.rint, takes="fc")
+sign = Elementwise("sign", np.sign, code=maths.sign, takes="if")
 
 
 def _wins(x: NDArray, y: NDArray) -> NDArray:
     return np.asarray(np.where(np.isnan(x) | np.isnan(y), np.nan, (x > y) + 0.5 * (x == y)))
 
 
-wins = Elementwise("wins", _wins, arity=2, takes="f")
+wins = Elementwise("wins", _wins, code=maths.wins, arity=2, takes="f")
 """1 where x > y, one half where they tie, 0 where x < y: the share of a maximum's derivative that goes to x."""
 
 
@@ -55,6 +56,9 @@ class Select(Primitive):
         if condition.dtype.kind != "b":
             raise DtypeError(f"select: the condition is {condition}, not boolean")
         return x
+
+    def code(self, condition: Any, x: Any, y: Any) -> Any:
+        return maths.choose(condition, x, y)
 
     def ref(self, condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
         return np.where(condition, x, y)

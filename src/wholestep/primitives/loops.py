@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,22 +12,28 @@ from wholestep.ir.analysis import cut, dependents, hollow, narrowed, part, reach
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.primitives.cuts import fewest
 from wholestep.primitives.family import Maybe, expand, zeros
 from wholestep.primitives.movement import permute
 from wholestep.primitives.structure import Nested, filled, present
+
+NOTHING = ("full", "iota", "broadcast")
+"""Operations whose results need no place, since they are made of nothing, or of less."""
 
 
 class Split(NamedTuple):
     """A step's reverse program cut in two: what the forward scan keeps, and what the backward scan does with it."""
 
     forward: Graph
-    """(constants, carry, x) -> (carry, y, kept)"""
+    """(constants, carry, x) -> (carry, y, what is kept besides)"""
     backward: Graph
     """(early, xs, kept, cotangents) -> cotangents"""
     early: Graph
     """constants -> values that are the same at every step"""
     x_places: list[int]
     """Which xs the backward scan reads again."""
+    kept: list[int]
+    """Which results of the forward scan it reads."""
     stored: int
     """How many values it reads at each step: those xs, and what was kept."""
 
@@ -121,16 +127,20 @@ class Scan(Nested):
         plain = len(node.outputs)
         builder = node.inputs[0].builder
         assert builder is not None
-        fresh = builder.recording and all(v.data is None for v in node.outputs)
-        if fresh and not (builder.hollow and hollow(node.inputs)):
+        runs = not (builder.hollow and hollow(node.inputs))
+        made = dict(enumerate(node.outputs)) if runs else {}
+        missing = [i for i in halves.kept if i not in made]
+        if missing and runs and builder.recording and all(v.data is None for v in node.outputs):
             types = self.type(*node.types, **params)
             node.params = params
             node.outputs = (*node.outputs, *[Value(t, node, builder) for t in types[plain:]])
-            return node.outputs[plain:]
-        wanted = [i >= plain for i in range(len(halves.forward.outputs))]
-        small, places, _, sizes = leanest(halves.forward, node.params["sizes"], wanted)
-        outs: Sequence[Value] = self(*[node.inputs[i] for i in places], **{**params, "graph": small, "sizes": sizes})
-        return outs[sizes[1] :]
+            return [node.outputs[i] for i in halves.kept]
+        if missing:
+            wanted = [i in missing for i in range(len(halves.forward.outputs))]
+            small, places, _, sizes = leanest(halves.forward, node.params["sizes"], wanted)
+            outs: Any = self(*[node.inputs[i] for i in places], **{**params, "graph": small, "sizes": sizes})
+            made.update(zip(sorted(missing), outs[sizes[1] :], strict=True))
+        return [made[i] for i in halves.kept]
 
     def lean(self, node: Node, wanted: Sequence[bool]) -> Node:
         params = node.params
@@ -202,30 +212,53 @@ def leanest(
 def split(graph: Graph, rules: Any, active: Sequence[bool], given: Sequence[bool], sizes: tuple[int, int]) -> Split:
     """Cut the step's pullback where cotangents enter: values before the cut are kept by the forward scan.
 
-    A value that depends on constants alone is made once, outside; an x is read again and not stored twice.
+    Of those that cheap operations make of each other only the fewest bytes are kept. A value that depends on constants
+    alone is made once, outside; an x is read again and not stored twice.
     """
     c, k = sizes
     full: Graph = rules.vjp(graph, active, given, primals=True)
     n, outs = len(active), len(graph.outputs)
     primal, cotangents, gxs = full.inputs[:n], full.inputs[n:], full.outputs[outs:]
     late = dependents(full, cotangents)
+    moving = dependents(full, primal[c:])
     needed: dict[Value, None] = {}
     for node in full.nodes:
         if not late.isdisjoint(node.outputs):
             needed.update({v: None for v in node.inputs if v not in late})
     needed.update({v: None for v in gxs if v not in late})
-    moving = dependents(full, primal[c:])
     places = {v: i for i, v in enumerate(primal[c + k :])}
-    early = [v for v in needed if v not in moving]
-    read = [v for v in needed if v in places]
-    kept = [v for v in needed if v in moving and v not in places]
+    ys = full.outputs[k:outs]  # which are there already
+    besides = fewest(full, needed, moving, {*places, *ys})
+    stacked = {v: k + i for i, v in reversed(list(enumerate([*ys, *besides])))}
+    early, found = made_again(needed, moving, {*stacked, *places})
+    read, kept = [v for v in found if v in places], [v for v in found if v not in places]
     return Split(
-        forward=part(full, primal, [*full.outputs[:outs], *kept]),
+        forward=part(full, primal, [*full.outputs[:outs], *besides]),
         backward=part(full, [*early, *read, *kept, *cotangents], gxs),
         early=part(full, primal[:c], early),
         x_places=[places[v] for v in read],
-        stored=len(read) + len(kept),
+        kept=[stacked[v] for v in kept],
+        stored=len(found),
     )
+
+
+def made_again(
+    needed: Iterable[Value], moving: Collection[Value], given: Collection[Value]
+) -> tuple[list[Value], list[Value]]:
+    """What the needed values are made of again: values that are the same at every step, and those that are given."""
+    waiting, early, found = list(dict.fromkeys(needed)), list[Value](), list[Value]()
+    seen = set(waiting)
+    for v in waiting:
+        if v in given:
+            found.append(v)
+        elif v not in moving and (v.node is None or v.node.op.name not in NOTHING):
+            early.append(v)
+        else:
+            assert v.node is not None
+            fresh = [u for u in dict.fromkeys(v.node.inputs) if u not in seen]
+            seen.update(fresh)
+            waiting.extend(fresh)
+    return early, found
 
 
 def backward_step(halves: Split, early: int, n: int, m: int) -> Graph:

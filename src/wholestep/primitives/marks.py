@@ -82,6 +82,15 @@ class Capture(Identity):
         return {"label": "h"}
 
 
+class Pin(Identity):
+    """A value of which the user has said whether it is kept in memory or made again."""
+
+    alias = False
+
+    def extra(self) -> dict[str, Any]:
+        return {"label": "keep"}
+
+
 class PSum(Linear):
     """The sum over the mapped axis of a `vmap` with this axis name; it exists only inside one."""
 
@@ -115,4 +124,5 @@ class PSum(Linear):
 stop_gradient = StopGradient()
 identity = Identity()
 capture = Capture()
+pin = Pin()
 psum = PSum()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.dims import surely_above
 from wholestep.errors import ShapeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
@@ -140,7 +141,8 @@ class Slice(Movement):
         if not len(start) == len(stop) == len(step) == x.ndim:
             raise ShapeError(f"slice: {start}, {stop}, {step} do not fit {x}")
         for a, b, s, n in zip(start, stop, step, x.shape, strict=True):
-            if not (a >= 0 and a <= b and b <= n and s >= 1):
+            # Where symbolic ends decide, whoever knows the sizes looks again.
+            if surely_above(0, a) or surely_above(a, b) or surely_above(b, n) or s < 1:
                 raise ShapeError(f"slice: {a}:{b}:{s} is outside an axis of size {n}")
         return array_type(tuple(map(steps_between, start, stop, step)), x.dtype)
 

@@ -16,6 +16,11 @@ from wholestep.primitives.indexing import take_along
 _INDEX = np.dtype(np.int64)
 
 
+def comparable(x: NDArray) -> NDArray:
+    """The same order in a dtype that NumPy itself has: others do not put NaN last."""
+    return x.astype(np.float32) if x.dtype.kind == "V" else x
+
+
 class Ordering(Several):
     """(values, indices): values are x read at indices along `axis`, so their tangent is the tangent read there."""
 
@@ -54,7 +59,7 @@ class Sort(Ordering):
     """Ascending and stable; NaN last."""
 
     def ref(self, x: NDArray, *, axis: int) -> tuple[NDArray, NDArray]:
-        order = np.argsort(x, axis=axis, kind="stable")
+        order = np.argsort(comparable(x), axis=axis, kind="stable")
         return np.take_along_axis(x, order, axis), order
 
 
@@ -74,7 +79,7 @@ class TopK(Ordering):
         return array_type((*x.shape[:axis], k, *x.shape[axis + 1 :]), x.dtype)
 
     def ref(self, x: NDArray, *, axis: int, k: int) -> tuple[NDArray, NDArray]:
-        backwards = np.flip(x, axis)
+        backwards = np.flip(comparable(x), axis)
         order = x.shape[axis] - 1 - np.flip(np.argsort(backwards, axis=axis, kind="stable"), axis)
         order = np.take(order, np.arange(k), axis)
         return np.take_along_axis(x, order, axis), order
@@ -87,10 +92,10 @@ class Partition(Ordering):
     """Elements around the places `kth` they would have in sorted order, permuted as NumPy permutes them."""
 
     def ref(self, x: NDArray, *, axis: int, kth: tuple[int, ...]) -> tuple[NDArray, NDArray]:
-        values = np.partition(x, kth, axis)
+        values = np.partition(comparable(x), kth, axis).astype(x.dtype)
         order = np.empty(x.shape, np.int64)
-        places = np.argsort(values, axis=axis, kind="stable")
-        np.put_along_axis(order, places, np.argsort(x, axis=axis, kind="stable"), axis)
+        places = np.argsort(comparable(values), axis=axis, kind="stable")
+        np.put_along_axis(order, places, np.argsort(comparable(x), axis=axis, kind="stable"), axis)
         return values, order
 
     def extra(self, size: int) -> dict[str, Any]:

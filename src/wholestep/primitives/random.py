@@ -95,9 +95,9 @@ class RandomBits(Primitive):
         key, data = [expand(x, n, o) for x, o in zip(xs, on, strict=True)]
         return self(key, data, shape=shape, stream=stream)
 
-    def flops(self, node: Node) -> int:
+    def flops(self, node: Node) -> Any:
         """Ten integer operations for each round of each block of four words."""
-        return int(node.outputs[0].type.size) * 10 * ROUNDS // 4
+        return node.outputs[0].type.size * 10 * ROUNDS // 4
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         def drawn(*shape: int) -> NDArray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from wholestep.errors import DerivativeError
 from wholestep.ir.graph import NDArray, Value
+from wholestep.kernel import maths
 from wholestep.primitives.family import Elementwise, ones, zeros
 from wholestep.primitives.functions import digamma, erf, exp, gammaln, log, log1p, sin, sqrt
 from wholestep.primitives.logic import select, sign
@@ -50,14 +51,19 @@ def both(a: Value, number: float) -> Value:
 
 # Gamma and its kin.
 
-loggamma = Elementwise("loggamma", "loggamma", lambda y, x: digamma(x), takes="f", domain=_POSITIVE)
-gammasgn = Elementwise("gammasgn", "gammasgn", takes="f")
-rgamma = Elementwise("rgamma", "rgamma", lambda y, x: -y * digamma(x), takes="f", domain=_POSITIVE)
+loggamma = Elementwise(
+    "loggamma", "loggamma", lambda y, x: digamma(x), code=maths.external("loggamma"), takes="f", domain=_POSITIVE
+)
+gammasgn = Elementwise("gammasgn", "gammasgn", code=maths.external("gammasgn"), takes="f")
+rgamma = Elementwise(
+    "rgamma", "rgamma", lambda y, x: -y * digamma(x), code=maths.external("rgamma"), takes="f", domain=_POSITIVE
+)
 beta = Elementwise(
     "beta",
     "beta",
     lambda y, a, b: y * (digamma(a) - digamma(a + b)),
     lambda y, a, b: y * (digamma(b) - digamma(a + b)),
+    code=maths.external("beta"),
     takes="f",
     domain=_POSITIVE,
 )
@@ -66,6 +72,7 @@ betaln = Elementwise(
     "betaln",
     lambda y, a, b: digamma(a) - digamma(a + b),
     lambda y, a, b: digamma(b) - digamma(a + b),
+    code=maths.external("betaln"),
     takes="f",
     domain=_POSITIVE,
 )
@@ -74,6 +81,7 @@ poch = Elementwise(
     "poch",
     lambda y, z, m: y * (digamma(z + m) - digamma(z)),
     lambda y, z, m: y * digamma(z + m),
+    code=maths.external("poch"),
     takes="f",
     domain=_POSITIVE,
 )
@@ -82,6 +90,7 @@ binom = Elementwise(
     "binom",
     lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
     lambda y, n, k: y * (digamma(n - k + 1) - digamma(k + 1)),
+    code=maths.external("binom"),
     takes="f",
     domain=(1.2, 1.9),
 )
@@ -153,6 +162,7 @@ gammainc_order = Elementwise(
     _gammainc_order,
     unknown("gammainc", "the order, a second time"),
     lambda y, a, x: gamma_density(a, x) * (log(x) - digamma(a)),
+    code=maths.gammainc_order,
     takes="f",
     domain=_POSITIVE,
 )
@@ -163,6 +173,7 @@ gammainc = Elementwise(
     "gammainc",
     lambda y, a, x: gammainc_order(a, x),
     lambda y, a, x: gamma_density(a, x),
+    code=maths.external("gammainc"),
     takes="f",
     domain=_POSITIVE,
 )
@@ -171,6 +182,7 @@ gammaincc = Elementwise(
     "gammaincc",
     lambda y, a, x: -gammainc_order(a, x),
     lambda y, a, x: -gamma_density(a, x),
+    code=maths.external("gammaincc"),
     takes="f",
     domain=_POSITIVE,
 )
@@ -179,6 +191,7 @@ gammaincinv = Elementwise(
     "gammaincinv",
     lambda x, a, p: -gammainc_order(a, x) / gamma_density(a, x),
     lambda x, a, p: 1 / gamma_density(a, x),
+    code=maths.external("gammaincinv"),
     takes="f",
     domain=_SHARE,
 )
@@ -187,6 +200,7 @@ gammainccinv = Elementwise(
     "gammainccinv",
     lambda x, a, q: -gammainc_order(a, x) / gamma_density(a, x),
     lambda x, a, q: -1 / gamma_density(a, x),
+    code=maths.external("gammainccinv"),
     takes="f",
     domain=_SHARE,
 )
@@ -207,7 +221,7 @@ def student_density(df: Value, t: Value) -> Value:
 
 def _beta_member(name: str, slope: Callable[..., Value]) -> Elementwise:
     shapes = [unknown(name, f"the shape parameter {letter}") for letter in "ab"]
-    return Elementwise(name, name, *shapes, slope, takes="f", domain=(0.6, 0.8))
+    return Elementwise(name, name, *shapes, slope, code=maths.external(name), takes="f", domain=(0.6, 0.8))
 
 
 betainc = _beta_member("betainc", lambda y, a, b, x: beta_density(a, b, x))
@@ -219,6 +233,7 @@ stdtr = Elementwise(
     "stdtr",
     unknown("stdtr", "the degrees of freedom"),
     lambda y, df, t: student_density(df, t),
+    code=maths.external("stdtr"),
     takes="f",
     domain=_POSITIVE,
 )
@@ -227,6 +242,7 @@ stdtrit = Elementwise(
     "stdtrit",
     unknown("stdtrit", "the degrees of freedom"),
     lambda t, df, p: 1 / student_density(df, t),
+    code=maths.external("stdtrit"),
     takes="f",
     domain=(0.4, 0.9),
 )
@@ -235,7 +251,9 @@ stdtrit = Elementwise(
 
 
 def _bessel(name: str, slope: Callable[..., Value]) -> Elementwise:
-    return Elementwise(name, name, unknown(name, "the order"), slope, takes="f", domain=(0.2, 3.0))
+    return Elementwise(
+        name, name, unknown(name, "the order"), slope, code=maths.external(name), takes="f", domain=(0.2, 3.0)
+    )
 
 
 def _half(f: Elementwise, v: Value, x: Value, sign: int) -> Value:
@@ -250,12 +268,18 @@ iv: Elementwise = _bessel("iv", lambda y, v, x: _half(iv, v, x, 1))
 kv: Elementwise = _bessel("kv", lambda y, v, x: -_half(kv, v, x, 1))
 ive: Elementwise = _bessel("ive", lambda y, v, x: _half(ive, v, x, 1) - sign(x) * y)
 kve: Elementwise = _bessel("kve", lambda y, v, x: y - _half(kve, v, x, 1))
-y0 = Elementwise("y0", "y0", lambda y, x: -y1(x), takes="f", domain=(0.2, 3.0))
-y1: Elementwise = Elementwise("y1", "y1", lambda y, x: y0(x) - y / x, takes="f", domain=(0.2, 3.0))
-k0 = Elementwise("k0", "k0", lambda y, x: -k1(x), takes="f", domain=(0.2, 3.0))
-k1: Elementwise = Elementwise("k1", "k1", lambda y, x: -k0(x) - y / x, takes="f", domain=(0.2, 3.0))
-k0e = Elementwise("k0e", "k0e", lambda y, x: y - k1e(x), takes="f", domain=(0.2, 3.0))
-k1e: Elementwise = Elementwise("k1e", "k1e", lambda y, x: y - k0e(x) - y / x, takes="f", domain=(0.2, 3.0))
+y0 = Elementwise("y0", "y0", lambda y, x: -y1(x), code=maths.external("y0"), takes="f", domain=(0.2, 3.0))
+y1: Elementwise = Elementwise(
+    "y1", "y1", lambda y, x: y0(x) - y / x, code=maths.external("y1"), takes="f", domain=(0.2, 3.0)
+)
+k0 = Elementwise("k0", "k0", lambda y, x: -k1(x), code=maths.external("k0"), takes="f", domain=(0.2, 3.0))
+k1: Elementwise = Elementwise(
+    "k1", "k1", lambda y, x: -k0(x) - y / x, code=maths.external("k1"), takes="f", domain=(0.2, 3.0)
+)
+k0e = Elementwise("k0e", "k0e", lambda y, x: y - k1e(x), code=maths.external("k0e"), takes="f", domain=(0.2, 3.0))
+k1e: Elementwise = Elementwise(
+    "k1e", "k1e", lambda y, x: y - k0e(x) - y / x, code=maths.external("k1e"), takes="f", domain=(0.2, 3.0)
+)
 
 # Hypergeometric functions and those whose derivatives they are.
 
@@ -264,6 +288,7 @@ hyp0f1: Elementwise = Elementwise(
     "hyp0f1",
     unknown("hyp0f1", "its parameter"),
     lambda y, v, z: hyp0f1(v + 1, z) / v,
+    code=maths.external("hyp0f1"),
     takes="f",
     domain=_POSITIVE,
 )
@@ -272,6 +297,7 @@ hyp1f1: Elementwise = Elementwise(
     "hyp1f1",
     *[unknown("hyp1f1", f"the parameter {letter}") for letter in "ab"],
     lambda y, a, b, z: a / b * hyp1f1(a + 1, b + 1, z),
+    code=maths.external("hyp1f1"),
     takes="f",
     domain=_POSITIVE,
 )
@@ -280,17 +306,26 @@ hyp2f1: Elementwise = Elementwise(
     "hyp2f1",
     *[unknown("hyp2f1", f"the parameter {letter}") for letter in "abc"],
     lambda y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z),
+    code=maths.external("hyp2f1"),
     takes="f",
     domain=_SHARE,
 )
-exprel = Elementwise("exprel", "exprel", lambda y, x: 0.5 * hyp1f1(both(x, 2), both(x, 3), x), takes="f")
+exprel = Elementwise(
+    "exprel", "exprel", lambda y, x: 0.5 * hyp1f1(both(x, 2), both(x, 3), x), code=maths.external("exprel"), takes="f"
+)
 spence = Elementwise(
-    "spence", "spence", lambda y, x: -hyp2f1(both(x, 1), both(x, 1), both(x, 2), 1 - x), takes="f", domain=_POSITIVE
+    "spence",
+    "spence",
+    lambda y, x: -hyp2f1(both(x, 1), both(x, 1), both(x, 2), 1 - x),
+    code=maths.external("spence"),
+    takes="f",
+    domain=_POSITIVE,
 )
 ellipk = Elementwise(
     "ellipk",
     "ellipk",
     lambda y, m: (math.pi / 8) * hyp2f1(both(m, 1.5), both(m, 1.5), both(m, 2), m),
+    code=maths.external("ellipk"),
     takes="f",
     domain=(-0.9, 0.9),
 )
@@ -298,28 +333,39 @@ ellipe = Elementwise(
     "ellipe",
     "ellipe",
     lambda y, m: (-math.pi / 8) * hyp2f1(both(m, 0.5), both(m, 1.5), both(m, 2), m),
+    code=maths.external("ellipe"),
     takes="f",
     domain=(-0.9, 0.9),
 )
 
 # Error functions, exponential integrals, angles in degrees.
 
-erfi = Elementwise("erfi", "erfi", lambda y, x: _2_SQRT_PI * exp(x * x), domain=(-1.0, 1.0))
-dawsn = Elementwise("dawsn", "dawsn", lambda y, x: 1 - 2 * x * y)
+erfi = Elementwise("erfi", "erfi", lambda y, x: _2_SQRT_PI * exp(x * x), code=maths.erfi, domain=(-1.0, 1.0))
+dawsn = Elementwise("dawsn", "dawsn", lambda y, x: 1 - 2 * x * y, code=maths.dawsn)
 ndtri_exp = Elementwise(
-    "ndtri_exp", "ndtri_exp", lambda y, x: _SQRT_2PI * exp(x + 0.5 * (y * y)), takes="f", domain=(-3.0, -0.1)
+    "ndtri_exp",
+    "ndtri_exp",
+    lambda y, x: _SQRT_2PI * exp(x + 0.5 * (y * y)),
+    code=maths.external("ndtri_exp"),
+    takes="f",
+    domain=(-3.0, -0.1),
 )
 owens_t = Elementwise(
     "owens_t",
     "owens_t",
     lambda y, h, a: erf(a * h * math.sqrt(0.5)) * exp(-0.5 * (h * h)) * (-0.5 / _SQRT_2PI),
     lambda y, h, a: exp(-0.5 * (h * h) * (1 + a * a)) / (1 + a * a) * (0.5 / math.pi),
+    code=maths.external("owens_t"),
     takes="f",
 )
-expi = Elementwise("expi", "expi", lambda y, x: exp(x) / x, takes="f", domain=_POSITIVE)
-exp1 = Elementwise("exp1", "exp1", lambda y, x: -exp(-x) / x, takes="f", domain=_POSITIVE)
-cosm1 = Elementwise("cosm1", "cosm1", lambda y, x: -sin(x), takes="f")
-sindg = Elementwise("sindg", "sindg", lambda y, x: _DEGREE * cosdg(x), takes="f")
-cosdg: Elementwise = Elementwise("cosdg", "cosdg", lambda y, x: -_DEGREE * sindg(x), takes="f")
-tandg = Elementwise("tandg", "tandg", lambda y, x: _DEGREE * (1 + y * y), takes="f")
-cotdg = Elementwise("cotdg", "cotdg", lambda y, x: -_DEGREE * (1 + y * y), takes="f", domain=(20.0, 70.0))
+expi = Elementwise("expi", "expi", lambda y, x: exp(x) / x, code=maths.external("expi"), takes="f", domain=_POSITIVE)
+exp1 = Elementwise("exp1", "exp1", lambda y, x: -exp(-x) / x, code=maths.external("exp1"), takes="f", domain=_POSITIVE)
+cosm1 = Elementwise("cosm1", "cosm1", lambda y, x: -sin(x), code=maths.external("cosm1"), takes="f")
+sindg = Elementwise("sindg", "sindg", lambda y, x: _DEGREE * cosdg(x), code=maths.external("sindg"), takes="f")
+cosdg: Elementwise = Elementwise(
+    "cosdg", "cosdg", lambda y, x: -_DEGREE * sindg(x), code=maths.external("cosdg"), takes="f"
+)
+tandg = Elementwise("tandg", "tandg", lambda y, x: _DEGREE * (1 + y * y), code=maths.external("tandg"), takes="f")
+cotdg = Elementwise(
+    "cotdg", "cotdg", lambda y, x: -_DEGREE * (1 + y * y), code=maths.external("cotdg"), takes="f", domain=(20.0, 70.0)
+)

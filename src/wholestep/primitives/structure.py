@@ -60,29 +60,6 @@ class Body(Nested):
         return run(graph, arrays)
 
 
-class Checkpoint(Body):
-    """A stretch of program whose inner values are computed again in the backward pass instead of being kept."""
-
-    def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
-        graph = node.params["graph"]
-        made, on = rules.jvp(graph, [dx is not None for dx in dxs])
-        outs = self(*node.inputs, *present(dxs), graph=made)
-        return filled(on, outs[len(node.outputs) :])
-
-    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
-        made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
-        (made,), inputs = slimmed([made], [*node.inputs, *present(gys)])
-        return filled(wrt, self(*inputs, graph=made))
-
-    def lean(self, node: Node, wanted: Sequence[bool]) -> Node:
-        (made,), inputs = slimmed([cut(node.params["graph"], wanted)], node.inputs)
-        return narrowed(node, inputs, {**node.params, "graph": made}, wanted)
-
-    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph) -> Any:
-        made, marks = batching.graph(graph, on)
-        return self(*xs, graph=made), marks
-
-
 def refuse_closed(node: Node, marked: Sequence[bool]) -> None:
     """Raise where a stated rule would drop the derivative of a traced array that the function closes over."""
     closed = node.params.get("closed", 0)
@@ -255,7 +232,6 @@ def choose(chosen: Value, x: Value, y: Value) -> Value:
     return picked
 
 
-checkpoint = Checkpoint()
 composite = Composite()
 custom_vjp = CustomVJP()
 custom_jvp = CustomJVP()

@@ -1,0 +1,208 @@
+"""Builder: kernels written statement by statement; what was said before in sight is said once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep.dims import Size
+from wholestep.kernel.lang import (
+    AT_WORK,
+    BOOL,
+    I64,
+    Axis,
+    Buffer,
+    Carry,
+    DType,
+    Fold,
+    Index,
+    Kernel,
+    Loop,
+    Statement,
+    Store,
+    Var,
+    identity,
+)
+from wholestep.kernel.ops import OPS
+
+
+class Frame(NamedTuple):
+    """A body that is being written: its statements, and what was said in it."""
+
+    body: list[Statement]
+    memo: dict[Any, Any]
+
+
+class Open:
+    """A loop that is being written."""
+
+    def __init__(self, builder: Builder, axis: Axis, ordered: bool) -> None:
+        self.builder = builder
+        self.axis = axis
+        self.ordered = ordered
+        self.depth = len(builder.frames)
+        self.folds: list[Fold] = []
+        self.carries: list[Carry] = []
+        self.started: dict[Var, Var] = {}
+
+    def fold(self, op: str, *values: Var, init: Var | None = None) -> Var:
+        """Reduce a value of the body over the loop; the result may be used once the loop is closed."""
+        dtype = values[0].dtype
+        start = self.builder.constant(identity(op, dtype), dtype) if init is None else init
+        result = Var("fold", (), dtype)
+        self.builder.depths[result] = self.depth - 1
+        self.folds.append(Fold(op, result, start, values))
+        return result
+
+    def carry(self, init: Var) -> Var:
+        """A value handed from step to step; say with `hand` what the next step gets."""
+        inside = Var("carry", (), init.dtype)
+        self.builder.depths[inside] = self.depth
+        self.started[inside] = init
+        self.ordered = True
+        return inside
+
+    def hand(self, inside: Var, following: Var) -> Var:
+        """Set what `inside` is in the next step; returns what it is after the loop."""
+        after = Var("carried", (), inside.dtype)
+        self.builder.depths[after] = self.depth - 1
+        self.carries.append(Carry(inside, self.started[inside], following, after))
+        return after
+
+
+class Builder:
+    """A kernel that is being written. A value is placed in the outermost body where all that it reads is in sight."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.buffers: list[Buffer] = []
+        self.frames: list[Frame] = [Frame([], {})]
+        self.depths: dict[Axis | Var, int] = {}
+        """In which body, counted from outside, an axis or value is in sight."""
+
+    def __enter__(self) -> Builder:
+        AT_WORK.builders.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        AT_WORK.builders.pop()
+
+    def buffer(self, name: str, dtype: DType, size: int, written: bool = False) -> Buffer:
+        """A new buffer of the kernel."""
+        made = Buffer(name, dtype, size, written)
+        self.buffers.append(made)
+        return made
+
+    def depth(self, keys: Iterable[Axis | Var]) -> int:
+        """The outermost body where all of these are in sight."""
+        return max([self.depths[k] for k in keys], default=0)
+
+    def emit(self, op: str, args: Sequence[Var], dtype: DType, attr: Any = None, *, here: bool = False) -> Var:
+        """The value; one that says the same and is in sight is used again. With `here` it stays in this body."""
+        made = Var(op, tuple(args), dtype, attr)
+        key = (op, made.args, dtype, key_of(attr))
+        depth = len(self.frames) - 1
+        if not here:
+            depth = self.depth([*made.reads(), *axes_read(made)])
+            for frame in self.frames[: depth + 1]:
+                if key in frame.memo:
+                    found: Var = frame.memo[key]
+                    return found
+        self.frames[depth].body.append(made)
+        self.frames[depth].memo[key] = made
+        self.depths[made] = depth
+        return made
+
+    def op(self, name: str, *args: Any) -> Var:
+        """A scalar operation; plain numbers among its operands take the dtype of the others."""
+        start = 1 if name == "select" else 0
+        dtype = next(a.dtype for a in args[start:] if isinstance(a, Var))
+        given = [a if isinstance(a, Var) else self.constant(a, dtype) for a in args]
+        return self.emit(name, given, BOOL if OPS[name].gives == "b" else dtype)
+
+    def constant(self, number: Any, dtype: DType) -> Var:
+        """A number of a dtype."""
+        return self.emit("const", (), dtype, np.asarray(number).astype(dtype)[()])
+
+    def size(self, size: Size) -> Var:
+        """A size as an int64 value."""
+        return self.constant(size, I64) if isinstance(size, int) else self.emit("size", (), I64, size)
+
+    def index(self, index: Index) -> Var:
+        """An affine expression as an int64 value."""
+        return self.emit("index", (), I64, index)
+
+    def load(self, buffer: Buffer, index: Index, guard: Var | None = None, *, here: bool = False) -> Var:
+        """An element of a buffer; 0, and nothing read, where the guard is false."""
+        return self.emit("load", () if guard is None else (guard,), buffer.dtype, (buffer, index), here=here)
+
+    def convert(self, x: Var, dtype: DType) -> Var:
+        """The same number in another dtype."""
+        return x if x.dtype == dtype else self.emit("convert", (x,), dtype)
+
+    def bits(self, x: Var, dtype: DType) -> Var:
+        """The same bits as another dtype of the same size."""
+        return x if x.dtype == dtype else self.emit("bits", (x,), dtype)
+
+    def call(self, symbol: str, *args: Var) -> Var:
+        """An external scalar function."""
+        return self.emit("call", args, args[0].dtype, symbol)
+
+    def across(self, op: str, axis: Axis, x: Var) -> Var:
+        """A reduction over a lane axis that one step of its loop covers."""
+        return self.emit("across", (x,), x.dtype, (op, axis))
+
+    def store(self, buffer: Buffer, index: Index, value: Var, guard: Var | None = None) -> None:
+        """Write a value, in this body."""
+        buffer.written = True
+        self.frames[-1].body.append(Store(buffer, index, value, guard))
+
+    @contextmanager
+    def at(self, depth: int) -> Iterator[None]:
+        """Write in an outer body for a while; what is written there stands before the loops that are still open."""
+        inner = self.frames[depth + 1 :]
+        del self.frames[depth + 1 :]
+        try:
+            yield
+        finally:
+            self.frames.extend(inner)
+
+    @contextmanager
+    def loop(self, axis: Axis, ordered: bool = False, guard: Var | None = None) -> Iterator[Open]:
+        """A loop whose body is written inside the `with`; no step is taken where the guard is false."""
+        made = Open(self, axis, ordered)
+        self.depths[axis] = len(self.frames)
+        self.frames.append(Frame([], {}))
+        yield made
+        body = self.frames.pop().body
+        loop = Loop(axis, tuple(body), tuple(made.folds), tuple(made.carries), made.ordered, guard)
+        self.frames[-1].body.append(loop)
+
+    def kernel(self) -> Kernel:
+        """What was written."""
+        return Kernel(self.name, tuple(self.buffers), tuple(self.frames[0].body))
+
+
+def axes_read(value: Var) -> list[Axis]:
+    """The axes that a value names itself."""
+    if value.op == "across":
+        return [value.attr[1]]
+    index = value.attr[1] if value.op == "load" else value.attr if value.op == "index" else None
+    return [] if index is None else [k for k in index.terms if isinstance(k, Axis)]
+
+
+def key_of(attr: Any) -> Any:
+    """Something that tells two attributes apart: numbers by their bits, so that 0.0 and -0.0 differ."""
+    if isinstance(attr, np.generic):
+        return attr.tobytes(), attr.dtype
+    return attr
+
+
+def builder() -> Builder:
+    """The builder at work."""
+    found = AT_WORK.builders[-1]
+    assert isinstance(found, Builder)
+    return found

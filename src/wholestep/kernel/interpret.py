@@ -1,0 +1,215 @@
+"""Interpreter: what a kernel means, in NumPy; every axis in sight is one dimension of the arrays that it computes with.
+
+Independent and folding loops run over all their points at once, in pieces where there are many; an ordered loop runs
+step by step. The schedule is not looked at, for it changes nothing but the order of a fold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.dims import Size, most, supposing
+from wholestep.errors import KernelError
+from wholestep.kernel.lang import Axis, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.ops import OPS, Op
+
+Array = np.ndarray[Any, Any]
+
+POINTS = 1 << 20
+"""About how many points are computed at once."""
+
+FOLDS: dict[str, Op] = {
+    "add": Op(1, "if", np.add),
+    "fma": Op(2, "if", np.add),
+    "mul": Op(1, "if", np.multiply),
+    "max": Op(1, "bif", np.maximum),
+    "min": Op(1, "bif", np.minimum),
+    "and": Op(1, "bi", np.bitwise_and),
+    "or": Op(1, "bi", np.bitwise_or),
+}
+"""The reductions: how many values each takes, of which kinds, and how two results become one."""
+
+
+def run(
+    kernel: Kernel,
+    arrays: Sequence[Array],
+    calls: Mapping[str, Callable[..., Any]] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> None:
+    """Run a kernel on flat arrays, one for each of its buffers; those that it writes are written in place.
+
+    `calls` says what external functions are; the others are those of scipy.special (`special.gammaln:dd`). `sizes` has
+    a number for each name in symbolic sizes.
+    Raises KernelError where an array does not fit its buffer, or an index leaves it.
+    """
+    if len(arrays) != len(kernel.buffers):
+        raise KernelError(f"run: {kernel.name} has {len(kernel.buffers)} buffers, {len(arrays)} arrays were given")
+    for buffer, array in zip(kernel.buffers, arrays, strict=True):
+        if array.dtype != buffer.dtype or array.shape != (buffer.size,):
+            wanted = f"{buffer.name}: {buffer.dtype} ({buffer.size},)"
+            raise KernelError(f"run: {kernel.name} wants {wanted}, given was {array.dtype} {array.shape}")
+    machine = Machine(kernel, dict(zip(kernel.buffers, arrays, strict=True)), calls or {}, sizes or {})
+    with np.errstate(all="ignore"):
+        machine.block(kernel.body)
+
+
+class Machine:
+    """The values in sight. A value has one dimension for each loop around it, of length 1 where it does not vary.
+
+    `active` says at which points the guards of the loops around let anything be read or written.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        memory: dict[Buffer, Array],
+        calls: Mapping[str, Callable[..., Any]],
+        sizes: Mapping[str, int],
+    ) -> None:
+        self.name = kernel.name
+        self.memory = memory
+        self.calls = calls
+        self.sizes = sizes
+        self.values: dict[Axis | Var, Array] = {}
+        self.shape: tuple[int, ...] = ()
+        self.active: Array = np.asarray(True)
+        self.whole = {s.attr[1] for s in walk(kernel.body) if isinstance(s, Var) and s.op == "across"}
+        self.depth_of: dict[Axis, int] = {}
+
+    def __getitem__(self, key: Axis | Var) -> Array:
+        """A value, or the numbers of an axis, with as many dimensions as there are loops."""
+        found = self.values[key]
+        return found.reshape(found.shape + (1,) * (len(self.shape) - found.ndim))
+
+    def block(self, body: tuple[Statement, ...]) -> None:
+        for statement in body:
+            if isinstance(statement, Loop):
+                self.loop(statement)
+            elif isinstance(statement, Store):
+                self.store(statement)
+            else:
+                self.values[statement] = self.value(statement)
+
+    def loop(self, loop: Loop) -> None:
+        axis, outside, active = loop.axis, self.shape, self.active
+        folded = {fold: self[fold.init] for fold in loop.folds}
+        carried = {carry: self[carry.init] for carry in loop.carries}
+        asked = active if loop.guard is None else active & self[loop.guard]
+        self.depth_of[axis] = len(outside)
+        piece = self.piece(loop)
+        end = self.size(axis.size)
+        for start in range(0, end if asked.any() else 0, piece):
+            here = np.arange(start, min(start + piece, end), dtype=np.int64)
+            self.shape, self.active = (*outside, here.size), asked[..., None]
+            self.values[axis] = here.reshape((1,) * len(outside) + (-1,))
+            for carry, held in carried.items():
+                self.values[carry.inside] = held[..., None]
+            self.block(loop.body)
+            folded = {fold: np.where(asked, self.folded(fold, before), before) for fold, before in folded.items()}
+            carried = {c: np.where(asked, self[c.next][..., 0], before) for c, before in carried.items()}
+        self.shape, self.active = outside, active
+        self.values.update({fold.result: total for fold, total in folded.items()})
+        self.values.update({carry.after: held for carry, held in carried.items()})
+
+    def size(self, size: Size) -> int:
+        """The number that a size is here."""
+        with supposing(self.sizes):
+            return most(size)
+
+    def piece(self, loop: Loop) -> int:
+        """How many steps of a loop to take at once."""
+        if loop.ordered or loop.carries:
+            return 1
+        if loop.axis in self.whole:
+            return max(self.size(loop.axis.size), 1)
+        points = int(np.prod(self.shape, dtype=np.int64)) * breadth(loop.body)
+        return max(POINTS // points, 1)
+
+    def folded(self, fold: Fold, before: Array) -> Array:
+        """A fold after the steps at hand, which are the last dimension."""
+        values = [self[v] for v in fold.values]
+        term = values[0] * values[1] if fold.op == "fma" else values[0]
+        return np.asarray(FOLDS[fold.op].meaning(before, self.reduced(fold.op, term, len(self.shape) - 1)[..., 0]))
+
+    def reduced(self, op: str, term: Array, dim: int) -> Array:
+        """A reduction along a dimension, which stays with length 1."""
+        full = (*term.shape[:dim], self.shape[dim], *term.shape[dim + 1 :])
+        reduction: Any = FOLDS[op].meaning
+        return np.asarray(reduction.reduce(np.broadcast_to(term, full), axis=dim, dtype=term.dtype, keepdims=True))
+
+    def value(self, var: Var) -> Array:
+        args = [self[a] for a in var.args]
+        match var.op:
+            case "const":
+                found = var.attr
+            case "size":
+                found = self.size(var.attr)
+            case "index":
+                found = self.index(var.attr)
+            case "load":
+                found = self.load(*var.attr, *args)
+            case "convert":
+                found = args[0].astype(var.dtype)
+            case "bits":
+                found = args[0].view(var.dtype)
+            case "across":
+                found = self.reduced(var.attr[0], args[0], self.depth_of[var.attr[1]])
+            case "call":
+                found = self.function(var.attr)(*args)
+            case _:
+                found = OPS[var.op].meaning(*args)
+        return np.asarray(found, var.dtype)
+
+    def index(self, index: Index) -> Array:
+        total = np.asarray(index.const, np.int64)
+        for key, factor in index.terms.items():
+            total = total + self[key].astype(np.int64) * factor
+        return np.asarray(total)
+
+    def load(self, buffer: Buffer, index: Index, guard: Array | None = None) -> Array:
+        asked, at = self.active if guard is None else self.active & guard, self.index(index)
+        if asked.all():
+            self.inside(buffer, at)
+            return np.asarray(self.memory[buffer][at])
+        at, asked = np.broadcast_arrays(at, asked)
+        found = np.zeros(at.shape, buffer.dtype)
+        self.inside(buffer, at[asked])
+        found[asked] = self.memory[buffer][at[asked]]
+        return found
+
+    def store(self, store: Store) -> None:
+        guard = self.active if store.guard is None else self.active & self[store.guard]
+        at, value, guard = np.broadcast_arrays(self.index(store.index), self[store.value], guard)
+        self.inside(store.buffer, at[guard])
+        self.memory[store.buffer][at[guard]] = value[guard]
+
+    def inside(self, buffer: Buffer, at: Array) -> None:
+        """Check that indices are those of elements."""
+        wrong = at[(at < 0) | (at >= buffer.size)]
+        if wrong.size:
+            raise KernelError(
+                f"run: {self.name} touches {buffer.name}[{wrong.flat[0]}], which has {buffer.size} elements"
+            )
+
+    def function(self, symbol: str) -> Callable[..., Any]:
+        """An external function: one that was given, or one of scipy.special."""
+        if symbol in self.calls:
+            return self.calls[symbol]
+        from scipy import special
+
+        family, _, name = symbol.partition(".")
+        base = re.split("[.:]", name)[0]
+        found: Callable[..., Any] | None = getattr(special, base, None) if family == "special" else None
+        if found is None:
+            raise KernelError(f"run: {self.name} calls {symbol!r}, which is not known here")
+        return found
+
+
+def breadth(body: tuple[Statement, ...]) -> int:
+    """How many points the loops of a body have that are computed at once."""
+    inner = [(1 if s.ordered else s.axis.extent) * breadth(s.body) for s in body if isinstance(s, Loop)]
+    return max([1, *inner])

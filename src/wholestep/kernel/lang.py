@@ -1,0 +1,345 @@
+"""Kernel: one loop nest over axes of constant size, with scalar values in SSA form, as plain data.
+
+A statement is a value (Var), a Store or a Loop. What a loop reduces leaves it as a fold; what it hands from one step to
+the next is a carry. Axes carry the schedule: how many elements one vector holds (`lanes`) and how many steps are worked
+on side by side in registers (`tile`). The schedule never changes the meaning beyond the order of a fold.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.dims import Dim, Size, most
+
+DType = np.dtype[Any]
+BOOL, I32, I64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
+
+
+class Axis:
+    """One loop variable, from 0 to `size` - 1; equal by identity.
+
+    A size may be symbolic: it is then given when the program is called, and `extent` is what is supposed meanwhile.
+    `lanes` elements form one vector; `tile` such vectors (elements, where lanes is 1) are worked on side by side. Of an
+    ordered or folding loop, `tile` is how often the body is unrolled.
+    """
+
+    __slots__ = ("extent", "lanes", "name", "size", "tile")
+
+    def __init__(self, name: str, size: Size, *, lanes: int = 1, tile: int = 1) -> None:
+        self.name = name
+        self.size = size
+        self.extent = size if isinstance(size, int) else most(size)
+        self.lanes = lanes
+        self.tile = tile
+
+    @property
+    def block(self) -> int:
+        """How many elements one step of the loop covers."""
+        return self.lanes * self.tile
+
+    @property
+    def steps(self) -> int:
+        """How many steps the loop takes, the last one perhaps in part."""
+        return -(-self.extent // self.block)
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether its size is given when the program is called."""
+        return isinstance(self.size, Dim)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Buffer:
+    """A flat array in memory that a kernel is given by pointer; equal by identity. `size` counts elements."""
+
+    __slots__ = ("dtype", "name", "size", "written")
+
+    def __init__(self, name: str, dtype: DType, size: int, written: bool = False) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.size = size
+        self.written = written
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Index:
+    """An affine expression: a constant and integer multiples of axes and of integer values; equal by content."""
+
+    __slots__ = ("const", "terms")
+
+    def __init__(self, const: int = 0, terms: Mapping[Axis | Var, int] | None = None) -> None:
+        self.const = int(const)
+        self.terms: dict[Axis | Var, int] = {k: int(c) for k, c in (terms or {}).items() if c}
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.const + other, self.terms)
+        terms = dict(self.terms)
+        for k, c in other.terms.items():
+            terms[k] = terms.get(k, 0) + c
+        return Index(self.const + other.const, terms)
+
+    def __mul__(self, factor: int) -> Index:
+        return Index(self.const * factor, {k: c * factor for k, c in self.terms.items()})
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index) and self.const == other.const and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash((self.const, frozenset(self.terms.items())))
+
+    def coefficient(self, key: Axis | Var) -> int:
+        """By how much the index grows with an axis or value."""
+        return self.terms.get(key, 0)
+
+    def values(self) -> tuple[Var, ...]:
+        """The integer values among its terms."""
+        return tuple([k for k in self.terms if isinstance(k, Var)])
+
+    def __repr__(self) -> str:
+        parts = [f"{c}*{k!r}" if c != 1 else f"{k!r}" for k, c in self.terms.items()]
+        return " + ".join([*parts, str(self.const)] if self.const or not parts else parts)
+
+
+class Var:
+    """One scalar value, at each point of the loops around it: `op` applied to `args`; equal by identity.
+
+    | op | attr | args |
+    |---|---|---|
+    | const | the number | |
+    | size | a symbolic size | its value as int64, given when the program is called |
+    | index | Index | its value as int64 |
+    | load | (Buffer, Index) | nothing, or a guard: where it is false nothing is read and the value is 0 |
+    | convert, bits | | one value: to this dtype by value, or by its bits |
+    | across | (fold name, Axis) | one value: reduced over a lane axis around that one step of the loop covers |
+    | call | symbol | an external scalar function |
+    | fold, carry, carried | | made by a Loop |
+    | the others | | see `wholestep.kernel.ops` |
+    """
+
+    __slots__ = ("args", "attr", "dtype", "op")
+
+    def __init__(self, op: str, args: tuple[Var, ...], dtype: DType, attr: Any = None) -> None:
+        self.op = op
+        self.args = args
+        self.dtype = dtype
+        self.attr = attr
+
+    def reads(self) -> tuple[Var, ...]:
+        """Every value that this one is made of, those inside its index included."""
+        index = self.attr[1] if self.op == "load" else self.attr if self.op == "index" else None
+        return self.args if index is None else (*self.args, *index.values())
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {dtypes.short(self.dtype)}>"
+
+    # Operators go to the builder at work, so that scalar mathematics reads as mathematics.
+    def __add__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("add", self, y)
+
+    def __radd__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("add", y, self)
+
+    def __sub__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("sub", self, y)
+
+    def __rsub__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("sub", y, self)
+
+    def __mul__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("mul", self, y)
+
+    def __rmul__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("mul", y, self)
+
+    def __truediv__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("div", self, y)
+
+    def __rtruediv__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("div", y, self)
+
+    def __neg__(self) -> Var:
+        return AT_WORK.builders[-1].op("neg", self)
+
+    def __and__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("and", self, y)
+
+    def __or__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("or", self, y)
+
+    def __xor__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("xor", self, y)
+
+    def __invert__(self) -> Var:
+        return AT_WORK.builders[-1].op("not", self)
+
+    def __lshift__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("shl", self, y)
+
+    def __rshift__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("shr", self, y)
+
+    def __lt__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("lt", self, y)
+
+    def __le__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("le", self, y)
+
+    def __gt__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("lt", y, self)
+
+    def __ge__(self, y: Any) -> Var:
+        return AT_WORK.builders[-1].op("le", y, self)
+
+
+class Scribe(Protocol):
+    """What the operators of values write with."""
+
+    def op(self, name: str, *args: Any) -> Var: ...
+
+
+class AtWork(threading.local):
+    """The builders at work, innermost last; every thread has its own, since programs may be compiled side by side."""
+
+    def __init__(self) -> None:
+        self.builders: list[Scribe] = []
+
+
+AT_WORK = AtWork()
+
+
+class Store(NamedTuple):
+    """Write a value; where a guard is given and false, write nothing."""
+
+    buffer: Buffer
+    index: Index  # type: ignore[assignment]  # a statement is no sequence: nobody asks it for positions
+    value: Var
+    guard: Var | None = None
+
+
+class Fold(NamedTuple):
+    """A reduction over a loop: `result = init op value op value ...` in any fixed order.
+
+    `op` is add, mul, max, min (NaN wins), and, or, or fma with two values: `result = init + sum of a * b`.
+    """
+
+    op: str
+    result: Var
+    init: Var
+    values: tuple[Var, ...]
+
+
+class Carry(NamedTuple):
+    """What an ordered loop hands on: `inside` holds it at the start of each step, `after` once the loop has ended."""
+
+    inside: Var
+    init: Var
+    next: Var
+    after: Var
+
+
+class Loop(NamedTuple):
+    """The body at each point of an axis: independent steps, unless it folds, or is ordered and carries. A loop that is
+    not ordered may carry what a fold inside it goes on from: the fold is then one over both loops.
+
+    Where a guard is given and false, the loop takes no step: folds and carries leave with what they started from. So a
+    rare case is written as an ordered loop of one guarded step; vectors skip it when no lane asks for it.
+    """
+
+    axis: Axis
+    body: tuple[Statement, ...]
+    folds: tuple[Fold, ...] = ()
+    carries: tuple[Carry, ...] = ()
+    ordered: bool = False
+    guard: Var | None = None
+
+
+Statement = Var | Store | Loop
+
+
+class Kernel(NamedTuple):
+    """A loop nest and the buffers that it reads and writes.
+
+    Where the body is one independent loop, its steps may be shared out among threads.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    body: tuple[Statement, ...]
+
+    @property
+    def outer(self) -> Axis | None:
+        """The axis whose steps are independent of each other and may be shared out; None where there is none."""
+        last = self.body[-1] if self.body else None
+        if isinstance(last, Loop) and not (last.folds or last.carries or last.ordered):
+            rest_is_values = all(isinstance(s, Var) for s in self.body[:-1])
+            return last.axis if rest_is_values else None
+        return None
+
+    def __str__(self) -> str:
+        return PRINTER[0](self)
+
+
+PRINTER: list[Callable[[Kernel], str]] = []
+"""What prints a kernel; the text form enters itself here when the language is imported."""
+
+
+def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Every statement of a body and of the loops in it, in order; a loop comes before what is in it."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from walk(statement.body)
+
+
+def axes_of(kernel: Kernel) -> list[Axis]:
+    """The axes of a kernel's loops, outermost first."""
+    return [s.axis for s in walk(kernel.body) if isinstance(s, Loop)]
+
+
+def sizes_of(kernel: Kernel) -> dict[Dim, None]:
+    """The symbolic sizes that a kernel names."""
+    found: dict[Dim, None] = {}
+    for s in walk(kernel.body):
+        if isinstance(s, Loop) and isinstance(s.axis.size, Dim):
+            found[s.axis.size] = None
+        elif isinstance(s, Var) and s.op == "size":
+            found[s.attr] = None
+    return found
+
+
+def trips(kernel: Kernel) -> int:
+    """How many points the loops of a kernel have, counted where they are deepest."""
+
+    def count(body: tuple[Statement, ...]) -> int:
+        return max(sum(s.axis.extent * count(s.body) for s in body if isinstance(s, Loop)), 1)
+
+    return count(kernel.body)
+
+
+IDENTITY: dict[str, Any] = {"add": 0, "fma": 0, "mul": 1, "and": True, "or": False}
+"""What a fold starts from where nothing else is said; that of max and min depends on the dtype."""
+
+
+def identity(op: str, dtype: DType) -> Any:
+    """The neutral number of a fold in a dtype."""
+    if op in IDENTITY:
+        return IDENTITY[op]
+    if dtype.kind == "b":
+        return op == "min"
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if op == "max" else info.max
+    return -math.inf if op == "max" else math.inf

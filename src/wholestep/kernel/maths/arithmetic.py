@@ -1,0 +1,84 @@
+"""Arithmetic and choice on truth values, integers and floating-point numbers, with NumPy's meaning."""
+
+from __future__ import annotations
+
+import math
+
+from wholestep.kernel.build import builder
+from wholestep.kernel.lang import Var
+from wholestep.kernel.maths.words import differ, equal, magnitude, number, select, sign_of
+
+
+def add(x: Var, y: Var) -> Var:
+    """x + y; of truth values, or."""
+    return x | y if x.dtype.kind == "b" else x + y
+
+
+def mul(x: Var, y: Var) -> Var:
+    """x * y; of truth values, and."""
+    return x & y if x.dtype.kind == "b" else x * y
+
+
+def sub(x: Var, y: Var) -> Var:
+    """x - y."""
+    return x - y
+
+
+def neg(x: Var) -> Var:
+    """-x."""
+    return -x
+
+
+def div(x: Var, y: Var) -> Var:
+    """x / y."""
+    return x / y
+
+
+def maximum(x: Var, y: Var) -> Var:
+    """The larger; NaN where either is."""
+    if x.dtype.kind == "b":
+        return x | y
+    larger = builder().op("max", x, y)
+    return larger if x.dtype.kind != "f" else select(differ(x, x), x, larger)
+
+
+def minimum(x: Var, y: Var) -> Var:
+    """The smaller; NaN where either is."""
+    if x.dtype.kind == "b":
+        return x & y
+    smaller = builder().op("min", x, y)
+    return smaller if x.dtype.kind != "f" else select(differ(x, x), x, smaller)
+
+
+def absolute(x: Var) -> Var:
+    """|x|; the least integer stays as it is."""
+    return x if x.dtype.kind == "u" else magnitude(x)
+
+
+def sign(x: Var) -> Var:
+    """-1, 0 or 1; NaN stays."""
+    if x.dtype.kind == "u":
+        return select(equal(x, 0), x, number(x, 1))
+    signed = select(x < 0, number(x, -1), number(x, 1))
+    return select((x < 0) | (x > 0), signed, select(differ(x, x), x, number(x, 0)))
+
+
+def wins(x: Var, y: Var) -> Var:
+    """1 where x > y, one half where they tie, 0 where x < y."""
+    known = select(x > y, number(x, 1.0), select(equal(x, y), number(x, 0.5), number(x, 0.0)))
+    return select(differ(x, x) | differ(y, y), number(x, math.nan), known)
+
+
+def signbit(x: Var) -> Var:
+    """Whether the sign bit is set."""
+    return differ(sign_of(x), 0)
+
+
+def isnan(x: Var) -> Var:
+    """Whether x is NaN."""
+    return differ(x, x)
+
+
+def isfinite(x: Var) -> Var:
+    """Whether x is neither NaN nor infinite."""
+    return magnitude(x) < math.inf

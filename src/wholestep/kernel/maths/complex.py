@@ -1,0 +1,361 @@
+"""Complex numbers as pairs: arithmetic, and functions on the branches that C and NumPy take.
+
+Signed zeros choose the side of a cut. Infinite parts give what the formulas give, which is C's Annex G only for
+arithmetic with finite results, exp, log, sqrt, sinh, cosh, sin and cos.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wholestep.kernel.build import builder
+from wholestep.kernel.lang import Var
+from wholestep.kernel.maths import arcs, arithmetic, exponentials, logarithms, trigonometry, words
+from wholestep.kernel.maths.roots import hypot
+from wholestep.kernel.maths.words import copysign, differ, equal, fma, format_of, magnitude, number, select
+
+
+class Complex:
+    """A complex scalar: its real and its imaginary part, of the same dtype."""
+
+    __slots__ = ("im", "re")
+
+    def __init__(self, re: Var, im: Var) -> None:
+        self.re = re
+        self.im = im
+
+    def __add__(self, y: Any) -> Complex:
+        y = paired(y, self)
+        return Complex(self.re + y.re, self.im + y.im)
+
+    def __sub__(self, y: Any) -> Complex:
+        y = paired(y, self)
+        return Complex(self.re - y.re, self.im - y.im)
+
+    def __mul__(self, y: Any) -> Complex:
+        if isinstance(y, (int, float)):
+            return Complex(self.re * y, self.im * y)
+        return Complex(self.re * y.re - self.im * y.im, self.re * y.im + self.im * y.re)
+
+    def __truediv__(self, y: Complex) -> Complex:
+        return quotient(self, y)
+
+    def __neg__(self) -> Complex:
+        return Complex(-self.re, -self.im)
+
+
+def paired(y: Any, like: Complex) -> Complex:
+    """A plain number as a complex one."""
+    return y if isinstance(y, Complex) else Complex(number(like.re, y), number(like.re, 0.0))
+
+
+def quotient(x: Complex, y: Complex) -> Complex:
+    """x / y by Smith's method, as NumPy does it."""
+    wide = magnitude(y.re) >= magnitude(y.im)
+    large, little = select(wide, y.re, y.im), select(wide, y.im, y.re)
+    ratio = little / large
+    scale = 1 / (large + little * ratio)
+    a, b = select(wide, x.re, x.im), select(wide, x.im, x.re)
+    re = (a + b * ratio) * scale
+    im = (b - a * ratio) * scale
+    im = select(wide, im, -im)
+    nothing = equal(y.re, 0.0) & equal(y.im, 0.0)
+    by_zero = magnitude(y.re)
+    return Complex(select(nothing, x.re / by_zero, re), select(nothing, x.im / by_zero, im))
+
+
+def conj(z: Complex) -> Complex:
+    """The conjugate."""
+    return Complex(z.re, -z.im)
+
+
+def choose(condition: Var, x: Complex, y: Complex) -> Complex:
+    """x where the condition holds, else y."""
+    return Complex(select(condition, x.re, y.re), select(condition, x.im, y.im))
+
+
+# Tests.
+
+
+def same(x: Complex, y: Complex) -> Var:
+    """Whether both parts are equal."""
+    return equal(x.re, y.re) & equal(x.im, y.im)
+
+
+def unlike(x: Complex, y: Complex) -> Var:
+    """Whether a part differs."""
+    return differ(x.re, y.re) | differ(x.im, y.im)
+
+
+def less(x: Complex, y: Complex) -> Var:
+    """NumPy's order: by the real parts, then by the imaginary ones."""
+    known = equal(x.im, x.im) & equal(y.im, y.im)
+    return (x.re < y.re) & known | equal(x.re, y.re) & (x.im < y.im)
+
+
+def less_equal(x: Complex, y: Complex) -> Var:
+    """The same order, or equal."""
+    known = equal(x.im, x.im) & equal(y.im, y.im)
+    return (x.re < y.re) & known | equal(x.re, y.re) & (x.im <= y.im)
+
+
+def isfinite(z: Complex) -> Var:
+    """Whether both parts are finite."""
+    return arithmetic.isfinite(z.re) & arithmetic.isfinite(z.im)
+
+
+def isnan(z: Complex) -> Var:
+    """Whether a part is NaN."""
+    return arithmetic.isnan(z.re) | arithmetic.isnan(z.im)
+
+
+def rint(z: Complex) -> Complex:
+    """Both parts rounded to whole numbers."""
+    return Complex(builder().op("rint", z.re), builder().op("rint", z.im))
+
+
+# Exponentials and logarithms.
+
+
+def turned(size: Var, angle: Var) -> Complex:
+    """size * (cos(angle) + i sin(angle)); an angle of 0 leaves no trace of an infinite size."""
+    plain = equal(angle, 0.0)
+    nothing = equal(size, 0.0) & ~(magnitude(angle) < math.inf)
+    sine, cosine = trigonometry.sin_cos(angle)
+    c, s = select(nothing, size, size * cosine), size * sine
+    return Complex(select(plain, size, c), select(plain | nothing, copysign_zero(angle, size), s))
+
+
+def copysign_zero(angle: Var, size: Var) -> Var:
+    """A zero with the sign of the angle."""
+    return copysign(number(size, 0.0), angle)
+
+
+def exp(z: Complex) -> Complex:
+    """e**z; its size in two factors, so that it overflows only where the result does."""
+    shift = select(z.re > by_log(z.re), number(z.re, by_log(z.re)), number(z.re, 0.0))
+    w = turned(exponentials.exp(z.re - shift), z.im)
+    scale = exponentials.exp(shift)
+    zero = equal(w.im, 0.0)
+    return Complex(w.re * scale, select(zero, w.im, w.im * scale))
+
+
+def by_log(x: Var) -> float:
+    """A bit less than the logarithm of the largest number."""
+    return float(words.by(x, 88.0, 709.0))
+
+
+def exp2(z: Complex) -> Complex:
+    """2**z."""
+    return exp(z * math.log(2.0))
+
+
+def expm1(z: Complex) -> Complex:
+    """e**z - 1."""
+    half, other = trigonometry.sin_cos(z.im * 0.5)
+    growth, square = exponentials.expm1(z.re), 2 * half * half
+    return Complex(growth * (1 - square) - square, (growth + 1) * (2 * half * other))
+
+
+def log_size(z: Complex) -> Var:
+    """log(|z|), exact to the last digits near |z| = 1 too."""
+    a, b = magnitude(z.re), magnitude(z.im)
+    large, little = builder().op("max", a, b), builder().op("min", a, b)
+    # Near the circle: log1p(large**2 - 1 + little**2) / 2, every product in two parts.
+    head, tail = words.product_of(large - 1, large + 1)
+    square, rest = words.product_of(little, little)
+    total, left = words.sum_of(head, square)
+    near = 0.5 * logarithms.log1p(total + (left + (tail + rest)))
+    close = (large > 0.5) & (large < 1.5) & (hypot(a, b) < 2.0)
+    huge = large > 2.0 ** (format_of(a).bias - 1)
+    unit = select(huge, number(a, 0.25), number(a, 1.0))
+    far = logarithms.log(hypot(a * unit, b * unit)) + select(huge, number(a, math.log(4.0)), number(a, 0.0))
+    return select(close, near, far)
+
+
+def log(z: Complex) -> Complex:
+    """The logarithm whose imaginary part is the angle of z."""
+    return Complex(log_size(z), arcs.arctan2(z.im, z.re))
+
+
+def log2(z: Complex) -> Complex:
+    """The logarithm to the base 2."""
+    return log(z) * math.log2(math.e)
+
+
+def log10(z: Complex) -> Complex:
+    """The logarithm to the base 10."""
+    return log(z) * math.log10(math.e)
+
+
+def log1p(z: Complex) -> Complex:
+    """log(1 + z)."""
+    x, y = z.re, z.im
+    # |1 + z|**2 - 1 = x (2 + x) + y**2, where that is small.
+    head, tail = words.product_of(x, x + 2)
+    square, rest = words.product_of(y, y)
+    total, left = words.sum_of(head, square)
+    near = 0.5 * logarithms.log1p(total + (left + (tail + rest)))
+    close = (magnitude(x) < 0.25) & (magnitude(y) < 0.5)
+    size = select(close, near, log_size(Complex(x + 1, y)))
+    return Complex(size, arcs.arctan2(y, x + 1))
+
+
+def pow(x: Complex, y: Complex) -> Complex:
+    """x**y; small whole exponents by multiplication, as NumPy has it."""
+    whole = equal(y.im, 0.0) & equal(builder().op("rint", y.re), y.re) & (magnitude(y.re) < 100)
+    size = magnitude(select(whole, y.re, number(y.re, 0.0)))
+    total, square = paired(1.0, x), x
+    for _ in range(7):
+        half = size * 0.5
+        size = builder().op("trunc", half)
+        total = choose(differ(size, half), total * square, total)
+        square = square * square
+    inverse = quotient(paired(1.0, x), total)
+    by_products = choose(y.re < 0, inverse, total)
+    origin = equal(x.re, 0.0) & equal(x.im, 0.0)
+    general = exp(y * log(x))
+    nothing = Complex(number(x.re, 0.0), number(x.re, 0.0))
+    unknown = Complex(number(x.re, math.nan), number(x.re, math.nan))
+    at_origin = choose(y.re > 0, nothing, unknown)
+    result = choose(whole, by_products, choose(origin, at_origin, general))
+    zeroth = equal(y.re, 0.0) & equal(y.im, 0.0)
+    return choose(zeroth, paired(1.0, x), choose(origin & ~zeroth, at_origin, result))
+
+
+# Roots, circles and hyperbolas.
+
+
+def sqrt(z: Complex) -> Complex:
+    """The root with a real part that is not negative (Kahan)."""
+    f = format_of(z.re)
+    a, b = magnitude(z.re), magnitude(z.im)
+    big = (a > 2.0 ** (f.bias - 3)) | (b > 2.0 ** (f.bias - 3))
+    little = (a < 2.0 ** (f.fraction - f.bias)) & (b < 2.0 ** (f.fraction - f.bias))
+    one = number(z.re, 1.0)
+    up = 2.0 ** (2 * (f.fraction + 2))
+    scale = select(big, number(z.re, 1 / 16), select(little, number(z.re, up), one))
+    back = select(big, number(z.re, 4.0), select(little, number(z.re, 2.0 ** -(f.fraction + 2)), one))
+    p, q = a * scale, b * scale
+    t = words.root((p + hypot(p, q)) * 0.5)
+    other = q / (t + t)
+    nothing = equal(t, 0.0)
+    t, other = t * back, select(nothing, number(z.re, 0.0), other * back)
+    right = ~differ(words.sign_of(z.re), 0)
+    re, im = select(right, t, other), select(right, other, t)
+    infinite = equal(b, math.inf)
+    endless = equal(a, math.inf) & ~infinite
+    flat = select(differ(b, b), b, number(z.re, 0.0))
+    re = select(infinite, b, select(endless, select(right, a, flat), re))
+    im = select(infinite, b, select(endless, select(right, flat, a), im))
+    return Complex(re, copysign(im, z.im))
+
+
+def times_i(z: Complex) -> Complex:
+    """i * z."""
+    return Complex(-z.im, z.re)
+
+
+def times_minus_i(z: Complex) -> Complex:
+    """-i * z."""
+    return Complex(z.im, -z.re)
+
+
+def cosh(z: Complex) -> Complex:
+    """cosh(x) cos(y) + i sinh(x) sin(y)."""
+    (c, s), (sine, cosine) = growths(z.re), trigonometry.sin_cos(z.im)
+    flat = words.with_sign(number(z.re, 0.0), words.sign_of(z.re) ^ words.sign_of(z.im))
+    zero = equal(z.im, 0.0)
+    return Complex(select(zero, c, c * cosine), select(zero | equal(z.re, 0.0), flat, s * sine))
+
+
+def sinh(z: Complex) -> Complex:
+    """sinh(x) cos(y) + i cosh(x) sin(y)."""
+    (c, s), (sine, cosine) = growths(z.re), trigonometry.sin_cos(z.im)
+    zero = equal(z.im, 0.0)
+    re = select(equal(z.re, 0.0), z.re, select(zero, s, s * cosine))
+    return Complex(re, select(zero, z.im, c * sine))
+
+
+def growths(x: Var) -> tuple[Var, Var]:
+    """cosh(x) and sinh(x)."""
+    return exponentials.cosh(x), exponentials.sinh(x)
+
+
+def tanh(z: Complex) -> Complex:
+    """sinh(z) / cosh(z) without their common growth (Kahan)."""
+    limit = words.by(z.re, 10.0, 20.0)
+    far = magnitude(z.re) > limit
+    x = select(far, number(z.re, 0.0), z.re)
+    sine, cosine = trigonometry.sin_cos(z.im)
+    t, s = sine / cosine, exponentials.sinh(x)
+    b = fma(t, t, 1.0)
+    r = words.root(fma(s, s, 1.0))
+    down = fma(b * s, s, 1.0)
+    re, im = b * r * s / down, t / down
+    endless = ~(magnitude(t) < math.inf)
+    re, im = select(endless & (magnitude(z.im) < math.inf), r / s, re), select(endless & ~equal(t, t), t, im)
+    decay = exponentials.exp(-2 * magnitude(z.re))
+    tail = 4 * sine * cosine * decay
+    tail = select(equal(magnitude(z.re), math.inf) & ~(magnitude(z.im) < math.inf), number(z.re, 0.0), tail)
+    return Complex(select(far, copysign(number(z.re, 1.0), z.re), re), select(far, tail, im))
+
+
+def sin(z: Complex) -> Complex:
+    """-i sinh(i z)."""
+    return times_minus_i(sinh(times_i(z)))
+
+
+def cos(z: Complex) -> Complex:
+    """cosh(i z)."""
+    return cosh(times_i(z))
+
+
+def tan(z: Complex) -> Complex:
+    """-i tanh(i z)."""
+    return times_minus_i(tanh(times_i(z)))
+
+
+def sides(z: Complex) -> tuple[Complex, Complex]:
+    """The roots of 1 - z and of 1 + z."""
+    return sqrt(Complex(1 - z.re, -z.im)), sqrt(Complex(1 + z.re, z.im))
+
+
+def arcsin(z: Complex) -> Complex:
+    """The inverse of sin (Kahan, "Branch cuts for complex elementary functions", 1987)."""
+    below, above = sides(z)
+    re = arcs.arctan2(z.re, below.re * above.re - below.im * above.im)
+    return Complex(re, arcs.arcsinh(below.re * above.im - below.im * above.re))
+
+
+def arccos(z: Complex) -> Complex:
+    """The inverse of cos."""
+    below, above = sides(z)
+    re = 2 * arcs.arctan2(below.re, above.re)
+    return Complex(re, arcs.arcsinh(above.re * below.im - above.im * below.re))
+
+
+def arccosh(z: Complex) -> Complex:
+    """The inverse of cosh."""
+    below, above = sqrt(Complex(z.re - 1, z.im)), sqrt(Complex(z.re + 1, z.im))
+    re = arcs.arcsinh(below.re * above.re + below.im * above.im)
+    return Complex(re, 2 * arcs.arctan2(below.im, above.re))
+
+
+def arcsinh(z: Complex) -> Complex:
+    """-i arcsin(i z)."""
+    return times_minus_i(arcsin(times_i(z)))
+
+
+def arctanh(z: Complex) -> Complex:
+    """The inverse of tanh."""
+    x, y = magnitude(z.re), z.im
+    away = 1 - x
+    re = 0.25 * logarithms.log1p(4 * x / fma(away, away, y * y))
+    return Complex(copysign(re, z.re), 0.5 * arcs.arctan2(y + y, away * (1 + x) - y * y))
+
+
+def arctan(z: Complex) -> Complex:
+    """-i arctanh(i z)."""
+    return times_minus_i(arctanh(times_i(z)))

@@ -1,0 +1,69 @@
+"""Roots: the cube root by a polynomial and Halley's step, the hypotenuse scaled so that no square is lost."""
+
+from __future__ import annotations
+
+import math
+
+from wholestep.kernel.build import builder
+from wholestep.kernel.lang import Var
+from wholestep.kernel.maths.coefficients import CBRT
+from wholestep.kernel.maths.logarithms import normal
+from wholestep.kernel.maths.words import (
+    at_least,
+    at_most,
+    by,
+    copysign,
+    differ,
+    equal,
+    fma,
+    format_of,
+    from_word,
+    magnitude,
+    number,
+    polynomial,
+    product_of,
+    root,
+    select,
+    two_power,
+    word,
+)
+
+
+def cbrt(x: Var) -> Var:
+    """The cube root."""
+    f, b = format_of(x), builder()
+    a, power = normal(magnitude(x))
+    bits = word(a)
+    m = from_word((bits & ((1 << f.fraction) - 1)) | f.one, x)
+    e = from_word((bits >> f.fraction) | ((f.bias + f.fraction) << f.fraction), x) - (2.0**f.fraction + f.bias) + power
+    third = b.op("rint", e * (1 / 3))
+    # |x| = m 8**third with 1/2 <= m < 4.
+    m = m * two_power(fma(third, -3.0, e) + f.magic)
+    y = polynomial(m, CBRT)
+    for _ in range(by(x, 1, 2)):
+        cube = y * y * y
+        y = y - y * (cube - m) / fma(2.0, cube, m)
+    # The last step is Newton's, with an error that is taken exactly.
+    square, rest = product_of(y, y)
+    missing = fma(-square, y, m) - rest * y
+    y = (y + missing / (3 * square)) * two_power(third + f.magic)
+    return select(equal(x, 0.0) | ~(magnitude(x) < math.inf), x, copysign(y, x))
+
+
+def hypot(x: Var, y: Var) -> Var:
+    """sqrt(x**2 + y**2); infinite where either is, whatever the other."""
+    b, f = builder(), format_of(x)
+    a, c = magnitude(x), magnitude(y)
+    large, little = b.op("max", a, c), b.op("min", a, c)
+    exponents = from_word(word(large) & (((1 << (f.width - 1 - f.fraction)) - 1) << f.fraction), x)
+    scale = at_least(2.0 ** (3 - f.bias), at_most(2.0 ** (f.bias - 3), exponents))
+    down = 1 / scale
+    u, v = large * down, little * down
+    (uu, u_rest), (vv, v_rest) = product_of(u, u), product_of(v, v)
+    total = uu + vv
+    h = root(total)
+    missing = (((uu - total) + vv) + (u_rest + v_rest)) - fma(h, h, -total)
+    h = select(total > 0, h + missing / (h + h), h) * scale
+    infinite = equal(a, math.inf) | equal(c, math.inf)
+    unknown = differ(a, a) | differ(c, c)
+    return select(infinite, number(x, math.inf), select(unknown, number(x, math.nan), h))

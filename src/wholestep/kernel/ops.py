@@ -1,0 +1,115 @@
+"""The scalar operations of the kernel language: what each takes, gives and means in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Op(NamedTuple):
+    """A scalar operation: number of operands, kinds of dtype it takes ("b", "i", "f"), and its meaning in NumPy.
+
+    `gives` is "b" for a truth value; otherwise the result has the dtype of the last operand.
+    """
+
+    arity: int
+    takes: str
+    meaning: Callable[..., Any]
+    gives: str = ""
+
+
+def product(a: Any, b: Any) -> tuple[Any, Any]:
+    """a * b in float64 and what its rounding left out, for numbers that are neither huge nor tiny (Dekker)."""
+
+    def halves(x: Any) -> tuple[Any, Any]:
+        high = (np.asarray(x).view(np.uint64) & np.uint64(0xFFFFFFFFF8000000)).view(np.float64)
+        return high, x - high
+
+    (ah, al), (bh, bl), p = halves(a), halves(b), a * b
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def total(a: Any, b: Any) -> tuple[Any, Any]:
+    """a + b in float64 and what its rounding left out (Knuth)."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def odd(a: Any, b: Any) -> Any:
+    """a + b in float64, rounded to an odd last bit where it is not exact: rounding again then does no harm."""
+    s, rest = total(a, b)
+    bits = s.view(np.int64)
+    inexact = (rest != 0) & (bits & 1 == 0) & np.isfinite(s)
+    return np.where(inexact, bits + np.where((rest > 0) == (s > 0), 1, -1), bits).view(np.float64)
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c with one rounding (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008)."""
+    if np.asarray(a).dtype == np.float32:
+        exact = np.multiply(a, b, dtype=np.float64)
+        plain = exact + c
+        return np.where(np.isfinite(plain), odd(exact, np.float64(c)), plain).astype(np.float32)
+    a, b, c = np.broadcast_arrays(*[np.asarray(x, np.float64) for x in (a, b, c)])
+    plain = a * b + c
+    # Powers of two bring the factors near 1; a summand far below the product is brought within reach.
+    (u, i), (v, j) = np.frexp(a), np.frexp(b)
+    shift = i.astype(np.int64) + j
+    scaled = np.ldexp(c, np.clip(-shift, -2200, 2200))
+    high, low = product(u, v)
+    near_high, near_low = total(scaled, low)
+    most, rest = total(high, near_high)
+    found = np.ldexp(most + odd(rest, near_low), np.clip(shift, -2200, 2200))
+    # Left to the plain sum are zeros, what is not finite, and a summand beside which the product is nothing.
+    return np.where((u != 0) & (v != 0) & np.isfinite(u * v) & np.isfinite(scaled), found, plain)
+
+
+def lesser(a: Any, b: Any) -> Any:
+    """a where a < b, else b: the second where either is NaN."""
+    return np.where(np.less(a, b), a, b)
+
+
+def greater(a: Any, b: Any) -> Any:
+    """a where a > b, else b: the second where either is NaN."""
+    return np.where(np.greater(a, b), a, b)
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """Integer division rounded toward zero; 0 where the divisor is 0."""
+    safe = np.where(b == 0, np.ones_like(b), b)
+    whole = np.floor_divide(a, safe)
+    rest = a - whole * safe
+    toward = np.where((rest != 0) & ((a < 0) != (safe < 0)), whole + np.ones_like(whole), whole)
+    return np.where(b == 0, np.zeros_like(toward), toward).astype(np.asarray(a).dtype)
+
+
+OPS: dict[str, Op] = {
+    "add": Op(2, "if", np.add),
+    "sub": Op(2, "if", np.subtract),
+    "mul": Op(2, "if", np.multiply),
+    "div": Op(2, "f", np.divide),
+    "quotient": Op(2, "i", quotient),
+    "neg": Op(1, "if", np.negative),
+    "abs": Op(1, "if", np.abs),
+    "fma": Op(3, "f", fma),
+    "sqrt": Op(1, "f", np.sqrt),
+    "floor": Op(1, "f", np.floor),
+    "ceil": Op(1, "f", np.ceil),
+    "trunc": Op(1, "f", np.trunc),
+    "rint": Op(1, "f", np.rint),
+    "min": Op(2, "if", lesser),
+    "max": Op(2, "if", greater),
+    "eq": Op(2, "bif", np.equal, "b"),
+    "ne": Op(2, "bif", np.not_equal, "b"),
+    "lt": Op(2, "bif", np.less, "b"),
+    "le": Op(2, "bif", np.less_equal, "b"),
+    "and": Op(2, "bi", np.bitwise_and),
+    "or": Op(2, "bi", np.bitwise_or),
+    "xor": Op(2, "bi", np.bitwise_xor),
+    "not": Op(1, "bi", np.invert),
+    "shl": Op(2, "i", np.left_shift),
+    "shr": Op(2, "i", np.right_shift),
+    "select": Op(3, "bif", np.where),
+}

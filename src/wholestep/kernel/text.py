@@ -1,0 +1,244 @@
+"""A kernel as text, one line for each statement; `parse` reads it back.
+
+    kernel layer(x: f32[100352], w: f32[7840], mut y: f32[1280]):
+        v0 = f32(0.0)
+        for i in 128 tile 4:
+            for j in 10 lanes 16:
+                for k in 784:
+                    v1 = x[784*i + k]
+                    v2 = w[10*k + j]
+                    fold v3 = fma(v1, v2) from v0
+                v4 = max(v3, v0)
+                y[10*i + j] = v4
+
+`mut` marks the buffers that are written. A guard follows the load, store or loop that it guards (`y[i] = v4 if v5`,
+`for i in 8 if v5:`). `across(add, v1, j)` reduces over an axis around it, and `f64(v1)` converts. An ordered loop hands
+values on:
+
+        for i in 128 ordered:
+            carry v1 from v0
+            v2 = x[i]
+            v3 = v1 + v2
+            next v1 = v3, after v4
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.kernel.lang import PRINTER, Axis, Buffer, DType, Index, Kernel, Loop, Statement, Store, Var
+
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "shl": "<<",
+    "shr": ">>",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+}
+"""The operations that are written between their operands; the others are written as functions."""
+
+WORDS = {"after", "carry", "fold", "for", "from", "if", "in", "kernel", "lanes", "mut", "next", "ordered", "tile"}
+NUMBERED = re.compile(r"v\d+")
+
+
+class Line(NamedTuple):
+    """A line of the text, and the statement, fold or carry that it says."""
+
+    text: str
+    source: object
+
+
+class Names(dict[Any, str]):
+    """What everything is called; what was never made shows as `undefined`."""
+
+    def __missing__(self, key: Any) -> str:
+        return "undefined"
+
+
+class Printer:
+    """Writes a kernel line by line. With `plain`, axes and buffers are called by their positions."""
+
+    def __init__(self, plain: bool = False) -> None:
+        self.plain = plain
+        self.names = Names()
+        self.taken: set[str] = set()
+        self.rank: dict[Axis | Var, int] = {}
+        self.counts = {"v": 0, "i": 0, "b": 0}
+        self.lines: list[Line] = []
+
+    def kernel(self, kernel: Kernel) -> list[Line]:
+        heads = []
+        for b in kernel.buffers:
+            name = self.claim(b, b.name, "b")
+            heads.append(f"{'mut ' if b.written else ''}{name}: {dtypes.short(b.dtype)}[{b.size}]")
+        name = "k" if self.plain or not good(kernel.name) else kernel.name
+        self.lines.append(Line(f"kernel {name}({', '.join(heads)}):", kernel))
+        self.body(kernel.body, "    ")
+        return self.lines
+
+    def number(self, letter: str) -> str:
+        count = self.counts[letter]
+        self.counts[letter] = count + 1
+        return f"{letter}{count}"
+
+    def claim(self, thing: Axis | Buffer, given: str, letter: str) -> str:
+        """A name that nothing else has; a thing that has one keeps it."""
+        if thing in self.names:
+            return self.names[thing]
+        base = self.number(letter) if self.plain or not good(given) else given
+        name, k = base, 0
+        while name in self.taken:
+            k += 1
+            name = f"{base}_{k}"
+        self.taken.add(name)
+        self.names[thing] = name
+        return name
+
+    def new(self, var: Var) -> str:
+        """The name of a value that is made here."""
+        name = self.names[var] = self.number("v")
+        self.rank[var] = len(self.rank)
+        return name
+
+    def body(self, body: tuple[Statement, ...], indent: str) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                self.loop(s, indent)
+            elif isinstance(s, Store):
+                place = f"{self.names[s.buffer]}[{self.index(s.index)}]"
+                self.lines.append(Line(f"{indent}{place} = {self.names[s.value]}{self.guard(s.guard)}", s))
+            else:
+                said = self.expression(s)
+                self.lines.append(Line(f"{indent}{self.new(s)} = {said}", s))
+
+    def loop(self, loop: Loop, indent: str) -> None:
+        axis, names = loop.axis, self.names
+        name = self.claim(axis, axis.name, "i")
+        self.rank.setdefault(axis, len(self.rank))
+        ordered = " ordered" if loop.ordered else ""
+        count = f"({axis.size} ~ {axis.extent})" if axis.symbolic else axis.extent
+        self.lines.append(
+            Line(f"{indent}for {name} in {count}{schedule(axis)}{ordered}{self.guard(loop.guard)}:", loop)
+        )
+        inner = indent + "    "
+        for c in loop.carries:
+            self.lines.append(Line(f"{inner}carry {self.new(c.inside)} from {names[c.init]}", c))
+        self.body(loop.body, inner)
+        for f in loop.folds:
+            values = ", ".join([names[v] for v in f.values])
+            init = names[f.init]
+            self.lines.append(Line(f"{inner}fold {self.new(f.result)} = {f.op}({values}) from {init}", f))
+        for c in loop.carries:
+            following = names[c.next]
+            self.lines.append(Line(f"{inner}next {names[c.inside]} = {following}, after {self.new(c.after)}", c))
+        if not (loop.body or loop.folds or loop.carries):
+            self.lines.append(Line(f"{inner}pass", loop))
+
+    def guard(self, guard: Var | None) -> str:
+        return "" if guard is None else f" if {self.names[guard]}"
+
+    def expression(self, var: Var) -> str:
+        op, names = var.op, self.names
+        sign = INFIX.get(op)
+        if sign is not None and len(var.args) == 2:
+            return f"{names[var.args[0]]} {sign} {names[var.args[1]]}"
+        form = FORMS.get(op)
+        if form is not None:
+            return form(self, var)
+        return f"{op}({', '.join([names[a] for a in var.args])})"
+
+    def index(self, index: Index) -> str:
+        """The largest term first; equal ones as their axes and values were met; then the constant."""
+        names, text = self.names, ""
+        keys = list(index.terms)
+        if len(keys) > 1:
+            keys.sort(key=lambda k: (-abs(index.terms[k]), self.rank.get(k, -1)))
+        for key in keys:
+            factor = index.terms[key]
+            size = abs(factor)
+            term = names[key] if size == 1 else f"{size}*{names[key]}"
+            join = (" - " if factor < 0 else " + ") if text else ("-" if factor < 0 else "")
+            text += join + term
+        const = index.const
+        if not text:
+            return str(const)
+        return f"{text} {'-' if const < 0 else '+'} {abs(const)}" if const else text
+
+
+FORMS: dict[str, Callable[[Printer, Var], str]] = {
+    "const": lambda p, v: f"{dtypes.short(v.dtype)}({number(v.attr, v.dtype)})",
+    "size": lambda p, v: f"size({v.attr})",
+    "index": lambda p, v: f"index({p.index(v.attr)})",
+    "load": lambda p, v: f"{p.names[v.attr[0]]}[{p.index(v.attr[1])}]{p.guard(v.args[0] if v.args else None)}",
+    "convert": lambda p, v: f"{dtypes.short(v.dtype)}({p.names[v.args[0]]})",
+    "bits": lambda p, v: f"bits({dtypes.short(v.dtype)}, {p.names[v.args[0]]})",
+    "across": lambda p, v: f"across({v.attr[0]}, {p.names[v.args[0]]}, {p.names[v.attr[1]]})",
+    "call": lambda p, v: f"call({', '.join([v.attr, *[p.names[a] for a in v.args]])})",
+}
+"""How a value is written that is no plain operation."""
+
+
+def good(name: str) -> bool:
+    """Whether a name can stand in the text as it is."""
+    return name.isidentifier() and name not in WORDS and not NUMBERED.fullmatch(name) and not keyword.iskeyword(name)
+
+
+def schedule(axis: Axis) -> str:
+    """` lanes 16 tile 4`."""
+    lanes = f" lanes {axis.lanes}" if axis.lanes != 1 else ""
+    return f"{lanes} tile {axis.tile}" if axis.tile != 1 else lanes
+
+
+def number(value: Any, dtype: DType) -> str:
+    """A number, as few digits as give the same bits back; the bits themselves where no digits do."""
+    return digits(np.asarray(value, dtype).tobytes(), dtype)
+
+
+@lru_cache(maxsize=4096)
+def digits(data: bytes, dtype: DType) -> str:
+    """A number, given by its bytes."""
+    value = np.frombuffer(data, dtype)[0]
+    tries = [str(bool(value))] if dtype.kind == "b" else [str(value), repr(float(value))] if value == value else ["nan"]
+    for said in tries:
+        if constant(said, dtype).tobytes() == data:
+            return said
+    return hex(int.from_bytes(data, "little"))
+
+
+def constant(said: str, dtype: DType) -> Any:
+    """The number that a text says."""
+    if said.startswith("0x"):
+        return np.frombuffer(int(said, 16).to_bytes(dtype.itemsize, "little"), dtype)[0]
+    if dtype.kind == "b":
+        return np.bool_({"True": True, "False": False}[said])
+    if dtype.kind in "iu":
+        return np.asarray(int(said)).astype(dtype)[()]
+    return np.asarray(float(said)).astype(dtype)[()]
+
+
+def show(kernel: Kernel) -> str:
+    """The kernel as text that `parse` reads back."""
+    return "\n".join([line.text for line in Printer().kernel(kernel)]) + "\n"
+
+
+def canonical(kernel: Kernel) -> str:
+    """The text without any name that was given: the same for kernels that differ in names only."""
+    return "\n".join([line.text for line in Printer(plain=True).kernel(kernel)]) + "\n"
+
+
+PRINTER.append(show)

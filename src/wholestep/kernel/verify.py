@@ -1,0 +1,309 @@
+"""What every kernel must satisfy, as code: values in sight and of fitting dtype, indices inside, steps independent."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from wholestep.dims import Dim
+from wholestep.errors import KernelError
+from wholestep.kernel.independence import Access, clash, dependence, reach
+from wholestep.kernel.interpret import FOLDS
+from wholestep.kernel.lang import BOOL, I64, Axis, Carry, DType, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.ops import OPS
+from wholestep.kernel.text import Printer
+
+SYMBOL = re.compile(r"[\w.:]+")
+
+
+def verify(kernel: Kernel) -> None:
+    """Check a kernel; raises KernelError that shows the statement and its neighbours."""
+    checker = Checker(kernel)
+    checker.body(kernel.body)
+    stored = {a.buffer for a in checker.accesses if isinstance(a.source, Store)}
+    for a in checker.accesses:
+        if not a.path and kernel.outer is not None and a.buffer in stored:
+            raise checker.wrong(f"{a.buffer} is loaded before a loop that may be shared out and stores to it", a.source)
+    fault = clash(checker.accesses, dependence(kernel))
+    if fault is not None:
+        raise checker.wrong(fault.problem, fault.source)
+
+
+def gives(op: str, args: tuple[Var, ...]) -> DType:
+    """The dtype of what an operation makes of these values."""
+    return BOOL if OPS[op].gives == "b" else args[-1].dtype
+
+
+def kind(dtype: DType) -> str:
+    """The kind that operations take: "b", "i", "f"; other dtypes are only stored, and have their own letter."""
+    if dtype.kind in "iu":
+        return "i"
+    return "f" if dtype in (np.float32, np.float64) else "b" if dtype == BOOL else "h"
+
+
+class Frame(NamedTuple):
+    """A loop that is being checked, and the values made in it."""
+
+    loop: Loop | None
+    made: list[Var]
+
+
+class Checker:
+    """Goes through a kernel once; keeps what is in sight, on which axes it depends, and what memory is touched."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.depends: dict[Var, frozenset[Axis]] = {}
+        self.sight: set[Var] = set()
+        self.frames = [Frame(None, [])]
+        self.path: tuple[Loop, ...] = ()
+        self.accesses: list[Access] = []
+
+    def wrong(self, problem: str, source: object) -> KernelError:
+        """An error that shows where in the kernel it is."""
+        lines = Printer().kernel(self.kernel)
+        at = next(i for i, line in enumerate(lines) if line.source is source)
+        shown = [f"  {'->' if i == at else '  '} {line.text}" for i, line in enumerate(lines) if abs(i - at) <= 5]
+        return KernelError("\n".join([f"verify: {problem}", *shown]))
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                self.loop(s)
+                continue
+            problem = self.store(s) if isinstance(s, Store) else self.value(s)
+            if problem:
+                raise self.wrong(problem, s)
+
+    def loop(self, loop: Loop) -> None:
+        problem = self.axis(loop) or ("" if loop.guard is None else self.guard(loop.guard))
+        if problem:
+            raise self.wrong(problem, loop)
+        around = frozenset(self.axes())
+        chosen: frozenset[Axis] = frozenset() if loop.guard is None else self.depends[loop.guard]
+        for c in loop.carries:
+            self.require(c, self.carried(c))
+        self.path = (*self.path, loop)
+        self.frames.append(Frame(loop, []))
+        for c in loop.carries:
+            # What the next step gets is not known yet: it may depend on every axis in sight.
+            self.require(c, self.define(c.inside, around | {loop.axis}))
+        self.body(loop.body)
+        for c in loop.carries:
+            self.require(c, self.seen(c.next))
+        left = [self.left(f, loop.axis) for f in loop.folds]
+        self.path = self.path[:-1]
+        self.sight.difference_update(self.frames.pop().made)
+        for f, depends in zip(loop.folds, left, strict=True):
+            self.require(f, self.seen(f.init) or self.define(f.result, depends | chosen | self.depends[f.init]))
+        for c in loop.carries:
+            self.require(c, self.define(c.after, around))
+
+    def require(self, source: object, problem: str) -> None:
+        if problem:
+            raise self.wrong(problem, source)
+
+    def axes(self) -> list[Axis]:
+        return [loop.axis for loop in self.path]
+
+    def axis(self, loop: Loop) -> str:
+        axis = loop.axis
+        if axis in self.axes():
+            return f"the loop over {axis} stands inside another one over it"
+        if axis.extent < 0 or axis.tile < 1 or axis.lanes < 1 or axis.lanes & (axis.lanes - 1):
+            return f"{axis} wants an extent of at least 0, a tile of at least 1 and lanes that are a power of two"
+        if not loop.ordered and not all(folding(loop, c) for c in loop.carries):
+            return f"the loop over {axis} carries values and so must be ordered"
+        if axis.lanes > 1 and (loop.ordered or loop.carries):
+            return f"the steps of a loop that are in order, over {axis}, cannot be the lanes of a vector"
+        if axis.lanes > 1 and any(a.lanes > 1 for a in self.axes()):
+            return f"{axis} has lanes inside the loop over an axis that has lanes"
+        return ""
+
+    def carried(self, c: Carry) -> str:
+        if (c.inside.op, c.after.op) != ("carry", "carried"):
+            return "a carry goes from a value `carry` to a value `carried`"
+        if len({c.init.dtype, c.inside.dtype, c.next.dtype, c.after.dtype}) > 1:
+            return f"a carry of dtype {c.inside.dtype} is given {c.init.dtype} at first and {c.next.dtype} then"
+        return self.seen(c.init)
+
+    def left(self, f: Fold, axis: Axis) -> frozenset[Axis]:
+        """On what a fold depends, except for its first value."""
+        self.require(f, self.reduction(f.op, f.values) or self.seen(*f.values))
+        if f.result.op != "fold" or {f.result.dtype, f.init.dtype} != {f.values[0].dtype}:
+            raise self.wrong(f"a fold of {f.values[0].dtype} wants a first value and a result of that dtype", f)
+        return frozenset().union(*[self.depends[v] for v in f.values]) - {axis}
+
+    def reduction(self, op: str, values: tuple[Var, ...]) -> str:
+        known = FOLDS.get(op)
+        if known is None:
+            return f"{op} is no fold: the folds are {', '.join(FOLDS)}"
+        if len(values) != known.arity or len({v.dtype for v in values}) != 1:
+            return f"a fold by {op} takes {known.arity} values of one dtype"
+        return refused(op, known.takes, values[0].dtype)
+
+    def seen(self, *values: Var) -> str:
+        for v in values:
+            if v not in self.sight:
+                return f"a value ({v!r}) is used that is made later, in another loop, or nowhere"
+        return ""
+
+    def define(self, var: Var, depends: frozenset[Axis]) -> str:
+        if var in self.depends:
+            return f"{var!r} is made twice"
+        self.depends[var] = depends
+        self.sight.add(var)
+        self.frames[-1].made.append(var)
+        return ""
+
+    def value(self, var: Var) -> str:
+        problem = self.seen(*var.args) or RULES.get(var.op, operation)(self, var)
+        if problem:
+            return problem
+        depends = frozenset().union(*[self.depends[v] for v in var.reads()])
+        if var.op in ("load", "index"):
+            index: Index = var.attr[1] if var.op == "load" else var.attr
+            depends |= {k for k in index.terms if isinstance(k, Axis)}
+        if var.op == "across":
+            depends -= {var.attr[1]}
+        return self.define(var, depends)
+
+    def store(self, store: Store) -> str:
+        if not store.buffer.written:
+            return f"{store.buffer} is stored to, but not marked as written"
+        if store.value.dtype != store.buffer.dtype:
+            return f"{store.value.dtype} is stored to {store.buffer}, which holds {store.buffer.dtype}"
+        return self.seen(store.value) or self.touch(Access(store, store.buffer, store.index, self.path, store.guard))
+
+    def index(self, index: Index) -> str:
+        for key in index.terms:
+            if isinstance(key, Axis) and key not in self.axes():
+                return f"an index uses {key} outside its loop"
+            if isinstance(key, Var) and kind(key.dtype) != "i":
+                return f"an index uses a value of dtype {key.dtype}"
+        return self.seen(*index.values())
+
+    def touch(self, access: Access) -> str:
+        """Check a load or store: in bounds wherever that can be known before it runs."""
+        if access.buffer not in self.kernel.buffers:
+            return f"{access.buffer} is no buffer of the kernel"
+        problem = self.index(access.place) or ("" if access.guard is None else self.guard(access.guard))
+        if problem:
+            return problem
+        if not all(axis.extent for axis in self.axes()):
+            return ""  # never reached
+        self.accesses.append(access)
+        low, high = reach(access.place)
+        surely = access.guard is None and all(loop.guard is None for loop in self.path)
+        if surely and (-math.inf < low < 0 or access.buffer.size <= high < math.inf):
+            return f"{access.buffer}[{low}] to [{high}] are touched, it has {access.buffer.size} elements"
+        return ""
+
+    def guard(self, guard: Var) -> str:
+        return self.seen(guard) or ("" if guard.dtype == BOOL else f"a guard is a bool, not {guard.dtype}")
+
+
+def folding(loop: Loop, carry: Carry) -> bool:
+    """Whether a carry only hands on what a fold inside the loop has come to, so that it is a fold over both loops."""
+    inner = [s for s in loop.body if isinstance(s, Loop)]
+    uses = [v for s in walk(loop.body) if isinstance(s, Var) for v in s.reads()]
+    uses += [s.value for s in walk(loop.body) if isinstance(s, Store)]
+    ends = [f.result for s in inner for f in s.folds if f.init is carry.inside]
+    ends += [c.after for s in inner for c in s.carries if c.init is carry.inside and folding(s, c)]
+    return ends == [carry.next] and carry.inside not in uses
+
+
+def refused(op: str, takes: str, dtype: DType) -> str:
+    """Why an operation does not take a dtype; empty where it does."""
+    if kind(dtype) in takes:
+        return ""
+    how = ", which is computed with in float32" if kind(dtype) == "h" else ""
+    return f"{op} does not take {dtype}{how}"
+
+
+def operation(checker: Checker, var: Var) -> str:
+    op = OPS.get(var.op)
+    if op is None:
+        return f"{var.op} is no operation that stands by itself"
+    if len(var.args) != op.arity:
+        return f"{var.op} takes {op.arity} values, not {len(var.args)}"
+    chosen = var.args[1:] if var.op == "select" else var.args
+    if var.op == "select" and var.args[0].dtype != BOOL:
+        return f"select chooses by a bool, not by {var.args[0].dtype}"
+    if len({v.dtype for v in chosen}) != 1:
+        return f"{var.op} wants values of one dtype, not {' and '.join(str(v.dtype) for v in chosen)}"
+    if var.dtype != gives(var.op, var.args):
+        return f"{var.op} gives {gives(var.op, var.args)}, not {var.dtype}"
+    return refused(var.op, op.takes, chosen[0].dtype)
+
+
+def const(checker: Checker, var: Var) -> str:
+    found = np.asarray(var.attr).dtype
+    return "" if found == var.dtype and np.ndim(var.attr) == 0 else f"a constant of {var.dtype} is given as {found}"
+
+
+def size(checker: Checker, var: Var) -> str:
+    return "" if var.dtype == I64 and isinstance(var.attr, Dim) else "a size is symbolic, and an int64"
+
+
+def index(checker: Checker, var: Var) -> str:
+    return checker.index(var.attr) if var.dtype == I64 else f"an index is an int64, not {var.dtype}"
+
+
+def load(checker: Checker, var: Var) -> str:
+    buffer, place = var.attr
+    if var.dtype != buffer.dtype:
+        return f"{buffer} holds {buffer.dtype}, not {var.dtype}"
+    if len(var.args) > 1:
+        return "a load has one guard at most"
+    return checker.touch(Access(var, buffer, place, checker.path, var.args[0] if var.args else None))
+
+
+def convert(checker: Checker, var: Var) -> str:
+    return "" if len(var.args) == 1 else "convert takes one value"
+
+
+def bits(checker: Checker, var: Var) -> str:
+    if len(var.args) != 1 or BOOL in (var.dtype, var.args[0].dtype):
+        return "bits takes one value, not a bool, and gives no bool"
+    if var.args[0].dtype.itemsize != var.dtype.itemsize:
+        return f"the bits of {var.args[0].dtype} do not fill {var.dtype}"
+    return ""
+
+
+def across(checker: Checker, var: Var) -> str:
+    op, axis = var.attr
+    loop = next((loop for loop in checker.path if loop.axis is axis), None)
+    if loop is None or loop.ordered or axis.symbolic or axis.steps > 1:
+        return f"across wants an unordered loop over {axis} around it, whose one step covers the axis"
+    inside = checker.path[checker.path.index(loop) + 1 :]
+    if any(inner.guard is not None and axis in checker.depends[inner.guard] for inner in inside):
+        return f"across wants all of {axis}, of which a guard around it may leave out steps"
+    if len(var.args) != 1 or var.dtype != var.args[0].dtype:
+        return "across takes one value and gives its dtype"
+    return checker.reduction(op, var.args)
+
+
+def call(checker: Checker, var: Var) -> str:
+    if not isinstance(var.attr, str) or not SYMBOL.fullmatch(var.attr):
+        return f"{var.attr!r} is no symbol"
+    if not var.args or {v.dtype for v in var.args} != {var.dtype}:
+        return f"{var.attr} takes values of one dtype and gives it"
+    return refused(var.attr, "if", var.dtype)
+
+
+RULES: dict[str, Callable[[Checker, Var], str]] = {
+    "const": const,
+    "size": size,
+    "index": index,
+    "load": load,
+    "convert": convert,
+    "bits": bits,
+    "across": across,
+    "call": call,
+}
+"""What is wrong with a value that is no plain operation; empty where nothing is."""
