@@ -2,39 +2,81 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from wholestep.ir.graph import Graph, Node, Value
+from wholestep.ir.graph import Graph, NDArray, Node, Value
 from wholestep.passes.rewrite import rewrite
+from wholestep.primitives.contraction import LETTERS
+
+COMMUTATIVE = frozenset({"add", "mul", "equal", "not_equal", "bitwise_and", "bitwise_or", "bitwise_xor"})
+"""Exact in either order. A maximum of 0.0 and -0.0 is its first operand, and a complex product may be fused."""
 
 
 def cse(graph: Graph) -> Graph:
     """Compute equal things once, across the forward and the backward pass alike.
 
-        a = sin(x); b = sin(x); c = add(a, b)
+        a = sin(x); b = sin(x); c = add(a, y); d = add(y, b)
         -->
-        a = sin(x); c = add(a, a)
+        a = sin(x); c = add(a, y)
 
     What stands inside a checkpoint is computed again on purpose; it is another graph, so it never meets its twin.
     """
     known: dict[Any, Node] = {}
 
     def merged(node: Node) -> tuple[Value, ...] | None:
-        key = (node.op.name, node.inputs, tuple([(k, _key(v)) for k, v in node.params.items()]))
-        twin = known.setdefault(key, node)
+        twin = known.setdefault(key_of(node), node)
         return None if twin is node else twin.outputs
 
     return rewrite(graph, merged)
 
 
-def _key(value: Any) -> Any:
+def key_of(node: Node) -> Any:
+    """What two nodes have in common if they compute the same."""
+    name, inputs, params = node.op.name, node.inputs, node.params
+    if name == "full":
+        value = params["value"]
+        return (name, type(value), repr(value), params["shape"], params["dtype"])
+    if name == "contract":
+        return (name, inputs, spelled(params["spec"]))
+    if name in COMMUTATIVE and id(inputs[0]) > id(inputs[1]) and inputs[0].dtype.kind != "c":
+        inputs = (inputs[1], inputs[0])
+    return (name, inputs, *[key_of_param(v) for v in params.values()])
+
+
+@lru_cache(maxsize=4096)
+def spelled(spec: str) -> str:
+    """A contraction's labels in the order in which they first appear; the names of labels mean nothing."""
+    labels = dict.fromkeys(c for c in spec if c not in ",->")
+    return spec.translate({ord(c): new for c, new in zip(labels, LETTERS, strict=False)})
+
+
+class Content:
+    """An array compared by its bytes; only its head is hashed, so that large ones cost nothing until two are alike."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: NDArray) -> None:
+        self.array = array
+
+    def __hash__(self) -> int:
+        return hash((self.array.shape, self.array.dtype, self.array.reshape(-1)[:16].tobytes()))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Content):
+            return NotImplemented
+        a, b = self.array, other.array
+        return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())
+
+
+def key_of_param(value: Any) -> Any:
     """A parameter as something that can be compared and hashed; arrays by content, numbers by type and sign of zero."""
+    if type(value) in (tuple, str, int):
+        return value
     if isinstance(value, np.ndarray):
-        return (value.shape, value.dtype, value.tobytes())
-    if isinstance(value, tuple):
-        return tuple([_key(item) for item in value])
+        return Content(value)
     if isinstance(value, float | complex):
         return (type(value), repr(value))
     try:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import rewrite
-from wholestep.primitives.creation import full
+from wholestep.passes.algebra import full_like
+from wholestep.passes.rewrite import made_by, rewrite
 from wholestep.primitives.family import Elementwise, number_of
 
 
@@ -27,27 +25,16 @@ def fold(graph: Graph) -> Graph:
 MOVES = frozenset({"broadcast", "reshape", "permute", "flip", "slice"})
 
 
-def _folded(node: Node) -> Node | None:
-    if not node.inputs or node.op.multiple:
+def _folded(node: Node) -> Value | None:
+    if not node.inputs or node.op.multiple or not all([made_by(v, "full") for v in node.inputs]):
         return None
     numbers = [number_of(v) for v in node.inputs]
     if any(not isinstance(x, bool | int | float | complex) for x in numbers):
         return None
-    out = node.outputs[0].type
     if node.op.name in MOVES:
-        return number_node(node, numbers[0])
-    if not isinstance(node.op, Elementwise) and node.op.name != "cast":
+        return full_like(node, numbers[0])
+    if not isinstance(node.op, Elementwise) and node.op.name not in ("cast", "select"):
         return None
     with np.errstate(all="ignore"):
         made = node.op.ref(*[np.asarray(x, v.dtype) for x, v in zip(numbers, node.inputs, strict=True)], **node.params)
-    if out.dtype.kind == "V":
-        return None
-    return number_node(node, np.asarray(made).item())
-
-
-def number_node(node: Node, number: Any) -> Node:
-    """A `full` in the place of a node."""
-    out = node.outputs[0].type
-    made = Node(full, (), {"value": number, "shape": out.shape, "dtype": out.dtype}, node.where)
-    made.outputs = (Value(out, made, None),)
-    return made
+    return None if node.outputs[0].dtype.kind == "V" else full_like(node, np.asarray(made).item())

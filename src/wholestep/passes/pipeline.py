@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from wholestep import config
 from wholestep.ir.graph import Graph
-from wholestep.ir.verify import verify
+from wholestep.passes.chains import chains
+from wholestep.passes.check import check
+from wholestep.passes.convolutions import convolutions
 from wholestep.passes.cse import cse
 from wholestep.passes.dce import dce
 from wholestep.passes.fold import fold
+from wholestep.passes.indicators import indicators
+from wholestep.passes.joins import joins
 from wholestep.passes.rewrite import inside
 from wholestep.passes.simplify import simplify
+from wholestep.passes.sums import sums
+from wholestep.passes.transposes import transposes
 
 Pass = Callable[[Graph], Graph]
 
@@ -23,23 +30,51 @@ class Pipeline(NamedTuple):
 
     fold: Pass = fold
     simplify: Pass = simplify
+    indicators: Pass = indicators
+    joins: Pass = joins
+    sums: Pass = sums
+    transposes: Pass = transposes
+    convolutions: Pass = convolutions
+    chains: Pass = chains
     cse: Pass = cse
     dce: Pass = dce
 
 
 PIPELINE = Pipeline()
+ALL = PIPELINE._fields
+EXACT = ("fold", "simplify", "indicators", "cse", "dce")
+"""The passes that keep every bit, since each operation that stays is given the same numbers; the others keep the
+meaning to rounding. A sum or a product of matrices may still round otherwise where NumPy finds its operand laid
+otherwise in memory."""
 
 
-def optimized(graph: Graph) -> Graph:
-    """The graph after every pass, until none changes it; nested graphs included. The meaning is the same to the bit."""
-    while True:
-        before = graph
-        graph = inside(graph, optimized)
-        for name, step in zip(PIPELINE._fields, PIPELINE, strict=True):
-            graph = step(graph)
-            if config.check():
-                verify(graph)
-            if config.debug("passes"):
-                print(f"# after {name}\n{graph}", file=sys.stderr)
-        if graph is before:
-            return graph
+def optimized(graph: Graph, names: Sequence[str] = EXACT) -> Graph:
+    """The graph after the named passes, until none changes it; nested graphs included.
+
+    WHOLESTEP_CHECK=1 runs what each pass made and what it was given, and compares; WHOLESTEP_DEBUG=passes prints what
+    changed.
+    """
+    key = ("optimized", tuple(names))
+    graph = inside(graph, lambda inner: inner.derived(key, lambda: optimized(inner, names)))
+    watched = config.check() or config.debug("passes")
+    at = quiet = 0
+    while quiet < len(names):
+        name = names[at % len(names)]
+        made = getattr(PIPELINE, name)(graph)
+        if made is not graph and watched:
+            watch(name, graph, made)
+        quiet = quiet + 1 if made is graph else 1  # it is idempotent: the others must be asked again
+        at += 1
+        graph = made
+    return graph
+
+
+def watch(name: str, before: Graph, after: Graph) -> None:
+    """Print and check, as the environment asks, what a pass has done."""
+    if config.debug("passes"):
+        lines = difflib.unified_diff(
+            str(before).splitlines(), str(after).splitlines(), "before", name, n=1, lineterm=""
+        )
+        print("\n".join(lines), file=sys.stderr)
+    if config.check():
+        check(name, before, after, name in EXACT)

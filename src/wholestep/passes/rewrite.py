@@ -6,57 +6,145 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep.ir.build import trim
-from wholestep.ir.graph import Graph, Node, Value, subgraphs
+from wholestep.ir.graph import OPS, Graph, Node, Value, subgraphs
 
-Replace = Callable[[Node], Value | tuple[Value, ...] | Node | None]
-"""What stands in a node's place: values made earlier, another node, or None to leave it."""
+Replace = Callable[[Node], Value | tuple[Value, ...] | None]
+"""What stands in a node's place: values made earlier or by `make`, or None to leave it."""
+
+Uses = dict[Value, int]
+"""How often each value of a graph is read, its outputs included."""
 
 
-def rewrite(graph: Graph, replace: Replace) -> Graph:
-    """The graph with each node replaced as `replace` says; it sees inputs that are already rewritten."""
-    env: dict[Value, Value] = {}
-    nodes: list[Node] = []
-    for original in graph.nodes:
-        inputs = tuple([env.get(v, v) for v in original.inputs])
-        node = original if inputs == original.inputs else copied(original, inputs, original.params)
+def make(like: Node, name: str, *inputs: Value, **params: Any) -> Value:
+    """The value of a new node, which blames the line of the node it stands in for."""
+    op = OPS[name]
+    made = Node(op, inputs, params, like.where)
+    value = Value(op.type(*[v.type for v in inputs], **params), made, None)
+    made.outputs = (value,)
+    return value
+
+
+def same(node: Node, *inputs: Value) -> Value:
+    """The value of the same operation on other inputs; its type may be another."""
+    return make(node, node.op.name, *inputs, **node.params)
+
+
+def made_by(v: Value, name: str) -> Node | None:
+    """The node that makes this value, where it is one of that primitive."""
+    return v.node if v.node is not None and v.node.op.name == name else None
+
+
+def count_uses(graph: Graph) -> Uses:
+    """How often each value is read."""
+    uses: Uses = {}
+    for node in graph.nodes:
+        for v in node.inputs:
+            uses[v] = uses.get(v, 0) + 1
+    for v in graph.outputs:
+        uses[v] = uses.get(v, 0) + 1
+    return uses
+
+
+class Rewriter:
+    """One walk over a graph; what a rule makes is placed where it is first needed, after the rules have seen it too."""
+
+    __slots__ = ("env", "nodes", "placed", "replace", "uses")
+
+    def __init__(self, graph: Graph, replace: Replace, uses: Uses | None) -> None:
+        self.env: dict[Value, Value] = {}
+        self.nodes: list[Node] = []
+        self.placed = {v for node in graph.nodes for v in node.outputs}.union(graph.inputs)
+        self.replace = replace
+        self.uses = uses
+
+    def settled(self, v: Value) -> Value:
+        """What stands for a value in the new graph; one that a rule has just made is placed first."""
+        v = self.env.get(v, v)
+        if v in self.placed:
+            return v
+        assert v.node is not None
+        self.place(v.node)
+        return self.env.get(v, v)
+
+    def place(self, node: Node) -> None:
+        """Enter a node whose inputs may have been replaced or made, or what stands in its place."""
+        inputs = tuple([self.settled(v) for v in node.inputs])
+        new = node if inputs == node.inputs else copied(node, inputs, node.params)
+        found = self.replace(new)
+        if found is None:
+            self.nodes.append(new)
+            self.placed.update(new.outputs)
+            found = new.outputs
+        if found is not node.outputs:
+            self.stand_in(node, found)
+
+    def stand_in(self, node: Node, found: Value | tuple[Value, ...]) -> None:
+        """Let these values stand for those of a node from here on."""
+        values = [self.settled(v) for v in (found if isinstance(found, tuple) else (found,))]
+        for old, value in zip(node.outputs, values, strict=True):
+            self.env[old] = value
+            if self.uses is not None:
+                self.uses[value] = self.uses.get(value, 0) + self.uses.get(old, 0)
+
+
+def rewrite(graph: Graph, replace: Replace, uses: Uses | None = None) -> Graph:
+    """The graph with each node replaced as `replace` says; it sees inputs that are already rewritten.
+
+    `uses`, where given, is kept up to date: a value takes over the uses of those it stands in for.
+    """
+    walk = Rewriter(graph, replace, uses)
+    env, keep = walk.env, walk.nodes.append
+    for node in graph.nodes:
+        if env and not env.keys().isdisjoint(node.inputs):
+            walk.place(node)
+            continue
         found = replace(node)
-        if isinstance(found, Value):
-            found = (found,)
-        if not isinstance(found, tuple):
-            node = node if found is None else found
-            nodes.append(node)
-            found = node.outputs
-        if found is not original.outputs:
-            env.update(zip(original.outputs, found, strict=True))
-    if not env and len(nodes) == len(graph.nodes):
+        if found is None:
+            keep(node)
+        else:
+            walk.stand_in(node, found)
+    if not env:
         return graph
     outputs = tuple([env.get(v, v) for v in graph.outputs])
-    return Graph(graph.inputs, trim(nodes, outputs), outputs, graph.name, graph.input_names)
+    return Graph(graph.inputs, trim(walk.nodes, outputs), outputs, graph.name, graph.input_names)
+
+
+def repeated(change: Callable[[Graph], Graph], graph: Graph) -> Graph:
+    """The graph after as many changes as there are: what one walk leaves unused lets the next do more."""
+    while True:
+        made = change(graph)
+        if made is graph:
+            return graph
+        graph = made
 
 
 def copied(node: Node, inputs: tuple[Value, ...], params: dict[str, Any]) -> Node:
     """The same operation on other inputs; its outputs are new values."""
     made = Node(node.op, inputs, params, node.where)
-    made.outputs = tuple([Value(v.type, made, None) for v in node.outputs])
+    outputs = node.outputs
+    if len(outputs) == 1:  # nearly all: a list less to make
+        made.outputs = (Value(outputs[0].type, made, None),)
+    else:
+        made.outputs = tuple([Value(v.type, made, None) for v in outputs])
     return made
 
 
 def inside(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     """The graph with `change` applied to the graphs among its nodes' parameters; stated rules keep theirs."""
 
-    def replace(node: Node) -> Node | None:
+    def replace(node: Node) -> tuple[Value, ...] | None:
         if not node.op.nested:
             return None
         params = {k: _changed(v, change) for k, v in node.params.items()}
-        same = all(a is b for a, b in zip(subgraphs(node), subgraphs(Node(node.op, (), params, None)), strict=True))
-        return None if same else copied(node, node.inputs, params)
+        kept = all(a is b for a, b in zip(subgraphs(node), subgraphs(Node(node.op, (), params, None)), strict=True))
+        return None if kept else copied(node, node.inputs, params).outputs
 
     return rewrite(graph, replace)
 
 
 def _changed(value: Any, change: Callable[[Graph], Graph]) -> Any:
     if isinstance(value, Graph):
-        return value.derived(("pass", change), lambda: change(value))
+        return change(value)
     if isinstance(value, tuple) and value and all(isinstance(item, Graph) for item in value):
         return tuple([_changed(item, change) for item in value])
     return value

@@ -2,139 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import copied, rewrite
+from wholestep.passes.algebra import ALGEBRA, Rule
+from wholestep.passes.places import PLACES
+from wholestep.passes.rewrite import make, rewrite
 from wholestep.primitives.family import number_of
 
-Rule = Callable[[Node], Value | Node | None]
+RULES: dict[str, Rule] = {**ALGEBRA, **PLACES}
 
 
 def simplify(graph: Graph) -> Graph:
-    """Drop operations that change nothing, and merge those that undo or repeat each other.
+    """Drop operations that change nothing, merge those that undo or repeat each other, and compute before repeating.
 
         a = mul(x, full(1)); b = reshape(reshape(a, shape=(6,)), shape=(2, 3)); c = neg(neg(b))
         -->
         c = reshape(x, shape=(2, 3))
 
-    `x + 0` stays (it turns -0.0 into 0.0), and so does `x * 0` (it is NaN where x is infinite).
+        a = broadcast(x, shape=(2, 3), axes=(0,)); b = exp(a)
+        -->
+        a = exp(x); b = broadcast(a, shape=(2, 3), axes=(0,))
+
+    `x + 0` stays (it turns -0.0 into 0.0), and so does `x * 0` (it is NaN where x is infinite). The bits of a NaN are
+    nobody's business.
     """
-    return rewrite(graph, lambda node: RULES[node.op.name](node) if node.op.name in RULES else None)
+    return rewrite(graph, simpler)
 
 
-def _is(v: Value, number: int) -> bool:
-    found = number_of(v)
-    return isinstance(found, bool | int | float | complex) and found == number
+def simpler(node: Node) -> Value | None:
+    """What a node is the same as, or None."""
+    rule = RULES.get(node.op.name)
+    if rule is not None:
+        found = rule(node)
+        if found is not None:
+            return found
+    return computed_first(node) if node.op.kind == "elementwise" and node.inputs else None
 
 
-def _mul(node: Node) -> Value | None:
-    x, y = node.inputs
-    if x.dtype.kind == "c":
-        return None  # (a + bi)(1 + 0i) is not exact where a part is infinite
-    return x if _is(y, 1) else y if _is(x, 1) else None
+def computed_first(node: Node) -> Value | None:
+    """An elementwise operation before the repetition or the new shape of its operands, not after it."""
+    makers = {v.node.op.name if v.node is not None else "" for v in node.inputs}
+    if makers <= {"broadcast", "full"} and "broadcast" in makers:
+        return before_broadcast(node)
+    if makers <= {"reshape", "full"} and "reshape" in makers:
+        return before_reshape(node)
+    return None
 
 
-def _div(node: Node) -> Value | None:
-    x, y = node.inputs
-    return x if _is(y, 1) and x.dtype.kind != "c" else None
-
-
-def _sub(node: Node) -> Value | None:
-    x, y = node.inputs
-    zero = number_of(y)
-    return x if _is(y, 0) and str(zero) != "-0.0" and x.dtype.kind != "c" else None
-
-
-def _made_by(v: Value, name: str) -> Node | None:
-    return v.node if v.node is not None and v.node.op.name == name and len(v.node.outputs) == 1 else None
-
-
-def _twice_is_nothing(node: Node) -> Value | None:
-    inner = _made_by(node.inputs[0], node.op.name)
-    return inner.inputs[0] if inner is not None and inner.params == node.params else None
-
-
-def _reshape(node: Node) -> Value | Node | None:
-    x = node.inputs[0]
-    if x.shape == node.outputs[0].shape:
-        return x
-    inner = _made_by(x, "reshape")
-    if inner is None:
+def before_reshape(node: Node) -> Value | None:
+    """f(reshape(x), reshape(y), number) as reshape(f(x, y, number)), for x and y of one shape."""
+    shapes = {source(v).shape for v in node.inputs if number_node(v) is None}
+    if len(shapes) != 1:
         return None
-    source = inner.inputs[0]
-    return source if source.shape == node.outputs[0].shape else copied(node, (source,), node.params)
+    (shape,) = shapes
+    inner = make(node, node.op.name, *[number_at(node, v, shape) or source(v) for v in node.inputs], **node.params)
+    return make(node, "reshape", inner, shape=node.outputs[0].shape)
 
 
-def _permute(node: Node) -> Value | Node | None:
-    axes = node.params["axes"]
-    if axes == tuple(range(len(axes))):
-        return node.inputs[0]
-    inner = _made_by(node.inputs[0], "permute")
-    if inner is None:
+def before_broadcast(node: Node) -> Value | None:
+    """f(broadcast(x), broadcast(y), number) as broadcast(f(x, y, number)), on the axes that x or y has."""
+    shape = node.outputs[0].shape
+    given = [v.node.params["axes"] for v in node.inputs if v.node is not None and number_node(v) is None]
+    axes = tuple(sorted({a for own in given for a in own}))
+    if len(axes) == len(shape):
         return None
-    merged = tuple([inner.params["axes"][a] for a in axes])
-    if merged == tuple(range(len(axes))):
-        return inner.inputs[0]
-    return copied(node, inner.inputs, {"axes": merged})
+    small = tuple([shape[a] for a in axes])
+    operands = [number_at(node, v, small) or lifted(node, v, small, axes) for v in node.inputs]
+    inner = make(node, node.op.name, *operands, **node.params)
+    return make(node, "broadcast", inner, shape=shape, axes=axes)
 
 
-def _broadcast(node: Node) -> Value | Node | None:
-    x = node.inputs[0]
-    if x.shape == node.outputs[0].shape:
-        return x
-    inner = _made_by(x, "broadcast")
-    if inner is None:
-        return None
-    axes = tuple([node.params["axes"][a] for a in inner.params["axes"]])
-    return copied(node, inner.inputs, {"shape": node.params["shape"], "axes": axes})
+def lifted(node: Node, v: Value, shape: Sequence[Any], axes: Sequence[int]) -> Value:
+    """The operand of a broadcast, repeated to fewer axes."""
+    x = source(v)
+    assert v.node is not None
+    places = tuple([axes.index(a) for a in v.node.params["axes"]])
+    return x if x.shape == shape else make(node, "broadcast", x, shape=tuple(shape), axes=places)
 
 
-def _slice(node: Node) -> Value | None:
-    x = node.inputs[0]
-    return x if x.shape == node.outputs[0].shape else None
+def source(v: Value) -> Value:
+    """What the value's movement moves."""
+    assert v.node is not None
+    return v.node.inputs[0]
 
 
-def _pad(node: Node) -> Value | None:
-    x = node.inputs[0]
-    return x if x.shape == node.outputs[0].shape else None
+def number_node(v: Value) -> Node | None:
+    """The node of a value that is one number everywhere."""
+    return v.node if number_of(v) is not None else None
 
 
-def _no_axes(node: Node) -> Value | None:
-    return node.inputs[0] if not node.params["axes"] else None
-
-
-def _cast(node: Node) -> Value | None:
-    return node.inputs[0] if node.inputs[0].type is node.outputs[0].type else None
-
-
-def _select(node: Node) -> Value | None:
-    _, x, y = node.inputs
-    return x if x is y else None
-
-
-def _concat(node: Node) -> Value | None:
-    return node.inputs[0] if len(node.inputs) == 1 else None
-
-
-RULES: dict[str, Callable[[Node], Any]] = {
-    "mul": _mul,
-    "div": _div,
-    "sub": _sub,
-    "neg": _twice_is_nothing,
-    "conj": _twice_is_nothing,
-    "bitwise_not": _twice_is_nothing,
-    "flip": lambda node: _no_axes(node) or _twice_is_nothing(node),
-    "reshape": _reshape,
-    "permute": _permute,
-    "broadcast": _broadcast,
-    "slice": _slice,
-    "pad": _pad,
-    "sum": _no_axes,
-    "max": _no_axes,
-    "min": _no_axes,
-    "cast": _cast,
-    "select": _select,
-    "concat": _concat,
-}
+def number_at(node: Node, v: Value, shape: Sequence[Any]) -> Value | None:
+    """The same number in another shape; None for what is no number."""
+    found = number_node(v)
+    return None if found is None else make(node, "full", value=found.params["value"], shape=tuple(shape), dtype=v.dtype)

@@ -1,0 +1,260 @@
+"""Automatic precision: contractions in a half precision, what loses by it in float32, and the rest as its operands are.
+
+h = tanh(x @ w)      -->   h = tanh(cast(x, bf16) @ cast(w, bf16))
+s = sum(exp(h))      -->   s = sum(exp(cast(h, f32)))
+
+Only values of float32 take part; those that the program itself has cast to another dtype keep it, and so do integers.
+Inputs and outputs of the graph keep their types. After Micikevicius et al., "Mixed precision training", ICLR 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.ir.build import blame, build
+from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.family import number_of
+
+LOW = "low"
+"""In the half precision, sums in float32 inside: what most of the arithmetic is."""
+WIDE = "float32"
+"""In float32: what overflows or loses digits in a half precision."""
+FOLLOWS = "follows"
+"""In the precision of its operands, the widest where they differ."""
+AS_WRITTEN = "as written"
+"""What makes arrays of a dtype that the program names."""
+INSIDE = "inside"
+"""The graphs inside are treated like the one around them; loops carry float32, and stated derivatives keep theirs."""
+
+FAMILIES = {
+    "contraction": LOW,
+    "movement": FOLLOWS,
+    "indexing": FOLLOWS,
+    "order": FOLLOWS,
+    "mark": FOLLOWS,
+    "elementwise": WIDE,
+    "reduction": WIDE,
+    "linalg": WIDE,
+    "fft": WIDE,
+    "linear": WIDE,
+    "bilinear": WIDE,
+    "general": WIDE,
+    "creation": AS_WRITTEN,
+    "random": AS_WRITTEN,
+    "structure": INSIDE,
+}
+"""What holds for every member of a family of primitives that is not named below."""
+
+ARITHMETIC = ("add", "sub", "neg", "mul", "div", "floor_divide", "remainder", "fmod", "abs", "copysign", "nextafter")
+CHOICES: tuple[str, ...] = (
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "isfinite",
+    "isnan",
+    "signbit",
+    "wins",
+    "sign",
+    "select",
+)
+CHOICES += ("maximum", "minimum", "max", "min", "argmax", "argmin", "any", "all")
+ROUNDING = ("floor", "ceil", "trunc", "rint")
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift")
+ACTIVATIONS = ("tanh", "expit", "erf")
+
+MEMBERS = {
+    **dict.fromkeys((*ARITHMETIC, *CHOICES, *ROUNDING, *BITS, *ACTIVATIONS), FOLLOWS),
+    "cast": AS_WRITTEN,
+    "scatter_add": WIDE,
+    "psum": WIDE,
+}
+"""The exceptions, by name."""
+
+CARRIED_UP = ("broadcast", "reshape", "permute", "flip", "slice", "pad", "window")
+"""Movements of one operand: it is rounded before it is moved, since windows and broadcasts make many of few."""
+
+FULL = "float32"
+"""The label of a composite whose body stays as it is."""
+
+HALVES = ("bfloat16", "float16")
+_F32 = np.dtype(np.float32)
+
+
+def policy(op: Any) -> str:
+    """What automatic precision does with a primitive."""
+    return MEMBERS.get(op.name) or FAMILIES[op.kind]
+
+
+def rule(node: Node) -> str:
+    """What it does with one node: a square is a power, and powers overflow."""
+    squared = node.op.name == "mul" and node.inputs[0] is node.inputs[1]
+    return WIDE if squared else policy(node.op)
+
+
+def autocast(graph: Graph, low: np.dtype[Any]) -> Graph:
+    """The graph of the same inputs and outputs with what can bear it in a half precision."""
+    return recast(graph, low, graph.in_types, graph.out_types)
+
+
+def recast(graph: Graph, low: np.dtype[Any], types: Sequence[Type], outs: Sequence[Type] | None = None) -> Graph:
+    """The graph for inputs of these types, some of them in half precision; its outputs come as they fall, or as `outs`.
+
+    Made once for each.
+    """
+    key = ("autocast", low, tuple(types), None if outs is None else tuple(outs))
+
+    def run(*values: Value) -> list[Value]:
+        return Walk(low, graph, values).outputs(outs)
+
+    def make() -> Graph:
+        made, captured = build(run, types, name=graph.name, names=graph.input_names)
+        assert not captured
+        return made
+
+    found: Graph = graph.derived(key, make)
+    return found
+
+
+class Walk:
+    """One graph written anew into the current builder, each value in the precision that it turns out to have."""
+
+    def __init__(self, low: np.dtype[Any], graph: Graph, values: Sequence[Value]) -> None:
+        self.low, self.graph = low, graph
+        self.env: dict[Value, Value] = dict(zip(graph.inputs, values, strict=True))
+        self.widened: dict[Value, Value] = {}
+        for node in graph.nodes:
+            before = blame(node.where)
+            try:
+                made: Any = self.step(node)
+            finally:
+                blame(before)
+            self.env.update(zip(node.outputs, made if node.op.multiple else (made,), strict=True))
+
+    def outputs(self, types: Sequence[Type] | None) -> list[Value]:
+        """What the graph gives, in these types."""
+        found = [self.env[v] for v in self.graph.outputs]
+        if types is None:
+            return found
+        return [v if v.type is t else self.wide(v) for v, t in zip(found, types, strict=True)]
+
+    def step(self, node: Node) -> Any:
+        """One node on what its inputs have become."""
+        xs, what = [self.env[v] for v in node.inputs], rule(node)
+        on = [v.type.dtype is _F32 for v in node.inputs]
+        if what == INSIDE:
+            return self.inside(node, xs)
+        if what == LOW:
+            xs = [self.narrow(x) if o else x for x, o in zip(xs, on, strict=True)]
+        elif what == WIDE or (what == FOLLOWS and self.disagree(xs, on)):
+            xs = [self.wide(x) if o else x for x, o in zip(xs, on, strict=True)]
+        elif what == FOLLOWS and any([x.dtype is self.low for x, o in zip(xs, on, strict=True) if o]):
+            xs = [self.narrow(x) if o else x for x, o in zip(xs, on, strict=True)]
+        return node.op(*xs, **node.params)
+
+    def disagree(self, xs: Sequence[Value], on: Sequence[bool]) -> bool:
+        """Whether an operand holds more than the half precision does; a number that it can hold counts for neither."""
+        return any([o and x.dtype is _F32 and not self.fits(x) for x, o in zip(xs, on, strict=True)])
+
+    def fits(self, x: Value) -> bool:
+        """Whether x is one number everywhere, and one that the half precision can hold without loss of range."""
+        while x.node is not None and x.node.op.name in ("broadcast", "reshape"):
+            x = x.node.inputs[0]
+        number = number_of(x)
+        if number is None:
+            return False
+        size = abs(float(number))
+        return size == 0 or not np.isfinite(size) or least(self.low) <= size <= largest(self.low)
+
+    def narrow(self, x: Value) -> Value:
+        """x in the half precision.
+
+        Every use rounds it anew, so that its cotangents come back to float32 before they are added; the compiler
+        makes one of equal casts.
+        """
+        if x.dtype is self.low:
+            return x
+        node = x.node
+        if node is not None and node.op.name == "full":
+            made: Value = node.op(**{**node.params, "dtype": self.low})
+        elif node is not None and node.op.name in CARRIED_UP:
+            made = node.op(self.narrow(node.inputs[0]), **node.params)
+        else:
+            made = OPS["cast"](x, dtype=self.low)
+        return made
+
+    def wide(self, x: Value) -> Value:
+        """x in float32, where it has been rounded to the half precision."""
+        if x.dtype is _F32:
+            return x
+        found = self.widened.get(x)
+        if found is None:
+            found = self.widened[x] = OPS["cast"](x, dtype=_F32)
+        return found
+
+    def restored(self, xs: Sequence[Value], like: Sequence[Value]) -> list[Value]:
+        """Values in the dtypes that these have."""
+        return [x if x.dtype is v.dtype else self.wide(x) for x, v in zip(xs, like, strict=True)]
+
+    def inside(self, node: Node, xs: Sequence[Value]) -> Any:
+        """A node that holds graphs."""
+        name, params = node.op.name, node.params
+        if name == "checkpoint" or (name == "composite" and params["rule"] is None and params["label"] != FULL):
+            return node.op(*xs, **{**params, "graph": recast(params["graph"], self.low, types_of(xs))})
+        if name == "cond":
+            return node.op(xs[0], *xs[1:], branches=self.branches(params["branches"], types_of(xs[1:])))
+        if name == "scan":
+            return self.scan(node, xs)
+        if name == "while_loop":
+            return self.while_loop(node, xs)
+        return node.op(*self.restored(xs, node.inputs), **params)
+
+    def branches(self, branches: Sequence[Graph], types: Sequence[Type]) -> tuple[Graph, ...]:
+        """Branches that agree about the types of what they give: those that fall out where all agree."""
+        made = [recast(b, self.low, types) for b in branches]
+        outs = [
+            found[0] if all([t is found[0] for t in found]) else declared
+            for declared, *found in zip(branches[0].out_types, *[m.out_types for m in made], strict=True)
+        ]
+        return tuple([recast(b, self.low, types, outs) for b in branches])
+
+    def scan(self, node: Node, xs: Sequence[Value]) -> Any:
+        """A loop: its carry is float32 as declared, and so do the gradients of its constants add up."""
+        graph, (c, k) = node.params["graph"], node.params["sizes"]
+        carry = self.restored(xs[c : c + k], node.inputs[c : c + k])
+        types = [*types_of([*xs[:c], *carry]), *[array_type(x.shape[1:], x.dtype) for x in xs[c + k :]]]
+        stacked = recast(graph, self.low, types).out_types[k:]
+        made = recast(graph, self.low, types, [*graph.out_types[:k], *stacked])
+        return node.op(*xs[:c], *carry, *xs[c + k :], **{**node.params, "graph": made})
+
+    def while_loop(self, node: Node, xs: Sequence[Value]) -> Any:
+        """A loop of unknown length: likewise."""
+        (p, b), predicate, body = node.params["constants"], node.params["predicate"], node.params["body"]
+        carry = self.restored(xs[p + b :], node.inputs[p + b :])
+        test = recast(predicate, self.low, types_of([*xs[:p], *carry]))
+        made = recast(body, self.low, types_of([*xs[p : p + b], *carry]), body.out_types)
+        return node.op(*xs[: p + b], *carry, predicate=test, body=made, constants=(p, b))
+
+
+def types_of(values: Sequence[Value]) -> list[Type]:
+    return [v.type for v in values]
+
+
+def largest(low: np.dtype[Any]) -> float:
+    """The largest number of a half precision."""
+    return 65504.0 if low.name == "float16" else (2.0 - 2.0**-7) * 2.0**127
+
+
+def least(low: np.dtype[Any]) -> float:
+    """The least positive number that it holds with all its digits."""
+    return 2.0**-14 if low.name == "float16" else 2.0**-126
+
+
+def half(name: str) -> np.dtype[Any]:
+    """The dtype of a half precision."""
+    return dtypes.check(name)
