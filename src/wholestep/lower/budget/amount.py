@@ -1,0 +1,75 @@
+"""Amount: how much memory a program may take, as a user says it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep.errors import BudgetError, DtypeError, ParameterError
+from wholestep.lower.cost import DEFAULT, Rates
+
+UNITS = {"": 1, "B": 1, **{f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)}}
+UNITS |= {f"{p}IB": 1024**i for i, p in enumerate("KMGT", 1)}
+SPELLED = re.compile(r"([0-9]*\.?[0-9]+)\s*([A-Za-z%]*)")
+
+
+class Amount(NamedTuple):
+    """Bytes for the whole program, or a share of the arena that it takes when nothing limits it.
+
+    By `rates` it is judged what costs least to make again.
+    """
+
+    nbytes: int = 0
+    share: float | None = None
+    rates: Rates = DEFAULT
+    kept: int = 0
+    """Bytes of the whole that no run reads, such as the parameters of the beginning."""
+
+    def beside(self, kept: int) -> Amount:
+        """The same where so many bytes more are kept."""
+        return self._replace(kept=self.kept + kept)
+
+    def arena(self, fixed: int, free: int) -> int:
+        """What is left for the arena beside so many fixed bytes, where without a limit it takes so many."""
+        return int(self.share * free) if self.share is not None else self.nbytes - fixed - self.kept
+
+    def refused(self, name: str, fixed: int, free: int, least: int) -> BudgetError:
+        """The error for a program whose arena takes `least` bytes at best."""
+        short = least - self.arena(fixed, free)
+        asked = f"{self.share:.0%} of its arena" if self.share is not None else f"{self.nbytes:,} bytes"
+        works = (
+            f'"{100 * least / max(free, 1) + 0.01:.2f}%"' if self.share is not None else str(fixed + self.kept + least)
+        )
+        return BudgetError(
+            f"compile: {name} does not fit into {asked}: {short:,} bytes are missing "
+            f"({fixed + self.kept:,} hold state, batch, results, constants and what is kept; its values take {least:,} "
+            f"at the least that was found and {free:,} without a limit)",
+            hint=f"memory_budget={works} works; smaller batches, ws.checkpoint around parts of the loss, or a stack "
+            "that recomputes its layers need less",
+        )
+
+
+def amount(given: Any) -> Amount | None:
+    """An amount from bytes, or from text such as "200MB", "1.5GiB" or "25%" (of the unlimited arena).
+
+    Raises DtypeError or ParameterError for anything else.
+    """
+    if given is None or isinstance(given, Amount):
+        return given
+    if isinstance(given, bool) or not isinstance(given, int | np.integer | str):
+        raise DtypeError(f"compile: memory_budget is a {type(given).__name__}, not bytes or text such as '200MB'")
+    if isinstance(given, str):
+        found = SPELLED.fullmatch(given.strip())
+        unit = found[2].upper() if found else None
+        if found is None or (unit != "%" and unit not in UNITS):
+            raise ParameterError(
+                f"compile: memory_budget is {given!r}", hint="say it as 200_000_000, '200MB', '190MiB' or '25%'"
+            )
+        if unit == "%":
+            return Amount(share=float(found[1]) / 100)
+        given = int(float(found[1]) * UNITS[unit])
+    if given < 1:
+        raise ParameterError(f"compile: memory_budget is {given}; it must be 1 byte or more")
+    return Amount(int(given))

@@ -1,0 +1,58 @@
+"""Tables of numbers and names, hot spots first, as text and for a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+SHOWN = 25
+"""Rows of a table; those below are counted together."""
+
+
+class Table(NamedTuple):
+    """A head and rows; the first column of a row is its share of the whole."""
+
+    head: tuple[str, ...]
+    rows: Sequence[tuple[float | int | str, ...]]
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """The rows as text."""
+        shown = [(f"{row[0]:.1%}", *map(said, row[1:])) for row in self.rows[:SHOWN]]
+        rest = self.rows[SHOWN:]
+        if rest:
+            blank = ("",) * (len(self.head) - 2)
+            shown.append((f"{sum(float(row[0]) for row in rest):.1%}", *blank, f"{len(rest)} more"))
+        return shown
+
+
+def said(x: float | int | str) -> str:
+    """A number with its thousands, or a name."""
+    return x if isinstance(x, str) else f"{x:,}" if isinstance(x, int) else f"{x:,.2f}"
+
+
+def text(title: str, tables: Sequence[Table]) -> str:
+    """A title and tables, in columns."""
+    return "\n".join([title, *[line for table in tables for line in ("", *columns(table))]])
+
+
+def columns(table: Table) -> Iterator[str]:
+    """A line for each row: numbers to the right, names to the left."""
+    rows = [table.head, *table.cells()]
+    names = [all(isinstance(row[i], str) for row in table.rows) for i in range(len(table.head))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.head))]
+    for row in rows:
+        cells = [c.ljust(w) if name else c.rjust(w) for c, w, name in zip(row, widths, names, strict=True)]
+        yield "  ".join(cells).rstrip()
+
+
+def page(title: str, tables: Sequence[Table]) -> str:
+    """The same for a notebook."""
+    return f"<p>{html.escape(title)}</p>" + "".join(map(marked_up, tables))
+
+
+def marked_up(table: Table) -> str:
+    """A table in HTML."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.head)
+    rows = [f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in table.cells()]
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -1,0 +1,203 @@
+"""Ledger: what a plan costs, an entry for each kernel and routine and one for each line of the user's program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from wholestep.errors import Where, line_of, show
+from wholestep.ir.graph import Node
+from wholestep.lower import grid
+from wholestep.lower.cost import DEFAULT, Cost, Rates, cost, expected, timed
+from wholestep.lower.plan import Call, Launch, Plan
+from wholestep.lower.traffic import missed
+
+ELSEWHERE = "(no line of yours)"
+"""What moves values and counts steps."""
+
+
+class KernelCost(NamedTuple):
+    """All runs of one kernel or routine: arithmetic, bytes, and the time that is predicted for them.
+
+    `contraction` is the part of `flops` in sums of products. `bytes` count what is read, each element once a run, and
+    what is written; `moved` counts every load and store. `bound` says what its time is spent on: "arithmetic",
+    "memory" or "begin".
+    """
+
+    name: str
+    where: Where
+    times: int
+    contraction: int
+    flops: int
+    bytes: int
+    moved: int
+    microseconds: float
+    bound: str
+
+
+class LineCost(NamedTuple):
+    """What the kernels do for one line of the user's program, forward and backward: its part of their costs."""
+
+    line: str
+    flops: int
+    bytes: int
+    microseconds: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a run costs before it runs: `kernels` and `lines`, those that take longest first.
+
+    `rates` are the machine's, as `ws.calibrate` measured them, or the defaults. Loops count their trips, of branches
+    the longest counts, and a loop of unknown length counts one trip. Printed it is a table, and in a notebook too.
+    """
+
+    name: str
+    kernels: tuple[KernelCost, ...]
+    lines: tuple[LineCost, ...]
+    rates: Rates
+
+    @property
+    def flops(self) -> int:
+        """All arithmetic."""
+        return sum(k.flops for k in self.kernels)
+
+    @property
+    def contraction(self) -> int:
+        """The arithmetic in sums of products, two for each product."""
+        return sum(k.contraction for k in self.kernels)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that are read and written, each element once for each kernel."""
+        return sum(k.bytes for k in self.kernels)
+
+    @property
+    def microseconds(self) -> float:
+        """The predicted time of a run."""
+        return sum(k.microseconds for k in self.kernels)
+
+    def __str__(self) -> str:
+        return grid.text(self.title(), self.tables())
+
+    def _repr_html_(self) -> str:
+        return grid.page(self.title(), self.tables())
+
+    def title(self) -> str:
+        """All of it in one line."""
+        time = f"{self.microseconds:,.1f} µs by {source_of(self.rates)}"
+        return f"{self.name}: {self.flops:,} flops, {self.bytes:,} bytes, {time}"
+
+    def tables(self) -> list[grid.Table]:
+        """The two tables, hot spots first."""
+        whole = self.microseconds or 1.0
+        kernels = [
+            (k.microseconds / whole, k.microseconds, k.flops, k.bytes, k.times, k.bound, k.name, show(k.where))
+            for k in self.kernels
+        ]
+        lines = [(x.microseconds / whole, x.microseconds, x.flops, x.bytes, x.line) for x in self.lines]
+        return [
+            grid.Table(("share", "µs", "flops", "bytes", "runs", "bound", "kernel", "line"), kernels),
+            grid.Table(("share", "µs", "flops", "bytes", "line"), lines),
+        ]
+
+
+def source_of(rates: Rates) -> str:
+    """Where rates come from, in words."""
+    return "default rates (ws.calibrate() measures this machine's)" if rates == DEFAULT else "measured rates"
+
+
+def costs(plan: Plan, rates: Rates = DEFAULT) -> Costs:
+    """The ledger of a plan, by the rates of a machine."""
+    kernels: list[KernelCost] = []
+    lines: dict[tuple[str, int], LineCost] = {}
+    far = missed(plan.steps, rates)
+    for step, times in expected(plan.steps, rates):
+        entry = kernel_cost(step, times, rates, far.get(id(step), 0.0))
+        kernels.append(entry)
+        for where, flops, nbytes, time in line_costs(step, entry, rates):
+            before = lines.get(line_of(where), LineCost(show(where) or ELSEWHERE, 0, 0, 0.0))
+            lines[line_of(where)] = LineCost(
+                before.line, before.flops + flops, before.bytes + nbytes, before.microseconds + time
+            )
+    hot = sorted(kernels, key=lambda k: -k.microseconds)
+    return Costs(plan.name, tuple(hot), tuple(sorted(lines.values(), key=lambda x: -x.microseconds)), rates)
+
+
+def kernel_cost(step: Launch | Call, times: int, rates: Rates, far: float) -> KernelCost:
+    """The entry of one step that runs so often and brings so many bytes a run from memory."""
+    time, one = timed(step, rates, far), work(step)
+    return KernelCost(
+        name_of(step),
+        where_of(step),
+        times,
+        contraction=times * one.contraction,
+        flops=times * one.flops,
+        bytes=times * one.distinct,
+        moved=times * one.moved,
+        microseconds=1e6 * times * time.seconds,
+        bound=time.bound,
+    )
+
+
+def name_of(step: Launch | Call) -> str:
+    """What a step is called."""
+    return (step.kernel.name or "move") if isinstance(step, Launch) else step.routine
+
+
+def where_of(step: Launch | Call) -> Where:
+    """The user's line that a step does most for."""
+    if isinstance(step, Call):
+        return step.where
+    known = [node for node in step.nodes if node.where is not None]
+    return max(known, key=lambda n: n.op.flops(n)).where if known else None
+
+
+def work(step: Launch | Call) -> Cost:
+    """The arithmetic and bytes of one run; of routines only those that copy say so."""
+    if isinstance(step, Launch):
+        return cost(step.kernel)
+    moved = 2 * step.params[0] if step.routine == "copy" else 0
+    return Cost(0, 0, moved, moved)
+
+
+def line_costs(step: Launch | Call, entry: KernelCost, rates: Rates) -> Iterator[tuple[Where, int, int, float]]:
+    """Flops, bytes and time shared out among the lines: products to contractions, bytes by what an operation holds."""
+    nodes = [n for n in step.nodes if n.where is not None] if isinstance(step, Launch) else []
+    if not nodes:
+        yield entry.where, entry.flops, entry.bytes, entry.microseconds
+        return
+    products = shared_out(entry.contraction, [products_of(n) for n in nodes])
+    others = shared_out(entry.flops - entry.contraction, [n.op.flops(n) - products_of(n) for n in nodes])
+    nbytes = shared_out(entry.bytes, [sum(v.type.nbytes for v in (*n.inputs, *n.outputs)) for n in nodes])
+    for node, p, o, b in zip(nodes, products, others, nbytes, strict=True):
+        price = seconds(p, o, b, rates)
+        whole = seconds(entry.contraction, entry.flops - entry.contraction, entry.bytes, rates)
+        part = price / whole if whole else 1 / len(nodes)
+        yield node.where, p + o, b, entry.microseconds * part
+
+
+def products_of(node: Node) -> int:
+    """The arithmetic of a contraction."""
+    return int(node.op.flops(node)) if node.op.name == "contract" else 0
+
+
+def seconds(products: int, others: int, nbytes: int, rates: Rates) -> float:
+    """What a part of a kernel weighs."""
+    return products / rates.contraction + others / rates.elementwise + nbytes / rates.cache
+
+
+def shared_out(amount: int, weights: Sequence[int]) -> list[int]:
+    """Whole parts of an amount by weights, equal ones where all are 0; they add up to the amount.
+
+    >>> shared_out(10, [1, 1, 1]), shared_out(3, [0, 0])
+    ([3, 4, 3], [2, 1])
+    """
+    given = weights if any(weights) else [1] * len(weights)
+    ends, so_far = [0], 0
+    for weight in given:
+        so_far += weight
+        ends.append((2 * amount * so_far + sum(given)) // (2 * sum(given)))
+    return [b - a for a, b in pairwise(ends)]

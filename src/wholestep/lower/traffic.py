@@ -1,0 +1,97 @@
+"""Traffic: which bytes of a kernel come from memory, since the caches have held too much else since they held them."""
+
+from __future__ import annotations
+
+from wholestep.dims import Size
+from wholestep.kernel.lang import Kernel
+from wholestep.lower.cost import DEFAULT, Rates, brought_by, total
+from wholestep.lower.plan import Branch, Call, Launch, Ref, Repeat, Step, parts
+
+Key = tuple[int, Size, tuple[tuple[int, int], ...]]
+"""A slot, an offset, and of the loops with which the place moves on their number and trip."""
+
+
+class Walk:
+    """A walk through a program, from kernel to kernel, with a clock that counts the bytes that are touched.
+
+    What was touched so long ago that the caches cannot hold all that came since is missed, as if they forgot the oldest
+    first. Of a loop two trips are walked, and the second one stands for all that follow.
+    """
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self.clock = 0.0
+        self.last: dict[Key, float] = {}
+        self.trips: dict[int, int] = {}
+        self.sizes: dict[int, list[int]] = {}
+        self.missed: dict[int, float] = {}
+
+    def through(self, steps: tuple[Step, ...], weight: float = 1.0) -> None:
+        """Go through steps of which this run makes up so much of all runs."""
+        for step in steps:
+            if isinstance(step, Launch | Call):
+                self.touch(step, weight)
+            elif isinstance(step, Repeat) and step.trips:
+                self.around(step, weight)
+            elif isinstance(step, Branch):
+                self.through(max(step.cases, key=lambda case: total(case, self.rates), default=()), weight)
+            elif not isinstance(step, Repeat):
+                for inner in parts(step):
+                    self.through(inner, weight)
+
+    def touch(self, step: Launch | Call, weight: float) -> None:
+        """One kernel or copy."""
+        places = self.places(step)
+        old = [
+            n
+            for key, n in places.items()
+            if self.clock - self.last.get(key, -self.rates.cached) + n > self.rates.cached
+        ]
+        self.missed[id(step)] = self.missed.get(id(step), 0.0) + weight * sum(old)
+        self.clock += sum(places.values())
+        self.last.update(dict.fromkeys(places, self.clock))
+
+    def around(self, loop: Repeat, weight: float) -> None:
+        """A loop: what does not move on with it is as fresh after all trips as after the second."""
+        self.trips[loop.loop] = 0
+        self.through(loop.body, weight / loop.trips)
+        if loop.trips == 1:
+            return
+        before = self.clock
+        self.trips[loop.loop] = 1
+        self.through(loop.body, weight * (loop.trips - 1) / loop.trips)
+        rest = (loop.trips - 2) * (self.clock - before)
+        self.clock += rest
+        for key, then in self.last.items():
+            if then > before and all(number != loop.loop for number, _ in key[2]):
+                self.last[key] = then + rest
+
+    def places(self, step: Launch | Call) -> dict[Key, int]:
+        """The places that a step touches, with the bytes of each."""
+        if isinstance(step, Call):
+            return {self.key(ref): step.params[0] for ref in step.refs} if step.routine == "copy" else {}
+        if id(step.kernel) not in self.sizes:
+            self.sizes[id(step.kernel)] = sizes(step.kernel)
+        places: dict[Key, int] = {}
+        for ref, nbytes in zip(step.refs, self.sizes[id(step.kernel)], strict=True):
+            places[self.key(ref)] = places.get(self.key(ref), 0) + nbytes
+        return places
+
+    def key(self, ref: Ref) -> Key:
+        """A place in the trips that the loops are in."""
+        return ref.slot, ref.offset, tuple([(loop, self.trips[loop]) for loop, _ in ref.moves])
+
+
+def sizes(kernel: Kernel) -> list[int]:
+    """The distinct bytes that a kernel touches in each of its buffers, read and written."""
+    found = brought_by(kernel)
+    return [found.get(buffer, 0) for buffer in kernel.buffers]
+
+
+def missed(steps: tuple[Step, ...], rates: Rates = DEFAULT) -> dict[int, float]:
+    """By the id of each kernel or copy, the bytes that a run of it brings from memory, when the program runs again."""
+    walk = Walk(rates)
+    walk.through(steps)
+    walk.missed.clear()
+    walk.through(steps)
+    return walk.missed
