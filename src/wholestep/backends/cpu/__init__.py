@@ -1,0 +1,1 @@
+"""The CPU: kernels become LLVM text, LLVM text becomes machine code in this process."""

@@ -1,0 +1,1 @@
+"""Kernels to LLVM text, with explicit vectors and unrolling as their schedules say."""

@@ -1,0 +1,52 @@
+"""LAPACK: one routine called for each matrix of a stack, every argument passed by its address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wholestep.backends.cpu.routines.text import Function
+
+Argument = tuple[str, int, int]
+"""("letter", code, 0), ("number", value, 0), ("null", 0, 0), ("status", 0, 0), or ("memory", which pointer, bytes from
+one matrix to the next)."""
+
+
+def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[Argument]) -> str:
+    """`i32 name(pointers..., count)`: the status of the first matrix that could not be dealt with, or 0."""
+    f = Function("i32", name, [*[("ptr", f"p{i}") for i in range(pointers)], ("i64", "count")])
+    status = f.let("alloca i32, align 4")
+    constants = {a: constant(f, a) for a in arguments if a[0] in ("letter", "number")}
+    given = ", ".join(["ptr"] * len(arguments))
+
+    def address(a: Argument, i: str) -> str:
+        kind, which, stride = a
+        if kind == "memory":
+            return f.let(f"getelementptr i8, ptr %p{which}, i64 {f.let(f'mul i64 {i}, {stride}')}")
+        return status if kind == "status" else constants.get(a, "null")
+
+    def one(i: str, found: str) -> list[str]:
+        f.store("i32", "0", status)
+        passed = ", ".join([f"ptr {address(a, i)}" for a in arguments])
+        f.do(f'call void ({given}) @"{symbol}"({passed})')
+        return [f.let(f"add i64 {i}, 1"), f.load("i32", status)]
+
+    def going(i: str, found: str) -> str:
+        more = f.let(f"icmp slt i64 {i}, %count")
+        return f.let(f"and i1 {more}, {f.let(f'icmp eq i32 {found}, 0')}")
+
+    _, found = f.loop(["i64", "i32"], ["0", "0"], going, one)
+    f.do(f"ret i32 {found}")
+    return f.text()
+
+
+def declaration(symbol: str, arguments: Sequence[Argument]) -> str:
+    """How the routine is declared."""
+    return f'declare void @"{symbol}"({", ".join(["ptr"] * len(arguments))})'
+
+
+def constant(f: Function, argument: Argument) -> str:
+    """A letter or a number in memory."""
+    kind = "i8" if argument[0] == "letter" else "i32"
+    place = f.let(f"alloca {kind}")
+    f.store(kind, str(argument[1]), place)
+    return place

@@ -1,0 +1,101 @@
+"""Structured LLVM text: functions written with loops and choices whose variables are values, not memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from wholestep.backends.cpu.lines import Lines
+
+Values = tuple[str, ...]
+
+
+class Function(Lines):
+    """One internal function while it is written; `arguments` are (type, name) pairs."""
+
+    def __init__(self, result: str, name: str, arguments: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        given = ", ".join(f"{kind} %{argument}" for kind, argument in arguments)
+        self.head = f"define internal {result} @{name}({given}) nounwind {{"
+
+    def text(self) -> str:
+        """The function."""
+        return "\n".join([self.head, "entry:", *self.lines, "}"]) + "\n"
+
+    # Memory.
+
+    def at(self, base: str, index: str, size: int) -> str:
+        """The address of an element of so many bytes."""
+        if size == 1:
+            return self.let(f"getelementptr i8, ptr {base}, i64 {index}")
+        return self.let(f"getelementptr [{size} x i8], ptr {base}, i64 {index}")
+
+    def load(self, kind: str, base: str, index: str = "0", size: int = 0) -> str:
+        """An element in memory."""
+        place = base if index == "0" else self.at(base, index, size or WIDTH[kind])
+        return self.let(f"load {kind}, ptr {place}, align {WIDTH[kind]}")
+
+    def store(self, kind: str, value: str, base: str, index: str = "0", size: int = 0) -> None:
+        """Write an element."""
+        place = base if index == "0" else self.at(base, index, size or WIDTH[kind])
+        self.do(f"store {kind} {value}, ptr {place}, align {WIDTH[kind]}")
+
+    # Control.
+
+    def loop(
+        self,
+        types: Sequence[str],
+        starts: Sequence[str],
+        test: Callable[..., str],
+        body: Callable[..., Sequence[str]],
+    ) -> Values:
+        """While `test` of the variables holds they become what `body` makes of them; what they are after that."""
+        head, inside, done = self.label(), self.label(), self.label()
+        before = self.block
+        self.do(f"br label %{head}")
+        self.enter(head)
+        names = [self.fresh() for _ in types]
+        place = len(self.lines)
+        self.do(f"br i1 {test(*names)}, label %{inside}, label %{done}")
+        self.enter(inside)
+        after = body(*names)
+        self.do(f"br label %{head}")
+        self.lines[place:place] = [
+            f"  {name} = phi {kind} [ {start}, %{before} ], [ {following}, %{self.block} ]"
+            for name, kind, start, following in zip(names, types, starts, after, strict=True)
+        ]
+        self.enter(done)
+        return tuple(names)
+
+    def count_to(self, n: str, body: Callable[[str], None], start: str = "0") -> None:
+        """The body for each number from `start` to before n."""
+
+        def step(i: str) -> list[str]:
+            body(i)
+            return [self.let(f"add i64 {i}, 1")]
+
+        self.loop(["i64"], [start], lambda i: self.let(f"icmp slt i64 {i}, {n}"), step)
+
+    def choose(
+        self, condition: str, types: Sequence[str], yes: Callable[[], Sequence[str]], no: Callable[[], Sequence[str]]
+    ) -> Values:
+        """The values that one of two pieces of program makes."""
+        first, second, done = self.label(), self.label(), self.label()
+        self.do(f"br i1 {condition}, label %{first}, label %{second}")
+        found = []
+        for label, piece in ((first, yes), (second, no)):
+            self.enter(label)
+            values = piece()
+            found.append((values, self.block))
+            self.do(f"br label %{done}")
+        self.enter(done)
+        (a, here), (b, there) = found
+        return tuple(
+            [
+                self.let(f"phi {kind} [ {x}, %{here} ], [ {y}, %{there} ]")
+                for kind, x, y in zip(types, a, b, strict=True)
+            ]
+        )
+
+
+WIDTH = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "ptr": 8}
+"""The bytes of each type that is kept in memory."""

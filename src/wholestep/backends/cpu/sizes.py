@@ -1,0 +1,42 @@
+"""The table of sizes: numbers given when a program is called, one for each expression that its code needs."""
+
+from __future__ import annotations
+
+from wholestep.dims import Dim, Size
+
+
+class SizeTable:
+    """The expressions of symbolic sizes in a program, in the order in which its code came upon them."""
+
+    def __init__(self) -> None:
+        self.places: dict[Dim, int] = {}
+
+    def place(self, size: Dim) -> int:
+        """The byte in the table at which a size lies."""
+        return 8 * self.places.setdefault(size, len(self.places))
+
+    @property
+    def sizes(self) -> tuple[Dim, ...]:
+        """All of them, in the order of the table."""
+        return tuple(self.places)
+
+
+class Sizes:
+    """Loads of sizes at the head of one function, each once; `table` is a pointer that is in sight there."""
+
+    def __init__(self, known: SizeTable, table: str) -> None:
+        self.known = known
+        self.table = table
+        self.names: dict[Dim, str] = {}
+        self.lines: list[str] = []
+
+    def name(self, size: Size) -> str:
+        """What a size is called in the function."""
+        if isinstance(size, int):
+            return str(size)
+        found = self.names.get(size)
+        if found is None:
+            found = self.names[size] = f"%size{len(self.names)}"
+            self.lines.append(f"  {found}.at = getelementptr i8, ptr {self.table}, i64 {self.known.place(size)}")
+            self.lines.append(f"  {found} = load i64, ptr {found}.at, align 8")
+        return found

@@ -1,0 +1,1 @@
+"""Runtime: programs made ready to run, with the memory that they keep."""
