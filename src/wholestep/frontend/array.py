@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dims import Dim, sampled
 from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, function, traced_types, unsupported
 from wholestep.ir.build import current
@@ -122,10 +123,10 @@ class Array:
         if self._strides is not None:
             return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self._strides)
         if self._parent is None:
-            strides = [self.itemsize] * self.ndim
+            strides, shape = [self.itemsize] * self.ndim, sampled(self.shape)
             for i in reversed(range(self.ndim - 1)):
-                strides[i] = strides[i + 1] * max(self.shape[i + 1], 1)
-            return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, strides)
+                strides[i] = strides[i + 1] * max(shape[i + 1], 1)
+            return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), shape, strides)
         assert self._view is not None
         return self._view.layout(self._parent.layout())
 
@@ -151,10 +152,11 @@ class Array:
     # What it must not become
 
     def _refuse(self, name: str) -> NoReturn:
-        raise ConversionError(
-            f"{name}: a traced {self.type} cannot become a plain value; its derivative would be lost",
-            hint="keep it traced with wholestep.numpy, or return it from the function",
-        )
+        lost = "its derivative would be lost" if self.type.inexact else "the program would not follow it"
+        hint = "keep it traced with wholestep.numpy, or return it from the function"
+        if not self.type.inexact and name == "array conversion":
+            hint = f"where it is the index of a plain array, wholestep.numpy.array(table)[i]; else {hint}"
+        raise ConversionError(f"{name}: a traced {self.type} cannot become a plain value; {lost}", hint=hint)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self._refuse("array conversion")
@@ -203,6 +205,11 @@ class Array:
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
+        if isinstance(self.shape[0], Dim):
+            raise ConversionError(
+                f"len: the first size of {self.type} is symbolic, and len() gives plain numbers only",
+                hint="use x.shape[0], which may be symbolic",
+            )
         return int(self.shape[0])
 
     def __iter__(self) -> Iterator[Array]:

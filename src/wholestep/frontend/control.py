@@ -11,7 +11,7 @@ from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import cast_to
-from wholestep.frontend.scope import PLAIN, Traced, as_array, scope, trace_flat, type_of
+from wholestep.frontend.scope import PLAIN, Traced, as_array, entered, scope, trace_flat, type_of
 from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
@@ -38,7 +38,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if known is not None:
         return (true_fn if bool(known) else false_fn)(*operands)
     with scope("cond") as work:
-        leaves, rebuild, _ = arguments(operands)
+        leaves, rebuild, _ = arguments(operands, entered)
         values = [a.value for a in leaves]
         branches = [
             traced_branch(f, rebuild, values, leaves, name) for f, name in ((false_fn, "false"), (true_fn, "true"))
@@ -50,11 +50,13 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         return work.leave(branches[0].arrays(outs))
 
 
-def arguments(operands: Sequence[Any]) -> tuple[list[Array], Callable[[Sequence[Any]], Any], Any]:
+def arguments(
+    operands: Sequence[Any], enter: Callable[[Any, str], Array] = as_array
+) -> tuple[list[Array], Callable[[Sequence[Any]], Any], Any]:
     """Array leaves of the operands as traced arrays, and how to put others back around them."""
     leaves, structure = tree.flatten(tuple(operands))
     on = [isinstance(leaf, (Array, *PLAIN)) for leaf in leaves]
-    arrays = [as_array(leaf, "operand") for leaf, o in zip(leaves, on, strict=True) if o]
+    arrays = [enter(leaf, "operand") for leaf, o in zip(leaves, on, strict=True) if o]
 
     def rebuild(items: Sequence[Any]) -> Any:
         rest = iter(items)
@@ -65,8 +67,8 @@ def arguments(operands: Sequence[Any]) -> tuple[list[Array], Callable[[Sequence[
 
 def traced_branch(f: Any, rebuild: Any, values: Sequence[Value], leaves: Sequence[Array], name: str) -> Traced:
     """One branch as a graph of the operands."""
-    scalars = [a._scalar for a in leaves]
-    return trace_flat(lambda *xs: f(*rebuild(xs)), [v.type for v in values], scalars, reason="cond", name=name)
+    types, scalars, weak = [v.type for v in values], [a._scalar for a in leaves], [a._weak for a in leaves]
+    return trace_flat(lambda *xs: f(*rebuild(xs)), types, scalars, reason="cond", name=name, weak=weak)
 
 
 def check_branches(no: Traced, yes: Traced) -> None:

@@ -1,4 +1,4 @@
-"""Functions with a derivative, a name or a memory policy of their own."""
+"""Functions with a derivative or a name of their own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.scope import PLAIN, as_array, scope
+from wholestep.frontend.scope import PLAIN, as_array, entered
 from wholestep.ir.build import build, current
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.family import Maybe, expand
 from wholestep.primitives.marks import capture as capture_primitive
+from wholestep.primitives.marks import pin as pin_primitive
 from wholestep.primitives.marks import stop_gradient as stop_primitive
 from wholestep.primitives.reduction import sum_
-from wholestep.primitives.structure import checkpoint as checkpoint_primitive
 from wholestep.primitives.structure import composite as composite_primitive
 from wholestep.primitives.structure import custom_jvp as custom_jvp_primitive
 from wholestep.primitives.structure import custom_vjp as custom_vjp_primitive
@@ -32,7 +32,7 @@ class Call:
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.leaves, self.structure = tree.flatten((args, kwargs))
         self.on = [isinstance(leaf, (Array, *PLAIN)) and not isinstance(leaf, bool | str) for leaf in self.leaves]
-        self.arrays = [as_array(leaf, "argument") for leaf, o in zip(self.leaves, self.on, strict=True) if o]
+        self.arrays = [entered(leaf, "argument") for leaf, o in zip(self.leaves, self.on, strict=True) if o]
 
     @property
     def values(self) -> list[Value]:
@@ -40,7 +40,7 @@ class Call:
 
     def rebuild(self, values: Sequence[Value]) -> Any:
         """(args, kwargs) around these values."""
-        wrapped = iter([Array(v, a._scalar) for v, a in zip(values, self.arrays, strict=True)])
+        wrapped = iter([Array(v, a._scalar, a._weak) for v, a in zip(values, self.arrays, strict=True)])
         given = [next(wrapped) if o else leaf for leaf, o in zip(self.leaves, self.on, strict=True)]
         return tree.unflatten(self.structure, given)
 
@@ -91,28 +91,6 @@ def name_of(f: Any) -> str:
     return str(getattr(f, "__name__", "function"))
 
 
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
-    """f with its inner values computed again in the backward pass instead of being kept.
-
-    The result is the same to the bit; memory falls from every inner value to the arguments. Random numbers are
-    replayed, since they are functions of their key. Works under every transform.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.grad(ws.checkpoint(lambda x: np.sin(np.sin(x))))(0.0)
-    np.float64(1.0)
-    """
-
-    @functools.wraps(f)
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        with scope("checkpoint") as work:
-            call = Call(args, kwargs)
-            graph, captured, found = body_graph(call, f, "checkpoint")
-            outs = checkpoint_primitive(*call.values, *captured, graph=graph)
-            return work.leave(result(outs, found))
-
-    return checkpointed
-
-
 def stop_gradient(x: Any) -> Any:
     """The same values with a derivative of zero, for every array of a tree.
 
@@ -131,6 +109,32 @@ def capture(label: str, x: Any) -> Any:
     np.float64(6.0)
     """
     return tree.map(lambda leaf: _mark(leaf, capture_primitive, {"label": label}), x)
+
+
+def keep(x: Any) -> Any:
+    """x, which stays in memory until its last use, whatever `memory_budget` a step has; the value is unchanged.
+
+    A value that costs less to make than to read is stored nowhere, and nothing is changed by that.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.grad(lambda x: np.sum(np.tanh(ws.keep(x @ x))))(np.zeros((1, 1))).tolist()
+    [[0.0]]
+    """
+    return tree.map(lambda leaf: _mark(leaf, pin_primitive, {"label": "keep"}), x)
+
+
+def recompute(x: Any) -> Any:
+    """x, which leaves memory in the longest time without a use and is made again; the value is unchanged.
+
+    Unlike `checkpoint` it names one value and not all inside a function. It holds in compiled programs, with a
+    `memory_budget` or without; `step.plan.decisions` says what came of it. A value that cannot be made again, because
+    what it is made from is no longer there, stays.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.grad(lambda x: np.sum(np.tanh(ws.recompute(x @ x))))(np.zeros((1, 1))).tolist()
+    [[0.0]]
+    """
+    return tree.map(lambda leaf: _mark(leaf, pin_primitive, {"label": "recompute"}), x)
 
 
 def _mark(leaf: Any, primitive: Any, params: dict[str, Any]) -> Any:

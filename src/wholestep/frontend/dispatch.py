@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from wholestep.dims import Dim
 from wholestep.errors import UnsupportedError
 from wholestep.ir.build import current
 
@@ -39,15 +40,21 @@ traced_types: list[type] = []
 """The class of traced arrays, once it exists; a list so that this module need not import it."""
 
 
+late_types: list[type] = []
+"""Classes of names that stand for whatever array they have at the moment, which `__live__()` gives."""
+
+
 def is_traced(x: Any) -> bool:
-    """Whether a value is a traced array or a container that holds one."""
+    """Whether a value is a traced array, a symbolic size, or a container that holds one."""
     kind = type(x)
-    if kind in traced_types:
+    if kind in traced_types or kind is Dim:
         return True
     if kind is list or kind is tuple:
         return any(is_traced(item) for item in x)
     if isinstance(x, dict):
         return any(is_traced(item) for item in x.values())
+    if kind in late_types:
+        return is_traced(x.__live__())
     return isinstance(x, tuple(traced_types)) or (isinstance(x, tuple) and any(is_traced(item) for item in x))
 
 

@@ -117,7 +117,7 @@ def parse(x: Array, index: Any) -> Index:
         else:
             a, b, s = bounds(item, n)
             if s < 0:
-                count = len(range(a, b, s))
+                count = len(range(a, b, s)) if isinstance(n, int) else n
                 flips.append(axis)
                 a, b, s = (a + s * (count - 1), a + 1, -s) if count else (0, 0, 1)
             shape.append(steps_between(a, b, s))
@@ -158,7 +158,12 @@ def bounds(item: slice, n: Any) -> tuple[Any, Any, int]:
         return (a, max(a, b), s) if s > 0 else (a, b, s)
     step = 1 if item.step is None else item.step
     if step < 1:
-        raise UnsupportedError(f"indexing: a step of {step} along an axis of symbolic size {n}")
+        if (item.start, item.stop, step) == (None, None, -1):
+            return n - 1, -1, -1
+        raise UnsupportedError(
+            f"indexing: a step of {step} along an axis of symbolic size {n}",
+            hint="x[::-1] turns the axis round; take the steps after that",
+        )
     ends = [0 if item.start is None else item.start, n if item.stop is None else item.stop]
     a, b = [n + e if isinstance(e, int) and e < 0 else e for e in ends]
     return a, b, step

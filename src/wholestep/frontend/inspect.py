@@ -7,56 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes, tree
-from wholestep.dims import Dim
+from wholestep import tree
 from wholestep.frontend.array import Array
+from wholestep.frontend.einops import tell
 from wholestep.frontend.jit import identifier, jit
-from wholestep.frontend.lift import checked
 from wholestep.frontend.scope import LEAVES, as_array, type_of
+from wholestep.frontend.shapes import ShapeDtype
 from wholestep.ir.build import Builder, building, close
 from wholestep.ir.graph import Graph
-from wholestep.ir.types import Type, array_type
+from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
-
-
-class ShapeDtype:
-    """The shape and dtype of an array that need not exist; sizes may be symbolic (`ws.Dim("B")`).
-
-    >>> import wholestep as ws
-    >>> ws.ShapeDtype((ws.Dim("B"), 3), "float32")
-    f32[B, 3]
-    """
-
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, shape: Any, dtype: Any = np.float64) -> None:
-        sizes = shape if isinstance(shape, tuple | list) else (shape,)
-        self.shape: tuple[int | Dim, ...] = tuple(sizes)
-        self.dtype = checked(
-            dtypes.from_short(dtype) if isinstance(dtype, str) and dtype in dtypes.SUPPORTED else dtype
-        )
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def type(self) -> Type:
-        return array_type(self.shape, self.dtype)
-
-    def __eq__(self, other: Any) -> bool:
-        return (
-            hasattr(other, "shape")
-            and hasattr(other, "dtype")
-            and (self.shape, self.dtype) == (other.shape, other.dtype)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.shape, self.dtype))
-
-    def __repr__(self) -> str:
-        return repr(self.type)
 
 
 def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -70,6 +30,7 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     f64[6*B]
     """
     leaves, structure = tree.flatten((args, kwargs))
+    tell()
     builder = Builder(None, "eval_shape")
     with building(builder):
         given = [
@@ -117,6 +78,7 @@ def trace(f: Callable[..., Any]) -> Callable[..., Graph]:
 def symbolic_graph(f: Callable[..., Any], args: Any, kwargs: Any) -> Graph:
     """The graph of f for arguments some of which are only shapes."""
     leaves, structure = tree.flatten((args, kwargs))
+    tell()
     builder = Builder(None, "trace")
     with building(builder):
         given = [

@@ -11,17 +11,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import config, tree
-from wholestep.backends import reference
-from wholestep.errors import MutationError, StaticArgumentError, TreeError, Where
+from wholestep.dims import bind
+from wholestep.errors import DtypeError, MutationError, StaticArgumentError, TreeError, Where
 from wholestep.frontend.array import Array
+from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, same_bits
+from wholestep.frontend.names import Reading, readings
 from wholestep.frontend.scope import LEAVES, as_array, guarded, parameter_names, type_of
+from wholestep.frontend.shapes import ShapeDtype
 from wholestep.ir.build import Builder, building, close, current, inline
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
-from wholestep.passes.pipeline import optimized
 from wholestep.primitives.marks import identity
+from wholestep.runtime import devices
+
+ENTERING = (ShapeDtype, *LEAVES)
+"""What becomes an array inside; a shape alone may be traced with, and not be called with."""
 
 
 class Captured(NamedTuple):
@@ -41,10 +47,11 @@ class Program(NamedTuple):
     scalars: list[bool]
     constants: list[Captured]
 
-    def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The results for plain arrays, by what the passes leave of the graph."""
-        graph: Graph = self.graph.derived("optimized", lambda: optimized(self.graph))
-        return reference.run(graph, arrays)
+    def run(self, arrays: Sequence[Any], device: str) -> list[Any]:
+        """The results for plain arrays, in fresh ones."""
+        made = self.graph.derived(("program", device), lambda: devices.prepare(self.graph, (), device))
+        results: list[Any] = made(arrays)
+        return results
 
     def check(self, name: str) -> None:
         """Raise MutationError where an array that the program captured has changed since."""
@@ -62,8 +69,11 @@ class jit:
 
     Inside, arrays are abstract: an `if` on one is an error that names the line. Arrays that f closes over are
     constants, listed in `constants`; changing one afterwards raises MutationError instead of replaying the old value.
+    Where a name that f reads from around it, a field of a model or an item of a container that it reads there, is bound
+    to something else, f is traced anew.
     Arguments that are no arrays, and those named in `static_argnums` or `static_argnames`, are part of the key and must
     hash.
+    The program is compiled for `device`: "cpu", or "reference" for the interpreter, node by node in NumPy.
     `traces` counts how often f was traced, and `reasons` says why, one line each.
 
     Raises StaticArgumentError for an unhashable static argument, and whatever f raises.
@@ -80,7 +90,10 @@ class jit:
         *,
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
+        device: str = devices.DEFAULT,
     ) -> None:
+        devices.maker(device)
+        self.device = device
         functools.update_wrapper(self, f)
         self.f = f
         self.name = str(getattr(f, "__name__", "function"))
@@ -88,7 +101,10 @@ class jit:
         names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.static_numbers, self.static_names = complete_statics(f, numbers, names)
         self.programs: dict[Any, Program] = {}
+        self.open: list[Any] = []
+        """The keys of programs whose sizes are symbolic, and which calls of any size may use."""
         self.reasons: list[str] = []
+        self.names: list[Reading] = []
 
     @property
     def traces(self) -> int:
@@ -104,15 +120,50 @@ class jit:
         """The graph that these arguments run."""
         return self.prepare(args, kwargs)[0].graph
 
+    def any_size(self, *args: Any, **kwargs: Any) -> None:
+        """Trace and compile for arguments some of which are `ShapeDtype`s of symbolic size, for calls of any size.
+
+        Calls whose arguments have these dtypes and shapes, but for the sizes, then run that program and trace nothing.
+        Raises whatever f raises on such shapes.
+
+        >>> import numpy as np, wholestep as ws
+        >>> f = ws.jit(lambda x: x.sum(axis=0))
+        >>> f.any_size(ws.ShapeDtype((ws.Dim("B"), 2), "float64"))
+        >>> f(np.ones((3, 2))).tolist(), f(np.ones((7, 2))).tolist(), f.traces
+        ([3.0, 3.0], [7.0, 7.0], 1)
+        """
+        program, _ = self.prepare(args, kwargs)
+        found = [key for key, known in self.programs.items() if known is program and key not in self.open]
+        self.open += found
+
+    def fitting(self, key: Any) -> Program | None:
+        """A program for any size that takes arguments of these kinds."""
+        for pattern in self.open:
+            if pattern[:-1] != key[:-1] or len(pattern[-1]) != len(key[-1]):
+                continue
+            kinds = list(zip(pattern[-1], key[-1], strict=True))
+            if not all(p[0].dtype == k[0].dtype and p[0].ndim == k[0].ndim and p[1:] == k[1:] for p, k in kinds):
+                continue
+            try:
+                bind([n for p, _ in kinds for n in p[0].shape], [n for _, k in kinds for n in k[0].shape], {})
+            except ValueError:
+                continue
+            return self.programs[pattern]
+        return None
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         program, leaves = self.prepare(args, kwargs)
+        if any(isinstance(leaf, ShapeDtype) for leaf in leaves):
+            raise DtypeError(
+                f"{self.name}: called with a shape and no array", hint="ws.eval_shape gives shapes for shapes"
+            )
         if current() is None and not any(isinstance(leaf, Array) for leaf in leaves):
             program.check(self.name)
-            outs = program.run([np.asarray(leaf) for leaf in leaves])
-            made = [own_copy(out, s) for out, s in zip(outs, program.scalars, strict=True)]
+            outs = program.run([np.asarray(leaf) for leaf in leaves], self.device)
+            made = [out[()] if s else out for out, s in zip(outs, program.scalars, strict=True)]
             return tree.unflatten(program.structure, made)
         program.check(self.name)
         values = [as_array(leaf, self.name).value for leaf in leaves]
@@ -126,17 +177,25 @@ class jit:
         dynamic = [None if i in static else a for i, a in enumerate(args)]
         given = {k: v for k, v in kwargs.items() if k not in named}
         leaves, structure = tree.flatten((dynamic, given))
-        on = [isinstance(leaf, LEAVES) and not isinstance(leaf, bool) for leaf in leaves]
+        on = [isinstance(leaf, ENTERING) and not isinstance(leaf, bool) for leaf in leaves]
         fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
         arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
-        kinds = tuple([(type_of(a), *number_kind(a)) for a in arrays])
+        kinds = tuple([(kind_of(a), *number_kind(a)) for a in arrays])
         key = self.key(static, named, fixed, structure, kinds)
-        program = self.programs.get(key)
+        other = next((name for name in self.names if not name.same()), None)
+        program = self.programs.get(key) if other is None else None
+        if program is None and other is None and self.open and current() is None:
+            program = self.fitting(key)
         if program is None:
-            self.reasons.append(self.reason(key))
+            self.reasons.append(self.reason(key) if other is None else f"{other} since it was traced")
             program = self.trace(args, kwargs, static, named, kinds, leaves, structure, on)
+            if other is not None:
+                self.programs.clear()
+                self.open.clear()
+                self.names = []
             if not program.outer:
                 self.programs[key] = program
+                self.names = readings(self.f)
         return program, arrays
 
     def key(self, static: Any, named: Any, fixed: Any, structure: Any, kinds: Any) -> Any:
@@ -201,6 +260,7 @@ class jit:
         on: list[bool],
     ) -> Program:
         """Run f once on abstract arrays."""
+        tell()
         builder = Builder(None, "jit")
         with building(builder):
             entered = iter([Array(identity(builder.input(t)), s, w) for t, s, w in kinds])
@@ -217,12 +277,8 @@ class jit:
             verify(graph)
         if config.debug("ir"):
             print(graph, file=sys.stderr)
-        used = {id(value) for value in graph.constants}
-        constants = [
-            Captured(array, kept, value.node.where if value.node else None)
-            for array, kept, value in builder.constants.values()
-            if id(kept) in used
-        ]
+        used = {id(value) for part in graph.family() for value in part.constants}
+        constants = [Captured(*held) for held in builder.held.values() if id(held[1]) in used]
         return Program(graph, outer, shape, [a._scalar for a in arrays], constants)
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
@@ -261,11 +317,16 @@ def complete_statics(
     return tuple(dict.fromkeys((*numbers, *by_name))), tuple(dict.fromkeys((*names, *by_number)))
 
 
+def kind_of(x: Any) -> Type:
+    """The type of an argument, or of what a shape stands for."""
+    return x.type if isinstance(x, ShapeDtype) else type_of(x)
+
+
 def number_kind(x: Any) -> tuple[bool, bool]:
     """Whether an argument is a number and not an array, and whether it is a Python number, which promotes weakly."""
     if isinstance(x, Array):
         return x._scalar, x._weak
-    return not isinstance(x, np.ndarray), type(x) in WEAK
+    return not isinstance(x, np.ndarray | ShapeDtype), type(x) in WEAK
 
 
 def own_copy(out: Any, scalar: bool) -> Any:

@@ -11,8 +11,9 @@ from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import HOOKS, is_traced
-from wholestep.ir.build import current
+from wholestep.frontend.dispatch import HOOKS, is_traced, late_types
+from wholestep.frontend.frozen import Frozen
+from wholestep.ir.build import Builder, current
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import real
 from wholestep.primitives.creation import cast, constant, full
@@ -37,7 +38,7 @@ def checked(dtype: Any) -> np.dtype[Any]:
 
 def refuse_subclass(x: Any) -> None:
     """Raise DtypeError for masked arrays, matrices and their kin: their operations mean something else."""
-    if type(x) is not np.ndarray and isinstance(x, np.ndarray) and not isinstance(x, np.memmap):
+    if type(x) is not np.ndarray and isinstance(x, np.ndarray) and not isinstance(x, np.memmap | Frozen):
         raise DtypeError(
             f"array: a {type(x).__name__} is not supported, since its operations mean something else",
             hint="convert it with np.asarray, or np.ma.filled for a masked array",
@@ -56,7 +57,12 @@ def constant_of(x: Any) -> Value:
         value: Value = known[2]
         return value
     value = _new_constant(array)
-    builder.constants[id(x)] = (x, value.node.params["value"] if value.node else array, value)
+    kept = value.node.params["value"] if value.node else array
+    builder.constants[id(x)] = (x, kept, value)
+    outer: Builder | None = builder
+    while outer is not None:
+        outer.held[id(x)] = (x, kept, value.node.where if value.node else None)
+        outer = outer.parent
     return value
 
 
@@ -89,6 +95,8 @@ def lift(x: Any) -> Array:
         return x
     if is_traced(x):
         return HOOKS.assemble(x)  # type: ignore[no-any-return]
+    if type(x) in late_types:
+        return lift(x.__live__())
     if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex | list | tuple):
         array = getattr(x, "__array__", None)
         if array is None:

@@ -14,6 +14,7 @@ from wholestep.backends import reference
 from wholestep.errors import DtypeError
 from wholestep.frontend import indexing, ufuncs
 from wholestep.frontend.array import Array
+from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, checked, constant_of, refuse_subclass
 from wholestep.frontend.memory import in_order_of, turned
 from wholestep.ir.build import Builder, build, building, current
@@ -65,6 +66,7 @@ def scope(reason: str) -> Iterator[Scope]:
     if builder is not None:
         yield Scope(builder, False)
         return
+    tell()
     own = Builder(reference.evaluate, reason)
     with building(own):
         yield Scope(own, True)
@@ -148,7 +150,7 @@ def differentiable(leaves: Sequence[Any], paths: Callable[[], Sequence[str]], wh
         if not dtypes.is_inexact(t.dtype):
             raise DtypeError(
                 f"{what}: {paths()[i] or 'the argument'} is {t}, and integers and booleans have no derivative",
-                hint="convert it to float, or keep it out with argnums",
+                hint="convert it to float, or keep it out with nn.frozen or argnums",
             )
 
 
@@ -173,12 +175,13 @@ def trace_flat(
     reason: str,
     name: str = "",
     names: Sequence[str] = (),
+    weak: Sequence[bool] = (),
 ) -> Traced:
-    """Trace f, which takes one array for each type, on abstract values."""
+    """Trace f, which takes one array for each type, on abstract values; `weak` ones give way as Python numbers do."""
     found: dict[str, Any] = {}
 
     def flat(*values: Value) -> list[Value]:
-        out = f(*[Array(v, s) for v, s in zip(values, scalars, strict=True)])
+        out = f(*[Array(v, s, w) for v, s, w in zip(values, scalars, weak or [False] * len(types), strict=True)])
         leaves, found["structure"] = tree.flatten(out)
         arrays = [as_array(leaf, reason) for leaf in leaves]
         found["scalars"] = [a._scalar for a in arrays]
@@ -199,3 +202,9 @@ def as_array(leaf: Any, what: str) -> Array:
     raise DtypeError(
         f"{what}: the function returned a {type(leaf).__name__}, not an array", hint="return arrays, or trees of them"
     )
+
+
+def entered(leaf: Any, what: str) -> Array:
+    """An argument as a traced array; a Python number stays as weak as it was."""
+    made = as_array(leaf, what)
+    return made if isinstance(leaf, Array) else Array(made.value, made._scalar, type(leaf) in WEAK)

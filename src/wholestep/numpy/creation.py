@@ -6,12 +6,14 @@ import operator
 from typing import Any
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import HOOKS, covers, is_traced
-from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, promoted, value_of
+from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, promoted, value_of, wrap
 from wholestep.numpy.movement import array_of, concatenate, moveaxis, reshape
 from wholestep.numpy.outside import np
+from wholestep.primitives.creation import iota
 from wholestep.primitives.movement import concat
 from wholestep.primitives.movement import reshape as reshape_value
 
@@ -314,9 +316,12 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     start, stop, step = given.get("start_or_stop", given.get("start", 0)), given.get("stop"), given.get("step", 1)
     if stop is None:
         start, stop = 0, start
+    if isinstance(stop, Dim) and (start, step) == (0, 1):
+        made: Array = wrap(iota(shape=(stop,), axis=0, dtype=np.dtype(np.int64)))
+        return made if dtype is None else made.astype(dtype)
     plain = [x.known("arange")[()] if isinstance(x, Array) else x for x in (start, stop, step)]
     count = len(np.arange(*plain))
-    made: Array = array_of(start) + np.arange(count) * step
+    made = array_of(start) + np.arange(count) * step
     return made if dtype is None else made.astype(dtype)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from wholestep.dims import Dim
 from wholestep.errors import BoundsError, DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import broadcast_shapes, lift, wrap
 from wholestep.frontend.ufuncs import assign_out
+from wholestep.numpy.creation import arange
 from wholestep.numpy.diagonals import writable
 from wholestep.numpy.movement import (
     array_of,
@@ -73,7 +75,11 @@ def _along(x: Array, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
         raise ShapeError(f"{name}: the indices and {x.type} must have the same number of axes")
     return tuple(
         [
-            index if i == axis else np.arange(n).reshape([-1 if j == i else 1 for j in range(x.ndim)])
+            index
+            if i == axis
+            else (arange(n) if isinstance(n, Dim) else np.arange(n)).reshape(
+                [n if j == i else 1 for j in range(x.ndim)]
+            )
             for i, n in enumerate(x.shape)
         ]
     )

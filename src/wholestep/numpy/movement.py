@@ -7,6 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from wholestep.dims import sampled
 from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced
@@ -76,7 +77,7 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None
         x,
         lambda v: v if v.shape == new else reshape_primitive(v, shape=new),
         lambda base, v: v if v.shape == old else reshape_primitive(v, shape=old),
-        lambda plain: np.reshape(plain, new, copy=False),
+        lambda plain: np.reshape(plain, sampled(new), copy=False),
     )
     if copy or not shares(made):
         if copy is False:
@@ -238,7 +239,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if broadcast_shapes("broadcast_to", [x.shape, wanted]) != wanted:
         raise ShapeError(f"broadcast_to: {x.type} does not broadcast to {wanted}")
-    return view(x, lambda v: broadcast_value(v, wanted), None, lambda plain: np.broadcast_to(plain, wanted))
+    return view(x, lambda v: broadcast_value(v, wanted), None, lambda plain: np.broadcast_to(plain, sampled(wanted)))
 
 
 @covers(np.broadcast_arrays)

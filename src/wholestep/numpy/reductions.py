@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
@@ -162,6 +163,11 @@ def count_of(x: Array, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
     return sum(lift(wide), axis=axes, keepdims=keepdims)
 
 
+def counted(n: Any) -> Any:
+    """A number of elements, traced where it is symbolic; it promotes as a Python number does."""
+    return Array(full_of(n, (), np.dtype(np.int64)), True, True) if isinstance(n, Dim) else n
+
+
 def mean_dtype(x: Array, dtype: Any) -> Any:
     """Integers are averaged in float64."""
     if dtype is not None:
@@ -207,7 +213,7 @@ def var(
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
     total = sum(square, axis=axes, keepdims=keepdims, where=where)
     count = count_of(x, axes, where, keepdims) - ddof
-    count = np.maximum(count, 0)
+    count = np.maximum(counted(count), 0)
     real = dtypes.real_of(wanted) if dtypes.is_complex(wanted) else wanted
     made = (total / count).astype(real, copy=False)
     return made if out is None else assign_out("var", _single(out), made, "unsafe")

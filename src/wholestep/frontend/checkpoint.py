@@ -1,0 +1,77 @@
+"""checkpoint: a function whose inner values are computed again in the backward pass, but for what a policy keeps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wholestep.errors import ParameterError
+from wholestep.frontend.custom import Call, body_graph, name_of, result
+from wholestep.frontend.scope import scope
+from wholestep.ir.graph import Graph
+from wholestep.primitives.checkpoint import Policy, opened
+from wholestep.primitives.checkpoint import checkpoint as checkpoint_primitive
+
+
+def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) -> Callable[..., Any]:
+    """f with its inner values computed again in the backward pass instead of being kept.
+
+    The values are the same to the bit, and so are gradients, but that those of an argument that f uses several times
+    are added up before any from elsewhere. Memory falls from all inner values to the arguments and what `policy` keeps:
+
+    - None: nothing;
+    - "contractions": the results of products of matrices and other contractions, which cost most to compute again;
+    - "everything": what the backward pass needs, as without a checkpoint;
+    - labels, one or several in a tuple or list: the values that f names with `ws.capture(label, x)`;
+    - a function `policy(operation, type, params)`, which says for an operation of the program, by its name, the type of
+      its result and its parameters, whether the result is kept.
+
+    A loop, a branch or a custom rule inside f is one operation. Random numbers are replayed, since they are functions
+    of their key. Works under every transform. Raises ParameterError for another policy.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.grad(ws.checkpoint(lambda x: np.sin(np.sin(x))))(0.0)
+    np.float64(1.0)
+    >>> ws.grad(ws.checkpoint(lambda x: np.exp(ws.capture("h", np.sin(x))), policy=["h"]))(0.0)
+    np.float64(1.0)
+    """
+    kept = {} if policy is None else {"policy": checked_policy(policy)}
+
+    @functools.wraps(f)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        with scope("checkpoint") as work:
+            call = Call(args, kwargs)
+            graph, captured, found = body_graph(call, f, "checkpoint")
+            if isinstance(policy, tuple | list):
+                check_labels(graph, policy, name_of(f))
+            outs = checkpoint_primitive(*call.values, *captured, graph=graph, **kept)
+            return work.leave(result(outs, found))
+
+    return checkpointed
+
+
+def checked_policy(policy: Any) -> Policy:
+    """What a checkpoint keeps; raises ParameterError for what says nothing of it."""
+    if callable(policy) or policy in ("contractions", "everything"):
+        known: Policy = policy
+        return known
+    if isinstance(policy, tuple | list) and policy and all(isinstance(label, str) for label in policy):
+        return tuple(policy)
+    raise ParameterError(
+        f"checkpoint: policy is {policy!r}",
+        hint='"contractions", "everything", labels as in ["h"], or policy(operation, type, params) -> bool',
+    )
+
+
+def check_labels(graph: Graph, labels: Sequence[str], name: str) -> None:
+    """Raise ParameterError for a label under which a checkpointed function names nothing."""
+    known = {node.params["label"] for node in opened(graph).nodes if node.op.name == "capture"}
+    for label in labels:
+        if label not in known:
+            raise ParameterError(
+                f"checkpoint: {name} names no value {label!r}",
+                hint=f"it names {', '.join(sorted(known))}"
+                if known
+                else "name one with ws.capture(label, x), outside of loops and branches",
+            )

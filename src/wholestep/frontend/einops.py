@@ -1,0 +1,32 @@
+"""einops takes traced arrays: the one thing it must be told about them, once it is there."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from wholestep import dtypes
+from wholestep.frontend.array import Array
+
+told: list[Any] = []
+"""The backend, once einops knows it; it looks among the subclasses of its own classes, so a reference is enough."""
+
+
+def tell() -> None:
+    """Make einops know traced arrays if somebody has imported it: asked at the start of every trace."""
+    if told or "einops" not in sys.modules:
+        return
+    from einops._backends import NumpyBackend
+
+    class Backend(NumpyBackend):
+        """NumPy's, whose functions a traced array answers."""
+
+        framework_name = "wholestep"
+
+        def is_appropriate_type(self, tensor: Any) -> bool:
+            return isinstance(tensor, Array)
+
+        def is_float_type(self, x: Any) -> bool:
+            return dtypes.is_inexact(x.dtype)
+
+    told.append(Backend)

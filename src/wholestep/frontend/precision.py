@@ -1,0 +1,52 @@
+"""A function computed in another precision than it is written in, as far as it can bear it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal
+
+from wholestep.errors import ParameterError
+from wholestep.frontend.custom import Call, body_graph, composite, name_of, result
+from wholestep.frontend.scope import scope
+from wholestep.ir.build import inline
+from wholestep.transforms.autocast import FULL, HALVES, half
+from wholestep.transforms.autocast import autocast as recast
+
+AUTOCAST = (*HALVES, FULL)
+
+
+def autocast(
+    f: Callable[..., Any], dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+) -> Callable[..., Any]:
+    """f with its contractions and convolutions in a half precision, and what loses by it in float32.
+
+    Only float32 arrays take part: contractions are done on them rounded to `dtype`, with sums in float32; exponentials,
+    logarithms, powers, sums and their kin in float32; the rest follows its operands, the widest where they differ.
+    Arrays of other dtypes, those that f casts among them, stay what they are. What f is given and returns keeps its
+    dtypes, so gradients of float32 arrays are float32. With "float32" f is left alone by an `autocast` around it.
+    The table of all operations is in docs/precision.md.
+
+    Raises ParameterError for another dtype, and whatever f raises. Where f decides by `if` on a value, it decides by
+    the value in float32.
+
+    >>> import numpy as np, wholestep as ws
+    >>> f = ws.autocast(lambda x, w: x @ w)
+    >>> x = np.full((1, 2), 1.001, np.float32)
+    >>> f(x, np.ones((2, 1), np.float32))
+    array([[2.]], dtype=float32)
+    """
+    if dtype not in AUTOCAST:
+        raise ParameterError(f"autocast: dtype is {dtype!r}; it is one of {', '.join(map(repr, AUTOCAST))}")
+    if dtype == FULL:
+        return composite(f, name=FULL)
+
+    @functools.wraps(f)
+    def autocasted(*args: Any, **kwargs: Any) -> Any:
+        with scope("autocast") as work:
+            call = Call(args, kwargs)
+            graph, captured, found = body_graph(call, f, name_of(f))
+            outs = inline(recast(graph, half(dtype)), [*call.values, *captured])
+            return work.leave(result(outs, found))
+
+    return autocasted

@@ -1,0 +1,52 @@
+"""ShapeDtype: an array that need not exist, by its shape and dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.dims import Dim
+from wholestep.frontend.lift import checked
+from wholestep.ir.types import Type, array_type
+
+
+class ShapeDtype:
+    """The shape and dtype of an array that need not exist; sizes may be symbolic (`ws.Dim("B")`).
+
+    >>> import wholestep as ws
+    >>> ws.ShapeDtype((ws.Dim("B"), 3), "float32")
+    f32[B, 3]
+    """
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: Any, dtype: Any = np.float64) -> None:
+        sizes = shape if isinstance(shape, tuple | list) else (shape,)
+        self.shape: tuple[int | Dim, ...] = tuple(sizes)
+        self.dtype = checked(
+            dtypes.from_short(dtype) if isinstance(dtype, str) and dtype in dtypes.SUPPORTED else dtype
+        )
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def type(self) -> Type:
+        return array_type(self.shape, self.dtype)
+
+    def __eq__(self, other: Any) -> bool:
+        return (
+            hasattr(other, "shape")
+            and hasattr(other, "dtype")
+            and (self.shape, self.dtype) == (other.shape, other.dtype)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return repr(self.type)
