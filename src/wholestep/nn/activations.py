@@ -1,0 +1,216 @@
+"""Activations: functions of one number each, and gates, which multiply one half of an axis by a function of the other.
+
+At a kink the derivative is 0 where one side is flat, so relu'(0) = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.nn.exponentials import in_single
+
+
+def relu(x: Any) -> Any:
+    """max(x, 0), with derivative 0 at 0.
+
+    Any shape; the dtype of x, as of every function here. nan stays nan.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.relu(np.array([-1.0, 2.0])).tolist(), float(ws.grad(ws.nn.relu)(0.0))
+    ([0.0, 2.0], 0.0)
+    """
+    a = wnp.asarray(x)
+    return wnp.where(a <= 0, 0, a)
+
+
+def relu6(x: Any) -> Any:
+    """min(max(x, 0), 6)."""
+    return hardtanh(x, 0, 6)
+
+
+def hardtanh(x: Any, low: float = -1, high: float = 1) -> Any:
+    """x held between two bounds, with derivative 0 at the bounds themselves.
+
+    Raises ParameterError where the bounds are in the wrong order.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.hardtanh(np.array([-3.0, 0.5])).tolist()
+    [-1.0, 0.5]
+    """
+    if not low < high:
+        raise ParameterError(f"hardtanh: the bounds {low} and {high} are not in order")
+    return in_single(lambda a: wnp.where(a <= low, low, wnp.where(a >= high, high, a)), x)
+
+
+def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    """x where it is positive, slope * x elsewhere."""
+    return in_single(lambda a: wnp.where(a > 0, a, slope * a), x)
+
+
+def prelu(x: Any, slope: Any) -> Any:
+    """Leaky ReLU with slopes that are trained: one for all, or one for each channel (axis 1).
+
+    Raises ShapeError for slopes that are neither.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.prelu(np.array([[-2.0, -2.0]]), np.array([0.5, 0.25])).tolist()
+    [[-1.0, -0.5]]
+    """
+    a, each = wnp.asarray(x), wnp.asarray(slope)
+    if each.ndim > 1 or (each.size > 1 and (a.ndim < 2 or a.shape[1] != each.shape[0])):
+        raise ShapeError(
+            f"prelu: slopes of shape {each.shape} for x of shape {a.shape}", hint="one slope, or x.shape[1]"
+        )
+    if each.size > 1:
+        each = each.reshape(-1, *[1] * (a.ndim - 2))
+    return wnp.where(a > 0, a, each * a)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
+    return in_single(lambda a: wnp.where(a > 0, a, alpha * wnp.expm1(wnp.where(a > 0, 0, a))), x)
+
+
+def selu(x: Any) -> Any:
+    """ELU with the two constants that keep mean 0 and variance 1 (Klambauer et al., 2017)."""
+    return in_single(lambda a: 1.0507009873554805 * elu(a, 1.6732632423543772), x)
+
+
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere: smooth for every alpha.
+
+    Raises ParameterError for alpha 0.
+    """
+    if alpha == 0:
+        raise ParameterError("celu: alpha is 0")
+    return in_single(lambda a: wnp.where(a > 0, a, alpha * wnp.expm1(wnp.where(a > 0, 0, a) / alpha)), x)
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    """x times the normal distribution function at x (Hendrycks and Gimpel, 2016).
+
+    `approximate="tanh"` takes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) in its place. Raises ParameterError
+    for another word.
+
+    >>> import wholestep as ws
+    >>> round(float(ws.nn.gelu(1.0)), 4), round(float(ws.nn.gelu(1.0, "tanh")), 4)
+    (0.8413, 0.8412)
+    """
+    if approximate == "none":
+        import scipy.special
+
+        return in_single(lambda a: 0.5 * a * (1 + scipy.special.erf(a * 0.5**0.5)), x)
+    if approximate == "tanh":
+        return in_single(lambda a: 0.5 * a * (1 + tanh((2 / math.pi) ** 0.5 * (a + 0.044715 * a * a * a))), x)
+    raise ParameterError(f"gelu: approximate is {approximate!r}", hint='"none" and "tanh" are known')
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return in_single(wnp.tanh, x)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), without overflow."""
+    import scipy.special
+
+    return in_single(scipy.special.expit, x)
+
+
+def silu(x: Any) -> Any:
+    """x * sigmoid(x), also called swish."""
+    return in_single(lambda a: a * sigmoid(a), x)
+
+
+def mish(x: Any) -> Any:
+    """x * tanh(softplus(x))."""
+    return in_single(lambda a: a * tanh(softplus(a)), x)
+
+
+def softplus(x: Any, beta: float = 1.0) -> Any:
+    """log(1 + exp(beta * x)) / beta, without overflow.
+
+    Raises ParameterError for beta 0 or less.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.softplus(np.array([0.0, 1000.0])).round(4).tolist()
+    [0.6931, 1000.0]
+    """
+    if not beta > 0:
+        raise ParameterError(f"softplus: beta is {beta}; it must be positive")
+    return in_single(lambda a: wnp.logaddexp(a if beta == 1 else beta * a, 0) / beta, x)
+
+
+def softsign(x: Any) -> Any:
+    """x / (1 + |x|)."""
+    a = wnp.asarray(x)
+    return a / (1 + wnp.abs(a))
+
+
+def hardsigmoid(x: Any) -> Any:
+    """relu6(x + 3) / 6."""
+    return relu6(wnp.asarray(x) + 3) / 6
+
+
+def hardswish(x: Any) -> Any:
+    """x * relu6(x + 3) / 6."""
+    return wnp.asarray(x) * hardsigmoid(x)
+
+
+def tanhshrink(x: Any) -> Any:
+    """x - tanh(x)."""
+    return in_single(lambda a: a - tanh(a), x)
+
+
+def softshrink(x: Any, bound: float = 0.5) -> Any:
+    """x moved towards 0 by `bound`, and 0 where it is no further away than that."""
+    return in_single(lambda a: wnp.where(a > bound, a - bound, wnp.where(a < -bound, a + bound, 0 * a)), x)
+
+
+def hardshrink(x: Any, bound: float = 0.5) -> Any:
+    """x where it is further than `bound` from 0, and 0 elsewhere."""
+    return in_single(lambda a: wnp.where(wnp.abs(a) <= bound, 0, a), x)
+
+
+def threshold(x: Any, bound: float, value: float) -> Any:
+    """x where it exceeds a bound, and a value elsewhere."""
+    return in_single(lambda a: wnp.where(a <= bound, value, a), x)
+
+
+def gated(name: str, x: Any, axis: int, made: Callable[[Any, Any], Any]) -> Any:
+    """A function of the two halves of an axis; raises ShapeError where the axis has no halves."""
+    a = wnp.asarray(x)
+    if not -a.ndim <= axis < a.ndim or a.shape[axis] % 2:
+        raise ShapeError(f"{name}: axis {axis} of shape {a.shape} has no two halves")
+    return made(*wnp.split(a, 2, axis=axis))
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """The first half of an axis times the sigmoid of the second (Dauphin et al., 2017).
+
+    `[..., 2 n, ...] -> [..., n, ...]`, as of every gate. Raises ShapeError for an axis of odd size.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.glu(np.array([4.0, 0.0])).tolist()
+    [2.0]
+    """
+    return gated("glu", x, axis, lambda a, b: a * sigmoid(b))
+
+
+def geglu(x: Any, axis: int = -1) -> Any:
+    """The first half of an axis times the gelu of the second (Shazeer, 2020)."""
+    return gated("geglu", x, axis, lambda a, b: a * gelu(b))
+
+
+def swiglu(x: Any, axis: int = -1) -> Any:
+    """The first half of an axis times the silu of the second (Shazeer, 2020)."""
+    return gated("swiglu", x, axis, lambda a, b: a * silu(b))
+
+
+def gated_act(x: Any, axis: int = -1) -> Any:
+    """The tanh of the first half of an axis times the sigmoid of the second (van den Oord et al., WaveNet, 2016)."""
+    return gated("gated_act", x, axis, lambda a, b: tanh(a) * sigmoid(b))

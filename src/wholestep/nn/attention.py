@@ -1,0 +1,132 @@
+"""Attention: values mixed by how well keys fit queries; a query that may look at nothing gets 0."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep import numpy as wnp
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.frontend.custom import stop_gradient
+from wholestep.nn.noise import dropout
+from wholestep.nn.windows import shown
+
+
+def scaled_dot_product_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any = None,
+    causal: bool = False,
+    p: float = 0.0,
+    key: Any = None,
+    scale: float | None = None,
+) -> Any:
+    """softmax(q k.T * scale + mask) v: [..., heads, time, width] each, with k and v of one time and q of another.
+
+    `mask` broadcasts to [..., heads, time of q, time of k]: True where a query may look at a key, or a number of q's
+    dtype to add. With `causal` query i looks at keys up to i. A row that may look at nothing gives 0. k and v may have
+    fewer heads, each serving as many queries' heads in a row as there are for it. `scale` is width**-0.5 if not given.
+    Weights are dropped with probability p by `key`. The softmax of half precisions is computed in float32. Raises
+    ShapeError where shapes do not fit and DtypeError for another mask.
+
+    >>> import numpy as np, wholestep as ws
+    >>> q = k = np.zeros((3, 2)); v = np.array([[3.0], [5.0], [7.0]])
+    >>> ws.nn.scaled_dot_product_attention(q, k, v, causal=True).tolist()
+    [[3.0], [4.0], [5.0]]
+    """
+    q, k, v = wnp.asarray(q), wnp.asarray(k), wnp.asarray(v)
+    groups = fit(q, k, v)
+    *lead, t, width = q.shape
+    s = k.shape[-2]
+    folded = q.reshape(*lead[:-1], lead[-1] // groups, groups * t, width) if groups > 1 else q
+    scores = folded @ wnp.swapaxes(k, -1, -2) * (width**-0.5 if scale is None else scale)
+    scores = scores.reshape(*scores.shape[:-3], lead[-1], t, s) if groups > 1 else scores
+    weights = dropout(masked_softmax(scores, mask, causal, q.dtype).astype(v.dtype, copy=False), p, key)
+    if groups == 1:
+        return weights @ v
+    mixed = weights.reshape(*weights.shape[:-3], lead[-1] // groups, groups * t, s) @ v
+    return mixed.reshape(*mixed.shape[:-3], lead[-1], t, v.shape[-1])
+
+
+def multi_head_attention(
+    q: Any, k: Any, v: Any, heads: int, *, mask: Any = None, causal: bool = False, p: float = 0.0, key: Any = None
+) -> Any:
+    """Attention of several heads side by side in the last axis: [..., time, heads * width] each.
+
+    k and v may have fewer heads of the same width. There are no projections here; `MultiHeadAttention` has them. As
+    `scaled_dot_product_attention` in all else. Raises ShapeError where the heads do not divide an axis.
+
+    >>> import numpy as np, wholestep as ws
+    >>> x = np.ones((5, 7, 8))
+    >>> ws.nn.multi_head_attention(x, x, x, 4).shape
+    (5, 7, 8)
+    """
+    q, k, v = wnp.asarray(q), wnp.asarray(k), wnp.asarray(v)
+    width = q.shape[-1] // heads if heads > 0 and q.shape[-1] % heads == 0 else 0
+    if width == 0 or k.shape[-1] % width:
+        raise ShapeError(f"multi_head_attention: {heads} heads do not fit q {shown(q)} and k {shown(k)}")
+    few = k.shape[-1] // width
+    parts = [split_heads(x, count) for x, count in ((q, heads), (k, few), (v, few))]
+    return merge_heads(scaled_dot_product_attention(*parts, mask=mask, causal=causal, p=p, key=key))
+
+
+def split_heads(x: Any, heads: int) -> Any:
+    """[..., time, heads * width] -> [..., heads, time, width]."""
+    if x.shape[-1] % heads:
+        raise ShapeError(f"attention: {heads} heads do not divide the last axis of {shown(x)}")
+    return wnp.swapaxes(x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads), -2, -3)
+
+
+def merge_heads(x: Any) -> Any:
+    """[..., heads, time, width] -> [..., time, heads * width]."""
+    turned = wnp.swapaxes(x, -2, -3)
+    return turned.reshape(*turned.shape[:-2], turned.shape[-2] * turned.shape[-1])
+
+
+def fit(q: Any, k: Any, v: Any) -> int:
+    """How many heads of q each head of k serves; raises ShapeError where shapes do not fit."""
+    given = f"q {shown(q)}, k {shown(k)}, v {shown(v)}"
+    if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ShapeError(f"attention: {given}", hint="q and k share their last axis, k and v the one before it")
+    if q.ndim < 3 or k.ndim < 3 or q.shape[-3] == k.shape[-3]:
+        return 1
+    if q.shape[-3] % k.shape[-3] or v.ndim < 3 or v.shape[-3] != k.shape[-3]:
+        raise ShapeError(f"attention: {given}", hint="the heads of k and v are the same, and divide those of q")
+    return int(q.shape[-3] // k.shape[-3])
+
+
+def masked_softmax(scores: Any, mask: Any, causal: bool, dtype: Any) -> Any:
+    """Softmax along the last axis of what is allowed, 0 for a row with nothing; half precisions become float32."""
+    wide = scores.astype(dtypes.compute_dtype(scores.dtype), copy=False)
+    t, s = scores.shape[-2:]
+    if causal:
+        wide = wnp.where(wnp.arange(t)[:, None] >= wnp.arange(s), wide, -math.inf)
+    if mask is not None:
+        wide = masked(wide, wnp.asarray(mask), dtype)
+    largest = stop_gradient(wnp.max(wide, axis=-1, keepdims=True))
+    powers = wnp.exp(wide - (largest if mask is None else wnp.where(largest == -math.inf, 0, largest)))
+    total = wnp.sum(powers, axis=-1, keepdims=True)
+    return powers / (total if mask is None else wnp.where(total == 0, 1, total))
+
+
+def masked(scores: Any, mask: Any, dtype: Any) -> Any:
+    """Scores with a mask: -inf where a boolean one is False, or with the numbers of another one added."""
+    try:
+        fits = np.broadcast_shapes(mask.shape, scores.shape) == scores.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"attention: the mask {shown(mask)} does not broadcast to the scores {shown(scores)}")
+    if dtypes.is_bool(mask.dtype):
+        return wnp.where(mask, scores, -math.inf)
+    if mask.dtype != dtype:
+        raise DtypeError(
+            f"attention: the mask is {shown(mask)}, and q is {dtypes.short(dtype)}",
+            hint="a mask is boolean, True where a query may look, or a number of q's dtype to add",
+        )
+    return scores + mask.astype(scores.dtype, copy=False)

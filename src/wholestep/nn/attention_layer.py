@@ -1,0 +1,158 @@
+"""Multi-head attention with projections of its own, and a cache of keys and values for decoding step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep import numpy as wnp
+from wholestep.errors import BoundsError, ParameterError, ShapeError
+from wholestep.nn.attention import merge_heads, scaled_dot_product_attention, split_heads
+from wholestep.nn.dense import Linear, sized
+from wholestep.nn.keys import keys_from
+from wholestep.nn.module import Module
+from wholestep.nn.noise import probability
+from wholestep.nn.positions import rope
+from wholestep.nn.windows import shown
+
+
+class MultiHeadAttention(Module):
+    """Attention of several heads over [batch, time, width], with projections in and out.
+
+    `kv_heads`, fewer than `heads` and a divisor, makes groups of heads share keys and values. With `context`, the width
+    of another sequence, keys and values are made of that one, which the call gets second. `causal` lets no place look
+    at later ones. `rope` is the base of rotary positions, None for none. `dropout` acts on the weights and needs a
+    `key` in training. Self-attention projects by one Linear `qkv`, attention to a context by `query` and `kv`; `out` is
+    the last one. Masks are those of `scaled_dot_product_attention`.
+
+    To decode, make a cache of `length` places and give it with the position of x's first element: the call then returns
+    (y, cache), and what comes out token by token is what the whole sequence gives. Raises ParameterError for heads that
+    do not divide, ShapeError where x does not fit, IndexError beyond the end of the cache.
+
+    >>> import numpy as np, wholestep as ws
+    >>> attention = ws.nn.MultiHeadAttention(16, 4, key=0, causal=True, rope=10000.0)
+    >>> x = np.ones((2, 5, 16), np.float32)
+    >>> cache = attention.init_cache(2, 8)
+    >>> y, cache = attention(x[:, :4], cache=cache)
+    >>> y, cache = attention(x[:, 4:], cache=cache, position=4)
+    >>> bool(np.allclose(y, attention(x)[:, 4:], atol=1e-5))
+    True
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key: Any,
+        kv_heads: int | None = None,
+        context: int | None = None,
+        causal: bool = False,
+        rope: float | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        few = heads if kv_heads is None else kv_heads
+        sized("MultiHeadAttention", width=width, heads=heads, kv_heads=few, context=context or 1)
+        if width % heads or heads % few:
+            raise ParameterError(f"MultiHeadAttention: {heads} heads of width {width}, with {few} for keys and values")
+        if rope is not None and width // heads % 2:
+            raise ParameterError(f"MultiHeadAttention: rope needs heads of an even width, not {width // heads}")
+        self.width, self.heads, self.kv_heads = width, heads, few
+        self.causal, self.rope, self.dropout = causal, rope, probability("MultiHeadAttention", dropout)
+        own, theirs, last = keys_from(key, 3)
+        options: dict[str, Any] = {"bias": bias, "dtype": dtype}
+        shared = 2 * few * (width // heads)
+        self.qkv = self.query = self.kv = None
+        if context is None:
+            self.qkv = Linear(width, width + shared, key=own, **options)
+        else:
+            self.query = Linear(width, width, key=own, **options)
+            self.kv = Linear(context, shared, key=theirs, **options)
+        self.out = Linear(width, width, key=last, **options)
+
+    def __call__(
+        self,
+        x: Any,
+        context: Any = None,
+        *,
+        mask: Any = None,
+        cache: Any = None,
+        position: Any = 0,
+        key: Any = None,
+    ) -> Any:
+        x = wnp.asarray(x)
+        if x.ndim != 3:
+            raise ShapeError(f"MultiHeadAttention: x is {shown(x)}; it must be [batch, time, width]")
+        q, k, v = self.projected(x, context)
+        if self.rope is not None:
+            places = position + wnp.arange(x.shape[1])
+            q, k = rope(q, places, self.rope), rope(k, places, self.rope)
+        causal = self.causal
+        if cache is not None:
+            cache = {"k": written(cache["k"], k, position), "v": written(cache["v"], v, position)}
+            k, v = cache["k"], cache["v"]
+            mask, causal = self.visible(mask, position, x.shape[1], k.shape[2], q.dtype), False
+        p = self.dropout if self.training else 0.0
+        mixed = scaled_dot_product_attention(q, k, v, mask=mask, causal=causal, p=p, key=key)
+        y = self.out(merge_heads(mixed))
+        return y if cache is None else (y, cache)
+
+    def projected(self, x: Any, context: Any) -> tuple[Any, Any, Any]:
+        """Queries, keys and values by heads: [batch, heads, time, width of a head] each."""
+        size = self.width // self.heads
+        if (context is None) != (self.kv is None):
+            raise ParameterError(
+                "MultiHeadAttention: a context is given or missing, against what it was made for",
+                hint="context=width in the constructor goes with a context in the call",
+            )
+        if self.qkv is not None:
+            both = self.qkv(x)
+            q, kv = both[..., : self.width], both[..., self.width :]
+        else:
+            assert self.query is not None and self.kv is not None
+            if self.rope is not None:
+                raise ParameterError("MultiHeadAttention: rope is for self-attention", hint="leave out rope or context")
+            q, kv = self.query(x), self.kv(context)
+        middle = self.kv_heads * size
+        return (
+            split_heads(q, self.heads),
+            split_heads(kv[..., :middle], self.kv_heads),
+            split_heads(kv[..., middle:], self.kv_heads),
+        )
+
+    def visible(self, mask: Any, position: Any, time: int, length: int, dtype: Any) -> Any:
+        """What of a cache may be looked at: what is written, and with `causal` nothing later; and the mask given."""
+        last = position + (wnp.arange(time)[:, None] if self.causal else time - 1)
+        seen = wnp.arange(length) <= last
+        if mask is None:
+            return seen
+        mask = wnp.asarray(mask)
+        return seen & mask if dtypes.is_bool(mask.dtype) else wnp.where(seen, mask, -math.inf)
+
+    def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> dict[str, Any]:
+        """A cache for so many sequences of at most so many places: zeros."""
+        shape = (batch, self.kv_heads, length, self.width // self.heads)
+        return {name: np.zeros(shape, dtypes.check(dtype)) for name in ("k", "v")}
+
+
+def written(held: Any, new: Any, position: Any) -> Any:
+    """A cache [batch, heads, length, width] with new entries from a position on; raises IndexError beyond its end."""
+    time, length = new.shape[2], held.shape[2]
+    if held.shape != (*new.shape[:2], length, new.shape[3]):
+        raise ShapeError(f"MultiHeadAttention: the cache is {shown(held)} and new entries are {shown(new)}")
+    made = wnp.array(held)  # which takes traced entries, also where the cache is plain
+    if isinstance(position, int | np.integer):
+        if position < 0 or position + time > length:
+            raise BoundsError(
+                f"MultiHeadAttention: places {position} to {position + time - 1} of a cache of {length}",
+                hint="make the cache longer: init_cache(batch, length)",
+            )
+        made[:, :, position : position + time] = new
+    else:
+        made[:, :, position + wnp.arange(time)] = new
+    return made

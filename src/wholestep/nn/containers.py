@@ -1,0 +1,130 @@
+"""Containers: parts one after another, and the plain parts that stand between others."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.nn.activations import relu
+from wholestep.nn.dense import Linear
+from wholestep.nn.keys import keys_from, takes_key
+from wholestep.nn.module import Module
+from wholestep.nn.noise import Dropout
+from wholestep.nn.windows import shown
+
+
+class Sequential(Module):
+    """Modules and functions one after another, each called with what the one before returned.
+
+    A key is split among those parts whose call has a keyword-only `key`. Raises ParameterError for a part that cannot
+    be called.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.Sequential(ws.nn.Linear(3, 8, key=0), ws.nn.relu, ws.nn.Linear(8, 2, key=1))
+    >>> model(np.ones((5, 3), np.float32)).shape, list(ws.nn.named_parameters(model))[0], len(model)
+    ((5, 2), 'layers[0].weight', 3)
+    """
+
+    def __init__(self, *layers: Any) -> None:
+        for layer in layers:
+            if not callable(layer):
+                raise ParameterError(f"Sequential: {layer!r} cannot be called", hint="give modules and functions")
+        self.layers = list(layers)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        return in_turn(self.layers, x, key)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.layers)
+
+    def __getitem__(self, index: Any) -> Any:
+        """One part, or for a slice a Sequential of several."""
+        found = self.layers[index]
+        return Sequential(*found) if isinstance(index, slice) else found
+
+
+def in_turn(layers: Sequence[Any], x: Any, key: Any) -> Any:
+    """Call parts one after another, those that draw with a key of their own."""
+    drawing = [takes_key(layer) for layer in layers]
+    keys: Iterator[Any] = itertools.repeat(None) if key is None or not any(drawing) else keys_from(key, sum(drawing))
+    for layer, draws in zip(layers, drawing, strict=True):
+        x = layer(x, key=next(keys)) if draws else layer(x)
+    return x
+
+
+class MLP(Module):
+    """Dense layers of the sizes given, with an activation and dropout after each but the last.
+
+    `key` is a seed or a key. Raises ParameterError for less than two sizes.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.MLP([3, 16, 16, 1], key=0, activation=ws.nn.tanh)
+    >>> model(np.ones((5, 3), np.float32)).shape
+    (5, 1)
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        key: Any,
+        activation: Callable[[Any], Any] = relu,
+        dropout: float = 0.0,
+        bias: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        if len(sizes) < 2:
+            raise ParameterError(f"MLP: sizes are {list(sizes)}; they must be those of input, hidden layers and output")
+        keys = keys_from(key, len(sizes) - 1)
+        self.layers = [Linear(m, n, key=next(keys), bias=bias, dtype=dtype) for m, n in itertools.pairwise(sizes)]
+        self.activation, self.dropout = activation, Dropout(dropout)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        *hidden, last = self.layers
+        parts = [part for layer in hidden for part in (layer, self.activation, self.dropout)]
+        return in_turn([*parts, last], x, key)
+
+
+class Identity(Module):
+    """x as it is."""
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+@dataclass(eq=False, repr=False)
+class Lambda(Module):
+    """A function as a module, for where one is asked for."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(eq=False, repr=False)
+class Flatten(Module):
+    """All axes from `start` on as one.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.Flatten()(np.ones((5, 3, 2))).shape
+    (5, 6)
+    """
+
+    start: int = 1
+
+    def __call__(self, x: Any) -> Any:
+        x = wnp.asarray(x)
+        if not 0 <= self.start <= x.ndim:
+            raise ShapeError(f"Flatten: x is {shown(x)}, with no axis {self.start}")
+        return x.reshape(*x.shape[: self.start], math.prod(x.shape[self.start :]))

@@ -1,0 +1,142 @@
+"""Convolutions as layers: a kernel and a bias with how their windows lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wholestep.errors import ParameterError
+from wholestep.nn import init
+from wholestep.nn.convolution import conv1d, conv2d, conv3d
+from wholestep.nn.dense import sized
+from wholestep.nn.keys import keys_from
+from wholestep.nn.module import Module
+from wholestep.nn.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from wholestep.nn.windows import Ints, Padding, per_axis
+
+
+class Convolution(Module):
+    """What the convolutions share: `function` over `n` axes, with a kernel and a bias [out].
+
+    Both are drawn uniformly within fan_in**-0.5, as in PyTorch, the fan-in being what axis 1 and the window give.
+    """
+
+    undecayed = ("bias",)
+    n: ClassVar[int]
+    function: ClassVar[Callable[..., Any]]
+    transposed: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        size: Ints,
+        *,
+        key: Any,
+        stride: Ints = 1,
+        padding: Padding = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        name = type(self).__name__
+        sized(name, inputs=inputs, outputs=outputs, groups=groups)
+        if inputs % groups or outputs % groups:
+            raise ParameterError(f"{name}: {groups} groups do not divide {inputs} and {outputs} channels")
+        first, second = (inputs, outputs) if self.transposed else (outputs, inputs)
+        shape = (first, second // groups, *per_axis(name, "size", size, self.n))
+        for_weight, for_bias = keys_from(key, 2)
+        self.weight = init.kaiming_uniform(for_weight, shape, a=5**0.5, layout="oi", dtype=dtype)
+        bound = init.fans(shape, "oi")[0] ** -0.5
+        self.bias = init.symmetric(for_bias, (outputs,), bound, dtype) if bias else None
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+
+    def __call__(self, x: Any) -> Any:
+        return type(self).function(x, self.weight, self.bias, **self.options())
+
+    def options(self) -> dict[str, Any]:
+        """How the windows lie."""
+        return {
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+            "groups": self.groups,
+        }
+
+
+class Conv1d(Convolution):
+    """`conv1d` with a kernel [out, in / groups, i] of its own: [n, in, length] -> [n, out, ...].
+
+    As `Conv2d` in all else.
+    """
+
+    n, function = 1, staticmethod(conv1d)
+
+
+class Conv2d(Convolution):
+    """`conv2d` with a kernel [out, in / groups, i, j] of its own: [n, in, height, width] -> [n, out, ...].
+
+    `key` is a seed or a key. Kernel and bias are drawn uniformly within (in / groups * i * j)**-0.5, as in PyTorch.
+    Raises ParameterError for sizes that are not positive integers and for groups that do not divide the channels.
+
+    >>> import numpy as np, wholestep as ws
+    >>> layer = ws.nn.Conv2d(3, 8, 3, key=0, padding="same")
+    >>> layer(np.ones((2, 3, 5, 5), np.float32)).shape
+    (2, 8, 5, 5)
+    """
+
+    n, function = 2, staticmethod(conv2d)
+
+
+class Conv3d(Convolution):
+    """`conv3d` with a kernel [out, in / groups, i, j, k] of its own: [n, in, depth, height, width] -> [n, out, ...].
+
+    As `Conv2d` in all else.
+    """
+
+    n, function = 3, staticmethod(conv3d)
+
+
+class TransposedConvolution(Convolution):
+    """What the transposed convolutions share."""
+
+    transposed = True
+
+    def __init__(
+        self, inputs: int, outputs: int, size: Ints, *, key: Any, output_padding: Ints = 0, **options: Any
+    ) -> None:
+        super().__init__(inputs, outputs, size, key=key, **options)
+        self.output_padding = output_padding
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "output_padding": self.output_padding}
+
+
+class ConvTranspose1d(TransposedConvolution):
+    """`conv_transpose1d` with a kernel [in, out / groups, i] of its own; as `ConvTranspose2d` in all else."""
+
+    n, function = 1, staticmethod(conv_transpose1d)
+
+
+class ConvTranspose2d(TransposedConvolution):
+    """`conv_transpose2d` with a kernel [in, out / groups, i, j] of its own: [n, in, height, width] -> [n, out, ...].
+
+    Options are those of `Conv2d`, and `output_padding`. Kernel and bias are drawn uniformly within
+    (out / groups * i * j)**-0.5, as in PyTorch.
+
+    >>> import numpy as np, wholestep as ws
+    >>> layer = ws.nn.ConvTranspose2d(8, 3, 4, key=0, stride=2, padding=1)
+    >>> layer(np.ones((2, 8, 5, 5), np.float32)).shape
+    (2, 3, 10, 10)
+    """
+
+    n, function = 2, staticmethod(conv_transpose2d)
+
+
+class ConvTranspose3d(TransposedConvolution):
+    """`conv_transpose3d` with a kernel [in, out / groups, i, j, k] of its own; as `ConvTranspose2d` in all else."""
+
+    n, function = 3, staticmethod(conv_transpose3d)

@@ -1,0 +1,102 @@
+"""Convolutions as windows contracted with a kernel, over one, two or three axes; kernels are OIHW."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.nn.windows import Ints, Padding, padded, rank_is, shown, slide, windows
+
+PLACES, INSIDE = "xyz", "ijk"
+"""Labels of the places of windows, and of the places in one."""
+
+
+def conv1d(
+    x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
+) -> Any:
+    """Correlate sequences [n, c, length] with a kernel [o, c / groups, i].
+
+    As `conv2d` in all else.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.conv1d(np.arange(4.0).reshape(1, 1, 4), np.array([[[-1.0, 1.0]]])).tolist()
+    [[[1.0, 1.0, 1.0]]]
+    """
+    return convolved("conv1d", 1, x, w, b, stride, padding, dilation, groups)
+
+
+def conv2d(
+    x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
+) -> Any:
+    """Correlate images [n, c, height, width] with a kernel [o, c / groups, i, j], which gives [n, o, ...].
+
+    `stride`, `padding` and `dilation` are an integer or one for each axis; padding, with zeros, may also be a pair
+    (before, after) for each axis, "valid" for none, or "same" for what leaves ceil(size / stride) places, one more
+    after than before where it is odd. Each of `groups` groups of output channels reads its own group of input
+    channels. `b` has shape [o]. The dtype is what NumPy gives x and w. Raises ShapeError for arrays that do not fit,
+    ParameterError for numbers that make no sense.
+
+    >>> import numpy as np, wholestep as ws
+    >>> x, w = np.ones((8, 3, 28, 28)), np.ones((16, 3, 5, 5))
+    >>> ws.nn.conv2d(x, w, stride=2, padding=2).shape, ws.nn.conv2d(x, w, padding="same").shape
+    ((8, 16, 14, 14), (8, 16, 28, 28))
+    """
+    return convolved("conv2d", 2, x, w, b, stride, padding, dilation, groups)
+
+
+def conv3d(
+    x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
+) -> Any:
+    """Correlate volumes [n, c, depth, height, width] with a kernel [o, c / groups, i, j, k].
+
+    As `conv2d` in all else.
+    """
+    return convolved("conv3d", 3, x, w, b, stride, padding, dilation, groups)
+
+
+def convolved(
+    name: str, n: int, x: Any, w: Any, b: Any, stride: Ints, padding: Padding, dilation: Ints, groups: int
+) -> Any:
+    """A convolution over n axes."""
+    x, w = wnp.asarray(x), wnp.asarray(w)
+    rank_is(name, x, n + 2, "[n, channels, ...]")
+    if w.ndim != n + 2:
+        raise ShapeError(f"{name}: the kernel is {shown(w)}; it must have {n + 2} axes")
+    fits(name, x, w, n, groups, inputs=w.shape[1] * groups, split=w.shape[0])
+    at = slide(name, x, n, w.shape[2:], stride, padding, dilation)
+    return with_bias(name, correlated(windows(padded(x, at.around), at), w, n, groups), b, n)
+
+
+def fits(name: str, x: Any, w: Any, n: int, groups: Any, *, inputs: Any, split: Any) -> None:
+    """Raise ShapeError or ParameterError where a kernel that reads `inputs` channels does not fit x."""
+    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
+        raise ParameterError(f"{name}: groups is {groups!r}; it must be an integer of 1 or more")
+    if x.shape[1] != inputs:
+        raise ShapeError(
+            f"{name}: x is {shown(x)}, with {x.shape[1]} channels, and the kernel {shown(w)} with {groups} groups "
+            f"reads {inputs}"
+        )
+    if split % groups:
+        raise ShapeError(f"{name}: {groups} groups do not divide the {split} channels of the kernel {shown(w)}")
+
+
+def correlated(seen: Any, w: Any, n: int, groups: int) -> Any:
+    """Windows [batch, c, *places, *size] and a kernel [o, c / groups, *size] -> [batch, o, *places]."""
+    p, k = PLACES[:n], INSIDE[:n]
+    if groups == 1:
+        return wnp.einsum(f"nc{p}{k},oc{k}->no{p}", seen, w, optimize=True)
+    batch, c, places, o = seen.shape[0], seen.shape[1], seen.shape[2 : 2 + n], w.shape[0]
+    seen = seen.reshape(batch, groups, c // groups, *seen.shape[2:])
+    own = w.reshape(groups, o // groups, *w.shape[1:])
+    return wnp.einsum(f"ngc{p}{k},goc{k}->ngo{p}", seen, own, optimize=True).reshape(batch, o, *places)
+
+
+def with_bias(name: str, y: Any, b: Any, n: int) -> Any:
+    """y [batch, o, ...] and one number for each channel; raises ShapeError for another shape."""
+    if b is None:
+        return y
+    each = wnp.asarray(b)
+    if each.shape != (y.shape[1],):
+        raise ShapeError(f"{name}: the bias is {shown(each)}; it must be [{y.shape[1]}]")
+    return y + each.reshape(-1, *[1] * n)

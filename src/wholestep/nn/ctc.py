@@ -1,0 +1,135 @@
+"""Connectionist temporal classification: the chance of a label sequence when only its order in time is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.frontend.control import scan
+from wholestep.frontend.scope import type_of
+from wholestep.nn.entropies import inside
+from wholestep.nn.exponentials import shift_of
+from wholestep.nn.reduction import Reduction, floating, reduced
+
+INFINITY = float("inf")
+
+
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    *,
+    blank: int = 0,
+    zero_infinity: bool = False,
+    reduction: Reduction = "mean",
+) -> Any:
+    """-log of the chance of each target sequence, summed over every way to spread it over time.
+
+    `log_probs` f[T, N, C] are logarithms of probabilities over classes at each time; `targets` i[N, L] are labels,
+    whatever stands beyond their lengths; `input_lengths` and `target_lengths` i[N] say how much of each counts. `blank`
+    is the class that stands for no label and parts repeated ones. The mean is of each loss divided by its target's
+    length, as in PyTorch. A target that does not fit into its input has the loss infinity, or 0 with `zero_infinity`,
+    and no gradient.
+
+    Raises BoundsError for a label outside the classes or a length beyond the arrays, ShapeError and DtypeError for what
+    does not fit. Source: Graves et al., "Connectionist temporal classification", 2006, section 4.1, in logarithms.
+
+    >>> import numpy as np, wholestep as ws
+    >>> even = np.log(np.full((3, 1, 2), 0.5))
+    >>> loss = ws.nn.ctc_loss(even, np.array([[1]]), np.array([3]), np.array([1]))
+    >>> float(np.exp(-loss).round(3))  # 6 of the 8 ways: one run of ones
+    0.75
+    """
+    x, labels = floating("ctc_loss", log_probs, "log_probs"), wnp.asarray(targets)
+    check_shapes(x, labels, input_lengths, target_lengths)
+    times, _, classes = x.shape
+    inputs, lengths = length_of("input", input_lengths, times), length_of("target", target_lengths, labels.shape[1])
+    place = int(inside("ctc_loss", np.asarray(blank), classes))
+    there = wnp.arange(labels.shape[1]) < lengths[:, None]
+    states = extended(inside("ctc_loss", wnp.where(there, labels, place), classes), place)
+    chance = at_end(forward(x, states, inputs, place), lengths)
+    losses = wnp.where(chance == -INFINITY, 0 if zero_infinity else INFINITY, -chance)
+    if reduction == "mean":
+        losses = losses / wnp.maximum(lengths, 1).astype(x.dtype)
+    return reduced("ctc_loss", log_probs, losses, reduction)
+
+
+def check_shapes(x: Any, labels: Any, input_lengths: Any, target_lengths: Any) -> None:
+    """Raise ShapeError or DtypeError where the arguments do not fit together."""
+    if x.ndim != 3 or labels.ndim != 2 or labels.shape[0] != x.shape[1]:
+        raise ShapeError(
+            f"ctc_loss: log_probs are {type_of(x)}, and targets {type_of(labels)}",
+            hint="log_probs are [times, samples, classes], targets [samples, labels]",
+        )
+    for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        if wnp.asarray(lengths).shape != x.shape[1:2]:
+            raise ShapeError(
+                f"ctc_loss: {name} are {type_of(wnp.asarray(lengths))}, and there are {x.shape[1]} samples"
+            )
+    for name, given in (("targets", labels), ("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        if wnp.asarray(given).dtype.kind not in "iu":
+            raise DtypeError(f"ctc_loss: {name} are {type_of(wnp.asarray(given))}, not integers")
+
+
+def length_of(what: str, lengths: Any, most: int) -> Any:
+    """Lengths in int64; raises BoundsError for one beyond the array, in a compiled program by reading a table."""
+    checked = inside("ctc_loss", wnp.asarray(lengths), most + 1, what=f"{what} length")
+    return wnp.take(wnp.arange(most + 1), checked)
+
+
+def extended(labels: Any, blank: int) -> Any:
+    """i[N, 2 L + 1]: the labels with blanks around and between them."""
+    rows, count = labels.shape
+    made = wnp.full((rows, 2 * count + 1), blank, np.int64)
+    made[:, 1::2] = labels
+    return made
+
+
+def forward(x: Any, states: Any, inputs: Any, blank: int) -> Any:
+    """f[N, S]: the logarithm of the chance to be in each state at the end of the input.
+
+    In a state one stays, comes from the one before, or skips the blank between two labels that differ.
+    """
+    times, rows, _ = x.shape
+    count = states.shape[1]
+    emitted = wnp.take_along_axis(x, wnp.broadcast_to(states, (times, rows, count)), axis=2)
+    skips = wnp.concatenate([wnp.zeros((rows, 2), bool), states[:, 2:] != states[:, :-2]], axis=1)[:, :count]
+    skips = skips & (states != blank)
+    first = wnp.where(wnp.arange(count) == 0, 0, wnp.full((rows, count), -INFINITY, x.dtype))
+
+    def step(alpha: Any, now: Any) -> tuple[Any, None]:
+        t, emission = now
+        stay, come, skip = [shifted(alpha, by) for by in range(3)]
+        # Before the first input the only place is ahead of the first state, from where it and the second are reached.
+        reached = log_sum(wnp.stack([stay, come, wnp.where(skips, skip, -INFINITY)]))
+        return wnp.where(t < inputs[:, None], reached + emission, alpha), None
+
+    return scan(step, first, (wnp.arange(times), emitted))[0]
+
+
+def shifted(alpha: Any, by: int) -> Any:
+    """Each state's chance moved on by some states."""
+    kept = alpha[:, : alpha.shape[1] - by]
+    return wnp.concatenate(
+        [wnp.full((alpha.shape[0], alpha.shape[1] - kept.shape[1]), -INFINITY, alpha.dtype), kept], 1
+    )
+
+
+def at_end(alpha: Any, lengths: Any) -> Any:
+    """The chance to have ended: in the last label or in the blank after it."""
+    last = 2 * lengths[:, None]
+    ends = wnp.take_along_axis(alpha, wnp.concatenate([last, wnp.maximum(last - 1, 0)], axis=1), axis=1)
+    both = wnp.where(wnp.concatenate([last >= 0, last > 0], axis=1), ends, -INFINITY)
+    return log_sum(both.T)
+
+
+def log_sum(x: Any) -> Any:
+    """log(sum(exp(x))) along the first axis, with no gradient where nothing is possible."""
+    top = shift_of(x, 0)
+    total = wnp.sum(wnp.exp(x - top), axis=0)
+    possible = total > 0
+    return wnp.where(possible, wnp.log(wnp.where(possible, total, 1)) + top[0], -INFINITY)

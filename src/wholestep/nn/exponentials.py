@@ -1,0 +1,126 @@
+"""Softmax and its logarithm along one axis, steady for large scores, and what is built in the same way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep import numpy as wnp
+from wholestep.errors import DtypeError
+from wholestep.frontend.custom import stop_gradient
+
+
+def in_single(f: Callable[[Any], Any], x: Any) -> Any:
+    """f at an array; half precisions are computed in float32 and rounded once."""
+    a = wnp.asarray(x)
+    wide = dtypes.compute_dtype(a.dtype)
+    return f(a) if wide == a.dtype else f(a.astype(wide)).astype(a.dtype)
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    """Exponentials along an axis, divided by their sum.
+
+    Any shape; the dtype of x. A slice that is -inf throughout gives nan: attention has a softmax of its own for that.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.softmax(np.log([1.0, 3.0])).round(6).tolist()
+    [0.25, 0.75]
+    """
+
+    def of(a: Any) -> Any:
+        powers = wnp.exp(a - stop_gradient(wnp.max(a, axis=axis, keepdims=True)))
+        return powers / wnp.sum(powers, axis=axis, keepdims=True)
+
+    return in_single(of, x)
+
+
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    """The logarithm of the softmax along an axis, exact also where the softmax rounds to 0.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.log_softmax(np.array([0.0, 1000.0])).tolist()
+    [-1000.0, 0.0]
+    """
+
+    def of(a: Any) -> Any:
+        off = a - shift_of(a, axis)
+        return off - wnp.log(wnp.sum(wnp.exp(off), axis=axis, keepdims=True))
+
+    return in_single(of, x)
+
+
+def logsumexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = False) -> Any:
+    """The logarithm of the sum of the exponentials along one axis or several, without overflow.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.logsumexp(np.array([1000.0, 1000.0])).round(3))
+    1000.693
+    """
+
+    def of(a: Any) -> Any:
+        shift = shift_of(a, axis)
+        made = wnp.log(wnp.sum(wnp.exp(a - shift), axis=axis, keepdims=True)) + shift
+        return made if keepdims else wnp.squeeze(made, axis=axis)
+
+    return in_single(of, x)
+
+
+def shift_of(a: Any, axis: Any) -> Any:
+    """The largest element along an axis, a constant to subtract before exponentials; 0 where it is not finite."""
+    largest = stop_gradient(wnp.max(a, axis=axis, keepdims=True))
+    return wnp.where(wnp.isfinite(largest), largest, 0)
+
+
+def one_hot(ids: Any, classes: int, dtype: Any = "float32") -> Any:
+    """A 1 at the place of each id along a new last axis, and 0 elsewhere: `[...] -> [..., classes]`.
+
+    Negative ids count from the end, as an index does. Raises DtypeError for ids that are not integer, IndexError for
+    one outside the classes.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.one_hot(np.array([0, 2]), 3).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    places = integers("one_hot", ids)
+    line = wnp.arange(classes)
+    return wnp.where(wnp.take(line, places)[..., None] == line, 1, 0).astype(dtypes.check(dtype))
+
+
+def integers(name: str, ids: Any) -> Any:
+    """An array of integers, to be used as an index; raises DtypeError for any other."""
+    found = wnp.asarray(ids)
+    if not dtypes.is_integer(found.dtype):
+        raise DtypeError(f"{name}: ids are of dtype {found.dtype}, not integer", hint="convert them with .astype(int)")
+    return found
+
+
+def safe_log(x: Any) -> Any:
+    """The logarithm, with x below the smallest normal number of its dtype counted as that number, derivative 0.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.safe_log(np.array([0.0, 1.0])).round(1).tolist(), float(ws.grad(ws.nn.safe_log)(0.0))
+    ([-708.4, 0.0], 0.0)
+    """
+
+    def of(a: Any) -> Any:
+        least = float(np.finfo(a.dtype).smallest_normal)
+        small = a <= least
+        return wnp.where(small, math.log(least), wnp.log(wnp.where(small, 1, a)))
+
+    return in_single(of, x)
+
+
+def safe_sqrt(x: Any) -> Any:
+    """The square root, 0 with derivative 0 where x is 0 or less; the root itself has an infinite derivative at 0.
+
+    >>> import wholestep as ws
+    >>> float(ws.nn.safe_sqrt(4.0)), float(ws.grad(ws.nn.safe_sqrt)(0.0))
+    (2.0, 0.0)
+    """
+    a = wnp.asarray(x)
+    nothing = a <= 0
+    return wnp.where(nothing, 0, wnp.sqrt(wnp.where(nothing, 1, a)))

@@ -1,0 +1,195 @@
+"""`ws.nn.init`: what parameters begin as. Every draw takes a key, or a seed, and a shape.
+
+How far numbers spread follows from fan-in and fan-out: how many numbers one output reads, and how many outputs one
+input reaches. Layers assign what they draw, and a field can be assigned anew:
+
+>>> import wholestep as ws
+>>> layer = ws.nn.Linear(3, 4, key=0)
+>>> layer.weight = ws.nn.init.orthogonal(1, layer.weight.shape)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, random
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.nn.keys import as_key
+
+
+def fans(shape: Sequence[int], layout: str | None = None) -> tuple[int, int]:
+    """Fan-in and fan-out of a weight.
+
+    Layout "io" is [in, out], as of Linear, and "oi" is [out, in, *size], as of a convolution, where each element of the
+    window counts; if not given, "io" for two axes and "oi" for more. In a convolution with groups, "in" is what a group
+    reads. Raises ShapeError for less than two axes, ParameterError for another layout.
+
+    >>> import wholestep as ws
+    >>> ws.nn.init.fans((300, 10)), ws.nn.init.fans((16, 3, 5, 5))
+    ((300, 10), (75, 400))
+    """
+    if layout not in (None, "io", "oi"):
+        raise ParameterError(f"fans: layout is {layout!r}", hint='"io" and "oi" are known')
+    if len(shape) < 2 or (layout == "io" and len(shape) > 2):
+        raise ShapeError(f"fans: a weight of shape {tuple(shape)} has no fan-in and fan-out in layout {layout}")
+    inputs, outputs = shape[:2] if layout == "io" or (layout is None and len(shape) == 2) else (shape[1], shape[0])
+    inside = math.prod(shape[2:])
+    return inputs * inside, outputs * inside
+
+
+GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": 2**0.5, "selu": 0.75}
+
+
+def gain_of(nonlinearity: str, a: float = 0.0) -> float:
+    """The factor that keeps the variance through a nonlinearity, `a` being the slope of "leaky_relu".
+
+    Values as PyTorch has them. Raises ParameterError for one without a factor.
+
+    >>> import wholestep as ws
+    >>> ws.nn.init.gain_of("tanh")
+    1.6666666666666667
+    """
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2 / (1 + a * a))
+    if nonlinearity not in GAINS:
+        raise ParameterError(f"gain_of: {nonlinearity!r} has no gain", hint=f"{', '.join(GAINS)}, leaky_relu have one")
+    return GAINS[nonlinearity]
+
+
+def zeros(shape: Sequence[int], dtype: Any = np.float32) -> Any:
+    """Zeros."""
+    return np.zeros(shape, dtypes.check(dtype))
+
+
+def ones(shape: Sequence[int], dtype: Any = np.float32) -> Any:
+    """Ones."""
+    return np.ones(shape, dtypes.check(dtype))
+
+
+def constant(shape: Sequence[int], value: float, dtype: Any = np.float32) -> Any:
+    """One number everywhere."""
+    return np.full(shape, value, dtypes.check(dtype))
+
+
+def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = np.float32) -> Any:
+    """Normal numbers.
+
+    >>> import wholestep as ws
+    >>> ws.nn.init.normal(0, (2, 3), std=0.02).dtype
+    dtype('float32')
+    """
+    return random.normal(as_key(key), tuple(shape), dtype) * std + mean
+
+
+def truncated_normal(
+    key: Any,
+    shape: Sequence[int],
+    std: float = 1.0,
+    mean: float = 0.0,
+    low: float = -2.0,
+    high: float = 2.0,
+    dtype: Any = np.float32,
+) -> Any:
+    """Normal numbers, only those between `low` and `high` standard deviations from the mean."""
+    return random.truncated_normal(as_key(key), low, high, tuple(shape), dtype) * std + mean
+
+
+def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = np.float32) -> Any:
+    """Uniform numbers from [low, high)."""
+    return random.uniform(as_key(key), tuple(shape), dtype, low, high)
+
+
+def xavier_uniform(
+    key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = np.float32
+) -> Any:
+    """Uniform numbers of variance gain**2 * 2 / (fan-in + fan-out) (Glorot and Bengio, 2010); layouts as in `fans`."""
+    return symmetric(key, shape, gain * (6 / sum(fans(shape, layout))) ** 0.5, dtype)
+
+
+def xavier_normal(
+    key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = np.float32
+) -> Any:
+    """Normal numbers of variance gain**2 * 2 / (fan-in + fan-out) (Glorot and Bengio, 2010)."""
+    return normal(key, shape, gain * (2 / sum(fans(shape, layout))) ** 0.5, dtype=dtype)
+
+
+def kaiming_uniform(
+    key: Any,
+    shape: Sequence[int],
+    *,
+    nonlinearity: str = "leaky_relu",
+    a: float = 0.0,
+    mode: str = "fan_in",
+    layout: str | None = None,
+    dtype: Any = np.float32,
+) -> Any:
+    """Uniform numbers of variance gain**2 / fan (He et al., 2015), the gain that of a nonlinearity.
+
+    `mode` is "fan_in" or "fan_out". With a = 5**0.5 the numbers lie within fan_in**-0.5, as those of new layers here
+    and in PyTorch. Raises as `fans` and `gain_of` do.
+
+    >>> import numpy as np, wholestep as ws
+    >>> bool(np.abs(ws.nn.init.kaiming_uniform(0, (100, 7), a=5**0.5)).max() <= 0.1)
+    True
+    """
+    return symmetric(key, shape, gain_of(nonlinearity, a) * (3 / fan_of(shape, mode, layout)) ** 0.5, dtype)
+
+
+def kaiming_normal(
+    key: Any,
+    shape: Sequence[int],
+    *,
+    nonlinearity: str = "leaky_relu",
+    a: float = 0.0,
+    mode: str = "fan_in",
+    layout: str | None = None,
+    dtype: Any = np.float32,
+) -> Any:
+    """Normal numbers of variance gain**2 / fan (He et al., 2015); as `kaiming_uniform` in all else."""
+    return normal(key, shape, gain_of(nonlinearity, a) * fan_of(shape, mode, layout) ** -0.5, dtype=dtype)
+
+
+def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = np.float32) -> Any:
+    """Uniform numbers of variance 1 / fan-in (LeCun et al., Efficient BackProp, 1998)."""
+    return symmetric(key, shape, (3 / fans(shape, layout)[0]) ** 0.5, dtype)
+
+
+def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = np.float32) -> Any:
+    """Normal numbers of variance 1 / fan-in (LeCun et al., Efficient BackProp, 1998)."""
+    return normal(key, shape, fans(shape, layout)[0] ** -0.5, dtype=dtype)
+
+
+def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = np.float32) -> Any:
+    """A matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer (Saxe et al., 2014).
+
+    Raises ShapeError for less than two axes.
+
+    >>> import numpy as np, wholestep as ws
+    >>> w = ws.nn.init.orthogonal(0, (3, 5), dtype="float64")
+    >>> bool(np.allclose(w @ w.T, np.eye(3)))
+    True
+    """
+    if len(shape) < 2:
+        raise ShapeError(f"orthogonal: shape {tuple(shape)} has less than two axes")
+    rows, columns = shape[0], math.prod(shape[1:])
+    drawn = random.normal(as_key(key), (max(rows, columns), min(rows, columns)))
+    q, r = wnp.linalg.qr(drawn)
+    q = q * wnp.where(wnp.diagonal(r) < 0, -1.0, 1.0)
+    return (gain * (q.T if rows < columns else q)).reshape(tuple(shape)).astype(dtypes.check(dtype))
+
+
+def symmetric(key: Any, shape: Sequence[int], bound: float, dtype: Any) -> Any:
+    """Uniform numbers from [-bound, bound)."""
+    return uniform(key, shape, -bound, bound, dtype)
+
+
+def fan_of(shape: Sequence[int], mode: str, layout: str | None) -> int:
+    """Fan-in or fan-out, by name."""
+    if mode not in ("fan_in", "fan_out"):
+        raise ParameterError(f"kaiming: mode is {mode!r}", hint='"fan_in" and "fan_out" are known')
+    return fans(shape, layout)[mode == "fan_out"]

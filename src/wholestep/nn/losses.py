@@ -1,0 +1,147 @@
+"""How far numbers are from the numbers that they should be."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wholestep import numpy as wnp
+from wholestep import scipy
+from wholestep.frontend.custom import stop_gradient
+from wholestep.nn.reduction import Reduction, floating, number, pair, reduced
+
+
+def mse(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
+    """The mean squared error, (x - t)**2.
+
+    Both have one shape. As in every loss here, `reduction` is "mean", "sum" or "none"; `weights` say how much each
+    sample counts and have the losses' shape or that of their first axes; the mean divides by the total of the weights;
+    integer and boolean targets are taken in the predictions' dtype. Raises ShapeError where shapes differ, DtypeError
+    for predictions that are not floating-point, ParameterError for another reduction.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.mse(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
+    2.0
+    >>> float(ws.nn.mse(np.array([1.0, 2.0]), np.array([1.0, 4.0]), weights=np.array([3.0, 1.0])))
+    1.0
+    """
+    x, t = pair("mse", predictions, targets)
+    return reduced("mse", predictions, (x - t) * (x - t), reduction, weights)
+
+
+def mae(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
+    """The mean absolute error, |x - t|, with a derivative of 0 where they are equal. Arguments as in `mse`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.mae(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
+    1.0
+    """
+    x, t = pair("mae", predictions, targets)
+    return reduced("mae", predictions, wnp.abs(x - t), reduction, weights)
+
+
+def huber(
+    predictions: Any, targets: Any, *, delta: float = 1.0, weights: Any = None, reduction: Reduction = "mean"
+) -> Any:
+    """Huber's loss: (x - t)**2 / 2 up to a distance of `delta`, then delta * (|x - t| - delta / 2).
+
+    Arguments as in `mse`; raises ParameterError also for a negative delta. Source: Huber, "Robust estimation of a
+    location parameter", 1964.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.huber(np.array([0.5, 3.0]), np.zeros(2), reduction="none").tolist()
+    [0.125, 2.5]
+    """
+    x, t = pair("huber", predictions, targets)
+    return reduced(
+        "huber", predictions, scipy.special.huber(number("huber", "delta", delta), x - t), reduction, weights
+    )
+
+
+def smooth_l1(
+    predictions: Any, targets: Any, *, beta: float = 1.0, weights: Any = None, reduction: Reduction = "mean"
+) -> Any:
+    """Huber's loss divided by its threshold `beta`, so that its slope far away is 1; `mae` where beta is 0.
+
+    Arguments as in `mse`; raises ParameterError also for a negative beta. Source: Girshick, "Fast R-CNN", 2015.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.smooth_l1(np.array([1.0, 4.0]), np.zeros(2), beta=2.0, reduction="none").tolist()
+    [0.25, 3.0]
+    """
+    x, t = pair("smooth_l1", predictions, targets)
+    if number("smooth_l1", "beta", beta) == 0:
+        return reduced("smooth_l1", predictions, wnp.abs(x - t), reduction, weights)
+    return reduced("smooth_l1", predictions, scipy.special.huber(beta, x - t) / beta, reduction, weights)
+
+
+def log_cosh(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
+    """log(cosh(x - t)): half the squared error near by, |x - t| - log(2) far away, exact to rounding everywhere.
+
+    Arguments as in `mse`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.log_cosh(np.array([1e-4, 1e4]), np.zeros(2), reduction="none").round(9).tolist()
+    [5e-09, 9999.306852819]
+    """
+    x, t = pair("log_cosh", predictions, targets)
+    size = wnp.abs(x - t)
+    near = size < 1
+    half = wnp.sinh(wnp.where(near, size, 0) / 2)
+    far = size + wnp.log1p(wnp.exp(-2 * size)) - math.log(2)
+    return reduced("log_cosh", predictions, wnp.where(near, wnp.log1p(2 * half * half), far), reduction, weights)
+
+
+def poisson_nll(
+    predictions: Any,
+    targets: Any,
+    *,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    weights: Any = None,
+    reduction: Reduction = "mean",
+) -> Any:
+    """What a Poisson distribution loses on counts: exp(x) - t * x, where x is the logarithm of its mean.
+
+    With `log_input=False` x is the mean itself, x - t * log(x + eps). `full` adds Stirling's approximation of log(t!)
+    for counts above 1, which no gradient sees. Other arguments as in `mse`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.poisson_nll(np.zeros(2), np.array([0, 3])))
+    1.0
+    """
+    x, t = pair("poisson_nll", predictions, targets)
+    losses = wnp.exp(x) - t * x if log_input else x - t * wnp.log(x + eps)
+    if full:
+        many = t > 1
+        n = wnp.where(many, t, 1)
+        losses = losses + wnp.where(many, n * wnp.log(n) - n + 0.5 * wnp.log(2 * math.pi * n), 0)
+    return reduced("poisson_nll", predictions, losses, reduction, weights)
+
+
+def gaussian_nll(
+    means: Any,
+    targets: Any,
+    variances: Any,
+    *,
+    full: bool = False,
+    eps: float = 1e-6,
+    weights: Any = None,
+    reduction: Reduction = "mean",
+) -> Any:
+    """What a normal distribution loses on targets: (log(v) + (x - t)**2 / v) / 2.
+
+    Variances have the shape of the means, or one that broadcasts to it. One below `eps` counts as `eps`, and still has
+    the derivative it would have there, so that it can grow again. `full` adds log(2 pi) / 2. Other arguments as in
+    `mse`. Source: Nix and Weigend, "Estimating the mean and variance of the target probability distribution", 1994.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.gaussian_nll(np.array([1.0]), np.array([3.0]), np.array([1.0])))
+    2.0
+    """
+    x, t = pair("gaussian_nll", means, targets)
+    v = floating("gaussian_nll", variances, "variances")
+    v = v + stop_gradient(wnp.maximum(v, eps) - v)
+    losses = 0.5 * (wnp.log(v) + (x - t) * (x - t) / v)
+    return reduced("gaussian_nll", means, losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction, weights)

@@ -1,0 +1,315 @@
+"""`ws.nn.metrics`: how good predictions are, at once or batch by batch, in and outside of compiled programs.
+
+A running metric is a plain object without state of its own: `init()` gives the state to begin with,
+`update(state, ...)` a new one, and `compute(state)` the figure. States are trees of arrays, so they can be buffers of a
+compiled step or the carry of a loop.
+
+>>> import numpy as np, wholestep as ws
+>>> metric = ws.nn.metrics.Accuracy()
+>>> state = metric.init()
+>>> for scores, labels in [(np.eye(2), np.array([0, 1])), (np.eye(2), np.array([1, 1]))]:
+...     state = metric.update(state, scores, labels)
+>>> float(metric.compute(state))
+0.75
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.frontend.scope import type_of
+from wholestep.nn.entropies import inside, labels_of, without
+from wholestep.nn.reduction import check_axis, floating, pair, reduced
+
+Average = Literal["macro", "micro", "weighted"] | None
+
+AVERAGES = (None, "macro", "micro", "weighted")
+
+
+def accuracy(predictions: Any, labels: Any, *, axis: int = -1, weights: Any = None) -> Any:
+    """The share of labels that are predicted.
+
+    Floating-point predictions are scores with the classes along `axis`, of which the highest counts (the first of equal
+    ones); integers are predicted classes, in the shape of the labels. The result is a float64 scalar; `weights` are as
+    in `ws.nn.mse`. Raises BoundsError for a label outside the classes of the scores.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.metrics.accuracy(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 1])))
+    0.5
+    """
+    return share(hits("accuracy", predictions, labels, axis), weights, "accuracy")
+
+
+def top_k_accuracy(scores: Any, labels: Any, k: int, *, axis: int = -1, weights: Any = None) -> Any:
+    """The share of labels that are among the `k` highest scores along `axis`; of equal scores the first are higher.
+
+    The result is a float64 scalar. Raises ParameterError for a `k` below 1, and as `accuracy` does.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.metrics.top_k_accuracy(np.array([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]), np.array([1, 2]), 2))
+    0.5
+    """
+    return share(top_hits("top_k_accuracy", scores, labels, k, axis), weights, "top_k_accuracy")
+
+
+def confusion_matrix(predictions: Any, labels: Any, classes: int, *, axis: int = -1) -> Any:
+    """i64[classes, classes]: how often each label (row) was predicted as each class (column).
+
+    Predictions are as in `accuracy`. Raises BoundsError for a label or a prediction outside the classes.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.metrics.confusion_matrix(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    found, true = chosen("confusion_matrix", predictions, labels, axis)
+    at = [wnp.ravel(inside("confusion_matrix", x, classes)) for x in (true, found)]
+    counts = wnp.zeros((classes, classes), np.int64)
+    np.add.at(counts, tuple(at), 1)
+    return counts
+
+
+def precision(matrix: Any, *, average: Average = None) -> Any:
+    """Of what was predicted as a class, the share that is of it: from a confusion matrix, f64 for each class.
+
+    A class that was never predicted has 0. `average` gives one number: the mean over classes ("macro"), the mean by how
+    often each class occurs ("weighted"), or the share over all classes together ("micro").
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.metrics.precision(np.array([[2, 1], [0, 1]])).tolist()
+    [1.0, 0.5]
+    """
+    right, predicted, true = margins("precision", matrix)
+    return averaged("precision", average, lambda r, p, t: ratio(r, p), right, predicted, true)
+
+
+def recall(matrix: Any, *, average: Average = None) -> Any:
+    """Of what is of a class, the share that was predicted as it: from a confusion matrix, f64 for each class.
+
+    A class that does not occur has 0; `average` is as in `precision`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.metrics.recall(np.array([[3, 1], [0, 1]])).tolist()
+    [0.75, 1.0]
+    """
+    right, predicted, true = margins("recall", matrix)
+    return averaged("recall", average, lambda r, p, t: ratio(r, t), right, predicted, true)
+
+
+def f1(matrix: Any, *, average: Average = None) -> Any:
+    """The harmonic mean of precision and recall: from a confusion matrix, f64 for each class.
+
+    A class that neither occurs nor was predicted has 0; `average` is as in `precision`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.metrics.f1(np.array([[1, 1], [1, 1]]), average="macro"))
+    0.5
+    """
+    right, predicted, true = margins("f1", matrix)
+    return averaged("f1", average, lambda r, p, t: ratio(2 * r, p + t), right, predicted, true)
+
+
+def r2(predictions: Any, targets: Any, *, weights: Any = None) -> Any:
+    """The coefficient of determination: 1 minus the squared error over the variance of the targets.
+
+    Both have one shape, samples along the first axis; several targets a sample give the mean over them, and `weights`
+    are those of samples. A target that never changes scores 1 where it is met exactly and 0 elsewhere. Raises
+    ShapeError where shapes differ or there is no axis of samples.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.metrics.r2(np.array([1.0, 2.0, 3.5]), np.array([1.0, 2.0, 3.0])))
+    0.875
+    """
+    x, t = pair("r2", predictions, targets)
+    if t.ndim == 0:
+        raise ShapeError(f"r2: targets are {type_of(t)}, which has no axis of samples")
+    metric = R2(t.shape[1:])
+    return metric.compute(metric.update(metric.init(), x, t, weights=weights))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of everything seen so far, by weight; nan before anything was. Sums are float64.
+
+    >>> import numpy as np
+    >>> metric = Mean()
+    >>> state = metric.update(metric.init(), np.array([1.0, 3.0]), weights=np.array([1.0, 3.0]))
+    >>> float(metric.compute(state))
+    2.5
+    """
+
+    def init(self) -> dict[str, Any]:
+        """A total and a count of nothing."""
+        return {"total": np.zeros(()), "count": np.zeros(())}
+
+    def update(self, state: dict[str, Any], values: Any, *, weights: Any = None) -> dict[str, Any]:
+        """The state after some more values, of any shape; weights have that shape, or that of its first axes."""
+        x = wnp.asarray(values).astype(np.float64)
+        ones = wnp.ones(x.shape)
+        return {
+            "total": state["total"] + reduced("Mean", x, x, "sum", weights),
+            "count": state["count"] + reduced("Mean", ones, ones, "sum", weights),
+        }
+
+    def compute(self, state: dict[str, Any]) -> Any:
+        """The mean, a float64 scalar."""
+        none = state["count"] == 0
+        return wnp.where(none, np.nan, state["total"] / wnp.where(none, 1, state["count"]))
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The share of labels predicted so far: `accuracy`, batch by batch; with a `k`, `top_k_accuracy`."""
+
+    k: int | None = None
+    axis: int = -1
+
+    def init(self) -> dict[str, Any]:
+        """As of a mean."""
+        return Mean().init()
+
+    def update(self, state: dict[str, Any], predictions: Any, labels: Any, *, weights: Any = None) -> dict[str, Any]:
+        """The state after some more predictions."""
+        if self.k is None:
+            found = hits("Accuracy", predictions, labels, self.axis)
+        else:
+            found = top_hits("Accuracy", predictions, labels, self.k, self.axis)
+        return Mean().update(state, found, weights=weights)
+
+    def compute(self, state: dict[str, Any]) -> Any:
+        """The share, a float64 scalar; nan before there was anything."""
+        return Mean().compute(state)
+
+
+@dataclass(frozen=True)
+class ConfusionMatrix:
+    """How often each label was predicted as each class so far: `confusion_matrix`, batch by batch."""
+
+    classes: int
+    axis: int = -1
+
+    def init(self) -> Any:
+        """i64[classes, classes] of zeros."""
+        return np.zeros((self.classes, self.classes), np.int64)
+
+    def update(self, state: Any, predictions: Any, labels: Any) -> Any:
+        """The counts after some more predictions."""
+        return state + confusion_matrix(predictions, labels, self.classes, axis=self.axis)
+
+    def compute(self, state: Any) -> Any:
+        """The counts, which `precision`, `recall` and `f1` take."""
+        return state
+
+
+@dataclass(frozen=True)
+class R2:
+    """The coefficient of determination so far: `r2`, batch by batch, for targets of this shape each.
+
+    Sums of squares are about the running mean (Chan, Golub and LeVeque, 1979), so nothing cancels.
+    """
+
+    shape: tuple[int, ...] = ()
+
+    def init(self) -> dict[str, Any]:
+        """A weight of nothing, and for each target a mean, squares about it, and squared errors."""
+        return {"weight": np.zeros(()), **{name: np.zeros(self.shape) for name in ("mean", "squares", "errors")}}
+
+    def update(self, state: dict[str, Any], predictions: Any, targets: Any, *, weights: Any = None) -> dict[str, Any]:
+        """The state after some more samples, along the first axis."""
+        x, t = [a.astype(np.float64) for a in pair("r2", predictions, targets)]
+        w = wnp.ones(t.shape[:1]) if weights is None else wnp.asarray(weights).astype(np.float64)
+        if w.shape != t.shape[:1]:
+            raise ShapeError(f"r2: weights are {type_of(w)}, and there are {t.shape[0]} samples")
+        each = w.reshape((-1,) + (1,) * len(self.shape))
+        new = wnp.sum(w)
+        some = wnp.where(new == 0, 1, new)
+        mean = wnp.sum(each * t, axis=0) / some
+        total = state["weight"] + new
+        apart = mean - state["mean"]
+        part = new / wnp.where(total == 0, 1, total)
+        squares = wnp.sum(each * (t - mean) ** 2, axis=0) + apart * apart * state["weight"] * part
+        return {
+            "weight": total,
+            "mean": state["mean"] + apart * part,
+            "squares": state["squares"] + squares,
+            "errors": state["errors"] + wnp.sum(each * (x - t) ** 2, axis=0),
+        }
+
+    def compute(self, state: dict[str, Any]) -> Any:
+        """The score, a float64 scalar."""
+        still = state["squares"] == 0
+        score = 1 - state["errors"] / wnp.where(still, 1, state["squares"])
+        return wnp.mean(wnp.where(still, wnp.where(state["errors"] == 0, 1.0, 0.0), score))
+
+
+def chosen(name: str, predictions: Any, labels: Any, axis: int) -> tuple[Any, Any]:
+    """Predicted classes and labels, both of integers and of one shape."""
+    x = wnp.asarray(predictions)
+    if dtypes.is_inexact(x.dtype):
+        x = floating(name, x, "scores")
+        check_axis(name, x, axis)
+        return wnp.argmax(x, axis=axis), labels_of(name, labels, x, axis)
+    true = wnp.asarray(labels)
+    if x.shape != true.shape:
+        raise ShapeError(
+            f"{name}: predictions are {type_of(x)}, and labels {type_of(true)}",
+            hint="integer predictions are classes, one for each label; floating-point ones are scores",
+        )
+    return x, true
+
+
+def hits(name: str, predictions: Any, labels: Any, axis: int) -> Any:
+    """Where the label is what was predicted."""
+    found, true = chosen(name, predictions, labels, axis)
+    return found == true
+
+
+def top_hits(name: str, scores: Any, labels: Any, k: int, axis: int) -> Any:
+    """Where the label is among the k highest scores."""
+    if operator.index(k) < 1:
+        raise ParameterError(f"{name}: k is {k}; it must be 1 or more")
+    x = floating(name, scores, "scores")
+    check_axis(name, x, axis)
+    at = wnp.expand_dims(labels_of(name, labels, x, axis), axis)
+    own = wnp.take_along_axis(x, at, axis=axis)
+    before = wnp.arange(x.shape[axis]).reshape(without(axis, x.ndim, x.shape[axis])) < at
+    return wnp.sum((x > own) | (before & (x == own)), axis=axis) < k
+
+
+def share(found: Any, weights: Any, name: str) -> Any:
+    """The mean of truth values."""
+    ones = found.astype(np.float64)
+    return reduced(name, ones, ones, "mean", weights)
+
+
+def margins(name: str, matrix: Any) -> tuple[Any, Any, Any]:
+    """For each class: how often it was predicted rightly, predicted at all, and there."""
+    counts = wnp.asarray(matrix)
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
+        raise ShapeError(f"{name}: the confusion matrix is {type_of(counts)}; it must be square")
+    counts = counts.astype(np.float64)
+    return wnp.diagonal(counts), wnp.sum(counts, axis=0), wnp.sum(counts, axis=1)
+
+
+def averaged(name: str, average: Average, score: Callable[..., Any], right: Any, predicted: Any, true: Any) -> Any:
+    """A score of each class, or the mean that was asked for."""
+    if average not in AVERAGES:
+        raise ParameterError(f"{name}: average is {average!r}; it is one of {', '.join(map(repr, AVERAGES))}")
+    if average == "micro":
+        return score(*[wnp.sum(x) for x in (right, predicted, true)])
+    scores = score(right, predicted, true)
+    if average == "macro":
+        return wnp.mean(scores)
+    return scores if average is None else ratio(wnp.sum(scores * true), wnp.sum(true))
+
+
+def ratio(part: Any, whole: Any) -> Any:
+    """part / whole, 0 where there is nothing."""
+    return wnp.where(whole == 0, 0, part / wnp.where(whole == 0, 1, whole))

@@ -1,0 +1,289 @@
+"""Module: a class whose fields are parameters, and a tree like any other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from types import MemberDescriptorType
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.errors import DtypeError, EscapedError, TreeError, UnsupportedError
+from wholestep.frontend.array import Array
+from wholestep.frontend.frozen import Frozen, thawed
+from wholestep.ir.build import current
+from wholestep.nn.blame import noted
+from wholestep.nn.marks import BUFFER, FROZEN, TIED, Mark, frozen
+from wholestep.nn.places import Rebuilt, Walk, refuse_hidden, refuse_inexact
+
+M = TypeVar("M", bound="Module")
+NOTHING: Mapping[str, Any] = {}
+
+
+class Module:
+    """A model or a part of one: assign fields in `__init__`, or be a dataclass, and define `__call__`.
+
+    Fields that hold floating or complex arrays, alone or in lists, tuples and dictionaries, are parameters; modules in
+    fields are parts. `nn.frozen(x)` is an array that is never trained, `nn.buffer(x)` one that the forward may assign.
+    Everything else is a plain value. An array or a module at two places is one, known by the first path.
+
+    A module is a tree of its parameters, so that `grad`, `vmap`, `jit` and optimizers take and return modules. What is
+    no parameter belongs to the structure: plain values compare by ==, other arrays by identity. Reading a marked field
+    gives the array. `undecayed` names fields that weight decay leaves alone.
+
+    An array of integers or booleans without a mark is a DtypeError that names the field.
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Linear(ws.nn.Module):
+    ...     def __init__(self, n_in, n_out):
+    ...         self.weight, self.bias = np.ones((n_in, n_out)), np.zeros(n_out)
+    ...     def __call__(self, x):
+    ...         return x @ self.weight + self.bias
+    >>> model = Linear(3, 2)
+    >>> gradient = ws.grad(lambda model, x: np.sum(model(x)))(model, np.ones(3))
+    >>> gradient.bias.tolist(), type(gradient).__name__
+    ([1.0, 1.0], 'Linear')
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_inside", "_marks", "_odd", "_sealed", "_ties")
+
+    undecayed: ClassVar[tuple[str, ...]] = ()
+    training: bool = True
+    _is_module: ClassVar[bool] = True
+    _inside: bool
+    _marks: Mapping[str, str]
+    _odd: Mapping[str, Any]
+    _sealed: bool
+    _ties: Mapping[str, str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if any(not name.startswith("_") for name in cls.__dict__.get("__slots__", ())):
+            raise UnsupportedError(f"nn: {cls.__name__} has __slots__", hint="leave them out; fields live in __dict__")
+        if "__call__" in cls.__dict__:
+            setattr(cls, "__call__", noted(cls.__dict__["__call__"]))  # noqa: B010 # type checkers take it for a method
+        tree.register(cls, taken_apart, put_together)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """An instance without fields; whether it was made in a trace says what may be assigned to it."""
+        made = super().__new__(cls)
+        hidden = {"_marks": NOTHING, "_odd": NOTHING, "_ties": NOTHING, "_sealed": False}
+        for name, value in {**hidden, "_inside": current() is not None}.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(getattr(type(self), name, None), MemberDescriptorType):
+            object.__setattr__(self, name, value)
+            return
+        path = f"{type(self).__name__}.{name}"
+        kind = self._marks.get(name)
+        check_open(self, path, kind)
+        if isinstance(value, Mark):
+            kind, value = value.kind, value.value
+        elif isinstance(value, Frozen):
+            kind, value = FROZEN, thawed(value)
+        elif isinstance(value, np.generic) and (kind or isinstance(self.__dict__.get(name), np.ndarray | Array)):
+            value = np.asarray(value)  # NumPy makes scalars of arrays without axes
+        tie = path_of(self, value, path) if kind == TIED else None
+        if tie is None:
+            check_value(self, path, kind, value)
+        self._forget(name)
+        if tie is not None:
+            object.__setattr__(self, "_ties", {**self._ties, name: tie})
+            return
+        if kind is not None and isinstance(value, np.ndarray | Array):
+            object.__setattr__(self, "_marks", {**self._marks, name: kind})
+        self.__dict__[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        check_open(self, f"{type(self).__name__}.{name}", None)
+        if name not in self.__dict__ and name not in self._ties:
+            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+        self.__dict__.pop(name, None)
+        self._forget(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._ties:
+            return at_path(self, self._ties[name])
+        raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+
+    def _forget(self, name: str) -> None:
+        """Drop what is noted of a field; a value of it in `__dict__` keeps its place in the order."""
+        for note, dropped in (("_marks", [name]), ("_ties", [name]), ("_odd", within(self._odd, name))):
+            known = getattr(self, note)
+            if any(key in known for key in dropped):
+                object.__setattr__(self, note, {key: value for key, value in known.items() if key not in dropped})
+
+    def _frozen(self) -> Self:
+        """A copy in which every parameter is frozen."""
+        copied = copy_of(self)
+        for _, module in Walk(copied).modules:
+            for name, value in list(vars(module).items()):
+                if isinstance(value, np.ndarray) and module._marks.get(name) not in (BUFFER, FROZEN):
+                    object.__setattr__(module, "_marks", {**module._marks, name: FROZEN})
+                elif not isinstance(value, np.ndarray | Module) and tree.one_level(value) is not None:
+                    module.__dict__[name] = frozen_items(value)
+        return copied
+
+    def train(self, training: bool = True) -> Self:
+        """A copy with the same arrays whose parts all have `training` set: what dropout and batch norms look at.
+
+        >>> import wholestep as ws
+        >>> model = ws.nn.Module()
+        >>> model.training, model.eval().training, model.eval().train().training
+        (True, False, True)
+        """
+        copied = copy_of(self)
+        for _, module in Walk(copied).modules:
+            module.__dict__.pop("training", None)
+            if module.training != training:
+                module.__dict__["training"] = training
+        return copied
+
+    def eval(self) -> Self:
+        """A copy with the same arrays for evaluation: `training` is False in all its parts."""
+        return self.train(False)
+
+    def __repr__(self) -> str:
+        return shown(self, {})
+
+    def _title(self) -> str:
+        """What kind of a part it is."""
+        return type(self).__name__
+
+    def _listed(self) -> list[str]:
+        """The names of its fields, in order."""
+        return list(vars(self))
+
+
+def taken_apart(module: Module) -> tuple[Any, ...]:
+    """A module as a node of a tree: its parameters, its structure, and their paths."""
+    walk = Walk(module)
+    return [p.value for p in walk.parameters], walk.structure, [tree.Path(p.path) for p in walk.parameters]
+
+
+def put_together(structure: Any, leaves: Iterable[Any]) -> Any:
+    """A module of this structure around other parameters."""
+    return Rebuilt(structure, list(leaves)).root
+
+
+tree.register(Module, taken_apart, put_together)
+
+
+def copy_of(module: M) -> M:
+    """The same arrays in modules and containers of their own."""
+    walk = Walk(module)
+    copied: M = Rebuilt(walk.structure, [p.value for p in walk.parameters]).root
+    return copied
+
+
+def check_open(module: Module, path: str, kind: str | None) -> None:
+    """Raise UnsupportedError for a field that cannot be assigned in a module that a transform has filled."""
+    if module._sealed and kind != BUFFER:
+        raise UnsupportedError(
+            f"nn: {path} is assigned inside a traced function, and what is not a buffer would be lost",
+            hint="mark an array that the forward assigns with nn.buffer, or return the value",
+        )
+
+
+def check_value(module: Module, path: str, kind: str | None, value: Any) -> None:
+    """Raise where a value cannot stand in a field."""
+    if isinstance(value, Array) and not module._inside:
+        raise EscapedError(
+            f"nn: a traced array is assigned to {path}, and this module was made outside of the traced function",
+            hint="give the module to the function as an argument",
+        )
+    if isinstance(value, np.ndarray | Array):
+        if kind not in (BUFFER, FROZEN):
+            refuse_inexact(value, path)
+    elif kind in (BUFFER, FROZEN):
+        raise DtypeError(f"nn: {path} is {kind}, and {value!r} is no array", hint="delete the field first: del")
+    elif not isinstance(value, Module):
+        if tree.one_level(value) is not None:
+            Walk(value, path)
+        else:
+            refuse_hidden(value, path)
+
+
+def within(paths: Iterable[str], name: str) -> list[str]:
+    """The paths that begin with a field."""
+    field = tree.access("", name)
+    return [path for path in paths if path.startswith(field) and path[len(field) :][:1] in ("", ".", "[")]
+
+
+def path_of(module: Module, target: Any, path: str) -> str:
+    """Where a module holds an array or a module, or the path that was given; raises TreeError where there is none."""
+    if isinstance(target, str):
+        at_path(module, target)
+        return target
+    walk = Walk(module)
+    held = [(p.path, p.value) for p in walk.places] + walk.modules[1:]
+    found = [where for where, value in held if value is target]
+    if not found:
+        raise TreeError(
+            f"nn: {path} is tied to something that {type(module).__name__} does not hold",
+            hint="assign it to a field first, then tie: self.head = nn.tied(self.embedding.weight)",
+        )
+    return found[0]
+
+
+def at_path(root: Any, path: str) -> Any:
+    """What is at a path such as `layers[0].weight`; raises TreeError where there is nothing."""
+    at = root
+    for attribute, item in re.findall(r"\.?([^\W\d]\w*)|\[([^\]]+)\]", path):
+        try:
+            plain = attribute and not isinstance(at, Mapping)
+            at = getattr(at, attribute) if plain else at[attribute or ast.literal_eval(item)]
+        except (AttributeError, LookupError, TypeError, ValueError, SyntaxError):
+            raise TreeError(f"nn: {type(root).__name__} has nothing at {path}") from None
+    return at
+
+
+def frozen_items(value: Any) -> Any:
+    """A container with every array in it frozen; modules in it are left to the walk that met them."""
+    if isinstance(value, np.ndarray):
+        return frozen(value)
+    level = None if value is None or isinstance(value, Module) else tree.one_level(value)
+    if level is None:
+        return value
+    return tree.rebuild(type(value), level.metadata, [frozen_items(child) for child in level.children])
+
+
+def shown(value: Any, met: dict[int, str], path: str = "") -> str:
+    """A value in a few words; a module over several lines where it has parts."""
+    if isinstance(value, Frozen):
+        return f"frozen {shown(thawed(value), met)}"
+    if isinstance(value, np.ndarray | Array):
+        return f"{value.dtype}{list(value.shape)}"
+    if not isinstance(value, Module):
+        level = tree.one_level(value) if isinstance(value, list | tuple | dict) else None
+        if level is None:
+            return str(getattr(value, "__name__", None) or repr(value))
+        keys = [f"({key}): " for key in level.keys]
+        pairs = zip(level.keys, level.children, strict=True)
+        items = [shown(child, met, tree.access(path, key)) for key, child in pairs]
+        return blocked(type(value).__name__, [key + item for key, item in zip(keys, items, strict=True)])
+    if id(value) in met:
+        return f"{type(value).__name__}, the same as {met[id(value)] or 'the whole'}"
+    met[id(value)] = path
+    parts = [f"{name}={field(value, name, met, tree.access(path, name))}" for name in value._listed()]
+    parts += [f"{name}={tie}, tied" for name, tie in value._ties.items()]
+    return blocked(value._title(), parts)
+
+
+def field(module: Module, name: str, met: dict[int, str], path: str) -> str:
+    """One field, with its mark."""
+    kind = module._marks.get(name)
+    return f"{kind + ' ' if kind in (BUFFER, FROZEN) else ''}{shown(vars(module)[name], met, path)}"
+
+
+def blocked(name: str, parts: list[str]) -> str:
+    """`name(parts)` on one line where it is short, else a line for each."""
+    short = f"{name}({', '.join(parts)})"
+    if len(short) <= 80 and "\n" not in short and not any("(" in part for part in parts):
+        return short
+    return "\n".join([f"{name}(", *[f"  {line}" for part in parts for line in part.split("\n")], ")"])

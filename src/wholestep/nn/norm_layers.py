@@ -1,0 +1,164 @@
+"""Normalisations as layers: a gain that begins at 1 and a bias that begins at 0, and the statistics of batch norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.frontend.custom import stop_gradient
+from wholestep.nn import init
+from wholestep.nn.dense import sized
+from wholestep.nn.marks import buffer
+from wholestep.nn.module import Module
+from wholestep.nn.normalization import (
+    batch_norm,
+    but_channels,
+    group_norm,
+    in_wide,
+    instance_norm,
+    layer_norm,
+    moments,
+    rms_norm,
+)
+from wholestep.nn.windows import shown
+from wholestep.numpy.reductions import counted
+
+
+class LayerNorm(Module):
+    """`layer_norm` over the last axes, whose sizes are given, with a gain and a bias of its own.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.LayerNorm(2)(np.array([[1.0, 3.0]], np.float32)).round(3).tolist()
+    [[-1.0, 1.0]]
+    """
+
+    undecayed = ("gain", "bias")
+
+    def __init__(
+        self, size: int | Sequence[int], *, eps: float = 1e-5, bias: bool = True, dtype: Any = np.float32
+    ) -> None:
+        shape = tuple(size) if isinstance(size, Sequence) else (size,)
+        sized("LayerNorm", **{f"size {i}": n for i, n in enumerate(shape)})
+        self.gain = init.ones(shape, dtype)
+        self.bias = init.zeros(shape, dtype) if bias else None
+        self.eps = eps
+
+    def __call__(self, x: Any) -> Any:
+        return layer_norm(x, self.gain, self.bias, self.eps)
+
+
+class RMSNorm(Module):
+    """`rms_norm` over the last axes, whose sizes are given, with a gain of its own."""
+
+    undecayed = ("gain",)
+
+    def __init__(self, size: int | Sequence[int], *, eps: float = 1e-5, dtype: Any = np.float32) -> None:
+        shape = tuple(size) if isinstance(size, Sequence) else (size,)
+        sized("RMSNorm", **{f"size {i}": n for i, n in enumerate(shape)})
+        self.gain = init.ones(shape, dtype)
+        self.eps = eps
+
+    def __call__(self, x: Any) -> Any:
+        return rms_norm(x, self.gain, self.eps)
+
+
+class BatchNorm(Module):
+    """`batch_norm` over [n, channels, ...]: by the batch in training, by running statistics in evaluation.
+
+    In training `mean` and `var` move towards those of the batch by `momentum` of the way, the variance being the
+    unbiased one there, and the biased one in the forward; of a single number per channel both are 0. Raises
+    ParameterError for a momentum outside [0, 1], ShapeError for another number of channels.
+
+    >>> import numpy as np, wholestep as ws
+    >>> norm = ws.nn.BatchNorm(1)
+    >>> norm(np.array([[1.0], [3.0]], np.float32)).round(3).tolist()
+    [[-1.0], [1.0]]
+    >>> norm.mean.round(3).tolist(), norm.var.round(3).tolist()
+    ([0.20000000298023224], [1.100000023841858])
+    """
+
+    undecayed = ("gain", "bias")
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        sized("BatchNorm", channels=channels)
+        if not 0 <= momentum <= 1:
+            raise ParameterError(f"BatchNorm: momentum is {momentum}; it must be in [0, 1]")
+        self.gain = init.ones((channels,), dtype) if affine else None
+        self.bias = init.zeros((channels,), dtype) if affine else None
+        self.mean: Any = buffer(init.zeros((channels,), dtype))
+        self.var: Any = buffer(init.ones((channels,), dtype))
+        self.momentum, self.eps = momentum, eps
+
+    def __call__(self, x: Any) -> Any:
+        x, channels = wnp.asarray(x), len(self.mean)
+        if x.ndim < 2 or x.shape[1] != channels:
+            raise ShapeError(f"BatchNorm: x is {shown(x)}; axis 1 must be the {channels} channels")
+        if not self.training:
+            return batch_norm(x, self.gain, self.bias, mean=self.mean, var=self.var, eps=self.eps)
+        self.follow(x)
+        return batch_norm(x, self.gain, self.bias, eps=self.eps)
+
+    def follow(self, x: Any) -> None:
+        """Move the running statistics towards those of a batch."""
+        axes = but_channels(x)
+        count = x.size // x.shape[1]
+        mean, var = [stop_gradient(m).reshape(-1) for m in moments(in_wide(x), axes)]
+        self.mean = self.toward(self.mean, mean)
+        self.var = self.toward(self.var, unbiased(var, count))
+
+    def toward(self, held: Any, found: Any) -> Any:
+        """A running statistic after one more batch, in its own dtype."""
+        return ((1 - self.momentum) * held + self.momentum * found.astype(held.dtype)).astype(held.dtype)
+
+
+def unbiased(var: Any, count: Any) -> Any:
+    """The estimate of a variance from that of so many numbers, which may be a symbolic size."""
+    if isinstance(count, int):
+        return var * (count / max(count - 1, 1))
+    return var * count / wnp.maximum(counted(count) - 1, 1)
+
+
+class GroupNorm(Module):
+    """`group_norm` of so many groups of channels, with a gain and a bias [channels] of its own."""
+
+    undecayed = ("gain", "bias")
+
+    def __init__(
+        self, groups: int, channels: int, *, eps: float = 1e-5, affine: bool = True, dtype: Any = np.float32
+    ) -> None:
+        sized("GroupNorm", groups=groups, channels=channels)
+        if channels % groups:
+            raise ParameterError(f"GroupNorm: {groups} groups do not divide {channels} channels")
+        self.gain = init.ones((channels,), dtype) if affine else None
+        self.bias = init.zeros((channels,), dtype) if affine else None
+        self.groups, self.eps = groups, eps
+
+    def __call__(self, x: Any) -> Any:
+        return group_norm(x, self.groups, self.gain, self.bias, self.eps)
+
+
+class InstanceNorm(Module):
+    """`instance_norm`, with a gain and a bias [channels] of its own if `affine`."""
+
+    undecayed = ("gain", "bias")
+
+    def __init__(self, channels: int, *, eps: float = 1e-5, affine: bool = False, dtype: Any = np.float32) -> None:
+        sized("InstanceNorm", channels=channels)
+        self.gain = init.ones((channels,), dtype) if affine else None
+        self.bias = init.zeros((channels,), dtype) if affine else None
+        self.eps = eps
+
+    def __call__(self, x: Any) -> Any:
+        return instance_norm(x, self.gain, self.bias, self.eps)

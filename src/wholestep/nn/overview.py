@@ -1,0 +1,221 @@
+"""summary: a table of a model's parts and arrays, with what they hold and what a call of them costs."""
+
+from __future__ import annotations
+
+import functools
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.dims import Dim
+from wholestep.errors import ParameterError
+from wholestep.frontend.array import Array
+from wholestep.frontend.inspect import eval_shape
+from wholestep.frontend.scope import type_of
+from wholestep.frontend.shapes import ShapeDtype
+from wholestep.ir.build import current
+from wholestep.ir.graph import Node, subgraphs
+from wholestep.nn.places import PARAMETER, Place, Walk
+
+HEAD = ("path", "what", "shape", "numbers", "bytes", "flops")
+
+
+class Row(NamedTuple):
+    """A part of the model, with all that is in it, or one array."""
+
+    path: str
+    what: str
+    shape: str
+    numbers: int
+    nbytes: int
+    flops: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The table: `rows`, and how many elements and bytes are trained, frozen, and buffers.
+
+    Printed it is text, and in a notebook a table.
+    """
+
+    rows: tuple[Row, ...]
+    totals: dict[str, tuple[int, int]]
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are trained."""
+        return self.totals[PARAMETER][0]
+
+    @property
+    def flops(self) -> int | None:
+        """The arithmetic of one call, None where no inputs were given."""
+        return self.rows[0].flops
+
+    def __str__(self) -> str:
+        cells = [HEAD, *self.cells()]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(HEAD))]
+        lines = ["  ".join(aligned(row, widths)).rstrip() for row in cells]
+        return "\n".join([*lines, *self.footer()])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in HEAD)
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in self.cells())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{'<br>'.join(self.footer())}</p>"
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """The rows as text; a column of flops only where there are any."""
+        return [
+            (row.path, row.what, row.shape, f"{row.numbers:,}", f"{row.nbytes:,}", said(row.flops)) for row in self.rows
+        ]
+
+    def footer(self) -> Iterator[str]:
+        """The totals, a line for each kind there is."""
+        names = {PARAMETER: "trained", "frozen": "frozen", "buffer": "buffers"}
+        for kind, (count, nbytes) in self.totals.items():
+            if count or kind == PARAMETER:
+                yield f"{names[kind]}: {count:,} numbers, {nbytes:,} bytes"
+
+
+def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
+    """A table of a model: the path, the shape, how many numbers and how many bytes, for each part and array.
+
+    With inputs, arrays, `ShapeDtype`s or shapes (of the dtype of the first parameter), the model is traced in
+    evaluation mode, without computing anything: each part that was called then has the shape of what it returned and
+    the arithmetic that it took, loops multiplied out. What a part holds includes the parts in it; an array at two
+    places counts once.
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Linear(ws.nn.Module):
+    ...     def __init__(self, n_in, n_out):
+    ...         self.weight, self.bias = np.ones((n_in, n_out)), np.zeros(n_out)
+    ...     def __call__(self, x):
+    ...         return x @ self.weight + self.bias
+    >>> print(ws.nn.summary(Linear(3, 2), (8, 3)))
+    path    what       shape      numbers  bytes  flops
+            Linear     f64[8, 2]        8     64    112
+    weight  parameter  f64[3, 2]        6     48
+    bias    parameter  f64[2]           2     16
+    trained: 8 numbers, 64 bytes
+    """
+    walk = Walk(model)
+    calls = called(model, walk, inputs, named) if inputs or named else {}
+    arrays = list(walk.places)
+    rows = list(in_order(model, walk, arrays, calls))
+    totals = {kind: total(p for p in arrays if p.kind == kind) for kind in (PARAMETER, "frozen", "buffer")}
+    return Summary(tuple(rows), totals)
+
+
+def in_order(model: Any, walk: Walk, arrays: Sequence[Place], calls: dict[str, tuple[str, int]]) -> Iterator[Row]:
+    """Parts and arrays as they lie: a part, its own arrays, then the parts in it."""
+    parts = {path: module._title() for path, module in walk.modules}
+    for path in parts if "" in parts else ["", *parts]:
+        count, nbytes = total(p for p in arrays if inside(p.path, path))
+        shape, flops = calls.get(path, ("", None))
+        yield Row(path, parts.get(path) or type(model).__name__, shape, count, nbytes, flops)
+        own = [p for p in arrays if holder(p.path, parts) == path]
+        for place in own:
+            yield Row(place.path, place.kind, str(type_of(place.value)), *total([place]), None)
+
+
+def called(model: Any, walk: Walk, inputs: Sequence[Any], named: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    """For each part that a forward pass calls, the type of its result and its arithmetic."""
+    if not callable(model):
+        raise ParameterError(f"nn.summary: a {type(model).__name__} cannot be called", hint="leave out the inputs")
+    dtype = walk.parameters[0].value.dtype if walk.parameters else np.dtype(np.float64)
+    given = [ShapeDtype(x, dtype) if is_shape(x) else x for x in inputs]
+    calls: dict[str, tuple[str, int]] = {}
+
+    def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
+        watched = model.eval()
+        parts = Walk(watched).modules
+        for _, module in parts:
+            cls: Any = type(module)
+            object.__setattr__(module, "__class__", observed(cls))
+        token = WATCHED.set(({id(module): path for path, module in parts}, calls))
+        try:
+            return watched(*args, **kwargs)
+        finally:
+            WATCHED.reset(token)
+
+    eval_shape(forward, model, *given, **named)
+    return calls
+
+
+WATCHED: ContextVar[tuple[dict[int, str], dict[str, tuple[str, int]]]] = ContextVar("watched")
+"""The modules whose calls are watched, by path, and what has been seen of them."""
+
+
+@functools.cache
+def observed(cls: type[Any]) -> type[Any]:
+    """A class of modules whose calls are noted."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        builder = current()
+        start = 0 if builder is None else len(builder.nodes)
+        out = cls.__call__(self, *args, **kwargs)
+        paths, calls = WATCHED.get(({}, {}))
+        path = paths.get(id(self))
+        if path is not None and builder is not None:
+            before = calls.get(path, ("", 0))[1]
+            calls[path] = (described(out), before + arithmetic(builder.nodes[start:]))
+        return out
+
+    names = {"__call__": call, "__module__": cls.__module__, "__doc__": cls.__doc__, "__qualname__": cls.__qualname__}
+    return type(cls.__name__, (cls,), names)
+
+
+def arithmetic(nodes: Iterable[Node]) -> int:
+    """The arithmetic of a program; a loop counts as often as it runs, of branches the longest counts."""
+    return sum(work(node) for node in nodes)
+
+
+def work(node: Node) -> int:
+    """The arithmetic of one operation, with that of the programs inside it."""
+    if not node.op.nested:
+        return int(node.op.flops(node)) if node.inputs else 0
+    inner = [arithmetic(graph.nodes) for graph in subgraphs(node)]
+    times = int(node.params.get("length", 1))
+    return times * (max(inner, default=0) if node.op.name == "cond" else sum(inner))
+
+
+def described(out: Any) -> str:
+    """The types of what a part returned."""
+    types = [str(type_of(x)) for x in tree.leaves(out) if isinstance(x, np.ndarray | np.generic | Array)]
+    return ", ".join(types)
+
+
+def is_shape(x: Any) -> bool:
+    """Whether an input is given by its shape."""
+    return isinstance(x, tuple) and bool(x) and all(isinstance(n, int | np.integer | Dim) for n in x)
+
+
+def inside(path: str, part: str) -> bool:
+    """Whether something lies in a part."""
+    return not part or (path.startswith(part) and path[len(part) :][:1] in (".", "["))
+
+
+def holder(path: str, parts: Iterable[str]) -> str:
+    """The innermost part that an array lies in."""
+    return max((part for part in parts if inside(path, part)), key=len, default="")
+
+
+def total(places: Iterable[Place]) -> tuple[int, int]:
+    """How many numbers and bytes these arrays hold."""
+    held = [place.value for place in places]
+    return sum(int(x.size) for x in held), sum(int(x.size) * x.dtype.itemsize for x in held)
+
+
+def aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """The cells of a row: text to the left, numbers to the right."""
+    pairs = enumerate(zip(row, widths, strict=True))
+    return [cell.ljust(width) if i < 3 else cell.rjust(width) for i, (cell, width) in pairs]
+
+
+def said(flops: int | None) -> str:
+    """A count, or nothing."""
+    return "" if flops is None else f"{flops:,}"

@@ -1,0 +1,126 @@
+"""A model's arrays by path: taken out, put back, listed, chosen by pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wholestep import tree
+from wholestep.errors import ParameterError, TreeError
+from wholestep.nn.places import Place, Rebuilt, Walk
+
+
+def split(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters of a model by path, and its buffers and frozen arrays: `params, buffers = nn.split(model)`.
+
+    `model` is a module, or a tree of arrays and modules. The arrays are the model's own; each comes once, under its
+    first path.
+
+    >>> import numpy as np, wholestep as ws
+    >>> params, buffers = ws.nn.split({"w": np.ones(2), "ids": ws.nn.frozen(np.arange(2))})
+    >>> list(params), list(buffers)
+    (['w'], ['ids'])
+    """
+    walk = Walk(model)
+    return by_path(walk.parameters), by_path(walk.kept)
+
+
+def join(model: Any, params: Mapping[str, Any] | None = None, buffers: Mapping[str, Any] | None = None) -> Any:
+    """A copy of a model with other arrays, by path; None leaves what is there.
+
+    Raises TreeError that lists the paths which are missing or unknown. Shapes and dtypes may be others.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.Module()
+    >>> model.scale = np.ones(2)
+    >>> ws.nn.join(model, {"scale": np.zeros(2)}).scale.tolist(), model.scale.tolist()
+    ([0.0, 0.0], [1.0, 1.0])
+    """
+    walk = Walk(model)
+    leaves = [p.value for p in walk.parameters] if params is None else ordered(walk.parameters, params, "parameters")
+    return Rebuilt(walk.structure, leaves, None if buffers is None else ordered(walk.kept, buffers, "buffers")).root
+
+
+def named_parameters(model: Any) -> dict[str, Any]:
+    """The parameters of a model by path, each once.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.Module()
+    >>> model.layers = [{"w": np.ones(2)}]
+    >>> list(ws.nn.named_parameters(model))
+    ['layers[0].w']
+    """
+    return split(model)[0]
+
+
+def buffers(model: Any) -> dict[str, Any]:
+    """The buffers and frozen arrays of a model by path.
+
+    A loss that is differentiated outside of a compiled step returns these, since its assignments are made in a copy:
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Centred(ws.nn.Module):
+    ...     def __init__(self):
+    ...         self.gain, self.mean = np.ones(()), ws.nn.buffer(np.zeros(()))
+    ...     def __call__(self, x):
+    ...         self.mean = 0.5 * self.mean + 0.5 * x.mean()
+    ...         return self.gain * (x - self.mean)
+    >>> def loss(model, x):
+    ...     return np.sum(model(x) ** 2), ws.nn.buffers(model)
+    >>> model = Centred()
+    >>> gradient, new = ws.grad(loss, has_aux=True)(model, np.array([1.0, 3.0]))
+    >>> model = ws.nn.join(model, buffers=new)
+    >>> float(model.mean)
+    1.0
+    """
+    return split(model)[1]
+
+
+def decay_flags(model: Any) -> dict[str, bool]:
+    """For each parameter, by path, whether weight decay applies to it: see `nn.no_decay` and `Module.undecayed`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Affine(ws.nn.Module):
+    ...     undecayed = ("bias",)
+    ...     def __init__(self):
+    ...         self.weight, self.bias = np.ones(2), np.zeros(2)
+    >>> ws.nn.decay_flags(Affine())
+    {'weight': True, 'bias': False}
+    """
+    return {place.path: place.decayed for place in Walk(model).parameters}
+
+
+def matching(model: Any, pattern: str) -> list[str]:
+    """The paths of the parameters that a pattern means, in which `*` stands for any characters.
+
+    A pattern that names a part means all in it. Raises ParameterError where nothing matches.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = {"layers": [{"w": np.ones(1), "b": np.ones(1)} for _ in range(2)]}
+    >>> ws.nn.matching(model, "layers[*].b"), ws.nn.matching(model, "layers[0]")
+    (['layers[0].b', 'layers[1].b'], ['layers[0].b', 'layers[0].w'])
+    """
+    paths = list(named_parameters(model))
+    found = [path for path in paths if tree.matches(pattern, path)]
+    if not found:
+        raise ParameterError(
+            f"nn.matching: no parameter matches {pattern!r}",
+            hint=f"there are {', '.join(paths)}; * stands for any characters",
+        )
+    return found
+
+
+def by_path(places: list[Place]) -> dict[str, Any]:
+    """Arrays under their paths, which other paths go through as they are: `params.layers[0].weight`."""
+    return {tree.Path(place.path): place.value for place in places}
+
+
+def ordered(places: list[Place], given: Mapping[str, Any], what: str) -> list[Any]:
+    """The given arrays in the order of their places; raises TreeError where the names are others."""
+    wanted = [place.path for place in places]
+    missing, unexpected = [p for p in wanted if p not in given], [p for p in given if p not in wanted]
+    if missing or unexpected:
+        parts = [f"no {', '.join(missing)}"] if missing else []
+        parts += [f"{', '.join(map(str, unexpected))} unexpected"] if unexpected else []
+        raise TreeError(f"nn.join: these are not the model's {what}: {'; '.join(parts)}")
+    return [given[path] for path in wanted]

@@ -1,0 +1,256 @@
+"""Pooling: one number for each window: its largest, its mean, or something between the two."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep import numpy as wnp
+from wholestep.errors import DtypeError, ParameterError, ShapeError
+from wholestep.frontend.custom import stop_gradient
+from wholestep.nn.exponentials import in_single, logsumexp
+from wholestep.nn.windows import Ints, Padding, Pairs, Slide, padded, per_axis, rank_is, shown, slide, taps, windows
+
+
+def max_pool1d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
+    """The largest element of each window of sequences [n, c, length]; as `max_pool2d` in all else."""
+    return max_pooled("max_pool1d", 1, x, size, stride, padding, ceil_mode)
+
+
+def max_pool2d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
+    """The largest element of each window of images [n, c, height, width].
+
+    The stride is the size if it is not given. Padding counts as -inf: at most half a window, so that none is padding
+    throughout. With `ceil_mode` a last window may stick out, if it begins inside. The whole gradient goes to the first
+    of equal elements in row-major order; nan is larger than anything. Raises ShapeError, ParameterError and DtypeError.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.max_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
+    """
+    return max_pooled("max_pool2d", 2, x, size, stride, padding, ceil_mode)
+
+
+def max_pool3d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
+    """The largest element of each window of volumes [n, c, depth, height, width]; as `max_pool2d` in all else."""
+    return max_pooled("max_pool3d", 3, x, size, stride, padding, ceil_mode)
+
+
+def avg_pool1d(
+    x: Any,
+    size: Ints,
+    stride: Ints | None = None,
+    padding: Padding = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window of sequences [n, c, length]; as `avg_pool2d` in all else."""
+    return mean_pooled("avg_pool1d", 1, x, size, stride, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    x: Any,
+    size: Ints,
+    stride: Ints | None = None,
+    padding: Padding = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window of images [n, c, height, width].
+
+    Padding counts as zeros, or with `count_include_pad=False` not at all; what sticks out beyond the padding with
+    `ceil_mode` never counts. As `max_pool2d` in all else.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.avg_pool2d(np.ones((1, 1, 2, 2)), 2, padding=1).tolist()
+    [[[[0.25, 0.25], [0.25, 0.25]]]]
+    """
+    return mean_pooled("avg_pool2d", 2, x, size, stride, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool3d(
+    x: Any,
+    size: Ints,
+    stride: Ints | None = None,
+    padding: Padding = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window of volumes [n, c, depth, height, width]; as `avg_pool2d` in all else."""
+    return mean_pooled("avg_pool3d", 3, x, size, stride, padding, ceil_mode, count_include_pad)
+
+
+def smooth_max_pool(
+    x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, beta: float = 1.0, ceil_mode: bool = False
+) -> Any:
+    """log(mean(exp(beta * x))) / beta over each window: the mean for beta near 0, the maximum for a large one.
+
+    Over all axes after the first two. Padding does not count. Raises ParameterError for beta 0 or less, and what
+    `max_pool2d` raises.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.smooth_max_pool(np.array([[[1.0, 2.0]]]), 2, beta=100.0).round(2).tolist()
+    [[[1.99]]]
+    """
+    name, a = "smooth_max_pool", floats("smooth_max_pool", x)
+    if not beta > 0:
+        raise ParameterError(f"{name}: beta is {beta}; it must be positive")
+    n = a.ndim - 2
+    at = placed(name, n, a, size, stride, padding, ceil_mode)
+    inside = tuple(range(-n, 0))
+
+    def of(v: Any) -> Any:
+        seen = windows(padded(beta * v, at.around, -math.inf), at)
+        return (logsumexp(seen, axis=inside) - np.log(counted(v, at, ((0, 0),) * n))) / beta
+
+    return in_single(of, a)
+
+
+def global_max_pool(x: Any) -> Any:
+    """The largest element of each channel: [n, c, ...] -> [n, c]; the gradient goes to the first of equal ones."""
+    a = floats("global_max_pool", x)
+    flat = a.reshape(*a.shape[:2], math.prod(a.shape[2:]))
+    first = wnp.argmax(flat, axis=-1)[..., None]
+    return wnp.take_along_axis(flat, first, axis=-1)[..., 0]
+
+
+def global_avg_pool(x: Any) -> Any:
+    """The mean of each channel: [n, c, ...] -> [n, c]."""
+    a = floats("global_avg_pool", x)
+    return wnp.mean(a, axis=tuple(range(2, a.ndim)))
+
+
+def adaptive_max_pool(x: Any, size: Ints) -> Any:
+    """The largest elements of so many parts of each axis after the first two.
+
+    Part i of m of an axis of n elements runs from floor(i n / m) to ceil((i + 1) n / m), as in PyTorch; parts may
+    overlap. `size` is an integer, or one for each axis. Raises ParameterError for another size, ShapeError for an
+    empty axis.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.adaptive_max_pool(np.arange(5.0).reshape(1, 1, 5), 2).tolist()
+    [[[2.0, 4.0]]]
+    """
+    return adapted("adaptive_max_pool", x, size, lambda part: largest(list(wnp.unstack(part, axis=-1))))
+
+
+def adaptive_avg_pool(x: Any, size: Ints) -> Any:
+    """The means of so many parts of each axis after the first two; parts as in `adaptive_max_pool`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.adaptive_avg_pool(np.arange(5.0).reshape(1, 1, 5), 2).tolist()
+    [[[1.0, 3.0]]]
+    """
+    return adapted("adaptive_avg_pool", x, size, lambda part: wnp.mean(part, axis=-1))
+
+
+def floats(name: str, x: Any) -> Any:
+    """A floating array [n, channels, ...]; raises DtypeError or ShapeError for another."""
+    a = wnp.asarray(x)
+    if not dtypes.is_float(a.dtype):
+        raise DtypeError(f"{name}: x is {shown(a)}, not floating", hint="convert it with .astype(np.float32)")
+    if a.ndim < 3:
+        rank_is(name, a, 3, "[n, channels, ...]")
+    return a
+
+
+def placed(name: str, n: int, x: Any, size: Ints, stride: Ints | None, padding: Padding, ceil_mode: bool) -> Slide:
+    """How the windows of a pool lie; with `ceil_mode`, what is added after takes in the last one that sticks out."""
+    rank_is(name, x, n + 2, "[n, channels, ...]")
+    at = slide(name, x, n, size, size if stride is None else stride, padding)
+    for size_, pair in zip(at.size, at.around, strict=True):
+        if 2 * max(pair) > size_:
+            raise ParameterError(f"{name}: padding {pair} is more than half of a window of {size_}")
+    return at._replace(around=tuple([*map(reaching, x.shape[2:], *at[:2], at.around)])) if ceil_mode else at
+
+
+def reaching(length: int, size: int, stride: int, pair: tuple[int, int]) -> tuple[int, int]:
+    """Padding with which a last window that begins inside, or in the padding before, is whole."""
+    before, after = pair
+    total = length + before + after
+    places = -(-(total - size) // stride) + 1
+    if (places - 1) * stride >= length + before:
+        places -= 1
+    return before, after + max((places - 1) * stride + size - total, 0)
+
+
+def largest(parts: list[Any]) -> Any:
+    """The largest of several arrays, the first of equal ones; nan where any is nan."""
+    return functools.reduce(lambda best, x: wnp.where((x > best) | (x != x), x, best), parts)
+
+
+def max_pooled(name: str, n: int, x: Any, size: Ints, stride: Ints | None, padding: Padding, ceil_mode: bool) -> Any:
+    """A max pool over n axes, one after another, the last first, which leaves the first winner the same."""
+    a = floats(name, x)
+    at = placed(name, n, a, size, stride, padding, ceil_mode)
+    wide = padded(a, at.around, -math.inf)
+    if at.stride == at.size:
+        return largest_of_tiles(wide, at.size)
+    for axis in reversed(range(n)):
+        wide = largest(taps(wide, axis + 2, at.size[axis], at.stride[axis]))
+    return wide
+
+
+def largest_of_tiles(x: Any, size: Sequence[int]) -> Any:
+    """As `largest` of windows side by side: elementwise over x cut into tiles, where taps would be spread and added."""
+    lead, lengths = x.shape[: x.ndim - len(size)], x.shape[x.ndim - len(size) :]
+    places = [length // s for length, s in zip(lengths, size, strict=True)]
+    whole = x[(..., *[slice(p * s) for p, s in zip(places, size, strict=True)])]
+    cut = whole.reshape(*lead, *[d for both in zip(places, size, strict=True) for d in both])
+    inside = tuple(range(len(lead) + 1, cut.ndim, 2))
+    order = np.arange(math.prod(size), dtype=np.int32).reshape([d for s in size for d in (1, s)])
+    top = stop_gradient(wnp.max(cut, axis=inside, keepdims=True))
+    won = wnp.where((cut == top) | (cut != cut), order, order.size)
+    return wnp.sum(wnp.where(order == wnp.min(won, axis=inside, keepdims=True), cut, 0), axis=inside)
+
+
+def mean_pooled(
+    name: str, n: int, x: Any, size: Ints, stride: Ints | None, padding: Padding, ceil_mode: bool, include: bool
+) -> Any:
+    """A mean pool over n axes."""
+    given = floats(name, x)
+    at = placed(name, n, given, size, stride, padding, ceil_mode)
+    included = placed(name, n, given, size, stride, padding, False).around if include else ((0, 0),) * n
+
+    def of(a: Any) -> Any:
+        wide = padded(a, at.around)
+        for axis in reversed(range(n)):
+            wide = functools.reduce(operator.add, taps(wide, axis + 2, at.size[axis], at.stride[axis]))
+        return wide / counted(a, at, included)
+
+    return in_single(of, given)
+
+
+def counted(x: Any, at: Slide, included: Pairs) -> Any:
+    """How many elements of each window count: those of x and of the padding that is included."""
+    n, counts = len(at.size), np.ones(())
+    for length, size, stride, (before, after), (low, high) in zip(
+        x.shape[x.ndim - n :], at.size, at.stride, at.around, included, strict=True
+    ):
+        starts = np.arange(0, length + before + after - size + 1, stride) - before
+        inside = np.minimum(starts + size, length + high) - np.maximum(starts, -low)
+        counts = counts[..., None] * inside
+    return (counts if counts.size and np.ptp(counts) else counts.reshape(-1)[:1].reshape(())).astype(x.dtype)
+
+
+def adapted(name: str, x: Any, size: Ints, pooled: Callable[[Any], Any]) -> Any:
+    """A pool over parts of the axes, one axis after another, the last first."""
+    a = floats(name, x)
+    counts = per_axis(name, "size", size, a.ndim - 2)
+    if 0 in a.shape[2:]:
+        raise ShapeError(f"{name}: x is {shown(a)}, with nothing to pool")
+    for axis in reversed(range(2, a.ndim)):
+        length, m = a.shape[axis], counts[axis - 2]
+        last = wnp.moveaxis(a, axis, -1)
+        parts = [pooled(last[..., i * length // m : -(-(i + 1) * length // m)]) for i in range(m)]
+        a = wnp.stack(parts, axis=axis)
+    return a

@@ -1,0 +1,214 @@
+"""Recurrent layers: a cell that turns an input and a state into a state, and loops of cells over time."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.frontend.control import scan
+from wholestep.nn import init
+from wholestep.nn.activations import relu, sigmoid, tanh
+from wholestep.nn.dense import linear, sized
+from wholestep.nn.keys import keys_from
+from wholestep.nn.module import Module
+from wholestep.nn.noise import dropout as dropped
+from wholestep.nn.noise import probability
+from wholestep.nn.windows import shown
+
+
+class Cell(Module):
+    """What cells share: weights [in, gates * width] and [width, gates * width], and two biases.
+
+    All are drawn uniformly within width**-0.5, as in PyTorch. `advance` is one step from what x adds to the gates.
+    """
+
+    undecayed = ("bias_ih", "bias_hh")
+    gates: ClassVar[int]
+    states: ClassVar[int] = 1
+
+    def __init__(self, inputs: int, width: int, *, key: Any, bias: bool = True, dtype: Any = np.float32) -> None:
+        sized(type(self).__name__, inputs=inputs, width=width)
+        keys, total, bound = keys_from(key, 4), self.gates * width, width**-0.5
+        self.weight_ih = init.symmetric(next(keys), (inputs, total), bound, dtype)
+        self.weight_hh = init.symmetric(next(keys), (width, total), bound, dtype)
+        self.bias_ih = init.symmetric(next(keys), (total,), bound, dtype) if bias else None
+        self.bias_hh = init.symmetric(next(keys), (total,), bound, dtype) if bias else None
+
+    def __call__(self, x: Any, state: Any) -> Any:
+        return self.advance(linear(x, self.weight_ih, self.bias_ih), state)
+
+    def advance(self, from_x: Any, state: Any) -> Any:
+        """The next state."""
+        raise NotImplementedError
+
+    @property
+    def width(self) -> int:
+        """How wide the state is."""
+        return int(self.weight_hh.shape[0])
+
+
+class RNNCell(Cell):
+    """One step of a plain recurrent network: h' = tanh(x w_ih + b_ih + h w_hh + b_hh), or with relu.
+
+    x is [batch, in] and h [batch, width]. Raises ParameterError for another activation.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.RNNCell(3, 4, key=0)(np.ones((2, 3), np.float32), np.zeros((2, 4), np.float32)).shape
+    (2, 4)
+    """
+
+    gates = 1
+
+    def __init__(self, inputs: int, width: int, *, key: Any, activation: str = "tanh", **options: Any) -> None:
+        super().__init__(inputs, width, key=key, **options)
+        if activation not in ("tanh", "relu"):
+            raise ParameterError(f"{type(self).__name__}: activation is {activation!r}", hint='"tanh" or "relu"')
+        self.activation = activation
+
+    def advance(self, from_x: Any, state: Any) -> Any:
+        total = from_x + linear(state, self.weight_hh, self.bias_hh)
+        return tanh(total) if self.activation == "tanh" else relu(total)
+
+
+class GRUCell(Cell):
+    """One step of a gated recurrent unit (Cho et al., 2014), with the reset gate after the product, as in PyTorch.
+
+    Gates lie in the order r, z, n: n = tanh(x w_in + b_in + r * (h w_hn + b_hn)) and h' = (1 - z) * n + z * h.
+    """
+
+    gates = 3
+
+    def advance(self, from_x: Any, state: Any) -> Any:
+        from_h = linear(state, self.weight_hh, self.bias_hh)
+        (xr, xz, xn), (hr, hz, hn) = wnp.split(from_x, 3, axis=-1), wnp.split(from_h, 3, axis=-1)
+        z = sigmoid(xz + hz)
+        new = tanh(xn + sigmoid(xr + hr) * hn)
+        return (1 - z) * new + z * state
+
+
+class LSTMCell(Cell):
+    """One step of a long short-term memory (Hochreiter and Schmidhuber, 1997); the state is (h, c).
+
+    Gates lie in the order i, f, g, o: c' = sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c').
+    """
+
+    gates, states = 4, 2
+
+    def advance(self, from_x: Any, state: Any) -> Any:
+        h, c = state
+        i, f, g, o = wnp.split(from_x + linear(h, self.weight_hh, self.bias_hh), 4, axis=-1)
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        return sigmoid(o) * tanh(c), c
+
+
+class Recurrent(Module):
+    """What recurrent layers share: cells, one for each layer, and a second set that runs backwards."""
+
+    cell: ClassVar[type[Cell]]
+
+    def __init__(
+        self,
+        inputs: int,
+        width: int,
+        layers: int = 1,
+        *,
+        key: Any,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        **options: Any,
+    ) -> None:
+        name = type(self).__name__
+        sized(name, inputs=inputs, width=width, layers=layers)
+        ways = 1 + bidirectional
+        keys = keys_from(key, ways * layers)
+        self.dropout = probability(name, dropout)
+        self.cells: list[Cell] = []
+        self.backward_cells: list[Cell] = []
+        for i in range(layers):
+            for cells in (self.cells, self.backward_cells)[:ways]:
+                cells.append(self.cell(ways * width if i else inputs, width, key=next(keys), **options))
+
+    def __call__(self, x: Any, state: Any = None, *, key: Any = None) -> tuple[Any, Any]:
+        x = wnp.asarray(x)
+        if x.ndim != 3:
+            raise ShapeError(f"{type(self).__name__}: x is {shown(x)}; it must be [batch, time, in]")
+        ways = [(self.cells, False), (self.backward_cells, True)][: 1 + bool(self.backward_cells)]
+        begins = self.begins(x, state)
+        p = self.dropout if self.training else 0.0
+        keys = keys_from(key, len(self.cells)) if key is not None else None
+        ends = []
+        for i in range(len(self.cells)):
+            made = [through(cells[i], x, next(begins), backwards) for cells, backwards in ways]
+            ends += [end for _, end in made]
+            x = wnp.concatenate([ys for ys, _ in made], axis=-1) if len(made) > 1 else made[0][0]
+            if i + 1 < len(self.cells):
+                x = dropped(x, p, next(keys) if keys is not None else None)
+        if self.cell.states == 1:
+            return x, wnp.stack(ends)
+        return x, tuple([wnp.stack([end[j] for end in ends]) for j in range(self.cell.states)])
+
+    def begins(self, x: Any, state: Any) -> Any:
+        """The state each cell begins with, in order."""
+        count, states = len(self.cells) + len(self.backward_cells), self.cell.states
+        width, name = self.cells[0].width, type(self).__name__
+        if state is None:
+            dtype = np.result_type(x.dtype, self.cells[0].weight_ih.dtype)
+            given = [wnp.zeros((count, x.shape[0], width), dtype)] * states
+        else:
+            given = [wnp.asarray(s) for s in (state if states > 1 else [state])]
+        if len(given) != states or any(s.shape != (count, x.shape[0], width) for s in given):
+            raise ShapeError(
+                f"{name}: the state is {', '.join(map(shown, given))}; it must be {states} arrays "
+                f"[{count}, {x.shape[0]}, {width}]"
+            )
+        return iter([given[0][i] if states == 1 else tuple([s[i] for s in given]) for i in range(count)])
+
+
+def through(cell: Cell, x: Any, begin: Any, backwards: bool) -> tuple[Any, Any]:
+    """A cell along [batch, time, in]: all its outputs [batch, time, width], and the state at the end."""
+    from_x = wnp.swapaxes(linear(x, cell.weight_ih, cell.bias_ih), 0, 1)
+
+    def step(state: Any, now: Any) -> tuple[Any, Any]:
+        state = cell.advance(now, state)
+        return state, state[0] if cell.states > 1 else state
+
+    end, ys = scan(step, begin, from_x, reverse=backwards)
+    return wnp.swapaxes(ys, 0, 1), end
+
+
+class RNN(Recurrent):
+    """Plain recurrent layers over [batch, time, in]: returns all outputs and the last state.
+
+    `layers` cells lie on each other; with `bidirectional` each has a second one that runs from the end, whose outputs
+    come after its own. The state is [layers * directions, batch, width], zeros if not given. `dropout` acts between
+    layers and needs a `key` in training. Further options are those of `RNNCell`. Raises ShapeError where x or the state
+    does not fit, ParameterError for sizes that are not positive integers.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ys, state = ws.nn.RNN(3, 4, key=0)(np.ones((2, 5, 3), np.float32))
+    >>> ys.shape, state.shape
+    ((2, 5, 4), (1, 2, 4))
+    """
+
+    cell = RNNCell
+
+
+class GRU(Recurrent):
+    """Gated recurrent units over [batch, time, in], made of `GRUCell`; as `RNN` in all else."""
+
+    cell = GRUCell
+
+
+class LSTM(Recurrent):
+    """Long short-term memory over [batch, time, in], made of `LSTMCell`; the state is (h, c), each as that of `RNN`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ys, (h, c) = ws.nn.LSTM(3, 4, 2, key=0, bidirectional=True)(np.ones((2, 5, 3), np.float32))
+    >>> ys.shape, h.shape, c.shape
+    ((2, 5, 8), (4, 2, 4), (4, 2, 4))
+    """
+
+    cell = LSTMCell

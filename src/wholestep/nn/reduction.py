@@ -1,0 +1,92 @@
+"""What every loss does at its edges: operands of one shape going in, one number or one for each sample coming out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from wholestep import dtypes
+from wholestep import numpy as wnp
+from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
+from wholestep.frontend.scope import type_of
+
+Reduction = Literal["mean", "sum", "none"]
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def reduced(name: str, like: Any, losses: Any, reduction: str, weights: Any = None, units: Any = None) -> Any:
+    """Losses as they are, their sum, or their mean, each counting `weights` times, in the dtype of `like`.
+
+    The mean divides by the total of the weights. `units` is what each loss counts apart from `weights` and is in the
+    losses already, such as the weight of its class; None stands for 1.
+    """
+    if reduction not in REDUCTIONS:
+        raise ParameterError(f"{name}: reduction is {reduction!r}; it is one of {', '.join(map(repr, REDUCTIONS))}")
+    if weights is not None:
+        weights = aligned(name, weights, losses)
+        losses = losses * weights
+    return total(losses, reduction, weights, units).astype(narrow(like, losses), copy=False)
+
+
+def total(losses: Any, reduction: str, weights: Any, units: Any) -> Any:
+    """Losses as they are, their sum, or their mean by weights and units."""
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return wnp.sum(losses)
+    if weights is None and units is None:
+        return wnp.mean(losses)
+    counts = units if weights is None else weights if units is None else weights * units
+    return wnp.sum(losses) / wnp.sum(wnp.broadcast_to(counts, losses.shape))
+
+
+def narrow(like: Any, losses: Any) -> Any:
+    """The dtype of losses that were computed in single precision for operands in half: that of the operands."""
+    given = wnp.asarray(like).dtype
+    return given if dtypes.compute_dtype(given) == losses.dtype else losses.dtype
+
+
+def aligned(name: str, weights: Any, losses: Any) -> Any:
+    """Weights in the dtype of the losses, one for each, or one for all that share their leading indices."""
+    array = wnp.asarray(weights)
+    if array.shape != losses.shape[: array.ndim]:
+        raise ShapeError(
+            f"{name}: weights are {type_of(array)}, and the losses {type_of(losses)}",
+            hint="weights have the shape of the losses (reduction='none' shows it), or of its first axes",
+        )
+    return array.reshape(array.shape + (1,) * (losses.ndim - array.ndim)).astype(losses.dtype, copy=False)
+
+
+def pair(name: str, predictions: Any, targets: Any, what: str = "targets") -> tuple[Any, Any]:
+    """Predictions and targets as arrays of one shape, integer and boolean targets in the predictions' dtype."""
+    x, t = floating(name, predictions, "predictions"), wnp.asarray(targets)
+    if x.shape != t.shape:
+        raise ShapeError(
+            f"{name}: predictions are {type_of(x)}, and {what} {type_of(t)}",
+            hint="give both the same shape; broadcasting here would compare every sample with every other",
+        )
+    return x, t.astype(dtypes.compute_dtype(t.dtype) if dtypes.is_inexact(t.dtype) else x.dtype, copy=False)
+
+
+def floating(name: str, x: Any, what: str) -> Any:
+    """An operand as real floating-point numbers, half precisions in single; raises DtypeError for any other."""
+    array = wnp.asarray(x)
+    if not dtypes.is_inexact(array.dtype) or dtypes.is_complex(array.dtype):
+        raise DtypeError(
+            f"{name}: {what} are {type_of(array)}, not real floating-point numbers", hint="cast them with .astype"
+        )
+    return array.astype(dtypes.compute_dtype(array.dtype), copy=False)
+
+
+def check_axis(name: str, x: Any, axis: int) -> None:
+    """Raise AxisError where an array has no such axis."""
+    if not -x.ndim <= axis < x.ndim:
+        raise AxisError(f"{name}: there is no axis {axis} in {type_of(x)}")
+
+
+def number(name: str, field: str, value: Any, least: float = 0.0, most: float = float("inf")) -> Any:
+    """A setting of a loss, checked where it is a plain number; raises ParameterError outside [least, most]."""
+    if isinstance(value, int | float) and not least <= value <= most:
+        bound = f"in [{least:g}, {most:g}]" if most < float("inf") else f"{least:g} or more"
+        raise ParameterError(f"{name}: {field} is {value:g}; it must be {bound}")
+    return value

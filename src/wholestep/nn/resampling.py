@@ -1,0 +1,158 @@
+"""Resampling: images made larger or smaller by repetition or interpolation, and channels turned into pixels."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.nn.exponentials import in_single
+from wholestep.nn.windows import Ints, per_axis, rank_is, shown
+
+MODES = {"nearest": None, "linear": 1, "bilinear": 2, "trilinear": 3}
+"""The modes of upsampling, and over how many axes each goes."""
+
+MOST_PHASES = 8
+"""Up to this whole factor an axis is interpolated phase by phase."""
+
+
+def upsample(
+    x: Any, scale: float | Sequence[float] | None = None, *, size: Ints | None = None, mode: str = "nearest"
+) -> Any:
+    """Resample the axes after the first two: [n, c, ...] -> [n, c, ...], by a scale or to a size.
+
+    "nearest" takes element floor(i / scale), "linear", "bilinear" and "trilinear" interpolate between the centres of
+    elements over one, two or three axes, as PyTorch does with align_corners=False. `scale` and `size` are one number or
+    one for each axis. Raises ParameterError for both or none of them, or numbers that make no sense, ShapeError where
+    the mode does not fit x.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.upsample(np.array([[[1.0, 3.0]]]), 2).tolist()
+    [[[1.0, 1.0, 3.0, 3.0]]]
+    >>> ws.nn.upsample(np.array([[[1.0, 3.0]]]), 2, mode="linear").tolist()
+    [[[1.0, 1.5, 2.5, 3.0]]]
+    """
+    a = wnp.asarray(x)
+    if mode not in MODES:
+        raise ParameterError(f"upsample: mode is {mode!r}", hint=f"{', '.join(MODES)} are known")
+    if a.ndim < 3 or MODES[mode] not in (None, a.ndim - 2) or 0 in a.shape[2:]:
+        raise ShapeError(f"upsample: {mode} does not fit x {shown(a)}", hint="x is [n, channels, ...]")
+    sizes, steps = targets(a.shape[2:], scale, size)
+    for axis, (length, step) in enumerate(zip(sizes, steps, strict=True), 2):
+        a = nearest(a, axis, length, step) if mode == "nearest" else interpolated(a, axis, length, step)
+    return a
+
+
+def targets(lengths: Sequence[int], scale: Any, size: Any) -> tuple[list[int], list[float]]:
+    """The new lengths, and how far apart the new elements lie in the old ones."""
+    n = len(lengths)
+    if (scale is None) == (size is None):
+        raise ParameterError("upsample: give one of scale and size")
+    if size is not None:
+        sizes = list(per_axis("upsample", "size", size, n))
+        return sizes, [length / m for length, m in zip(lengths, sizes, strict=True)]
+    scales = [float(s) for s in (scale if isinstance(scale, Sequence) else [scale] * n)]
+    if len(scales) != n or not all(0 < s < np.inf for s in scales):
+        raise ParameterError(f"upsample: scale is {scale!r}; it must be {n} positive numbers, or one")
+    sizes = [int(length * s) for length, s in zip(lengths, scales, strict=True)]
+    if 0 in sizes:
+        raise ParameterError(f"upsample: scale {scale!r} leaves nothing of {tuple(lengths)}")
+    return sizes, [1 / s for s in scales]
+
+
+def nearest(x: Any, axis: int, length: int, step: float) -> Any:
+    """One axis by the nearest element, repeated where the scale is an integer."""
+    if length % x.shape[axis] == 0 and step == x.shape[axis] / length:
+        return wnp.repeat(x, length // x.shape[axis], axis=axis)
+    places = np.minimum(np.floor(np.arange(length) * step).astype(np.int64), x.shape[axis] - 1)
+    return wnp.take(x, places, axis=axis)
+
+
+def interpolated(x: Any, axis: int, length: int, step: float) -> Any:
+    """One axis by interpolation between centres; between whole scales a product with a matrix of two weights a row."""
+    factor = length // x.shape[axis]
+    if factor * x.shape[axis] == length and step == x.shape[axis] / length and factor <= MOST_PHASES:
+        return in_single(lambda a: in_phases(a, axis, factor), x)
+    places = np.maximum((np.arange(length) + 0.5) * step - 0.5, 0)
+    low = np.minimum(places.astype(np.int64), x.shape[axis] - 1)
+    high = np.minimum(low + 1, x.shape[axis] - 1)
+    weights = np.zeros((x.shape[axis], length))
+    np.add.at(weights, (low, np.arange(length)), 1 - (places - low))
+    np.add.at(weights, (high, np.arange(length)), places - low)
+
+    def of(a: Any) -> Any:
+        made = wnp.matmul(wnp.moveaxis(a, axis, -1), weights.astype(a.dtype))
+        return wnp.moveaxis(made, -1, axis)
+
+    return in_single(of, x)
+
+
+def in_phases(x: Any, axis: int, factor: int) -> Any:
+    """One axis made longer by a whole factor: each of so many phases blends the axis with itself moved by one.
+
+    New element i * factor + r lies at i + (r + 1/2) / factor - 1/2. Slices and their sums, there and back, are loops
+    through memory, which a product with a matrix of mostly zeros is not.
+    """
+    n = x.shape[axis]
+
+    def cut(a: Any, start: int) -> Any:
+        return a[(*[slice(None)] * axis, slice(start, start + n))]
+
+    first, last = [(*[slice(None)] * axis, end) for end in (slice(0, 1), slice(n - 1, n))]
+    padded = wnp.concatenate([x[first], x, x[last]], axis=axis)
+    phases = []
+    for r in range(factor):
+        place = (r + 0.5) / factor + 0.5
+        low, share = int(place), place - int(place)
+        phase = cut(padded, low)
+        if share:  # infinity times 0 is no number
+            phase = phase * x.dtype.type(1 - share) + cut(padded, low + 1) * x.dtype.type(share)
+        phases.append(phase)
+    joined = wnp.stack(phases, axis=axis + 1)
+    return joined.reshape(*x.shape[:axis], n * factor, *x.shape[axis + 1 :])
+
+
+def pixel_shuffle(x: Any, factor: int) -> Any:
+    """Channels turned into pixels: [n, c * r * r, height, width] -> [n, c, height * r, width * r] (Shi et al., 2016).
+
+    Raises ShapeError for channels that r * r does not divide.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.pixel_shuffle(np.arange(4.0).reshape(1, 4, 1, 1), 2).tolist()
+    [[[[0.0, 1.0], [2.0, 3.0]]]]
+    """
+    a, r = wnp.asarray(x), whole("pixel_shuffle", factor)
+    rank_is("pixel_shuffle", a, 4, "[n, channels, height, width]")
+    n, c, h, w = a.shape
+    if c % (r * r):
+        raise ShapeError(f"pixel_shuffle: {r} * {r} does not divide the {c} channels of {shown(a)}")
+    return a.reshape(n, c // (r * r), r, r, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, c // (r * r), h * r, w * r)
+
+
+def pixel_unshuffle(x: Any, factor: int) -> Any:
+    """Pixels turned into channels, the inverse of `pixel_shuffle`.
+
+    Raises ShapeError for a height or width that the factor does not divide.
+
+    >>> import numpy as np, wholestep as ws
+    >>> x = np.arange(32.0).reshape(1, 2, 4, 4)
+    >>> bool((ws.nn.pixel_shuffle(ws.nn.pixel_unshuffle(x, 2), 2) == x).all())
+    True
+    """
+    a, r = wnp.asarray(x), whole("pixel_unshuffle", factor)
+    rank_is("pixel_unshuffle", a, 4, "[n, channels, height, width]")
+    n, c, h, w = a.shape
+    if h % r or w % r:
+        raise ShapeError(f"pixel_unshuffle: {r} does not divide height and width of {shown(a)}")
+    return a.reshape(n, c, h // r, r, w // r, r).transpose(0, 1, 3, 5, 2, 4).reshape(n, c * r * r, h // r, w // r)
+
+
+def whole(name: str, factor: Any) -> int:
+    """A factor of 1 or more; raises ParameterError for another."""
+    if isinstance(factor, bool) or not hasattr(factor, "__index__") or operator.index(factor) < 1:
+        raise ParameterError(f"{name}: the factor is {factor!r}; it must be an integer of 1 or more")
+    return operator.index(factor)

@@ -1,0 +1,375 @@
+"""Stack: equal layers as one, whose arrays lie stacked, so that the program of one of them does for all."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep import random, tree
+from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError, UnsupportedError
+from wholestep.frontend.array import Array
+from wholestep.frontend.batching import vmap
+from wholestep.frontend.checkpoint import checked_policy, checkpoint
+from wholestep.frontend.control import scan
+from wholestep.frontend.scope import type_of
+from wholestep.ir.build import current
+from wholestep.nn.keys import as_key, takes_key
+from wholestep.nn.module import Module, copy_of
+from wholestep.nn.places import Body, Fixed, Rebuilt, Reread, Walk, without_arrays
+
+SPEC = "_stack"
+"""The field that says what a stack is made of; all the others are those of its layers."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a stack is made of: the class of its layers, how many there are, and what the backward pass finds kept."""
+
+    cls: type[Any]
+    depth: int
+    keep: Any
+    inner: Spec | None = None
+    """What a layer is made of that is a stack itself."""
+
+
+class Stack(Module):
+    """n layers of one structure, one after another: a loop, whose program and compile time do not depend on n.
+
+    `layer` is called once for each layer, as `layer(key=k)` or `layer(k)` with one of n keys that `key`, a seed or a
+    key, is split into, or without arguments where no key is given: `nn.Stack(lambda key: nn.TransformerBlock(256, 8,
+    key=key), 24, key=0)`. The arrays of the layers, buffers and frozen ones among them, are stacked along a first
+    axis, under the paths that they have in one layer: `stack.weight` is [n, in, out].
+
+    The call gives x to the first layer, what it returns to the second, and so on; other arguments go to every layer. A
+    `key` is split among the layers where their call has a keyword-only `key`. `stack[i]` is a layer whose arrays are
+    views, `len(stack)` is n.
+
+    `keep` says what the backward pass finds: "all" that it needs; "inputs" of the layers, whose insides are then
+    computed again; the inputs of every `k`-th layer, an integer, or "sqrt", an integer near √n (Chen et al., 2016),
+    for one more forward pass; or, inside the layers, what a policy of `ws.checkpoint` names. Parameters train to the
+    same bits in all modes. A stack that is larger than memory lies in files: `ws.compile(..., stream="blocks.*",
+    folder=...)` with the paths of its parameters, and "inputs" here.
+
+    An optimizer sees the stacked arrays: one that measures whole arrays, such as `lamb`, measures all layers together.
+
+    Raises ShapeError or DtypeError where a layer does not return the type that it is given, TreeError for layers of
+    different structure, ParameterError for another `keep` and for n below 1.
+
+    >>> import numpy as np, wholestep as ws
+    >>> stack = ws.nn.Stack(lambda key: ws.nn.Linear(3, 3, key=key), 4, key=0, keep="inputs")
+    >>> stack.weight.shape, stack(np.ones((2, 3), np.float32)).shape, len(stack)
+    ((4, 3, 3), (2, 3), 4)
+    >>> list(ws.nn.named_parameters(stack)), stack[1].weight.shape
+    (['weight', 'bias'], (3, 3))
+    """
+
+    def __init__(self, layer: Callable[..., Any], n: int, *, key: Any = None, keep: Any = "all") -> None:
+        if isinstance(layer, Module) or not callable(layer):
+            raise ParameterError(
+                f"Stack: {type(layer).__name__} is no function that makes a layer",
+                hint="nn.Stack(lambda key: nn.Linear(8, 8, key=key), 4, key=0), or nn.Stack.from_layers([...])",
+            )
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+            raise ParameterError(f"Stack: n is {n!r}; it is the number of layers, 1 or more")
+        if key is None:
+            self._fill((layer() for _ in range(n)), int(n), keep)
+            return
+        keys = random.split(as_key(key), int(n))
+        if current() is None:
+            self._fill((made_with(layer, k) for k in keys), int(n), keep)
+        else:
+            self._fill_in_trace(layer, keys, keep)
+
+    @classmethod
+    def from_layers(cls, layers: Sequence[Any], keep: Any = "all") -> Self:
+        """A stack of layers that are there already; their arrays are copied.
+
+        Raises TreeError where their structures differ or two of them share an array, else as `Stack` does.
+
+        >>> import wholestep as ws
+        >>> layers = [ws.nn.Linear(2, 2, key=i) for i in range(3)]
+        >>> ws.nn.Stack.from_layers(layers)
+        3 x Linear(weight=float32[3, 2, 2], bias=float32[3, 2])
+        """
+        layers = list(layers)
+        if not layers:
+            raise ParameterError("Stack: no layers were given")
+        walks = [walked(layer, i) for i, layer in enumerate(layers)]
+        for i, walk in enumerate(walks):
+            for other in walks[:i]:
+                refuse_shared(walk, other, i)
+        made = cls.__new__(cls)
+        made._fill(layers, len(layers), keep)
+        return made
+
+    def to_layers(self) -> list[Any]:
+        """The layers as modules of their own, with copies of the arrays.
+
+        >>> import wholestep as ws
+        >>> stack = ws.nn.Stack(lambda key: ws.nn.Linear(2, 2, key=key), 3, key=0)
+        >>> [layer.weight.shape for layer in stack.to_layers()]
+        [(2, 2), (2, 2), (2, 2)]
+        """
+        return [self._layer(i, lambda x: x.copy()) for i in range(len(self))]
+
+    def keeping(self, keep: Any) -> Self:
+        """A copy with the same arrays in another mode.
+
+        >>> import numpy as np, wholestep as ws
+        >>> stack = ws.nn.Stack(lambda key: ws.nn.Linear(2, 2, key=key), 3, key=0)
+        >>> stack.keeping(2).weight is stack.weight
+        True
+        """
+        copied = copy_of(self)
+        copied.__dict__[SPEC] = replace(self._spec, keep=checked_keep(keep))
+        return copied
+
+    @property
+    def _spec(self) -> Spec:
+        found: Spec = self.__dict__[SPEC]
+        return found
+
+    @property
+    def undecayed(self) -> tuple[str, ...]:  # type: ignore[override]  # what the class of the layers says
+        spec = self._spec
+        while spec.inner is not None:
+            spec = spec.inner
+        names: tuple[str, ...] = spec.cls.undecayed
+        return names
+
+    def __len__(self) -> int:
+        return self._spec.depth
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: int) -> Any:
+        """One layer; its arrays are views of the stacked ones."""
+        at = range(len(self))[index]
+        return self._layer(at, lambda x: x)
+
+    def _layer(self, at: int, taken: Callable[[Any], Any]) -> Any:
+        walk = Walk(self)
+        rows = [[taken(place.value[at, ...]) for place in places] for places in (walk.parameters, walk.kept)]
+        return Rebuilt(self._structure(walk), rows[0], rows[1]).root
+
+    def _structure(self, walk: Walk) -> Body:
+        """The structure of one layer."""
+        own, spec = walk.structure, self._spec
+        fields = {name: field for name, field in zip(own.names, own.fields, strict=True) if name != SPEC}
+        if spec.inner is not None:
+            fields[SPEC] = Fixed(spec.inner)
+        return Body(spec.cls, own.marks, own.ties, tuple(fields), tuple(fields.values()))
+
+    def _fill(self, layers: Iterable[Any], depth: int, keep: Any) -> None:
+        """Stack the arrays of layers, one layer after another, so that no more than one is there beside them."""
+        first: Walk | None = None
+        stacked: list[Any] = []
+        for i, layer in enumerate(layers):
+            walk = walked(layer, i)
+            if first is None:
+                first = walk
+                stacked = [room(place.value, depth) for place in walk.places]
+            else:
+                refuse_other(walk, first, i)
+                refuse_shared(walk, first, i)
+            for rows, place in zip(stacked, walk.places, strict=True):
+                rows[i] = place.value
+        assert first is not None
+        self._become(first, stacked, keep, depth)
+
+    def _fill_in_trace(self, layer: Callable[..., Any], keys: Any, keep: Any) -> None:
+        """The same in a trace, where one layer is traced for all."""
+        found: list[Walk] = []
+
+        def arrays(key: Any) -> list[Any]:
+            found.append(walked(made_with(layer, key), 0))
+            return [place.value for place in found[-1].places if isinstance(place.value, Array)]
+
+        made = iter(vmap(arrays)(keys))
+        depth = len(keys)
+        stacked = [
+            next(made) if isinstance(p.value, Array) else np.repeat(p.value[None], depth, axis=0)
+            for p in found[-1].places
+        ]
+        self._become(found[-1], stacked, keep, depth)
+
+    def _become(self, layer: Walk, stacked: Sequence[Any], keep: Any, depth: int) -> None:
+        """Take the fields of a layer, around stacked arrays."""
+        n = len(layer.parameters)
+        whole = Rebuilt(without_arrays(layer.structure), stacked[:n], stacked[n:]).root
+        spec = Spec(type(whole), depth, checked_keep(keep), vars(whole).get(SPEC))
+        self.__dict__.update({**vars(whole), SPEC: spec})
+        for note in ("_marks", "_ties"):
+            object.__setattr__(self, note, getattr(whole, note))
+
+    def __call__(self, x: Any, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+        walk, spec = Walk(self), self._spec
+        structure = without_arrays(self._structure(walk))
+        draws = key is not None and takes_key(spec.cls.__call__)
+        keys = random.split(as_key(key), spec.depth) if draws else None
+        assigned: list[int] = []
+
+        def step(x: Any, row: Any) -> tuple[Any, Any]:
+            params, kept, own = row
+            layer = Rebuilt(structure, params, kept).root
+            y = layer(x, *args, **kwargs) if own is None else layer(x, *args, key=own, **kwargs)
+            check_returned(x, y, spec.cls.__name__)
+            now = Reread(structure, layer)
+            if not now.same:
+                raise UnsupportedError(
+                    f"Stack: {spec.cls.__name__} changes its fields in a call, and all but buffers would be lost",
+                    hint="mark an array that the forward assigns with nn.buffer, or return the value",
+                )
+            assigned[:] = [i for i, old in enumerate(kept) if now.kept[i] is not old]
+            return y, [now.kept[i] for i in assigned]
+
+        rows = ([p.value for p in walk.parameters], [p.value for p in walk.kept], keys)
+        y, new = looped(step, x, rows, spec)
+        for i, value in zip(assigned, new, strict=True):
+            assign(self, walk.kept[i].path, value)
+        return y
+
+    def _title(self) -> str:
+        return f"{len(self)} x {self._spec.cls.__name__}"
+
+    def _listed(self) -> list[str]:
+        return [name for name in super()._listed() if name != SPEC]
+
+
+def made_with(layer: Callable[..., Any], key: Any) -> Any:
+    """A layer with this key, by name where the function has a parameter of that name."""
+    try:
+        named = "key" in inspect.signature(layer).parameters
+    except (TypeError, ValueError):
+        named = False
+    return layer(key=key) if named else layer(key)
+
+
+def walked(layer: Any, i: int) -> Walk:
+    """A layer taken apart."""
+    if not isinstance(layer, Module):
+        raise ParameterError(f"Stack: layer {i} is a {type(layer).__name__}, not a module")
+    return Walk(layer)
+
+
+def refuse_shared(walk: Walk, other: Walk, i: int) -> None:
+    """Raise TreeError for a parameter that two layers share: stacked, it would be one no longer."""
+    known = {id(place.value) for place in other.parameters}
+    for place in walk.parameters:
+        if id(place.value) in known:
+            raise TreeError(
+                f"Stack: layer {i} shares the parameter {place.path} with another layer, and would not in a stack",
+                hint="give each layer an array of its own",
+            )
+
+
+def room(x: Any, depth: int) -> Any:
+    """An array for so many like this one."""
+    return (wnp if isinstance(x, Array) else np).empty((depth, *x.shape), x.dtype)
+
+
+def refuse_other(walk: Walk, first: Walk, i: int) -> None:
+    """Raise TreeError for a layer that is not like the first."""
+    for a, b in zip(first.places, walk.places, strict=False):
+        if (a.path, a.kind, type_of(a.value)) != (b.path, b.kind, type_of(b.value)):
+            raise TreeError(
+                f"Stack: layer 0 has {a.kind} {a.path} {type_of(a.value)}, and layer {i} {b.kind} {b.path} "
+                f"{type_of(b.value)}",
+                hint="layers of a stack have one structure; put others into an nn.Sequential",
+            )
+    if walk.outline() != first.outline():
+        raise TreeError(
+            f"Stack: layer {i} has another structure than layer 0",
+            hint="plain values in the layers must be equal; a function that each layer makes anew is not",
+        )
+
+
+def check_returned(x: Any, y: Any, name: str) -> None:
+    """Raise where a layer does not return what the next one can take."""
+    given, returned = ([type_of(leaf) for leaf in tree.leaves(v)] for v in (x, y))
+    if tree.structure(x) != tree.structure(y):
+        raise TreeError(f"Stack: {name} is given {tree.structure(x)} and returns {tree.structure(y)}")
+    for a, b in zip(given, returned, strict=True):
+        if a is not b:
+            raise (ShapeError if a.shape != b.shape else DtypeError)(
+                f"Stack: {name} turns {a} into {b}, and the next layer takes what the first one does",
+                hint="a layer of a stack keeps the shape and dtype of its input; use nn.Sequential for others",
+            )
+
+
+def assign(stack: Stack, path: str, value: Any) -> None:
+    """Put a new value into a buffer, by its path."""
+    owner, _, name = path.rpartition(".")
+    found = next(module for at, module in Walk(stack).modules if at == owner)
+    setattr(found, name, value)
+
+
+# What is kept.
+
+
+def checked_keep(keep: Any) -> Any:
+    """What to keep; raises ParameterError for what is no way."""
+    if isinstance(keep, str) and keep in ("all", "inputs", "sqrt"):
+        return keep
+    if isinstance(keep, int | np.integer):
+        if isinstance(keep, bool) or keep < 1:
+            raise ParameterError(f"Stack: keep is {keep!r}; as a number it is 1 or more")
+        return int(keep)
+    if isinstance(keep, str) and keep == "streamed":
+        raise ParameterError(
+            "Stack: keep is 'streamed'; where a stack lies is said when its step is compiled",
+            hint='say "inputs" here, and ws.compile(..., stream="blocks.*", folder=...) with the paths of its arrays',
+        )
+    try:
+        return checked_policy(keep)
+    except ParameterError as error:
+        raise ParameterError(
+            f"Stack: keep is {keep!r}", hint='"all", "inputs", "sqrt", an integer, or a policy of ws.checkpoint'
+        ) from error
+
+
+def looped(step: Callable[[Any, Any], Any], x: Any, rows: Any, spec: Spec) -> Any:
+    """One step after another along the first axis of `rows`: `(x, results)`, keeping what is asked for."""
+    keep, n = spec.keep, spec.depth
+    if keep == "all":
+        return scan(step, x, rows, n)
+    if keep == "inputs":
+        return scan(checkpoint(step), x, rows, n)
+    if keep == "sqrt" or isinstance(keep, int):
+        return in_groups(checkpoint(step), x, rows, n, near_root(n) if keep == "sqrt" else keep)
+    return scan(checkpoint(step, policy=keep), x, rows, n)
+
+
+def in_groups(step: Callable[[Any, Any], Any], x: Any, rows: Any, n: int, k: int) -> Any:
+    """The loop in groups of k steps, of which each keeps nothing but what it begins with; the last may be shorter."""
+    groups, rest = divmod(n, k)
+    whole = groups * k
+
+    def group(size: int) -> Callable[[Any, Any], Any]:
+        return checkpoint(lambda x, rows: scan(step, x, rows, size))
+
+    def folded(a: Any) -> Any:
+        return a[:whole].reshape(groups, k, *a.shape[1:])
+
+    if groups == 0:
+        return group(n)(x, rows)
+    x, results = scan(group(k), x, tree.map(folded, rows), groups)
+    results = tree.map(lambda a: a.reshape(whole, *a.shape[2:]), results)
+    if rest == 0:
+        return x, results
+    x, last = group(rest)(x, tree.map(lambda a: a[whole:], rows))
+    return x, tree.map(lambda a, b: wnp.concatenate([a, b]), results, last)
+
+
+def near_root(n: int) -> int:
+    """A size of groups near the root of n: one that divides n, where there is one within a factor of two."""
+    root = math.isqrt(n)
+    divisors = [k for k in range(1, n + 1) if n % k == 0 and root / 2 <= k <= 2 * root]
+    return min(divisors, key=lambda k: abs(k - root), default=root)

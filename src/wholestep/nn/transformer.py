@@ -1,0 +1,120 @@
+"""A transformer block: attention and a feed-forward net, each with a norm and a way around."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError
+from wholestep.nn.activations import gelu
+from wholestep.nn.attention_layer import MultiHeadAttention
+from wholestep.nn.dense import Linear
+from wholestep.nn.keys import keys_from
+from wholestep.nn.module import Module
+from wholestep.nn.noise import Dropout
+from wholestep.nn.norm_layers import LayerNorm, RMSNorm
+
+NORMS = {"layer": LayerNorm, "rms": RMSNorm}
+
+
+class FeedForward(Module):
+    """Two dense layers with an activation between, applied to each place: [..., width] -> [..., width].
+
+    With `gated` the first makes twice as much, and one half is multiplied by the activation of the other: with silu
+    that is SwiGLU (Shazeer, 2020). Dropout acts on what is between.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.FeedForward(8, 32, key=0, activation=ws.nn.silu, gated=True)(np.ones((2, 8), np.float32)).shape
+    (2, 8)
+    """
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        *,
+        key: Any,
+        activation: Callable[[Any], Any] = gelu,
+        gated: bool = False,
+        dropout: float = 0.0,
+        bias: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        first, second = keys_from(key, 2)
+        self.up = Linear(width, hidden * (1 + gated), key=first, bias=bias, dtype=dtype)
+        self.down = Linear(hidden, width, key=second, bias=bias, dtype=dtype)
+        self.activation, self.gated, self.dropout = activation, gated, Dropout(dropout)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        h = self.up(x)
+        if self.gated:
+            value, gate = wnp.split(h, 2, axis=-1)
+            h = value * self.activation(gate)
+        else:
+            h = self.activation(h)
+        return self.down(self.dropout(h, key=key))
+
+
+class TransformerBlock(Module):
+    """x + attention(norm(x)), then x + feed_forward(norm(x)); or with `norm_first=False` the norms after the sums.
+
+    x is [batch, time, width]. `hidden` is 4 * width if not given, `norm` "layer" or "rms". `kv_heads`, `causal` and
+    `rope` are those of `MultiHeadAttention`; `activation` and `gated` those of `FeedForward`. Dropout acts on the
+    weights of attention, between the dense layers, and on what is added to x; it needs a `key` in training. `cache` and
+    `position` decode step by step, as in `MultiHeadAttention`. Raises ParameterError for another norm.
+
+    >>> import numpy as np, wholestep as ws
+    >>> block = ws.nn.TransformerBlock(16, 4, key=0, causal=True, dropout=0.1)
+    >>> block(np.ones((2, 5, 16), np.float32), key=1).shape
+    (2, 5, 16)
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key: Any,
+        hidden: int | None = None,
+        activation: Callable[[Any], Any] = gelu,
+        gated: bool = False,
+        norm: str = "layer",
+        norm_first: bool = True,
+        kv_heads: int | None = None,
+        causal: bool = False,
+        rope: float | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        if norm not in NORMS:
+            raise ParameterError(f"TransformerBlock: norm is {norm!r}", hint=f"{', '.join(NORMS)} are known")
+        first, second = keys_from(key, 2)
+        options: dict[str, Any] = {"dropout": dropout, "bias": bias, "dtype": dtype}
+        self.attention_norm, self.feed_forward_norm = NORMS[norm](width, dtype=dtype), NORMS[norm](width, dtype=dtype)
+        self.attention = MultiHeadAttention(
+            width, heads, key=first, kv_heads=kv_heads, causal=causal, rope=rope, **options
+        )
+        self.feed_forward = FeedForward(
+            width, hidden or 4 * width, key=second, activation=activation, gated=gated, **options
+        )
+        self.dropout, self.norm_first = Dropout(dropout), norm_first
+
+    def __call__(self, x: Any, *, mask: Any = None, cache: Any = None, position: Any = 0, key: Any = None) -> Any:
+        keys = [None] * 4 if key is None else list(keys_from(key, 4))
+        h = self.attention_norm(x) if self.norm_first else x
+        mixed = self.attention(h, mask=mask, cache=cache, position=position, key=keys[0])
+        mixed, cache = mixed if cache is not None else (mixed, None)
+        x = x + self.dropout(mixed, key=keys[1])
+        x = x if self.norm_first else self.attention_norm(x)
+        h = self.feed_forward_norm(x) if self.norm_first else x
+        x = x + self.dropout(self.feed_forward(h, key=keys[2]), key=keys[3])
+        x = x if self.norm_first else self.feed_forward_norm(x)
+        return x if cache is None else (x, cache)
+
+    def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> dict[str, Any]:
+        """A cache for so many sequences of at most so many places."""
+        return self.attention.init_cache(batch, length, dtype)

@@ -1,0 +1,134 @@
+"""Windows that slide over the last axes of an array: their sizes, steps and padding, as every layer spells them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.frontend.scope import type_of
+
+Ints: TypeAlias = int | Sequence[int]
+"""One integer for all axes, or one for each."""
+
+Padding: TypeAlias = int | str | Sequence[Any]
+"""One integer, one for each axis, a pair (before, after) for each axis, "same" or "valid"."""
+
+Pairs: TypeAlias = tuple[tuple[int, int], ...]
+
+
+class Slide(NamedTuple):
+    """How windows lie on the last axes: for each axis a size, a step, the distance inside and what is added around."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    around: Pairs
+
+    @property
+    def span(self) -> tuple[int, ...]:
+        """What one window covers of each axis."""
+        return tuple([(m - 1) * d + 1 for m, d in zip(self.size, self.dilation, strict=True)])
+
+
+def shown(x: Any) -> str:
+    """An array's dtype and shape, as errors show them."""
+    return str(type_of(x))
+
+
+def rank_is(name: str, x: Any, ndim: int, layout: str) -> None:
+    """Raise ShapeError for an array of another number of axes."""
+    if x.ndim != ndim:
+        raise ShapeError(
+            f"{name}: x is {shown(x)}, and its axes must be {layout}",
+            hint="add an axis for one sample with x[None]" if x.ndim == ndim - 1 else None,
+        )
+
+
+def per_axis(name: str, what: str, given: Any, n: int, least: int = 1) -> tuple[int, ...]:
+    """One integer for each axis; raises ParameterError for another number of them, or one that is too small."""
+    items = [given] * n if not isinstance(given, Sequence | np.ndarray) else list(given)
+    try:
+        found = tuple([operator.index(item) for item in items])
+    except TypeError:
+        raise ParameterError(f"{name}: {what} {given!r} is not made of integers") from None
+    if len(found) != n or min(found, default=least) < least:
+        raise ParameterError(f"{name}: {what} is {given!r}; it must be {n} integers, or one, of {least} or more")
+    return found
+
+
+def slide(name: str, x: Any, n: int, size: Ints, stride: Ints, padding: Padding, dilation: Ints = 1) -> Slide:
+    """The windows over the last n axes of x; raises ParameterError, and ShapeError where x is too small for one."""
+    plain = Slide(
+        per_axis(name, "size", size, n),
+        per_axis(name, "stride", stride, n),
+        per_axis(name, "dilation", dilation, n),
+        ((0, 0),) * n,
+    )
+    found = plain._replace(around=around(name, padding, x.shape[x.ndim - n :], plain))
+    for length, span, (before, after) in zip(x.shape[x.ndim - n :], found.span, found.around, strict=True):
+        if length + before + after < span:
+            raise ShapeError(
+                f"{name}: a window covers {found.span}, more than {shown(x)} padded by {found.around}",
+                hint="a smaller window, less dilation or more padding",
+            )
+    return found
+
+
+def around(name: str, padding: Padding, lengths: Sequence[int], plain: Slide) -> Pairs:
+    """What is added before and after each axis."""
+    n = len(lengths)
+    if padding == "valid":
+        return ((0, 0),) * n
+    if padding == "same":
+        return tuple([same(*facts) for facts in zip(lengths, plain.span, plain.stride, strict=True)])
+    if isinstance(padding, str):
+        raise ParameterError(f"{name}: padding is {padding!r}", hint='integers, pairs, "same" and "valid" are known')
+    if isinstance(padding, Sequence) and padding and all(isinstance(pair, Sequence) for pair in padding):
+        if len(padding) != n:
+            raise ParameterError(f"{name}: padding is {padding!r}; it must be {n} pairs (before, after)")
+        pairs = [per_axis(name, "padding", pair, 2, 0) for pair in padding]
+        return tuple([(before, after) for before, after in pairs])
+    return tuple([(p, p) for p in per_axis(name, "padding", padding, n, 0)])
+
+
+def same(length: int, span: int, stride: int) -> tuple[int, int]:
+    """Padding that leaves ceil(length / stride) windows; where it is odd, one more after than before."""
+    total = max((-(-length // stride) - 1) * stride + span - length, 0)
+    return total // 2, total - total // 2
+
+
+def padded(x: Any, pairs: Pairs, value: float = 0) -> Any:
+    """x with a value around its last axes."""
+    if not any(map(any, pairs)):
+        return x
+    return wnp.pad(x, (*[(0, 0)] * (x.ndim - len(pairs)), *pairs), constant_values=value)
+
+
+def windows(x: Any, at: Slide) -> Any:
+    """Windows of an array that is padded already: `[..., *lengths] -> [..., *places, *size]`."""
+    n = len(at.size)
+    axes = tuple(range(x.ndim - n, x.ndim))
+    seen = np.lib.stride_tricks.sliding_window_view(x, at.span, axis=axes)
+    steps: list[Any] = [..., *[slice(None, None, s) for s in (*at.stride, *at.dilation)]]
+    return seen[tuple(steps)]
+
+
+def taps(x: Any, axis: int, size: int, stride: int) -> list[Any]:
+    """For each place of a window along an axis, in order, what all windows have there: `[..., places, ...]` each.
+
+    A reduction over few places is a chain of these: one pass over memory. The axis is cut into as many phases as the
+    stride, so that each of them is a slice without gaps, and so is the way back.
+    """
+    lead = (slice(None),) * axis
+    places, more = (x.shape[axis] - size) // stride + 1, -(-size // stride) - 1
+    room = (places + more) * stride
+    if room > x.shape[axis]:
+        x = wnp.pad(x, [(0, room - x.shape[axis] if i == axis else 0) for i in range(x.ndim)])  # in no window
+    cut = x[(*lead, slice(room))].reshape(*x.shape[:axis], places + more, stride, *x.shape[axis + 1 :])
+    phases = [cut[(*lead, slice(None), r)] for r in range(min(stride, size))]
+    return [phases[j % stride][(*lead, slice(j // stride, j // stride + places))] for j in range(size)]

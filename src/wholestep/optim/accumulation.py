@@ -1,0 +1,108 @@
+"""Several batches for one update, as if they had been one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep import tree
+from wholestep.errors import DtypeError, ParameterError
+from wholestep.frontend.control import cond
+from wholestep.optim.hyper import Spelled, checked, within
+from wholestep.optim.protocol import Optimizer, check_optimizer, needed, scalar, updated, working, zeros
+
+
+@dataclass(frozen=True, repr=False)
+class Accumulate(Spelled):
+    """The optimizer gets, every so many calls, the weighted mean of the gradients since it last did."""
+
+    optimizer: Any
+    steps: float = field(metadata=within(1.0))
+    weight: str | None
+
+    def init(self, params: Any) -> Any:
+        """The optimizer's state and an empty window."""
+        return {"optimizer": self.optimizer.init(params), **empty(params)}
+
+    def update(self, grads: Any, state: Any, params: Any, *, loss: Any = None, aux: Any = None) -> tuple[Any, Any]:
+        """The parameters as they are, or, at the end of a window, new ones; and a new state."""
+        weight = self.weight_of(aux)
+        window = {
+            "count": state["count"] + 1,
+            "gradient": tree.map(lambda a, g: a + scalar(weight, a) * working(g), state["gradient"], grads),
+            "weight": state["weight"] + weight,
+            "loss": state["loss"] + (0.0 if loss is None else weight * wnp.asarray(loss).astype(np.float64)),
+        }
+        state = {"optimizer": state["optimizer"], **window}
+        return self.moved(window["count"] >= self.steps, state, params, loss is not None)
+
+    def flush(self, state: Any, params: Any) -> tuple[Any, Any]:
+        """An update with what the window holds, where it holds anything: for the end of the data.
+
+        The optimizer is told the mean loss of the window; a window that was never given one has a loss of 0.
+        """
+        return self.moved(state["count"] > 0, state, params, True)
+
+    def moved(self, full: Any, state: Any, params: Any, lossy: bool) -> tuple[Any, Any]:
+        """New parameters and an empty window where it is full and anything in it had a weight."""
+
+        def apply(state: Any, params: Any) -> tuple[Any, Any]:
+            total = state["weight"]
+            mean = tree.map(lambda a: a / scalar(total, a), state["gradient"])
+            given = {"loss": state["loss"] / total} if lossy else {}
+            new, inner = updated(self.optimizer, mean, state["optimizer"], params, given)
+            return new, {"optimizer": inner, **empty(params)}
+
+        def wait(state: Any, params: Any) -> tuple[Any, Any]:
+            return params, state
+
+        made: tuple[Any, Any] = cond(full & (state["weight"] > 0), apply, wait, state, tree.map(wnp.asarray, params))
+        return made
+
+    def weight_of(self, aux: Any) -> Any:
+        """What this batch counts: 1, or what the loss says."""
+        if self.weight is None:
+            return np.ones(())
+        given = needed("accumulate", "aux", {"aux": aux})
+        if not isinstance(given, Mapping) or self.weight not in given:
+            raise ParameterError(
+                f"accumulate: the loss says nothing of the weight {self.weight!r}",
+                hint=f"with has_aux=True it returns (loss, {{{self.weight!r}: the number of samples in the mean}})",
+            )
+        return wnp.asarray(given[self.weight]).astype(np.float64)
+
+
+def empty(params: Any) -> dict[str, Any]:
+    """A window that holds nothing."""
+    none = np.zeros(())
+    return {"count": np.zeros((), np.int64), "gradient": tree.map(zeros, params), "weight": none, "loss": none}
+
+
+def accumulate(optimizer: Optimizer, steps: float, *, weight: str | None = None) -> Accumulate:
+    """Update once every `steps` calls, with the mean of their gradients: what one batch of them all would give.
+
+    A mean over batches is the mean over their samples only where they are equally large. For losses that are means over
+    tokens, or batches of different sizes, the loss says with `has_aux=True` how many samples its mean is over, and
+    `weight` names that number in aux, a dictionary; a window in which nothing counts makes no update. At the end of the
+    data a window may be open: `step.flush()`, or `optimizer.flush(state, params)`, closes it, and `step.set(steps=1)`
+    makes every following call close it at once; nothing is compiled anew. The optimizer inside, its schedule and its
+    count see only whole windows; it is told the mean loss, and has no objective.
+
+    Raises ParameterError for fewer steps than one, or where aux lacks the weight; DtypeError for what is no optimizer.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.accumulate(ws.optim.sgd(1.0), 2, weight="rows"), np.zeros(1)
+    >>> state = optimizer.init(p)
+    >>> for gradient, rows in ((1.0, 3), (5.0, 1)):
+    ...     p, state = optimizer.update(np.array([gradient]), state, p, aux={"rows": rows})
+    >>> p.tolist()
+    [-2.0]
+    """
+    check_optimizer("accumulate: the first argument", optimizer)
+    if weight is not None and not isinstance(weight, str):
+        raise DtypeError(f"accumulate: weight is a {type(weight).__name__}, not the name of a number in aux")
+    return checked(Accumulate(optimizer, steps, weight))

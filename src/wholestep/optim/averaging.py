@@ -1,0 +1,135 @@
+"""Second sets of weights beside those that are trained: running means, and slow ones that are followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep import tree
+from wholestep.errors import TreeError
+from wholestep.frontend.control import cond
+from wholestep.optim.hyper import Spelled, checked, within
+from wholestep.optim.protocol import Optimizer, check_optimizer, scalar, toward, updated, working
+
+
+@dataclass(frozen=True, repr=False)
+class Ema(Spelled):
+    """An optimizer, and a running mean of the parameters that it gives."""
+
+    optimizer: Any
+    decay: float = field(metadata=within(0.0, 1.0))
+
+    def init(self, params: Any) -> Any:
+        """The optimizer's state, and the parameters as their own mean."""
+        return {"optimizer": self.optimizer.init(params), "average": tree.map(copied, params)}
+
+    def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
+        """New parameters, and a new state."""
+        new, inner = updated(self.optimizer, grads, state["optimizer"], params, extras)
+        average = tree.map(lambda mean, p: toward(mean, working(p), self.decay), state["average"], new)
+        return new, {"optimizer": inner, "average": average}
+
+
+@dataclass(frozen=True, repr=False)
+class Lookahead(Spelled):
+    """An optimizer whose parameters are drawn back, every so many updates, towards slow ones that follow them."""
+
+    optimizer: Any
+    steps: float = field(metadata=within(1.0))
+    alpha: float = field(metadata=within(0.0, np.inf))
+
+    def init(self, params: Any) -> Any:
+        """The optimizer's state, the slow parameters, and the number of updates since they moved."""
+        slow = tree.map(copied, params)
+        return {"optimizer": self.optimizer.init(params), "slow": slow, "since": np.zeros((), np.int64)}
+
+    def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
+        """New parameters, which are the slow ones after every so many updates, and a new state."""
+        new, inner = updated(self.optimizer, grads, state["optimizer"], params, extras)
+        since = state["since"] + 1
+
+        def follow(fast: Any, slow: Any) -> tuple[Any, Any, Any]:
+            slow = tree.map(lambda s, f: s + scalar(self.alpha, s) * (working(f) - s), slow, fast)
+            return tree.map(lambda s, f: s.astype(f.dtype), slow, fast), slow, wnp.zeros_like(since)
+
+        def go_on(fast: Any, slow: Any) -> tuple[Any, Any, Any]:
+            return fast, slow, since
+
+        moved, slow, since = cond(since >= self.steps, follow, go_on, tree.map(wnp.asarray, new), state["slow"])
+        return moved, {"optimizer": inner, "slow": slow, "since": since}
+
+
+def copied(x: Any) -> Any:
+    """A parameter in an array of its own, in the dtype that arithmetic on it is carried out in."""
+    return wnp.array(working(x))
+
+
+def ema(optimizer: Optimizer, decay: float = 0.999) -> Ema:
+    """Keep a running mean of the parameters: average = decay * average + (1 - decay) * p after every update.
+
+    It begins as the first parameters, is float32 for half precisions, and changes nothing about the training.
+    `average(state)` reads it from the optimizer's state, and `with step.averaged():` puts it in the place of the
+    parameters for as long as an evaluation takes.
+
+    Raises ParameterError for a decay outside [0, 1), DtypeError for what is no number or optimizer. Polyak and
+    Juditsky, Acceleration of stochastic approximation by averaging (1992).
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.ema(ws.optim.sgd(1.0), 0.5), np.zeros(1)
+    >>> p, state = optimizer.update(np.ones(1), optimizer.init(p), p)
+    >>> p.tolist(), ws.optim.average(state).tolist()
+    ([-1.0], [-0.5])
+    """
+    check_optimizer("ema: the first argument", optimizer)
+    return checked(Ema(optimizer, decay))
+
+
+def lookahead(optimizer: Optimizer, steps: float = 6, alpha: float = 0.5) -> Lookahead:
+    """After every `steps` updates slow weights go the part alpha of the way to the parameters, which go back to them.
+
+    Raises ParameterError for fewer steps than one or a negative alpha, DtypeError for what is no number or optimizer.
+    Zhang and others, Lookahead optimizer (2019).
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.lookahead(ws.optim.sgd(1.0), 2, 0.5), np.zeros(1)
+    >>> state, seen = optimizer.init(p), []
+    >>> for _ in range(3):
+    ...     p, state = optimizer.update(np.ones(1), state, p)
+    ...     seen.append(float(p[0]))
+    >>> seen
+    [-1.0, -1.0, -2.0]
+    """
+    check_optimizer("lookahead: the first argument", optimizer)
+    return checked(Lookahead(optimizer, steps, alpha))
+
+
+def average(state: Any) -> Any:
+    """The running mean of the parameters that `ema` keeps somewhere in an optimizer's state.
+
+    Raises TreeError where there is none, or more than one.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer = ws.optim.chain(ws.optim.clip_by_value(1.0), ws.optim.ema(ws.optim.sgd(0.1)))
+    >>> ws.optim.average(optimizer.init({"w": np.ones(1)}))
+    {'w': array([1.])}
+    """
+    found = list(averages(state))
+    if len(found) != 1:
+        raise TreeError(
+            f"average: the optimizer's state holds {len(found) or 'no'} running mean{'s' * (len(found) > 1)}",
+            hint="ws.optim.ema(optimizer, decay) keeps one",
+        )
+    return found[0]
+
+
+def averages(state: Any) -> Iterator[Any]:
+    """Every running mean in a state."""
+    if isinstance(state, Mapping):
+        if state.keys() == {"optimizer", "average"}:
+            yield state["average"]
+        for part in state.values():
+            yield from averages(part)

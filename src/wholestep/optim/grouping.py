@@ -1,0 +1,118 @@
+"""Different optimizers, or other hyper-parameters, for different parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wholestep import tree
+from wholestep.errors import DtypeError, ParameterError
+from wholestep.optim.hyper import Spelled, overridden
+from wholestep.optim.paths import check_patterns, names
+from wholestep.optim.protocol import Optimizer, check_optimizer, updated
+
+
+class Divided(Spelled):
+    """Each parameter belongs to one part, and each part has an optimizer, or None where it never moves.
+
+    An optimizer gets its part as a dictionary by path; the state is a dictionary of theirs.
+    """
+
+    def parts(self) -> dict[str, Any]:
+        """The optimizer of each part."""
+        raise NotImplementedError
+
+    def assigned(self, params: Any) -> list[str]:
+        """The part of each parameter."""
+        raise NotImplementedError
+
+    def init(self, params: Any) -> Any:
+        """The states of all parts."""
+        divided = self.divided(params, params)
+        return {part: None if opt is None else opt.init(divided[part]) for part, opt in self.parts().items()}
+
+    def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
+        """New parameters and new states."""
+        own, slopes = self.divided(params, params), self.divided(params, grads)
+        moved: dict[str, Any] = {}
+        new: dict[str, Any] = {}
+        for part, optimizer in self.parts().items():
+            if optimizer is None:
+                moved[part], new[part] = own[part], None
+            else:
+                given = {**extras, **self.objective(part, params, extras)}
+                moved[part], new[part] = updated(optimizer, slopes[part], state[part], own[part], given)
+        return self.joined(params, moved), new
+
+    def objective(self, part: str, params: Any, extras: Mapping[str, Any]) -> dict[str, Any]:
+        """The objective as a function of one part, the others being what they are."""
+        whole = extras.get("objective")
+        if whole is None:
+            return {}
+        divided = self.divided(params, params)
+        return {"objective": lambda own: whole(self.joined(params, {**divided, part: own}))}
+
+    def divided(self, params: Any, x: Any) -> dict[str, dict[str, Any]]:
+        """A tree like the parameters as a dictionary by path for each part."""
+        found: dict[str, dict[str, Any]] = {part: {} for part in self.parts()}
+        leaves = tree.below(tree.structure(params), x)
+        for part, name, leaf in zip(self.assigned(params), names(params), leaves, strict=True):
+            found[part][name] = leaf
+        return found
+
+    def joined(self, params: Any, divided: Mapping[str, Mapping[str, Any]]) -> Any:
+        """The tree again."""
+        places = zip(self.assigned(params), names(params), strict=True)
+        return tree.unflatten(tree.structure(params), [divided[part][name] for part, name in places])
+
+
+@dataclass(frozen=True, repr=False)
+class Groups(Divided):
+    """Parameters whose path matches a pattern have an optimizer of their own."""
+
+    groups: tuple[tuple[str, Any], ...]
+    default: Any
+
+    def parts(self) -> dict[str, Any]:
+        """The optimizer under each pattern, and the default."""
+        return {**dict(self.groups), "default": self.default}
+
+    def assigned(self, params: Any) -> list[str]:
+        """The first pattern that matches each path."""
+        paths = names(params)
+        check_patterns("groups", [pattern for pattern, _ in self.groups], paths)
+        return [next((p for p, _ in self.groups if tree.matches(p, path)), "default") for path in paths]
+
+    def __repr__(self) -> str:
+        return f"groups({dict(self.groups)!r}, {self.default!r})"
+
+
+def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
+    """Other optimizers for the parameters whose path matches a pattern; the first that matches counts.
+
+    `*` stands for any characters, and the path of a tree for all that is in it: `layers[0]`, `*.bias`. A value is an
+    optimizer; a dictionary of hyper-parameters that differ from the default's; or None for parameters that never move
+    and have no state. Their gradients are still computed, for the guard to look at; `nn.frozen` saves that.
+    Hyper-parameters are spelled `groups['*.bias'].lr` and `default.lr` where a shorter name is not clear.
+
+    Raises ParameterError for hyper-parameters that the default does not have, or whose numbers are wrong; and, when it
+    meets the parameters, for a pattern that matches nothing.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer = ws.optim.groups({"head": {"lr": 1.0}, "body.b": None}, ws.optim.sgd(0.1))
+    >>> params = {"head": np.zeros(1), "body": {"w": np.zeros(1), "b": np.zeros(1)}}
+    >>> grads = {"head": np.ones(1), "body": {"w": np.ones(1), "b": np.ones(1)}}
+    >>> optimizer.update(grads, optimizer.init(params), params)[0]
+    {'head': array([-1.]), 'body': {'w': array([-0.1]), 'b': array([0.])}}
+    """
+    members: list[tuple[str, Any]] = []
+    for pattern, given in patterns.items():
+        if not isinstance(pattern, str):
+            raise DtypeError(f"groups: {pattern!r} is no pattern of paths")
+        if pattern == "default":
+            raise ParameterError("groups: default is the name of what matches no pattern", hint="write default*")
+        members.append((pattern, overridden(default, given, "groups") if isinstance(given, Mapping) else given))
+    for name, optimizer in [*members, ("default", default)]:
+        check_optimizer(f"groups: {name}", optimizer, optional=True)
+    return Groups(tuple(members), default)

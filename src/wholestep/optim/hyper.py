@@ -1,0 +1,287 @@
+"""The numbers of an optimizer that may change from step to step: found through nesting, named, checked, replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from wholestep.errors import DtypeError, ParameterError
+
+T = TypeVar("T")
+
+Rate: TypeAlias = Any
+"""A number, or a function of the number of updates made so far, which may be traced."""
+
+Path: TypeAlias = tuple[str, ...]
+
+DESCEND: Any = object()
+"""What a visitor answers where it leaves a field as it is and wants to see what is inside."""
+
+
+class Range(NamedTuple):
+    """The numbers that a field takes: least or more (more than least where `strictly`), and less than `below`."""
+
+    least: float = 0.0
+    below: float = np.inf
+    strictly: bool = False
+
+    def __contains__(self, x: object) -> bool:
+        return isinstance(x, float) and self.least <= x < self.below and not (self.strictly and x == self.least)
+
+    def __str__(self) -> str:
+        if self.below < np.inf:
+            return f"in {'(' if self.strictly else '['}{self.least:g}, {self.below:g})"
+        if self.least == -np.inf:
+            return "finite"
+        return f"more than {self.least:g}" if self.strictly else f"{self.least:g} or more"
+
+
+class Number(NamedTuple):
+    """One hyper-parameter: where it is, what it is, and what it may be."""
+
+    path: Path
+    value: float
+    range: Range | None
+
+
+def within(least: float = 0.0, below: float = np.inf, strictly: bool = False, optional: bool = False) -> dict[str, Any]:
+    """The metadata of a field that holds such a number, or a tuple of them; None too where it is optional."""
+    return {"range": Range(least, below, strictly), "optional": optional}
+
+
+def scheduled(least: float = 0.0) -> dict[str, Any]:
+    """The metadata of a field that holds a number of this least size, or a function of the number of updates."""
+    return {**within(least), "scheduled": True}
+
+
+class Spelled:
+    """Something that prints as the call that makes it."""
+
+    def agree(self) -> None:
+        """Raise ParameterError where numbers that are each in their range do not fit together."""
+
+    def __repr__(self) -> str:
+        held = [(f, getattr(self, f.name)) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        # Numbers and choices that are None are those that were not given.
+        said = [(f.name, x) for f, x in held if x is not None or not (f.metadata.get("optional") or f.type == "Choice")]
+        return f"{label(self)}({', '.join(f'{name}={x!r}' for name, x in said)})"
+
+
+def label(x: Any) -> str:
+    """The name of a kind of optimizer, transform or schedule: that of its class as a function would be spelled."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(x).__name__).lower()
+
+
+def labels(items: Iterable[Any]) -> list[str]:
+    """Their labels, counted where several are the same: `clip_by_value[1]`."""
+    found = [label(x) for x in items]
+    return [name if found.count(name) == 1 else f"{name}[{found[:i].count(name)}]" for i, name in enumerate(found)]
+
+
+def checked(x: T) -> T:
+    """The same with its numbers as floats; raises DtypeError for what is no number, ParameterError for a wrong one."""
+    made: Any = x
+    name = label(x)
+    for field in dataclasses.fields(made):
+        facts, value = field.metadata, getattr(made, field.name)
+        free = (value is None and facts.get("optional")) or (callable(value) and facts.get("scheduled"))
+        if "range" in facts and not free:
+            items = value if isinstance(value, tuple) else (value,)
+            found = tuple([number(name, field.name, item, facts["range"]) for item in items])
+            made = dataclasses.replace(made, **{field.name: found if isinstance(value, tuple) else found[0]})
+    check_agreement(made)
+    return made  # type: ignore[no-any-return]
+
+
+def number(name: str, field: str, value: Any, allowed: Range) -> float:
+    """A number as a float; raises DtypeError for what is none, ParameterError for one outside of the range."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise DtypeError(f"{name}: {field} is a {type(value).__name__}, not a number")
+    found = float(value)
+    if found not in allowed:
+        raise ParameterError(f"{name}: {field} is {found:g}; it must be {allowed}")
+    return found
+
+
+def is_part(x: Any) -> bool:
+    """Whether something is an object with fields that may hold hyper-parameters."""
+    return dataclasses.is_dataclass(x) and not isinstance(x, type)
+
+
+def visited(x: Any, visit: Callable[[Path, Any, Any], Any], path: Path = ()) -> Any:
+    """The same object with other fields: `visit(path, field, value)` gives the new value or DESCEND."""
+    if not is_part(x):
+        return x
+    changes = {}
+    for field in dataclasses.fields(x):
+        old = getattr(x, field.name)
+        new = visited_value(old, field, visit, path)
+        if new is not old:
+            changes[field.name] = new
+    return dataclasses.replace(x, **changes) if changes else x
+
+
+def visited_value(old: Any, field: Any, visit: Callable[[Path, Any, Any], Any], path: Path) -> Any:
+    """What becomes of the value of one field."""
+    new = visit((*path, field.name), field, old)
+    if new is not DESCEND:
+        return new
+    if isinstance(old, tuple):
+        return visited_items(old, field, visit, path)
+    # The optimizer that another one wraps is known by its kind, every other part by its field.
+    return visited(old, visit, (*path, label(old) if field.name == "optimizer" else field.name))
+
+
+def visited_items(old: tuple[Any, ...], field: Any, visit: Callable[[Path, Any, Any], Any], path: Path) -> Any:
+    """What becomes of a tuple of numbers, of parts, or of parts under names."""
+    new = []
+    for i, (item, name) in enumerate(zip(old, labels(old), strict=True)):
+        if isinstance(item, tuple) and len(item) == 2:
+            new.append((item[0], visited(item[1], visit, (*path, f"{field.name}[{item[0]!r}]"))))
+        elif is_part(item):
+            new.append(visited(item, visit, (*path, f"{field.name}[{i}]" if callable(item) else name)))
+        else:
+            given = visit((*path, f"{field.name}[{i}]"), field, item)
+            new.append(item if given is DESCEND else given)
+    return tuple(new) if any(_differs(a, b) for a, b in zip(old, new, strict=True)) else old
+
+
+def _differs(a: Any, b: Any) -> bool:
+    return a[1] is not b[1] if isinstance(a, tuple) and len(a) == 2 else a is not b
+
+
+def numbers(optimizer: Any) -> dict[str, Number]:
+    """The hyper-parameters of an optimizer by name: the floats in its fields, and in those of the parts it is made of.
+
+    A name is the end of the path to the number, as short as it can be without being that of another: `lr`, or
+    `groups['head'].lr` and `default.lr`.
+    """
+    found: list[Number] = []
+
+    def note(path: Path, field: Any, value: Any) -> Any:
+        if not isinstance(value, float | np.floating):
+            return DESCEND
+        found.append(Number(path, float(value), field.metadata.get("range")))
+        return value
+
+    visited(optimizer, note, (label(optimizer),))
+    return dict(zip(shortened([n.path for n in found]), found, strict=True))
+
+
+def shortened(paths: Sequence[Path]) -> list[str]:
+    """The shortest end of each path that no other path has; the whole path where there is none."""
+    counts: dict[Path, int] = {}
+    for path in paths:
+        for i in range(len(path)):
+            counts[path[i:]] = counts.get(path[i:], 0) + 1
+    ends = [next((p[i:] for i in range(len(p) - 1, -1, -1) if counts[p[i:]] == 1), p) for p in paths]
+    return [".".join(end) for end in ends]
+
+
+def hyper_of(optimizer: Any) -> dict[str, float]:
+    """The hyper-parameters of an optimizer, by name.
+
+    >>> from wholestep import optim
+    >>> hyper_of(optim.chain(optim.clip_by_global_norm(1.0), optim.sgd(optim.cosine(0.1, 100))))
+    {'max_norm': 1.0, 'peak': 0.1, 'steps': 100.0, 'end': 0.0}
+    """
+    return {name: found.value for name, found in numbers(optimizer).items()}
+
+
+def with_hyper(optimizer: Any, values: Mapping[str, Any]) -> Any:
+    """The same optimizer with other numbers, which may be traced."""
+    if not values:
+        return optimizer
+    names = {found.path: name for name, found in numbers(optimizer).items()}
+
+    def replace(path: Path, field: Any, value: Any) -> Any:
+        return values.get(names[path], value) if path in names else DESCEND
+
+    return visited(optimizer, replace, (label(optimizer),))
+
+
+def full_name(names: Mapping[str, Number], given: str) -> str | None:
+    """The name of the number that is meant: any end of its path that is only its own."""
+    if given in names:
+        return given
+    meant = [name for name, found in names.items() if f".{'.'.join(found.path)}".endswith(f".{given}")]
+    return meant[0] if len(meant) == 1 else None
+
+
+def overridden(optimizer: Any, values: Mapping[str, Any], who: str) -> Any:
+    """The same optimizer with other fields, numbers or not; raises ParameterError for a name that is not just one."""
+    found: dict[str, list[str]] = {name: [] for name in values}
+
+    def replace(path: Path, field: Any, value: Any) -> Any:
+        spelled = "." + ".".join(path)
+        for name in values:
+            if spelled.endswith(f".{name}"):
+                found[name].append(spelled[1:])
+                return values[name]
+        return DESCEND
+
+    made = visited(optimizer, replace, (label(optimizer),))
+    for name, places in found.items():
+        if len(places) != 1:
+            what = f"it has {', '.join(places)}" if places else "it has none"
+            known = ", ".join(sorted(numbers(optimizer)))
+            raise ParameterError(f"{who}: which {name} of {optimizer!r} is meant? {what}", hint=f"there are {known}")
+    return checked_throughout(made)
+
+
+def checked_throughout(x: Any) -> Any:
+    """`checked` for an object and every part of it."""
+
+    def check(path: Path, field: Any, value: Any) -> Any:
+        return checked(visited(value, check)) if is_part(value) else DESCEND
+
+    return checked(visited(x, check))
+
+
+def check_agreement(x: Any) -> None:
+    """Raise ParameterError where numbers of an object, or of a part of it, do not fit together."""
+    if isinstance(x, tuple):
+        for item in x:
+            check_agreement(item)
+    elif is_part(x):
+        if isinstance(x, Spelled):
+            x.agree()
+        for field in dataclasses.fields(x):
+            check_agreement(getattr(x, field.name))
+
+
+def fields_named(optimizer: Any, name: str) -> list[Any]:
+    """What the fields of an optimizer and of its parts hold whose path ends with this name."""
+    found: list[Any] = []
+
+    def note(path: Path, field: Any, value: Any) -> Any:
+        if f".{'.'.join(path)}".endswith(f".{name}"):
+            found.append(value)
+        return DESCEND
+
+    visited(optimizer, note, (label(optimizer),))
+    return found
+
+
+def functions_of(optimizer: Any) -> list[Any]:
+    """The functions among the fields of an optimizer and of its parts, schedules that are parts themselves left out."""
+    if not is_part(optimizer):
+        return [value for value in getattr(optimizer, "__dict__", {}).values() if callable(value)]
+    found: list[Any] = []
+
+    def note(path: Path, field: Any, value: Any) -> Any:
+        if callable(value) and not is_part(value):
+            found.append(value)
+        return DESCEND
+
+    visited(optimizer, note)
+    return found
+
+
+def rate_at(rate: Rate, count: Any) -> Any:
+    """The learning rate for the update about to be made, the first one having number 0."""
+    return rate(count) if callable(rate) else rate

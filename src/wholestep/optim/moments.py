@@ -1,0 +1,99 @@
+"""Adam and AdamW: a step of about the learning rate for each parameter, whatever the size of its gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from wholestep import numpy as wnp
+from wholestep.optim.hyper import Rate, checked, rate_at, scheduled, within
+from wholestep.optim.leafwise import Leafwise, shrunk, stepped
+from wholestep.optim.paths import Choice
+from wholestep.optim.protocol import real_zeros, scalar, squared, toward, zeros
+
+
+@dataclass(frozen=True, repr=False)
+class Adam(Leafwise):
+    """p -= lr * m' / (sqrt(v') + eps), where m' and v' are the bias-corrected means of g and |g|**2."""
+
+    lr: Rate = field(metadata=scheduled())
+    b1: float = field(metadata=within(0.0, 1.0))
+    b2: float = field(metadata=within(0.0, 1.0))
+    eps: float = field(metadata=within())
+    amsgrad: bool
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate, the rate over the correction of m, one over the root of the correction of v)."""
+        # The corrections are numbers, made once a step; what is left for each element is one pass over p, g, m and v.
+        new = stepped(common)
+        rate = rate_at(self.lr, common["count"])
+        return (rate, rate / (1 - self.b1 ** new["count"]), 1 / wnp.sqrt(1 - self.b2 ** new["count"])), new
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """Both moments, and with `amsgrad` the largest second one so far."""
+        kept = {"m": zeros(p), "v": real_zeros(p)}
+        return {**kept, "largest": real_zeros(p)} if self.amsgrad else kept
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        """One parameter after the update, and its moments."""
+        rate, size, shrink = numbers
+        new = {"m": toward(kept["m"], g, self.b1), "v": toward(kept["v"], squared(g), self.b2)}
+        v = new["v"]
+        if self.amsgrad:
+            v = new["largest"] = wnp.maximum(kept["largest"], v)
+        root = wnp.sqrt(v) * scalar(shrink, v) + scalar(self.eps, v)
+        return shrunk(p, rate, decay) - scalar(size, v) * new["m"] / root, new
+
+
+@dataclass(frozen=True, repr=False)
+class Adamw(Adam):
+    """Adam on parameters that have shrunk by lr * weight_decay."""
+
+    weight_decay: float = field(metadata=within())
+    decay: Choice
+
+
+def adam(lr: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, *, amsgrad: bool = False) -> Adam:
+    """Adam: p -= lr * m' / (sqrt(v') + eps), with bias-corrected means m' of the gradient and v' of its square.
+
+    `lr` is a number, or a function of the number of updates made so far, 0 for the first. With `amsgrad` the largest v
+    so far takes the place of v. Moments have the dtype of their parameter, float32 for half precisions; for a complex
+    parameter the second moment is that of the absolute value. Raises ParameterError for a negative rate or eps, or
+    means that keep all or less than nothing, and DtypeError for what is no number.
+
+    Kingma and Ba, Adam (2015); Reddi, Kale and Kumar, On the convergence of Adam and beyond (2018).
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, params = ws.optim.adam(0.1), np.array([1.0, -1.0])
+    >>> params, state = optimizer.update(np.array([1e-3, -1e3]), optimizer.init(params), params)
+    >>> params.round(5).tolist()
+    [0.9, -0.9]
+    """
+    return checked(Adam(lr, b1, b2, eps, bool(amsgrad)))
+
+
+def adamw(
+    lr: Rate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    *,
+    amsgrad: bool = False,
+    decay: Choice = None,
+) -> Adamw:
+    """AdamW: Adam, and p -= lr * weight_decay * p beside it, so that the decay does not pass through the moments.
+
+    `decay` says which parameters decay: a function of the path, a table of paths, a pattern or several (`*` stands for
+    any characters), or None for all. Raises as `adam` does, and ParameterError for a pattern that matches nothing.
+
+    Loshchilov and Hutter, Decoupled weight decay regularization (2019).
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer = ws.optim.adamw(0.1, weight_decay=0.5, decay="w")
+    >>> params = {"b": np.array(1.0), "w": np.array(1.0)}
+    >>> params, _ = optimizer.update({"b": np.array(0.0), "w": np.array(0.0)}, optimizer.init(params), params)
+    >>> float(params["b"]), float(params["w"])
+    (1.0, 0.95)
+    """
+    return checked(Adamw(lr, b1, b2, eps, bool(amsgrad), weight_decay, decay))

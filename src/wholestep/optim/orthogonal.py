@@ -1,0 +1,144 @@
+"""Muon: matrices move along the orthogonal matrix that is nearest to their momentum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from wholestep import dtypes, tree
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep.optim.grouping import Divided
+from wholestep.optim.hyper import Rate, checked, rate_at, scheduled, within
+from wholestep.optim.leafwise import Leafwise, shrunk, stepped
+from wholestep.optim.paths import Choice, names
+from wholestep.optim.protocol import Optimizer, check_optimizer, scalar, toward, working, zeros
+
+QUINTIC = (3.4445, -4.7750, 2.0315)
+"""Coefficients of x, x**3 and x**5 that bring singular values near 1 fastest, at the price of staying in [0.7, 1.2]."""
+
+SIZES = ("original", "rms", None)
+
+
+@dataclass(frozen=True, repr=False)
+class Muon(Leafwise):
+    """p -= lr * s * orthogonalised(momentum), for matrices only."""
+
+    lr: Rate = field(metadata=scheduled())
+    momentum: float = field(metadata=within(0.0, 1.0))
+    nesterov: bool
+    iterations: int
+    eps: float = field(metadata=within(strictly=True))
+    weight_decay: float = field(metadata=within())
+    size: str | None
+    decay: Choice
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The rate."""
+        return rate_at(self.lr, common["count"]), stepped(common)
+
+    def init(self, params: Any) -> Any:
+        """The number of updates and a momentum for each parameter; raises ShapeError for what is no matrix."""
+        for name, p in zip(names(params), tree.leaves(params), strict=True):
+            if wnp.ndim(p) != 2:
+                raise ShapeError(
+                    f"muon: {name or 'the parameter'} has {wnp.ndim(p)} axes, and only matrices are orthogonalised",
+                    hint="rest=ws.optim.adamw(3e-4) is for all other parameters; groups makes finer choices",
+                )
+        return super().init(params)
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """The momentum."""
+        if dtypes.is_complex(working(p).dtype):
+            raise UnsupportedError("muon: complex parameters are not covered", hint="adam takes them")
+        return {"momentum": zeros(p)}
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        """One matrix after the update, and its momentum."""
+        m = toward(kept["momentum"], g, self.momentum)
+        direction = orthogonalised(toward(g, m, 1 - self.momentum) if self.nesterov else m, self.iterations, self.eps)
+        rate = numbers * self.stretch(p.shape)
+        return shrunk(p, numbers, decay) - scalar(rate, p) * direction, {"momentum": m}
+
+    def stretch(self, shape: tuple[int, ...]) -> float:
+        """How much longer the step of a matrix of this shape is than the rate."""
+        rows, columns = shape
+        if self.size is None:
+            return 1.0
+        return (
+            0.2 * math.sqrt(max(rows, columns)) if self.size == "rms" else math.sqrt(max(1.0, rows / max(columns, 1)))
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Matrices(Divided):
+    """One optimizer for the matrices and another for the rest."""
+
+    matrices: Any
+    rest: Any
+
+    def parts(self) -> dict[str, Any]:
+        """Both of them."""
+        return {"matrices": self.matrices, "rest": self.rest}
+
+    def assigned(self, params: Any) -> list[str]:
+        """By the number of axes."""
+        return ["matrices" if wnp.ndim(p) == 2 else "rest" for p in tree.leaves(params)]
+
+    def __repr__(self) -> str:
+        return f"{self.matrices!r}"[:-1] + f", rest={self.rest!r})"
+
+
+def orthogonalised(x: Any, iterations: int, eps: Any) -> Any:
+    """About u @ vt of the singular value decomposition of x, by Newton and Schulz's iteration with a quintic."""
+    a, b, c = [scalar(k, x) for k in QUINTIC]
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    x = x / wnp.maximum(wnp.sqrt(wnp.sum(x * x)), scalar(eps, x))
+    for _ in range(iterations):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    return x.T if tall else x
+
+
+def muon(
+    lr: Rate,
+    momentum: float = 0.95,
+    nesterov: bool = True,
+    *,
+    iterations: int = 5,
+    eps: float = 1e-7,
+    weight_decay: float = 0.1,
+    size: str | None = "original",
+    decay: Choice = None,
+    rest: Optimizer | None = None,
+) -> Muon | Matrices:
+    """Muon: each matrix moves along the momentum of its gradient, made orthogonal by a Newton-Schulz iteration.
+
+    The momentum is a running mean, looking one update ahead with `nesterov`. A step of an (m, n) matrix is longer than
+    the rate by sqrt(max(1, m / n)) where size is "original", by 0.2 * sqrt(max(m, n)) where it is "rms" (steps of the
+    root mean square of AdamW's), and not at all where it is None. Weight decay is beside it, as in AdamW. `rest` is the
+    optimizer of all parameters that are no matrices. The formulas are those of torch.optim.Muon, which iterates in
+    bfloat16 where this is in the precision of the parameters.
+
+    Raises ParameterError for numbers out of range, DtypeError for what is none, ShapeError, when it meets them, for
+    parameters that are no matrices where there is no `rest`. Jordan and others, Muon (2024).
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer = ws.optim.muon(0.1, rest=ws.optim.adamw(3e-4))
+    >>> params = {"w": np.zeros((2, 2)), "b": np.zeros(2)}
+    >>> grads = {"w": np.array([[3.0, 0.0], [0.0, 0.1]]), "b": np.ones(2)}
+    >>> moved, state = optimizer.update(grads, optimizer.init(params), params)
+    >>> moved["w"].round(1).tolist(), moved["b"].round(6).tolist()
+    ([[-0.1, 0.0], [0.0, -0.1]], [-0.0003, -0.0003])
+    """
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or not 0 < iterations < 100:
+        raise ParameterError(f"muon: iterations is {iterations!r}; it must be an integer from 1 to 99")
+    if size not in SIZES:
+        raise ParameterError(f"muon: size is {size!r}; it is one of {', '.join(map(repr, SIZES))}")
+    made = checked(Muon(lr, momentum, bool(nesterov), iterations, eps, weight_decay, size, decay))
+    if rest is None:
+        return made
+    check_optimizer("muon: rest", rest)
+    return Matrices(made, rest)

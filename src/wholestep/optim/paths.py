@@ -1,0 +1,51 @@
+"""Parameters by name: which of them a predicate, a table or patterns mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from wholestep import tree
+from wholestep.errors import DtypeError, ParameterError
+
+Choice: TypeAlias = Callable[[str], bool] | Mapping[str, bool] | str | Sequence[str] | None
+"""Which parameters are meant: a function of the path, a table of paths, a pattern, or several; None for all."""
+
+
+def names(params: Any) -> list[str]:
+    """The path of each parameter; a key of a flat dictionary, such as `layers[0].weight`, is the path itself."""
+    return [re.sub(r"^\['([^']*)'\]", r"\1", path) for path in tree.paths(params)]
+
+
+def chosen(who: str, choice: Choice, params: Any) -> list[bool]:
+    """For each parameter whether it is meant.
+
+    Raises ParameterError for a pattern that no path matches or a table that lacks one, DtypeError for another kind of
+    choice.
+    """
+    paths = names(params)
+    if choice is None:
+        return [True] * len(paths)
+    if callable(choice):
+        return [bool(choice(path)) for path in paths]
+    if isinstance(choice, Mapping):
+        missing = [path for path in paths if path not in choice]
+        if missing:
+            raise ParameterError(f"{who}: the table says nothing of {', '.join(missing)}")
+        return [bool(choice[path]) for path in paths]
+    patterns = list(choice) if isinstance(choice, Iterable) and not isinstance(choice, str) else [choice]
+    if not all(isinstance(pattern, str) for pattern in patterns):
+        raise DtypeError(f"{who}: {choice!r} is no function of a path, table of paths, or pattern")
+    check_patterns(who, patterns, paths)
+    return [any(tree.matches(pattern, path) for pattern in patterns) for path in paths]
+
+
+def check_patterns(who: str, patterns: Sequence[str], paths: Sequence[str]) -> None:
+    """Raise ParameterError where a pattern matches nothing."""
+    for pattern in patterns:
+        if not any(tree.matches(pattern, path) for path in paths):
+            raise ParameterError(
+                f"{who}: no parameter matches {pattern!r}",
+                hint=f"there are {', '.join(paths)}; * stands for any characters",
+            )

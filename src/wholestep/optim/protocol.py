@@ -1,0 +1,103 @@
+"""What an optimizer is, what a transform of gradients is, and the arithmetic that they share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from wholestep import dtypes
+from wholestep import numpy as wnp
+from wholestep.errors import DtypeError, ParameterError
+
+EXTRAS = ("loss", "objective", "aux")
+"""What `update` is given by keyword if it names it: the value of the loss, a function of params that computes it again,
+and what the loss returned beside it."""
+
+
+class Optimizer(Protocol):
+    """Two pure functions of trees of arrays, which run eagerly and inside a compiled step."""
+
+    def init(self, params: Any) -> Any:
+        """The state to begin with, a tree of arrays."""
+
+    def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """New parameters and a new state, of the structures and types of the old ones."""
+
+
+class Transform(Protocol):
+    """Two pure functions that change gradients on their way to an optimizer; `chain` puts them before it."""
+
+    def init(self, params: Any) -> Any:
+        """The state to begin with, None where there is none."""
+
+    def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """New gradients and a new state."""
+
+
+def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
+    """Raise DtypeError for what has no init and update."""
+    if not (optional and x is None) and not (
+        callable(getattr(x, "init", None)) and callable(getattr(x, "update", None))
+    ):
+        raise DtypeError(f"{who} is a {type(x).__name__}, not an optimizer", hint="ws.optim.sgd(0.1) is one")
+
+
+def updated(optimizer: Any, grads: Any, state: Any, params: Any, extras: Mapping[str, Any]) -> Any:
+    """What `update` gives, with those of the extras that it names."""
+    return optimizer.update(grads, state, params, **{name: extras[name] for name in named(optimizer.update, extras)})
+
+
+def named(f: Callable[..., Any], extras: Mapping[str, Any]) -> list[str]:
+    """Which extras a function takes by keyword."""
+    try:
+        known = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    if any(p.kind is p.VAR_KEYWORD for p in known):
+        return list(extras)
+    return [p.name for p in known if p.name in extras and p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def needed(name: str, what: str, extras: Mapping[str, Any]) -> Any:
+    """An extra that this update cannot do without; raises ParameterError where it was not given."""
+    if extras.get(what) is None:
+        raise ParameterError(
+            f"{name}: update was not given {what}=",
+            hint="a compiled step gives it; pass it on from an optimizer of your own, or to update where you call it",
+        )
+    return extras[what]
+
+
+def working(x: Any) -> Any:
+    """An array in the dtype that arithmetic on it is carried out in: half precisions become float32."""
+    array = wnp.asarray(x)
+    return array.astype(dtypes.compute_dtype(array.dtype), copy=False)
+
+
+def scalar(x: Any, like: Any) -> Any:
+    """A number in the precision of an array, so that arithmetic with it stays there."""
+    return wnp.asarray(x).astype(dtypes.real_of(like.dtype))
+
+
+def toward(mean: Any, x: Any, keep: Any) -> Any:
+    """A running mean after one more value: keep * mean + (1 - keep) * x."""
+    return scalar(keep, mean) * mean + scalar(1 - keep, mean) * x
+
+
+def squared(x: Any) -> Any:
+    """|x|**2."""
+    return x.real * x.real + x.imag * x.imag if dtypes.is_complex(x.dtype) else x * x
+
+
+def zeros(x: Any) -> Any:
+    """Zeros like a parameter, in the dtype that arithmetic on it is carried out in."""
+    array = wnp.asarray(x)
+    # Unlike zeros_like, this takes no memory from the system until somebody writes.
+    return wnp.zeros(array.shape, dtypes.compute_dtype(array.dtype))
+
+
+def real_zeros(x: Any) -> Any:
+    """Zeros like the squared absolute value of a parameter."""
+    array = wnp.asarray(x)
+    return wnp.zeros(array.shape, dtypes.real_of(dtypes.compute_dtype(array.dtype)))
