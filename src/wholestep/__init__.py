@@ -3,34 +3,57 @@
 import importlib
 from typing import Any
 
-from wholestep import errors, numpy, random
+from wholestep import errors, nn, numpy, optim, random
 from wholestep.dims import Dim
 from wholestep.errors import WholestepError
 from wholestep.frontend.batching import pmean, psum, vmap
 from wholestep.frontend.check import gradcheck
+from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import cond, fori_loop, scan, while_loop
-from wholestep.frontend.custom import capture, checkpoint, composite, custom_jvp, custom_vjp, stop_gradient
+from wholestep.frontend.custom import (
+    capture,
+    composite,
+    custom_jvp,
+    custom_vjp,
+    keep,
+    recompute,
+    stop_gradient,
+)
 from wholestep.frontend.derivatives import grad, jvp, linearize, trace_gradients, value_and_grad, vjp
 from wholestep.frontend.frontier import frontier_grad
-from wholestep.frontend.inspect import ShapeDtype, eval_shape, trace
+from wholestep.frontend.inspect import eval_shape, trace
 from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
 from wholestep.frontend.jit import jit
+from wholestep.frontend.precision import autocast
+from wholestep.frontend.shapes import ShapeDtype
+from wholestep.train.compile import compile
+from wholestep.train.result import block_until_ready
+from wholestep.train.stream import stacked
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Dim",
+    "Loader",
     "ShapeDtype",
+    "WholestepClassifier",
     "WholestepError",
+    "WholestepRegressor",
+    "autocast",
+    "block_until_ready",
+    "calibrate",
     "capture",
     "checkpoint",
+    "compile",
     "composite",
     "cond",
     "custom_jvp",
     "custom_vjp",
     "elementwise_grad",
     "errors",
+    "estimate",
     "eval_shape",
+    "fit",
     "fori_loop",
     "frontier_grad",
     "grad",
@@ -42,31 +65,58 @@ __all__ = [
     "jacrev",
     "jit",
     "jvp",
+    "keep",
     "linearize",
+    "lr_find",
+    "mean_over",
+    "nn",
     "numpy",
+    "optim",
+    "params",
     "pmean",
     "psum",
     "random",
+    "recompute",
     "scan",
     "scipy",
+    "stacked",
     "stop_gradient",
     "testing",
     "trace",
     "trace_gradients",
+    "unroll",
     "value_and_grad",
     "vjp",
     "vmap",
     "while_loop",
 ]
 
-LAZY = ("scipy", "testing")
-"""Packages of ours that cost more than a blink to import; they come when they are asked for."""
+LAZY = {
+    "scipy": "wholestep.scipy",
+    "testing": "wholestep.testing",
+    "Loader": "wholestep.train.loader",
+    "calibrate": "wholestep.train.calibrate",
+    "estimate": "wholestep.train.estimate",
+    "fit": "wholestep.train.fit",
+    "lr_find": "wholestep.train.lr_finder",
+    "mean_over": "wholestep.train.averages",
+    "params": "wholestep.nn.ambient",
+    "unroll": "wholestep.train.unroll",
+    "WholestepClassifier": "wholestep.train.estimators",
+    "WholestepRegressor": "wholestep.train.estimators",
+    "load_ipython_extension": "wholestep.notebook.extension",
+    "unload_ipython_extension": "wholestep.notebook.extension",
+}
+"""Where to find what costs more than a blink to import; it comes when it is asked for."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in LAZY:
-        return importlib.import_module(f"wholestep.{name}")
-    raise AttributeError(f"module 'wholestep' has no attribute {name!r}")
+    if name not in LAZY:
+        raise AttributeError(f"module 'wholestep' has no attribute {name!r}")
+    module = importlib.import_module(LAZY[name])
+    found = module if LAZY[name] == f"wholestep.{name}" else getattr(module, name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

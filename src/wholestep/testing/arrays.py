@@ -27,8 +27,7 @@ def eps_of(types: Sequence[Type]) -> float:
 
 def precision(graph: Graph) -> float:
     """The rounding error of the coarsest inexact dtype anywhere in a graph, nested graphs included."""
-    values = [*graph.inputs, *[v for node in graph.nodes for v in node.outputs]]
-    return max([eps_of([v.type for v in values]), *[precision(inner) for inner in graph.subgraphs()]])
+    return eps_of([t for part in graph.family() for t in part.types()])
 
 
 def direction(rng: np.random.Generator, type: Type) -> NDArray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from wholestep.ir.graph import NDArray
+from wholestep.train.data import need
 
 
 def chart(values: Sequence[float], width: int = 60, height: int = 8) -> str:
@@ -59,10 +60,8 @@ def picture(
     left, right = rows[0].subplots(1, 2)
     epochs = np.arange(1, len(epoch_losses) + 1)
     per_epoch = len(losses) / max(len(epoch_losses), 1)
-    left.plot(np.arange(1, len(losses) + 1) / max(per_epoch, 1), losses, color="0.8", linewidth=0.8, label="each step")
-    left.plot(epochs, epoch_losses, color="C0", label="mean of an epoch")
-    left.set(xlabel="epoch", ylabel="training loss", yscale="log", title="Loss")
-    left.legend(frameon=False)
+    x = np.arange(1, len(losses) + 1) / max(per_epoch, 1)
+    _losses(left, x, losses, epochs, {"mean of an epoch": epoch_losses}, "epoch")
     right.plot(epochs[: len(accuracies)], np.asarray(accuracies) * 100, color="C2")
     right.set(xlabel="epoch", ylabel="% read correctly", title="Held-out images")
     for axes in (left, right):
@@ -70,6 +69,44 @@ def picture(
     if misread:
         _gallery(rows[1], misread[:10])
     figure.savefig(path, format="png")
+
+
+def curves(path: str | PathLike[str], losses: NDArray, ends: NDArray, named: Mapping[str, NDArray]) -> None:
+    """Save a PNG: the loss of each step, and what was measured where epochs end, `ends` being their numbers of steps.
+
+    Of what was measured the losses are drawn with that of the steps and everything else in a panel of its own. Raises
+    MissingExtraError where matplotlib is not installed; no window is opened.
+    """
+    need("matplotlib", extra="train")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    kinds = {name: x for name, x in named.items() if name.endswith("loss")}
+    others = {name: x for name, x in named.items() if name not in kinds}
+    figure = Figure(figsize=(9 if others else 5, 3.6), layout="constrained", dpi=120)
+    FigureCanvasAgg(figure)
+    left, *right = np.atleast_1d(figure.subplots(1, 1 + bool(others)))
+    last = int(ends[-1]) if len(ends) else len(losses)
+    _losses(left, np.arange(1, len(losses) + 1) + max(0, last - len(losses)), losses, ends, kinds, "step")
+    for axes in right:
+        for name, x in others.items():
+            axes.plot(ends, x, label=name)
+        axes.set(xlabel="step", title="Metrics")
+        axes.legend(frameon=False)
+    for axes in (left, *right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, format="png")
+
+
+def _losses(axes: Any, x: NDArray, losses: Any, ends: NDArray, named: Mapping[str, Any], unit: str) -> None:
+    """The loss of each step, and other losses where epochs end."""
+    axes.plot(x, losses, color="0.8", linewidth=0.8, label="each step")
+    for i, (name, values) in enumerate(named.items()):
+        axes.plot(ends, values, color=f"C{i}", label=name)
+    positive = np.concatenate([np.ravel(v) for v in (losses, *named.values())])
+    scale = "log" if np.all(positive[np.isfinite(positive)] > 0) else "linear"
+    axes.set(xlabel=unit, ylabel="loss" if unit == "step" else "training loss", yscale=scale, title="Loss")
+    axes.legend(frameon=False)
 
 
 def _gallery(row: Any, misread: Sequence[tuple[NDArray, int, int]]) -> None:

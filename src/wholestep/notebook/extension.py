@@ -1,0 +1,60 @@
+"""The IPython extension: `%load_ext wholestep`."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+from collections.abc import MutableMapping
+from typing import Any
+
+from wholestep.nn.ambient import params
+from wholestep.nn.marks import buffer, frozen, tied
+from wholestep.notebook.names import NamedWeights
+from wholestep.notebook.views import VIEWS
+
+NAMES = {"params": params, "frozen": frozen, "buffer": buffer, "tied": tied}
+"""What a session has by name, where it has no such name of its own."""
+
+MISSING = 'pipescript is not installed, so there is no |> and no params{ ... }: pip install "wholestep[notebook]"'
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Give a session views of graphs, steps and models, `|>` pipelines, and `params{ ... } as weights:`.
+
+    `with params{ w = ...; b = frozen(...) } as weights:` binds the weights by their bare names until the block ends.
+    Pipelines and that notation come from pipescript; where it is not installed the session says so and has the rest.
+    """
+    formatter = shell.display_formatter.formatters["text/html"]
+    for cls, view in VIEWS:
+        formatter.for_type(cls, view)
+    namespace = shell.user_ns
+    for name, value in NAMES.items():
+        namespace.setdefault(name, value)
+    if importlib.util.find_spec("pipescript") is None:
+        print(MISSING)
+        return
+    shell.extension_manager.load_extension("pipescript")
+    from pipescript.tracers.macro_tracer import register_namespace_macro
+
+    register_namespace_macro("params", lambda found: block(found, namespace), params)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take back what loading gave; pipescript stays loaded."""
+    formatter = shell.display_formatter.formatters["text/html"]
+    for cls, _ in VIEWS:
+        formatter.pop(cls, None)
+    for name, value in NAMES.items():
+        if shell.user_ns.get(name) is value:
+            del shell.user_ns[name]
+    if getattr(builtins, "params", None) is params:
+        from pipescript.tracers.macro_tracer import MacroTracer
+
+        MacroTracer.namespace_block_macros.pop("params", None)
+        MacroTracer.static_macros.pop("params", None)
+        delattr(builtins, "params")
+
+
+def block(found: dict[str, Any], namespace: MutableMapping[str, Any]) -> NamedWeights:
+    """The weights of a `params{ ... }` block."""
+    return NamedWeights(**found).bound_in(namespace)

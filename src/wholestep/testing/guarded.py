@@ -1,0 +1,216 @@
+"""Compiled programs run in memory that watches them: filled with patterns, between bytes that nobody may touch.
+
+    from wholestep.testing import guarded
+    guarded.check(program, arrays)      # raises MemoryLawError that says which bytes
+
+A program that reads scratch memory before it has written it gives other bits under another pattern; one that writes
+beyond a value changes the bytes around it; one that reads beyond it stops at a page that the system keeps closed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep.errors import WholestepError
+from wholestep.ir.graph import NDArray
+from wholestep.runtime.memory import ALIGNMENT, PAGE
+from wholestep.runtime.native import NativeInstance, NativeProgram
+
+ONES = b"\xff" * 8
+"""A quiet nan in every floating dtype, -1 in every integer."""
+SIGNALS = struct.pack("<II", 0x7FA00001, 0x7FF20001)
+"""A signalling nan in float64, and in every second float32."""
+PATTERNS = (ONES, SIGNALS)
+CLOSED = sys.platform != "win32"
+"""Whether pages can be closed to reading and writing here."""
+
+
+class MemoryLawError(WholestepError, AssertionError):
+    """A program that does not keep to its memory."""
+
+
+class Region(NamedTuple):
+    """Memory that was given away, with what lies around it."""
+
+    what: str
+    whole: NDArray
+    start: int
+    array: NDArray
+
+
+class Guard:
+    """Gives memory that is filled with a pattern, and guarded by a page of that pattern on either side.
+
+    With `closed` the page after it cannot be read or written: a program that does so is ended by the system, and the
+    process with it.
+
+    >>> guard = Guard(ONES)
+    >>> array = guard.room((3,), "float32")
+    >>> np.isnan(array).all(), guard.harmed()
+    (np.True_, [])
+    >>> guard.regions[0].whole[:] = 0
+    >>> guard.harmed()
+    ['12,276 bytes around float32[3] were written']
+    """
+
+    def __init__(self, pattern: bytes, closed: bool = False) -> None:
+        self.pattern = pattern
+        self.closed = closed
+        self.regions: list[Region] = []
+
+    def room(self, shape: tuple[int, ...], dtype: Any) -> NDArray:
+        """An array in guarded memory, at a multiple of 64 bytes."""
+        return self.place(shape, np.dtype(dtype), ALIGNMENT)
+
+    def copied(self, array: NDArray) -> NDArray:
+        """An array of the same numbers in guarded memory, aligned to its elements and no more."""
+        made = self.place(array.shape, array.dtype, max(array.dtype.alignment, 1))
+        made[...] = array
+        return made
+
+    def place(self, shape: tuple[int, ...], dtype: np.dtype[Any], unit: int) -> NDArray:
+        """An array that ends, as far as its alignment lets it, where the page after it begins."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        room = -(-nbytes // PAGE) * PAGE
+        whole = pages(PAGE + room + PAGE)
+        start = PAGE + (room - nbytes) // unit * unit
+        if self.closed:
+            close(whole[-PAGE:])
+            whole = whole[:-PAGE]
+        whole.view(np.uint64)[:] = np.frombuffer(self.pattern, np.uint64)
+        array: NDArray = whole[start : start + nbytes].view(dtype).reshape(shape)
+        self.regions.append(Region(f"{dtype}{list(shape)}", whole, start, array))
+        return array
+
+    def harmed(self) -> list[str]:
+        """What was written around the arrays that were given."""
+        found = []
+        for region in self.regions:
+            wrong = changed(region.whole, self.pattern)
+            wrong[region.start : region.start + region.array.nbytes] = False
+            if wrong.any():
+                found.append(f"{np.count_nonzero(wrong):,} bytes around {region.what} were written")
+        return found
+
+
+def pages(nbytes: int) -> NDArray:
+    """Memory that begins at a page and belongs to nobody else."""
+    return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
+
+
+def close(page: NDArray) -> None:
+    """Forbid to read or write a page."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(page.ctypes.data), ctypes.c_size_t(page.nbytes), 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+
+
+class Run(NamedTuple):
+    """What a program made, how many bytes of its arena it touched, from the first to the last, and what was wrong."""
+
+    results: list[NDArray]
+    touched: int
+    wrong: list[str]
+
+
+def run(program: NativeProgram, arrays: Sequence[NDArray], calls: int, pattern: bytes, closed: bool = False) -> Run:
+    """Some calls of a program, resident state and all, in guarded memory."""
+    guard = Guard(pattern, closed)
+    resident = [given for given, _ in program.resident]
+    state = [guard.copied(arrays[k]) for k in resident]
+    rest = [guard.copied(x) for k, x in enumerate(arrays) if k not in resident]
+    constants = {place: blob.copy() for place, blob in program.constants.items()}
+    instance = NativeInstance(program, state, guard.room)
+    results: list[NDArray] = []
+    for _ in range(calls):
+        results += [np.array(x) for x in instance(rest)]
+    wrong = guard.harmed()
+    given = [x for k, x in enumerate(arrays) if k not in resident]
+    wrong += [f"input {k} was written" for k, (x, y) in enumerate(zip(rest, given, strict=True)) if bits(x) != bits(y)]
+    wrong += [
+        "a constant was written" for place, was in constants.items() if bits(program.constants[place]) != bits(was)
+    ]
+    touched = sum(reach(memory, guard.pattern) for memory in instance.arenas)
+    return Run([*map(np.array, state), *results], touched, wrong)
+
+
+def changed(memory: NDArray, pattern: bytes) -> NDArray:
+    """Which bytes are not the pattern any more."""
+    found: NDArray = memory.reshape(-1, len(pattern)) != np.frombuffer(pattern, np.uint8)
+    return found.reshape(-1)
+
+
+def reach(memory: NDArray, pattern: bytes) -> int:
+    """How many bytes there are from the first to the last one that is not the pattern any more."""
+    touched = np.flatnonzero(changed(memory, pattern))
+    return int(touched[-1]) + 1 if touched.size else 0
+
+
+def bits(array: NDArray) -> bytes:
+    """The bytes of an array, row by row."""
+    return array.tobytes()
+
+
+class Report(NamedTuple):
+    """What was seen: what is wrong, the bytes that the arena has, and those from its beginning to the last touched."""
+
+    problems: list[str]
+    arena: int
+    touched: int
+
+
+def plainly(program: NativeProgram, arrays: Sequence[NDArray], calls: int) -> list[bytes]:
+    """The bits of the state and of all results after some calls in plain memory."""
+    resident = {given for given, _ in program.resident}
+    instance = program.instance([np.array(arrays[given]) for given, _ in program.resident])
+    rest = [x for k, x in enumerate(arrays) if k not in resident]
+    made = [np.array(x) for _ in range(calls) for x in instance(rest)]
+    return [*map(bits, [*instance.state, *made])]
+
+
+def report(program: NativeProgram, arrays: Sequence[NDArray], calls: int = 2, closed: bool = False) -> Report:
+    """What is seen of a program that runs in guarded memory, and whether plain memory gives the same bits.
+
+    `arrays` are all inputs of the graph, in its order; those of the state are copied. With `closed` a program that
+    reads or writes beyond a value ends this process.
+    """
+    runs = [run(program, arrays, calls, pattern) for pattern in PATTERNS]
+    wrong = list(dict.fromkeys([what for found in runs for what in found.wrong]))
+    if not wrong:  # a program that writes elsewhere is not let loose on memory that somebody needs
+        runs += [run(program, arrays, calls, ONES, closed)] if closed and CLOSED else []
+        expected = plainly(program, arrays, calls)
+        if any([*map(bits, found.results)] != expected for found in runs):
+            wrong.append("the results depend on what the memory held before")
+    arena = sum(program.artefact.slots[place].nbytes for place in program.artefact.places("arena"))
+    return Report(wrong, arena, max([found.touched for found in runs]))
+
+
+def check(program: NativeProgram, arrays: Sequence[NDArray], calls: int = 2) -> Report:
+    """Raise MemoryLawError where a program reads what it has not written, or writes what is not its own.
+
+    `arrays` are all inputs of the graph, in its order; those of the state are copied. The program runs a few times.
+
+    >>> import wholestep as ws
+    >>> x = np.ones((4, 8))
+    >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((8, 2)), optimizer=ws.optim.sgd(0.1), batch=x)
+    >>> found = check(*of_step(step, x))
+    >>> found.touched <= found.arena == step.memory.arena
+    True
+    """
+    found = report(program, arrays, calls)
+    if found.problems:
+        raise MemoryLawError(f"memory of {program.graph.name}: {'; '.join(found.problems)}")
+    return found
+
+
+def of_step(step: Any, batch: Any) -> tuple[NativeProgram, list[NDArray]]:
+    """The program of a compiled step and its inputs: the state as it is, the hyper-parameters, and a batch."""
+    engine = step._engine
+    return engine.main.program, [*engine.main.instance.state, *engine.head, *engine.feed.arrays(batch)]

@@ -1,0 +1,196 @@
+"""calibrate: how fast this machine is, measured by small programs of our own."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wholestep.backends.cpu.target import host
+from wholestep.frontend.control import scan
+from wholestep.frontend.jit import jit
+from wholestep.ir.graph import NDArray
+from wholestep.lower.cost import Rates, cost, instructions, total
+from wholestep.lower.plan import Launch
+from wholestep.runtime import cores, pool, rates
+from wholestep.runtime.compiled import compiled
+from wholestep.runtime.recording import Recorder
+
+ROUNDS = 8
+"""How often everything is tried in turn; the least time counts, as the one that was disturbed least."""
+TURN = 0.01
+"""Seconds that a program gets in each round."""
+SIDE = 320
+"""Rows and columns of the matrices."""
+SMALL, MIDDLE, LARGE = 1 << 15, 1 << 18, 1 << 23
+"""Numbers in an array that a core holds, that the last of the caches holds, and that none does."""
+SIZES = [1 << n for n in range(16, 24)]
+"""Numbers in the arrays by which the size of the caches is found."""
+TRIPS = 2000
+"""Trips of a loop around a kernel that does next to nothing."""
+SPILLED = 32 << 20
+"""Bytes of a file."""
+
+
+def calibrate() -> Rates:
+    """Measure how fast this machine is, in about two seconds, and plan with that from now on.
+
+    The rates are kept beside compiled code, for this processor and number of cores, and hold for later processes too;
+    they are measured again only when this is called again. Where nothing is kept on disk they hold for this process.
+    They decide what is predicted, and how a memory budget is kept, never a result.
+
+    Arithmetic is in operations a second of one core, memory in bytes a second, what it takes to begin in seconds.
+    Raises `wholestep.runtime.folder.Unusable` where the folder for compiled code is not private.
+
+    >>> import wholestep as ws
+    >>> rates = ws.calibrate()
+    >>> rates.contraction > 1e8 and rates.cores >= 1
+    True
+    """
+    found = measured()
+    rates.keep(found)
+    return found
+
+
+def measured() -> Rates:
+    """The rates, from the least of many interleaved times."""
+    x, y = (np.linspace(0.1, 1.0, LARGE, dtype=np.float32) for _ in range(2))
+    square = np.ones((SIDE, SIDE), np.float32)
+    programs = {
+        "product": Timed(lambda a, b: a @ b, square, square),
+        "chain": Timed(lambda x: np.tanh(np.exp(-x) * x) + np.sqrt(x), x[:SMALL]),
+        "near": Timed(lambda x, y: x * 0.5 + y, x[:MIDDLE], y[:MIDDLE]),
+        "far": Timed(lambda x, y: x * 0.5 + y, x, y),
+    }
+    begun, moved = Looped(), Moved(x, y)
+    for _ in range(ROUNDS):
+        for program in programs.values():
+            program.round()
+        begun.round()
+        moved.round()
+    return rates_of(programs, begun, moved)
+
+
+class Timed:
+    """A program with one kernel that counts, and its least seconds on one core and on all."""
+
+    def __init__(self, f: Callable[..., Any], *arrays: NDArray) -> None:
+        self.arrays = arrays
+        self.recorder = Recorder(compiled(jit(f).lower(*arrays)), ())
+        kernels = [(s.kernel, i) for i, s in enumerate(self.recorder.steps) if isinstance(s, Launch)]
+        self.kernel, self.number = max(kernels, key=lambda k: cost(k[0]).flops)
+        self.alone = self.shared = math.inf
+
+    def round(self) -> None:
+        """Runs each way, at least two."""
+        with pool.threads(1):
+            self.alone = min(self.alone, self.least())
+        self.shared = min(self.shared, self.least())
+
+    def least(self) -> float:
+        """The least seconds of as many runs as there is time for."""
+        found, end = self.seconds(), time.perf_counter() + TURN
+        while True:
+            found = min(found, self.seconds())
+            if time.perf_counter() > end:
+                return found
+
+    def seconds(self) -> float:
+        """One run of the kernel."""
+        return self.recorder(self.arrays).nanoseconds[self.number] / 1e9
+
+
+class Looped:
+    """A loop of many trips around a kernel with next to nothing to do, and its least seconds a trip."""
+
+    def __init__(self) -> None:
+        def trips(x: Any) -> Any:
+            return scan(lambda x, _: (x * 0.5, None), x, None, TRIPS)[0]
+
+        self.program = compiled(jit(trips).lower(np.ones(4, np.float32)))
+        self.trip = math.inf
+
+    def round(self) -> None:
+        """One run."""
+        self.trip = min(self.trip, elapsed(lambda: self.program([np.ones(4, np.float32)])) / TRIPS)
+
+
+class Moved:
+    """Copies in memory, sums of arrays of several sizes, and a file: the most bytes a second of each."""
+
+    def __init__(self, x: NDArray, y: NDArray) -> None:
+        self.x, self.y, self.to = x, y, np.zeros_like(x)
+        self.copy = self.write = self.read = 0.0
+        self.sums = dict.fromkeys(SIZES, 0.0)
+
+    def round(self) -> None:
+        """One try at each."""
+        self.copy = max(self.copy, self.x.nbytes / elapsed(lambda: np.copyto(self.to, self.x)))
+        for n in SIZES:
+            add = partial(np.add, self.x[:n], self.y[:n], out=self.to[:n])
+            seconds = min(elapsed(add) for _ in range(3))
+            self.sums[n] = max(self.sums[n], 12 * n / seconds)
+        write, read = spilled(self.x[: SPILLED // 4])
+        self.write, self.read = max(self.write, write), max(self.read, read)
+
+    def cached(self) -> float:
+        """The bytes up to which sums run nearer to the speed of the caches than to that of memory."""
+        middle = math.sqrt(self.sums[SIZES[0]] * self.sums[SIZES[-1]])
+        return 12.0 * next(n for n in reversed(SIZES) if self.sums[n] >= middle)
+
+
+def spilled(x: NDArray) -> tuple[float, float]:
+    """Bytes a second of writing an array to a file and of reading it back, not from memory where the system allows."""
+    with tempfile.TemporaryFile() as file:
+
+        def write() -> None:
+            file.write(x.data)
+            file.flush()
+            os.fsync(file.fileno())
+
+        def read() -> None:
+            file.seek(0)
+            file.readinto(again.data)
+
+        again = np.zeros_like(x)
+        writing = x.nbytes / elapsed(write)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return writing, x.nbytes / elapsed(read)
+
+
+def elapsed(f: Callable[[], Any]) -> float:
+    """Seconds of one call."""
+    before = time.perf_counter()
+    f()
+    return time.perf_counter() - before
+
+
+def rates_of(programs: dict[str, Timed], begun: Looped, moved: Moved) -> Rates:
+    """The rates by which the model says what was measured."""
+    vector, count = host().vector_bytes, cores.available()[0]
+    product, chain, near, far = (programs[name] for name in ("product", "chain", "near", "far"))
+    size = vector / 4
+    made = Rates(
+        contraction=2 * size * instructions(product.kernel, vector)[0] / product.alone,
+        elementwise=size * instructions(chain.kernel, vector)[1] / chain.alone,
+        cache=cost(near.kernel).distinct / near.alone,
+        memory=cost(far.kernel).distinct / far.alone,
+        memory_all=cost(far.kernel).distinct / min(far.alone, far.shared),
+        cached=moved.cached(),
+        launch=begun.trip,
+        sharing=max(chain.shared - chain.alone / count, 2e-7),
+        copy=moved.copy,
+        disk_write=moved.write,
+        disk_read=moved.read,
+        cores=count,
+        vector=vector,
+    )
+    trip = total(begun.program.plan.steps, made._replace(launch=0.0)) / TRIPS / 1e6
+    return made._replace(launch=max(begun.trip - trip, 1e-9))

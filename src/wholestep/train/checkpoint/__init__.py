@@ -1,0 +1,18 @@
+"""Checkpoints: all of a step's state in safetensors files, written in one instant and read with suspicion."""
+
+from wholestep.train.checkpoint.layouts import torch_linear, torch_name
+from wholestep.train.checkpoint.matching import Convert, Rename
+from wholestep.train.checkpoint.steps import Loaded, Wanted, Where, load, parts_named, save
+
+__all__ = [
+    "Convert",
+    "Loaded",
+    "Rename",
+    "Wanted",
+    "Where",
+    "load",
+    "parts_named",
+    "save",
+    "torch_linear",
+    "torch_name",
+]

@@ -1,0 +1,138 @@
+"""Which tensor of a file becomes which array of the state, and whether it fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import CheckpointError
+from wholestep.frontend.scope import type_of
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type
+from wholestep.train.checkpoint.header import show
+from wholestep.train.checkpoint.read import Contents
+
+Rename = Mapping[str, str | None] | Callable[[str], str | None]
+"""What a tensor of the file is called here; None leaves it out."""
+Convert = Mapping[str, Callable[[NDArray], Any]]
+"""By the name of a tensor in the file, in which * stands for anything: what it is turned into."""
+
+PLACES = ("params", "buffers")
+"""Where a name from elsewhere may belong."""
+SHOWN = 8
+
+
+class Matched(NamedTuple):
+    """For each array of the state its tensor in the file; and what is left over on either side."""
+
+    pairs: dict[str, str]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+def matched(held: Iterable[str], wanted: Collection[str], parts: Collection[str], rename: Any, ours: bool) -> Matched:
+    """Names in a file beside names in the state; tensors of parts that are not asked for are passed over."""
+    pairs: dict[str, str] = {}
+    unexpected: list[str] = []
+    for name in held:
+        new = renamed(name, rename)
+        if new is None:
+            continue
+        here = new if ours or new in wanted else at_home(new, wanted)
+        if here in pairs:
+            raise CheckpointError(f"load: {show(pairs[here])} and {show(name)} would both become {show(here)}")
+        if here in wanted:
+            pairs[here] = name
+        elif not ours or root_of(here) in parts:
+            unexpected.append(new)
+    return Matched(pairs, tuple([name for name in wanted if name not in pairs]), tuple(unexpected))
+
+
+def renamed(name: str, rename: Any) -> str | None:
+    """What a tensor is called here."""
+    if rename is None:
+        return name
+    new = rename(name) if callable(rename) else rename.get(name, name)
+    if new is not None and not isinstance(new, str):
+        raise CheckpointError(f"load: rename turns {show(name)} into a {type(new).__name__}, not a string or None")
+    return new
+
+
+def at_home(name: str, wanted: Collection[str]) -> str:
+    """A name from elsewhere as a path into the state."""
+    spelled = [f"{place}{name if name.startswith('[') else f'.{name}'}" for place in PLACES]
+    return next((path for path in spelled if path in wanted), name)
+
+
+def root_of(path: str) -> str:
+    """The part of the state that a path begins with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def check_complete(found: Matched, strict: bool) -> None:
+    """Raise CheckpointError where something is left over and should not be, or where nothing fits at all."""
+    if found.pairs and (not strict or not (found.missing or found.unexpected)):
+        return
+    lines = [f"missing {listed(found.missing)}"] if found.missing else []
+    lines += [f"unexpected {listed(found.unexpected)}"] if found.unexpected else []
+    what = "the names differ" if found.pairs else "no name is the same"
+    raise CheckpointError(
+        f"load: {what}: {'; '.join(lines) or 'there is nothing to load'}",
+        hint="rename= says what is called otherwise, only= loads a part, strict=False what there is",
+    )
+
+
+def listed(names: Collection[str]) -> str:
+    """Names in a message."""
+    first = ", ".join([show(name) for name in list(names)[:SHOWN]])
+    return first + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def fitted(contents: Contents, name: str, path: str, own: NDArray, convert: Convert, cast: bool) -> NDArray:
+    """A tensor as the array of the state that it becomes; raises CheckpointError where it does not fit."""
+    change = next((f for pattern, f in convert.items() if matches(name, pattern)), None)
+    wanted = type_of(own)
+    if change is None:
+        check_type(contents.types[name], wanted, path, cast)
+        x = contents.array(name, own)
+    else:
+        x = np.asarray(change(contents.array(name)))
+        check_type(type_of(x), wanted, path, cast)
+    return x.astype(wanted.dtype, order="C", copy=False)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name fits a pattern, in which * stands for anything.
+
+    >>> matches("layers.0.weight", "layers.*.weight"), matches("layers[0].bias", "*.weight")
+    (True, False)
+    """
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def check_type(held: Type, wanted: Type, path: str, cast: bool) -> None:
+    """Raise CheckpointError where shapes differ, or dtypes without leave to cast."""
+    if held.shape != wanted.shape:
+        turned = held.ndim == 2 and held.shape[::-1] == wanted.shape
+        raise CheckpointError(
+            f"load: {path} is {held} in the file and {wanted} here",
+            hint="convert={'NAME': checkpoint.torch_linear} transposes it" if turned else None,
+        )
+    if held.dtype != wanted.dtype and not cast:
+        raise CheckpointError(
+            f"load: {path} is {held} in the file and {wanted} here",
+            hint="cast=True converts it; nothing is cast in silence",
+        )
+    if held.dtype != wanted.dtype and not castable(held.dtype, wanted.dtype):
+        raise CheckpointError(f"load: {path} is {held} in the file, which is no {wanted} even with cast=True")
+
+
+def castable(held: Any, wanted: Any) -> bool:
+    """Whether a cast keeps the kind: floats to floats or complex numbers, integers to integers or floats."""
+    if dtypes.is_inexact(held):
+        return dtypes.is_inexact(wanted) and (dtypes.is_complex(wanted) or not dtypes.is_complex(held))
+    return dtypes.is_integer(held) and not dtypes.is_bool(wanted)

@@ -1,0 +1,193 @@
+"""A checkpoint is opened and looked through before anything is allocated; each tensor is compared with its checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type, array_type
+from wholestep.runtime import mapped
+from wholestep.train.checkpoint import facts, header
+from wholestep.train.checkpoint.facts import FORMAT
+from wholestep.train.checkpoint.header import SEAL, Block, Damage, Header, show
+from wholestep.train.checkpoint.write import MANIFEST, MOST_PARTS, fingerprint, signed
+
+FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+LARGEST_MANIFEST = 16 << 20
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\.safetensors")
+"""Names that a manifest may give its parts: no other folder, no hidden file."""
+STEP = 1 << 24
+"""Bytes that are asked of the system at a time."""
+HERE = np.empty(0, np.uint8)
+"""An array in ordinary memory."""
+
+
+class File:
+    """A plain file, open to be read, and its size."""
+
+    def __init__(self, path: Path, flags: int, stack: ExitStack) -> None:
+        self.number = os.open(path, FLAGS | flags)
+        stack.callback(os.close, self.number)
+        info = os.fstat(self.number)
+        if not stat.S_ISREG(info.st_mode):
+            raise Damage("it is not a plain file")
+        self.size = info.st_size
+
+    def bytes(self, at: int, count: int) -> bytearray:
+        """Bytes that the file has, by its size."""
+        data = bytearray(count)
+        self.into(at, memoryview(data))
+        return data
+
+    def into(self, at: int, target: memoryview) -> None:
+        """Fill a piece of memory."""
+        os.lseek(self.number, at, os.SEEK_SET)
+        while target:
+            got = os.read(self.number, min(len(target), STEP))
+            if not got:
+                raise Damage("it has become shorter while it was read")
+            target[: len(got)] = got
+            target = target[len(got) :]
+
+
+class Part:
+    """A safetensors file, of which the header has been read."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        room = file.size - header.LENGTH
+        if room < 0:
+            raise Damage(f"it has {file.size} bytes, and no header")
+        length = int.from_bytes(file.bytes(0, header.LENGTH), "little")
+        if length > room:
+            raise Damage(f"its header would take {length:,} bytes, and {room:,} are left of the file")
+        if length > header.LARGEST:
+            raise Damage(f"its header takes {length:,} bytes, more than {header.LARGEST:,}")
+        self.begin = header.LENGTH + length
+        self.header: Header = header.decoded(bytes(file.bytes(header.LENGTH, length)), room - length)
+        self.digests = dict(zip([b.name for b in self.header.blocks], self.header.digests, strict=False))
+
+    def array(self, block: Block, beside: NDArray) -> NDArray:
+        """A tensor, which is what was written, in the kind of memory that another array lies in."""
+        x = mapped.like(beside, block.type.shape, block.type.dtype)
+        at, found = self.begin + block.start, hashlib.sha256()
+        for piece in mapped.contents(x):
+            self.file.into(at, piece)
+            found.update(piece)
+            at += len(piece)
+        if not self.intact(block, found.hexdigest()):
+            raise Damage(f"{show(block.name)} is damaged: its checksum is another one")
+        if block.type.dtype == np.bool_ and x.view(np.uint8).max(initial=0) > 1:
+            raise Damage(f"{show(block.name)} holds booleans that are neither true nor false")
+        return x
+
+    def intact(self, block: Block, digest: str) -> bool:
+        """Whether a tensor of this digest is the one that was written, if the file says which that was."""
+        return not self.header.ours or self.digests[block.name] == digest
+
+
+class Contents:
+    """An open checkpoint: the type of each tensor, facts, and the tensors themselves when they are asked for."""
+
+    def __init__(self, parts: Iterable[Part], about: dict[str, Any] | None) -> None:
+        self.facts = about
+        self.blocks: dict[str, tuple[Part, Block]] = {}
+        for part in parts:
+            for block in part.header.blocks:
+                if block.name in self.blocks:
+                    raise Damage(f"two of its parts hold {show(block.name)}")
+                self.blocks[block.name] = (part, block)
+        held = {name: block.type for name, (_, block) in self.blocks.items()}
+        if about is not None and facts.field(about, "fingerprint", str) != fingerprint(held):
+            raise Damage("its tensors are not those that were saved together")
+        paired = facts.field(about, "complex", list) if about is not None else []
+        self.types = {name: joined(name, own) if name in paired else own for name, own in held.items()}
+
+    def array(self, name: str, beside: NDArray = HERE) -> NDArray:
+        """A tensor, in the kind of memory that another array lies in."""
+        part, block = self.blocks[name]
+        x, wanted = part.array(block, beside), self.types[name]
+        return x if block.type is wanted else x.view(wanted.dtype).reshape(wanted.shape)
+
+
+def joined(name: str, held: Type) -> Type:
+    """The type of a tensor of which the file holds real and imaginary parts."""
+    if held.shape[-1:] != (2,) or held.dtype not in (np.float32, np.float64):
+        raise Damage(f"{show(name)} is {held}, which holds no complex numbers")
+    return array_type(held.shape[:-1], dtypes.complex_of(held.dtype))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Contents]:
+    """An open checkpoint: a file, a folder with a manifest, or a manifest; raises Damage for anything else."""
+    with ExitStack() as stack:
+        try:
+            if path.is_dir():
+                path = path / MANIFEST
+            yield (several if path.suffix == ".json" else single)(path, stack)
+        except OSError as error:
+            raise Damage(f"it cannot be read: {error.strerror or error}") from error
+
+
+def single(path: Path, stack: ExitStack) -> Contents:
+    """A checkpoint in one file."""
+    part = Part(File(path, 0, stack))
+    if not part.header.ours:
+        return Contents([part], None)
+    about = checked(facts.read(part.header.metadata[header.MARK]))
+    if "part" in about:
+        raise Damage("it is one part of a checkpoint; load the folder that it is in")
+    return Contents([part], about)
+
+
+def several(path: Path, stack: ExitStack) -> Contents:
+    """A checkpoint in parts, by its manifest; one from elsewhere says only which part holds which tensor."""
+    file = File(path, 0, stack)
+    if file.size > LARGEST_MANIFEST:
+        raise Damage(f"its manifest takes {file.size:,} bytes, more than {LARGEST_MANIFEST:,}")
+    raw = bytes(file.bytes(0, file.size))
+    manifest = facts.read(raw, LARGEST_MANIFEST)
+    about = None
+    if {"facts", "parts", SEAL} & manifest.keys():
+        if signed({name: value for name, value in manifest.items() if name != SEAL}) != raw:
+            raise Damage("its manifest is damaged: the checksum is another one")
+        about = checked(facts.field(manifest, "facts", dict))
+    where = facts.field(manifest, "weight_map", dict)
+    seals = facts.field(manifest, "parts", dict) if about is not None else dict.fromkeys(map(str, where.values()))
+    if len(seals) > MOST_PARTS:
+        raise Damage(f"its manifest names {len(seals)} parts, more than {MOST_PARTS}")
+    parts = {name: part_named(path.parent, name, seal, stack) for name, seal in seals.items()}
+    if where != {block.name: name for name, part in parts.items() for block in part.header.blocks}:
+        raise Damage("its parts do not hold what the manifest says")
+    return Contents(parts.values(), about)
+
+
+def part_named(folder: Path, name: str, seal: str | None, stack: ExitStack) -> Part:
+    """A part that a manifest names, which lies beside it and is no link to another place."""
+    if not PLAIN.fullmatch(name):
+        raise Damage(f"its manifest names {show(name)}, which is no plain file name")
+    try:
+        part = Part(File(folder / name, getattr(os, "O_NOFOLLOW", 0), stack))
+    except OSError as error:
+        raise Damage(f"its part {name} cannot be read: {error.strerror or error}") from error
+    if seal is not None and part.header.sha256 != seal:
+        raise Damage(f"its part {name} is another one than the manifest says")
+    return part
+
+
+def checked(about: dict[str, Any]) -> dict[str, Any]:
+    """Facts that this version can read."""
+    if facts.field(about, "format", int) != FORMAT:
+        version = show(str(about.get("version", "unknown")))
+        raise Damage(f"version {version} wrote it in layout {about['format']}, and this one reads layout {FORMAT}")
+    return about

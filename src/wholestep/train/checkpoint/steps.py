@@ -1,0 +1,202 @@
+"""The state of a step as a checkpoint, and back."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.errors import CheckpointError, DtypeError, ParameterError
+from wholestep.ir.graph import NDArray
+from wholestep.train.checkpoint import disk, write
+from wholestep.train.checkpoint.disk import DISK, Disk
+from wholestep.train.checkpoint.header import Damage
+from wholestep.train.checkpoint.matching import PLACES, Convert, Rename, check_complete, fitted, matched, root_of
+from wholestep.train.checkpoint.read import Contents, opened
+from wholestep.train.engine import Engine, Unfinished
+from wholestep.train.state import PARTS
+
+HYPER = "hyper"
+ALL = (*PARTS, HYPER)
+"""The parts of a checkpoint: those of the state, and the hyper-parameters."""
+
+Where = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What `step.load` found beside the numbers: names, facts, and whether it had to fall back."""
+
+    path: Path
+    """The file, or the manifest, that was read."""
+    names: tuple[str, ...]
+    """The arrays of the state that were loaded."""
+    missing: tuple[str, ...] = ()
+    """With `strict=False`: arrays of the state that the file does not have, which stay as they were."""
+    unexpected: tuple[str, ...] = ()
+    """With `strict=False`: what the file has besides."""
+    metadata: Any = None
+    """What `step.save` was given to keep."""
+    data: Any = None
+    """The state of the loader."""
+    version: str | None = None
+    """The version of the library that wrote the file; None for a file from elsewhere."""
+    optimizer: str | None = None
+    """The optimizer, its schedule included, in words."""
+    damage: str | None = None
+    """What was wrong with the newest checkpoint where the one before it was loaded instead."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How a file is to be read."""
+
+    strict: bool = True
+    rename: Rename | None = None
+    parts: tuple[str, ...] = ALL
+    convert: Convert = field(default_factory=dict)
+    cast: bool = False
+
+
+def arrays_of(engine: Engine, parts: Collection[str] = ALL) -> dict[str, NDArray]:
+    """Every array of these parts by its path, as it lies in the step; raises CheckpointError for names that clash."""
+    whole = {**engine.state.tree, HYPER: engine.hyper}
+    found: dict[str, NDArray] = {}
+    for name in ALL:
+        if name in parts:
+            for path, x in zip(tree.paths(whole[name], name), tree.leaves(whole[name]), strict=True):
+                if path in found:
+                    raise CheckpointError(f"checkpoint: two arrays of the state have the path {path}")
+                found[path] = x
+    return found
+
+
+Found = tuple[Loaded, dict[str, NDArray], Unfinished | None]
+"""What there is to say of a file, new content for arrays of the state, and the epoch that was cut short."""
+
+
+def parts_named(only: Any) -> tuple[str, ...]:
+    """The parts to be read; raises CheckpointError for one that there is not."""
+    parts = ALL if only is None else (only,) if isinstance(only, str) else tuple(only)
+    unknown = [name for name in parts if name not in ALL]
+    if unknown or not parts:
+        raise CheckpointError(
+            f"load: {', '.join(map(repr, unknown)) or 'nothing'} cannot be loaded", hint=f"there are {', '.join(ALL)}"
+        )
+    return parts
+
+
+def save(engine: Engine, path: Where, loader: Any, metadata: Any, most: int | None, to: Disk = DISK) -> None:
+    """Write all of a step's state; see `Step.save`."""
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer)):
+        raise DtypeError(f"save: max_shard_bytes is a {type(most).__name__}, not an integer")
+    if most is not None and most < 1:
+        raise ParameterError(f"save: max_shard_bytes is {most}; it must be 1 or more")
+    about = {
+        "version": version(),
+        "loss": engine.recipe.name,
+        "optimizer": described(engine.recipe.optimizer),
+        "epoch": None if engine.unfinished is None else engine.unfinished._asdict(),
+        "data": None if loader is None else loader.state(),
+        "metadata": metadata,
+    }
+    write.save(Path(path), arrays_of(engine), about, None if most is None else int(most), to)
+
+
+@cache
+def version() -> str:
+    """The version of this library."""
+    metadata = importlib.import_module("importlib.metadata")  # takes longer than all of this package
+    try:
+        return str(metadata.version("wholestep"))
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def described(optimizer: Any) -> str:
+    """An optimizer in words that are the same in every process."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(optimizer))[:10_000]
+
+
+def load(engine: Engine, path: Where, wanted: Wanted, loader: Any, fallback: bool, put: Callable[..., None]) -> Loaded:
+    """Read a checkpoint into a step; see `Step.load`. `put(parts, hyper)` writes the state, whole or not at all."""
+    own = arrays_of(engine, wanted.parts)
+    found, new, epoch = first_whole(Path(path), fallback, own, wanted)
+    if loader is not None:
+        if found.data is None:
+            raise CheckpointError(f"load: {found.path} holds no position in the data", hint="save it with loader=")
+        loader.restore(found.data)
+    parts = {name: filled(engine, name, new) for name in dict.fromkeys(map(root_of, new)) if name != HYPER}
+    put(parts, {name: float(new[path]) for path, name in hyper_paths(engine) if path in new})
+    if "counters" in parts:
+        engine.unfinished = epoch
+    return found
+
+
+def first_whole(path: Path, fallback: bool, own: dict[str, NDArray], wanted: Wanted) -> Found:
+    """What is read of the newest checkpoint or, where it is damaged and that is asked for, of the one before it."""
+    newest = path / write.MANIFEST if path.is_dir() else path
+    reasons: list[str] = []
+    for place in (newest, disk.previous(newest))[: 1 + fallback]:
+        try:
+            with opened(place) as contents:
+                found, new, epoch = read(contents, own, wanted)
+            return replace(found, path=place, damage="; ".join(reasons) or None), new, epoch
+        except Damage as damage:
+            reasons.append(f"{place}: {damage}")
+    there = not fallback and disk.previous(newest).exists()
+    raise CheckpointError(
+        f"load: {'; '.join(reasons)}", hint="fallback=True loads the one before it" if there else None
+    )
+
+
+def hyper_paths(engine: Engine) -> Iterator[tuple[str, str]]:
+    """(path, name) of each hyper-parameter."""
+    return zip(tree.paths(engine.hyper, HYPER), sorted(engine.hyper), strict=True)
+
+
+def filled(engine: Engine, name: str, new: dict[str, NDArray]) -> Any:
+    """A part of the state with what was loaded in it, and the rest as it is."""
+    part = engine.state.tree[name]
+    paths, leaves = tree.paths(part, name), tree.leaves(part)
+    return tree.unflatten(tree.structure(part), [new.get(p, x) for p, x in zip(paths, leaves, strict=True)])
+
+
+def read(contents: Contents, own: dict[str, NDArray], wanted: Wanted) -> Found:
+    """What a file holds for these arrays; raises CheckpointError where it does not fit, Damage where it is broken."""
+    about, ours = contents.facts or {}, contents.facts is not None
+    if not ours:
+        own = {path: x for path, x in own.items() if root_of(path) in PLACES}
+    names = matched(contents.types, own, wanted.parts, wanted.rename, ours)
+    check_complete(names, wanted.strict)
+    new = {path: fitted(contents, n, path, own[path], wanted.convert, wanted.cast) for path, n in names.pairs.items()}
+    found = Loaded(
+        path=Path(),
+        names=tuple(new),
+        missing=names.missing,
+        unexpected=names.unexpected,
+        metadata=about.get("metadata"),
+        data=about.get("data"),
+        version=str(about.get("version")) if ours else None,
+        optimizer=str(about.get("optimizer")) if ours else None,
+    )
+    return found, new, epoch_of(about)
+
+
+def epoch_of(about: dict[str, Any]) -> Unfinished | None:
+    """The epoch that was cut short, as a file has it."""
+    given = about.get("epoch")
+    if given is None:
+        return None
+    numbers = isinstance(given, dict) and {*given} == {*Unfinished._fields} and {*map(type, given.values())} <= {int}
+    if not numbers or not all(0 <= n < 1 << 63 for n in given.values()):
+        raise Damage("its facts say nothing sensible of the epoch that was cut short")
+    return Unfinished(**given)

@@ -1,0 +1,162 @@
+"""Tensors and facts become one safetensors file, or a folder of several with a manifest that is written last."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import CheckpointError
+from wholestep.frontend.scope import type_of
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type
+from wholestep.runtime import mapped
+from wholestep.train.checkpoint import disk, facts, header
+from wholestep.train.checkpoint.disk import Disk
+
+MANIFEST = "manifest.json"
+MOST_PARTS = 512
+PART = "part-{tag}-{i}-of-{n}.safetensors"
+PART_NAME = re.compile(r"part-[0-9a-f]{16}-[0-9]{1,3}-of-[0-9]{1,3}\.safetensors")
+
+
+class Item(NamedTuple):
+    """A tensor as it is written."""
+
+    name: str
+    array: NDArray
+    sha256: str
+
+
+def items(arrays: Mapping[str, NDArray]) -> list[Item]:
+    """Tensors with their checksums, those of wide dtypes first, so that each begins at a multiple of its own size."""
+    real = {name: pairs(x) for name, x in arrays.items()}
+    order = sorted(real, key=lambda name: (-real[name].dtype.itemsize, name))
+    return [Item(name, real[name], digest(real[name])) for name in order]
+
+
+def pairs(x: NDArray) -> NDArray:
+    """A complex array as real and imaginary parts along a last axis, which every reader of the format knows."""
+    if not dtypes.is_complex(x.dtype):
+        return x
+    return np.stack([x.real, x.imag], -1)
+
+
+def digest(x: NDArray) -> str:
+    """The checksum of an array that lies row by row."""
+    found = hashlib.sha256()
+    for piece in mapped.contents(x):
+        found.update(piece)
+    return found.hexdigest()
+
+
+def fingerprint(types: Mapping[str, Type]) -> str:
+    """One number for the names, shapes and dtypes of all tensors, as they are written."""
+    lines = [f"{name} {own}" for name, own in sorted(types.items())]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def pieces(part: Sequence[Item], about: str) -> Iterator[Any]:
+    """A file, piece by piece; its header has been read back before anything is written."""
+    head = header.encoded(part, about)
+    header.decoded(head[header.LENGTH :], sum(item.array.nbytes for item in part))
+    yield head
+    for item in part:
+        yield from mapped.contents(item.array)
+
+
+def save(path: Path, arrays: Mapping[str, NDArray], about: dict[str, Any], most: int | None, to: Disk) -> None:
+    """Write a checkpoint: one file, or with `most` a folder of parts of up to so many bytes each.
+
+    Raises CheckpointError where that is not possible; the last one that was saved is kept.
+    """
+    about = {"format": facts.FORMAT, **about, "complex": sorted(n for n, x in arrays.items() if x.dtype.kind == "c")}
+    found = items(arrays)
+    about["fingerprint"] = fingerprint({item.name: type_of(item.array) for item in found})
+    text = facts.written(about, "save")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if most is None:
+            if path.is_dir():
+                raise CheckpointError(f"save: {path} is a folder", hint="give a file, or max_shard_bytes=")
+            disk.put(to, path, pieces(found, text))
+        else:
+            save_parts(path, found, about, most, to)
+    except OSError as error:
+        reason = error.strerror or error
+        raise CheckpointError(f"save: {path} could not be written: {reason}; the last one saved is kept") from error
+
+
+def save_parts(folder: Path, found: Sequence[Item], about: dict[str, Any], most: int, to: Disk) -> None:
+    """Write parts under names of their own, then the manifest, in one instant; remove the parts of the third newest."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"save: {folder} is a file", hint="a checkpoint in parts is a folder")
+    folder.mkdir(exist_ok=True)
+    parts, tag, manifest = shared_out(found, most), os.urandom(8).hex(), folder / MANIFEST
+    named = {PART.format(tag=tag, i=i, n=len(parts)): part for i, part in enumerate(parts, 1)}
+    before = parts_of(disk.previous(manifest))
+    try:
+        seals = {name: save_part(folder / name, part, to) for name, part in named.items()}
+        where = {item.name: name for name, part in named.items() for item in part}
+        to.sync_folder(folder)  # a manifest never names what a power cut could take
+        disk.swap(to, manifest, [signed({"facts": about, "parts": seals, "weight_map": where})])
+    except BaseException:
+        for name in named:
+            disk.forget(to, folder / name)
+        raise
+    disk.settle(to, manifest)
+    remove_parts(folder, {*named, *parts_of(disk.previous(manifest))}, before, to)
+
+
+def save_part(path: Path, part: Sequence[Item], to: Disk) -> str:
+    """Write one part; its seal."""
+    head, *rest = pieces(part, facts.written({"format": facts.FORMAT, "part": path.name}, "save"))
+    disk.write_new(to, path, [head, *rest])
+    return header.decoded(head[header.LENGTH :], sum(item.array.nbytes for item in part)).sha256
+
+
+def shared_out(found: Sequence[Item], most: int) -> list[list[Item]]:
+    """Tensors in groups of up to `most` bytes, a larger one in a group of its own."""
+    parts: list[list[Item]] = [[]]
+    for item in found:
+        if parts[-1] and sum(x.array.nbytes for x in parts[-1]) + item.array.nbytes > most:
+            parts.append([])
+        parts[-1].append(item)
+    if len(parts) > MOST_PARTS:
+        raise CheckpointError(f"save: parts of {most:,} bytes would be {len(parts)}, more than {MOST_PARTS}")
+    return parts
+
+
+def signed(manifest: dict[str, Any]) -> bytes:
+    """A manifest as it is written, with its checksum in the last line."""
+    text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f'{text[:-2]},\n "{header.SEAL}": "{digest}"\n}}\n'.encode()
+
+
+def parts_of(manifest: Path) -> set[str]:
+    """The parts that a manifest of ours names; none where it cannot be read."""
+    try:
+        found = json.loads(manifest.read_bytes())["parts"]
+        return {name for name in found if is_part(name)}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return set()
+
+
+def is_part(name: Any) -> bool:
+    """Whether a name is one that `save` gives a part: nothing else is ever removed."""
+    return isinstance(name, str) and PART_NAME.fullmatch(name) is not None
+
+
+def remove_parts(folder: Path, kept: set[str], before: set[str], to: Disk) -> None:
+    """Remove the parts of the checkpoint that is no longer kept, and what saves left that ended in the middle."""
+    for path in folder.glob("part-*.safetensors"):
+        if is_part(path.name) and path.name not in kept and (path.name in before or disk.stale(path)):
+            disk.forget(to, path)

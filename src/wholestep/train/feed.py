@@ -1,0 +1,237 @@
+"""What a program is given at each call: arrays checked against those it was made for, at the price of a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import ndarray
+
+from wholestep import tree
+from wholestep.dims import Dim, Size, bind, names
+from wholestep.errors import DtypeError, ShapeError, TreeError
+from wholestep.frontend.jit import number_kind
+from wholestep.frontend.scope import PLAIN, type_of
+from wholestep.frontend.shapes import ShapeDtype
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type
+
+READY = 0x101
+"""NumPy's flags of an array that lies row by row and aligned, as programs read it."""
+
+
+class Leaf(NamedTuple):
+    """One array of a tree: where it stands, what it is, and whether a plain Python number stands for it."""
+
+    path: str
+    type: Type
+    number: bool
+
+
+class Feed:
+    """The structure and types of a tree of arrays, and the check that another one has the same."""
+
+    def __init__(self, example: Any, root: str, what: str) -> None:
+        self.what = what
+        self.root = root
+        given, self.structure = tree.flatten(example)
+        paths = tree.paths(example, root)
+        leaves = [declared(x, path, what) for x, path in zip(given, paths, strict=True)]
+        self.leaves = [Leaf(path, *leaf) for path, leaf in zip(paths, leaves, strict=True)]
+        self.symbolic = any(isinstance(n, Dim) for leaf in self.leaves for n in leaf.type.shape)
+        self.arrays = glance(self, example)
+        """`checked`, at the price of a glance where nothing is wrong."""
+
+    def checked(self, given: Any) -> tuple[NDArray, ...]:
+        """The arrays of a tree like the example, in order, each lying row by row.
+
+        Raises TreeError, ShapeError or DtypeError where it is another one.
+        """
+        leaves, structure = tree.flatten(given)
+        if structure != self.structure:
+            raise TreeError(self.difference(given), hint=f"it was compiled for {self}")
+        arrays = tuple([self.one(x, leaf) for x, leaf in zip(leaves, self.leaves, strict=True)])
+        if self.symbolic:
+            self.sizes(arrays)
+        return arrays
+
+    def sizes(self, arrays: Sequence[NDArray]) -> dict[str, Size]:
+        """What the symbolic sizes are for these arrays; raises ShapeError where two of them disagree."""
+        first: dict[str, tuple[int, str]] = {}
+        for x, leaf in zip(arrays, self.leaves, strict=True):
+            for pattern, n in zip(leaf.type.shape, x.shape, strict=True):
+                if (name := str(pattern)) not in names(pattern):
+                    continue
+                known, path = first.setdefault(name, (n, leaf.path))
+                if known != n:
+                    raise ShapeError(f"{self.what}: {name} is {known} in {path} and {n} in {leaf.path}")
+        found: dict[str, Size] = {}
+        for x, leaf in zip(arrays, self.leaves, strict=True):
+            try:
+                bind(leaf.type.shape, x.shape, found)
+            except ValueError as error:
+                raise ShapeError(f"{self.what}: {leaf.path}: {error}", hint=f"it was compiled for {self}") from None
+        return found
+
+    def one(self, x: Any, leaf: Leaf) -> NDArray:
+        """One leaf as an array that a program can read."""
+        if leaf.number and type(x) is int and leaf.type.dtype.kind == "f":
+            x = float(x)
+        own = kind_of(x, leaf.path, self.what)
+        if not like(own.shape, leaf.type.shape):
+            raise ShapeError(f"{self.what}: {leaf.path} is {own}, and it was compiled for {leaf.type}")
+        if own.dtype != leaf.type.dtype:
+            raise DtypeError(
+                f"{self.what}: {leaf.path} is {own}, and it was compiled for {leaf.type}",
+                hint=f"convert it with .astype(np.{leaf.type.dtype.name}); nothing is cast in silence",
+            )
+        return ready(np.asarray(x, leaf.type.dtype))
+
+    def difference(self, given: Any) -> str:
+        """How another tree's structure differs."""
+        wanted, found = [leaf.path for leaf in self.leaves], tree.paths(given, self.root)
+        missing = [path for path in wanted if path not in found]
+        unknown = [path for path in found if path not in wanted]
+        parts = [f"no {', '.join(missing)}"] if missing else []
+        parts += [f"{', '.join(unknown)} unexpected"] if unknown else []
+        if not parts:
+            parts = [f"its containers are {tree.structure(given)}, not {self.structure}"]
+        return f"{self.what}: {self.root} has another structure: {'; '.join(parts)}"
+
+    def abstract(self) -> Any:
+        """The tree with arrays that take no memory, to be traced with."""
+        return tree.unflatten(self.structure, [stand_in(leaf) for leaf in self.leaves])
+
+    def __str__(self) -> str:
+        return ", ".join(f"{leaf.path}: {leaf.type}" for leaf in self.leaves) or "nothing"
+
+
+def like(shape: Sequence[int], pattern: Sequence[Size]) -> bool:
+    """Whether a shape is one that was compiled for, but for sizes that are symbolic."""
+    return len(shape) == len(pattern) and all(n == m or isinstance(m, Dim) for n, m in zip(shape, pattern, strict=True))
+
+
+def glance(feed: Feed, example: Any) -> Callable[[Any], tuple[NDArray, ...]]:
+    """`feed.checked`, faster for what is one array, or a plain tuple, list or dictionary of arrays, and fits.
+
+    The check is written out for the number of leaves and compiled, since it is most of what a small step costs.
+    """
+    pick = picker(example)
+    leaves = () if pick is None else pick(example)
+    if not leaves or not all([type(x) in (ndarray, ShapeDtype) for x in leaves]):
+        return feed.checked
+    known: dict[str, Any] = {
+        "kind": ndarray if type(example) is ShapeDtype else type(example),
+        "pick": pick,
+        "checked": feed.checked,
+        "ndarray": ndarray,
+    }
+    items = range(len(leaves))
+    shapes = {f"shape{i}": leaf.type.shape for i, leaf in enumerate(feed.leaves)}
+    same = [f"x{i}.shape == shape{i}" for i in items]
+    if feed.symbolic:
+        tests = by_rows([leaf.type.shape for leaf in feed.leaves])
+        if tests is None:
+            return feed.checked
+        same, shapes = tests
+    known |= shapes | {f"dtype{i}": leaf.type.dtype for i, leaf in enumerate(feed.leaves)}
+    kinds = [f"type(x{i}) is ndarray and x{i}.dtype is dtype{i}" for i in items]
+    fits = [f"{test} and x{i}.flags.carray" for i, test in enumerate(same)]
+    counted = "" if type(example) in (ndarray, ShapeDtype) else f" and len(given) == {len(leaves)}"
+    source = GLANCE.format(
+        known=", ".join(known),
+        counted=counted,
+        names="".join([f"x{i}, " for i in items]),
+        test=" and ".join([*kinds, *fits]),
+    )
+    made: dict[str, Any] = {}
+    # Under the name of this file, so that errors blame the line of the user.
+    exec(compile(source, __file__, "exec"), made)
+    found: Callable[[Any], tuple[NDArray, ...]] = made["make"](**known)
+    return found
+
+
+def by_rows(shapes: Sequence[Sequence[Size]]) -> tuple[list[str], dict[str, Any]] | None:
+    """The tests of shapes, and what they name, where the one symbolic size is how many rows some arrays have.
+
+    None where it is otherwise. A batch without rows is left to who says what is wrong with it.
+    """
+    rows = [i for i, shape in enumerate(shapes) if shape and isinstance(shape[0], Dim)]
+    rest = [tuple(shape[1:]) if i in rows else tuple(shape) for i, shape in enumerate(shapes)]
+    names = {shapes[i][0] for i in rows}
+    if len(names) != 1 or any(isinstance(n, Dim) for shape in rest for n in shape):
+        return None
+    if not str(names.pop()).isidentifier():
+        return None
+    tests = [f"x{i}.shape == shape{i}" for i in range(len(shapes))]
+    for i in rows:
+        tests[i] = (
+            f"x{i}.ndim == {len(shapes[i])} and x{i}.shape[1:] == shape{i} and x{i}.shape[0] == x{rows[0]}.shape[0]"
+        )
+    tests[rows[0]] += " > 0"
+    return tests, {f"shape{i}": shape for i, shape in enumerate(rest)}
+
+
+GLANCE = """
+def make({known}):
+    def arrays(given):
+        if type(given) is kind{counted}:
+            try:
+                leaves = ({names}) = pick(given)
+            except KeyError:
+                return checked(given)
+            if {test}:
+                return leaves
+        return checked(given)
+    return arrays
+"""
+
+
+def picker(example: Any) -> Callable[[Any], tuple[Any, ...]] | None:
+    """How the leaves of a shallow tree are read; None for every other tree."""
+    if type(example) in (ndarray, ShapeDtype):
+        return lambda given: (given,)
+    if type(example) in (tuple, list):
+        return tuple
+    if type(example) is not dict or not example:
+        return None
+    names = list(example)
+    # Asked of the flattening itself, which sorts the names where it can.
+    order = [names[i] for i in tree.leaves({name: i for i, name in enumerate(names)})]
+    return itemgetter(*order) if len(order) > 1 else lambda given: (given[order[0]],)
+
+
+def declared(x: Any, path: str, what: str) -> tuple[Type, bool]:
+    """The type of an example's leaf, and whether it is a Python number."""
+    if isinstance(x, ShapeDtype):
+        return x.type, False
+    return kind_of(x, path, what), number_kind(x)[1]
+
+
+def kind_of(x: Any, path: str, what: str) -> Type:
+    """The type of a leaf; raises DtypeError for what is no array."""
+    if not isinstance(x, PLAIN):
+        raise DtypeError(
+            f"{what}: {path} is a {type(x).__name__}, not an array", hint="convert it with np.asarray, or leave it out"
+        )
+    if isinstance(x, np.ndarray) and not x.dtype.isnative:
+        raise DtypeError(
+            f"{what}: {path} has the byte order of another machine",
+            hint="convert it with .astype(x.dtype.newbyteorder('='))",
+        )
+    return type_of(x)
+
+
+def ready(x: NDArray) -> NDArray:
+    """An array lying row by row, copied where it does not."""
+    return x if x.flags.num & READY == READY else np.array(x, order="C", copy=True)
+
+
+def stand_in(leaf: Leaf) -> Any:
+    """Something of a leaf's type to trace with."""
+    if any(isinstance(n, Dim) for n in leaf.type.shape):
+        return ShapeDtype(leaf.type.shape, leaf.type.dtype)
+    zero = np.zeros((), leaf.type.dtype)
+    return zero.item() if leaf.number else np.broadcast_to(zero, leaf.type.shape)

@@ -1,0 +1,122 @@
+"""Where the numbers of a run go: four methods, written to a stream, to lines of JSON, or for TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from wholestep.train.data import need
+from wholestep.train.history import shown
+
+
+class Logger(Protocol):
+    """What `fit(logger=...)` takes: any object with these four methods."""
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        """The run begins; `config` holds what it was started with, in plain values."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers by name, after so many steps."""
+
+    def note(self, step: int, text: str) -> None:
+        """Something to say in words."""
+
+    def finish(self, status: str) -> None:
+        """The run is over: `completed`, `interrupted`, `failed`, or why it was stopped. Called once, always."""
+
+
+class ConsoleLogger:
+    """A line on a stream, standard output by default, for each thing that is logged.
+
+    >>> import sys
+    >>> ConsoleLogger(sys.stdout).log(10, {"loss": 0.25})
+    step 10  loss 0.25
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = sys.stdout if stream is None else stream
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        self.say("start  " + "  ".join(f"{name}={value}" for name, value in config.items()))
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self.say(f"step {step}  {shown(values)}")
+
+    def note(self, step: int, text: str) -> None:
+        self.say(f"step {step}  {text}")
+
+    def finish(self, status: str) -> None:
+        self.say(status)
+
+    def say(self, line: str) -> None:
+        print(line, file=self.stream, flush=True)
+
+
+class JsonLogger:
+    """A file with a line of JSON for each thing that is logged; one that is there already is gone on with.
+
+    Each line has `event` (start, log, note or finish) and `seconds` since the start; a log its step and values. JSON
+    has no nan and no infinity: they are the strings "nan", "inf" and "-inf", which `float` reads.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.file: Any = None
+        self.began = 0.0
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = self.path.open("a", encoding="utf-8")
+        self.began = time.perf_counter()
+        self.write("start", config=dict(config))
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self.write("log", step=step, **{name: plain(x) for name, x in values.items()})
+
+    def note(self, step: int, text: str) -> None:
+        self.write("note", step=step, text=text)
+
+    def finish(self, status: str) -> None:
+        self.write("finish", status=status)
+        self.file.close()
+
+    def write(self, event: str, **values: Any) -> None:
+        """One line, on its way to the disk when this returns."""
+        line = {"event": event, "seconds": round(time.perf_counter() - self.began, 3), **values}
+        self.file.write(json.dumps(line, allow_nan=False, default=str) + "\n")
+        self.file.flush()
+
+
+class TensorBoardLogger:
+    """A folder that TensorBoard shows; raises MissingExtraError where tensorboardX is not installed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        need("tensorboardX", extra="train")
+        self.folder = Path(folder)
+        self.writer: Any = None
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        from tensorboardX import SummaryWriter
+
+        self.writer = SummaryWriter(str(self.folder))
+        self.writer.add_text("config", "\n".join(f"    {name}: {value}" for name, value in config.items()), 0)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        for name, x in values.items():
+            self.writer.add_scalar(name, x, step)
+
+    def note(self, step: int, text: str) -> None:
+        self.writer.add_text("note", text, step)
+
+    def finish(self, status: str) -> None:
+        self.writer.close()
+
+
+def plain(x: float) -> Any:
+    """A number that JSON has, or its name."""
+    return x if isinstance(x, int) or math.isfinite(x) else str(float(x))

@@ -1,0 +1,112 @@
+"""A model in the place of parameters: its arrays become state by path, and each call of the loss gets it filled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wholestep import tree
+from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.frontend.frozen import Frozen
+from wholestep.nn.marks import BUFFER
+from wholestep.nn.module import Module
+from wholestep.nn.parameters import by_path, ordered
+from wholestep.nn.places import Rebuilt, Reread, Walk
+
+SAME: Any = object()
+"""What is not given, so that it stays as it is."""
+
+
+class Model:
+    """The structure of a module, or of a tree with modules or frozen arrays in it, whose arrays lie elsewhere."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.parameters = [place._replace(value=None) for place in walk.parameters]
+        self.kept = [place._replace(value=None) for place in walk.kept]
+        self.structure = walk.outline()
+
+    def filled(self, params: Mapping[str, Any], buffers: Mapping[str, Any] | None) -> Any:
+        """The model around these arrays."""
+        kept = ordered(self.kept, buffers or {}, "buffers")
+        return Rebuilt(self.structure, ordered(self.parameters, params, "parameters"), kept).root
+
+    def assigned(self, model: Any, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The buffers of a model after a forward pass; raises UnsupportedError where it has changed anything else."""
+        now = Reread(self.structure, model)
+        if not now.same:
+            raise changed("a field or a container of the model")
+        for places, values in ((self.parameters, now.parameters), (self.kept, now.kept)):
+            for i, place in enumerate(places):
+                if place.kind != BUFFER and values[i] is not given[place.path]:
+                    raise changed(place.path)
+        return {place.path: now.kept[i] for i, place in enumerate(self.kept)} or None
+
+    def loss(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """`f(model, batch)` as a function of params, buffers and batch, which returns the new buffers as well."""
+
+        @functools.wraps(f)
+        def loss(params: Any, buffers: Any, batch: Any, **keys: Any) -> Any:
+            model = self.filled(params, buffers)
+            out = f(model, batch, **keys)
+            return out, self.assigned(model, {**params, **(buffers or {})})
+
+        return loss
+
+    def function(self, f: Callable[..., Any], training: bool) -> Callable[..., Any]:
+        """`f(model, batch)` as a function of params, buffers where there are any, and batch, to look at the model."""
+
+        @functools.wraps(f)
+        def function(params: Any, *given: Any) -> Any:
+            buffers, batch = given if self.kept else ({}, *given)
+            return f(in_mode(self.filled(params, buffers), training), batch)
+
+        return function
+
+
+def taken(params: Any, buffers: Any, before: Model | None = None) -> tuple[Model | None, Any, Any]:
+    """(model, parameters, buffers) of what was given for parameters; there is a model if it holds modules.
+
+    The parameters by path of the model that there was `before` belong to that one. Raises ParameterError for buffers
+    beside a model.
+    """
+    leaves, _ = tree.flatten(params, is_model)
+    if any(is_model(x) for x in leaves):
+        if buffers is not None and buffers is not SAME:
+            raise ParameterError(
+                "compile: a model keeps its buffers itself, and buffers= were given too",
+                hint="mark them with nn.buffer in the model; nn.join(model, buffers=...) puts others in their place",
+            )
+        walk = Walk(params)
+        return Model(walk), by_path(walk.parameters), by_path(walk.kept) or None
+    if before is not None and isinstance(params, dict) and set(params) == {place.path for place in before.parameters}:
+        return before, params, buffers
+    return None, params, None if before is not None and buffers is SAME else buffers
+
+
+def given_parts(changes: dict[str, Any], model: Model | None) -> dict[str, Any]:
+    """The parameters and buffers among changes, taken out of them; a model gives both."""
+    parts: dict[str, Any] = {name: changes.pop(name) for name in ("params", "buffers") if name in changes}
+    if "params" in parts and model is not None:
+        _, params, buffers = taken(parts["params"], parts.get("buffers", SAME), model)
+        parts = {name: part for name, part in (("params", params), ("buffers", buffers)) if part is not SAME}
+    return parts
+
+
+def is_model(x: Any) -> bool:
+    """Whether a node of a tree is one that plain parameters do not have."""
+    return isinstance(x, Module | Frozen)
+
+
+def in_mode(model: Any, training: bool) -> Any:
+    """A model, or a tree with modules in it, in training mode or in evaluation."""
+    parts, structure = tree.flatten(model, lambda x: isinstance(x, Module))
+    return tree.unflatten(structure, [x.train(training) if isinstance(x, Module) else x for x in parts])
+
+
+def changed(what: str) -> UnsupportedError:
+    """What is wrong with a forward pass that changes more than buffers."""
+    return UnsupportedError(
+        f"compile: the loss changes {what}, and of a model it may assign nothing but its buffers",
+        hint="mark an array that the forward assigns with nn.buffer, or return the value with has_aux",
+    )

@@ -1,0 +1,230 @@
+"""One training step as a function of state, hyper-parameters and batch: plain code, traced once by whoever runs it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wholestep import numpy as wnp
+from wholestep import random, tree
+from wholestep.errors import DtypeError, TreeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.control import cond
+from wholestep.frontend.derivatives import loss_value, value_and_grad
+from wholestep.frontend.scope import type_of
+from wholestep.ir.build import current
+from wholestep.ir.graph import Node
+from wholestep.lower.budget.amount import Amount
+from wholestep.optim.hyper import with_hyper
+from wholestep.optim.protocol import updated
+from wholestep.train.microbatches import averaged
+from wholestep.train.models import Model
+from wholestep.train.precision import computed
+from wholestep.train.scaling import Scaling
+from wholestep.train.stream import Stream, begun
+
+GUARDS = ("gradients", "loss", None)
+UNROLLS = ("stop", "through")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What makes a step: a loss, an optimizer, and what is asked of them.
+
+    State is a dictionary of params, buffers, optimizer and counters. Counters count the steps taken, those that the
+    guard left out too, so that no random key comes twice.
+    """
+
+    loss: Callable[..., Any]
+    optimizer: Any
+    with_buffers: bool
+    has_aux: bool
+    guard: str | None
+    captures: tuple[str, ...]
+    precision: str = "float32"
+    scaling: Scaling | None = None
+    model: Model | None = None
+    budget: Amount | None = None
+    microbatch: int | None = None
+    unroll: str = "stop"
+    roll: bool | str = "auto"
+    stream: Stream | None = None
+
+    @property
+    def name(self) -> str:
+        """The user's name for the loss."""
+        return str(getattr(self.loss, "__name__", type(self.loss).__name__))
+
+    def begun(self, params: Any) -> Any:
+        """The state that the optimizer begins with."""
+        if self.optimizer is None:
+            return None
+        return self.optimizer.init(params) if self.stream is None else begun(self.optimizer.init, params, self.stream)
+
+    def step(self, state: Any, hyper: Any, batch: Any) -> Any:
+        """(new state, loss, whether it was finite, aux, captures)."""
+        counters = state["counters"]
+        builder = current()
+        assert builder is not None
+        start = len(builder.nodes)
+        objective = self.objective(state, batch)
+        value, grads, buffers, aux = self.gradient(state, batch)
+        seen = captured(builder.nodes[start:], self.captures, self.name)
+        finite = self.finite(value, grads)
+        kept = {name: state[name] for name in ("params", "buffers", "optimizer")}
+        extras = {"loss": value, "objective": lambda params: objective(params)[0], "aux": aux}
+        new = self.guarded(finite, kept, with_hyper(self.optimizer, hyper), grads, buffers, extras)
+        new["counters"] = self.counted(counters, finite)
+        return new, value, finite, aux, seen
+
+    def gradient(self, state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
+        """The loss, its gradient (None without an optimizer), new buffers and aux; part by part where asked."""
+
+        def whole(state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
+            return self.differentiated(self.objective(state, batch), state["params"], state["counters"])
+
+        if self.microbatch is None:
+            return whole(state, batch)
+        return averaged(whole, state, batch, self.microbatch, self.optimizer is not None)
+
+    @property
+    def guards(self) -> bool:
+        """Whether a step that is not finite leaves anything out."""
+        return self.guard is not None and (self.optimizer is not None or self.with_buffers)
+
+    def counted(self, counters: Any, finite: Any) -> dict[str, Any]:
+        """The counters after a step, and the loss scale."""
+        new = {**counters, "step": counters["step"] + 1}
+        if self.guards:
+            new["skipped"] = counters["skipped"] + wnp.where(finite, 0, 1)
+        return new if self.scaling is None else {**new, **self.scaling.after(counters, finite)}
+
+    def objective(self, state: Any, batch: Any) -> Callable[[Any], Any]:
+        """The function of params that is differentiated; it gives (loss, (new buffers, aux))."""
+        counters = state["counters"]
+        keys = {"key": random.fold_in(counters["key"], counters["step"])} if takes_key(self.loss) else {}
+        loss = computed(self.loss if self.model is None else self.model.loss(self.loss), self.precision)
+
+        def objective(params: Any) -> Any:
+            # Under handles of their own: what the loss assigns into its buffers must not reach those that are kept.
+            buffers = tree.map(lambda x: Array(x.value, x._scalar), state["buffers"])
+            if self.model is not None:
+                out, buffers = loss(params, buffers, batch, **keys)
+                value, (_, aux) = self.parts(out, False)
+                return value, (buffers, aux)
+            given = (buffers, batch) if self.with_buffers else (batch,)
+            return self.parts(loss(params, *given, **keys), self.with_buffers)
+
+        return objective
+
+    def differentiated(self, objective: Callable[[Any], Any], params: Any, counters: Any) -> tuple[Any, Any, Any, Any]:
+        """The loss, its gradient (None without an optimizer), new buffers and aux."""
+        if self.optimizer is None:
+            value, (buffers, aux) = objective(params)
+            return loss_value(value, "compile", False), None, buffers, aux
+        if self.scaling is None:
+            (value, (buffers, aux)), grads = value_and_grad(objective, has_aux=True)(params)
+            return value, grads, buffers, aux
+        scaling = self.scaling
+
+        def scaled(params: Any) -> Any:
+            value, rest = objective(params)
+            return scaling.scaled(loss_value(value, "grad", False), counters), (value, rest)
+
+        (_, (value, (buffers, aux))), grads = value_and_grad(scaled, has_aux=True)(params)
+        return value, scaling.unscaled(grads, counters), buffers, aux
+
+    def parts(self, out: Any, with_buffers: bool) -> Any:
+        """(loss, (new buffers, aux)) from what the user's function returned."""
+        wanted = ["loss", *["new_buffers"] * with_buffers, *["aux"] * self.has_aux]
+        if len(wanted) == 1:
+            return out, (None, None)
+        if not isinstance(out, tuple) or len(out) != len(wanted):
+            raise TreeError(
+                f"compile: {self.name} returned {described(out)}, not ({', '.join(wanted)})",
+                hint="buffers= and has_aux=True say what the loss returns beside its value",
+            )
+        rest = list(out[1:])
+        buffers = rest.pop(0) if with_buffers else None
+        return out[0], (buffers, rest[0] if self.has_aux else None)
+
+    def finite(self, value: Any, grads: Any) -> Any:
+        """Whether everything that the guard looks at is finite."""
+        flag = wnp.isfinite(value)
+        for g in tree.leaves(grads) if self.guard == "gradients" else []:
+            flag = flag & wnp.isfinite(g).all()
+        return flag
+
+    def guarded(
+        self, finite: Any, kept: Any, optimizer: Any, grads: Any, buffers: Any, extras: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What is kept after the step: updated where it was finite, as it was elsewhere.
+
+        The optimizer gets those of the extras that its update names. What it does not use is not in the program.
+        """
+
+        def update(kept: Any, grads: Any, buffers: Any) -> dict[str, Any]:
+            new = dict(kept)
+            if self.with_buffers:
+                new["buffers"] = same_types(kept["buffers"], buffers, "buffers", self.name)
+            if optimizer is not None:
+                params, state = updated(optimizer, grads, kept["optimizer"], kept["params"], extras)
+                new["params"] = same_types(kept["params"], params, "params", "the optimizer")
+                new["optimizer"] = same_types(kept["optimizer"], state, "optimizer", "the optimizer")
+            return new
+
+        if not self.guards:
+            return update(kept, grads, buffers)
+        made: dict[str, Any] = cond(finite, update, lambda kept, grads, buffers: dict(kept), kept, grads, buffers)
+        return made
+
+
+def described(out: Any) -> str:
+    """What a function returned, in a word or two."""
+    return f"a tuple of {len(out)}" if isinstance(out, tuple) else "one value"
+
+
+def takes_key(f: Callable[..., Any]) -> bool:
+    """Whether a function has a keyword-only parameter `key`."""
+    try:
+        found = inspect.signature(f).parameters.get("key")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.kind is found.KEYWORD_ONLY
+
+
+def same_types(old: Any, new: Any, root: str, who: str) -> Any:
+    """A part of the new state; raises TreeError or DtypeError where it is not of the old one's types."""
+    if tree.structure(old) != tree.structure(new):
+        raise TreeError(f"compile: {who} turns {root} from {tree.structure(old)} into {tree.structure(new)}")
+    for path, a, b in zip(tree.paths(old, root), tree.leaves(old), tree.leaves(new), strict=True):
+        if type_of(a) is not type_of(b):
+            raise DtypeError(
+                f"compile: {who} turns {path} from {type_of(a)} into {type_of(b)}",
+                hint="state keeps its shapes and dtypes from step to step; cast what is returned with .astype",
+            )
+    return new
+
+
+def captured(nodes: Sequence[Node], labels: Sequence[str], name: str) -> dict[str, Any]:
+    """The values that the loss named with these labels; a list where a label was given several times."""
+    known = [(n.params["label"], Array(n.outputs[0], n.outputs[0].type.ndim == 0)) for n in nodes if n.op.name == MARK]
+    found: dict[str, Any] = {}
+    for label in labels:
+        own = [array for given, array in known if given == label]
+        if not own:
+            names = sorted({given for given, _ in known})
+            raise TreeError(
+                f"compile: {name} names no value {label!r}",
+                hint=f"it names {', '.join(names)}"
+                if names
+                else "name one with ws.capture(label, x), outside of loops",
+            )
+        found[label] = own[0] if len(own) == 1 else own
+    return found
+
+
+MARK = "capture"
+"""The primitive that names a value."""

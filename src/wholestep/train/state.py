@@ -1,0 +1,137 @@
+"""The state that a step owns: resident arrays, read as copies and written only through their types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, tree
+from wholestep.errors import DtypeError
+from wholestep.frontend.scope import PLAIN, type_of
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type
+from wholestep.runtime import mapped
+from wholestep.runtime.mapped import Streams
+from wholestep.train.feed import Feed
+from wholestep.train.scaling import Scaling
+from wholestep.train.stream import Stream
+
+PARTS = ("params", "buffers", "optimizer", "counters")
+INITIAL = ("params", "buffers", "counters")
+"""The parts that are also kept as they were in the beginning; the optimizer makes its own anew."""
+
+
+class State:
+    """A dictionary of params, buffers, optimizer and counters, in arrays that programs write in place."""
+
+    def __init__(self, parts: dict[str, Any], stream: Stream | None = None) -> None:
+        streamed = frozenset() if stream is None else stream.paths(parts)
+        structure, folder = tree.structure(parts), None if stream is None else stream.folder
+        owned = [
+            own(x, folder if path in streamed else None)
+            for path, x in zip(tree.paths(parts), tree.leaves(parts), strict=True)
+        ]
+        self.tree = tree.unflatten(structure, owned)
+        self.folder = folder
+        self.feeds = {name: Feed(self.tree[name], name, "state") for name in PARTS}
+        self.blocks: dict[tuple[int, ...], NDArray] = {}
+        """Arrays that lie one behind the other, as one array: those of equal layers, by their places in `arrays`."""
+        self.settled = False
+
+    @property
+    def arrays(self) -> list[NDArray]:
+        """The resident arrays, in the order in which a program takes them."""
+        return tree.leaves(self.tree)
+
+    def may_join(self, places: tuple[int, ...]) -> bool:
+        """Whether a program may take these arrays as one: the first one decides which lie together."""
+        return places in self.blocks if self.settled else max(places) < len(self.arrays)
+
+    def settle(self, groups: Sequence[tuple[int, ...]]) -> None:
+        """Let each of these groups of arrays lie in one block, and the arrays be views of its rows, from now on."""
+        if self.settled:
+            return
+        arrays = self.arrays
+        for places in groups:
+            block = self.blocks[places] = np.stack([arrays[p] for p in places])
+            for k, p in enumerate(places):
+                arrays[p] = block[k, ...]
+        self.tree = tree.unflatten(tree.structure(self.tree), arrays)
+        self.settled = True
+
+    def resident(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray]:
+        """The arrays as a program takes them that has these groups joined, each where its first array was."""
+        first = {places[0]: places for places in groups}
+        later = {p for places in groups for p in places[1:]}
+        return [self.blocks[first[p]] if p in first else array for p, array in enumerate(self.arrays) if p not in later]
+
+    def copy(self, name: str) -> Any:
+        """A part of the state as it is now, in arrays of the caller's own."""
+        return tree.map(mapped.own_copy, self.tree[name])
+
+    def whole(self) -> dict[str, Any]:
+        """All of it, in arrays of the caller's own."""
+        return {name: self.copy(name) for name in PARTS}
+
+    def checked(self, parts: dict[str, Any]) -> list[tuple[NDArray, NDArray]]:
+        """(resident array, new content) for each leaf of these parts; raises as Feed does where one does not fit."""
+        pairs: list[tuple[NDArray, NDArray]] = []
+        for name, given in parts.items():
+            pairs += zip(tree.leaves(self.tree[name]), self.feeds[name].checked(given), strict=True)
+        return pairs
+
+    def streams(self, given: Any) -> Streams:
+        """Which leaves of a tree of resident arrays lie in files."""
+        on = [i for i, x in enumerate(tree.leaves(given)) if mapped.lies_in_file(x)]
+        return Streams(tuple(on), self.folder)
+
+    @property
+    def paths(self) -> list[str]:
+        """The user's spelling of each array, in the order of `arrays`."""
+        return tree.paths(self.tree)
+
+    def types(self) -> list[tuple[str, Type]]:
+        """Path and type of each array of the parameters and buffers."""
+        return [(leaf.path, leaf.type) for name in ("params", "buffers") for leaf in self.feeds[name].leaves]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(x.nbytes for x in self.arrays)
+
+
+def initial_bytes(parts: dict[str, Any], files: Collection[str] = ()) -> int:
+    """What is kept in memory of a state so that it can go back to the beginning; the arrays at these paths are not."""
+    own = {name: parts[name] for name in INITIAL}
+    arrays = dict(zip(tree.paths(own), tree.leaves(own), strict=True))
+    kept = [x for path, x in arrays.items() if path not in files and not mapped.lies_in_file(x)]
+    return sum(int(type_of(x).nbytes) for x in kept)
+
+
+def new_counters(key: Any, scaling: Scaling | None) -> dict[str, Any]:
+    """How many steps there were, how many of them were skipped, the key, and the loss scale where there is one."""
+    nothing = np.zeros((), np.int64)
+    return {"step": nothing, "skipped": nothing, "key": key, **(scaling.init() if scaling is not None else {})}
+
+
+def own(x: Any, folder: Path | None = None) -> NDArray:
+    """A copy that lies row by row, for the step to write; in a file where there is a folder for it."""
+    if folder is None:
+        return np.array(x, type_of(x).dtype, order="C", copy=True)
+    made = mapped.in_file(type_of(x).shape, type_of(x).dtype, folder)
+    mapped.put(made, x)
+    return made
+
+
+def check_params(params: Any, root: str) -> None:
+    """Raise DtypeError for a leaf that has no gradient or is no array, naming its path."""
+    for x, path in zip(tree.leaves(params), tree.paths(params, root), strict=True):
+        if not isinstance(x, PLAIN):
+            raise DtypeError(f"compile: {path or root} is a {type(x).__name__}, not an array")
+        if root == "params" and not dtypes.is_inexact(type_of(x).dtype):
+            raise DtypeError(
+                f"compile: {path or root} is {type_of(x)}, and integers and booleans have no derivative",
+                hint="convert it to float, or keep it out with nn.frozen or buffers=",
+            )

@@ -1,0 +1,354 @@
+"""The handle on a compiled training step: call it, run it over data, read and set its state, attach other functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from wholestep import random
+from wholestep.errors import TreeError, UnsupportedError
+from wholestep.optim.hyper import hyper_of
+from wholestep.runtime.mapped import put
+from wholestep.train import epochs as epoch_runs
+from wholestep.train.attach import Attached
+from wholestep.train.diagnose import Diagnosis
+from wholestep.train.engine import Engine, Log
+from wholestep.train.inspected import Inspected
+from wholestep.train.kinds import Kinds
+from wholestep.train.models import SAME, given_parts, taken
+from wholestep.train.precision import widened
+from wholestep.train.recipe import Recipe
+from wholestep.train.replay import Course, Past, course_of, diagnosed
+from wholestep.train.result import Result
+from wholestep.train.saved import Saved
+from wholestep.train.scaling import scale_of
+from wholestep.train.setting import averaged, flushed, hyper_changes
+from wholestep.train.state import INITIAL, PARTS
+
+
+class Step(Saved, Inspected):
+    """A compiled training step; `wholestep.compile` makes one.
+
+    It owns its state: parameters, buffers, the optimizer's state and counters. Calls from several threads take turns.
+    """
+
+    def __init__(self, recipe: Recipe, parts: dict[str, Any], batch: Any, count: int, device: str) -> None:
+        self._lock = threading.RLock()
+        self._log = Log()
+        self._attached: list[Attached] = []
+        self._take(Engine(recipe, parts, {}, batch, count, device, self._log))
+
+    def _take(self, engine: Engine) -> None:
+        self._engine = engine
+        self._kinds = Kinds(engine)
+        self._last: Result | None = None
+        self._course: Course | None = None
+        self._initial = {name: engine.state.copy(name) for name in INITIAL}
+
+    def __call__(self, batch: Any) -> Result:
+        """Run one step, or K, and say what came of it.
+
+        Raises TreeError, ShapeError or DtypeError for a batch that is not like the one it was compiled for,
+        MutationError where a captured array has changed, and what the program itself raises, such as BoundsError; the
+        state is then as it was.
+        """
+        with self._lock:
+            result = self._engine.step(batch)
+            self._last, self._course = result, None
+            return result
+
+    def on(self, batch: Any) -> Result:
+        """Run one step on a batch whose sizes may be others than those compiled for, such as the last one of an epoch.
+
+        Each kind of batch has a program of its own, made when the first one comes; the last sixteen are kept, and
+        `traces` counts them. With K steps a call the first axis says how many steps there are. Raises as a call does;
+        the structure, the dtypes and the number of axes stay what they are.
+        """
+        with self._lock:
+            result = self._kinds.step(batch)
+            self._last, self._course = result, None
+            return result
+
+    def specialize(self, **sizes: int) -> None:
+        """Compile a code for one size of a symbolic batch alone, which is used for that size from now on.
+
+        It is a little faster, mostly where a step is small, and may round otherwise than the code for all sizes. The
+        last eight sizes are kept, and `reasons` names them. Raises UnsupportedError where the batch has no symbolic
+        size, ParameterError for other names than its sizes have, and for sizes below 1.
+
+        >>> import numpy as np, wholestep as ws
+        >>> batch = ws.ShapeDtype((ws.Dim("B"), 3), "float64")
+        >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones(3), optimizer=ws.optim.sgd(0.1), batch=batch)
+        >>> step.specialize(B=32)
+        >>> step.reasons[1]
+        'step of <lambda> at B=32, compiled and not traced'
+        """
+        with self._lock:
+            self._engine.specialize(sizes)
+
+    @property
+    def batch_size(self) -> int:
+        """How many rows a batch has, for which the step was compiled: the first axis of its first array."""
+        return epoch_runs.default_size(self._engine)
+
+    @property
+    def steps_per_call(self) -> int:
+        """How many steps a call takes."""
+        return self._engine.count
+
+    def run(
+        self,
+        data: Any,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        *,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        progress: epoch_runs.Progress | None = None,
+        resume: bool = False,
+    ) -> Result:
+        """Train over data, a tree like the batch whose arrays have rows; the result holds the loss of every step.
+
+        The order of the rows is drawn from the step's own key and counter, so it is another one each epoch, and the
+        same for the same state. The last batch holds what is left over; `drop_last` leaves it out. `batch_size` is that
+        of the compiled batch by default; each size has a program of its own. After each epoch `progress` is called with
+        the number of epochs done and the result of this one. Ctrl-C ends the run after the step that it is in; the
+        result then says so.
+
+        With `resume` the first epoch is what was left of one that was cut short, in this step or in the one that saved
+        the checkpoint which this one has loaded; where there is none it is an epoch like any other.
+
+        Raises TreeError, ShapeError or DtypeError for data that does not fit, ParameterError for counts below 1 and for
+        an epoch to be resumed over other data.
+        """
+        with self._lock:
+            count = epoch_runs.whole_number("epochs", epochs)
+            rows = epoch_runs.Rows(self._engine, data, batch_size, shuffle, drop_last)
+            course = course_of(rows, resume)
+            self._last = None
+        result = epoch_runs.run(rows, count, progress, self._lock, self.on if resume else None)
+        self._last, self._course = result, course
+        return result
+
+    def diagnose(self, batch: Any) -> Diagnosis:
+        """What made the last step that was skipped not finite: that step, replayed in the reference interpreter.
+
+        `batch` is what the last call was given: its batch, its K batches, or the data of `run`. The step has the key,
+        the loss scale and the state that it had, which a skipped step leaves as they were. Where the call went on with
+        steps that were not skipped the state has moved on, and the answer says so; load the state of before the call to
+        have it exactly. Where nothing was skipped, the step to come is tried. Nothing is changed.
+
+        Raises TreeError, ShapeError or DtypeError for a batch of another kind.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda w, x: np.mean(np.log(w * x)), np.ones(2), optimizer=ws.optim.sgd(0.1),
+        ...                   batch=np.ones(2))
+        >>> step(np.array([1.0, 0.0])).status
+        'skipped'
+        >>> found = step.diagnose(np.array([1.0, 0.0]))
+        >>> found.operation, found.phase, found.step
+        ('log', 'forward', 0)
+        """
+        with self._lock:
+            past = None if self._last is None else Past(self._last, self._course)
+            return diagnosed(self._engine, past, batch)
+
+    def attach(self, f: Callable[..., Any], *, batch: Any = None, training: bool = False) -> Attached:
+        """Another function on the same state: `f(params, batch)`, or `f(params, buffers, batch)` where there are any.
+
+        With a module it is `f(model, batch)`, in evaluation mode unless `training`; what it assigns is not kept. The
+        result is called with a batch of any kind and compiles for each; with `batch` it compiles for that one now.
+        """
+        attached = Attached(f, lambda: self._engine, self._lock, training)
+        if batch is not None:
+            with self._lock:
+                attached.entry(batch)
+        return attached
+
+    @property
+    def model(self) -> Any:
+        """The model with its parameters and buffers as they are now, in arrays of the caller's own.
+
+        Raises UnsupportedError where the step was compiled from plain parameters.
+        """
+        with self._lock:
+            model, state = self._engine.recipe.model, self._engine.state
+            if model is None:
+                raise UnsupportedError(
+                    "step.model: the step was compiled from plain parameters", hint="see step.params"
+                )
+            return model.filled(state.copy("params"), state.copy("buffers"))
+
+    @property
+    def params(self) -> Any:
+        """The parameters as they are now, in arrays of the caller's own; those of a model by path."""
+        with self._lock:
+            return self._engine.state.copy("params")
+
+    @property
+    def buffers(self) -> Any:
+        """The buffers as they are now, in arrays of the caller's own."""
+        with self._lock:
+            return self._engine.state.copy("buffers")
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All of the state, in arrays of the caller's own: a dictionary of params, buffers, optimizer and counters."""
+        with self._lock:
+            return self._engine.state.whole()
+
+    @property
+    def hyper(self) -> dict[str, float]:
+        """The hyper-parameters as they are now."""
+        return {name: float(x) for name, x in self._engine.hyper.items()}
+
+    @property
+    def steps(self) -> int:
+        """How many steps it has taken since the beginning, or since `reset`, those that were skipped among them."""
+        return int(self._engine.state.tree["counters"]["step"])
+
+    @property
+    def skipped(self) -> int:
+        """How many steps the guard has left out since the beginning, or since `reset`."""
+        with self._lock:
+            return int(self._engine.state.tree["counters"]["skipped"])
+
+    @property
+    def loss_scale(self) -> float | None:
+        """What the loss is multiplied by before it is differentiated; None where it is not."""
+        with self._lock:
+            scaled = self._engine.recipe.scaling is not None
+            return float(self._engine.state.tree["counters"]["scale"]) if scaled else None
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take over a state as `state` gives it; raises TreeError, ShapeError or DtypeError where it does not fit."""
+        if not isinstance(state, dict) or set(state) != set(PARTS):
+            raise TreeError(f"load_state: the state is a dictionary of {', '.join(PARTS)}")
+        with self._lock:
+            self._write(state)
+            self._engine.unfinished = None
+
+    def _write(self, parts: dict[str, Any], hyper: Mapping[str, Any] | None = None) -> None:
+        self._last = None if parts else self._last
+        for memory, new in self._engine.state.checked(parts):
+            put(memory, new)
+        for name, value in (hyper or {}).items():
+            self._engine.hyper[name][...] = value
+
+    def set(self, **changes: Any) -> None:
+        """Set hyper-parameters by name, `key` (a key or a seed), `params`, `buffers` or `loss_scale`.
+
+        Nothing is compiled anew. The hyper-parameters are those in `hyper`; of a name such as `default.lr` any end will
+        do that is only its own.
+
+        Raises ParameterError for a name that is not there and a number that the optimizer would not take, DtypeError
+        for a hyper-parameter that is no number, and what `load_state` raises; nothing is changed then.
+        """
+        with self._lock:
+            engine = self._engine
+            parts = given_parts(changes, engine.recipe.model)
+            counters: dict[str, Any] = {}
+            if "key" in changes:
+                counters["key"] = base_key(changes.pop("key"))
+            if "loss_scale" in changes and engine.recipe.scaling is not None:
+                counters["scale"] = np.float32(scale_of(changes.pop("loss_scale"), "step.set"))
+            if counters:
+                parts["counters"] = {**engine.state.tree["counters"], **counters}
+            self._write(parts, hyper_changes(engine, changes))
+            if "key" in counters:
+                engine.unfinished = None
+
+    def flush(self) -> None:
+        """Make the update for which `ws.optim.accumulate` has gathered gradients, at the end of the data.
+
+        Nothing is changed where it has gathered none. Raises UnsupportedError where the optimizer is another one.
+        """
+        with self._lock:
+            self._write(flushed(self._engine))
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """`with step.averaged():` the parameters are the averages that `ws.optim.ema` keeps, for an evaluation.
+
+        Raises TreeError where there are none, and UnsupportedError at the end of a block in which the step was trained;
+        the state is then that of before the block.
+
+        >>> import numpy as np, wholestep as ws
+        >>> optimizer = ws.optim.ema(ws.optim.sgd(0.5), 0.75)
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=optimizer, batch=np.ones(2))
+        >>> result = step(np.ones(2))
+        >>> with step.averaged():
+        ...     inside = float(step.params)
+        >>> inside, float(step.params)
+        (0.25, 1.0)
+        """
+        return averaged(self)
+
+    def reset(self, params: bool = True, optimizer: bool = True) -> None:
+        """Go back to the parameters and buffers of the beginning, to a fresh optimizer state, or to both.
+
+        With both the counters go back too, and training repeats itself to the bit.
+        """
+        with self._lock:
+            parts = dict(self._initial) if params else {}
+            if not optimizer:
+                parts.pop("counters", None)
+            elif self._engine.recipe.optimizer is not None:
+                parts["optimizer"] = self._engine.recipe.begun(parts.get("params", self._engine.state.tree["params"]))
+            self._write(parts)
+            if "counters" in parts:
+                self._engine.unfinished = None
+
+    def replace(
+        self,
+        loss: Callable[..., Any] | None = None,
+        params: Any = SAME,
+        *,
+        batch: Any = SAME,
+        buffers: Any = SAME,
+        optimizer: Any = SAME,
+    ) -> None:
+        """Compile another loss, other parameters, another batch or optimizer into this handle.
+
+        What is not given stays: state, counters, and hyper-parameters that the optimizer still has. New parameters
+        or a new optimizer begin with a fresh optimizer state. Attached functions follow at their next call. Raises as
+        `compile` does; the step is then as it was.
+        """
+        with self._lock:
+            old = self._engine
+            changes: dict[str, Any] = {} if loss is None else {"loss": loss}
+            if optimizer is not SAME:
+                changes["optimizer"] = optimizer
+            if params is not SAME:
+                changes["model"], params, buffers = taken(params, buffers, old.recipe.model)
+            if buffers is not SAME:
+                changes["with_buffers"] = buffers is not None
+            recipe = dataclasses.replace(old.recipe, **changes)
+            parts = dict(old.state.tree)
+            for name, given in (("params", params), ("buffers", buffers)):
+                if given is not SAME:
+                    parts[name] = widened(given) if recipe.precision == "float64" else given
+            if params is not SAME or optimizer is not SAME:
+                parts["optimizer"] = recipe.begun(parts["params"])
+            hyper = hyper_of(optimizer) if optimizer is not SAME else self.hyper
+            example = old.feed.abstract() if batch is SAME else batch
+            self._take(Engine(recipe, parts, hyper, example, old.count, old.device, self._log))
+
+    def __repr__(self) -> str:
+        engine = self._engine
+        return f"<step of {engine.recipe.name} on {engine.feed}, device {engine.device!r}>"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UnsupportedError(
+            "step: a compiled step cannot be copied or pickled",
+            hint="keep step.state, which can, and give it to load_state of a step compiled from the same loss",
+        )
+
+
+def base_key(key: Any) -> Any:
+    """A key from a seed, or the key that was given."""
+    return random.key(key) if isinstance(key, int | np.integer) and not isinstance(key, bool) else key

@@ -1,0 +1,136 @@
+"""Arrays that a program has taken for constants, and a cheap look at each call whether one has changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import MutationError, Where
+from wholestep.frontend.jit import Program
+from wholestep.frontend.lift import same_bits
+from wholestep.frontend.names import Reading, family, items, read, readings
+from wholestep.frontend.scope import type_of
+from wholestep.ir.graph import NDArray
+
+SMALL = 16384
+"""Bytes up to which an array is compared whole at each call."""
+
+WINDOW = 4096
+"""Bytes of a larger array that are compared at each call, a new stretch each time."""
+
+LARGEST = 1 << 26
+"""Bytes up to which an array that is only named, and no constant of the program, is copied to be compared with."""
+
+SAMPLES = 64
+"""Elements of a larger array, evenly spread, that are compared at each call besides."""
+
+
+class Watch:
+    """One array: a small one is compared whole, a large one in a sample and a stretch that moves on.
+
+    So a change of one element of a large array is found after size / WINDOW calls at the latest, and at once where
+    much of it changes. `whole` compares everything. Large arrays that do not lie row by row are always compared whole.
+    """
+
+    __slots__ = ("array", "at", "flat", "sample", "seen", "seen_flat", "seen_sample", "then", "where")
+
+    def __init__(self, array: NDArray, then: NDArray, where: Where) -> None:
+        self.array, self.then, self.where = array, then, where
+        self.at = 0
+        self.flat: Any = None
+        self.seen = b""
+        if then.nbytes > SMALL and array.flags.c_contiguous:
+            self.flat, self.seen_flat = [x.reshape(-1).view("u1") for x in (array, then)]
+            step = then.size // SAMPLES
+            self.sample, seen = [x.reshape(-1)[::step] for x in (array, then)]
+            self.seen_sample = seen.tobytes()
+        else:
+            self.seen = then.tobytes()
+
+    def same(self) -> bool:
+        """Whether what was looked at is as it was."""
+        if self.flat is None:
+            return bool(self.array.tobytes() == self.seen and self.array.shape == self.then.shape)
+        start, stop = self.at, self.at + WINDOW
+        self.at = stop if stop < self.flat.size else 0
+        if self.sample.tobytes() != self.seen_sample:
+            return False
+        return bool(self.flat[start:stop].tobytes() == self.seen_flat[start:stop].tobytes())
+
+    def whole(self) -> bool:
+        """Whether every element is as it was."""
+        return same_bits(self.array, self.then)
+
+    def __str__(self) -> str:
+        return str(type_of(self.array))
+
+
+class TreeWatch:
+    """A model or a container of arrays that a function reads by name: whether the same arrays are in it."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.array, self.same, self.whole, self.where = reading.then, reading.holds, reading.holds, None
+        self.reading = reading
+
+    def __str__(self) -> str:
+        return f"what {self.reading.name or 'the loss'} holds"
+
+
+def watched(programs: Iterable[Program], functions: Sequence[Any]) -> list[Watch | TreeWatch]:
+    """Every array that these programs captured, and that these functions can read by name, unless it is fixed.
+
+    And the trees of arrays that they read by name, in which another array may be put.
+    """
+    found: dict[int, Watch | TreeWatch] = {}
+    for kept in [kept for program in programs for kept in program.constants]:
+        if not fixed(kept.array):
+            found.setdefault(id(kept.array), Watch(*kept))
+    for array, where in [pair for f in functions for pair in named(f)]:
+        if id(array) not in found and not fixed(array) and array.nbytes <= LARGEST:
+            found[id(array)] = Watch(array, np.array(array, order="C", copy=True), where)
+    for reading in [r for f in functions for r in readings(f) if r.held is not None]:
+        if any([isinstance(x, np.ndarray) for x in reading.held[0]]):
+            found.setdefault(id(reading.then), TreeWatch(reading))
+    return list(found.values())
+
+
+def check(watches: Iterable[Watch | TreeWatch], what: str) -> None:
+    """Raise MutationError where an array is seen to have changed."""
+    for watch in watches:
+        if not watch.same():
+            refuse(watch, what)
+
+
+def check_whole(watches: Iterable[Watch | TreeWatch], what: str) -> None:
+    """Raise MutationError where an array has changed at all."""
+    for watch in watches:
+        if not watch.whole():
+            refuse(watch, what)
+
+
+def refuse(watch: Watch | TreeWatch, what: str) -> None:
+    raise MutationError(
+        f"{what}: an array captured when the step was compiled has changed since: {watch}",
+        where=watch.where,
+        hint="pass it in the batch or in buffers; captured arrays are constants of the program",
+    )
+
+
+def fixed(array: NDArray) -> bool:
+    """Whether an array cannot be written, and views nothing that could be."""
+    return not array.flags.writeable and array.base is None
+
+
+def named(f: Any) -> Iterator[tuple[NDArray, Where]]:
+    """The arrays that a function, and the user's functions that it names, can read by name; with where it begins.
+
+    Those are in closures, globals and defaults, alone or in lists, tuples and dictionaries. NumPy may have turned one
+    into a number before the program saw it, so that what the program captured does not say all.
+    """
+    for g in family(f):
+        for value in read(g):
+            for x in items(value):
+                if type(x) is np.ndarray and x.dtype.kind in "biufc":
+                    yield x, (g.__code__, 0)
