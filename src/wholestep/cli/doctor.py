@@ -1,0 +1,204 @@
+"""`wholestep doctor`: what this machine offers, what is made of it, and whether compiled code runs and is right."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+
+from wholestep import config
+from wholestep.backends.cpu import support
+from wholestep.backends.cpu.native import object_code
+from wholestep.backends.cpu.target import host
+from wholestep.ir.graph import Graph
+from wholestep.runtime import cache, cores, rates, symbols
+from wholestep.runtime.artefact import Artefact, Slot
+from wholestep.runtime.folder import Unusable
+from wholestep.runtime.native import NativeProgram
+
+GPU_PACKAGES = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvmath-python", "wgpu")
+SIZE = 1000
+
+TRIAL = """
+define void @twice(ptr %args, i64 %low, i64 %high) {
+entry:
+  %x.at = load ptr, ptr %args
+  %second = getelementptr ptr, ptr %args, i64 1
+  %y.at = load ptr, ptr %second
+  br label %loop
+loop:
+  %i = phi i64 [ %low, %entry ], [ %next, %loop ]
+  %from = getelementptr float, ptr %x.at, i64 %i
+  %x = load float, ptr %from
+  %y = fadd float %x, %x
+  %to = getelementptr float, ptr %y.at, i64 %i
+  store float %y, ptr %to
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %high
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+define i32 @trial(ptr %table, ptr %context) {
+  call void @ws_parallel(ptr %context, ptr @twice, ptr %table, i64 SIZE)
+  ret i32 0
+}
+"""
+"""y = x + x, shared out among the threads."""
+
+
+class Finding(NamedTuple):
+    """Something that was looked at: what was found, and what that means."""
+
+    name: str
+    found: str
+    meaning: str
+
+
+def add(commands: Any) -> None:
+    """The command line of `wholestep doctor`."""
+    about = "Say what was found on this machine and what it means; the exit code is 0 where compiled code works."
+    parser: argparse.ArgumentParser = commands.add_parser("doctor", help="look at this machine", description=about)
+    parser.set_defaults(run=lambda options: doctor(sys.stdout))
+
+
+def doctor(out: TextIO) -> int:
+    """Print a line for each finding; 0 where a compiled program ran and was right, else 1."""
+    print("wholestep doctor", file=out)
+    for name, look in LOOKS.items():
+        finding = looked(name, look)
+        print(f"  {finding.name:<12} {finding.found}\n  {'':<12}   {finding.meaning}", file=out)
+    try:
+        program = trial()
+        x = np.arange(SIZE, dtype=np.float32)
+        (y,) = program([x])
+        works = bool((y == x + x).all())
+        verdict = "compiled code works" if works else "compiled code gives WRONG numbers: please report this processor"
+    except Exception as error:  # whatever it is, it is what was to be found out
+        works, verdict = False, f"compiled code does not work: {first_line(error)}"
+    print(verdict, file=out)
+    return 0 if works else 1
+
+
+def looked(name: str, look: Callable[[], tuple[str, str]]) -> Finding:
+    """A finding, also where looking fails: a doctor does not fall ill."""
+    try:
+        return Finding(name, *look())
+    except Exception as error:  # as its first line says
+        return Finding(name, "could not be found out", first_line(error))
+
+
+def first_line(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def processor() -> tuple[str, str]:
+    found = host()
+    return f"{platform.machine()}, {found.cpu}", "code is made for exactly this processor"
+
+
+def vectors() -> tuple[str, str]:
+    found = host()
+    fused = "fused multiply-add" if found.fma else "no fused multiply-add: it is emulated, and slow"
+    tiles = ", bfloat16 tiles" if found.amx_bf16 else ""
+    size = f"{8 * found.vector_bytes} bits, {found.registers} registers, {fused}{tiles}"
+    return size, f"{found.lanes(4)} float32 or {found.lanes(8)} float64 numbers at a time"
+
+
+def threads() -> tuple[str, str]:
+    count, reason = cores.threads_and_reason()
+    logical = len(cores.affinity())
+    return f"{count} of {logical} logical processors", f"decided by {reason}; results do not depend on it"
+
+
+def memory() -> tuple[str, str]:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    facts = Path("/proc/meminfo")
+    lines = facts.read_text(encoding="ascii").splitlines() if facts.exists() else []
+    free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+    available = f", {free[0] / 2**30:.1f} GiB of it available" if free else ""
+    return f"{total / 2**30:.1f} GiB{available}", "the memory of a program is planned before it runs"
+
+
+def compiler() -> tuple[str, str]:
+    llvmlite, llvm = cache.llvm_version().split()
+    return f"llvmlite {llvmlite}, LLVM {llvm}", "code is made inside this process; no other compiler is needed"
+
+
+def blas() -> tuple[str, str]:
+    import threadpoolctl
+
+    symbols.resolve("lapack.dpotrf")
+    found = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
+    names = sorted({f"{info['internal_api']} {info.get('version') or 'of unknown version'}" for info in found})
+    scipy = importlib.metadata.version("scipy")
+    return f"SciPy {scipy} on {', '.join(names) or 'an unnamed BLAS'}", "LAPACK is called directly from compiled code"
+
+
+def graphics() -> tuple[str, str]:
+    found = []
+    for package in GPU_PACKAGES:
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found) or "no GPU libraries", "this version compiles for the CPU"
+
+
+def kept() -> tuple[str, str]:
+    try:
+        folder = cache.place()
+        if folder is None:
+            return "off", "every process compiles again"
+        count, size = folder.usage()
+        entries = f"{count} entr{'y' if count == 1 else 'ies'}, {size / 2**20:.1f} of {folder.cap >> 20} MiB"
+        return f"{folder.place}: {entries}", f"{folder.state()}; what is in it is checked before it is used"
+    except Unusable as error:
+        return "cannot be used", f"{error}; every process compiles again"
+
+
+def calibrated() -> tuple[str, str]:
+    found = rates.known()
+    if found is None:
+        return "not done", "times are predicted by default rates; wholestep.calibrate() measures this machine's"
+    r, day = found.rates, time.strftime("%Y-%m-%d", time.localtime(found.measured))
+    core = f"{r.contraction / 1e9:.0f} GFLOP/s and {r.memory / 1e9:.0f} GB/s a core"
+    return f"{day}: {core}, {r.cores} cores", "times are predicted by these until wholestep.calibrate() is called again"
+
+
+def environment() -> tuple[str, str]:
+    found = ", ".join(f"{name}={value}" for name, value in config.in_force().items())
+    return found or "no WHOLESTEP_ variables", "these override the defaults" if found else "the defaults are in force"
+
+
+LOOKS: dict[str, Callable[[], tuple[str, str]]] = {
+    "processor": processor,
+    "vectors": vectors,
+    "threads": threads,
+    "memory": memory,
+    "compiler": compiler,
+    "BLAS": blas,
+    "GPU": graphics,
+    "cache": kept,
+    "calibration": calibrated,
+    "environment": environment,
+}
+"""What is looked at, in order."""
+
+
+def trial() -> NativeProgram:
+    """A small program from text to machine code, with threads."""
+    text = support.DECLARATIONS + TRIAL.replace("SIZE", str(SIZE))
+    slots = tuple(Slot(kind, np.dtype(np.float32), (SIZE,), 4 * SIZE) for kind in ("input", "output"))
+    code = object_code(text, host())
+    made = Artefact(objects=(code,), entry="trial", slots=slots, inputs=(0,), outputs=(1,), parallel=True)
+    return NativeProgram(Graph((), (), (), "trial", ("x",)), made)

@@ -1,0 +1,117 @@
+"""`wholestep train digits`: a convolutional network trained on real scans, with a report at the end."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from wholestep import random
+from wholestep.cli import digits
+from wholestep.cli.options import at_least
+from wholestep.cli.train.shared import INTERRUPTED, Place, add_checkpoint, add_job, least, place, stopped, take_up
+from wholestep.errors import CommandError
+from wholestep.frontend.derivatives import value_and_grad
+from wholestep.ir.graph import NDArray
+from wholestep.nn.module import Module
+from wholestep.optim import adam, one_cycle
+from wholestep.train.compile import compile
+from wholestep.train.data import Split, need
+from wholestep.train.data import digits as load
+from wholestep.train.fit import fit
+from wholestep.train.history import History
+from wholestep.train.loader import Loader
+from wholestep.train.report import chart, picture
+
+RATE = 0.003
+ABOUT = "Train a convolutional network on the scanned digits of scikit-learn, and report how well it reads others."
+
+
+class Run:
+    """A model with its compiled step and its data."""
+
+    def __init__(self, split: Split, seed: int, epochs: int, batch_size: int) -> None:
+        self.split, self.epochs = split, epochs
+        key, start = random.split(random.key(seed))
+        data = (split.train_x, split.train_y)
+        self.loader = Loader(data, batch_size, key=key)
+        self.total = epochs * len(self.loader)
+        self.optimizer = adam(one_cycle(RATE, max(self.total, 2), rise=0.1))
+        self.model: Module = digits.Reader(key=start)
+        self.batch = tuple([x[:batch_size] for x in data])
+        self.step = compile(digits.loss, self.model, optimizer=self.optimizer, batch=self.batch, key=key)
+        self.scores = self.step.attach(lambda model, x: model(x), batch=split.test_x)
+
+    def train(self, where: Place, seed: int) -> History:
+        """Every image once in each epoch; raises CommandError for a checkpoint of another run."""
+        if where.resume and (planned := take_up(self.step, self.loader, where, seed)) != max(self.total, 2):
+            raise CommandError(
+                f"{where.checkpoint} is of a run of {planned} steps, and {self.epochs} epochs are {self.total}",
+                hint="give the --epochs of that run",
+            )
+        return fit(
+            self.step,
+            self.loader,
+            epochs=self.epochs,
+            validation=(self.split.test_x, self.split.test_y),
+            metrics={"accuracy": digits.accuracy},
+            checkpoint=where.checkpoint,
+            resume=where.resume,
+        )
+
+    def read(self) -> NDArray:
+        """What the network reads in the held-out images."""
+        found: NDArray = np.argmax(self.scores(self.split.test_x), axis=1)
+        return found
+
+    def plain(self) -> None:
+        """One step as plain NumPy, for comparison: gradient and update, compiled by nobody."""
+        _, grads = value_and_grad(digits.loss)(self.model, self.batch, key=random.key(0))
+        self.optimizer.update(grads, self.optimizer.init(self.model), self.model)
+
+
+def add(jobs: Any) -> None:
+    """Add the job to the command line."""
+    job = add_job(jobs, "digits", "read handwritten digits", ABOUT, "wholestep-digits")
+    job.add_argument("--epochs", type=at_least(1), default=20, metavar="N", help="how often each image is seen")
+    job.add_argument("--batch-size", type=at_least(1), default=32, metavar="N", help="images in each step")
+    add_checkpoint(job)
+    job.set_defaults(run=train_digits)
+
+
+def train_digits(options: argparse.Namespace) -> int:
+    """Train, report and save; 0, or 130 where the user stopped it, with what there was by then saved all the same."""
+    need("sklearn", "matplotlib", extra="train")
+    where, split = place(options), load(options.seed)
+    if options.batch_size > len(split.train_y):
+        raise CommandError(f"--batch-size {options.batch_size} is more than the {len(split.train_y)} training images")
+    print(f"{len(split.train_y)} images to train on, {len(split.test_y)} held out for the test", flush=True)
+    run = Run(split, options.seed, options.epochs, options.batch_size)
+    history = run.train(where, options.seed)
+    if history.interrupted:
+        print(stopped(run.step.steps, where))
+    report(run, history, where)
+    return INTERRUPTED if history.interrupted else 0
+
+
+def report(run: Run, history: History, where: Place) -> None:
+    """Save the model and the picture, and say what came of the run."""
+    from safetensors.numpy import save_file
+
+    model, image = where.folder / "model.safetensors", where.folder / "report.png"
+    split, found, steps = run.split, run.read(), run.step.steps
+    right = int(np.sum(found == split.test_y))
+    save_file(run.step.params, model, {"test_accuracy": f"{right / len(found):.4f}", "steps": str(steps)})
+    wrong = np.flatnonzero(found != split.test_y)
+    misread = [(split.test_x[i].reshape(8, 8), int(split.test_y[i]), int(found[i])) for i in wrong]
+    means, shares = [history[name].tolist() if len(history) else [] for name in ("loss", "val_accuracy")]
+    losses = np.concatenate([np.full(steps - len(history.losses), np.nan), history.losses])
+    picture(image, losses.tolist(), means, shares, misread)
+    if len(history):
+        print(f"\ntraining loss by epoch\n{chart(means)}")
+    print(f"\ntest accuracy  {right / len(found):.1%}  ({right} of {len(found)} images never trained on)")
+    print(f"time           {run.step.compile_seconds:.1f} s to compile, {history.seconds:.1f} s to train")
+    each, plain = least(lambda: run.step(run.batch).loss, 20), least(run.plain, 2)
+    print(f"each step      {each * 1e3:.2f} ms compiled, {plain * 1e3:.0f} ms as plain NumPy  ({steps} steps)")
+    print(f"model          {model}\nreport         {image}")

@@ -1,0 +1,90 @@
+"""What the jobs share: their options, a folder for what they make, and how they go on from a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wholestep.cli.options import at_least
+from wholestep.errors import CommandError
+from wholestep.train.loader import Loader
+from wholestep.train.step import Step
+
+INTERRUPTED = 130
+CHECKPOINT = "checkpoint.safetensors"
+
+
+class Place(NamedTuple):
+    """Where a job puts its files: a folder, and a checkpoint that it goes on from if asked to."""
+
+    folder: Path
+    checkpoint: Path
+    resume: bool
+
+
+def add_job(jobs: Any, name: str, does: str, about: str, out: str) -> argparse.ArgumentParser:
+    """A job on the command line, with the options that all jobs have."""
+    job: argparse.ArgumentParser = jobs.add_parser(name, help=does, description=about)
+    job.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    job.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="where all random numbers come from")
+    job.add_argument("--out", type=Path, default=Path(out), metavar="DIR", help="where to save")
+    return job
+
+
+def add_checkpoint(job: argparse.ArgumentParser, file: str = CHECKPOINT) -> None:
+    """The options of a job that can be stopped and gone on with."""
+    job.add_argument("--checkpoint", type=Path, metavar="FILE", help=f"unless given, {file} in DIR")
+    job.add_argument("--resume", action="store_true", help="go on from the checkpoint, to the same bits")
+
+
+def place(options: argparse.Namespace, file: str = CHECKPOINT) -> Place:
+    """Where this run's files are; raises CommandError where they cannot be written, or there is nothing to resume."""
+    target = folder(options.out)
+    kept = options.checkpoint or target / file
+    if options.resume and not kept.exists():
+        raise CommandError(f"there is no checkpoint {kept} to go on from", hint="leave --resume out to begin anew")
+    return Place(target, kept, options.resume)
+
+
+def folder(path: Path) -> Path:
+    """A folder that files can be written to, made where it is not there; raises CommandError otherwise."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise CommandError(
+            f"cannot write to {path}: {error.strerror or error}", hint="choose another folder with --out"
+        ) from None
+    return path
+
+
+def take_up(step: Step, loader: Loader, where: Place, seed: int) -> int:
+    """Load the checkpoint, whose schedule comes with it, and return for how many steps the run was planned.
+
+    Raises CommandError where it is that of another seed, which would mix what is held out with what is trained on.
+    """
+    own = loader.seed
+    step.load(where.checkpoint, loader=loader, fallback=True)
+    if loader.seed != own:
+        raise CommandError(f"{where.checkpoint} is of a run with another --seed than {seed}")
+    return int(step.hyper["steps"])
+
+
+def stopped(steps: int, where: Place) -> str:
+    """What to say after Ctrl-C."""
+    return f"\nstopped after {steps} steps; keeping what there is, and {where.checkpoint} to go on from with --resume"
+
+
+def least(call: Callable[[], Any], times: int) -> float:
+    """The least time of several calls, in seconds."""
+    found = []
+    for _ in range(times):
+        before = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - before)
+    return min(found)

@@ -1,0 +1,177 @@
+"""`wholestep train tabular`: small tables by networks, beside gradient boosting and a linear model, cross-validated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import wholestep as ws
+from wholestep.cli.options import at_least
+from wholestep.cli.train.shared import INTERRUPTED, Place, add_checkpoint, add_job, place
+from wholestep.errors import CommandError
+from wholestep.ir.graph import NDArray
+from wholestep.train.data import need
+
+ABOUT = "Train networks on three tables of scikit-learn by its own interface, and compare them with gradient boosting "
+ABOUT += "and a linear model on the same folds: R2 for regression, accuracy for classification."
+
+Result = tuple[float, float]
+"""The score on what was held out, and the seconds that fitting took."""
+
+
+class Table(NamedTuple):
+    """One data set, by the name of its loader, and what is asked of it."""
+
+    loader: str
+    classes: bool
+
+    def data(self) -> tuple[NDArray, NDArray]:
+        """Inputs f64[n, features] and targets."""
+        from sklearn import datasets
+
+        x, y = getattr(datasets, self.loader)(return_X_y=True)
+        return x, y
+
+
+TABLES = {
+    "diabetes": Table("load_diabetes", classes=False),
+    "breast cancer": Table("load_breast_cancer", classes=True),
+    "wine": Table("load_wine", classes=True),
+}
+
+
+def models(classes: bool, seed: int) -> dict[str, Callable[[], Any]]:
+    """The contestants as they come: none of them is tuned to a table."""
+    from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if classes:
+        return {
+            "wholestep": lambda: ws.WholestepClassifier(random_state=seed),
+            "boosting": lambda: GradientBoostingClassifier(random_state=seed),
+            "logistic": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+        }
+    return {
+        "wholestep": lambda: ws.WholestepRegressor(random_state=seed),
+        "boosting": lambda: GradientBoostingRegressor(random_state=seed),
+        "ridge": lambda: make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))),
+    }
+
+
+def folds(table: Table, y: NDArray, count: int, repeats: int, seed: int) -> Iterator[tuple[NDArray, NDArray]]:
+    """Rows to train and to test on: every row is tested on once in each repetition."""
+    from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
+
+    kind = RepeatedStratifiedKFold if table.classes else RepeatedKFold
+    found: Iterator[tuple[NDArray, NDArray]] = kind(n_splits=count, n_repeats=repeats, random_state=seed).split(y, y)
+    return found
+
+
+class Notes:
+    """Results as they come, kept in a file, so that a run that was stopped goes on where it was."""
+
+    def __init__(self, where: Place, settings: dict[str, int]) -> None:
+        self.file, self.settings = where.checkpoint, settings
+        self.results: dict[str, Result] = read(self.file, settings) if where.resume else {}
+
+    def note(self, name: str, result: Result) -> None:
+        """Keep a result; the file is replaced in one instant."""
+        self.results[name] = result
+        beside = self.file.with_name(self.file.name + ".new")
+        beside.write_text(json.dumps({"settings": self.settings, "results": self.results}, indent=1), encoding="utf-8")
+        os.replace(beside, self.file)
+
+
+def read(file: Path, settings: dict[str, int]) -> dict[str, Result]:
+    """The results in a file; raises CommandError for one that is damaged, or of a run with other settings."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        theirs, results = found["settings"], found["results"]
+        kept = {str(name): (float(score), float(seconds)) for name, (score, seconds) in results.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CommandError(f"{file} holds no results of this job: {error}") from None
+    if theirs != settings:
+        raise CommandError(f"{file} is of a run with {theirs}, and this one has {settings}")
+    return kept
+
+
+def compared(name: str, notes: Notes, last: dict[str, Any]) -> None:
+    """Fit and score every model on every fold of a table, as far as that is not done; `last` gets the last networks."""
+    table = TABLES[name]
+    x, y = table.data()
+    options = notes.settings
+    makers = models(table.classes, options["seed"])
+    for i, (train, test) in enumerate(folds(table, y, options["folds"], options["repeats"], options["seed"])):
+        for model, make in makers.items():
+            place = f"{name}/{model}/{i}"
+            if place not in notes.results:
+                before = time.perf_counter()
+                fitted = make().fit(x[train], y[train])
+                seconds = time.perf_counter() - before
+                notes.note(place, (float(fitted.score(x[test], y[test])), seconds))
+                if model == "wholestep":
+                    last[name] = fitted
+
+
+def add(jobs: Any) -> None:
+    """Add the job to the command line."""
+    job = add_job(jobs, "tabular", "compare with boosting and linear models on tables", ABOUT, "wholestep-tabular")
+    job.add_argument("--folds", type=at_least(2), default=5, metavar="N", help="parts that a table is cut into")
+    job.add_argument("--repeats", type=at_least(1), default=2, metavar="N", help="how often, each time anew")
+    add_checkpoint(job, "results.json")
+    job.set_defaults(run=train_tabular)
+
+
+def train_tabular(options: argparse.Namespace) -> int:
+    """Compare and report; 0, or 130 where the user stopped it, with what there was by then."""
+    need("sklearn", "matplotlib", extra="train")
+    where = place(options, "results.json")
+    notes = Notes(where, {"seed": options.seed, "folds": options.folds, "repeats": options.repeats})
+    last: dict[str, Any] = {}
+    try:
+        for name in TABLES:
+            compared(name, notes, last)
+            print(f"\n{scores(name, notes)}", flush=True)
+    except KeyboardInterrupt:
+        print(f"\nstopped after {len(notes.results)} fits; {where.checkpoint} is there to go on from with --resume")
+        return INTERRUPTED
+    if last:
+        image = where.folder / "report.png"
+        curves(image, last)
+        print(f"\nresults        {where.checkpoint}\nreport         {image}")
+    return 0
+
+
+def scores(name: str, notes: Notes) -> str:
+    """A table's results in lines: mean, deviation among the folds, and the time of one fit."""
+    x, y = TABLES[name].data()
+    what = "accuracy" if TABLES[name].classes else "R2"
+    lines = [f"{name}: {what} on held-out rows, {len(y)} rows of {x.shape[1]} numbers"]
+    for model in models(TABLES[name].classes, 0):
+        found = np.array([result for at, result in notes.results.items() if at.startswith(f"{name}/{model}/")])
+        mean, spread, seconds = found[:, 0].mean(), found[:, 0].std(), np.median(found[:, 1])
+        lines.append(f"  {model:<10} {mean:.3f} +- {spread:.3f}   {seconds * 1e3:7.0f} ms to fit")
+    return "\n".join(lines)
+
+
+def curves(image: Path, fitted: dict[str, Any]) -> None:
+    """Save a PNG: the training loss of the network that saw a table's last fold."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.2 * len(fitted), 3.2), layout="constrained", dpi=120)
+    FigureCanvasAgg(figure)
+    for axes, (name, model) in zip(np.atleast_1d(figure.subplots(1, len(fitted))), fitted.items(), strict=True):
+        axes.plot(np.arange(1, len(model.loss_curve_) + 1), model.loss_curve_)
+        axes.set(title=name, xlabel="epoch", ylabel="training loss", yscale="log")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(image, format="png")

@@ -1,0 +1,142 @@
+"""`wholestep train text`: a small GPT learns to write Python from the source of Python's own standard library."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from wholestep import random
+from wholestep.cli import text
+from wholestep.cli.options import at_least, positive
+from wholestep.cli.train.shared import INTERRUPTED, Place, add_checkpoint, add_job, place, stopped, take_up
+from wholestep.errors import CommandError
+from wholestep.nn.parameters import decay_flags, named_parameters
+from wholestep.optim import adamw, one_cycle
+from wholestep.train.callbacks import Checkpoint
+from wholestep.train.compile import compile
+from wholestep.train.corpus import CHARACTERS, Corpus, corpus, decode, encode, windows
+from wholestep.train.data import need
+from wholestep.train.evaluation import Evaluate
+from wholestep.train.fit import fit
+from wholestep.train.history import History
+from wholestep.train.loader import Loader
+from wholestep.train.precision import PRECISIONS
+from wholestep.train.report import curves
+
+RATE, WARM, DECAY = 0.003, 0.02, 0.1
+CONTEXT = 128
+SAVED_EVERY = 500
+WATCHED = 256
+"""How many of the held-out pieces are looked at during training; all of them at the end."""
+
+ABOUT = "Train a small GPT on the characters of Python's standard library, report how well it predicts files that it "
+ABOUT += "has not seen, in bits per character, and let it write some of its own."
+
+
+class Run:
+    """A model with its compiled step and its data."""
+
+    def __init__(self, source: Corpus, options: argparse.Namespace) -> None:
+        self.source = source
+        key, start, self.key = random.split(random.key(options.seed), 3)
+        self.loader = Loader(windows(source.train, CONTEXT), options.batch_size, key=key)
+        self.held_out = windows(source.test, CONTEXT)
+        model = text.Writer(len(CHARACTERS), options.width, options.layers, key=start)
+        self.size = sum(x.size for x in named_parameters(model).values())
+        schedule = one_cycle(RATE, 1000, rise=WARM, end=RATE / 100)
+        optimizer = adamw(schedule, b2=0.99, weight_decay=DECAY, decay=decay_flags(model))
+        example = self.loader.example
+        self.step = compile(text.loss, model, optimizer=optimizer, batch=example, key=key, precision=options.precision)
+
+    def planned(self, options: argparse.Namespace, where: Place) -> int:
+        """For how many steps the run is, which the schedule is told: what a checkpoint says, or `--steps`, or time."""
+        if where.resume:
+            total = take_up(self.step, self.loader, where, options.seed)
+            if options.steps not in (None, total):
+                raise CommandError(f"{where.checkpoint} is of a run of {total} steps, not {options.steps}")
+            return total
+        total = options.steps or self.fitting(60 * options.minutes)
+        self.step.set(steps=max(total, 2))
+        return total
+
+    def fitting(self, seconds: float, tried: int = 20) -> int:
+        """How many steps fit in a time, by the steps that it tries; the step is afterwards as it was."""
+        batch = self.loader.example
+        self.step(batch)
+        before = time.perf_counter()
+        for _ in range(tried):
+            self.step(batch)
+        each = (time.perf_counter() - before) / tried
+        self.step.reset()
+        return max(int(seconds / each), 1)
+
+    def train(self, total: int, where: Place) -> History:
+        """So many steps, with a look at the held-out files after each tenth."""
+        some = self.held_out[:: -(-len(self.held_out) // WATCHED)]
+        watching = Evaluate(Loader(some, 32, shuffle=False), every=-(-total // 10), prefix="held_out_")
+        saving = Checkpoint(where.checkpoint, every_steps=SAVED_EVERY)
+        return fit(self.step, self.loader, steps=total, callbacks=[watching], checkpoint=saving, resume=where.resume)
+
+    def bits(self) -> float:
+        """Bits per character over all of the held-out files."""
+        pieces = self.held_out
+        measure = self.step.attach(text.loss)
+        sums = [float(measure(part)) * len(part) for part in (pieces[i : i + 32] for i in range(0, len(pieces), 32))]
+        return sum(sums) / len(pieces)
+
+    def written(self, beginning: str, count: int = 500) -> str:
+        """The text that the model makes of its beginning."""
+        write = self.step.attach(text.writing(count, CONTEXT))
+        return beginning + decode(write({"key": self.key, "text": encode(beginning)}))
+
+
+def add(jobs: Any) -> None:
+    """Add the job to the command line."""
+    job = add_job(jobs, "text", "write Python, character by character", ABOUT, "wholestep-text")
+    job.add_argument("--minutes", type=positive, default=5.0, metavar="M", help="how long to train, about")
+    job.add_argument("--steps", type=at_least(1), metavar="N", help="train for so many steps instead")
+    job.add_argument("--batch-size", type=at_least(1), default=4, metavar="N", help=f"pieces of {CONTEXT} in each step")
+    job.add_argument("--width", type=at_least(8), default=128, metavar="N", help="numbers for each character")
+    job.add_argument("--layers", type=at_least(1), default=4, metavar="N", help="blocks of attention and dense layers")
+    job.add_argument("--precision", choices=PRECISIONS, default="float32", help="what the loss is computed in")
+    add_checkpoint(job)
+    job.set_defaults(run=train_text)
+
+
+def train_text(options: argparse.Namespace) -> int:
+    """Train, report and write; 0, or 130 where the user stopped it, with what there was by then saved all the same."""
+    need("matplotlib", extra="train")
+    if options.width % 8:
+        raise CommandError(f"--width {options.width} is no multiple of 8, which 4 heads that are rotated need")
+    where, source = place(options), corpus()
+    mine, others = source.files
+    print(f"{len(source.train):,} characters of {mine} files to train on, {len(source.test):,} of {others} held out")
+    run = Run(source, options)
+    total = run.planned(options, where)
+    print(f"{run.size:,} parameters, {total} steps of {run.loader.batch_size * CONTEXT} characters", flush=True)
+    history = run.train(total, where)
+    if history.interrupted:
+        print(stopped(run.step.steps, where))
+    report(run, history, where)
+    return INTERRUPTED if history.interrupted else 0
+
+
+def report(run: Run, history: History, where: Place) -> None:
+    """Save the model and the curves, say what came of the run, and show what the model writes."""
+    from safetensors.numpy import save_file
+
+    model, image = where.folder / "model.safetensors", where.folder / "report.png"
+    bits, steps = run.bits(), run.step.steps
+    save_file(run.step.params, model, {"bits_per_character": f"{bits:.4f}", "steps": str(steps)})
+    seen = history.evaluations
+    at, measured = np.array([row["steps"] for row in seen]), np.array([row["held_out_loss"] for row in seen])
+    curves(image, history.losses, at, {"held out, loss": measured})
+    print(f"\n{run.written('def ')}\n")
+    print(f"held out       {bits:.3f} bits per character, {np.log2(len(CHARACTERS)):.2f} for a guess")
+    print(
+        f"time           {run.step.compile_seconds:.1f} s to compile, {history.seconds:.0f} s to train, {steps} steps"
+    )
+    print(f"model          {model}\nreport         {image}")
