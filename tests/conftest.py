@@ -1,11 +1,20 @@
 """What all tests share: the golden fixture, `assert text == golden`, against a file that a person can read."""
 
 import difflib
+import os
 import re
+import signal
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+# Every test compiles what it asks for, and the user's own folder is left alone.
+os.environ.setdefault("WHOLESTEP_CACHE", "off")
+
+# Started in the background, a process ignores Ctrl-C; the tests that press it need it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow machine is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)

@@ -34,6 +34,58 @@ TESTS = (
 )
 
 
+COMPILED = (
+    "tests/compiled/test_plans.py",
+    "tests/compiled/test_files.py",
+    "tests/train/test_stream.py",
+    "tests/compiled/test_found.py",
+    "tests/compiled/test_invariance.py",
+    "tests/compiled/test_training.py",
+    "tests/compiled/test_text.py",
+)
+
+COSTED = ("tests/lower/test_cost.py", "tests/runtime/test_rates.py", "tests/train/test_profile.py")
+PRICED = (
+    "lower/cost.py",
+    "lower/ledger.py",
+    "lower/traffic.py",
+    "backends/cpu/stamps.py",
+    "runtime/rates.py",
+    "runtime/recording.py",
+    "train/calibrate.py",
+    "train/trace.py",
+)
+"""What predicts and measures, which no result depends on."""
+
+
+BUDGET = "tests/lower/test_budget.py"
+
+
+TRAINED = {
+    "train/unroll.py": "tests/train/test_unroll.py",
+    "train/loops.py": "tests/train/test_hypergradients.py",
+    "train/setting.py": "tests/optim/test_schedules.py",
+    "frontend/names.py": "tests/frontend/test_names.py",
+    "nn/blame.py": "tests/nn/test_blame.py",
+    "nn/windows.py": "tests/nn/test_layers_pooling.py",
+    "nn/resampling.py": "tests/nn/test_layers_pooling.py",
+}
+"""What the laws of the language do not look at, and the tests that do."""
+OWN = {
+    "lower/order.py": ["tests/lower/test_budget.py", "-k", "not random"],
+    "train/compile.py": ["tests/train/test_microbatches.py"],
+    "train/microbatches.py": ["tests/train/test_microbatches.py"],
+    "lower/clusters.py": ["tests/lower/test_lowering.py"],
+    "nn/stack.py": ["tests/nn/test_stack.py"],
+    "primitives/checkpoint.py": ["tests/frontend/test_checkpoint.py", "tests/structure"],
+    "primitives/cuts.py": ["tests/golden/test_graphs.py", "tests/structure"],
+}
+"""Files with tests of their own that notice what the laws cannot, such as memory."""
+
+ROLLING = {("lower", "control"), ("train", "state"), ("runtime", "compiled")}
+"""Files beside those of rolling whose faults its tests look for."""
+
+
 class Mutant(NamedTuple):
     file: str
     old: str
@@ -68,6 +120,20 @@ def problems() -> list[str]:
 def stages(mutant: Mutant | None) -> list[list[str]]:
     """What to run, the likeliest to notice first: the laws of what the broken file makes."""
     package, _, stem = mutant.file.removesuffix(".py").partition("/") if mutant else ("", "", "")
+    if mutant and mutant.file in PRICED:
+        return [[test] for test in COSTED]
+    if mutant and mutant.file in TRAINED:
+        return [[TRAINED[mutant.file]]]
+    if stem.startswith("rolling/") or (package, stem) in ROLLING:
+        return [["tests/rolling"], list(COMPILED)]
+    if mutant is not None and mutant.file in OWN:
+        return [OWN[mutant.file], *stages(mutant._replace(file=f"{package}/family.py"))]
+    if package == "passes":
+        return [["tests/passes"], list(TESTS)]
+    if stem.startswith("budget/"):
+        return [[BUDGET]]
+    if package in ("lower", "backends"):
+        return [[test] for test in COMPILED]
     if package != "primitives" or stem in ("family", "structure", "loops"):
         return [list(TESTS)]
     made = vars(importlib.import_module(f"wholestep.primitives.{stem}")).values()
@@ -89,6 +155,8 @@ def survives(mutant: Mutant | None) -> bool:
 def passes(source: Path, tests: list[str]) -> bool:
     """Whether these tests pass on a copy of the source; a test that hangs has noticed."""
     environment = {**os.environ, "PYTHONPATH": str(source), "PROGRAMS_COUNT": "40", "PROGRAMS_SEED": "1"}
+    environment |= {"TRAINING_COUNT": "40", "TRAINING_SEED": "1"}
+    environment |= {"BUDGET_COUNT": "40", "BUDGET_SEED": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     try:
         done = subprocess.run(

@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src"
 FLOORS = (
-    "errors config dtypes tree dims",
+    "errors config dtypes tree dims lazy",
     "ir kernel",
     "primitives",
     "passes",
@@ -24,7 +24,10 @@ FLOORS = (
     "__main__",
 )
 FLOOR = {package: floor for floor, packages in enumerate(FLOORS) for package in packages.split()}
-OPTIONAL = set("ml_dtypes scipy opt_einsum matplotlib rich sklearn safetensors threadpoolctl".split())
+OPTIONAL = set(
+    "IPython einops jax llvmlite matplotlib ml_dtypes opt_einsum pipescript rich safetensors scipy sklearn "
+    "tensorboardX threadpoolctl torch".split()
+)
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -8,19 +8,45 @@ import pytest
 README = Path(__file__).parent.parent / "README.md"
 
 
-def blocks():
-    return re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+PAGES = {page.stem: page for page in sorted((README.parent / "docs").glob("*.md"))}
+NOT_RUN = {"language": "its blocks are printed programs, not Python to be run"}
 
 
-def test_python_blocks_run_in_order():
-    assert len(blocks()) >= 6
+def blocks(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def run(page):
+    """What the blocks of a page define, run one after another."""
     names = {}
-    for source in blocks():
-        exec(compile(source, "README.md", "exec"), names)
+    for source in blocks(page):
+        exec(compile(source, page.name, "exec"), names)
+    return names
+
+
+def test_python_blocks_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(blocks(README)) >= 6
+    names = run(README)
     assert names["value"] > 0
+    assert names["history"].losses[-1] < names["history"].losses[0]
+    assert (tmp_path / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("page", ["coverage.md", "semantics.md", "language.md", "testing.md"])
-def test_linked_pages_exist(page):
-    assert f"docs/{page}" in README.read_text(encoding="utf-8")
-    assert (README.parent / "docs" / page).exists()
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if blocks(page) and name not in NOT_RUN])
+def test_a_page_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run(PAGES[name])
+    if name == "step":
+        assert len(names["losses"]) == 21
+        assert names["step"].hyper == {"lr": 0.001}
+    if name == "optim":
+        assert names["accumulated"].state["optimizer"]["optimizer"]["count"] == 2
+        assert names["trial"].suggestion > 0
+    if name == "memory":
+        assert names["lean"] == 128 < names["full"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_is_linked(name):
+    assert f"docs/{name}.md" in README.read_text(encoding="utf-8")

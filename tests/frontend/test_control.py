@@ -111,3 +111,13 @@ def test_checkpoint_recomputes():
     plain, again = ws.trace(ws.value_and_grad(f))(1.0), ws.trace(ws.value_and_grad(ws.checkpoint(f)))(1.0)
     assert count(again) > count(plain)
     assert ws.grad(ws.checkpoint(f))(1.0) == ws.grad(f)(1.0)
+
+
+def test_a_number_given_to_a_branch_gives_way_to_arrays():
+    x = np.ones(3, np.float32)
+
+    def f(x, p):
+        return ws.cond(p, lambda x, s: x * s, lambda x, s: x - s, x, 0.5)
+
+    assert ws.jit(f)(x, True).dtype == f(x, True).dtype == np.float32
+    assert ws.jit(ws.grad(lambda x, p: f(x, p).sum()))(x, True).tolist() == [0.5] * 3

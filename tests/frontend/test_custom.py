@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.frontend.precision import autocast
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -131,3 +132,11 @@ def test_values_stay_attached_inside_checkpoint_and_stated_rules():
 
     assert ws.grad(branching)(1.0) == np.cos(1.0)
     assert ws.grad(branching)(-1.0) == np.sin(1.0)
+
+
+@pytest.mark.parametrize("wrap", [ws.checkpoint, ws.composite, autocast])
+def test_a_python_number_stays_weak_inside(wrap):
+    single = np.ones(3, np.float32)
+    f = wrap(lambda x, a: x * a)
+    found = [f(single, 2.0), ws.jit(f)(single, 2.0), ws.jit(lambda x: f(x, 2.0))(single)]
+    assert [x.dtype for x in found] == [np.float32] * 3

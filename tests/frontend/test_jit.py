@@ -69,6 +69,15 @@ def test_constants_are_listed_and_watched():
     f(X)
 
 
+def test_a_changed_array_inside_a_loop_is_an_error():
+    table = np.ones(3)
+    f = ws.jit(lambda x: ws.scan(lambda carry, _: (carry + table, None), x, None, length=2)[0])
+    assert f(np.zeros(3)).tolist() == [2.0, 2.0, 2.0]
+    table[0] = 5.0
+    with pytest.raises(ws.errors.MutationError):
+        f(np.zeros(3))
+
+
 def test_jit_inside_other_transforms():
     inner = ws.jit(lambda x: np.sin(x) * x)
     np.testing.assert_allclose(ws.grad(lambda x: inner(x).sum())(X), np.cos(X) * X + np.sin(X))

@@ -132,6 +132,12 @@ def conversion_array():
 
 
 @case
+def conversion_index():
+    table = np.arange(4.0)
+    ws.grad(lambda x: np.sum(x * table[np.argsort(x)]))(np.ones(3))
+
+
+@case
 def conversion_into_plain_array():
     def f(x):
         y = np.zeros(3)

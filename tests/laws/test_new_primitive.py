@@ -8,13 +8,16 @@ from pathlib import Path
 FUNCTIONS = Path(__file__).parents[2] / "src" / "wholestep" / "primitives" / "functions.py"
 
 ADDED = """
-wrightomega = Elementwise("wrightomega", "wrightomega", lambda y, x: y / (1 + y), takes="f")
+wrightomega = Elementwise(
+    "wrightomega", "wrightomega", lambda y, x: y / (1 + y), code=maths.external("wrightomega"), takes="f"
+)
 """
 
 PROGRAM = """
 import numpy as np
 import scipy.special
 import wholestep as ws
+from wholestep.kernel import maths
 from wholestep.primitives import family, functions
 from wholestep.primitives.family import Elementwise
 {added}

@@ -151,7 +151,11 @@ def slide(d: Drawer) -> None:
 @move("sum", "prod")
 def reduce(d: Drawer) -> None:
     x = d.pick(1)
-    d.keep(d.op("sum" if d.chance(0.6) else "prod", x, axes=d.axes(x)))
+    name, axes = "sum" if d.chance(0.6) else "prod", d.axes(x)
+    made = d.op(name, x, axes=axes)
+    if not np.isfinite(data_of(made)).all():  # so many factors of more than one that no number holds the product
+        made = d.op(name, d.squashed(x, -1.0, 1.0), axes=axes)
+    d.keep(made)
 
 
 @move("max", "min", "reshape", "permute")

@@ -42,6 +42,9 @@ DRAWS = {
 }
 
 
+THROUGH_FUNCTIONS = {"truncated_normal", "gamma", "gamma f32", "beta", "dirichlet", "t"}
+
+
 @pytest.mark.parametrize("name", DRAWS)
 def test_bits_are_the_same_everywhere(name):
     draw = DRAWS[name]
@@ -52,8 +55,12 @@ def test_bits_are_the_same_everywhere(name):
     assert batch.dtype == rows[0].dtype
     assert np.array_equal(batch, np.stack(rows))
     assert np.array_equal(ws.vmap(ws.vmap(draw))(many.reshape(2, 3, 2)), batch.reshape(2, 3, *batch.shape[1:]))
-    assert np.array_equal(ws.jit(draw)(KEY), draw(KEY))
-    assert np.array_equal(ws.jit(ws.vmap(draw))(many), batch)
+    assert np.array_equal(ws.jit(draw, device="reference")(KEY), draw(KEY))
+    assert np.array_equal(ws.jit(ws.vmap(draw), device="reference")(many), batch)
+    # Compiled logarithms and the like may differ from NumPy's in the last digit; the random bits never do.
+    rtol = 0.0 if name not in THROUGH_FUNCTIONS else 1e-5 if batch.dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(ws.jit(draw)(KEY), draw(KEY), rtol=rtol)
+    np.testing.assert_allclose(ws.jit(ws.vmap(draw))(many), batch, rtol=rtol)
     _, inside = ws.value_and_grad(lambda x: (x * 1.0, draw(KEY)), has_aux=True)(2.0), None
     assert np.array_equal(_[0][1], draw(KEY)) and inside is None
 

@@ -190,6 +190,26 @@ def checkpoint_in_loop(h: Value, w: Value, xs: Value) -> Values:
     return scan(lambda h, x: (*checkpoint(lambda h, x: (cell(h, x, w),), h, x), h), [h], [xs])
 
 
+@program((2,), (2, 2), (3, 2))
+def contractions_kept_in_loop(h: Value, w: Value, xs: Value) -> Values:
+    def inner(h: Value, x: Value) -> Values:
+        (composed,) = wrapped("composite", lambda h, x: (cell(h, x, w),), [h, x], label="cell", rule=None)
+        return composed, h * x
+
+    return scan(lambda h, x: checkpoint(inner, h, x, policy="contractions"), [h], [xs])
+
+
+@program((2,), (3, 2))
+def everything_kept_of_a_loop(h: Value, xs: Value) -> Values:
+    body = lambda h, xs: scan(lambda h, x: (op("sin", h) * x, h), [h], [xs])  # noqa: E731
+    return checkpoint(body, h, xs, policy="everything")
+
+
+@program((2,), (2,))
+def named_values_kept(x: Value, w: Value) -> Values:
+    return checkpoint(lambda x, w: (op("sin", op("capture", op("sin", x) * w, label="h")),), x, w, policy=("h",))
+
+
 @program((2,), (3, 2))
 def loop_in_checkpoint(h: Value, xs: Value) -> Values:
     return checkpoint(lambda h, xs: scan(lambda h, x: (op("sin", h) * x, h), [h], [xs]), h, xs)

@@ -86,8 +86,8 @@ def wrapped(name: str, function: Step, operands: Sequence[Value], **params: Any)
     return list(op(name, *captured, *operands, graph=graph, **params))
 
 
-def checkpoint(function: Step, *operands: Value) -> list[Value]:
-    return wrapped("checkpoint", function, operands)
+def checkpoint(function: Step, *operands: Value, **params: Any) -> list[Value]:
+    return wrapped("checkpoint", function, operands, **params)
 
 
 class Pullback:

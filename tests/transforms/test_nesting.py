@@ -130,6 +130,7 @@ WRAPPERS = {
     "vmap": lambda f: lambda x: ws.vmap(f)(np.stack([x, 2 * x])).sum(),
     "jit": lambda f: ws.jit(f),
     "checkpoint": lambda f: ws.checkpoint(f),
+    "contractions kept": lambda f: ws.checkpoint(f, policy="contractions"),
     "linearize": lambda f: lambda x: ws.linearize(f, x)[1](x * x),
     "scan": lambda f: lambda x: ws.scan(lambda c, k: (c + f(x * k), None), 0.0, np.array([1.0, 0.5]))[0],
 }

@@ -1,0 +1,91 @@
+"""The audit of memory finds nothing wrong, and a program that does not keep to its memory is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.compiled.law import compiled
+from tests.compiled.training import training
+
+import wholestep as ws
+from wholestep.cli.audit import memory, peaks, watched
+from wholestep.lower import program
+from wholestep.lower.plan import Launch, Plan
+from wholestep.runtime import compiled as runtime
+from wholestep.testing import guarded
+
+
+def test_programs_keep_to_the_memory_that_was_planned() -> None:
+    found = memory.audit(6, 1, ("W4",), ())
+    assert found["failures"] == 0, found["examples"]
+    # Of the six the first and the last run with both numbers of threads.
+    assert found["checks"]["programs run in guarded memory"] == 17
+    assert found["checks"]["of them within a budget"] == 8
+    assert found["checks"]["programs without a budget that touch the last 64 bytes of their arena"] == 9
+
+
+@pytest.mark.skipif(not peaks.CAN, reason="only Linux says what a process takes from some moment on")
+def test_a_process_takes_what_was_reported() -> None:
+    seen = memory.process("wide perceptron", "off")
+    assert seen["arena and state"] > 300 and not memory.off(seen), seen
+
+
+@pytest.mark.parametrize("i", range(5))
+def test_a_random_step_keeps_to_its_memory(i: int) -> None:
+    made = training((31, i), 12 + 3 * i)
+    guarded.check(compiled(made.graph, made.resident), made.args)
+
+
+def test_a_deep_model_keeps_to_its_memory() -> None:
+    found = watched.seen(*watched.deep(4, 16))
+    assert found["problems"] == [] and found["exact"] and found["arena"] > 1 << 18
+
+
+def loss(w, x):
+    h = np.tanh(x @ w)
+    return np.mean(np.sin(h @ w.T) ** 2)
+
+
+def step():
+    return ws.compile(loss, np.ones((6, 9)), optimizer=ws.optim.adam(0.1), batch=np.ones((5, 6)))
+
+
+def planted(monkeypatch, change) -> list[str]:
+    """What is found wrong with a step whose plan is changed on its way to the code."""
+
+    def changed(*args, **more):
+        return change(program.plan(*args, **more))
+
+    monkeypatch.setenv("WHOLESTEP_CACHE", "off")
+    monkeypatch.setattr(runtime, "planned", changed)
+    monkeypatch.setattr(runtime, "cached", lambda identity, target, flags, make: make())
+    made = step()
+    return guarded.report(*guarded.of_step(made, np.ones((5, 6)))).problems
+
+
+def moved(plan: Plan, by: int, at: int) -> Plan:
+    """A plan one of whose kernels looks for its first operand in the arena elsewhere, or writes it there."""
+    steps, seen = list(plan.steps), 0
+    for k, s in enumerate(steps):
+        if isinstance(s, Launch):
+            for j, ref in enumerate(s.refs):
+                if ref.slot == 0:
+                    seen += 1
+                    if seen == at:
+                        refs = (*s.refs[:j], ref.shifted(by), *s.refs[j + 1 :])
+                        steps[k] = replace(s, refs=refs)
+    return replace(plan, steps=tuple(steps))
+
+
+def test_a_plan_as_it_is_has_nothing_wrong(monkeypatch) -> None:
+    assert planted(monkeypatch, lambda plan: plan) == []
+
+
+def test_a_write_before_the_arena_is_found(monkeypatch) -> None:
+    assert "around uint8" in " ".join(planted(monkeypatch, lambda plan: moved(plan, -plan.arena, 1)))
+
+
+def test_a_value_that_nobody_wrote_is_found(monkeypatch) -> None:
+    assert planted(monkeypatch, lambda plan: moved(replace(plan, arena=2 * plan.arena), plan.arena, 2))

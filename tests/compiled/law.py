@@ -1,0 +1,143 @@
+"""The law of compiled programs: as close to float64 as NumPy is in the same dtypes, to a small factor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import numpy as np
+from tests.compiled.double import doubled, wide, widest
+
+from wholestep import config, dtypes
+from wholestep.backends.cpu.target import host
+from wholestep.backends.reference import run
+from wholestep.ir.graph import Graph
+from wholestep.lower import arrange
+from wholestep.runtime import compiled as program
+from wholestep.runtime.compiled import Compiled, artefact, make
+from wholestep.testing.arrays import EPS
+
+TIMES, ROUNDINGS = 4, 8
+"""An error may be so many times NumPy's, and so many units in the last place of the largest element."""
+NEAR = 24
+"""How often NumPy's error is looked at, with roundings that go other ways, where a program seems to be off."""
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """With what WHOLESTEP_CHECK=1 verifies of plans; the passes, which it tries on numbers that may lie at kinks, have
+    laws of their own."""
+    asked = SimpleNamespace(check=lambda: True, debug=config.debug)
+    arrange.config = program.config = asked  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        arrange.config = program.config = config  # type: ignore[attr-defined]
+
+
+def compiled(graph: Graph, resident: Sequence[tuple[int, int]] = ()) -> Compiled:
+    """The program of a graph, made anew and checked."""
+    with watched():
+        return Compiled(graph, artefact(graph, make(graph, host(), resident), resident), host())
+
+
+def values(graph: Graph, args: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What NumPy makes of a graph."""
+    with np.errstate(all="ignore"):
+        return [np.asarray(x) for x in run(graph, list(args))]
+
+
+def error(found: np.ndarray, exact: np.ndarray) -> float:
+    """The largest difference; infinite where one is not a number and the other is."""
+    a, b = (np.asarray(x).astype(wide(np.asarray(x).dtype)) for x in (found, exact))
+    if a.dtype.kind not in "fc":
+        return float(np.count_nonzero(a != b))
+    with np.errstate(all="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    return float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0))
+
+
+def rounding(x: np.ndarray) -> float:
+    """A unit in the last place of the largest element."""
+    if not dtypes.is_inexact(x.dtype):
+        return 0.0
+    sizes = np.abs(np.asarray(x).astype(wide(x.dtype)))
+    return EPS[dtypes.short(x.dtype)] * float(sizes[np.isfinite(sizes)].max(initial=0.0))
+
+
+def problems(graph: Graph, args: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> list[tuple[int, float, float]]:
+    """The outputs that are off, with their errors and what was allowed."""
+    exact = values(doubled(graph), widest(args))
+    plain = values(graph, args)
+    out = []
+    for i, (x, y, z) in enumerate(zip(found, plain, exact, strict=True)):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype), f"output {i} is {x.dtype} {x.shape}, not {y.dtype} {y.shape}"
+        allowed = TIMES * error(y, z) + ROUNDINGS * rounding(y)
+        if not error(x, z) <= allowed:
+            out.append((i, error(x, z), allowed))
+    return out
+
+
+ROUNDED = frozenset(
+    "add sub mul div sum contract prod cumsum cumprod sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh"
+    " arcsin arccos arctan sinh cosh arcsinh arccosh arctanh arctan2 hypot logaddexp logaddexp2 pow erf erfc expit"
+    " log_expit logit ndtr gammaln digamma scatter_add unwindow".split()
+)
+"""Operations whose results are rounded: the others move numbers, or choose among them."""
+
+
+def jittered(rng: np.random.Generator, graph: Graph, args: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What NumPy makes of a graph if each rounding may go the other way, and each sum is added up in another order."""
+
+    def once(inner: Graph, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        env = dict(zip(inner.inputs, xs, strict=True))
+        for node in inner.nodes:
+            given = [np.broadcast_to(env[v], v.shape) for v in node.inputs]
+            if node.op.name == "sum" and node.inputs[0].dtype in (np.float32, np.float64) and given[0].size:
+                given[0] = summed(rng, given[0], node.params["axes"])
+            made = node.op.ref(*given, **({"run": once} if node.op.nested else {}), **node.params)
+            for v, x in zip(node.outputs, made if node.op.multiple else (made,), strict=True):
+                env[v] = nudged(rng, np.asarray(x)) if node.op.name in ROUNDED else np.asarray(x)
+        return [np.asarray(np.broadcast_to(env[v], v.shape)) for v in inner.outputs]
+
+    with np.errstate(all="ignore"):
+        return once(graph, list(args))
+
+
+def summed(rng: np.random.Generator, x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    """An array of the same shape whose sum is that of x, one term after another in each of some lanes, as loops add.
+
+    There are terms to be added.
+    """
+    terms = np.moveaxis(x, axes, range(len(axes)))
+    rest = terms.shape[len(axes) :]
+    flat = terms.reshape(-1, *rest)
+    lanes = int(rng.choice([4, 8, 16, 64]))
+    flat = np.concatenate([flat, np.zeros((-len(flat) % lanes, *rest), x.dtype)])
+    found = np.zeros_like(terms)
+    each = np.add.accumulate(flat.reshape(-1, lanes, *rest))[-1]
+    found[(0,) * len(axes)] = np.add.accumulate(each)[-1]
+    return np.moveaxis(found, range(len(axes)), axes)
+
+
+def nudged(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """Numbers off by a rounding error."""
+    if not dtypes.is_inexact(x.dtype):
+        return x
+    return (x * (1 + EPS[dtypes.short(x.dtype)] * rng.choice([-1.0, 0.0, 1.0], x.shape))).astype(x.dtype)
+
+
+def unexplained(graph: Graph, args: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> list[str]:
+    """Outputs that are off by more than what NumPy may be off where its roundings go other ways."""
+    off = problems(graph, args, found)
+    if not off:
+        return []
+    rng = np.random.default_rng(0)
+    worst = {i: allowed for i, _, allowed in off}
+    exact = values(doubled(graph), widest(args))
+    for _ in range(NEAR):
+        here = jittered(rng, graph, args)
+        for i in worst:
+            worst[i] = max(worst[i], TIMES * error(here[i], exact[i]) + ROUNDINGS * rounding(here[i]))
+    return [f"output {i} is off by {e:.3g}, allowed {worst[i]:.3g}" for i, e, _ in off if not e <= worst[i]]

@@ -1,0 +1,212 @@
+"""One code for all sizes gives what the reference gives for each size; what cannot be one code says why."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.backends import reference
+from wholestep.dims import Dim, substitute
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.ir.sizes import graph_at
+from wholestep.kernel import interpret
+from wholestep.kernel.build import Builder
+from wholestep.kernel.lang import I64, Axis, Index
+from wholestep.kernel.parse import parse
+from wholestep.kernel.text import show
+from wholestep.runtime import devices
+from wholestep.runtime.symbolic import AnySize, PerSize
+
+B = Dim("B")
+SIZES = (1, 2, 3, 7, 16, 31, 64, 65, 130)
+ONES = np.ones((3, 5), np.float32)
+
+
+def shape(*sizes, dtype="float32"):
+    return ws.ShapeDtype(sizes, dtype)
+
+
+def softmax(x):
+    z = np.exp(x - x.max(axis=1, keepdims=True))
+    return z / z.sum(axis=1, keepdims=True)
+
+
+def normed(x):
+    return (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0, ddof=0) + 1e-5)
+
+
+def centred(x):
+    return x - x.max(axis=0) + np.sum(np.log(1 + np.exp(x)))
+
+
+def table(x, i):
+    return ws.grad(lambda x: np.sum(np.tanh(x[i]) ** 2))(x)
+
+
+def picked(x, i):
+    return np.take_along_axis(x, i[:, None], axis=1)[:, 0].mean() + x[i % x.shape[0]].sum()
+
+
+def padded(x):
+    return np.pad(np.concatenate([x, x * 2], 0), ((1, 2), (0, 1)))[1:-1]
+
+
+def turned(x):
+    return np.tanh(x.T @ x) + x[::-1].sum() + x[-1, 0] + x[::2].sum()
+
+
+def running(x):
+    return np.cumsum(x, 0) * np.argmax(x, axis=0) + ws.numpy.arange(x.shape[0])[:, None]
+
+
+def attention(x, w):
+    q, k = x @ w, x @ w.T
+    scores = softmax((q @ k.swapaxes(-1, -2)).reshape(-1, x.shape[1])).reshape(x.shape[0], x.shape[1], x.shape[1])
+    return np.mean((scores @ x) ** 2)
+
+
+def looped(x):
+    return ws.scan(lambda c, row: (np.tanh(c + row), c), np.zeros(3, np.float32), x)
+
+
+def over_time(xs):
+    return ws.scan(lambda c, x: (np.tanh(c + x), c.sum()), np.zeros_like(xs[0]), xs)
+
+
+def convolved(x, k):
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))
+    return np.sum(np.maximum(np.einsum("nchwij,ocij->nohw", windows, k), 0) ** 2)
+
+
+ONE_CODE = {
+    "softmax": (softmax, shape(B, 10)),
+    "normed": (normed, shape(B, 33)),
+    "centred": (centred, shape(B, 5)),
+    "layer": (ws.value_and_grad(lambda w, x: np.mean(np.tanh(x @ w))), shape(20, 33), shape(B, 20)),
+    "table": (table, shape(9, 3), shape(B, dtype="int32")),
+    "picked": (picked, shape(B, 4), shape(B, dtype="int32")),
+    "padded": (padded, shape(B, 3)),
+    "turned": (turned, shape(B, 7)),
+    "running": (running, shape(B, 3)),
+    "attention": (ws.value_and_grad(attention, argnums=1), shape(B, 6, 8), shape(8, 8)),
+    "looped": (looped, shape(B, 3)),
+    "over time": (over_time, shape(4, B, 3)),
+    "convolved": (ws.value_and_grad(convolved, argnums=1), shape(B, 2, 6, 6), shape(3, 2, 3, 3)),
+    "number": (lambda x: np.sum(x) / x.shape[0] ** 2 + x.shape[0], shape(2 * B, 3)),
+    "double": (lambda x: np.std(x, axis=0, ddof=0) @ x.T, shape(B, 3, dtype="float64")),
+}
+
+
+def drawn(graph, n):
+    """Numbers for a graph's inputs where B is n."""
+    rng = np.random.default_rng(n)
+    arrays = []
+    for t in graph.in_types:
+        sizes = tuple(substitute(size, {"B": n}) for size in t.shape)
+        integers = t.dtype.kind == "i"
+        arrays.append(rng.integers(0, 3, sizes).astype(t.dtype) if integers else rng.normal(size=sizes).astype(t.dtype))
+    return arrays
+
+
+@pytest.mark.parametrize("name", ONE_CODE)
+def test_one_code_for_all_sizes(name):
+    f, *shapes = ONE_CODE[name]
+    graph = ws.trace(f)(*shapes)
+    program = devices.prepare(graph, (), "cpu")
+    assert isinstance(program, AnySize), program.why
+    for n in SIZES:
+        arrays = drawn(graph, n)
+        for got, want in zip(program(arrays), reference.run(graph_at(graph, {"B": n}), arrays), strict=True):
+            np.testing.assert_allclose(got, np.broadcast_to(want, got.shape), rtol=2e-5, atol=1e-5, err_msg=f"{n}")
+
+
+def test_what_needs_its_size_is_compiled_for_each_and_says_why():
+    graph = ws.trace(lambda x: np.sort(x, axis=0) @ np.sort(x, axis=0).T)(shape(B, 3))
+    program = devices.prepare(graph, (), "cpu")
+    assert isinstance(program, PerSize)
+    assert "sort: it is not made of loops" in program.why and "test_symbolic.py" in program.why
+    for n in (1, 5, 5, 8):
+        (x,) = arrays = drawn(graph, n)
+        np.testing.assert_allclose(program(arrays)[0], np.sort(x, 0) @ np.sort(x, 0).T, rtol=1e-5)
+    assert len(program.programs) == 3
+
+
+def test_what_a_slice_needs_is_asked_of_every_size():
+    program = devices.prepare(ws.trace(lambda x: x[:5] + x[-5:])(shape(B, 2)), (), "cpu")
+    x = np.arange(14, dtype=np.float32).reshape(7, 2)
+    np.testing.assert_array_equal(program([x])[0], x[:5] + x[-5:])
+    with pytest.raises(ShapeError, match="the program needs B > 4, and B is 3"):
+        program([x[:3]])
+
+
+def test_sizes_that_disagree():
+    program = devices.prepare(ws.trace(lambda x, y: x + y[:, None])(shape(B, 2), shape(B)), (), "cpu")
+    with pytest.raises(ShapeError, match="where B is 3"):
+        program([np.ones((3, 2), np.float32), np.ones(4, np.float32)])
+
+
+def test_memory_grows_as_the_plan_says():
+    program = devices.prepare(ws.trace(ONE_CODE["layer"][0])(*ONE_CODE["layer"][1:]), (), "cpu")
+    arena = program.memory.arena
+    for n in (1, 64, 65, 1000):
+        made = program.at({"B": n})
+        assert made.artefact.slots[0].nbytes == substitute(arena, {"B": n}) >= 33 * 4 * n
+    assert str(program.memory.inputs) == "80*B + 2640"
+
+
+def test_a_kernel_over_a_symbolic_axis_prints_parses_and_runs():
+    builder = Builder("doubled")
+    with builder:
+        x, y = builder.buffer("x", np.dtype("f4"), 8), builder.buffer("y", np.dtype("f4"), 8)
+        axis = Axis("i", 8, tile=4)
+        axis.size = B
+        with builder.loop(axis):
+            count = builder.convert(builder.size(B), np.dtype("f4"))
+            builder.store(y, Index(0, {axis: 1}), builder.load(x, Index(0, {axis: 1})) * count)
+    kernel = builder.kernel()
+    assert "for i in (B ~ 8) tile 4:" in show(kernel) and "size(B)" in show(kernel)
+    assert show(parse(show(kernel))) == show(kernel)
+    given, found = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    interpret.run(kernel, [given, found], sizes={"B": 5})
+    np.testing.assert_array_equal(found, [0, 5, 10, 15, 20, 0, 0, 0])
+    assert builder.size(3).op == "const" and builder.size(3).dtype == I64
+
+
+def test_two_names():
+    rows, columns = shape(B, 3), shape(Dim("T"), 3)
+    graph = ws.trace(lambda x, y: np.exp(x).sum(axis=0) * np.tanh(y @ y.sum(axis=0)).mean())(rows, columns)
+    program = devices.prepare(graph, (), "cpu")
+    assert isinstance(program, AnySize), program.why
+    rng = np.random.default_rng(0)
+    for b, t in ((1, 70), (130, 2), (5, 5)):
+        arrays = [rng.normal(size=(n, 3)).astype(np.float32) for n in (b, t)]
+        want = reference.run(graph_at(graph, {"B": b, "T": t}), arrays)
+        np.testing.assert_allclose(program(arrays)[0], want[0], rtol=2e-5)
+
+
+def test_a_jitted_function_of_any_size():
+    f = ws.jit(lambda x, y: np.sum(np.sort(y)) + x.mean(axis=0))
+    f.any_size(shape(B, 2, dtype="float64"), np.ones(3))
+    x, y = np.random.default_rng(0).normal(size=(9, 2)), np.arange(3.0)
+    for n in (1, 9, 4):
+        np.testing.assert_allclose(f(x[:n], y), 3 + x[:n].mean(axis=0), rtol=1e-12)
+    assert f.traces == 1
+    assert f(x.astype(np.float32), y).shape == (2,) and f.traces == 2
+    # Inside another trace a call is part of that one.
+    np.testing.assert_allclose(ws.grad(lambda x: f(x, y).sum())(x), np.full((9, 2), 1 / 9))
+    with pytest.raises(DtypeError, match="called with a shape and no array"):
+        f(shape(B, 2, dtype="float64"), y)
+
+
+@pytest.mark.parametrize(
+    ("f", "what"),
+    [
+        (lambda x: x[: len(x)], r"len: the first size of f32\[B, 2\] is symbolic"),
+        (lambda x: x * (1 / x.shape[0]), "1 / B: a symbolic size has no fractions"),
+        (lambda x: x * (0.5 * x.shape[0]), "put together with whole numbers"),
+        (lambda x: x if x.shape[0] > 4 else -x, "cannot decide whether B > 4"),
+        (lambda x: x[list(range(x.shape[0]))], "the size B is symbolic: it has no value here"),
+    ],
+)
+def test_what_numpy_cannot_be_told(f, what):
+    with pytest.raises((TypeError, ValueError), match=what):
+        ws.trace(f)(shape(B, 2))

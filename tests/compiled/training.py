@@ -1,0 +1,214 @@
+"""Random training steps: a random forward program, its gradient, and an update, several of them in one loop or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tests.compiled import moves as wide_moves
+from tests.programs.draw import F32, F64, I64, Drawer, ending
+from tests.programs.moves import MOVES
+
+import wholestep.primitives  # noqa: F401  (fills the registry)
+from wholestep.backends.reference import evaluate
+from wholestep.ir.build import Builder, build, building, close, inline
+from wholestep.ir.graph import OPS, Graph, Value
+from wholestep.ir.types import array_type
+from wholestep.transforms.reverse import vjp
+
+FUNCTIONS = frozenset(
+    "add sub neg mul div exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos arctan sinh cosh tanh"
+    " arcsinh arccosh arctanh arctan2 hypot logaddexp logaddexp2 pow erf erfc expit log_expit logit ndtr"
+    " gammaln".split()
+)
+MOST = 20_000
+"""Elements of a value beyond which a move is not made."""
+RATE = 1e-3
+
+
+class Large(Exception):
+    """A move that would make a value too large."""
+
+
+class Learner(Drawer):
+    """A drawer whose values are mostly float32, of sizes up to some hundreds, with parameters and data of its own."""
+
+    def __init__(self, rng: np.random.Generator, builder: Builder) -> None:
+        super().__init__(rng, mixed=True)
+        self.functions = [p for p in self.functions if p.name in FUNCTIONS]
+        self.builder = builder
+        self.args: list[np.ndarray] = []
+        self.trained: list[bool] = []
+
+    def op(self, name: str, *xs: Value, **params: Any) -> Any:
+        types = OPS[name].type(*[x.type for x in xs], **params)
+        if any(t.size > MOST for t in (types if OPS[name].multiple else (types,))):
+            raise Large(name)
+        return super().op(name, *xs, **params)
+
+    def size(self) -> int:
+        return int(self.rng.choice([0, 1, 2, 3, 4, 7, 8, 17], p=[0.01, 0.09, 0.25, 0.25, 0.2, 0.1, 0.05, 0.05]))
+
+    def width(self, most: int = 70) -> int:
+        """A length that is small, just around a vector, or large."""
+        kind = self.below(3)
+        if kind == 0:
+            return 1 + self.below(9)
+        return [8, 15, 16, 17, 31, 32, 33, 64][self.below(8)] if kind == 1 else 1 + self.below(most)
+
+    def enter(self, value: np.ndarray, trained: bool) -> Value:
+        made = self.builder.input(array_type(value.shape, value.dtype), value)
+        self.args.append(value)
+        self.trained.append(trained)
+        return made
+
+    def parameter(self, value: Any, dtype: Any = F32) -> Value:
+        """A value that is trained."""
+        return self.enter(np.asarray(value, dtype), True)
+
+    def data(self, value: np.ndarray) -> Value:
+        """A value that comes with each batch."""
+        return self.enter(np.asarray(value), False)
+
+
+@dataclass
+class Training:
+    """A step as a graph: its inputs are the state, then a batch; its first outputs replace the state."""
+
+    graph: Graph
+    args: list[np.ndarray]
+    resident: list[tuple[int, int]]
+    what: str
+
+
+def training(seed: Sequence[int], size: int) -> Training:
+    """The step of a seed; with a smaller size its forward program is the beginning of the larger one."""
+    rng = np.random.default_rng([*seed, 7])
+    kind, repeats = ["sgd", "momentum", "adam"][int(rng.integers(3))], [1, 1, 3, 8][int(rng.integers(4))]
+    forward, args, trained = program(seed, size)
+    made = update(forward, args, trained, kind)
+    made = made if repeats == 1 else repeated(made, repeats)
+    return Training(made.graph, made.args, made.resident, f"{kind}, {repeats} steps")
+
+
+def program(seed: Sequence[int], size: int) -> tuple[Graph, list[np.ndarray], list[bool]]:
+    """A program with a scalar result, its inputs, and which of them are trained."""
+    builder = Builder(evaluate)
+    rng = np.random.default_rng(list(seed))
+    drawer = Learner(rng, builder)
+    usual = [m for m, _ in MOVES]
+    table: list[Callable[[Drawer], None]] = [*usual, *usual, *wide_moves.MOVES, *wide_moves.MOVES]
+    with building(builder), np.errstate(all="ignore"):
+        for _ in range(int(rng.integers(2, 5))):
+            shape = tuple(drawer.size() for _ in range(int(rng.integers(0, 4))))
+            value = np.asarray(rng.uniform(-2, 2, shape), F64 if drawer.chance(0.15) else F32)
+            drawer.pool.append(drawer.enter(value, drawer.chance(0.7)))
+        while sum(node.op.name not in ("constant", "full") for node in builder.nodes) < size:
+            known = len(builder.nodes)
+            try:
+                table[drawer.below(len(table))](drawer)
+            except Large:
+                del builder.nodes[known:]
+        output = ending(drawer)
+    graph, _ = close(builder, [output], "forward")
+    return graph, drawer.args, drawer.trained
+
+
+# The update.
+
+
+def sgd(p: Value, g: Value, rate: Value, state: list[Value]) -> tuple[Value, list[Value]]:
+    return p - rate * g, []
+
+
+def momentum(p: Value, g: Value, rate: Value, state: list[Value]) -> tuple[Value, list[Value]]:
+    velocity = state[0] * 0.9 + g
+    return p - rate * (g + velocity * 0.9), [velocity]
+
+
+def adam(p: Value, g: Value, rate: Value, state: list[Value]) -> tuple[Value, list[Value]]:
+    m = state[0] * 0.9 + g * 0.1
+    v = state[1] * 0.99 + g * g * 0.01
+    return p - rate * m / (OPS["sqrt"](v) + 0.01), [m, v]
+
+
+RULES = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2)}
+"""How each optimizer makes new parameters and state, and how many arrays it keeps for each."""
+
+
+def clipped(gs: Sequence[Value]) -> list[Value]:
+    """Gradients divided by what brings their joint length to at most 1."""
+    total = None
+    for g in gs:
+        part = OPS["cast"](OPS["sum"](g * g, axes=tuple(range(g.ndim))), dtype=F32)
+        total = part if total is None else total + part
+    assert total is not None
+    scale = OPS["sqrt"](total + 1.0)
+    return [g / spread(OPS["cast"](scale, dtype=g.dtype), g) for g in gs]
+
+
+def spread(x: Value, like: Value) -> Value:
+    return OPS["broadcast"](x, shape=like.shape, axes=())
+
+
+def update(forward: Graph, args: list[np.ndarray], trained: list[bool], kind: str) -> Training:
+    """One step: loss and gradients, then the optimizer; the rate is an input, and Adam counts its steps."""
+    wrt = [t and x.dtype.kind == "f" for t, x in zip(trained, args, strict=True)]
+    wrt = wrt if any(wrt) else [x.dtype.kind == "f" for x in args]
+    rule, kept = RULES[kind]
+    order = [i for i, w in enumerate(wrt) if w]
+    state = [args[i] for i in order] + [np.full_like(args[i], 0.01) for i in order for _ in range(kept)]
+    state = [*state, np.asarray(0, np.int64)]
+    batch = [x for x, w in zip(args, wrt, strict=True) if not w]
+    rate = np.asarray(RATE, np.float32)
+
+    def step(*values: Value) -> list[Value]:
+        params, inner = values[: len(order)], values[len(order) : len(state) - 1]
+        count, rest, speed = values[len(state) - 1], iter(values[len(state) : -1]), values[-1]
+        own = dict(zip(order, params, strict=True))
+        inputs = [own[i] if i in own else next(rest) for i in range(len(wrt))]
+        seed = OPS["full"](value=1.0, shape=(), dtype=forward.out_types[0].dtype)
+        loss, *gs = inline(vjp(forward, wrt, (True,), primals=True), [*inputs, seed])
+        after = count + 1
+        slow = speed / OPS["sqrt"](OPS["cast"](after, dtype=F32))
+        new, news = [], []
+        for k, (p, g) in enumerate(zip(params, clipped(gs), strict=True)):
+            speed_here = spread(OPS["cast"](slow, dtype=p.dtype), p)
+            made, more = rule(p, g, speed_here, list(inner[kept * k : kept * (k + 1)]))
+            new.append(made)
+            news += more
+        return [*new, *news, after, OPS["cast"](loss, dtype=F32)]
+
+    given = [*state, *batch, rate]
+    graph, captured = build(step, [array_type(x.shape, x.dtype) for x in given], name="step")
+    assert not captured
+    return Training(graph, given, [(i, i) for i in range(len(state))], kind)
+
+
+def repeated(one: Training, times: int) -> Training:
+    """A loop of several steps, over as many batches."""
+    carries = len(one.resident)
+    batch = one.args[carries:-1]
+    stacked = [np.stack([x] * times) for x in batch]
+    for x in stacked:
+        if x.dtype.kind == "f":
+            x += np.linspace(0, 1e-3, times, dtype=x.dtype).reshape(-1, *[1] * (x.ndim - 1))
+    given = [*one.args[:carries], *stacked, one.args[-1]]
+
+    def run(*values: Value) -> list[Value]:
+        state, xs, rate = values[:carries], values[carries:-1], values[-1]
+
+        def body(speed: Value, *rest: Value) -> list[Value]:
+            return inline(one.graph, [*rest, speed])
+
+        types = [rate.type, *[v.type for v in state], *[array_type(x.shape, x.dtype) for x in batch]]
+        graph, _ = build(body, types, name="step")
+        return list(OPS["scan"](rate, *state, *xs, graph=graph, sizes=(1, carries), length=times, reverse=False))
+
+    graph, _ = build(run, [array_type(x.shape, x.dtype) for x in given], name="steps")
+    return Training(graph, given, one.resident, one.what)
+
+
+assert I64 == np.int64

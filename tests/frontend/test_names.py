@@ -1,0 +1,160 @@
+"""A program is made anew where a name that it reads from around it is bound to something else."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import nn
+from wholestep.errors import MutationError
+from wholestep.frontend.names import readings
+
+X = np.ones((2, 3), np.float32)
+scale = 2.0
+
+
+def dense():
+    return nn.Sequential(nn.Linear(3, 4, key=0), nn.relu, {"last": nn.Linear(4, 1, key=1)}["last"])
+
+
+def assign(model):
+    model.layers[0].weight = np.zeros((3, 4), np.float32)
+
+
+def replace(model):
+    model.layers[2] = nn.Linear(4, 1, key=7)
+
+
+def freeze(model):
+    model.layers[0].bias = nn.frozen(np.ones(4, np.float32))
+
+
+def switch(model):
+    model.layers[1] = nn.tanh
+
+
+@pytest.mark.parametrize("change", [assign, replace, freeze, switch])
+def test_a_model_that_is_closed_over_may_change(change):
+    model = dense()
+    f = ws.jit(lambda x: model(x))
+    f(X)
+    f(X)
+    assert f.traces == 1
+    change(model)
+    np.testing.assert_allclose(f(X), model(X), rtol=1e-6)
+    np.testing.assert_allclose(f(X), model(X), rtol=1e-6)
+    assert f.traces == 2
+    assert f.reasons[1] == "model has changed since it was traced"
+
+
+def test_a_model_is_a_function_and_so_are_its_methods():
+    model = dense()
+    for f in (ws.jit(model), ws.jit(model.__call__)):
+        f(X)
+        assign(model)
+        np.testing.assert_allclose(f(X), model(X), rtol=1e-6)
+        model.layers[0].weight = np.ones((3, 4), np.float32)
+        np.testing.assert_allclose(f(X), model(X), rtol=1e-6)
+        assert f.traces == 3
+
+
+def test_names_of_arrays_numbers_containers_and_functions():
+    w, n, table = np.ones(3), 2, {"a": [np.ones(3)]}
+
+    def first(x):
+        return x + 1
+
+    inner = first
+
+    def outer(x):
+        return inner(x) * w * n * table["a"][0]
+
+    f = ws.jit(outer)
+    assert f(1.0).tolist() == [4.0] * 3
+    w = np.zeros(3)
+    assert f(1.0).tolist() == [0.0] * 3
+    w, n = np.ones(3), 3
+    assert f(1.0).tolist() == [6.0] * 3
+    table["a"][0] = np.full(3, 2.0)
+    assert f(1.0).tolist() == [12.0] * 3
+
+    def other(x):
+        return x + 2
+
+    inner = other
+    assert f(1.0).tolist() == [18.0] * 3
+    assert f.traces == 5
+    assert f.reasons[1:] == [f"{name} since it was traced" for name in SAID]
+
+
+SAID = (
+    "w is bound to something else",
+    "n is bound to something else",
+    "table has changed",
+    "inner is bound to something else",
+)
+
+
+def test_globals_that_a_named_function_reads(monkeypatch):
+    f = ws.jit(lambda x: scaled(x))
+    assert f(1.0) == 2.0
+    monkeypatch.setitem(globals(), "scale", 5.0)
+    assert f(1.0) == 5.0
+    monkeypatch.setitem(globals(), "scale", 4.0 + 1.0)  # another object, the same number
+    assert f(1.0) == 5.0 and f.traces == 2
+
+
+def scaled(x):
+    return x * scale
+
+
+def test_programs_for_several_kinds_of_arguments_are_all_made_anew():
+    w = 2.0
+    f = ws.jit(lambda x: x * w)
+    f(1.0), f(np.ones(2))
+    w = 3.0
+    assert f(np.ones(2)).tolist() == [3.0, 3.0] and f(1.0) == 3.0 and f.traces == 4
+
+
+def test_what_a_function_assigns_itself_is_its_own_business():
+    calls, seen = 0, []
+
+    def f(x):
+        nonlocal calls
+        calls += 1
+        seen.append(x)
+        return x * 2.0
+
+    g = ws.jit(f)
+    g(1.0), g(1.0), g(np.ones(2)), g(1.0)
+    assert calls == g.traces == 2
+
+
+def test_what_an_inner_trace_closes_over_is_not_kept():
+    def outer(x):
+        inner = ws.jit(lambda y: x * y)
+        assert inner(2.0) is not None and inner.names == []
+        return ws.grad(inner)(3.0)
+
+    assert ws.grad(outer)(5.0) == 1.0
+
+
+def test_large_containers_are_compared_by_identity_alone():
+    numbers = list(range(10_000))
+    (found,) = [r for r in readings(lambda x: x + numbers[0]) if r.name == "numbers"]
+    assert found.held is None and found.same()
+
+
+def test_a_compiled_step_refuses_a_changed_model():
+    teacher = dense()
+
+    def loss(w, x):
+        return np.mean((x @ w - teacher(x)) ** 2)
+
+    step = ws.compile(loss, np.zeros((3, 1), np.float32), optimizer=ws.optim.sgd(0.1), batch=X)
+    step(X)
+    assert "captured    what teacher holds" in step.explain()
+    assign(teacher)
+    for call in (lambda: step(X), lambda: step.run(X, batch_size=2), lambda: step.on(X[:1])):
+        with pytest.raises(MutationError, match="has changed since: what teacher holds"):
+            call()
+    assert step.steps == 1

@@ -1,0 +1,62 @@
+"""Complex functions against ball arithmetic: the error is small beside the modulus of the exact value."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flint
+import numpy as np
+import pytest
+from tests.kernel.elementwise import evaluate
+
+from wholestep.primitives.family import REGISTRY
+
+acb = flint.acb
+BALLS: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "exp": (acb.exp, 4),
+    "exp2": (lambda z: (z * acb(2).log()).exp(), 4),
+    "expm1": (lambda z: z.exp() - 1, 4),
+    "log": (acb.log, 4),
+    "log2": (lambda z: z.log() / acb(2).log(), 4),
+    "log10": (lambda z: z.log() / acb(10).log(), 4),
+    "log1p": (lambda z: (1 + z).log(), 4),
+    "sqrt": (acb.sqrt, 4),
+    "sin": (acb.sin, 4),
+    "cos": (acb.cos, 4),
+    "tan": (acb.tan, 4),
+    "sinh": (acb.sinh, 4),
+    "cosh": (acb.cosh, 4),
+    "tanh": (acb.tanh, 4),
+    "arcsin": (acb.asin, 4),
+    "arccos": (acb.acos, 4),
+    "arctan": (acb.atan, 4),
+    "arcsinh": (acb.asinh, 4),
+    "arccosh": (acb.acosh, 4),
+    "arctanh": (acb.atanh, 4),
+    "erf": (acb.erf, 24),
+    "erfc": (acb.erfc, 24),
+    "erfcx": (lambda z: (z * z).exp() * z.erfc(), 24),
+    "erfi": (acb.erfi, 24),
+    "dawsn": (lambda z: acb.pi().sqrt() / 2 * (-z * z).exp() * z.erfi(), 24),
+}
+"""The exact value, and how many units in the last place the modulus of the error may be."""
+
+
+def points(dtype: np.dtype) -> np.ndarray:
+    """Numbers of many sizes and directions, off the axes, where the cuts are; those are compared with NumPy."""
+    rng = np.random.default_rng(5)
+    size = np.exp2(rng.uniform(-12, 2.3, 3000))
+    angle = np.concatenate([rng.uniform(-np.pi, np.pi, 2400), rng.integers(-4, 5, 600) * np.pi / 4 + 1e-4])
+    return (size * np.exp(1j * angle)).astype(dtype)
+
+
+@pytest.mark.parametrize("short", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", BALLS)
+def test_error_beside_the_modulus(name: str, short: str) -> None:
+    z = points(np.dtype(short))
+    flint.ctx.prec = 200
+    function, bound = BALLS[name]
+    exact = [function(acb(complex(x))) for x in z]
+    found = evaluate(REGISTRY[name].code, [z], z.dtype)
+    errors = [float(abs(acb(complex(y)) - e) / abs(e)) for y, e in zip(found, exact, strict=True)]
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= bound * np.finfo(short).eps, (z[worst], errors[worst] / np.finfo(short).eps)

@@ -1,0 +1,172 @@
+"""Lowering by its parts: loops joined, reductions staged, resident state replaced in a safe order."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.kernel import interpret
+from wholestep.kernel.build import Builder
+from wholestep.kernel.lang import Axis, Index, axes_of
+from wholestep.kernel.text import show
+from wholestep.lower.collapse import collapsed
+from wholestep.lower.layouts import runs
+from wholestep.lower.plan import Call
+from wholestep.lower.program import plan
+from wholestep.lower.target import Machine
+from wholestep.passes.pipeline import ALL, optimized
+from wholestep.runtime import pool
+from wholestep.runtime.compiled import compiled
+
+F32 = np.dtype(np.float32)
+MACHINE = Machine(vector=64, registers=32)
+
+
+def planned(f, *args, resident=()):
+    return plan(optimized(ws.jit(f).lower(*args), ALL), MACHINE, resident)
+
+
+def doubled(shape, strides):
+    with Builder("doubled") as b:
+        x, y = b.buffer("x", F32, 1000), b.buffer("y", F32, 1000)
+        axes = [Axis(f"i{k}", n) for k, n in enumerate(shape)]
+        at = Index(0, dict(zip(axes, strides, strict=True)))
+        with b.loop(axes[0]), b.loop(axes[1]), b.loop(axes[2]):
+            b.store(y, at, b.load(x, at) * 2.0)
+    return b.kernel()
+
+
+def test_loops_that_walk_as_one_are_joined():
+    kernel = doubled((4, 5, 3), (15, 3, 1))
+    joined = collapsed(kernel)
+    assert "for i2 in 60" in show(joined) and show(joined).count("for") == 1
+    x = np.arange(1000, dtype=F32)
+    a, b = np.zeros(1000, F32), np.zeros(1000, F32)
+    interpret.run(kernel, [x, a])
+    interpret.run(joined, [x, b])
+    np.testing.assert_array_equal(a, b)
+
+
+def test_loops_with_a_gap_between_rounds_stay_apart():
+    kernel = doubled((4, 5, 3), (20, 4, 1))
+    assert collapsed(kernel) is kernel
+    assert show(collapsed(doubled((4, 5, 3), (40, 3, 1)))).count("for") == 2
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+def test_a_large_reduction_is_shared_and_keeps_its_bits(axis):
+    x = np.random.default_rng(0).normal(size=(40000, 3) if axis == 0 else (400, 300)).astype(F32)
+    p = planned(lambda x: np.sum(x, axis=axis), x)
+    assert any(launch.parallel for launch in p.launches())
+    f = ws.jit(lambda x: np.sum(x, axis=axis))
+    found = []
+    for n in (1, 2, 4):
+        with pool.threads(n):
+            found.append(np.asarray(f(x)).tobytes())
+    assert len(set(found)) == 1
+    np.testing.assert_allclose(np.frombuffer(found[0], F32), np.sum(x, axis=axis).reshape(-1), rtol=2e-5, atol=1e-3)
+
+
+def test_half_precision_is_not_staged():
+    x = np.ones((300, 400), np.float16)
+    assert sum(1 for _ in planned(lambda x: np.max(x), x).launches()) == 1
+    assert float(ws.jit(lambda x: np.sum(x * np.float16(0.1)))(x[:, :50])) == pytest.approx(1500, rel=2e-3)
+
+
+def test_states_that_change_places_take_a_detour():
+    x, y = np.arange(4.0), np.arange(4.0) + 10
+    program = compiled(ws.jit(lambda x, y: (y, x + 1)).lower(x, y), [(0, 0), (1, 1)])
+    assert any(isinstance(step, Call) and step.routine == "copy" for step in program.plan.steps)
+    state = [x.copy(), y.copy()]
+    instance = program.instance(state)
+    instance(())
+    instance(())
+    np.testing.assert_array_equal(state[0], x + 1)
+    np.testing.assert_array_equal(state[1], y + 1)
+
+
+def test_a_state_shifted_over_itself_is_not_written_too_early():
+    x = np.arange(100.0)
+    program = compiled(ws.jit(lambda x: np.concatenate([x[1:], x[:1]]) * 2).lower(x), [(0, 0)])
+    state = [x.copy()]
+    program.instance(state)(())
+    np.testing.assert_array_equal(state[0], np.roll(x, -1) * 2)
+
+
+def test_an_unchanged_state_costs_nothing():
+    x, y = np.arange(4.0), np.arange(4.0)
+    p = planned(lambda x, y: (x, y * 2), x, y, resident=[(0, 0), (1, 1)])
+    assert len(p.steps) == 1
+
+
+def test_an_update_is_one_kernel_in_place():
+    p, m, g = (np.ones((30, 50), F32) for _ in range(3))
+
+    def update(p, m, g):
+        m = np.float32(0.9) * m + np.float32(0.1) * g
+        return p - np.float32(0.1) * m / (np.sqrt(m * m) + np.float32(1e-8)), m
+
+    made = planned(update, p, m, g, resident=[(0, 0), (1, 1)])
+    assert len(list(made.launches())) == 1 and made.arena == 0
+
+
+def test_a_softmax_is_one_kernel():
+    def softmax(x):
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    for n in (10, 100, 5000):
+        assert len(list(planned(softmax, np.ones((20, n), F32)).launches())) == 1
+
+
+def test_a_layer_is_one_kernel_and_its_gradient_rides_on_contractions():
+    x, w, b = np.ones((32, 64), F32), np.ones((64, 48), F32), np.ones(48, F32)
+    assert len(list(planned(lambda x, w, b: np.maximum(x @ w + b, 0), x, w, b).launches())) == 1
+
+
+def test_a_kernel_does_not_read_what_it_writes_under_another_name():
+    def f(x, w):
+        h = ws.capture("h", np.sin(x))
+        z = np.sum(h * w) * x
+        return ws.cond(w[0] > 0, lambda a, b: a + b, lambda a, b: a - b, h, z)
+
+    x = np.arange(3.0)
+    for w in (np.ones(3), -np.ones(3)):
+        np.testing.assert_allclose(ws.jit(f)(x, w), ws.jit(f, device="reference")(x, w), rtol=1e-12)
+
+
+def test_what_a_contraction_sums_over_is_not_made_for_each_of_its_sums():
+    """Its operand is as large as its result, and both meet in a sum: their kernels would be one, with a tanh inside."""
+
+    def f(x, g, w):
+        t = np.tanh(x)
+        return g * t + (g * x * (1 - t * t)) @ w
+
+    made = planned(f, *(np.ones(shape, np.float32) for shape in ((64, 64), (64, 64), (64, 64))))
+    assert len(made.kernels()) == 2
+
+
+def test_what_is_cheap_is_made_again_from_what_is_stored():
+    def f(x, w, v):
+        t = np.tanh(x @ w)
+        g = (1 - t * t) * v
+        return (t * v + 1).sum(0), (g - 2).sum(1), (g / v.sum(1, keepdims=True)).max(0)
+
+    large = [np.ones((64, 64), np.float32)] * 3
+    held = [h for h in planned(f, *large).held if h.nbytes == 64 * 64 * 4]
+    assert [h.what.split()[0] for h in held] == ["tanh"]
+
+
+def test_a_sum_is_no_chain_of_scalars_where_vectors_can_run_along_another_axis():
+    def f(x):
+        return np.lib.stride_tricks.sliding_window_view(x, 5, axis=1)[:, :, ::2].sum()
+
+    x = np.random.default_rng(0).uniform(0.5, 0.7, (24, 33)).astype(np.float32)
+    kernel = planned(f, x).kernels()[0]
+    assert [(a.extent, a.lanes) for a in axes_of(kernel)] == [(24, 1), (3, 1), (29, 16)]
+    exact = f(x.astype(np.float64))
+    assert abs(ws.jit(f)(x) - exact) < 4e-7 * exact
+
+
+def test_a_reshape_of_nothing_has_no_runs() -> None:
+    assert runs((2, 0, 3), (0, 6)) is None
+    assert runs((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]

@@ -1,0 +1,54 @@
+"""The memory plan: what is alive at one time never overlaps, and no plan is below the bound."""
+
+import numpy as np
+import pytest
+
+from wholestep.lower.memory import Life, assign, lower_bound, rounded, top
+from wholestep.lower.plan import ALIGNMENT, Place
+from wholestep.runtime.results import Shelf, fresh
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_places_that_live_together_lie_apart(seed):
+    rng = np.random.default_rng(seed)
+    lives = []
+    for _ in range(int(rng.integers(1, 60))):
+        start = int(rng.integers(0, 40))
+        lives.append(Life(Place(int(rng.integers(1, 5000))), start, start + int(rng.integers(0, 12))))
+    offsets = assign(lives)
+    for i, a in enumerate(lives):
+        assert offsets[a.place] % ALIGNMENT == 0
+        for b in lives[:i]:
+            if a.start <= b.end and b.start <= a.end:
+                first, second = sorted((a.place, b.place), key=offsets.get)
+                assert offsets[first] + first.nbytes <= offsets[second]
+    assert lower_bound(lives) <= top(lives, offsets) <= sum(rounded(life.place.nbytes) for life in lives)
+
+
+def test_the_bound_is_reached_where_values_follow_each_other():
+    lives = [Life(Place(1000), t, t + 1) for t in range(10)]
+    assert top(lives, assign(lives)) == lower_bound(lives) == 2 * 1024
+
+
+def test_a_result_is_reused_only_when_nobody_looks_at_it():
+    shape, dtype = (512, 1024), np.dtype(np.float32)
+    first = fresh(shape, dtype)
+    first[...] = 1.0
+    view = first[3]
+    address = first.ctypes.data
+    del first
+    second = fresh(shape, dtype)
+    assert second.ctypes.data != address
+    second[...] = 2.0
+    assert view.tolist() == [1.0] * 1024
+    del view
+    assert fresh(shape, dtype).ctypes.data == address
+
+
+def test_the_shelf_keeps_no_more_than_it_may():
+    shelf = Shelf(most=100)
+    for _ in range(3):
+        shelf.leave(np.empty(60, np.uint8))
+    assert shelf.kept == 60
+    shelf.take(60)
+    assert shelf.kept == 0 and shelf.take(60).nbytes == 60

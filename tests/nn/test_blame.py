@@ -1,0 +1,63 @@
+"""An error in a part of a model says which part it is, and stays the error that it was."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import nn
+from wholestep.errors import ShapeError
+
+X = np.ones((2, 3), np.float32)
+
+
+class Broken(nn.Module):
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, x, *, key=None):
+        """What it says of itself."""
+        raise self.error
+
+
+def nested():
+    inner = nn.Sequential(nn.Linear(3, 4, key=0), nn.Linear(5, 2, key=1))
+    return {"body": nn.Sequential(nn.relu, inner)}
+
+
+CALLS = {
+    "eagerly": lambda model: model["body"](X),
+    "differentiated": lambda model: ws.grad(lambda model: np.sum(model["body"](X)))(model),
+    "jit": lambda model: ws.jit(lambda model: model["body"](X))(model),
+    "compiled": lambda model: ws.compile(lambda model, x: np.mean(model["body"](x)), model, batch=X),
+}
+
+
+@pytest.mark.parametrize("how", CALLS)
+def test_the_path_is_that_of_the_part(how):
+    with pytest.raises(ShapeError, match="linear: x is") as caught:
+        CALLS[how](nested())
+    assert caught.value.__notes__ == ["  in layers[1].layers[1] (Linear) of Sequential"]
+
+
+def test_errors_of_any_kind_pass_on_as_they_are():
+    error = KeyError("mine")
+    error.add_note("a note of my own")
+    model = nn.Sequential(nn.Identity(), Broken(error))
+    for _ in range(2):
+        with pytest.raises(KeyError) as caught:
+            model(X)
+        assert caught.value is error
+        assert error.__notes__ == ["a note of my own", "  in layers[1] (Broken) of Sequential"]
+
+
+def test_a_part_by_itself_has_no_path():
+    with pytest.raises(ShapeError) as caught:
+        nn.Linear(5, 2, key=1)(X)
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_call_looks_as_it_was_written():
+    assert str(inspect.signature(Broken.__call__)) == "(self, x, *, key=None)"
+    assert Broken.__call__.__doc__ == "What it says of itself."

@@ -1,0 +1,247 @@
+"""A hundred updates of each optimizer against PyTorch's, or against its paper written out plainly."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import optim, tree
+
+STEPS = 100
+RNG = np.random.default_rng(11)
+PARAMS = {"b": RNG.normal(size=5), "w": RNG.normal(size=(4, 3)), "x": RNG.normal(size=(3, 6))}
+CURVATURE = tree.map(lambda p: np.exp(RNG.normal(size=p.shape)), PARAMS)
+
+
+def gradient(params, t):
+    """A gradient that depends on the parameters and on the update, so that an error in one spreads to all others."""
+    return tree.map(
+        lambda p, c: c * np.sin(p) + 0.3 * np.cos(1.7 * t + np.arange(p.size).reshape(p.shape)), params, CURVATURE
+    )
+
+
+def ours(optimizer, steps=STEPS):
+    params, state = PARAMS, optimizer.init(PARAMS)
+    for t in range(steps):
+        params, state = optimizer.update(gradient(params, t), state, params)
+    return params
+
+
+def torch_params(torch):
+    return {name: torch.nn.Parameter(torch.tensor(p)) for name, p in PARAMS.items()}
+
+
+def theirs(torch, make, steps=STEPS, before=None, schedule=None):
+    params = torch_params(torch)
+    optimizer = make(list(params.values()))
+    scheduler = schedule(optimizer) if schedule else None
+    for t in range(steps):
+        now = {name: p.detach().numpy().copy() for name, p in params.items()}
+        for name, g in gradient(now, t).items():
+            params[name].grad = torch.tensor(g)
+        if before:
+            before(list(params.values()))
+        optimizer.step()
+        if scheduler:
+            scheduler.step()
+    return {name: p.detach().numpy() for name, p in params.items()}
+
+
+def same(found, expected, rtol=1e-8):
+    for name, p in expected.items():
+        np.testing.assert_allclose(found[name], p, rtol=rtol, atol=1e-12, err_msg=name)
+
+
+PAIRS = {
+    "sgd": (lambda: optim.sgd(0.05), lambda o, p: o.SGD(p, 0.05)),
+    "momentum": (
+        lambda: optim.sgd(0.05, 0.9, dampening=0.3, weight_decay=0.1),
+        lambda o, p: o.SGD(p, 0.05, 0.9, dampening=0.3, weight_decay=0.1),
+    ),
+    "nesterov": (
+        lambda: optim.sgd(0.05, 0.8, nesterov=True, weight_decay=0.1),
+        lambda o, p: o.SGD(p, 0.05, 0.8, nesterov=True, weight_decay=0.1),
+    ),
+    "adam": (lambda: optim.adam(0.01, 0.8, 0.95, 1e-4), lambda o, p: o.Adam(p, 0.01, (0.8, 0.95), 1e-4)),
+    "amsgrad": (
+        lambda: optim.adam(0.01, 0.8, 0.9, amsgrad=True),
+        lambda o, p: o.Adam(p, 0.01, (0.8, 0.9), amsgrad=True),
+    ),
+    "adamw": (lambda: optim.adamw(0.01, weight_decay=0.2), lambda o, p: o.AdamW(p, 0.01, weight_decay=0.2)),
+    "adamw by default": (lambda: optim.adamw(0.01), lambda o, p: o.AdamW(p, 0.01)),
+    "nadam": (lambda: optim.nadam(0.01, weight_decay=0.1), lambda o, p: o.NAdam(p, 0.01, weight_decay=0.1)),
+    "radam": (lambda: optim.radam(0.01, weight_decay=0.1), lambda o, p: o.RAdam(p, 0.01, weight_decay=0.1)),
+    "radam that never rectifies": (lambda: optim.radam(0.01, b2=0.5), lambda o, p: o.RAdam(p, 0.01, (0.9, 0.5))),
+    "adamax": (lambda: optim.adamax(0.01, weight_decay=0.1), lambda o, p: o.Adamax(p, 0.01, weight_decay=0.1)),
+    "rmsprop": (lambda: optim.rmsprop(0.01), lambda o, p: o.RMSprop(p, 0.01)),
+    "rmsprop with all": (
+        lambda: optim.rmsprop(0.01, 0.9, momentum=0.5, centered=True, weight_decay=0.1),
+        lambda o, p: o.RMSprop(p, 0.01, 0.9, momentum=0.5, centered=True, weight_decay=0.1),
+    ),
+    "adagrad": (
+        lambda: optim.adagrad(0.1, start=0.2, weight_decay=0.1),
+        lambda o, p: o.Adagrad(p, 0.1, initial_accumulator_value=0.2, weight_decay=0.1),
+    ),
+    "adadelta": (
+        lambda: optim.adadelta(0.7, 0.8, weight_decay=0.1),
+        lambda o, p: o.Adadelta(p, 0.7, 0.8, weight_decay=0.1),
+    ),
+    "adafactor": (
+        lambda: optim.adafactor(0.05, weight_decay=0.1),
+        lambda o, p: o.Adafactor(p, 0.05, weight_decay=0.1),
+    ),
+    "adafactor that clips": (
+        lambda: optim.adafactor(0.05, 0.5, least=0.5, clip=1.02),
+        lambda o, p: o.Adafactor(p, 0.05, beta2_decay=-0.5, eps=(None, 0.5), d=1.02),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_trajectories_are_those_of_torch(name):
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    make, other = PAIRS[name]
+    same(ours(make()), theirs(torch, lambda p: other(torch.optim, p)))
+
+
+def test_clipped_trajectories_are_those_of_torch():
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    # torch adds 1e-6 to the norm, so the two agree to about that.
+    same(
+        ours(optim.chain(optim.clip_by_global_norm(1.5), optim.sgd(0.05, 0.9))),
+        theirs(torch, lambda p: torch.optim.SGD(p, 0.05, 0.9), before=lambda p: torch.nn.utils.clip_grad_norm_(p, 1.5)),
+        1e-4,
+    )
+    same(
+        ours(optim.chain(optim.clip_by_value(0.4), optim.adam(0.05))),
+        theirs(torch, lambda p: torch.optim.Adam(p, 0.05), before=lambda p: torch.nn.utils.clip_grad_value_(p, 0.4)),
+    )
+
+
+def test_a_schedule_gives_each_update_the_rate_that_torch_gives_it():
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    same(ours(optim.adamw(optim.cosine(0.05, 70, end=0.001))), followed(torch))
+
+
+def followed(torch):
+    """AdamW under a cosine that stays at its end, where torch's would turn up again."""
+    rates = [0.001 + 0.049 * (1 + np.cos(np.pi * min(t, 70) / 70)) / 2 for t in range(STEPS)]
+    return theirs(
+        torch,
+        lambda p: torch.optim.AdamW(p, 1.0),
+        schedule=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda t: rates[min(t, STEPS - 1)]),
+    )
+
+
+def lion(p, t, state):
+    m = state.setdefault("m", 0.0)
+    g = slope_at(p, t)
+    p = p - 0.01 * (np.sign(0.9 * m + 0.1 * g) + 0.3 * p)
+    state["m"] = 0.99 * m + 0.01 * g
+    return p
+
+
+def slope_at(p, t):
+    return gradient({**PARAMS, "w": p}, t)["w"]
+
+
+def lamb(p, t, state):
+    m, v = state.get("m", 0.0), state.get("v", 0.0)
+    g = slope_at(p, t)
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+    state.update(m=m, v=v)
+    r = (m / (1 - 0.9 ** (t + 1))) / (np.sqrt(v / (1 - 0.999 ** (t + 1))) + 1e-6) + 0.05 * p
+    return p - 0.01 * np.linalg.norm(p) / np.linalg.norm(r) * r
+
+
+def muon(p, t, state):
+    m = state["m"] = 0.95 * state.get("m", 0.0) + 0.05 * slope_at(p, t)
+    x = 0.05 * slope_at(p, t) + 0.95 * m
+    x = (x / np.linalg.norm(x)).T  # 4 x 3 is tall
+    for _ in range(5):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return (1 - 0.02 * 0.1) * p - 0.02 * np.sqrt(4 / 3) * x.T
+
+
+PAPERS = {
+    "lion": (lambda: optim.lion(0.01, weight_decay=0.3), lion),
+    "lamb": (lambda: optim.lamb(0.01, weight_decay=0.05), lamb),
+    "muon": (lambda: optim.muon(0.02, rest=optim.sgd(0.1)), muon),
+}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_trajectories_are_those_of_the_paper(name):
+    make, paper = PAPERS[name]
+    p, state = PARAMS["w"], {}
+    for t in range(STEPS):
+        p = paper(p, t, state)
+    np.testing.assert_allclose(ours(make())["w"], p, rtol=1e-8)
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+@pytest.mark.parametrize("size", ["original", "match_rms_adamw"])
+def test_muon_is_that_of_torch_up_to_its_bfloat16(nesterov, size):
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    if not hasattr(torch.optim, "Muon"):
+        pytest.skip("this torch has no Muon")
+    p = torch.nn.Parameter(torch.tensor(PARAMS["x"]))
+    p.grad = torch.tensor(gradient(PARAMS, 0)["x"])
+    torch.optim.Muon([p], 0.02, nesterov=nesterov, adjust_lr_fn=size).step()
+    optimizer = optim.muon(0.02, nesterov=nesterov, size="rms" if size == "match_rms_adamw" else size)
+    x = {"x": PARAMS["x"]}
+    found, _ = optimizer.update({"x": gradient(PARAMS, 0)["x"]}, optimizer.init(x), x)
+    np.testing.assert_allclose(found["x"], p.detach().numpy(), atol=2e-3)
+
+
+def test_lbfgs_is_that_of_torch_without_a_line_search():
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    start = np.array([-1.2, 1.0, 0.7])
+    weights = np.array([1.0, 3.0, 10.0])
+
+    def f(p):
+        return (
+            np.sum(weights * np.cosh(p))
+            if isinstance(p, np.ndarray)
+            else sum(w * ((q).exp() + (-q).exp()) / 2 for w, q in zip(weights, p, strict=True))
+        )
+
+    p = torch.nn.Parameter(torch.tensor(start))
+    other = torch.optim.LBFGS([p], 0.5, max_iter=1, history_size=4, tolerance_change=0, tolerance_grad=0)
+
+    def closure():
+        other.zero_grad()
+        value = f(p)
+        value.backward()
+        return value
+
+    optimizer = optim.lbfgs(0.5, 4, line_search=None)
+    q, state = start, optimizer.init(start)
+    for _ in range(15):
+        other.step(closure)
+        q, state = optimizer.update(weights * np.sinh(q), state, q)
+        np.testing.assert_allclose(q, p.detach().numpy(), rtol=1e-7, atol=1e-9)
+    assert abs(q).max() < 1e-3
+
+
+def shift(p, t):
+    """The part of the gradient that does not depend on the parameters."""
+    return 0.3 * np.cos(1.7 * t + np.arange(p.size).reshape(p.shape))
+
+
+def objective(params, shifts):
+    """A loss with `gradient` for its gradient."""
+    return sum(np.sum(shifts[n] * p) - np.sum(CURVATURE[n].astype(p.dtype) * np.cos(p)) for n, p in params.items())
+
+
+@pytest.mark.parametrize("name", ["adamw", "adafactor", "rmsprop with all", "radam"])
+def test_a_compiled_step_in_single_precision_goes_the_same_way(name):
+    single = tree.map(lambda p: p.astype(np.float32), PARAMS)
+    make, _ = PAIRS[name]
+    step = ws.compile(objective, single, optimizer=make(), batch=single)
+    for t in range(STEPS):
+        step({n: shift(p, t).astype(np.float32) for n, p in PARAMS.items()})
+    expected = ours(make())
+    for n, p in step.params.items():
+        assert p.dtype == np.float32
+        np.testing.assert_allclose(p, expected[n], atol=1e-5)

@@ -1,0 +1,375 @@
+"""The cache on disk: damage, rivals, keys, and folders that cannot be trusted or written."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from wholestep import config
+from wholestep.backends.cpu.target import target
+from wholestep.runtime import cache, folder
+from wholestep.runtime.folder import Entry, Folder, Unusable
+
+pytestmark = pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no such folders")
+
+NAME = "0" * 64
+ENTRY = Entry((b"code" * 100, b"", bytes(range(256))), {"entry": "main", "slots": [1, 2]})
+V3 = target("x86-64-v3")
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Folder(tmp_path / "a" / "b")
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch):
+    """Nobody edits the sources while the tests run, or it does not matter."""
+    monkeypatch.setattr(cache, "_STARTED", time.time() + 1e9)
+    cache.code_version.cache_clear()
+    yield
+    monkeypatch.undo()
+    cache.code_version.cache_clear()
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Set WHOLESTEP_CACHE, and be warned as if for the first time."""
+
+    def ask(value):
+        monkeypatch.setattr(cache, "_said", [])
+        monkeypatch.delenv("WHOLESTEP_CACHE", raising=False)
+        if value is not None:
+            monkeypatch.setenv("WHOLESTEP_CACHE", str(value))
+        config.reread()
+
+    yield ask
+    monkeypatch.undo()
+    config.reread()
+
+
+class Maker:
+    """Counts how often it is asked."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return ENTRY
+
+
+def test_what_is_kept_comes_back(place):
+    assert place.get(NAME) is None and place.usage() == (0, 0) and place.state() == "not made yet"
+    place.put(NAME, ENTRY)
+    assert place.get(NAME) == ENTRY and place.get("1" * 64) is None
+    assert place.usage() == (1, len(folder.encode(NAME, ENTRY))) and place.state() == "private to this user"
+
+
+def test_the_folder_and_its_files_are_private(place):
+    place.put(NAME, ENTRY)
+    modes = {
+        path.name: path.stat().st_mode & 0o777 for path in [*place.place.iterdir(), place.place, place.place.parent]
+    }
+    assert modes == {NAME + ".code": 0o600, "b": 0o700, "a": 0o700}
+
+
+DAMAGE = {
+    "flip": lambda data, draw: _flipped(data, draw.randrange(len(data)), 1 << draw.randrange(8)),
+    "cut": lambda data, draw: data[: draw.randrange(len(data))],
+    "grow": lambda data, draw: data + draw.randbytes(draw.randrange(1, 9)),
+    "hole": lambda data, draw: _cut(data, *sorted(draw.sample(range(len(data) + 1), 2))),
+    "noise": lambda data, draw: draw.randbytes(len(data)),
+    "other name": lambda data, draw: folder.encode("2" * 64, ENTRY),
+}
+"""What can happen to the bytes of an entry."""
+
+
+def _flipped(data, at, bit):
+    return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+
+
+def _cut(data, low, high):
+    return data[:low] + data[high:]
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_entry_is_never_believed(place, kind):
+    draw = random.Random(kind)
+    place.put(NAME, ENTRY)
+    file = place.place / (NAME + ".code")
+    whole = file.read_bytes()
+    for _ in range(34):
+        file.write_bytes(DAMAGE[kind](whole, draw))
+        assert place.get(NAME) is None
+    place.put(NAME, ENTRY)
+    assert place.get(NAME) == ENTRY
+
+
+def test_an_entry_that_is_no_plain_file_of_this_user_is_never_believed(place, monkeypatch):
+    place.put(NAME, ENTRY)
+    file, real = place.place / (NAME + ".code"), place.place / "real"
+    file.rename(real)
+    file.symlink_to(real)
+    assert place.get(NAME) is None
+    file.unlink()
+    os.mkfifo(file)
+    assert place.get(NAME) is None
+    file.unlink()
+    file.mkdir()
+    assert place.get(NAME) is None
+    file.rmdir()
+    real.rename(file)
+    assert place.get(NAME) == ENTRY
+    file.chmod(0o622)
+    assert place.get(NAME) is None
+    file.chmod(0o600)
+    monkeypatch.setattr(folder, "LARGEST", 100)
+    assert place.get(NAME) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+def test_what_belongs_to_another_user_is_refused(place):
+    place.put(NAME, ENTRY)
+    file = place.place / (NAME + ".code")
+    os.chown(file, 12345, -1)
+    assert place.get(NAME) is None
+    os.chown(file, 0, -1)
+    assert place.get(NAME) == ENTRY
+    for path in (place.place, place.place.parent):
+        os.chown(path, 12345, -1)
+        for call in (lambda: place.get(NAME), lambda: place.put(NAME, ENTRY), place.state, place.usage):
+            with pytest.raises(Unusable, match="belongs to another user"):
+                call()
+        os.chown(path, 0, -1)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o720, 0o702, 0o740, 0o704])
+def test_a_folder_that_is_open_to_others_is_refused(place, mode):
+    place.put(NAME, ENTRY)
+    place.place.chmod(mode)
+    for call in (lambda: place.get(NAME), lambda: place.put(NAME, ENTRY)):
+        with pytest.raises(Unusable, match="open to other users; its mode must be 700"):
+            call()
+
+
+@pytest.mark.parametrize(("mode", "fine"), [(0o755, True), (0o1777, True), (0o775, False), (0o757, False)])
+def test_a_parent_that_others_can_write_is_refused(place, mode, fine):
+    place.put(NAME, ENTRY)
+    place.place.parent.chmod(mode)
+    if fine:
+        assert place.get(NAME) == ENTRY
+    else:
+        with pytest.raises(Unusable, match="other users can write"):
+            place.get(NAME)
+
+
+def test_a_folder_behind_a_symbolic_link_is_refused(place):
+    place.put(NAME, ENTRY)
+    link = place.place.parent / "link"
+    link.symlink_to(place.place)
+    with pytest.raises(Unusable, match="link"):
+        Folder(link).get(NAME)
+
+
+def test_the_oldest_entries_go_when_the_folder_is_full(place):
+    each = len(folder.encode(NAME, ENTRY))
+    place.cap = 3 * each
+    for k in range(4):
+        place.put(str(k) * 64, ENTRY)
+        os.utime(place.place / (str(k) * 64 + ".code"), (k, k))
+        if k == 2:
+            assert place.get("0" * 64) == ENTRY  # used last, so the next in age goes
+    assert [place.get(str(k) * 64) is not None for k in range(4)] == [True, False, True, True]
+    assert place.usage() == (3, 3 * each)
+    place.cap = each - 1
+    place.put("5" * 64, ENTRY)
+    assert place.get("5" * 64) is None
+
+
+def test_what_dead_writers_left_is_removed(place):
+    place.put(NAME, ENTRY)
+    left = [place.place / f"{k}.tmp" for k in range(2)]
+    for file, age in zip(left, (10, 7200), strict=True):
+        file.write_bytes(b"half")
+        os.utime(file, (time.time() - age,) * 2)
+    place.put(NAME, ENTRY)
+    assert [file.exists() for file in left] == [True, False]
+
+
+FACTS = {"text": "graph", "target": V3, "flags": {"fast": False}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"text": "graph "},
+        {"target": target("x86-64-v4")},
+        {"flags": {"fast": True}},
+        {"flags": {}},
+        {"flags": {"fast": "False"}},
+        {"target": V3.__class__(V3.triple, V3.cpu, "+avx2", V3.vector_bytes, V3.registers, V3.fma, V3.amx_bf16)},
+    ],
+)
+def test_everything_that_code_depends_on_is_in_the_key(change):
+    assert cache.key(**FACTS) == cache.key(**FACTS) != cache.key(**FACTS | change)
+
+
+@pytest.mark.parametrize("fact", ["code_version", "llvm_version", "abi"])
+def test_what_makes_the_code_is_in_the_key(fact, monkeypatch):
+    before = cache.key(**FACTS)
+    monkeypatch.setattr(cache, fact, lambda: "another")
+    assert cache.key(**FACTS) != before
+
+
+def test_flags_are_a_set():
+    assert cache.key("g", V3, {"a": 1, "b": 2}) == cache.key("g", V3, {"b": 2, "a": 1})
+
+
+def test_every_source_that_makes_code_is_in_its_version():
+    root = Path(cache.__file__).parents[1]
+    assert all(list(root.glob(pattern)) for pattern in cache.SOURCES)
+    assert len(cache.code_version()) == 64
+
+
+def test_a_flag_that_is_no_plain_value_is_refused():
+    """The address of a function, say, would be another in each process."""
+    with pytest.raises(TypeError):
+        cache.key("g", V3, {"pass": object()})
+
+
+def test_code_of_sources_that_changed_while_they_ran_is_not_kept(asked, tmp_path, monkeypatch):
+    asked(tmp_path / "cache")
+    monkeypatch.setattr(cache, "_STARTED", 0.0)
+    make = Maker()
+    for _ in range(2):
+        assert cache.cached("g", V3, {}, make) == ENTRY
+    assert make.calls == 2 and not (tmp_path / "cache").exists()
+
+
+def test_a_program_is_made_once(asked, tmp_path):
+    asked(tmp_path / "cache")
+    make = Maker()
+    for _ in range(3):
+        assert cache.cached("g", V3, {}, make) == ENTRY
+    assert make.calls == 1
+    cache.cached("h", V3, {}, make)
+    assert make.calls == 2
+
+
+def test_the_cache_can_be_off(asked, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked("off")
+    make = Maker()
+    for _ in range(2):
+        cache.cached("g", V3, {}, make)
+    assert make.calls == 2 and not list(tmp_path.iterdir())
+
+
+def test_the_folder_is_where_the_user_keeps_such_things(asked, tmp_path, monkeypatch):
+    asked(None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.place().place == tmp_path / "xdg" / "wholestep"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
+    assert cache.place().place.parent.parent in (tmp_path, tmp_path / "Library")
+    asked(tmp_path / "mine")
+    assert cache.place().place == tmp_path / "mine"
+
+
+def refuse(number):
+    def call(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+def no_space(monkeypatch, tmp_path):
+    monkeypatch.setattr(folder, "_write", refuse(28))
+    return "No space left on device"
+
+
+def no_rename(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "rename", refuse(116))
+    return "Stale file handle"
+
+
+def read_only(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "mkdir", refuse(30))
+    return "Read-only file system"
+
+
+def a_file(monkeypatch, tmp_path):
+    (tmp_path / "cache").write_text("in the way")
+    return "Not a directory"
+
+
+def unreadable(monkeypatch, tmp_path):
+    monkeypatch.setattr(folder, "_read", refuse(5))
+    (tmp_path / "cache").mkdir(mode=0o700)
+    return "Input/output error"
+
+
+def no_home(monkeypatch, tmp_path):
+    monkeypatch.delenv("WHOLESTEP_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "missing"))
+    config.reread()
+    return "the user has no home folder"
+
+
+@pytest.mark.parametrize("trouble", [no_space, no_rename, read_only, a_file, unreadable, no_home])
+def test_whatever_the_system_refuses_is_one_warning(asked, tmp_path, monkeypatch, trouble):
+    asked(tmp_path / "cache")
+    text = trouble(monkeypatch, tmp_path)
+    # The system that was replaced is that of the whole process: it is put back before anything is reported.
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        make = Maker()
+        made = [cache.cached(program, V3, {}, make) for program in "ghg"]
+    monkeypatch.undo()
+    assert made == [ENTRY] * 3 and make.calls == 3
+    assert [w.category for w in seen] == [cache.CacheWarning] and text in str(seen[0].message)
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".tmp", ".code")]
+
+
+RIVALS = """
+import os, random, signal, sys, time
+from pathlib import Path
+from wholestep.runtime.folder import Entry, Folder
+place, rounds = Path(sys.argv[1]), int(sys.argv[2])
+entry = Entry((bytes(range(256)) * 4000,), {"a": 1})
+draw = random.Random(7)
+
+def rival():
+    for _ in range(20):
+        found = Folder(place).get("0" * 64)
+        if found is not None and found != entry:
+            os._exit(1)
+        Folder(place).put("0" * 64, entry)
+    os._exit(0)
+
+for number in range(rounds):
+    children = [os.fork() or rival() for _ in range(8)]
+    killed = set(draw.sample(children, 3))
+    for child in killed:
+        time.sleep(draw.random() * 0.02)
+        os.kill(child, signal.SIGKILL)
+    for child in children:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code == 0 or (child in killed and code == -signal.SIGKILL), code
+    assert Folder(place).get("0" * 64) == entry
+    Folder(place).tidy(older=-1)
+    assert [file.name for file in place.iterdir()] == ["0" * 64 + ".code"]
+"""
+
+
+def test_rivals_that_are_killed_leave_nothing_wrong(tmp_path):
+    command = [sys.executable, "-c", RIVALS, str(tmp_path / "cache"), "2"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,244 @@
+"""The pool of threads: sleeping, dead and forked workers, the end of the process."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.runtime import programs
+
+from wholestep import config
+from wholestep.errors import WholestepError
+from wholestep.runtime import cores, native, pool
+
+N = 1000
+X, W = np.arange(N, dtype=np.float32), np.full((), 3, np.float32)
+HANG = 60
+"""Seconds after which a child counts as hung."""
+
+
+@pytest.fixture(scope="module")
+def multiply():
+    return programs.multiply(N)
+
+
+def right(program):
+    return (program([X, W])[0] == X * W).all()
+
+
+def asleep(found):
+    return all(worker.asleep.value for worker in found._workers)
+
+
+def wait_for(question):
+    """Look until it is so; what never becomes so is left to the hang guard of whoever runs the tests."""
+    while not question():
+        time.sleep(0.001)
+
+
+def test_workers_fall_asleep_and_are_woken(multiply):
+    with pool.threads(3):
+        for _ in range(3):
+            assert right(multiply)
+            wait_for(lambda: asleep(pool.current()))
+
+
+def test_a_program_wakes_workers_that_fell_asleep_while_it_ran():
+    """The second share can only be done by another thread: the first waits for it."""
+    with pool.threads(2):
+        meet = programs.meet()
+        for _ in range(3):
+            wait_for(lambda: asleep(pool.current()))
+            assert meet([np.array(5)])[0] == 2 * 5
+
+
+def test_shares_of_workers_that_never_come_are_done_by_the_caller(multiply, monkeypatch):
+    class Absent(pool.Worker):
+        def __init__(self, *_):
+            pass
+
+    monkeypatch.setattr(pool, "Worker", Absent)
+    monkeypatch.setattr(pool, "_pool", pool.Pool(4))
+    assert pool.current().threads == 4
+    for _ in range(3):
+        assert right(multiply)
+
+
+def test_a_pool_that_was_stopped_leaves_programs_working(multiply):
+    found = pool.Pool(3)
+    found.stop()
+    assert not any(worker.thread.is_alive() for worker in found._workers)
+    assert found.threads == 1
+    found.resize(3)
+    assert len(found._workers) == 2
+
+
+def test_while_one_program_has_the_threads_another_runs_alone(multiply):
+    state = np.zeros((), np.int64)
+    instance = programs.count(parallel=True).instance([state])
+    with pool.threads(4):
+        run = threading.Thread(target=instance, args=((np.array(2**60),),))
+        run.start()
+        wait_for(lambda: instance.trips)
+        assert right(multiply) and run.is_alive()
+        instance.stop()
+        run.join()
+
+
+def test_a_system_without_more_threads_gets_fewer(multiply, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(pool.Worker, "__init__", refuse)
+    found = pool.Pool(4)
+    assert found.threads == 1
+    monkeypatch.setattr(pool, "_pool", found)
+    assert right(multiply)
+
+
+def test_the_number_of_threads_can_be_set_and_comes_back():
+    before = pool.thread_count()
+    with pool.threads(3):
+        assert pool.thread_count() == 3 == pool.current().threads
+        with pool.threads(1):
+            assert pool.current().threads == 1
+        assert pool.current().threads == 3
+    assert pool.thread_count() == before == pool.current().threads
+
+
+@pytest.mark.parametrize("count", [0, -1, 257])
+def test_a_useless_number_of_threads_is_refused(count):
+    with pytest.raises(ValueError, match=f"threads: {count} is not a number from 1 to 256"):
+        pool.set_threads(count)
+
+
+@pytest.mark.parametrize("value", ["0", "many", "-2", "1.5", "257", "²"])
+def test_the_environment_is_checked(monkeypatch, value):
+    monkeypatch.setenv("WHOLESTEP_THREADS", value)
+    config.reread()
+    with pytest.raises(ValueError, match="WHOLESTEP_THREADS is"):
+        config.threads()
+    config.reread()
+
+
+def test_the_environment_decides(monkeypatch):
+    monkeypatch.setenv("WHOLESTEP_THREADS", " 5 ")
+    config.reread()
+    assert cores.threads_and_reason() == (5, "WHOLESTEP_THREADS")
+    config.reread()
+
+
+def test_threads_of_one_core_count_once(tmp_path):
+    for cpu, siblings in enumerate(["0,2", "1,3", "0,2", "1,3"]):
+        place = tmp_path / f"cpu{cpu}" / "topology"
+        place.mkdir(parents=True)
+        (place / "thread_siblings_list").write_text(siblings + "\n")
+    assert [cores.physical(mask, tmp_path) for mask in ({0, 1, 2, 3}, {0, 2}, {3}, {0, 1}, {8, 9})] == [2, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("max 100000", None), ("150000 100000", 2), ("50000 100000", 1), ("", None)]
+)
+def test_the_quota_of_a_container_is_a_limit(tmp_path, text, limit):
+    (tmp_path / "cpu.max").write_text(text)
+    assert cores.quota(tmp_path / "cpu.max") == limit
+    assert cores.quota(tmp_path / "missing") is None
+
+
+FORKS = """
+import os, sys, threading, time
+import numpy as np
+from tests.runtime import programs
+from tests.runtime.test_pool import N, X, W, asleep, right, wait_for
+from wholestep.runtime import pool
+from wholestep.runtime.native import ForkedError
+
+pool.set_threads(3)
+program = programs.multiply(N)
+state = np.zeros((), np.int64)
+endless = programs.count(parallel=True).instance([state])
+
+def fork(check):
+    child = os.fork()
+    if child == 0:
+        good = False
+        try:
+            good = check()
+        finally:
+            os._exit(0 if good else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+def refused():
+    try:
+        endless((np.array(1),))
+    except ForkedError:
+        return right(program)
+    return False
+
+for _ in range(int(sys.argv[1])):
+    fork(lambda: right(program))           # spinning, or before there is a pool
+    assert right(program)
+    wait_for(lambda: asleep(pool.current()))
+    fork(lambda: right(program) and right(program))
+    run = threading.Thread(target=endless, args=((np.array(2**60),),))
+    run.start()
+    wait_for(lambda: endless.trips)
+    fork(refused)                          # another thread is inside a program, and has the threads
+    endless.stop()
+    run.join()
+    fork(lambda: [fork(lambda: right(program))] and endless((np.array(1),)) == ())
+assert right(program)
+"""
+
+EXITS = {
+    "spinning": "assert right(program)",
+    "asleep": "assert right(program)\nwait_for(lambda: asleep(pool.current()))",
+    "in a program": (
+        "run = programs.count(parallel=True).instance([np.zeros((), np.int64)])\n"
+        "threading.Thread(target=run, args=((np.array(2**60),),), daemon=True).start()\n"
+        "wait_for(lambda: run.trips)"
+    ),
+    "at the very end": "import atexit\natexit.register(lambda: sys.exit(1) if not right(program) else None)",
+    "with an error": "assert right(program)\nsys.exit(0 if right(program) else 1)",
+}
+"""How a process ends, and what it did before."""
+
+START = """
+import sys, threading
+import numpy as np
+from tests.runtime import programs
+from tests.runtime.test_pool import N, asleep, right, wait_for
+from wholestep.runtime import pool
+pool.set_threads(3)
+program = programs.multiply(N)
+"""
+
+
+def run(script, *arguments):
+    """Run a script in a fresh interpreter; it must end by itself, without a complaint."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, *arguments]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=HANG, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_forked_children_work_and_never_hang():
+    run(FORKS, "4")
+
+
+@pytest.mark.parametrize("case", EXITS)
+def test_a_process_ends_cleanly(case):
+    run(START + EXITS[case])
+
+
+def test_state_torn_by_a_fork_is_refused():
+    instance = programs.count().instance([np.zeros((), np.int64)])
+    with instance._lock:
+        instance.forked()
+    with pytest.raises(native.ForkedError, match="forked while another thread"):
+        instance((np.array(1),))
+    assert issubclass(native.ForkedError, WholestepError)

@@ -1,0 +1,211 @@
+"""The rates of a machine: measured when asked for, kept, found again, and believed only where they fit."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import config
+from wholestep.cli import doctor
+from wholestep.lower.cost import DEFAULT, Rates, cost, instructions, microseconds
+from wholestep.lower.plan import Launch
+from wholestep.runtime import cores, folder, pool, rates
+from wholestep.runtime.compiled import compiled
+from wholestep.train import calibrate as measuring
+
+FAST = DEFAULT._replace(contraction=3e11, cores=7)
+needs_folders = pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no such folders")
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch, tmp_path):
+    """A folder of its own, and nothing known."""
+    monkeypatch.setenv("WHOLESTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(rates, "_known", {})
+    config.reread()
+    yield tmp_path / "cache"
+    monkeypatch.undo()
+    config.reread()
+
+
+def another_process(monkeypatch):
+    monkeypatch.setattr(rates, "_known", {})
+
+
+def test_without_a_measurement_the_defaults_hold(place):
+    assert rates.current() == DEFAULT and rates.known() is None
+    assert not place.exists()
+
+
+@needs_folders
+def test_what_was_measured_holds_here_and_in_later_processes(monkeypatch, place):
+    assert rates.keep(FAST)
+    assert rates.current() == FAST
+    another_process(monkeypatch)
+    monkeypatch.setattr(
+        measuring, "measured", lambda: pytest.fail("it is measured when that is asked for, and only then")
+    )
+    assert rates.current() == FAST
+    assert [f.parent.name for f in place.rglob("*.code")] == [rates.BESIDE]
+    assert ws.estimate(lambda w, x: np.mean(w * x), np.ones(3), batch=np.ones(3)).cost().rates == FAST
+
+
+def deep(w, x):
+    for _ in range(6):
+        x = np.tanh(np.sin(x) @ w)
+    return np.mean(x * x)
+
+
+def test_programs_planned_afterwards_are_planned_with_them():
+    w, x = np.full((40, 40), 0.1, np.float32), np.ones((300, 40), np.float32)
+
+    def made():
+        return ws.compile(deep, w, optimizer=ws.optim.sgd(0.1), batch=x, memory_budget="75%")
+
+    before, by_default = made(), made().plan.decisions
+    slow = DEFAULT._replace(**{name: getattr(DEFAULT, name) / 1000 for name in ("contraction", "elementwise", "cache")})
+    rates.keep(slow._replace(memory=DEFAULT.memory / 1000, memory_all=DEFAULT.memory_all / 1000, cached=1e9))
+    after = made().plan.decisions
+    assert by_default and min(d.microseconds for d in after) > 20 * max(d.microseconds for d in by_default)
+    # What was compiled before is what it was, also where its plan is only asked for now.
+    assert before.plan.decisions == by_default
+
+
+@needs_folders
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"measured": 1.0, "rates": {"contraction": 1e9}},
+        {"measured": 1.0, "rates": FAST._asdict() | {"speed": 1.0}},
+        {"measured": 1.0, "rates": FAST._asdict() | {"memory": 0.0}},
+        {"measured": 1.0, "rates": FAST._asdict() | {"memory": math.nan}},
+        {"measured": 1.0, "rates": FAST._asdict() | {"memory": "fast"}},
+        {"measured": 1.0, "rates": FAST._asdict() | {"cores": True}},
+        {"measured": 1.0, "rates": 7},
+        {"rates": FAST._asdict()},
+        {},
+    ],
+)
+def test_rates_that_do_not_fit_are_not_believed(facts):
+    rates.place().put(rates.key(), folder.Entry((), facts))
+    assert rates.current() == DEFAULT
+
+
+@needs_folders
+def test_a_damaged_file_is_not_believed(monkeypatch, place):
+    rates.keep(FAST)
+    (file,) = place.rglob("*.code")
+    file.write_bytes(file.read_bytes().replace(b"300000000000.0", b"900000000000.0"))
+    another_process(monkeypatch)
+    assert rates.current() == DEFAULT
+
+
+@needs_folders
+def test_another_machine_has_rates_of_its_own(monkeypatch):
+    rates.keep(FAST)
+    monkeypatch.setattr(cores, "available", lambda: (1234, "a test"))
+    assert rates.current() == DEFAULT
+    monkeypatch.undo()
+
+
+@needs_folders
+def test_a_folder_that_others_can_read_is_refused(place):
+    place.mkdir(mode=0o700)
+    (place / rates.BESIDE).mkdir()
+    (place / rates.BESIDE).chmod(0o755)
+    with pytest.raises(folder.Unusable, match="open to other users"):
+        rates.keep(FAST)
+    rates._known.clear()
+    assert rates.current() == DEFAULT
+
+
+def test_without_a_folder_they_hold_for_this_process(monkeypatch):
+    monkeypatch.setenv("WHOLESTEP_CACHE", "off")
+    config.reread()
+    assert not rates.keep(FAST)
+    assert rates.current() == FAST
+    another_process(monkeypatch)
+    assert rates.current() == DEFAULT
+
+
+def told():
+    out = io.StringIO()
+    doctor.doctor(out)
+    lines = out.getvalue().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.split()[:1] == ["calibration"])
+    return " ".join(lines[at : at + 2])
+
+
+def test_the_doctor_says_whether_it_was_done():
+    assert "not done" in told()
+    rates.keep(FAST)
+    assert "300 GFLOP/s" in told() and "7 cores" in told()
+
+
+# Measuring.
+
+
+def test_a_measurement_is_of_this_machine_and_kept(monkeypatch):
+    monkeypatch.setattr(measuring, "ROUNDS", 1)
+    monkeypatch.setattr(measuring, "LARGE", 1 << 20)
+    monkeypatch.setattr(measuring, "SIZES", [1 << 16, 1 << 20])
+    monkeypatch.setattr(measuring, "SPILLED", 1 << 20)
+    threads = pool.thread_count()
+    found = ws.calibrate()
+    assert found == rates.current() != DEFAULT
+    assert all(math.isfinite(x) and x > 0 for x in found)
+    assert found.cores == cores.available()[0] and found.vector in (16, 32, 64)
+    assert found.memory <= found.memory_all and found.launch < 1e-4
+    assert pool.thread_count() == threads
+
+
+def test_the_model_says_what_was_measured():
+    """With made-up times the rates come out so that the prediction is these times."""
+    x, square = np.ones(1 << 15, np.float32), np.ones((64, 64), np.float32)
+
+    def kernel(f, *arrays):
+        launches = [s for s in compiled(ws.jit(f).lower(*arrays)).plan.launches()]
+        return max(launches, key=lambda s: cost(s.kernel).flops)
+
+    launches = {
+        "product": kernel(lambda a, b: a @ b, square, square),
+        "chain": kernel(lambda x: np.tanh(np.exp(-x)), x),
+        "near": kernel(lambda x, y: x * 0.5 + y, x, x),
+        "far": kernel(lambda x, y: x * 0.5 + y, np.ones(1 << 22, np.float32), np.ones(1 << 22, np.float32)),
+    }
+    times = {"product": 3e-5, "chain": 4e-4, "near": 2e-4, "far": 0.5}
+    programs = {
+        name: SimpleNamespace(kernel=launch.kernel, alone=times[name], shared=times[name] / 2)
+        for name, launch in launches.items()
+    }
+    begun = SimpleNamespace(trip=1e-6, program=SimpleNamespace(plan=SimpleNamespace(steps=())))
+    moved = SimpleNamespace(copy=1e9, write=1e8, read=1e8, cached=lambda: 1.0)
+    found = measuring.rates_of(programs, begun, moved)
+    assert isinstance(found, Rates) and found.launch == 1e-6
+    alone = found._replace(cores=1, launch=0.0)
+    near = alone._replace(cached=1e9)
+
+    def predicted(name, by):
+        return microseconds(Launch(launches[name].kernel, ()), by) / 1e6
+
+    assert predicted("product", near._replace(elementwise=1e15, cache=1e15)) == pytest.approx(times["product"])
+    assert predicted("chain", near) == pytest.approx(times["chain"])
+    assert predicted("near", near._replace(elementwise=1e15)) == pytest.approx(times["near"])
+    assert predicted("far", alone._replace(elementwise=1e15, cached=1e-9)) == pytest.approx(times["far"])
+    assert found.memory_all == pytest.approx(2 * found.memory)
+    assert instructions(launches["product"].kernel, found.vector)[0] * found.vector / 4 == 64**3
+
+
+def test_the_size_of_the_caches_is_where_memory_begins():
+    moved = SimpleNamespace(sums={1 << n: 1e11 if n < 20 else 1e10 for n in measuring_sizes()})
+    assert measuring.Moved.cached(moved) == 12 * (1 << 19)
+
+
+def measuring_sizes():
+    return [int(math.log2(n)) for n in measuring.SIZES]

@@ -1,0 +1,73 @@
+"""The pages in examples/ run as they are, briefly; they resume, and nobody can read them who has to scroll far."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def page(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """What they write goes to a folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.stem)
+def test_it_is_a_page_that_says_how_to_run_it(file):
+    text = file.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    assert f"python examples/{file.name} --resume" in text
+    assert f"examples/{file.name}" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
+
+
+def test_digits(capsys):
+    history = page("digits_cnn").main(["--epochs", "3"])
+    assert history["val_accuracy"][-1] > 0.9
+    assert "val_accuracy" in capsys.readouterr().out
+    assert Path("digits.png").read_bytes().startswith(PNG)
+
+
+def test_text(capsys):
+    module = page("text_gpt")
+    small = ["--width", "16", "--layers", "1", "--steps"]
+    history = module.main([*small, "30"])
+    assert np.mean(history.losses[-5:]) < np.mean(history.losses[:5]) < 8
+    assert capsys.readouterr().out.count("def ") >= 1
+    assert Path("text.png").read_bytes().startswith(PNG)
+    whole = load_file("text.safetensors")
+    again = module.main([*small, "30", "--resume"])
+    assert len(again.losses) == 0 and all(np.array_equal(x, whole[k]) for k, x in load_file("text.safetensors").items())
+
+
+def test_tabular(capsys):
+    module = page("tabular")
+    scores = module.main(["--tables", "wine", "--folds", "2"])
+    assert len(scores) == 6 and min(scores.values()) > 0.8
+    assert json.loads(Path("tabular.json").read_text()) == scores
+    assert Path("tabular.png").read_bytes().startswith(PNG)
+    assert "logistic" in capsys.readouterr().out
+    del scores["wine boosting 1"]
+    Path("tabular.json").write_text(json.dumps(scores))
+    assert module.main(["--tables", "wine", "--folds", "2", "--resume"]).keys() == {*scores, "wine boosting 1"}
+
+
+def test_maml(capsys):
+    errors = page("maml").main(["--steps", "400"])
+    assert errors["meta"] < 0.8 * errors["together"]
+    assert "rates" in capsys.readouterr().out
+    assert Path("maml.png").read_bytes().startswith(PNG)
+    assert page("maml").main(["--steps", "400", "--resume"]) == errors

@@ -1,0 +1,16 @@
+"""The devices that are there, and the models that every law is tried on."""
+
+import pytest
+from tests.train.models import MODELS
+
+from wholestep.runtime import devices
+
+
+@pytest.fixture(params=sorted(devices.MAKERS))
+def device(request):
+    return request.param
+
+
+@pytest.fixture(params=MODELS, ids=[m.__name__ for m in MODELS])
+def model(request):
+    return request.param()

@@ -1,0 +1,27 @@
+"""Somebody presses Ctrl-C while a loop runs."""
+
+import signal
+import threading
+
+
+def press():
+    """The signal that a terminal sends, to the thread that hears it."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+class Pressing:
+    """An instance in whose run it happens."""
+
+    def __init__(self, instance):
+        self.instance = instance
+
+    def __call__(self, arrays):
+        press()
+        return self.instance(arrays)
+
+    def stop(self):
+        self.instance.stop()
+
+    @property
+    def trips(self):
+        return self.instance.trips

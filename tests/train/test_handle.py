@@ -1,0 +1,411 @@
+"""The handle on a step: its state is read and set, reset, replaced, shared with other functions, and guarded."""
+
+import copy
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from tests.train.by_hand import rows, same
+from tests.train.models import classifier, perceptron
+
+import wholestep as ws
+from wholestep import tree
+
+NAN, INF = float("nan"), float("inf")
+
+
+def line(device, **options):
+    """Fits p to x, one parameter and a batch of two."""
+    settings = {"optimizer": ws.optim.adam(0.1), "batch": np.ones(2), "device": device, **options}
+    return ws.compile(lambda p, x: np.mean((p - x) ** 2) / 2, np.float64(0.0), **settings)
+
+
+def equal(a, b):
+    assert tree.structure(a) == tree.structure(b)
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("guard", ["gradients", "loss"])
+@pytest.mark.parametrize("bad", [NAN, INF, -INF])
+def test_a_step_that_is_not_finite_is_left_out(device, guard, bad):
+    step = line(device, guard=guard)
+    step(np.ones(2))
+    before = step.state
+    result = step(np.array([1.0, bad]))
+    assert (result.status, result.finite, result.skipped, result.steps) == ("skipped", False, 1, 1)
+    after = step.state
+    for name in ("step", "skipped"):  # keys never come twice
+        assert after["counters"].pop(name) == before["counters"].pop(name) + 1
+    equal(after, before)
+    assert step(np.ones(2)).status == "completed"
+
+
+def test_the_guard_sees_a_gradient_that_the_loss_hides(device):
+    def loss(p, x):
+        return np.sqrt(np.sum(p * x))
+
+    options = {"optimizer": ws.optim.sgd(0.1), "batch": np.zeros(2), "device": device}
+    seen = ws.compile(loss, np.ones(2), **options)
+    unseen = ws.compile(loss, np.ones(2), guard="loss", **options)
+    assert seen(np.zeros(2)).status == "skipped" and seen(np.zeros(2)).loss == 0.0
+    np.testing.assert_array_equal(seen.params, np.ones(2))
+    assert unseen(np.zeros(2)).status == "completed"
+    assert np.isnan(unseen.params).all()
+
+
+def test_without_a_guard_everything_passes(device):
+    step = line(device, guard=None)
+    result = step(np.array([NAN, 1.0]))
+    assert (result.status, result.finite) == ("completed", False)
+    assert np.isnan(step.params)
+    assert not any(node.op.name == "cond" for node in step.graph.nodes)
+
+
+def test_a_skipped_step_among_k_and_in_a_run(device):
+    x = np.array([[1.0, 1.0], [NAN, 1.0], [2.0, 2.0]])
+    many, one = line(device, batch=x, steps_per_call=3), line(device)
+    result = many(x)
+    assert (result.status, result.skipped, result.steps, result.finite) == ("skipped", 1, 3, False)
+    one(x[0]), one(x[2])
+    equal(many.params, one.params)
+    ran = line(device)
+    assert ran.run(x.reshape(-1), 1, 2, shuffle=False).skipped == 1
+    equal(ran.params, one.params)
+
+
+def test_a_skipped_step_keeps_buffers_that_the_loss_assigns_to(device):
+    def loss(p, buffers, x):
+        buffers["seen"] += np.sum(x)
+        return p * np.sum(x), buffers
+
+    step = ws.compile(
+        loss, 1.0, buffers={"seen": np.zeros(())}, optimizer=ws.optim.sgd(0.1), batch=np.ones(2), device=device
+    )
+    step(np.ones(2)), step(np.array([NAN, 1.0]))
+    assert step.buffers["seen"] == 2.0
+
+
+def test_hyper_parameters_change_without_compiling_anew(device):
+    step = line(device, optimizer=ws.optim.sgd(0.5))
+    step(np.ones(2))
+    assert step.params == 0.5
+    step.set(lr=0.25)
+    step(np.ones(2))
+    assert (step.params, step.hyper, step.traces) == (0.625, {"lr": 0.25}, 1)
+
+
+def test_a_schedule_counts_the_updates_from_zero(device):
+    step = line(device, optimizer=ws.optim.sgd(lambda t: np.float64(1.0) / (1 + t)), batch=np.ones(2))
+    assert step.hyper == {}
+    step(np.array([3.0, NAN]))
+    assert step.params == 0.0
+    step(np.full(2, 2.0))
+    assert step.params == 2.0, "what was skipped was no update"
+    step(np.zeros(2))
+    assert step.params == 1.0
+
+
+def test_an_optimizer_of_ones_own(device):
+    class Sign:
+        def init(self, params):
+            return None
+
+        def update(self, grads, state, params):
+            return tree.map(lambda p, g: p - 0.5 * np.sign(g), params, grads), state
+
+    step = line(device, optimizer=Sign())
+    step(np.ones(2))
+    assert step.params == 0.5 and step.hyper == {}
+
+
+def test_state_is_copied_in_and_out(device):
+    params = {"w": np.ones(2)}
+    step = ws.compile(
+        lambda p, x: np.sum(p["w"] * x), params, optimizer=ws.optim.sgd(1.0), batch=np.ones(2), device=device
+    )
+    step.params["w"][:] = 7.0
+    params["w"][:] = 7.0
+    step(np.ones(2))
+    equal(step.params, {"w": np.zeros(2)})
+    assert list(step.state) == ["params", "buffers", "optimizer", "counters"]
+
+
+def test_state_moves_to_another_step_and_goes_on_the_same(device):
+    model = perceptron()
+    batch = rows(model.data, slice(0, 6))
+    a, b = [
+        ws.compile(model.loss, model.params, optimizer=ws.optim.adam(r), batch=batch, device=device, key=k)
+        for r, k in ((0.01, 0), (0.01, 1))
+    ]
+    a.run(model.data, 2, 6)
+    b.load_state(pickle.loads(pickle.dumps(a.state)))
+    assert a.run(model.data, 2, 6).losses.tolist() == b.run(model.data, 2, 6).losses.tolist()
+    equal(a.state, b.state)
+
+
+def test_reset_goes_back_to_the_bit(device):
+    model = perceptron()
+    batch = rows(model.data, slice(0, 6))
+    step = ws.compile(model.loss, model.params, optimizer=ws.optim.adam(0.01), batch=batch, device=device)
+    start = step.state
+    losses = step.run(model.data, 2, 6).losses
+    later = step.state
+    step.reset(optimizer=False)
+    equal(step.params, start["params"])
+    equal(step.state["optimizer"], later["optimizer"])
+    assert step.state["counters"]["step"] == later["counters"]["step"]
+    step.load_state(later)
+    step.reset(params=False)
+    equal(step.params, later["params"])
+    equal(step.state["optimizer"], start["optimizer"])
+    step.reset()
+    equal(step.state, start)
+    assert step.run(model.data, 2, 6).losses.tolist() == losses.tolist()
+
+
+def test_replace_puts_another_model_under_the_same_handle(device):
+    model, other = perceptron(), classifier()
+    step = ws.compile(
+        model.loss,
+        model.params,
+        optimizer=ws.optim.adam(0.01),
+        batch=rows(model.data, slice(0, 6)),
+        device=device,
+        key=9,
+    )
+    total = step.attach(lambda params, batch: sum(np.sum(p) for p in tree.leaves(params)) + batch)
+    step.set(lr=0.5)
+    step.run(model.data, 1, 6)
+    assert total(1.0) != 0
+    step.replace(other.loss, other.params, batch=rows(other.data, slice(0, 6)))
+    assert step.hyper["lr"] == 0.5 and step.state["counters"]["step"] == 4
+    np.testing.assert_allclose(total(1.0), 1 + sum(np.sum(p) for p in other.params))
+    fresh = ws.compile(
+        other.loss,
+        other.params,
+        optimizer=ws.optim.adam(0.5),
+        batch=rows(other.data, slice(0, 6)),
+        device=device,
+        key=9,
+    )
+    batch = rows(other.data, slice(3, 9))
+    assert step(batch).loss == fresh(batch).loss
+    same(step.params, fresh.params, device)
+    step.reset()
+    equal(step.params, tree.map(np.asarray, other.params))
+
+
+def test_replace_keeps_what_it_is_not_given(device):
+    step = line(device)
+    step(np.ones(2))
+    before = step.state
+    step.replace(lambda p, x: np.mean(np.abs(p - x)), batch=np.ones(3))
+    equal(step.state, before)
+    np.testing.assert_allclose(step(np.full(3, 2.0)).loss, 2.0 - before["params"], rtol=1e-14)
+    step.replace(optimizer=ws.optim.sgd(0.0))
+    assert list(step.state["optimizer"]) == ["count"] and step.hyper == {"lr": 0.0}
+
+
+def test_a_replacement_that_fails_changes_nothing(device):
+    step = line(device)
+    step(np.ones(2))
+    before, traces = step.state, step.traces
+    with pytest.raises(ws.errors.NonScalarError):
+        step.replace(lambda p, x: p - x)
+    equal(step.state, before)
+    assert step.traces == traces
+    step(np.ones(2))
+
+
+def test_attached_functions_see_the_state_as_it_is(device):
+    step = line(device, optimizer=ws.optim.sgd(0.5))
+    doubled = step.attach(lambda p, x: {"y": 2 * p * x, "n": len(x)}, batch=np.ones(3))
+    assert step.traces == 2
+    first = doubled(np.ones(3))
+    step(np.ones(2))
+    second = doubled(np.ones(3))
+    np.testing.assert_array_equal(first["y"], np.zeros(3))
+    np.testing.assert_array_equal(second["y"], np.ones(3))
+    assert step.traces == 2 and second["n"] == 3
+    assert doubled(np.ones((2, 2), np.float32))["y"].shape == (2, 2)
+    assert step.reasons[-1] == "attached <lambda> on batch: f32[2, 2]"
+
+
+def test_an_attached_function_takes_buffers_where_there_are_any(device):
+    step = ws.compile(
+        lambda p, b, x: (p * np.sum(x), {"n": b["n"] + 1}),
+        1.0,
+        buffers={"n": np.array(0)},
+        optimizer=ws.optim.sgd(0.1),
+        batch=np.ones(2),
+        device=device,
+    )
+    count = step.attach(lambda p, b, x: b["n"] + x)
+    step(np.ones(2))
+    assert count(10) == 11
+
+
+def test_an_attached_function_keeps_eight_programs(device):
+    step = line(device)
+    f = step.attach(lambda p, x: np.sum(x) + p)
+    for _ in range(2):
+        for n in range(1, 9):
+            assert f(np.ones(n)) == n
+    assert step.traces == 1 + 8
+    f(np.ones(9))
+    f(np.ones(8))
+    assert step.traces == 1 + 9
+    f(np.ones(1))
+    assert step.traces == 1 + 10, "the one used longest ago went"
+
+
+def test_calls_from_several_threads_take_turns(device):
+    step = line(device, optimizer=ws.optim.sgd(0.0))
+    look = step.attach(lambda p, x: p * x)
+    errors = []
+
+    def work():
+        try:
+            for _ in range(50):
+                step(np.ones(2)), look(np.ones(2)), step.state
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+    assert step.state["counters"]["step"] == 200
+
+
+def test_a_captured_array_that_changes_stops_the_step_before_it_runs(device):
+    small, large = np.arange(3.0), np.arange(200_000.0)
+    step = ws.compile(
+        lambda p, x: p * (np.sum(small) + np.sum(large * x)), 1.0, optimizer=ws.optim.sgd(0.0), batch=1.0, device=device
+    )
+    assert {id(a) for a in step.constants} == {id(small), id(large)}
+    step(1.0)
+    before = step.state
+    for array, index in ((small, 1), (large, slice(None)), (large, slice(100, 9000))):
+        kept = array[index].copy()
+        array[index] += 1.0
+        with pytest.raises(ws.errors.MutationError, match="captured"):
+            step(1.0)
+        array[index] = kept
+        step.load_state(before)
+    step(1.0)
+
+
+def test_one_changed_element_of_a_large_array_is_found_within_a_round(device):
+    large = np.arange(20_000.0)
+    step = ws.compile(lambda p, x: p * np.sum(large * x), 1.0, optimizer=ws.optim.sgd(0.0), batch=1.0, device=device)
+    large[12_345] += 1.0
+    with pytest.raises(ws.errors.MutationError):
+        for _ in range(large.nbytes // 4096 + 1):
+            step(1.0)
+
+
+def test_a_run_looks_at_the_whole_of_what_was_captured(device):
+    large, x = np.arange(200_000.0), np.ones(4)
+    step = ws.compile(
+        lambda p, x: p * np.sum(large) * np.sum(x), 1.0, optimizer=ws.optim.sgd(0.0), batch=x, device=device
+    )
+    predict = step.attach(lambda p, x: large[:4] * x)
+    predict(x)
+    large[123_457] += 1.0
+    for call in (lambda: step.run(x, 1, 2), lambda: predict(x)):
+        with pytest.raises(ws.errors.MutationError):
+            call()
+
+
+def test_arrays_that_numpy_reads_before_the_program_sees_them_are_looked_at_too(device):
+    closed, nested, default = np.arange(3.0), {"in": [np.arange(4.0)]}, np.arange(5.0)
+
+    def helper(p, scale=default):
+        return p * scale.sum() * TABLE.sum()
+
+    def loss(p, x):
+        return helper(p) + ws.scan(lambda c, row: (c + closed.sum() * row, None), 0.0, x)[0] + len(nested["in"])
+
+    step = ws.compile(loss, 1.0, optimizer=ws.optim.sgd(0.0), batch=np.ones(2), device=device)
+    step(np.ones(2))
+    for array in (closed, default, TABLE):
+        array[0] += 1.0
+        with pytest.raises(ws.errors.MutationError, match="captured"):
+            step(np.ones(2))
+        array[0] -= 1.0
+    step(np.ones(2))
+
+
+TABLE = np.arange(6.0)
+
+
+def test_an_array_that_cannot_be_written_is_not_looked_at(device):
+    fixed = np.arange(3.0)
+    fixed.flags.writeable = False
+    step = ws.compile(lambda p, x: p * np.sum(fixed * x), 1.0, batch=1.0, device=device)
+    assert step.constants == []
+
+
+def test_an_index_out_of_range_leaves_the_state_alone(device):
+    model = classifier()
+    x, labels = rows(model.data, slice(0, 6))
+    step = ws.compile(model.loss, model.params, optimizer=ws.optim.adam(0.1), batch=(x, labels), device=device)
+    step((x, labels))
+    before = step.state
+    wrong = labels.copy()
+    wrong[2] = 3
+    with pytest.raises(IndexError, match=r"models\.py"):
+        step((x, wrong))
+    equal(step.state, before)
+    with pytest.raises(IndexError):
+        step.run((model.data[0], np.full(23, 3)), 1, 6)
+    equal(step.state, before)
+
+
+def test_numbers_where_numbers_were_declared(device):
+    step = ws.compile(
+        lambda p, b: np.sum(p * b["x"]) * b["scale"] + b["on"],
+        np.ones(2, np.float32),
+        optimizer=ws.optim.sgd(0.0),
+        batch={"x": np.ones(2, np.float32), "scale": 1.0, "on": True},
+        device=device,
+    )
+    x = np.ones(2, np.float32)
+    assert step({"x": x, "scale": 3, "on": False}).loss == 6.0
+    assert step({"x": x, "scale": np.float64(0.5), "on": np.True_}).loss == 2.0
+    with pytest.raises(ws.errors.DtypeError, match=r"batch\.on"):
+        step({"x": x, "scale": 1.0, "on": 1})
+
+
+def test_a_step_is_declared_by_shapes_alone(device):
+    step = line(device, batch=ws.ShapeDtype((2,), "float64"))
+    assert step(np.ones(2)).loss == 0.5
+
+
+def test_a_step_can_be_neither_copied_nor_pickled(device):
+    step = line(device)
+    attached = step.attach(lambda p, x: p)
+    for act in (copy.copy, copy.deepcopy, pickle.dumps):
+        for thing in (step, attached):
+            with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                act(thing)
+
+
+def test_what_the_reference_does_not_have_it_says():
+    step = line("reference")
+    for ask in (lambda: step.kernels, lambda: step.plan, lambda: step.memory, step.source):
+        with pytest.raises(ws.errors.UnsupportedError, match="reference"):
+            ask()
+
+
+def test_nothing_is_compiled_inside_a_trace(device):
+    with pytest.raises(ws.errors.UnsupportedError, match="inside"):
+        ws.jit(lambda x: x + line(device)(np.ones(2)).loss)(1.0)
+    step = line(device)
+    with pytest.raises(ws.errors.WholestepError):
+        ws.jit(lambda x: step(x).loss)(np.ones(2))

@@ -1,0 +1,84 @@
+"""Every way to hold a compiled step wrongly, and what it answers; the text is pinned, line numbers apart."""
+
+import re
+
+import numpy as np
+import pytest
+from tests.train.models import perceptron
+
+import wholestep as ws
+from wholestep.errors import WholestepError
+
+MODEL = perceptron()
+BATCH = {k: v[:6] for k, v in MODEL.data.items()}
+
+
+def step(**options):
+    settings = {"optimizer": ws.optim.adam(0.01), "batch": BATCH, "device": "reference", **options}
+    return ws.compile(settings.pop("loss", MODEL.loss), settings.pop("params", MODEL.params), **settings)
+
+
+CASES = {
+    "batch_of_another_dtype": lambda: step()({**BATCH, "x": BATCH["x"].astype(np.float64)}),
+    "batch_of_another_shape": lambda: step()({**BATCH, "x": BATCH["x"][:3]}),
+    "batch_without_a_name": lambda: step()({"x": BATCH["x"]}),
+    "batch_in_another_container": lambda: step()((BATCH["x"], BATCH["y"])),
+    "batch_of_text": lambda: step()({**BATCH, "x": "text"}),
+    "batch_of_another_machine": lambda: step()({**BATCH, "x": BATCH["x"].astype(">f4")}),
+    "hyper_parameter_that_is_not_there": lambda: step().set(rate=0.1),
+    "hyper_parameter_that_is_no_number": lambda: step().set(lr="fast"),
+    "hyper_parameter_that_is_a_schedule": lambda: step(optimizer=ws.optim.sgd(lambda t: 0.1)).set(lr=0.1),
+    "parameters_of_another_shape": lambda: step().set(params={**MODEL.params, "b1": np.zeros(6, np.float32)}),
+    "state_without_a_part": lambda: step().load_state({"params": MODEL.params}),
+    "data_of_different_lengths": lambda: step().run({**MODEL.data, "y": MODEL.data["y"][:5]}),
+    "data_of_another_structure": lambda: step().run(MODEL.data["x"]),
+    "data_of_another_dtype": lambda: step().run({**MODEL.data, "y": MODEL.data["y"].astype(np.float64)}),
+    "data_too_short": lambda: step().run(BATCH, 1, 7, drop_last=True),
+    "data_without_rows": lambda: step(loss=lambda p, k: k * np.sum(p["b1"]), batch=1.0).run(1.0),
+    "no_epochs": lambda: step().run(MODEL.data, 0),
+    "kernels_of_the_reference": lambda: step().kernels,
+    "device_that_nobody_knows": lambda: step(device="abacus"),
+    "no_memory_budget": lambda: step(memory_budget=100),
+    "no_other_precision": lambda: step(precision="float8"),
+    "no_such_guard": lambda: step(guard="everything"),
+    "no_steps": lambda: step(steps_per_call=0),
+    "batch_not_stacked": lambda: step(steps_per_call=3),
+    "integer_parameter": lambda: step(params={**MODEL.params, "n": 3}),
+    "parameter_that_is_text": lambda: step(params={**MODEL.params, "name": "text"}),
+    "capture_that_is_not_there": lambda: step(captures=("h",)),
+    "loss_without_aux": lambda: step(has_aux=True),
+    "loss_that_is_no_scalar": lambda: step(loss=lambda p, b: p["w1"]),
+    "buffers_of_another_type": lambda: step(
+        loss=lambda p, b, x: (np.sum(p["b1"]), {"n": b["n"] + 0.5}), buffers={"n": np.array(1)}
+    ),
+    "optimizer_that_widens": lambda: step(optimizer=Widening()),
+    "compiled_inside_a_trace": lambda: ws.jit(lambda x: x + step()(BATCH).loss)(1.0),
+}
+
+
+class Widening:
+    def init(self, params):
+        return None
+
+    def update(self, grads, state, params):
+        return {k: p - np.float64(0.1) * grads[k] for k, p in params.items()}, state
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_message(name, golden):
+    with pytest.raises(WholestepError) as caught:
+        CASES[name]()
+    message = str(caught.value)
+    assert "test_messages.py:" in message, "the message names the user's line"
+    kinds = ", ".join(base.__name__ for base in type(caught.value).__mro__ if base.__module__ == "builtins")
+    text = re.sub(r"\S*test_messages\.py:\d+", "test_messages.py", message)
+    text = re.sub(r"the devices are .*", "the devices are ...", text)
+    golden(f"{type(caught.value).__name__} ({kinds})\n{text}")
+
+
+def test_an_explanation(golden):
+    shown = step()
+    shown.run(MODEL.data, 2, 6)
+    shown.attach(lambda params, batch: batch["x"] @ params["w1"], batch=BATCH)
+    text = re.sub(r"\d+\.\d\d s", "0.00 s", shown.explain())
+    golden(text)
