@@ -1,4 +1,5 @@
-"""Writes the generated pages of the documentation: coverage.md, from the tables that dispatch itself uses."""
+"""Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, the table of
+precision.md from the one that autocast goes by, and RELIABILITY.md from the records of audits."""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from wholestep import primitives
 from wholestep import scipy as parts
+from wholestep.cli.audit.page import page as reliability
 from wholestep.frontend import array, dispatch, ufuncs
+from wholestep.primitives.family import Primitive
+from wholestep.transforms import autocast
 
 FOLDER = Path(__file__).parent
 
@@ -93,7 +98,37 @@ def _listing(names: list[str]) -> str:
     return ", ".join(f"`{n}`" for n in names)
 
 
-PAGES: dict[str, Callable[[], str]] = {"coverage.md": coverage}
+PRECISIONS = {
+    autocast.LOW: "half precision, sums in float32",
+    autocast.WIDE: "float32",
+    autocast.FOLLOWS: "that of the operands, the widest where they differ",
+    autocast.AS_WRITTEN: "the dtype that the program names",
+    autocast.INSIDE: "the operations inside, each by itself",
+}
+
+
+def vocabulary() -> list[Primitive]:
+    """The primitives of the library, without those that anybody else has entered."""
+    modules = [getattr(primitives, name) for name in primitives.__all__]
+    return [x for module in modules for x in vars(module).values() if isinstance(x, Primitive)]
+
+
+def precision() -> str:
+    """The page on precision, with the table of all operations in its place."""
+    page = (FOLDER / "precision.md").read_text(encoding="utf-8")
+    start = page.index("-->\n", page.index("<!-- written by")) + 4
+    lines = ["", "| precision | operations |", "|---|---|"]
+    for what, words in PRECISIONS.items():
+        names = sorted({op.name for op in vocabulary() if autocast.policy(op) == what})
+        lines.append(f"| {words} | {_listing(names)} |")
+    return page[:start] + "\n".join([*lines, "", ""]) + page[page.index("<!-- end -->") :]
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "coverage.md": coverage,
+    "precision.md": precision,
+    "../RELIABILITY.md": lambda: reliability(FOLDER / "records"),
+}
 
 if __name__ == "__main__":
     for page, write in PAGES.items():
