@@ -3,7 +3,7 @@ SOURCES = src tests $(wildcard bench docs examples)
 QUICK = $(wildcard tests/test_floors.py tests/test_names.py tests/laws tests/golden)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format lint test golden mutate docs bench
+.PHONY: help check format lint test golden mutate docs bench ulp campaign endurance
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,3 +34,12 @@ docs:  ## write the generated pages of the documentation
 
 bench:  ## time the eager transforms
 	$(PYTHON) bench/eager.py
+
+ulp:  ## measure the errors of the compiled scalar functions on all float32 inputs: about an hour
+	$(PYTHON) -m tests.kernel.ulp
+
+endurance:  ## a million calls of one step, which must take no memory, descriptors or threads
+	ENDURANCE=1000000 $(PYTHON) -m pytest tests/train/test_endurance.py
+
+campaign:  ## 5,000 random training steps, compiled, against float64: about an hour
+	TRAINING_COUNT=5000 $(PYTHON) -m pytest -n 2 tests/compiled/test_training.py
