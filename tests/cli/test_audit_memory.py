@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from tests.compiled.law import compiled
 from tests.compiled.training import training
 
 import wholestep as ws
-from wholestep.cli.audit import memory, peaks, watched
+from wholestep.cli.audit import bits, memory, peaks, watched
 from wholestep.lower import program
 from wholestep.lower.plan import Launch, Plan
 from wholestep.runtime import compiled as runtime
@@ -89,3 +90,17 @@ def test_a_write_before_the_arena_is_found(monkeypatch) -> None:
 
 def test_a_value_that_nobody_wrote_is_found(monkeypatch) -> None:
     assert planted(monkeypatch, lambda plan: moved(replace(plan, arena=2 * plan.arena), plan.arena, 2))
+
+
+def test_every_way_to_train_ends_in_the_same_bits(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = bits.audit(4, int(secrets.randbits(32)))
+    assert found["failures"] == 0, found["examples"]
+    assert found["checks"]["ways to train them, each with the same bits"] == 3 * 12 + 48
+    assert found["checks"]["of the trainings those of a stack"] == 1
+
+
+def test_a_way_with_other_bits_is_noticed(monkeypatch) -> None:
+    case = bits.drawn(0, 0)
+    wrong = bits.Case(case.modes, lambda first, calls: case.batch(first + (calls == 10), calls))
+    assert any("10 steps a call" in line for line in bits.others(dict(bits.ends(wrong))))

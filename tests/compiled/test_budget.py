@@ -11,27 +11,17 @@ import pytest
 import wholestep as ws
 from wholestep import tree
 from wholestep.cli.audit.jobs import sha256
-from wholestep.cli.audit.programs import Training, training
-from wholestep.cli.audit.watched import offered
+from wholestep.cli.audit.programs import offered, training, within
 from wholestep.errors import BudgetError
 
 SHARES = (0.45, 0.65, 0.85)
-
-
-def within(made: Training, limit: object):
-    """A step within a budget, or else within the one that its refusal names; and the bytes that it may take."""
-    try:
-        return made.step(memory_budget=limit), limit
-    except BudgetError as error:
-        works = offered(str(error))
-        return made.step(memory_budget=works), works
 
 
 @pytest.mark.parametrize("i", range(4))
 def test_many_steps_within_a_budget_are_single_steps_without(i: int) -> None:
     seeds = [k for k in range(40) if training(41, k).steps == 3]
     made = training(41, seeds[i])
-    step, _ = within(made, f"{100 * SHARES[i % 3]:g}%")
+    step, _ = within(made.step, f"{100 * SHARES[i % 3]:g}%")
     losses = np.concatenate([step(made.batch).losses for _ in range(2)])
     first = {name: x[0] for name, x in made.batch.items()}
     single = ws.compile(made.loss, made.params, optimizer=made.optimizer, batch=first)
@@ -45,7 +35,7 @@ def test_a_budget_in_bytes_is_kept_by_all_that_is_told(i: int) -> None:
     made = training(43, i)
     free = made.step().memory
     asked = free.total - free.code - free.arena + int(SHARES[i % 3] * free.arena)
-    step, allowed = within(made, asked)
+    step, allowed = within(made.step, asked)
     assert asked <= allowed < free.total
     found = step.memory
     assert found.total - found.code <= allowed

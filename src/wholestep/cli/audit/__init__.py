@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wholestep.cli.audit import files, kill, memory, precisions, resume, stream
+from wholestep.cli.audit import bits, files, kill, memory, precisions, resume, stream
 from wholestep.cli.audit.record import check_file, told
 from wholestep.cli.options import at_least
 
@@ -30,6 +30,7 @@ AUDITS: Mapping[str, Audit] = {
     "kill": Audit(kill.audit, 300, "kill training, mostly while it saves, and try every fault of the file system"),
     "files": Audit(files.audit, 20_000, "read files that are damaged, hostile or of other kinds"),
     "memory": Audit(memory.audit, 500, "run models and random trainings in memory that is watched"),
+    "bits": Audit(bits.audit, 200, "train in every mode, with any steps a call and any threads, and compare every bit"),
     "precision": Audit(
         precisions.audit, 1000, "train a GPT for so many steps in each precision, and compare the losses"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import wholestep as ws
-from wholestep import nn, tree
+from wholestep import nn
+from wholestep.errors import BudgetError
 from wholestep.train.step import Step
 
 SIGNS = 11
@@ -161,13 +163,23 @@ class Loss:
 
 
 class Training(NamedTuple):
-    """A loss with parameters, a batch, an optimizer and how many steps a call takes."""
+    """A loss with parameters, the rows of a step, an optimizer and how many steps a call takes."""
 
     loss: Loss
     params: dict[str, Any]
-    batch: dict[str, Any]
+    rows: dict[str, Any]
     optimizer: Any
     steps: int
+
+    @property
+    def batch(self) -> dict[str, Any]:
+        """What the first call is given."""
+        return self.batches(0)
+
+    def batches(self, first: int) -> dict[str, Any]:
+        """What a call is given whose first step has this number: the rows, which step by step move on by one."""
+        rolled = [{name: np.roll(x, first + k, 0) for name, x in self.rows.items()} for k in range(self.steps)]
+        return rolled[0] if self.steps == 1 else {name: np.stack([row[name] for row in rolled]) for name in self.rows}
 
     @property
     def given(self) -> dict[str, Any]:
@@ -181,6 +193,34 @@ class Training(NamedTuple):
     def estimate(self, **more: Any) -> Any:
         """What the step would take of memory."""
         return ws.estimate(self.loss, self.params, **self.given, **more)
+
+
+Limit = str | int
+"""A budget, as it is given to `ws.compile`."""
+
+
+def within(make: Callable[..., Step], limit: Limit) -> tuple[Step, Limit]:
+    """A step within a budget, or else within the one that its refusal names; and that budget."""
+    try:
+        return make(memory_budget=limit), limit
+    except BudgetError as error:
+        works = offered(str(error))
+        return make(memory_budget=works), works
+
+
+WORKS = re.compile(r'memory_budget="?([0-9.]+%?)"? works')
+
+
+def offered(message: str) -> Limit:
+    """The budget that a refusal says would work.
+
+    >>> offered('hint: memory_budget="12.50%" works'), offered("hint: memory_budget=4096 works; or")
+    ('12.50%', 4096)
+    """
+    found = WORKS.search(message)
+    if found is None:
+        raise BudgetError(f"the refusal names no budget that works: {message}")
+    return found[1] if found[1].endswith("%") else int(found[1])
 
 
 def training(*seed: int) -> Training:
@@ -203,5 +243,4 @@ def training(*seed: int) -> Training:
         ws.optim.chain(ws.optim.clip_by_global_norm(1.0), ws.optim.adamw(1e-3)),
     )
     count = int(rng.choice((1, 1, 3)))
-    batch = one if count == 1 else tree.map(lambda a: np.stack([np.roll(a, k, 0) for k in range(count)]), one)
-    return Training(loss, params, batch, optimizers[int(rng.integers(3))], count)
+    return Training(loss, params, one, optimizers[int(rng.integers(3))], count)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -17,11 +16,10 @@ import numpy as np
 import wholestep as ws
 from wholestep import nn
 from wholestep.cli.audit.jobs import sha256
-from wholestep.cli.audit.programs import Training, training
+from wholestep.cli.audit.programs import Training, training, within
 from wholestep.cli.bench.peers import wholestep as bench
 from wholestep.cli.bench.spec import WORKLOADS
 from wholestep.cli.text import Writer
-from wholestep.errors import BudgetError
 from wholestep.lower.plan import Branch, Plan, While, every_step
 from wholestep.testing import guarded
 from wholestep.train.step import Step
@@ -104,37 +102,18 @@ def of_plan(plan: Plan) -> list[str]:
 
 def squeezed(made: Training, free: Step, share: float) -> dict[str, Any]:
     """What there is to see of a training inside a budget, which is a share of its arena, or what works in its place."""
-    refused, limit = False, f"{share:.2f}%"
-    try:
-        step = made.step(memory_budget=limit)
-    except BudgetError as error:
-        refused, limit = True, str(offered(str(error)))
-        step = made.step(memory_budget=limit)
+    asked = f"{share:.2f}%"
+    step, limit = within(made.step, asked)
     found = guarded.report(*guarded.of_step(step, made.batch), closed=True)
     problems = [*found.problems, *of_plan(step.plan)]
-    if found.arena > float(limit.rstrip("%")) / 100 * free.memory.arena:
+    if found.arena > float(str(limit).rstrip("%")) / 100 * free.memory.arena:
         problems.append(f"the arena has {found.arena:,} bytes")
     if found.arena != made.estimate(memory_budget=limit).arena:
         problems.append("the estimate has another arena")
     if trained(step, made.batch) != trained(free, made.batch):
         problems.append("the training has other bits than without a budget")
     saved = free.memory.arena - found.arena
-    return {"problems": [f"within {limit}: {x}" for x in problems], "refused": refused, "saved": saved}
-
-
-WORKS = re.compile(r'memory_budget="?([0-9.]+%?)"? works')
-
-
-def offered(message: str) -> str | int:
-    """The budget that a refusal says would work.
-
-    >>> offered('hint: memory_budget="12.50%" works'), offered("hint: memory_budget=4096 works; or")
-    ('12.50%', 4096)
-    """
-    found = WORKS.search(message)
-    if found is None:
-        raise BudgetError(f"the refusal names no budget that works: {message}")
-    return found[1] if found[1].endswith("%") else int(found[1])
+    return {"problems": [f"within {limit}: {x}" for x in problems], "refused": limit != asked, "saved": saved}
 
 
 def trained(step: Step, batch: Any) -> str:
