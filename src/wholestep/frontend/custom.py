@@ -152,9 +152,8 @@ class CustomRule:
         self.n = len(call.values)
         self.extra = args
 
-    def cotangents(self, given: Any, name: str) -> list[Maybe]:
-        """One cotangent for each array argument, from the tuple that the user's rule returned."""
-        args, _ = self.call.rebuild(self.call.values)
+    def cotangents(self, given: Any, name: str, args: Sequence[Any]) -> list[Maybe]:
+        """One cotangent for each array among the arguments, from the tuple that the user's rule returned."""
         if not isinstance(given, tuple | list) or len(given) != len(args):
             raise TreeError(
                 f"{name}: the backward rule returns a tuple with one cotangent for each of the {len(args)} arguments",
@@ -199,8 +198,8 @@ class PullbackRule(CustomRule):
         return [as_array(leaf, self.name).value for leaf in leaves], residuals
 
     def backward(self, residuals: Any, gys: Sequence[Value]) -> list[Maybe]:
-        g = result(gys, self.found)
-        return self.cotangents(self.bwd(residuals, g), self.name)
+        args, _ = self.call.rebuild(self.call.values)
+        return self.cotangents(self.bwd(residuals, result(gys, self.found)), self.name, args)
 
     def batched(self, batching: Any, on: Sequence[bool]) -> Any:
         return BatchedPullback(self, batching, on)
@@ -387,13 +386,13 @@ class custom_jvp:
 class DeclaredPullback(CustomRule):
     """The declared pullback of a composite at one call."""
 
-    def __init__(self, call: Call, extra: int, found: dict[str, Any], rule: Any, name: str) -> None:
+    def __init__(self, call: Call, extra: int, found: dict[str, Any], rule: Any, name: str, narrow: bool) -> None:
         super().__init__(call, extra, found)
-        self.rule, self.name = rule, name
+        self.rule, self.name, self.narrow = rule, name, narrow
 
     def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
         args, _ = self.call.rebuild(xs[: self.n])
-        return self.cotangents(self.rule(args, result(ys, self.found), result(gys, self.found)), self.name)
+        return self.cotangents(self.rule(args, result(ys, self.found), result(gys, self.found)), self.name, args)
 
     def batched(self, batching: Any, on: Sequence[bool]) -> Any:
         return BatchedDeclared(self, batching, on)
@@ -401,6 +400,11 @@ class DeclaredPullback(CustomRule):
 
 class BatchedDeclared(Batched):
     """A declared pullback over a batch."""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it holds in half precisions."""
+        return bool(self.rule.narrow)
 
     def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
         n, m = len(xs), len(ys)
@@ -416,6 +420,8 @@ class composite:
 
     Its meaning and derivative are those of its body; `defvjp(rule)` may declare a pullback
     `rule(args, out, cotangent) -> cotangents` that says the same with less work, and `ws.testing` compares the two.
+    Where it does, automatic precision leaves the function in float32, unless `narrow` says that the rule is as good in
+    half precisions.
 
     >>> import numpy as np, wholestep as ws
     >>> softplus = ws.composite(lambda x: np.log1p(np.exp(x)), name="softplus")
@@ -423,10 +429,11 @@ class composite:
     np.float64(0.5)
     """
 
-    def __init__(self, f: Callable[..., Any], *, name: str | None = None) -> None:
+    def __init__(self, f: Callable[..., Any], *, name: str | None = None, narrow: bool = False) -> None:
         functools.update_wrapper(self, f)
         self.f = f
         self.label = name or name_of(f)
+        self.narrow = narrow
         self.rule: Callable[..., Any] | None = None
 
     def defvjp(self, rule: Callable[..., Any]) -> None:
@@ -440,7 +447,11 @@ class composite:
             args, kwargs = by_position(self.f, args, kwargs, self.label), {}
         call = Call(args, kwargs)
         graph, captured, found = body_graph(call, self.f, self.label)
-        rule = None if self.rule is None else DeclaredPullback(call, len(captured), found, self.rule, self.label)
+        rule = (
+            None
+            if self.rule is None
+            else DeclaredPullback(call, len(captured), found, self.rule, self.label, self.narrow)
+        )
         closed = len(captured) if rule is not None else 0
         outs = composite_primitive(*call.values, *captured, graph=graph, label=self.label, rule=rule, closed=closed)
         return result(outs, found)

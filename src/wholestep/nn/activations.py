@@ -11,7 +11,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
-from wholestep.nn.exponentials import in_single
+from wholestep.nn.exponentials import in_single, pointwise
 
 
 def relu(x: Any) -> Any:
@@ -90,6 +90,29 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
     return in_single(lambda a: wnp.where(a > 0, a, alpha * wnp.expm1(wnp.where(a > 0, 0, a) / alpha)), x)
 
 
+def normal(a: Any) -> Any:
+    """The normal distribution function."""
+    import scipy.special
+
+    return 0.5 * (1 + scipy.special.erf(a * 0.5**0.5))
+
+
+def density(a: Any) -> Any:
+    """Its derivative."""
+    return (2 * math.pi) ** -0.5 * wnp.exp(-0.5 * a * a)
+
+
+def near_normal(a: Any) -> Any:
+    """An approximation of the normal distribution function."""
+    return 0.5 * (1 + tanh((2 / math.pi) ** 0.5 * (a + 0.044715 * a * a * a)))
+
+
+def near_slope(a: Any) -> Any:
+    """The derivative of a times that."""
+    share = near_normal(a)
+    return share + (8 / math.pi) ** 0.5 * share * (1 - share) * (a + 3 * 0.044715 * a * a * a)
+
+
 def gelu(x: Any, approximate: str = "none") -> Any:
     """x times the normal distribution function at x (Hendrycks and Gimpel, 2016).
 
@@ -101,11 +124,9 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     (0.8413, 0.8412)
     """
     if approximate == "none":
-        import scipy.special
-
-        return in_single(lambda a: 0.5 * a * (1 + scipy.special.erf(a * 0.5**0.5)), x)
+        return in_single(pointwise(lambda a: a * normal(a), lambda a: normal(a) + a * density(a), "gelu"), x)
     if approximate == "tanh":
-        return in_single(lambda a: 0.5 * a * (1 + tanh((2 / math.pi) ** 0.5 * (a + 0.044715 * a * a * a))), x)
+        return in_single(pointwise(lambda a: a * near_normal(a), near_slope, "gelu"), x)
     raise ParameterError(f"gelu: approximate is {approximate!r}", hint='"none" and "tanh" are known')
 
 
@@ -123,12 +144,22 @@ def sigmoid(x: Any) -> Any:
 
 def silu(x: Any) -> Any:
     """x * sigmoid(x), also called swish."""
-    return in_single(lambda a: a * sigmoid(a), x)
+
+    def slope(a: Any) -> Any:
+        share = sigmoid(a)
+        return share * (1 + a * (1 - share))
+
+    return in_single(pointwise(lambda a: a * sigmoid(a), slope, "silu"), x)
 
 
 def mish(x: Any) -> Any:
-    """x * tanh(softplus(x))."""
-    return in_single(lambda a: a * tanh(softplus(a)), x)
+    """x * tanh(softplus(x)) (Misra, 2019)."""
+
+    def slope(a: Any) -> Any:
+        share = tanh(softplus(a))
+        return share + a * (1 - share * share) * sigmoid(a)
+
+    return in_single(pointwise(lambda a: a * tanh(softplus(a)), slope, "mish"), x)
 
 
 def softplus(x: Any, beta: float = 1.0) -> Any:

@@ -11,6 +11,7 @@ from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.custom import stop_gradient
+from wholestep.nn.exponentials import normalized
 from wholestep.nn.noise import dropout
 from wholestep.nn.windows import shown
 
@@ -108,10 +109,14 @@ def masked_softmax(scores: Any, mask: Any, causal: bool, dtype: Any) -> Any:
         wide = wnp.where(wnp.arange(t)[:, None] >= wnp.arange(s), wide, -math.inf)
     if mask is not None:
         wide = masked(wide, wnp.asarray(mask), dtype)
-    largest = stop_gradient(wnp.max(wide, axis=-1, keepdims=True))
-    powers = wnp.exp(wide - (largest if mask is None else wnp.where(largest == -math.inf, 0, largest)))
-    total = wnp.sum(powers, axis=-1, keepdims=True)
-    return powers / (total if mask is None else wnp.where(total == 0, 1, total))
+
+    def of(a: Any) -> Any:
+        largest = stop_gradient(wnp.max(a, axis=-1, keepdims=True))
+        powers = wnp.exp(a - (largest if mask is None else wnp.where(largest == -math.inf, 0, largest)))
+        total = wnp.sum(powers, axis=-1, keepdims=True)
+        return powers / (total if mask is None else wnp.where(total == 0, 1, total))
+
+    return normalized(of, -1)(wide)
 
 
 def masked(scores: Any, mask: Any, dtype: Any) -> Any:

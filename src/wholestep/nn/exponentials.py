@@ -11,7 +11,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError
-from wholestep.frontend.custom import stop_gradient
+from wholestep.frontend.custom import composite, stop_gradient
 
 
 def in_single(f: Callable[[Any], Any], x: Any) -> Any:
@@ -19,6 +19,20 @@ def in_single(f: Callable[[Any], Any], x: Any) -> Any:
     a = wnp.asarray(x)
     wide = dtypes.compute_dtype(a.dtype)
     return f(a) if wide == a.dtype else f(a.astype(wide)).astype(a.dtype)
+
+
+def pointwise(f: Callable[[Any], Any], slope: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """f, a function of each number, with its derivative: one value for each is all that the backward pass needs."""
+    made = composite(f, name=name, narrow=True)
+    made.defvjp(lambda args, y, g: (g * slope(args[0]),))
+    return made
+
+
+def normalized(f: Callable[[Any], Any], axis: int) -> Callable[[Any], Any]:
+    """f, which is a softmax, with a pullback that needs nothing but its result."""
+    made = composite(f, name="softmax", narrow=True)
+    made.defvjp(lambda args, y, g: (y * (g - wnp.sum(g * y, axis=axis, keepdims=True)),))
+    return made
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
@@ -35,7 +49,7 @@ def softmax(x: Any, axis: int = -1) -> Any:
         powers = wnp.exp(a - stop_gradient(wnp.max(a, axis=axis, keepdims=True)))
         return powers / wnp.sum(powers, axis=axis, keepdims=True)
 
-    return in_single(of, x)
+    return in_single(normalized(of, axis), x)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:

@@ -9,7 +9,7 @@ Inputs and outputs of the graph keep their types. After Micikevicius et al., "Mi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,11 @@ FULL = "float32"
 
 HALVES = ("bfloat16", "float16")
 _F32 = np.dtype(np.float32)
+
+
+def narrows(params: Mapping[str, Any]) -> bool:
+    """Whether what is inside a composite may be made narrow: a stated rule may count on what it is given."""
+    return params["label"] != FULL and (params["rule"] is None or params["rule"].narrow)
 
 
 def policy(op: Any) -> str:
@@ -204,7 +209,7 @@ class Walk:
     def inside(self, node: Node, xs: Sequence[Value]) -> Any:
         """A node that holds graphs."""
         name, params = node.op.name, node.params
-        if name == "checkpoint" or (name == "composite" and params["rule"] is None and params["label"] != FULL):
+        if name == "checkpoint" or (name == "composite" and narrows(params)):
             return node.op(*xs, **{**params, "graph": recast(params["graph"], self.low, types_of(xs))})
         if name == "cond":
             return node.op(xs[0], *xs[1:], branches=self.branches(params["branches"], types_of(xs[1:])))

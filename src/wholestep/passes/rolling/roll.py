@@ -10,7 +10,7 @@ from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph, Node, Value, subgraphs
 from wholestep.ir.types import Type, array_type
 from wholestep.passes.check import check
-from wholestep.passes.rewrite import rewrite
+from wholestep.passes.rewrite import copied, rewrite
 from wholestep.passes.rolling.align import align
 from wholestep.passes.rolling.chains import REDUCED, chains
 from wholestep.passes.rolling.layer import Layer
@@ -92,7 +92,7 @@ class Found:
             alike = max(places) < c or (min(places) >= c and max(places) < c + k)
             return alike and (t in rows.known or rows.inputs.isdisjoint(t) or rows.fresh(t))
 
-        inner = Found(unmarked(node.params["graph"]), joins, c, self.always)
+        inner = Found(plain(node.params["graph"]), joins, c, self.always)
         if not inner.layers:
             return None
         for places in inner.groups:
@@ -125,7 +125,7 @@ def rolled(graph: Graph, joins: Joins, made: int = 0, always: bool = True) -> Ro
 
 def once(graph: Graph, joins: Joins, made: int, always: bool) -> Rolled:
     """The graph with its outermost equal layers as loops."""
-    found = Found(unmarked(graph), joins, made, always)
+    found = Found(plain(graph), joins, made, always)
     if not found.layers or not (always or pays(found.layers)):
         return Rolled(graph)
     rolling = Rolling(found.graph, found.units, found.signatures)
@@ -170,9 +170,25 @@ def taken_apart(found: Rolled, outputs: int, made: int = 0) -> Graph:
     return build(apart, [types[i] for i in range(len(types))], name=graph.name)[0]
 
 
-def unmarked(graph: Graph) -> Graph:
-    """The graph without the names of values, which have been read by now."""
-    return rewrite(graph, lambda node: node.inputs[0] if node.op.name == "capture" else None)
+def plain(graph: Graph) -> Graph:
+    """The graph without the names of values and the pullbacks of composites, which have been read by now."""
+    return rewrite(graph, lambda node: PLAIN[node.op.name](node) if node.op.name in PLAIN else None)
+
+
+def body(node: Node) -> tuple[Value, ...]:
+    """The results of a composite, made where it stands."""
+    graph: Graph = node.params["graph"]
+    env = dict(zip(graph.inputs, node.inputs, strict=True))
+    for inner in graph.nodes:
+        new = copied(inner, tuple([env[v] for v in inner.inputs]), inner.params)
+        env.update(zip(inner.outputs, new.outputs, strict=True))
+    return tuple([env[v] for v in graph.outputs])
+
+
+PLAIN: dict[str, Callable[[Node], Value | tuple[Value, ...]]] = {
+    "capture": lambda node: node.inputs[0],
+    "composite": body,
+}
 
 
 def replaced(groups: Groups, made: int) -> Groups:
