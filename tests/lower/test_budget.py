@@ -19,6 +19,7 @@ from wholestep.ir.graph import Graph
 from wholestep.lower.budget.amount import Amount, amount
 from wholestep.lower.budget.exact import FEW, Exact
 from wholestep.lower.budget.fit import Fitting
+from wholestep.lower.budget.prices import Prices
 from wholestep.lower.budget.replay import Impossible, Replayed
 from wholestep.lower.budget.search import Found, Search
 from wholestep.lower.budget.uses import Uses
@@ -94,9 +95,9 @@ def price(works: Any) -> list[float]:
     return [1.0 + 0.37 * (i % 11) for i in range(len(works))]
 
 
-def paid(replayed: Replayed, prices: list[float]) -> float:
+def paid(replayed: Replayed, prices: Prices) -> float:
     """What is paid for what runs again, counted one by one."""
-    return sum(prices[run.work] for run in replayed.runs if run.kind == "again")
+    return sum(prices.works[run.work] for run in replayed.runs if run.kind == "again")
 
 
 def test_small_graphs_are_searched_through() -> None:
@@ -109,7 +110,7 @@ def test_small_graphs_are_searched_through() -> None:
         held = Replayed(uses, {}).held()
         if not 2 <= len(gaps) <= 8:
             continue
-        prices = price(found.works)
+        prices = Prices(price(found.works))
         replays = []
         for kinds in itertools.product((None, "recompute"), repeat=len(gaps)):
             try:

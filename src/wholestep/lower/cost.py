@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from wholestep.kernel.lang import Axis, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var
-from wholestep.lower.plan import Branch, Call, Launch, Repeat, Step, parts
+from wholestep.lower.plan import BACK, OUT, Branch, Call, Launch, Repeat, Step, parts
 from wholestep.lower.schedule import varies
 
 FREE = frozenset(("const", "index", "load", "convert", "bits", "fold", "carry", "carried"))
@@ -259,7 +259,10 @@ def brought(nbytes: float, far: float, cores: int, rates: Rates) -> float:
 
 
 def routine(step: Call, rates: Rates, far: float = 0.0) -> Time:
-    """A routine: matrices by the cube of their size, rows by their length, copies by their bytes."""
+    """A routine: matrices by the cube of their size, rows by their length, copies by their bytes.
+
+    Copies to a file and from it wait for the disk.
+    """
     family = step.routine.partition(".")[0]
     if family == "advise":
         return Time(rates.launch, 0.0, 0.0)
@@ -270,7 +273,9 @@ def routine(step: Call, rates: Rates, far: float = 0.0) -> Time:
     if family == "argsort":
         return Time(rates.launch, KEY * step.params[1] * step.params[2] / rates.elementwise, 0.0)
     far = max(far, 2 * step.params[0] - rates.cached)
-    return Time(rates.launch, 0.0, (2 * step.params[0] - far) / rates.cache + far / 2 / rates.copy)
+    moved = (2 * step.params[0] - far) / rates.cache + far / 2 / rates.copy
+    disk = {OUT: rates.disk_write, BACK: rates.disk_read}.get(step.routine, math.inf)
+    return Time(rates.launch, 0.0, moved + step.params[0] / disk)
 
 
 def repeated(steps: tuple[Step, ...], times: int = 1) -> Iterator[tuple[Step, int]]:

@@ -11,7 +11,7 @@ from wholestep.errors import Where, line_of, show
 from wholestep.ir.graph import Node
 from wholestep.lower import grid
 from wholestep.lower.cost import DEFAULT, Cost, Rates, cost, expected, timed
-from wholestep.lower.plan import Call, Launch, Plan
+from wholestep.lower.plan import COPIES, Call, Launch, Plan
 from wholestep.lower.traffic import missed
 
 ELSEWHERE = "(no line of yours)"
@@ -159,7 +159,7 @@ def work(step: Launch | Call) -> Cost:
     """The arithmetic and bytes of one run; of routines only those that copy say so."""
     if isinstance(step, Launch):
         return cost(step.kernel)
-    moved = 2 * step.params[0] if step.routine == "copy" else 0
+    moved = 2 * step.params[0] if step.routine in COPIES else 0
     return Cost(0, 0, moved, moved)
 
 

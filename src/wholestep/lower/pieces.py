@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wholestep.kernel.independence import reach
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Store, Var, walk
 from wholestep.kernel.parse import parse
-from wholestep.lower.plan import Call, Launch, Ref, Repeat, Step
+from wholestep.lower.plan import COPIES, Call, Launch, Ref, Repeat, Step
 from wholestep.lower.schedule import worth_sharing
 from wholestep.lower.work import Context
 
@@ -38,12 +38,12 @@ def pieces(step: Launch | Call, files: Collection[int], context: Context) -> tup
 
 def copy_pieces(step: Call, context: Context) -> tuple[Step, ...] | None:
     """A copy of many bytes as many copies."""
-    if step.routine != "copy" or step.params[0] < 2 * PIECE:
+    if step.routine not in COPIES or step.params[0] < 2 * PIECE:
         return None
     trips, rest = divmod(step.params[0], PIECE)
     loop = context.loop()
-    body = Call("copy", tuple([ref.moved(loop, PIECE) for ref in step.refs]), (PIECE,), step.where)
-    left = Call("copy", tuple([ref.shifted(trips * PIECE) for ref in step.refs]), (rest,), step.where)
+    body = Call(step.routine, tuple([ref.moved(loop, PIECE) for ref in step.refs]), (PIECE,), step.where)
+    left = Call(step.routine, tuple([ref.shifted(trips * PIECE) for ref in step.refs]), (rest,), step.where)
     return (Repeat(loop, trips, (body,)), *[left] * bool(rest))
 
 

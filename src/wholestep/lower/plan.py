@@ -25,6 +25,11 @@ FIRST = 2
 """The slot of the first input; those before it hold the arena and the constants."""
 
 
+OUT, BACK = "copy.out", "copy.back"
+COPIES = ("copy", OUT, BACK)
+"""Routines that write the bytes of one place to another: within memory, to the scratch file, and from it."""
+
+
 class Ref(NamedTuple):
     """A place in memory: a slot of the table, a byte offset, and bytes to move by in each trip of surrounding loops."""
 
@@ -175,7 +180,10 @@ Step = Launch | Call | Check | Repeat | While | Branch
 
 
 class Decision(NamedTuple):
-    """A value that leaves the arena for a while: what it is, the bytes that are free then, and what that costs."""
+    """A value that leaves the arena for a while: what it is, the bytes that are free then, and what that costs.
+
+    It comes back as `kind` says: by "recompute", or after a "spill" from a file.
+    """
 
     what: str
     where: Where
@@ -219,7 +227,7 @@ class Plan:
     held: tuple[Held, ...] = ()
     """What lies in the arena, and when."""
     decisions: tuple[Decision, ...] = ()
-    """What leaves it for a while, and is made again."""
+    """What leaves it for a while, and how it comes back."""
     file: int = 0
     """Bytes of scratch that lie in a file, in the last slot; without any there is no such slot."""
 

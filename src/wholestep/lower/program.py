@@ -10,8 +10,10 @@ from functools import partial
 import numpy as np
 
 from wholestep.dims import most
+from wholestep.errors import BudgetError
 from wholestep.ir.graph import Graph
 from wholestep.ir.types import array_type
+from wholestep.lower.ahead import ahead
 from wholestep.lower.budget.amount import Amount
 from wholestep.lower.budget.fit import Fitting
 from wholestep.lower.cost import DEFAULT, Rates, microseconds
@@ -57,13 +59,15 @@ def plan(
     arena = Place(0, Ref(ARENA))
     found = lowered(graph, context, inputs, outputs, arena)
     found.file.ref = Ref(FIRST + len(slots))
-    fitting = Fitting(partial(price, rates=budget.rates if budget is not None else DEFAULT), context.pinned)
+    rates, disk = (budget.rates, budget.disk) if budget is not None else (DEFAULT, None)
+    fitting = Fitting(partial(price, rates=rates), context.pinned, disk)
     free = fitting.fit(found)
     if budget is not None:
         kept = [s.type.nbytes for i, s in enumerate(slots) if i not in streamed]
         fixed = sum(kept) + context.constant_bytes
         if fitting.within(found, budget.arena(fixed, free)) > budget.arena(fixed, free):
-            raise budget.refused(graph.name, fixed, free, found.arena.nbytes)
+            spilled = not budget.spill and fits(graph, machine, resident, budget.spilling(), streamed)
+            raise budget.refused(graph.name, fixed, free, found.arena.nbytes, spilled)
     files = frozenset([FIRST + i for i in streamed])
     if found.file.nbytes:
         files |= {FIRST + len(slots)}
@@ -72,7 +76,7 @@ def plan(
     return Plan(
         graph.name,
         tuple(slots),
-        passed_through(stoppable(found.steps()), files, context),
+        passed_through(ahead(stoppable(found.steps()), rates), files, context),
         tuple(range(FIRST, FIRST + len(graph.inputs))),
         tuple(out_slots),
         tuple([array for array, _ in constants]),
@@ -84,6 +88,21 @@ def plan(
         tuple(fitting.decisions),
         found.file.nbytes,
     )
+
+
+def fits(
+    graph: Graph,
+    machine: Machine,
+    resident: Sequence[tuple[int, int]],
+    budget: Amount,
+    streamed: Collection[int],
+) -> bool:
+    """Whether there is a plan within a budget."""
+    try:
+        plan(graph, machine, resident, budget, streamed)
+    except BudgetError:
+        return False
+    return True
 
 
 def price(work: Work, rates: Rates) -> float:

@@ -34,6 +34,8 @@ def lines(plan: Plan) -> Iterator[str]:
     yield f"kernels     {len(plan.kernels())} in {len(launches)} launches, {flops:,} flops, {moved:,} bytes moved"
     share = most(plan.arena) / plan.bound if plan.bound else 1.0
     yield f"arena       {spelled_out(plan.arena)} bytes, {share:.2f} times the least that these kernels need"
+    if plan.file:
+        yield f"file        {plan.file:,} bytes of scratch"
     for decision in plan.decisions:
         yield f"  {str(decision).strip()}"
     for (launch, n), c in zip(launches, work, strict=True):

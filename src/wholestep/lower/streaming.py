@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from wholestep.dims import most
 from wholestep.lower.pieces import pieces
-from wholestep.lower.plan import Branch, Call, Launch, Ref, Repeat, Step, While, every_step
+from wholestep.lower.plan import COPIES, Branch, Call, Launch, Ref, Repeat, Step, While, every_step
 from wholestep.lower.work import Context
 
-SOON, DONE = "advise.soon", "advise.done"
-"""The routines: what is a stride further on will be read, unless this is the last; this will not be for a while."""
-SIZED = ("copy", SOON, DONE)
+SOON, WANTED, DONE = "advise.soon", "advise.wanted", "advise.done"
+"""The routines: what is a stride further on will be read, unless this is the last; this will be; this will not be for a
+while."""
+SIZED = (*COPIES, SOON, WANTED, DONE)
 """Routines whose places have the size that they state."""
 LEAST = 1 << 16
 """Rows of fewer bytes are let go together, when their loop has ended: each call of the system costs a microsecond."""
@@ -26,6 +27,11 @@ class Row(NamedTuple):
     nbytes: int
     stride: int
     read: bool
+
+
+def leaves(nbytes: int) -> bool:
+    """Whether so many bytes in a file are let go by themselves."""
+    return nbytes >= LEAST
 
 
 def passed_through(steps: Sequence[Step], files: frozenset[int], context: Context) -> tuple[Step, ...]:
@@ -62,7 +68,7 @@ class Streaming:
     def let_go(self, step: Launch | Call) -> Iterator[Call]:
         """Advice after a step that touches values as a whole."""
         for ref, nbytes in {ref: nbytes for ref, nbytes, _ in touched(step)}.items():
-            if ref.slot in self.files and not ref.moves and nbytes >= LEAST:
+            if ref.slot in self.files and not ref.moves and leaves(nbytes):
                 yield Call(DONE, (ref,), (nbytes, 0))
 
     def repeat(self, step: Repeat) -> tuple[Step, ...]:
@@ -73,9 +79,9 @@ class Streaming:
         for row in self.rows(step):
             end = row.ref if step.reverse else row.ref.shifted(row.stride * (step.trips - 1))
             here = row.ref.moved(step.loop, row.stride)
-            if row.nbytes < LEAST:
+            if not leaves(row.nbytes):
                 span = row.stride * (step.trips - 1) + row.nbytes
-                after += [Call(DONE, (row.ref,), (span, 0))] if span >= LEAST else []
+                after += [Call(DONE, (row.ref,), (span, 0))] if leaves(span) else []
                 continue
             if row.read:
                 by = -row.stride if step.reverse else row.stride
@@ -102,7 +108,7 @@ def touched(step: Launch | Call) -> Iterator[tuple[Ref, int, bool]]:
     if isinstance(step, Launch):
         for ref, buffer in zip(step.refs, step.kernel.buffers, strict=True):
             yield ref, buffer.size * buffer.dtype.itemsize, not buffer.written
-    elif step.routine == "copy":
+    elif step.routine in COPIES:
         target, source = step.refs
         yield target, step.params[0], False
         yield source, step.params[0], True

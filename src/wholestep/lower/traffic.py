@@ -5,7 +5,7 @@ from __future__ import annotations
 from wholestep.dims import Size
 from wholestep.kernel.lang import Kernel
 from wholestep.lower.cost import DEFAULT, Rates, brought_by, total
-from wholestep.lower.plan import Branch, Call, Launch, Ref, Repeat, Step, parts
+from wholestep.lower.plan import COPIES, Branch, Call, Launch, Ref, Repeat, Step, parts
 
 Key = tuple[int, Size, tuple[tuple[int, int], ...]]
 """A slot, an offset, and of the loops with which the place moves on their number and trip."""
@@ -69,7 +69,7 @@ class Walk:
     def places(self, step: Launch | Call) -> dict[Key, int]:
         """The places that a step touches, with the bytes of each."""
         if isinstance(step, Call):
-            return {self.key(ref): step.params[0] for ref in step.refs} if step.routine == "copy" else {}
+            return {self.key(ref): step.params[0] for ref in step.refs} if step.routine in COPIES else {}
         if id(step.kernel) not in self.sizes:
             self.sizes[id(step.kernel)] = sizes(step.kernel)
         places: dict[Key, int] = {}

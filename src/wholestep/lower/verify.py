@@ -15,6 +15,8 @@ from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Statement, 
 from wholestep.kernel.verify import verify
 from wholestep.lower.plan import (
     ALIGNMENT,
+    BACK,
+    OUT,
     Branch,
     Call,
     Check,
@@ -27,7 +29,7 @@ from wholestep.lower.plan import (
     every_step,
     spelled,
 )
-from wholestep.lower.streaming import SIZED
+from wholestep.lower.streaming import SIZED, WANTED, touched
 
 Bytes = npt.NDArray[np.bool_]
 Places = slice | npt.NDArray[np.int64]
@@ -273,13 +275,18 @@ class Checker:
         ROUTINES[step.routine.partition(".")[0]](self, step)
 
     def copy(self, step: Call) -> None:
-        """The bytes of one place written to another."""
+        """The bytes of one place written to another; what goes out goes to the scratch file, and comes from there."""
         target, source = step.refs
+        filed = {OUT: target, BACK: source}.get(step.routine)
+        if filed is not None and not (self.plan.file and filed.slot == len(self.written) - 1):
+            raise self.wrong(f"{filed} is not in the scratch file", step)
         self.read(source, step.params[0], step)
         self.write(target, step.params[0], step)[:] = True
 
     def advise(self, step: Call) -> None:
-        """What the system is told of places, which must be there."""
+        """What the system is told of places, which must be there; what is wanted has been written."""
+        if step.routine == WANTED:
+            self.read(step.refs[0], step.params[0], step)
         for ref in step.refs:
             self.room(ref, step.params[0], step)
 
@@ -319,10 +326,9 @@ class Checker:
     def rows(self, step: Repeat) -> None:
         """What moves with a loop is written in the trips to come as it was in this one."""
         for inner in every_step(step.body):
-            for ref, buffer in zip(inner.refs, inner.kernel.buffers, strict=True) if isinstance(inner, Launch) else ():
+            for ref, nbytes, read in touched(inner) if isinstance(inner, Launch | Call) else ():
                 strides = [stride for loop, stride in ref.moves if loop == step.loop]
-                if strides and buffer.written and all(loop in self.trips for loop, _ in ref.moves):
-                    nbytes = buffer.size * buffer.dtype.itemsize
+                if strides and not read and all(loop in self.trips for loop, _ in ref.moves):
                     here = self.room(ref, nbytes, inner)
                     start = self.start(ref, inner) - sum(strides) * self.trips[step.loop]
                     for trip in range(step.trips):

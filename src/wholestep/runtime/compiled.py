@@ -30,7 +30,7 @@ from wholestep.lower.held import Held, table
 from wholestep.lower.ledger import Costs, costs
 from wholestep.lower.plan import Call, Plan, every_step
 from wholestep.lower.program import plan as planned
-from wholestep.lower.streaming import SOON
+from wholestep.lower.streaming import SOON, WANTED
 from wholestep.lower.symbolic import WAY_OUT, numbered
 from wholestep.lower.verify import verify_plan
 from wholestep.passes.pipeline import ALL, optimized
@@ -321,7 +321,7 @@ def entry_of(graph: Graph, plan: Plan, text: Source, target: Target, resident: R
         "offsets": list(plan.constant_offsets),
         "symbols": list(text.symbols),
         "sites": [[s.kind, list(map(str, s.facts)), index_of(wheres, s.where)] for s in plan.sites],
-        "streamed": any(isinstance(s, Call) and s.routine == SOON for s in every_step(plan.steps)),
+        "streamed": any(isinstance(s, Call) and s.routine in (SOON, WANTED) for s in every_step(plan.steps)),
         "parallel": any(launch.parallel for launch in plan.launches()),
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in resident}),
         "microseconds": microseconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from wholestep.lower.plan import Call, Check, Launch, Ref, Repeat, Step, While, parts
+from wholestep.lower.plan import COPIES, Call, Check, Launch, Ref, Repeat, Step, While, parts
 from wholestep.lower.streaming import SIZED
 
 
@@ -51,5 +51,5 @@ def written(step: Launch | Call) -> Iterator[Ref]:
     """The places that a kernel or a copy writes."""
     if isinstance(step, Launch):
         yield from (ref for ref, buffer in zip(step.refs, step.kernel.buffers, strict=True) if buffer.written)
-    elif step.routine == "copy":
+    elif step.routine in COPIES:
         yield step.refs[0]

@@ -8,7 +8,6 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,10 +43,13 @@ class ForkedError(WholestepError, RuntimeError):
 
 
 Make = Callable[[tuple[int, ...], Any], NDArray]
-"""Gives memory for an array of a shape and dtype, at a multiple of 64 bytes."""
+"""Gives memory for an array of a shape and dtype, at a multiple of 64 bytes.
+
+What stands for a scratch file must keep what it holds when the system is told to let go of its pages.
+"""
 
 Room = Callable[[int], NDArray]
-"""Gives the bytes of an arena."""
+"""Gives the bytes of an arena or scratch file."""
 
 
 def own_room(nbytes: int) -> NDArray:
@@ -65,12 +67,12 @@ class Frame:
         constants: dict[int, NDArray],
         ask: Ask,
         room: Room,
-        folder: Path | None,
+        shelf: Room,
     ) -> None:
         self.table = (ctypes.c_void_p * max(1, len(made.slots)))()
         self.words = np.zeros(CONTEXT_BYTES // 8, np.int64)
         self.arenas = {place: room(made.slots[place].nbytes) for place in made.places("arena")}
-        self.arenas |= {place: in_file((made.slots[place].nbytes,), np.uint8, folder) for place in made.places("file")}
+        self.arenas |= {place: shelf(made.slots[place].nbytes) for place in made.places("file")}
         tables = {place: np.array(made.sizes, np.int64) for place in made.places("sizes")}
         for place, array in (self.arenas | constants | tables).items():
             self.table[place] = address(array)
@@ -207,7 +209,11 @@ class NativeProgram(Program):
         return results
 
     def _frame(self, ask: Ask, room: Room | None = None) -> Frame:
-        return Frame(self.artefact, self._code, self.constants, ask, room or self._room, self.streams.folder)
+        return Frame(self.artefact, self._code, self.constants, ask, room or self._room, room or self._shelf)
+
+    def _shelf(self, nbytes: int) -> NDArray:
+        """The bytes of a scratch file that nobody else uses."""
+        return in_file((nbytes,), np.uint8, self.streams.folder)
 
     def instance(self, state: Sequence[NDArray]) -> NativeInstance:
         if self.artefact.undone and any(map(lies_in_file, state)):
@@ -292,7 +298,7 @@ class NativeInstance(Instance):
         self._frame.stop()
 
     def memory(self, place: int) -> NDArray:
-        """The instance's own memory in a slot of the kind "arena"."""
+        """The instance's own memory in a slot of the kind "arena" or "file"."""
         return self._frame.arenas[place]
 
     @property

@@ -101,7 +101,7 @@ class Guard:
 
 
 def pages(nbytes: int) -> NDArray:
-    """Memory that begins at a page and belongs to nobody else."""
+    """Memory that begins at a page and belongs to nobody else; it is shared, so that its pages can be let go."""
     return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
 
 
@@ -137,7 +137,7 @@ def run(program: NativeProgram, arrays: Sequence[NDArray], calls: int, pattern: 
     wrong += [
         "a constant was written" for place, was in constants.items() if bits(program.constants[place]) != bits(was)
     ]
-    touched = sum(reach(memory, guard.pattern) for memory in instance.arenas)
+    touched = sum(reach(instance.memory(place), guard.pattern) for place in program.artefact.places("arena"))
     return Run([*map(np.array, state), *results], touched, wrong)
 
 

@@ -24,7 +24,7 @@ from wholestep.train.rolling import check_roll
 from wholestep.train.scaling import Scaling, scaling_of
 from wholestep.train.state import check_params, new_counters
 from wholestep.train.step import Step, base_key
-from wholestep.train.stream import stream_of, unpacked
+from wholestep.train.stream import folder_of, stream_of, unpacked
 
 
 def compile(
@@ -68,7 +68,8 @@ def compile(
 
     `memory_budget` is what a program of the step may take at most: bytes, text such as "200MB", or a share such as
     "25%" of the arena that it takes without a limit. Values leave memory between two uses and are made again, the
-    cheapest first; results stay the same to the bit. `step.plan.decisions` lists them.
+    cheapest first; results stay the same to the bit. With `folder`, a value may also be written to a file there and
+    read back, where that is predicted to take less or it cannot be made again. `step.plan.decisions` lists them.
 
     `microbatch` takes the rows of the batch at most so many at a time, in equal parts, and averages loss and gradients:
     right where the loss is a mean over rows, and equal to the whole batch to rounding. "auto" takes it in as few parts
@@ -88,7 +89,8 @@ def compile(
     the same to the bit. `ws.stacked` gives parameters that are made one layer at a time.
 
     Raises DtypeError for parameters without a derivative, ParameterError or UnsupportedError for options that are not
-    there, BudgetError where the budget cannot be kept, and whatever the loss raises.
+    there, BudgetError where the budget cannot be kept, StorageError where the disk has no room for the files, and
+    whatever the loss raises.
 
     >>> import numpy as np, wholestep as ws
     >>> def loss(params, batch):
@@ -104,11 +106,12 @@ def compile(
     check_options(device, steps_per_call, guard, precision)
     check_roll(roll, stream)
     scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
-    streamed = stream_of(stream, folder, precision)
+    budget = amount(memory_budget)
+    place = folder_of(folder, stream, budget)
+    streamed = stream_of(stream, place, precision)
     model, params, buffers = taken(unpacked(params, streamed), buffers)
     names = (captures,) if isinstance(captures, str) else tuple(captures)
     check_microbatch(microbatch, has_aux, bool(names))
-    budget = amount(memory_budget)
     rows = None if microbatch == "auto" else microbatch
     recipe = Recipe(
         loss,
@@ -120,11 +123,12 @@ def compile(
         precision,
         scaling,
         model,
-        budget,
+        budget if budget is None or place is None else budget.spilling(),
         rows,
         unroll,
         roll,
         streamed,
+        place,
     )
     check_unroll(recipe, int(steps_per_call))
     parts = state_parts(recipe, params, buffers, key)

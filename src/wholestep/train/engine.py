@@ -67,7 +67,7 @@ class Engine:
         self.recipe, self.count, self.device, self.log = recipe, count, device, log
         for name in ("params", "buffers"):
             check_params(parts[name], name)
-        self.state = State(parts, recipe.stream)
+        self.state = State(parts, recipe.stream, recipe.folder)
         self.numbers = numbers(recipe.optimizer)
         self.hyper = {name: np.array(hyper.get(name, found.value)) for name, found in self.numbers.items()}
         self.head = tuple([self.hyper[name] for name in sorted(self.hyper)])

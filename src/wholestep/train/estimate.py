@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from wholestep.train.recipe import Recipe
 from wholestep.train.rolling import check_roll, rolled_step
 from wholestep.train.scaling import scaling_of
 from wholestep.train.state import initial_bytes
-from wholestep.train.stream import Stream, outlined
+from wholestep.train.stream import Stream, folder_of, outlined
 
 
 def estimate(
@@ -46,12 +47,14 @@ def estimate(
     unroll: str = "stop",
     roll: Any = "auto",
     stream: Choice = None,
+    folder: str | os.PathLike[str] | None = None,
 ) -> Forecast:
     """What `ws.compile` with these arguments would need on this processor, in bytes by what they are for.
 
     Parameters, buffers and batch are arrays or `ShapeDtype`s; `ws.eval_shape(lambda: Model(...))` gives a model of
     them. Nothing of their size is allocated, so that models far larger than this machine can be asked about; with
-    `stream` the part of the state that it means is counted as lying in files. The
+    `stream` the part of the state that it means is counted as lying in files, and with `folder` what a budget sends
+    there; no file is made. The
     numbers are those of `step.memory`, to the byte, without the code, and `cost()` of the result is what `step.cost()`
     would say; where the batch has symbolic sizes they are expressions, and `memory.at(B=32)` has the numbers. Raises as
     `compile` does, and UnsupportedError where there is no one program for all sizes.
@@ -68,6 +71,8 @@ def estimate(
     check_options("cpu", steps_per_call, guard, precision)
     check_roll(roll, stream)
     scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
+    budget = amount(memory_budget)
+    place = folder_of(folder, stream, budget)
     model, params, buffers = taken(shapes(outlined(params)), shapes(buffers))
     recipe = Recipe(
         loss,
@@ -79,7 +84,7 @@ def estimate(
         precision,
         scaling,
         model,
-        amount(memory_budget),
+        budget if budget is None or place is None else budget.spilling(),
         unroll=unroll,
         roll=roll,
     )

@@ -30,7 +30,9 @@ def lines(engine: Engine) -> Iterator[str]:
     if recipe.stream is not None:
         streamed = [x for x in engine.state.arrays if lies_in_file(x)]
         total = sum(x.nbytes for x in streamed)
-        yield f"in files    {counted(len(streamed), 'array')}, {total:,} bytes, in {recipe.stream.folder}"
+        yield f"in files    {counted(len(streamed), 'array')}, {total:,} bytes, in {recipe.folder}"
+    if recipe.budget is not None and recipe.budget.spill:
+        yield f"budget      values may go to files in {recipe.folder}"
     if engine.hyper:
         yield f"set by name {', '.join(f'{name}={float(x):g}' for name, x in engine.hyper.items())}"
     nodes, flops = size(graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wholestep import numpy as wnp
@@ -51,6 +52,8 @@ class Recipe:
     unroll: str = "stop"
     roll: bool | str = "auto"
     stream: Stream | None = None
+    folder: Path | None = None
+    """Where files lie: those of what is streamed, and those of values that leave memory."""
 
     @property
     def name(self) -> str:

@@ -27,9 +27,9 @@ INITIAL = ("params", "buffers", "counters")
 class State:
     """A dictionary of params, buffers, optimizer and counters, in arrays that programs write in place."""
 
-    def __init__(self, parts: dict[str, Any], stream: Stream | None = None) -> None:
+    def __init__(self, parts: dict[str, Any], stream: Stream | None = None, folder: Path | None = None) -> None:
         streamed = frozenset() if stream is None else stream.paths(parts)
-        structure, folder = tree.structure(parts), None if stream is None else stream.folder
+        structure = tree.structure(parts)
         owned = [
             own(x, folder if path in streamed else None)
             for path, x in zip(tree.paths(parts), tree.leaves(parts), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from wholestep.frontend.inspect import eval_shape
 from wholestep.frontend.scope import type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import array_type
+from wholestep.lower.budget.amount import Amount
 from wholestep.optim.paths import Choice, chosen, names
 from wholestep.runtime import mapped
 from wholestep.train.feed import Leaf, stand_in
@@ -65,22 +67,37 @@ def suffix(path: str) -> str:
     return path.removeprefix("params").removeprefix("buffers")
 
 
-def stream_of(choice: Any, folder: Any, precision: str) -> Stream | None:
+def folder_of(given: Any, choice: Any, budget: Amount | None) -> Path | None:
+    """The folder for files; raises ParameterError where it is not there, or nothing would ever lie in it."""
+    if given is None:
+        return None
+    if choice is None and budget is None:
+        raise ParameterError(
+            "compile: folder= was given without stream= or memory_budget=",
+            hint="stream= says what lies in files, and memory_budget= what must not lie in memory",
+        )
+    if not isinstance(given, str | os.PathLike) or not Path(given).is_dir():
+        raise ParameterError(
+            f"compile: files need a folder that is there, and folder is {given!r}",
+            hint="give folder=, on a disk with room for what will lie in files",
+        )
+    return Path(given)
+
+
+def stream_of(choice: Any, folder: Path | None, precision: str) -> Stream | None:
     """What compile was asked to keep in files; raises ParameterError or UnsupportedError where that cannot be."""
     if choice is None:
-        if folder is not None:
-            raise ParameterError("compile: folder= was given without stream=", hint="stream= says what lies in files")
         return None
-    if folder is None or not Path(folder).is_dir():
+    if folder is None:
         raise ParameterError(
-            f"compile: stream= needs a folder that is there, and folder is {folder!r}",
+            "compile: stream= needs a folder that is there, and folder is None",
             hint="give folder=, on a disk with room for the state and the gradients",
         )
     if precision == "float64":
         raise UnsupportedError(
             "compile: stream= does not turn parameters into float64", hint="give float64 parameters as they are"
         )
-    return Stream(choice, Path(folder))
+    return Stream(choice, folder)
 
 
 class Stacked:

@@ -18,7 +18,7 @@ SPELLED = re.compile(r"([0-9]*\.?[0-9]+)\s*([A-Za-z%]*)")
 class Amount(NamedTuple):
     """Bytes for the whole program, or a share of the arena that it takes when nothing limits it.
 
-    By `rates` it is judged what costs least to make again.
+    By `rates` it is judged what costs least to do without; with `spill` values may go to a file.
     """
 
     nbytes: int = 0
@@ -26,17 +26,27 @@ class Amount(NamedTuple):
     rates: Rates = DEFAULT
     kept: int = 0
     """Bytes of the whole that no run reads, such as the parameters of the beginning."""
+    spill: bool = False
 
     def beside(self, kept: int) -> Amount:
         """The same where so many bytes more are kept."""
         return self._replace(kept=self.kept + kept)
 
+    def spilling(self) -> Amount:
+        """The same where values may go to a file."""
+        return self._replace(spill=True)
+
     def arena(self, fixed: int, free: int) -> int:
         """What is left for the arena beside so many fixed bytes, where without a limit it takes so many."""
         return int(self.share * free) if self.share is not None else self.nbytes - fixed - self.kept
 
-    def refused(self, name: str, fixed: int, free: int, least: int) -> BudgetError:
-        """The error for a program whose arena takes `least` bytes at best."""
+    @property
+    def disk(self) -> Rates | None:
+        """The rates of the disk that values may go to."""
+        return self.rates if self.spill else None
+
+    def refused(self, name: str, fixed: int, free: int, least: int, spilled: bool) -> BudgetError:
+        """The error for a program whose arena takes `least` bytes at best; `spilled` says that a file would do."""
         short = least - self.arena(fixed, free)
         asked = f"{self.share:.0%} of its arena" if self.share is not None else f"{self.nbytes:,} bytes"
         works = (
@@ -45,8 +55,9 @@ class Amount(NamedTuple):
         return BudgetError(
             f"compile: {name} does not fit into {asked}: {short:,} bytes are missing "
             f"({fixed + self.kept:,} hold state, batch, results, constants and what is kept; its values take {least:,} "
-            f"at the least that was found and {free:,} without a limit)",
-            hint=f"memory_budget={works} works; smaller batches, ws.checkpoint around parts of the loss, or a stack "
+            f"at the least that was found{', with a file for some' * self.spill}, and {free:,} without a limit)",
+            hint=f"{'folder= on a disk lets values go to a file, and then it fits; ' * spilled}"
+            f"memory_budget={works} works; smaller batches, ws.checkpoint around parts of the loss, or a stack "
             "that recomputes its layers need less",
         )
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from wholestep.lower.arrange import lay_out, size_of
 from wholestep.lower.budget.exact import Exact
+from wholestep.lower.budget.prices import Prices
 from wholestep.lower.budget.replay import Replayed
 from wholestep.lower.budget.rewrite import rewritten
 from wholestep.lower.budget.search import Found, Search
 from wholestep.lower.budget.uses import Uses
+from wholestep.lower.cost import Rates
 from wholestep.lower.plan import Decision, Place
 from wholestep.lower.work import Lowered, Work
 
@@ -23,10 +25,12 @@ Pinned = Mapping[Place, str]
 
 
 class Fitting:
-    """The limits of a program's graphs, and what was decided for them."""
+    """The limits of a program's graphs, and what was decided for them; with `disk` values may go to a file."""
 
-    def __init__(self, priced: Priced, pinned: Pinned) -> None:
-        self.priced, self.pinned = priced, pinned
+    def __init__(self, priced: Priced, pinned: Pinned, disk: Rates | None = None) -> None:
+        self.priced, self.pinned, self.disk = priced, pinned, disk
+        self.begun: dict[Lowered, tuple[Work, ...]] = {}
+        """The works of each graph that was changed, as they were: each change begins with these."""
         self.made: dict[Lowered, list[Decision]] = {}
 
     @property
@@ -55,21 +59,25 @@ class Fitting:
         best = self.searched(found, limit)
         while best.nbytes > limit and self.shrunk(best, limit):
             best = self.searched(found, limit)
-        self.made[found] = list(decided(best, self.priced))
+        self.made[found] = list(decided(best, self.prices(found)))
         found.works = rewritten(best.replayed)
         lay_out(found)
 
     def searched(self, found: Lowered, limit: int) -> Found:
         """What the search gives up in the graph itself."""
         found.release()
-        prices = [self.priced(work) for work in found.works]
+        found.works = self.begun.setdefault(found, found.works)
 
         def real(replayed: Replayed) -> int:
             return size_of(Lowered(rewritten(replayed), Place(0), found.outside))
 
-        search = Search(Uses(found), prices, self.pinned)
+        search = Search(Uses(found), self.prices(found), self.pinned)
         best = search.run(limit, real)
         return best if best.nbytes > limit else Exact(search, limit, real, best).run()
+
+    def prices(self, found: Lowered) -> Prices:
+        """What the works of a graph, as they were, take once more, and a file."""
+        return Prices([self.priced(work) for work in self.begun[found]], self.disk)
 
     def shrunk(self, best: Found, limit: int) -> bool:
         """Fit the largest of the graphs inside the work at the peak into what is left for it; whether that helped."""
@@ -86,12 +94,16 @@ class Fitting:
         return largest.arena.nbytes < before
 
 
-def decided(best: Found, priced: Priced) -> Iterator[Decision]:
+def decided(best: Found, prices: Prices) -> Iterator[Decision]:
     """Each choice in words."""
-    works = best.replayed.uses.works
-    for gap in best.choices:
+    filed = set[Place]()
+    for gap, kind in best.choices.items():
         value = gap.place.value
         node = value.node if value is not None else None
         named = f"{node.op.name} {value.type}" if node is not None and value is not None else "a value"
-        price = priced(works[best.replayed.uses.writer(gap.place)])
-        yield Decision(named, node.where if node else None, gap.place.nbytes, "recompute", price)
+        if kind == "spill":
+            price = prices.back(gap.place) + (0.0 if gap.place in filed else prices.out(gap.place))
+            filed.add(gap.place)
+        else:
+            price = prices.works[best.replayed.uses.writer(gap.place)]
+        yield Decision(named, node.where if node else None, gap.place.nbytes, kind, price)

@@ -1,17 +1,21 @@
-"""Replay: the works in order once more, with some values gone between two uses and made again."""
+"""Replay: the works in order once more, with some values gone between two uses, and made again or read from a file."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from wholestep.lower.budget.prices import Kind, Prices
 from wholestep.lower.budget.uses import Gap, Uses
 from wholestep.lower.plan import Place
 
-Choices = Collection[Gap]
-"""In which gaps values leave memory; they are kept in all others."""
+Choices = Mapping[Gap, Kind]
+"""In which gaps values leave memory, and how they come back; they are kept in all others."""
+
+Does = Literal["work", "again", "out", "back"]
+"""What a run is: a work as it was, one that is done once more, a value that goes to a file or comes from there."""
 
 DEEPEST = 200
 """How long a chain of values that are made again for one another may be."""
@@ -22,9 +26,9 @@ class Impossible(Exception):
 
 
 class Run(NamedTuple):
-    """A work as it is run, with the version of each place that it touches; `kind` says why."""
+    """A work as it is run, with the version of each place that it touches; of a value that moves, what made it."""
 
-    kind: Literal["work", "again"]
+    kind: Does
     work: int
     reads: tuple[tuple[Place, int], ...]
     writes: tuple[tuple[Place, int], ...]
@@ -35,7 +39,11 @@ class Replayed:
 
     def __init__(self, uses: Uses, choices: Choices) -> None:
         self.uses = uses
-        self.leaving = {(gap.place, gap.start) for gap in choices}
+        self.leaving = {(gap.place, gap.start): kind for gap, kind in choices.items()}
+        self.returns: dict[Place, Kind] = {}
+        """How each place comes back that has left."""
+        self.filed: dict[Place, int] = {}
+        """The version in the file of each place that is there: it is written once, whatever its gaps."""
         self.runs: list[Run] = []
         self.places: list[Place] = []
         self.first: list[int] = []
@@ -57,11 +65,20 @@ class Replayed:
         self.emit("work", t, t, reads, writes)
         for p in dict.fromkeys((*uses.reads[t], *uses.writes[t])):
             if (p, t) in self.leaving:
-                self.now[p] = None
+                self.leave(p, t)
+
+    def leave(self, p: Place, t: int) -> None:
+        """Do without a place after work t; what is to be read again is in a file then."""
+        kind = self.returns[p] = self.leaving[p, t]
+        if kind == "spill" and p not in self.filed:
+            shelf = self.uses.shelf(p)
+            self.filed[p] = self.new(shelf, t)
+            self.emit("out", self.uses.writer(p), t, [(p, self.version(p))], [(shelf, self.filed[p])])
+        self.now[p] = None
 
     def emit(
         self,
-        kind: Literal["work", "again"],
+        kind: Does,
         work: int,
         anchor: int,
         reads: Sequence[tuple[Place, int]],
@@ -96,10 +113,12 @@ class Replayed:
         return v
 
     def fetched(self, p: Place, t: int, depth: int) -> int:
-        """The version to read before work t: the one in memory, or made again with all that it needs."""
-        uses, v = self.uses, self.now.get(p)
-        if v is not None and (t <= uses.last(p) or self.born[v] == t or not uses.again(p)):
+        """The version to read before work t: the one in memory, or from the file, or made again with what it needs."""
+        uses, v, filed = self.uses, self.now.get(p), self.returns.get(p) == "spill"
+        if v is not None and (t <= uses.last(p) or self.born[v] == t or not (filed or uses.again(p))):
             return v
+        if filed:
+            return self.brought_back(p, t)
         if not uses.again(p) or uses.until[uses.writer(p)] < t or depth > DEEPEST:
             if v is not None:
                 return v
@@ -117,6 +136,12 @@ class Replayed:
             if q is p or old is None or t > uses.last(q):
                 self.now[q] = v
         return self.version(p)
+
+    def brought_back(self, p: Place, t: int) -> int:
+        """A new version, read from the file."""
+        v = self.now[p] = self.new(p, t)
+        self.emit("back", self.uses.writer(p), t, [(self.uses.shelf(p), self.filed[p])], [(p, v)])
+        return v
 
     def check_fixed(self) -> None:
         """A place that works which are no kernels use in two of its versions cannot be two places."""
@@ -138,7 +163,7 @@ class Replayed:
             np.add.at(change, np.array(self.last) + 1, -sizes)
         total = np.cumsum(change[:-1])
         for at, run in enumerate(self.runs):
-            if self.uses.replacing[run.work]:
+            if run.kind in ("work", "again") and self.uses.replacing[run.work]:
                 total[at] -= self.shared(at, run)
         return total
 
@@ -153,6 +178,12 @@ class Replayed:
                     saved += self.uses.size(new)
         return saved
 
-    def price(self, prices: Sequence[float]) -> float:
-        """What is paid for what is made again, where running each work once more has these prices."""
-        return sum(prices[run.work] for run in self.runs if run.kind == "again")
+    def price(self, prices: Prices) -> float:
+        """What is paid for what is made again, written to a file and read."""
+        return sum(self.paid(run, prices) for run in self.runs if run.kind != "work")
+
+    def paid(self, run: Run, prices: Prices) -> float:
+        """What one run is paid that no work is."""
+        if run.kind == "again":
+            return prices.works[run.work]
+        return prices.out(run.reads[0][0]) if run.kind == "out" else prices.back(run.writes[0][0])

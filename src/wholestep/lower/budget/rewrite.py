@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wholestep.lower.budget.replay import Replayed, Run
-from wholestep.lower.plan import Place
+from wholestep.lower.plan import BACK, OUT, Call, Place, Step
 from wholestep.lower.work import Work, kernel_work
 
 
@@ -28,9 +28,22 @@ def placed(replayed: Replayed) -> list[Place]:
 
 def work_of(replayed: Replayed, run: Run, places: Sequence[Place]) -> Work:
     """The work of one run."""
+    if run.kind in ("out", "back"):
+        (_, source), (_, target) = *run.reads, *run.writes
+        return moved_work(OUT if run.kind == "out" else BACK, places[target], places[source])
     work = replayed.uses.works[run.work]
     moved = {p: places[v] for p, v in (*run.reads, *run.writes) if places[v] is not p}
     return work if not moved else with_places(work, moved)
+
+
+def moved_work(routine: str, target: Place, source: Place) -> Work:
+    """A value written to the file, or read from it."""
+    where = source.value.node.where if source.value is not None and source.value.node is not None else None
+
+    def steps() -> tuple[Step, ...]:
+        return (Call(routine, (target.address(), source.address()), (target.nbytes,), where),)
+
+    return Work((source,), (target,), steps)
 
 
 def with_places(work: Work, moved: Mapping[Place, Place]) -> Work:

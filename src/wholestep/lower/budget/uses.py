@@ -40,6 +40,7 @@ class Uses:
             for p in self.writes[t]:
                 self.writers.setdefault(p, []).append(t)
             self.mixed.update(p.root() for p in (*work.reads, *work.writes, *work.scratch) if p.base is not None)
+        self.shelves: dict[Place, Place] = {}
         self.until = [self.stands_until(t) for t in range(len(found.works))]
 
     def size(self, p: Place) -> int:
@@ -53,6 +54,12 @@ class Uses:
     def writer(self, p: Place) -> int:
         """The one work that writes a place which can be made again."""
         return self.writers[p][0]
+
+    def shelf(self, p: Place) -> Place:
+        """The place in a file of a value that goes there."""
+        if p not in self.shelves:
+            self.shelves[p] = Place(p.nbytes, value=p.value, file=True)
+        return self.shelves[p]
 
     @cached_property
     def replaced(self) -> dict[Place, list[int]]:
@@ -82,9 +89,10 @@ class Uses:
         return len(self.writers.get(p, ())) == 1 and self.until[self.writer(p)] >= 0
 
     def gaps(self) -> Iterator[Gap]:
-        """Every gap with other works in between, of values that nobody changes once they are made."""
+        """Every gap with other works in between, of values in memory that nobody changes once they are made."""
         for p, times in self.touches.items():
-            if len(self.writers.get(p, ())) == 1 and p not in self.mixed and self.writer(p) == times[0]:
+            alone = len(self.writers.get(p, ())) == 1 and p not in self.mixed and not p.file
+            if alone and self.writer(p) == times[0]:
                 yield from [Gap(p, a, b) for a, b in pairwise(times) if b - a > 1]
 
     @cached_property

@@ -8,7 +8,7 @@ from wholestep.backends.cpu.caller import Caller
 from wholestep.backends.cpu.routines.lapack import declaration, lapack_text
 from wholestep.backends.cpu.routines.order import argsort_text
 from wholestep.lower.plan import Call
-from wholestep.lower.streaming import DONE
+from wholestep.lower.streaming import DONE, WANTED
 
 
 def routine_text(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
@@ -49,11 +49,12 @@ def lapack(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
 
 
 def advise(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
-    """Memory of a file: what follows a place is read soon, unless that was the last; or a place is let go."""
+    """Memory of a file: a place is read soon, or what follows it, unless that was the last; or a place is let go."""
     nbytes, stride = step.params
-    if step.routine == DONE:
-        caller.declared.add("declare void @ws_done(ptr, ptr, i64)")
-        caller.do(f"call void @ws_done(ptr %context, ptr {pointers[0]}, i64 {nbytes})")
+    if step.routine in (DONE, WANTED):
+        name = "ws_done" if step.routine == DONE else "ws_soon"
+        caller.declared.add(f"declare void @{name}(ptr, ptr, i64)")
+        caller.do(f"call void @{name}(ptr %context, ptr {pointers[0]}, i64 {nbytes})")
         return
     here, end = pointers
     caller.declared.add("declare void @ws_soon(ptr, ptr, i64)")
