@@ -58,7 +58,7 @@ PRICED = (
 """What predicts and measures, which no result depends on."""
 
 
-BUDGET = "tests/lower/test_budget.py"
+BUDGET, SPILL = "tests/lower/test_budget.py", "tests/lower/test_spill.py"
 
 
 TRAINED = {
@@ -72,7 +72,10 @@ TRAINED = {
 }
 """What the laws of the language do not look at, and the tests that do."""
 OWN = {
-    "lower/order.py": ["tests/lower/test_budget.py", "-k", "not random"],
+    "lower/order.py": [BUDGET, "-k", "not random"],
+    "lower/ahead.py": [SPILL, "-k", "not random"],
+    "lower/verify.py": [SPILL, "-k", "verifier or pieces"],
+    "lower/program.py": [SPILL, "-k", "not random"],
     "train/compile.py": ["tests/train/test_microbatches.py"],
     "train/microbatches.py": ["tests/train/test_microbatches.py"],
     "lower/clusters.py": ["tests/lower/test_lowering.py"],
@@ -131,7 +134,7 @@ def stages(mutant: Mutant | None) -> list[list[str]]:
     if package == "passes":
         return [["tests/passes"], list(TESTS)]
     if stem.startswith("budget/"):
-        return [[BUDGET]]
+        return [[BUDGET], [SPILL]]
     if package in ("lower", "backends"):
         return [[test] for test in COMPILED]
     if package != "primitives" or stem in ("family", "structure", "loops"):

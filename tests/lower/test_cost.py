@@ -29,7 +29,7 @@ from wholestep.lower.cost import (
 )
 from wholestep.lower.grid import SHOWN, Table, text
 from wholestep.lower.ledger import ELSEWHERE, Costs, costs, shared_out
-from wholestep.lower.plan import Branch, Call, Launch, Plan, Repeat, parts
+from wholestep.lower.plan import BACK, OUT, Branch, Call, Launch, Plan, Repeat, parts
 from wholestep.lower.program import plan
 from wholestep.lower.target import Machine
 from wholestep.lower.traffic import missed
@@ -264,6 +264,8 @@ def test_routines_are_priced():
     n, k = 4096, 64
     copy, longer = (Call("copy", (), (size,)) for size in (n, 1000 * n))
     assert 0 < microseconds(copy) < microseconds(longer)
+    for routine, speed in ((OUT, DEFAULT.disk_write), (BACK, DEFAULT.disk_read)):
+        assert microseconds(Call(routine, (), (n,))) == pytest.approx(microseconds(copy) + 1e6 * n / speed)
     (solve,) = [
         s for s in planned(np.linalg.cholesky, np.eye(k)).steps if isinstance(s, Call) and "lapack" in s.routine
     ]

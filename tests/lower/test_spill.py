@@ -1,4 +1,4 @@
-"""Values that go to a file and come back: every bit is kept, the cheapest way is taken, nothing is asked for too early."""
+"""Values that go to a file and come back: every bit is kept, the cheapest way is taken, nothing is asked too early."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def chain() -> tuple[Uses, Any]:
 
 def test_a_value_goes_to_the_file_once_and_comes_back_each_time() -> None:
     uses, gaps = chain()
-    several = next(p for p in {g.place for g in gaps} if len([g for g in gaps if g.place is p]) > 1)
+    several = next(g.place for g in gaps if len([h for h in gaps if h.place is g.place]) > 1)
     own = [g for g in gaps if g.place is several]
     made = Replayed(uses, dict.fromkeys(own, "spill"))
     kinds = [run.kind for run in made.runs if run.kind != "work"]
@@ -212,6 +212,12 @@ def test_a_value_goes_to_the_file_once_and_comes_back_each_time() -> None:
     search = Search(uses, prices, {})
     search.take({own[0]: "spill"})
     assert search.ways(own[1])["spill"] == prices.back(several)
+    dear = Prices([1e9] * len(uses.works), DEFAULT)
+    alone = Search(uses, dear, {g.place: "keep" for g in gaps if g.place is not several})
+    limit = int(made.held().max())
+    exact = Exact(alone, limit, lambda r: limit + len(own) - sum(run.kind == "back" for run in r.runs), alone.found())
+    exact.price = made.price(prices) + 0.5 * prices.out(several)
+    assert exact.run().choices == dict.fromkeys(own, "spill")
 
 
 def test_what_is_made_again_may_read_what_comes_from_the_file() -> None:

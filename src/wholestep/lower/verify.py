@@ -333,7 +333,8 @@ class Checker:
                     start = self.start(ref, inner) - sum(strides) * self.trips[step.loop]
                     for trip in range(step.trips):
                         at = start + sum(strides) * trip
-                        self.written[ref.slot][at : at + nbytes] |= here
+                        there = self.written[ref.slot][at : at + nbytes]
+                        there |= here[: there.size]  # what lies beyond the slot is found in the last trip
 
     def loop_while(self, step: While) -> None:
         """A loop that asks before each trip."""
