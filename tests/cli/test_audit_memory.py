@@ -96,11 +96,11 @@ def test_every_way_to_train_ends_in_the_same_bits(tmp_path, monkeypatch) -> None
     monkeypatch.chdir(tmp_path)
     found = bits.audit(4, int(secrets.randbits(32)))
     assert found["failures"] == 0, found["examples"]
-    assert found["checks"]["ways to train them, each with the same bits"] == 3 * 12 + 48
+    assert found["checks"]["ways to train them, each with the same bits"] == 3 * 18 + 54
     assert found["checks"]["of the trainings those of a stack"] == 1
 
 
-def test_a_way_with_other_bits_is_noticed(monkeypatch) -> None:
-    case = bits.drawn(0, 0)
+def test_a_way_with_other_bits_is_noticed(tmp_path) -> None:
+    case = bits.drawn(tmp_path, 0, 0)
     wrong = bits.Case(case.modes, lambda first, calls: case.batch(first + (calls == 10), calls))
-    assert any("10 steps a call" in line for line in bits.others(dict(bits.ends(wrong))))
+    assert any("10 steps a call" in line for line in bits.others(bits.seen(wrong).ends))

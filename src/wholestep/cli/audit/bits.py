@@ -29,6 +29,8 @@ STEPS = 50
 CALLS = (1, 10)
 """Steps in a call; each divides all steps."""
 THREADS = (1, 2, 4)
+ROWS = 16
+"""How often the rows of a training are there in a wide one."""
 STACKS = 4
 """One in so many trainings is that of a stack."""
 WIDTH = 16
@@ -45,20 +47,26 @@ class Case(NamedTuple):
     batch: Callable[[int, int], Any]
 
 
-def modes(make: Callable[..., Step], share: float) -> dict[str, Make]:
-    """A step as it is, and within a percentage of its arena."""
-    limit = f"{share:.0f}%"
-    return {"free": make, f"within {limit}": lambda calls: within(partial(make, calls), limit)[0]}
+def modes(make: Callable[..., Step], rng: np.random.Generator, folder: Path) -> dict[str, Make]:
+    """A step as it is, within a percentage of its arena, and within a smaller one where values may go to a file."""
+    wide, narrow = [f"{rng.uniform(*ends):.0f}%" for ends in ((20, 95), (5, 40))]
+    return {
+        "free": make,
+        f"within {wide}": lambda calls: within(partial(make, calls), wide)[0],
+        f"within {narrow}, and a file": lambda calls: within(partial(make, calls, folder=folder), narrow)[0],
+    }
 
 
-def drawn(*seed: int) -> Case:
-    """A random training of the audit of memory."""
-    made, share = training(*seed), float(np.random.default_rng([*seed, 4]).uniform(20, 95))
+def drawn(folder: Path, *seed: int) -> Case:
+    """A random training of the audit of memory; every other one has so many rows that its values may go to a file."""
+    rng, made = np.random.default_rng([*seed, 4]), training(*seed)
+    if rng.integers(2):
+        made = made._replace(rows={name: np.tile(x, (ROWS, *[1] * (x.ndim - 1))) for name, x in made.rows.items()})
 
     def make(calls: int, **options: Any) -> Step:
         return made._replace(steps=calls).step(**options)
 
-    return Case(modes(make, share), lambda first, calls: made._replace(steps=calls).batches(first))
+    return Case(modes(make, rng, folder), lambda first, calls: made._replace(steps=calls).batches(first))
 
 
 class Residual(nn.Module):
@@ -111,19 +119,29 @@ def stacked(folder: Path, *seed: int) -> Case:
         model = Deep(stack.keeping(keep), WIDTH)
         return ws.compile(loss, model, optimizer=optimizer(), batch=batch(0, calls), steps_per_call=calls, **options)
 
-    found = modes(make, float(rng.uniform(20, 95)))
+    found = modes(make, rng, folder)
     found |= {f"keep={keep!r}": partial(make, keep=keep) for keep in KEEPS if keep != "all"}
     found["in files"] = partial(make, keep="inputs", stream="blocks.*", folder=folder)
     return Case(found, batch)
 
 
-def ends(case: Case) -> Iterator[tuple[str, str]]:
-    """How the training ends in each mode, for each number of steps a call and of threads: a name and a hash."""
+class Seen(NamedTuple):
+    """How a training ends: the hash of all bits for each way; and how many of its programs had values go to a file."""
+
+    ends: Mapping[str, str]
+    spilled: int
+
+
+def seen(case: Case) -> Seen:
+    """A training in each mode, for each number of steps a call and of threads."""
+    ends, spilled = dict[str, str](), 0
     for (mode, make), calls in itertools.product(case.modes.items(), CALLS):
         step = make(calls)
+        spilled += any(decision.kind == "spill" for decision in step.plan.decisions)
         for threads in THREADS:
             with pool.threads(threads):
-                yield f"{mode}, {calls} steps a call, {threads} threads", ended(step, calls, case.batch)
+                ends[f"{mode}, {calls} steps a call, {threads} threads"] = ended(step, calls, case.batch)
+    return Seen(ends, spilled)
 
 
 def ended(step: Step, calls: int, batch: Callable[[int, int], Any]) -> str:
@@ -139,23 +157,24 @@ def cases(count: int, seed: int, folder: Path) -> Iterator[tuple[str, Case]]:
         if i % STACKS == STACKS - 1:
             yield f"the stack of seed ({seed}, {i})", stacked(folder, seed, i)
         else:
-            yield f"the training of seed ({seed}, {i})", drawn(seed, i)
+            yield f"the training of seed ({seed}, {i})", drawn(folder, seed, i)
 
 
 def audit(count: int, seed: int) -> dict[str, Any]:
     """Train each in every way, and compare; the record of it."""
     failures: list[str] = []
-    compared = stacks = 0
+    ways = stacks = spilled = 0
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         for name, case in cases(count, seed, Path(folder)):
-            found = dict(ends(case))
-            failures += [f"{name}: {different}" for different in others(found)]
-            compared += len(found)
+            found = seen(case)
+            failures += [f"{name}: {different}" for different in others(found.ends)]
+            ways, spilled = ways + len(found.ends), spilled + found.spilled
             stacks += "in files" in case.modes
     checks = {
         "random trainings of fifty steps": count,
-        "ways to train them, each with the same bits": compared,
+        "ways to train them, each with the same bits": ways,
         "of the trainings those of a stack": stacks,
+        "programs whose values went to a file": spilled,
     }
     return record("bits", CLAIM, checks, failures, seed=seed)
 

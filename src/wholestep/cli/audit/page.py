@@ -34,10 +34,10 @@ are put in their place. Loading must end in CheckpointError with the state as it
 where a file of another library still loads, the safetensors library must read the same numbers.""",
     "bits": """\
 Random losses of layers that are drawn one after another, loops and branches among them, with three optimizers, and
-random stacks of perceptrons and of attention blocks with five, train for fifty steps: as they are, and within a random
-share of their arena, or the budget that a refusal names; stacks also in every mode of `keep`, and with their state in
-mapped files. Each does so one step and ten steps a call, with one, two and four threads. The SHA-256 of all losses,
-parameters, moments and counters is compared.""",
+random stacks of perceptrons and of attention blocks with five, train for fifty steps: as they are; within a random
+share of their arena, or the budget that a refusal names, making values again; and within a smaller one with a file for
+some. Stacks also do so in every mode of `keep`, and with their state in mapped files. Each has one step and ten steps a
+call, and one, two and four threads. The SHA-256 of all losses, parameters, moments and counters is compared.""",
     "precision": """\
 The GPT of `wholestep train text`, at its full size, is trained in each precision for the same number of steps, on the
 same batches from the same weights, by a schedule of that length. Losses are in bits per character: the mean of the
