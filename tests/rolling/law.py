@@ -1,4 +1,4 @@
-"""Rolling keeps the meaning of random training steps over layers, and leaves nothing to roll.
+"""Rolling and counting keep the meaning of random training steps over layers, and leave nothing to roll.
 
 `python -m tests.rolling.law 300` draws 300 of them.
 """
@@ -13,6 +13,7 @@ from tests.rolling.programs import Program, drawn, step_graph
 from wholestep.ir.verify import verify
 from wholestep.passes.check import evaluated
 from wholestep.passes.rolling.roll import rolled, taken_apart
+from wholestep.passes.rolling.tallies import tallied
 
 CLOSE = 1e-11
 """How far results in float64 may be apart, of their size: sums over layers may be taken in another order."""
@@ -23,7 +24,7 @@ def problem(program: Program, seed: int) -> tuple[str, int]:
     graph, args, n = step_graph(program, seed)
     found = rolled(graph, lambda places: max(places) < n)
     verify(found.graph)
-    whole = taken_apart(found, len(graph.outputs))
+    whole = taken_apart(found._replace(graph=tallied(found.graph)), len(graph.outputs))
     verify(whole)
     with np.errstate(all="ignore"):
         expected, made = evaluated(graph, args), evaluated(whole, args)

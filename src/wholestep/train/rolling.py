@@ -8,6 +8,7 @@ from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
 from wholestep.passes.rolling.roll import Rolled, rolled
+from wholestep.passes.rolling.tallies import tallied
 from wholestep.passes.rolling.write import places_of
 from wholestep.train.recipe import Recipe
 
@@ -32,9 +33,9 @@ def rolled_step(graph: Graph, recipe: Recipe, joins: Callable[[tuple[int, ...]],
     """
     roll = recipe.roll
     apart = device == "reference" or recipe.budget is not None or recipe.stream is not None or bool(named_sizes(graph))
-    if roll is False or (roll == "auto" and apart):
-        return Rolled(graph)
-    found = rolled(graph, joins, always=roll is True)
+    found = Rolled(graph) if roll is False or (roll == "auto" and apart) else rolled(graph, joins, always=roll is True)
+    if device != "reference":
+        found = found._replace(graph=tallied(found.graph))
     if not found.notes:
         return found
     names = [joined_name([graph.input_names[p] for p in ps]) for ps in places_of(len(graph.inputs), found.groups)]

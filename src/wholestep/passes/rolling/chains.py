@@ -1,4 +1,4 @@
-"""Chains: what a sum or a conjunction takes in one after the other, as one reduction over the row they stand in."""
+"""Chains: what a sum, an extreme or a conjunction takes in one after the other, as one reduction over their row."""
 
 from __future__ import annotations
 
@@ -9,16 +9,34 @@ from wholestep.ir.graph import Node, Value
 from wholestep.passes.rolling.rows import Rows
 from wholestep.passes.rolling.signature import Members
 
-REDUCED = {"bitwise_and": "all", "add": "sum"}
+REDUCED = {"bitwise_and": "all", "add": "sum", "maximum": "max", "minimum": "min"}
 """Which reduction does over a row what an operation does link by link; of booleans, and of single numbers."""
 
 
 class Chain(NamedTuple):
-    """The links of a chain, the rows among what they take in, and the rest of it in order."""
+    """The links of a chain, the rows among what they take in, and all of it in order."""
 
     links: tuple[Node, ...]
     rows: tuple[Members, ...]
-    rest: tuple[Value, ...]
+    taken: tuple[Value, ...]
+
+    @property
+    def rest(self) -> tuple[Value, ...]:
+        """What stands in no row, in order."""
+        inside = {v for t in self.rows for v in t}
+        return tuple([v for v in self.taken if v not in inside])
+
+    def around(self) -> tuple[tuple[Value, ...], tuple[Value, ...]] | None:
+        """What comes before the rows and after them, where these are taken in layer by layer; else nothing."""
+        layers = [v for layer in zip(*self.rows, strict=True) for v in layer] if self.even else []
+        start = self.taken.index(layers[0]) if layers else 0
+        end = start + len(layers)
+        return (self.taken[:start], self.taken[end:]) if layers and list(self.taken[start:end]) == layers else None
+
+    @property
+    def even(self) -> bool:
+        """Whether all rows are equally long."""
+        return len({len(t) for t in self.rows}) == 1
 
 
 def chains(rows: Rows, outputs: Sequence[Value]) -> list[Chain]:
@@ -32,9 +50,8 @@ def chains(rows: Rows, outputs: Sequence[Value]) -> list[Chain]:
         place = {v: t for t in rows.known for v in t}
         whole = dict.fromkeys([place[v] for v in taken if v in place])
         kept = [t for t in whole if all(taken.count(v) == 1 for v in t) and len(t) > 1]
-        inside = {v for t in kept for v in t}
         if kept and len(links) > 1:
-            found.append(Chain(tuple(links), tuple(kept), tuple([v for v in taken if v not in inside])))
+            found.append(Chain(tuple(links), tuple(kept), tuple(taken)))
     for chain in found:
         rows.taken.update(chain.links)
     return found

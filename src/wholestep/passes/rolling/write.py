@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -11,13 +12,15 @@ import numpy as np
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.passes.rolling.chains import REDUCED, Chain
+from wholestep.passes.rolling.chains import REDUCED, Chain, chains
 from wholestep.passes.rolling.layer import Layer, copied
 from wholestep.passes.rolling.picks import in_row, picked
 from wholestep.passes.rolling.rows import Choice, Map
 from wholestep.passes.rolling.signature import Members, Signatures, constant
 
 Groups = Sequence[tuple[int, ...]]
+ADDED = "added"
+"""What the step of a loop is called that adds up a number of each layer."""
 
 
 class Steps(NamedTuple):
@@ -179,12 +182,23 @@ class Writer:
 
     def chain(self, unit: Chain) -> None:
         op = unit.links[0].op
-        parts = [self.single(v) for v in unit.rest]
-        parts += [OPS[REDUCED[op.name]](self.stack(t), axes=(0,)) for t in unit.rows]
-        found = parts[0]
-        for part in parts[1:]:
-            found = op(found, part)
-        self.env[unit.links[0].outputs[0]] = found
+        around = unit.around() if op.name == "add" else None
+        if around is not None:
+            before, after = [[self.single(v) for v in vs] for vs in around]
+            parts = [self.added(op, before, [self.stack(t) for t in unit.rows]), *after]
+        else:
+            parts = [self.single(v) for v in unit.rest]
+            parts += [OPS[REDUCED[op.name]](self.stack(t), axes=(0,)) for t in unit.rows]
+        self.env[unit.links[0].outputs[0]] = functools.reduce(op, parts)
+
+    def added(self, op: Any, before: Sequence[Value], rows: Sequence[Value]) -> Value:
+        """A sum that goes on layer by layer, in the order in which it was written."""
+        t = array_type((), rows[0].dtype)
+        start = functools.reduce(op, before) if before else OPS["full"](value=0, shape=(), dtype=t.dtype)
+        step, _ = build(lambda *xs: [functools.reduce(op, xs)], [t] * (1 + len(rows)), name=ADDED)
+        sizes, n = (0, 1), rows[0].shape[0]
+        found: Sequence[Value] = OPS["scan"](start, *rows, graph=step, sizes=sizes, length=n, reverse=False)  # type: ignore[assignment]  # it makes several
+        return found[0]
 
     def choice(self, unit: Choice) -> None:
         """A branch whose operands and results are joined."""
@@ -235,9 +249,9 @@ class Writer:
 
 def units_of(rows: Any) -> list[Unit]:
     """The units of a graph in which there are rows and no runs."""
-    inside = {n for m in rows.maps for n in m.nodes}
-    rest = [n for n in rows.graph.nodes if n.inputs and n not in inside and n not in rows.choices]
-    return [*rest, *rows.maps, *rows.choices.values()]
+    groups: list[Unit] = [*rows.maps, *rows.choices.values(), *chains(rows, rows.graph.outputs)]
+    inside = {n for unit in groups for n in nodes_of(unit)}
+    return [*[n for n in rows.graph.nodes if n.inputs and n not in inside], *groups]
 
 
 def line(unit: Unit) -> Any:
