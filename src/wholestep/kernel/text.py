@@ -53,6 +53,7 @@ INFIX = {
 """The operations that are written between their operands; the others are written as functions."""
 
 WORDS = {"after", "carry", "fold", "for", "from", "if", "in", "kernel", "lanes", "mut", "next", "ordered", "tile"}
+INDENT = "    "
 NUMBERED = re.compile(r"v\d+")
 
 
@@ -71,10 +72,11 @@ class Names(dict[Any, str]):
 
 
 class Printer:
-    """Writes a kernel line by line. With `plain`, axes and buffers are called by their positions."""
+    """Writes a kernel line by line. With `plain`, axes and buffers are called by their positions; with `free` the
+    length of the outermost loop, and that of the buffers, are left out."""
 
-    def __init__(self, plain: bool = False) -> None:
-        self.plain = plain
+    def __init__(self, plain: bool = False, free: bool = False) -> None:
+        self.plain, self.free = plain, free
         self.names = Names()
         self.taken: set[str] = set()
         self.rank: dict[Axis | Var, int] = {}
@@ -85,10 +87,12 @@ class Printer:
         heads = []
         for b in kernel.buffers:
             name = self.claim(b, b.name, "b")
-            heads.append(f"{'mut ' if b.written else ''}{name}: {dtypes.short(b.dtype)}[{b.size}]")
+            heads.append(
+                f"{'mut ' if b.written else ''}{name}: {dtypes.short(b.dtype)}[{'n' if self.free else b.size}]"
+            )
         name = "k" if self.plain or not good(kernel.name) else kernel.name
         self.lines.append(Line(f"kernel {name}({', '.join(heads)}):", kernel))
-        self.body(kernel.body, "    ")
+        self.body(kernel.body, INDENT)
         return self.lines
 
     def number(self, letter: str) -> str:
@@ -132,10 +136,12 @@ class Printer:
         self.rank.setdefault(axis, len(self.rank))
         ordered = " ordered" if loop.ordered else ""
         count = f"({axis.size} ~ {axis.extent})" if axis.symbolic else axis.extent
+        if self.free and indent == INDENT:
+            count = "n"
         self.lines.append(
             Line(f"{indent}for {name} in {count}{schedule(axis)}{ordered}{self.guard(loop.guard)}:", loop)
         )
-        inner = indent + "    "
+        inner = indent + INDENT
         for c in loop.carries:
             self.lines.append(Line(f"{inner}carry {self.new(c.inside)} from {names[c.init]}", c))
         self.body(loop.body, inner)
@@ -236,9 +242,10 @@ def show(kernel: Kernel) -> str:
     return "\n".join([line.text for line in Printer().kernel(kernel)]) + "\n"
 
 
-def canonical(kernel: Kernel) -> str:
-    """The text without any name that was given: the same for kernels that differ in names only."""
-    return "\n".join([line.text for line in Printer(plain=True).kernel(kernel)]) + "\n"
+def canonical(kernel: Kernel, free: bool = False) -> str:
+    """The text without any name that was given: the same for kernels that differ in names only; with `free`, in these
+    and in the length of the outermost loop."""
+    return "\n".join([line.text for line in Printer(plain=True, free=free).kernel(kernel)]) + "\n"
 
 
 PRINTER.append(show)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -240,6 +241,11 @@ class Plan:
     def names(self) -> list[str]:
         """The names of its symbolic sizes."""
         return sorted(frozenset().union(*[names(n) for slot in self.slots for n in slot.type.shape]))
+
+    @cached_property
+    def looped(self) -> bool:
+        """Whether there are loops besides that over whole steps, which the caller may stop."""
+        return any(isinstance(s, Repeat) and not s.outermost for s in every_step(self.steps))
 
     def plot(self, path: str | Path) -> None:
         """Draw what the arena holds over time: a PNG by matplotlib, or one HTML page that needs nothing else."""

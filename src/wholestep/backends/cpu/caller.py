@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 from wholestep.backends.cpu.lines import Lines
 from wholestep.backends.cpu.sizes import Sizes, SizeTable
+from wholestep.dims import Dim, Size
 from wholestep.lower.plan import Plan, Site
+
+SIZES = "%sizes"
+"""The table of sizes in a function that uses it."""
 
 
 class Caller(Lines):
@@ -15,10 +19,18 @@ class Caller(Lines):
     def __init__(self, plan: Plan, sizes: SizeTable) -> None:
         super().__init__()
         self.plan = plan
-        self.sizes = Sizes(sizes, "%sizes")
+        self.sizes = Sizes(sizes, SIZES)
         self.declared: set[str] = set()
         self.symbols: set[str] = set()
         self.routines: dict[str, tuple[str, str]] = {}
+
+    def number(self, n: Size) -> str:
+        """A number of bytes or of steps. In a program with loops it comes from the table: how many layers there are
+        then shows in no line of the code."""
+        if not self.plan.looped or isinstance(n, Dim):
+            return self.sizes.name(n)
+        at = self.let(f"getelementptr i8, ptr {SIZES}, i64 {self.sizes.known.added(n)}")
+        return self.let(f"load i64, ptr {at}, align 8")
 
     def routine(self, key: str, write: Callable[[str], str]) -> str:
         """The name of a function that is written once, when it is first needed."""

@@ -9,7 +9,7 @@ from wholestep.backends.cpu.codegen.function import Function, function_text, mod
 from wholestep.backends.cpu.entry import Printer, entry_text
 from wholestep.backends.cpu.sizes import SizeTable
 from wholestep.backends.cpu.target import Target
-from wholestep.dims import Dim
+from wholestep.dims import Size
 from wholestep.kernel.lang import Kernel, Var, walk
 from wholestep.kernel.text import canonical
 from wholestep.lower.plan import Plan
@@ -24,8 +24,8 @@ class Source(NamedTuple):
 
     modules: tuple[str, ...]
     symbols: tuple[str, ...]
-    sizes: tuple[Dim, ...] = ()
-    """The expressions of symbolic sizes that it must be given the numbers of, in a table."""
+    sizes: tuple[Size, ...] = ()
+    """The table that it must be given: numbers, and expressions of symbolic sizes."""
 
     @property
     def text(self) -> str:
@@ -43,7 +43,10 @@ Print = Callable[[Plan, dict[int, str], SizeTable], Printer]
 
 
 def source(plan: Plan, target: Target, printer: Print = Printer) -> Source:
-    """The text of a plan: kernels that are equal up to names are one function. `printer` writes what calls them."""
+    """The text of a plan: kernels that are equal up to names are one function. `printer` writes what calls them.
+
+    In a program with loops the length of a kernel's outermost loop is left to its caller, where it comes out even.
+    """
     names: dict[int, str] = {}
     seen: dict[str, str] = {}
     modules: list[str] = []
@@ -51,10 +54,11 @@ def source(plan: Plan, target: Target, printer: Print = Printer) -> Source:
     symbols: set[str] = set()
     sizes = SizeTable()
     for kernel in plan.kernels():
-        key = canonical(kernel)
+        free = plan.looped and even(kernel)
+        key = canonical(kernel, free)
         if key not in seen:
             seen[key] = f"k{len(seen)}"
-            waiting.append(function_text(kernel, seen[key], target, sizes))
+            waiting.append(function_text(kernel, seen[key], target, sizes, free))
             symbols |= called(kernel)
             if sum(len(f.text) for f in waiting) > MODULE:
                 modules.append(module_text(waiting))
@@ -65,7 +69,13 @@ def source(plan: Plan, target: Target, printer: Print = Printer) -> Source:
     entry = entry_text(printer(plan, names, sizes))
     kernels = [f"declare void @{name}(ptr, i64, i64)" for name in seen.values()]
     modules.append("\n".join([*sorted(entry.declared), *kernels, entry.text]))
-    return Source(tuple(modules), tuple(sorted(symbols | entry.symbols)), sizes.sizes)
+    return Source(tuple(modules), tuple(sorted(symbols | entry.symbols)), tuple(sizes.entries))
+
+
+def even(kernel: Kernel) -> bool:
+    """Whether all steps of a kernel's outermost loop are full."""
+    axis = kernel.outer
+    return axis is not None and not axis.symbolic and axis.extent % axis.block == 0
 
 
 def called(kernel: Kernel) -> set[str]:

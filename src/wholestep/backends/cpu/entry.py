@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wholestep.backends.cpu.caller import Caller
+from wholestep.backends.cpu.caller import SIZES, Caller
 from wholestep.backends.cpu.routines import routine_text
 from wholestep.backends.cpu.sizes import Sizes, SizeTable
 from wholestep.backends.cpu.support import CONTEXT, DECLARATIONS
@@ -14,9 +14,24 @@ from wholestep.kernel.lang import sizes_of
 from wholestep.lower.plan import FIRST, Branch, Call, Check, Launch, Plan, Ref, Repeat, Step, While, every_step
 
 ENTRY = "ws_entry"
-SIZES = "%sizes"
 LONG = 64
 """Up to how many steps follow each other in one function."""
+
+
+SHARED = """
+define internal void @NAME(ptr %context, ptr %function, ptr %args, i64 %n, i64 %several) {
+entry:
+  %alone = icmp eq i64 %several, 0
+  br i1 %alone, label %one, label %all
+one:
+  call void %function(ptr %args, i64 0, i64 %n)
+  ret void
+all:
+  call void @ws_parallel(ptr %context, ptr %function, ptr %args, i64 %n)
+  ret void
+}
+"""
+"""Runs a kernel over so many steps, which are shared out among threads or not."""
 
 
 class Printer(Caller):
@@ -29,15 +44,18 @@ class Printer(Caller):
         super().__init__(plan, sizes)
         self.names = names
         self.trips: dict[int, str] = {}
+        self.inside = 0
         self.parts: list[str] = []
 
     def pointer(self, ref: Ref) -> str:
         """The address of a place."""
         base = f"%slot{ref.slot}"
         for loop, stride in ref.moves:
-            by = self.let(f"mul i64 {self.trips[loop]}, {self.sizes.name(stride)}")
+            by = self.let(f"mul i64 {self.trips[loop]}, {self.number(stride)}")
             base = self.let(f"getelementptr i8, ptr {base}, i64 {by}")
-        return self.let(f"getelementptr i8, ptr {base}, i64 {self.sizes.name(ref.offset)}") if ref.offset else base
+        if not (ref.offset or self.plan.looped):
+            return base
+        return self.let(f"getelementptr i8, ptr {base}, i64 {self.number(ref.offset)}")
 
     def steps(self, steps: Sequence[Step]) -> None:
         """Steps one after another; a long list becomes functions of its own, since LLVM's time grows faster than
@@ -87,7 +105,7 @@ class Printer(Caller):
 
     def heads(self) -> list[str]:
         """What a function that uses sizes begins with: the table of sizes follows the slots."""
-        if not self.sizes.lines:
+        if not (self.sizes.lines or self.plan.looped):
             return []
         at = 8 * (len(self.plan.slots) + FIRST)
         table = [f"  {SIZES}.at = getelementptr i8, ptr %table, i64 {at}", f"  {SIZES} = load ptr, ptr {SIZES}.at"]
@@ -102,8 +120,12 @@ class Printer(Caller):
             self.sizes.name(next(iter(sizes_of(step.kernel))))
             at = self.let(f"getelementptr i8, ptr %args, i64 {8 * len(step.refs)}")
             self.do(f"store ptr {SIZES}, ptr {at}")
-        steps = self.sizes.name(count)
-        if step.parallel and count != 1:
+        steps, shared = self.number(count), step.parallel and count != 1
+        if self.plan.looped and not self.inside:
+            how = self.routine("shared", lambda name: SHARED.replace("NAME", name))
+            given = f"ptr %context, ptr @{name}, ptr %args, i64 {steps}, i64 {self.number(int(shared))}"
+            self.do(f"call void @{how}({given})")
+        elif shared:
             self.do(f"call void @ws_parallel(ptr %context, ptr @{name}, ptr %args, i64 {steps})")
         else:
             self.do(f"call void @{name}(ptr %args, i64 0, i64 {steps})")
@@ -133,11 +155,13 @@ class Printer(Caller):
         at = len(self.lines)
         trip, following = self.fresh("trip"), self.fresh("next")
         self.lines.append("")
-        self.trips[step.loop] = self.let(f"sub i64 {self.sizes.name(step.trips - 1)}, {trip}") if step.reverse else trip
+        self.trips[step.loop] = self.let(f"sub i64 {self.number(step.trips - 1)}, {trip}") if step.reverse else trip
+        self.inside += not step.outermost
         self.steps(step.body)
+        self.inside -= not step.outermost
         self.do(f"{following} = add i64 {trip}, 1")
         self.lines[at] = f"  {trip} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"
-        more = self.let(f"icmp slt i64 {following}, {self.sizes.name(step.trips)}")
+        more = self.let(f"icmp slt i64 {following}, {self.number(step.trips)}")
         if step.outermost:
             more = self.stoppable(following, more)
         self.do(f"br i1 {more}, label %{head}, label %{done}")

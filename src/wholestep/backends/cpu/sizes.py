@@ -1,4 +1,4 @@
-"""The table of sizes: numbers given when a program is called, one for each expression that its code needs."""
+"""The table of sizes: numbers given when a program is called, so that its code is the same for any of them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ from wholestep.dims import Dim, Size
 
 
 class SizeTable:
-    """The expressions of symbolic sizes in a program, in the order in which its code came upon them."""
+    """The expressions of symbolic sizes in a program, each once, and numbers, in the order in which its code came upon
+    them."""
 
     def __init__(self) -> None:
         self.places: dict[Dim, int] = {}
+        self.entries: list[Size] = []
 
     def place(self, size: Dim) -> int:
         """The byte in the table at which a size lies."""
-        return 8 * self.places.setdefault(size, len(self.places))
+        if size not in self.places:
+            self.places[size] = self.added(size)
+        return self.places[size]
 
-    @property
-    def sizes(self) -> tuple[Dim, ...]:
-        """All of them, in the order of the table."""
-        return tuple(self.places)
+    def added(self, size: Size) -> int:
+        """The byte of a new entry, whether there is an equal one or not: which are equal must not show in the code."""
+        self.entries.append(size)
+        return 8 * (len(self.entries) - 1)
 
 
 class Sizes:

@@ -144,7 +144,7 @@ class Stamped(Printer):
     def __init__(self, plan: Plan, names: Mapping[int, str], sizes: SizeTable) -> None:
         super().__init__(plan, names, sizes)
         self.numbers = {id(step): n for n, step in enumerate(measured(plan))}
-        self.slot = 2 + len(plan.slots)
+        self.slot = 2 + len(plan.slots) + plan.looped
         self.symbols |= {NOW, THREAD}
         self.routine("stamps", lambda name: notes_text(len(self.numbers), sys.platform))
 

@@ -22,10 +22,12 @@ class Function(NamedTuple):
     declarations: frozenset[str]
 
 
-def function_text(kernel: Kernel, name: str, target: Target, sizes: SizeTable | None = None) -> Function:
+def function_text(
+    kernel: Kernel, name: str, target: Target, sizes: SizeTable | None = None, free: bool = False
+) -> Function:
     """`void name(ptr args, i64 lo, i64 hi)`: `args` points to one pointer for each buffer, and one to the table of
     sizes where the kernel names any; the steps of the kernel's outer axis from lo to before hi are done, or everything
-    where it has none."""
+    where it has none. Where they are all full, a `free` function is the same for any number of them."""
     found = facts(kernel)
     w = Writer(found, target, sizes or SizeTable())
     bases = {buffer: f"%p{n}" for n, buffer in enumerate(kernel.buffers)}
@@ -39,7 +41,7 @@ def function_text(kernel: Kernel, name: str, target: Target, sizes: SizeTable | 
         nest.body(kernel.body[:-1])
         last = kernel.body[-1]
         assert isinstance(last, Loop)
-        nest.shared(last)
+        nest.free(last) if free else nest.shared(last)
     w.do("ret void")
     sink = ["  %sink = alloca [8 x i8], align 8"] if w.sink else []
     if w.sizes.lines:

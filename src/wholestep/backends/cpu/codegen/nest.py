@@ -198,6 +198,12 @@ class Nest:
             self.once(loop, Helds([], []), self.remainder(axis))
             self.join(after)
 
+    def free(self, loop: Loop) -> None:
+        """The outermost loop, from step %lo to before step %hi, all of them full."""
+        after = self.branch(self.w.let("icmp slt i64 %lo, %hi"))
+        self.repeat(loop, Helds([], []), "%lo", "%hi", loop.axis.tile)
+        self.join(after)
+
     def branch(self, condition: str) -> str:
         """Go on only where a condition holds; the label of what comes after."""
         inside, after = self.w.label(), self.w.label()

@@ -20,7 +20,7 @@ def routine_text(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
 def copy(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
     """The bytes of one place written to another."""
     caller.declared.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
-    nbytes = caller.sizes.name(step.params[0])
+    nbytes = caller.number(step.params[0])
     caller.do(f"call void @llvm.memmove.p0.p0.i64(ptr {pointers[0]}, ptr {pointers[1]}, i64 {nbytes}, i1 0)")
 
 
