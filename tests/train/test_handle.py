@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -409,3 +410,53 @@ def test_nothing_is_compiled_inside_a_trace(device):
     step = line(device)
     with pytest.raises(ws.errors.WholestepError):
         ws.jit(lambda x: step(x).loss)(np.ones(2))
+
+
+def test_the_beginning_is_that_of_the_compilation():
+    params, x = {"w": np.ones((3, 2))}, np.ones((4, 3))
+    step = ws.compile(lambda p, x: np.mean((x @ p["w"]) ** 2), params, optimizer=ws.optim.adam(0.1), batch=x)
+    params["w"][:] = 7.0
+    np.testing.assert_array_equal(step.params["w"], np.ones((3, 2)))
+    first = step(x).loss
+    step.reset()
+    np.testing.assert_array_equal(step.params["w"], np.ones((3, 2)))
+    assert step(x).loss == first
+    step.set(params={"w": np.zeros((3, 2))})
+    step.reset()
+    np.testing.assert_array_equal(step.params["w"], np.ones((3, 2)))
+
+
+def test_the_beginning_is_kept_before_anything_is_written():
+    x = np.ones((4, 3))
+
+    def step():
+        return ws.compile(lambda p, x: np.mean((x @ p) ** 2), np.ones(3), optimizer=ws.optim.sgd(0.1), batch=x)
+
+    def ran(step):
+        step.run(np.ones((8, 3)), batch_size=4)
+
+    for change in (ran, lambda s: s.on(x[:2]), lambda s: s.set(params=np.zeros(3)), lambda s: s.load_state(s.state)):
+        own = step()
+        change(own)
+        own.reset()
+        np.testing.assert_array_equal(own.params, np.ones(3))
+
+
+class Hoarder(NamedTuple):
+    """An optimizer that gives out the array that it has kept for itself."""
+
+    kept: np.ndarray
+
+    def init(self, params):
+        return self.kept
+
+    def update(self, grads, state, params):
+        return params - 0.1 * grads, state + 1
+
+
+def test_what_an_optimizer_keeps_for_itself_is_not_written():
+    kept, x = np.zeros(3), np.ones((4, 3))
+    step = ws.compile(lambda p, x: np.mean((x @ p) ** 2), np.ones(3), optimizer=Hoarder(kept), batch=x)
+    step(x)
+    np.testing.assert_array_equal(kept, np.zeros(3))
+    np.testing.assert_array_equal(step.state["optimizer"], np.ones(3))

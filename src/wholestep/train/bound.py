@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class Bound:
         n, resident, graph = len(state.arrays), state.resident(found.groups), found.graph
         pairs, streams = [(i, i) for i in range(len(resident))], state.streams(resident)
         self.program = devices.prepare(graph, pairs, device, budget, streams)
+        self.state = state
+        self.run: Callable[[Sequence[NDArray]], Result] = self.run_first
         self.instance: Instance = self.program.instance(resident)
         self.plain = More(recipe.guards)
         self.count: NDArray = state.tree["counters"]["step"]  # the state's own word for how many steps there have been
@@ -50,15 +52,19 @@ class Bound:
         self.looped = bool(graph.out_types[len(resident)].shape)
         self.seconds = BLINK  # what the last run took; the first may take anything
 
-    def run(self, arrays: Sequence[NDArray]) -> Result:
-        """Run once; Ctrl-C ends a long loop after the step that it is in."""
-        if self.looped:
-            return self.run_loop(arrays)
+    def run_first(self, arrays: Sequence[NDArray]) -> Result:
+        """Run for the first time, which may be the first change of the state."""
+        self.state.keep()
+        self.run = self.run_loop if self.looped else self.run_once
+        return self.run(arrays)
+
+    def run_once(self, arrays: Sequence[NDArray]) -> Result:
+        """Run once."""
         outs = self.instance(arrays)
         return Result(outs[0].item(), outs[1].item(), self.more(outs) if self.scalars else self.plain)
 
     def run_loop(self, arrays: Sequence[NDArray]) -> Result:
-        """Run once where the results are stacked."""
+        """Run once where the results are stacked; Ctrl-C ends a long loop after the step that it is in."""
         stopped, first = False, int(self.count)
         before = time.perf_counter()
         if self.seconds >= BLINK and threading.current_thread() is threading.main_thread():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from wholestep.ir.types import Type
 from wholestep.runtime import mapped
 from wholestep.runtime.mapped import Streams
 from wholestep.train.feed import Feed
+from wholestep.train.owned import own, unshared
 from wholestep.train.scaling import Scaling
 from wholestep.train.stream import Stream
 
@@ -29,17 +29,29 @@ class State:
 
     def __init__(self, parts: dict[str, Any], stream: Stream | None = None, folder: Path | None = None) -> None:
         streamed = frozenset() if stream is None else stream.paths(parts)
-        structure = tree.structure(parts)
+        structure, leaves = tree.structure(parts), tree.leaves(parts)
         owned = [
-            own(x, folder if path in streamed else None)
-            for path, x in zip(tree.paths(parts), tree.leaves(parts), strict=True)
+            leaves[i]
+            if path.startswith("optimizer") and path not in streamed and unshared(leaves, i)
+            else own(leaves[i], folder if path in streamed else None)
+            for i, path in enumerate(tree.paths(parts))
         ]
         self.tree = tree.unflatten(structure, owned)
         self.folder = folder
+        self.initial: dict[str, Any] | None = None
+        """Parameters, buffers and counters of the beginning; copied when something is about to change them."""
+        if streamed:
+            self.keep()  # there must be room on the disk from the beginning
         self.feeds = {name: Feed(self.tree[name], name, "state") for name in PARTS}
         self.blocks: dict[tuple[int, ...], NDArray] = {}
         """Arrays that lie one behind the other, as one array: those of equal layers, by their places in `arrays`."""
         self.settled = False
+
+    def keep(self) -> dict[str, Any]:
+        """The beginning, of which there is a copy from now on: whoever changes the state asks for it first."""
+        if self.initial is None:
+            self.initial = {name: self.copy(name) for name in INITIAL}
+        return self.initial
 
     @property
     def arrays(self) -> list[NDArray]:
@@ -114,15 +126,6 @@ def new_counters(key: Any, scaling: Scaling | None) -> dict[str, Any]:
     """How many steps there were, how many of them were skipped, the key, and the loss scale where there is one."""
     nothing = np.zeros((), np.int64)
     return {"step": nothing, "skipped": nothing, "key": key, **(scaling.init() if scaling is not None else {})}
-
-
-def own(x: Any, folder: Path | None = None) -> NDArray:
-    """A copy that lies row by row, for the step to write; in a file where there is a folder for it."""
-    if folder is None:
-        return np.array(x, type_of(x).dtype, order="C", copy=True)
-    made = mapped.in_file(type_of(x).shape, type_of(x).dtype, folder)
-    mapped.put(made, x)
-    return made
 
 
 def check_params(params: Any, root: str) -> None:

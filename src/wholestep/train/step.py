@@ -28,7 +28,7 @@ from wholestep.train.result import Result
 from wholestep.train.saved import Saved
 from wholestep.train.scaling import scale_of
 from wholestep.train.setting import averaged, flushed, hyper_changes
-from wholestep.train.state import INITIAL, PARTS
+from wholestep.train.state import PARTS
 
 
 class Step(Saved, Inspected):
@@ -48,7 +48,6 @@ class Step(Saved, Inspected):
         self._kinds = Kinds(engine)
         self._last: Result | None = None
         self._course: Course | None = None
-        self._initial = {name: engine.state.copy(name) for name in INITIAL}
 
     def __call__(self, batch: Any) -> Result:
         """Run one step, or K, and say what came of it.
@@ -235,6 +234,7 @@ class Step(Saved, Inspected):
 
     def _write(self, parts: dict[str, Any], hyper: Mapping[str, Any] | None = None) -> None:
         self._last = None if parts else self._last
+        self._engine.state.keep()
         for memory, new in self._engine.state.checked(parts):
             put(memory, new)
         for name, value in (hyper or {}).items():
@@ -294,7 +294,7 @@ class Step(Saved, Inspected):
         With both the counters go back too, and training repeats itself to the bit.
         """
         with self._lock:
-            parts = dict(self._initial) if params else {}
+            parts = dict(self._engine.state.keep()) if params else {}
             if not optimizer:
                 parts.pop("counters", None)
             elif self._engine.recipe.optimizer is not None:
