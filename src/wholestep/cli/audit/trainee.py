@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, TextIO
+from typing import Any
 
+from wholestep.cli.answering import replies, serve
 from wholestep.cli.audit.jobs import EPOCHS, JOBS, Job, sha256
 from wholestep.train.beside import BLINK
 from wholestep.train.step import Step
@@ -101,8 +100,9 @@ def looped(order: Mapping[str, Any]) -> None:
         own.save(order["save"], loader=loader)
 
 
-def obeyed(order: Mapping[str, Any]) -> dict[str, Any]:
+def obeyed(line: str) -> dict[str, Any]:
     """The answer to an order: whether it ended within an epoch, and the hash of the state."""
+    order = json.loads(line)
     own = step(order["job"], order["count"] if order["mode"] == "loop" else 1)
     own.reset()
     if order["mode"] == "loop":
@@ -117,19 +117,6 @@ def obeyed(order: Mapping[str, Any]) -> dict[str, Any]:
     return {"within": within, "sha256": sha256(own.state)}
 
 
-def serve(orders: TextIO, answers: TextIO) -> None:
-    """Obey until there are no more orders."""
-    for line in orders:
-        try:
-            answer = obeyed(json.loads(line))
-        except Exception as error:  # of any kind; the one who asked says so
-            traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
-        print(json.dumps(answer), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    replies = os.fdopen(os.dup(1), "w")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs in the background is born deaf to it
-    os.dup2(2, 1)  # what a library prints must not stand between the answers
-    serve(sys.stdin, replies)
+    serve(obeyed, sys.stdin, replies())

@@ -7,16 +7,11 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
+from wholestep.cli.answering import replies, say
 from wholestep.cli.audit.jobs import EPOCHS, WIDE, Job, perceptron, sha256
 from wholestep.train.step import Step
-
-
-def say(answers: TextIO, **what: Any) -> None:
-    """One line, in one write."""
-    answers.write(json.dumps(what) + "\n")
-    answers.flush()
 
 
 def trained(job: Job, step: Step, path: Path, most: int | None, answers: TextIO) -> None:
@@ -56,6 +51,4 @@ def serve(orders: TextIO, answers: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not stand between the answers
-    serve(sys.stdin, replies)
+    serve(sys.stdin, replies())

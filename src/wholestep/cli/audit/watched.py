@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 import wholestep as ws
 from wholestep import nn
+from wholestep.cli.answering import replies, serve
 from wholestep.cli.audit.jobs import sha256
 from wholestep.cli.audit.programs import Training, training, within
 from wholestep.cli.bench.peers import wholestep as bench
@@ -53,7 +52,7 @@ def score(model: Any, batch: Any) -> Any:
 
 def workload(name: str) -> tuple[Step, Any]:
     """A workload of `wholestep bench`."""
-    job = bench.Training(name, *WORKLOADS[name].data(), 1)
+    job = bench.trained(name, *WORKLOADS[name].data(), 1)
     return job.step, job.batch
 
 
@@ -123,8 +122,9 @@ def trained(step: Step, batch: Any) -> str:
     return sha256({"losses": np.concatenate(losses), "state": step.state})
 
 
-def obeyed(order: Mapping[str, Any]) -> dict[str, Any]:
+def obeyed(line: str) -> dict[str, Any]:
     """The answer to an order: a model by its name, or a random training by its seed."""
+    order: Mapping[str, Any] = json.loads(line)
     if "model" in order:
         return seen(*MODELS[order["model"]]())
     made = training(*order["seed"])
@@ -137,18 +137,5 @@ def obeyed(order: Mapping[str, Any]) -> dict[str, Any]:
     return {**answer, **found, "problems": problems, "sha256": trained(step, made.batch)}
 
 
-def serve(orders: TextIO, answers: TextIO) -> None:
-    """Obey until there are no more orders."""
-    for line in orders:
-        try:
-            answer = obeyed(json.loads(line))
-        except Exception as error:  # of any kind; the one who asked says so
-            traceback.print_exc()
-            answer = {"problems": [f"{type(error).__name__}: {error}".splitlines()[0]], "arena": 0, "exact": False}
-        print(json.dumps(answer), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not stand between the answers
-    serve(sys.stdin, replies)
+    serve(obeyed, sys.stdin, replies(), lambda said: {"problems": [said], "arena": 0, "exact": False})

@@ -100,7 +100,7 @@ def add_memory(commands: Any) -> None:
     job.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     job.add_argument("--peers", metavar="NAMES", help="of wholestep, jax, torch; unless given, those installed")
     job.add_argument("--layers", type=at_least(1), default=LAYERS, metavar="N", help="layers of the model")
-    job.add_argument("--rounds", type=at_least(1), default=7, metavar="N", help="how often each has its turn")
+    job.add_argument("--rounds", type=at_least(1), default=5, metavar="N", help="how often each has its turn")
     job.add_argument(
         "--threads", type=at_least(1), default=machine.processors(), metavar="N", help="threads of each library"
     )

@@ -1,32 +1,40 @@
 """One process, one library, one way to save memory: it trains a deep GPT and says what that took.
 
-It speaks as `worker` does: a command on its input, an answer in a line of JSON.
+It speaks as `worker` does.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
-import json
-import os
 import sys
 import time
-import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
+from wholestep.cli.answering import replies
 from wholestep.cli.bench.spec import SEED, draw_gpt
-from wholestep.cli.bench.worker import peak_megabytes, timed
+from wholestep.cli.bench.worker import peak_megabytes, timed, work
 
 WIDTH, HEADS, TIME, LAYERS, RATE = 256, 8, 256, 24, 3e-4
 MODES = {
-    "wholestep": ("plain", "budget 50%", "budget 25%", "checkpoint"),
+    "wholestep": (
+        "plain",
+        "budget 50%",
+        "budget 25%",
+        "checkpoint",
+        "stack, all",
+        "stack, inputs",
+        "stack, sqrt",
+    ),
     "jax": ("plain", "checkpoint"),
     "torch": ("plain", "checkpoint"),
 }
-"""What is compared: every library as it is and with a checkpoint for each layer, ours also inside a budget."""
+"""What is compared: every library as it is and with a checkpoint for each layer; ours also inside a budget, and as a
+stack that keeps everything, the inputs of its layers, or those of some."""
 MARKS = Path("/proc/self/clear_refs")
 STEPS = 3
 """The losses of so many steps are compared."""
@@ -53,10 +61,14 @@ class Trainer:
         del params  # each library has taken its own
         results = [self.job.call()]
         self.job.wait(results[-1])
-        self.begun = {"version": module.VERSION, "first_s": time.perf_counter() - begun, "peak_mb": self.taken()}
+        self.made = {"version": module.VERSION, "first_s": time.perf_counter() - begun, "peak_mb": self.taken()}
         forget_peak()
         results += [self.job.call() for _ in range(STEPS - 1)]
         self.losses = [row[0] for result in results for row in self.job.numbers(result)]
+
+    def begun(self) -> dict[str, Any]:
+        """What there is to say at first."""
+        return self.made
 
     def obey(self, command: str, n: int) -> dict[str, Any]:
         """The answer to a command: times, or what is told last."""
@@ -69,24 +81,11 @@ class Trainer:
         return peak_megabytes() - self.before
 
 
-def serve(peer: str, mode: str, layers: int, commands: TextIO, answers: TextIO, length: int = TIME) -> None:
-    """Make the model, then answer commands until there are no more."""
-
-    def say(**answer: Any) -> None:
-        print(json.dumps(answer), file=answers, flush=True)
-
-    try:
-        trainer = Trainer(peer, mode, layers, length)
-        say(**trainer.begun)
-        for line in commands:
-            command, n = line.split()
-            say(**trainer.obey(command, int(n)))
-    except Exception as error:  # a peer's, of any kind; the table says so in its row
-        traceback.print_exc()
-        say(error=f"{type(error).__name__}: {str(error).splitlines()[0]}")
+def main(arguments: Sequence[str], length: int = TIME) -> None:
+    """Train as the bench says: a peer, a way, and how many layers."""
+    peer, mode, layers = arguments
+    work(lambda: Trainer(peer, mode, int(layers), length), sys.stdin, replies())
 
 
 if __name__ == "__main__":
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not stand between the answers
-    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.stdin, replies)
+    main(sys.argv[1:])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TextIO
 
 from wholestep.cli.bench import machine
 from wholestep.cli.bench.deep import HEADS, MODES, TIME, WIDTH
-from wholestep.cli.bench.runner import Process, WorkerError
+from wholestep.cli.bench.runner import Process, WorkerError, in_turns
 from wholestep.cli.bench.table import columns, difference, duration
 from wholestep.errors import CommandError
 
@@ -96,17 +96,14 @@ class Contestant:
 
 
 def run(peers: Sequence[str], layers: int, rounds: int, threads: int) -> list[Row]:
-    """Measure: start all, one after another, then let them take turns, each round in another order."""
+    """Measure: start all, one after another, then let them take turns."""
     folder = Path(tempfile.mkdtemp(prefix="wholestep-bench-"))
     there: list[Contestant] = []
     try:
         for peer in peers:
             for mode in MODES[peer]:
                 there.append(Contestant(peer, mode, layers, folder / str(len(there)), threads))
-        for turn in range(rounds):
-            first = turn % len(there)
-            for contestant in there[first:] + there[:first]:
-                contestant.turn()
+        in_turns(there, rounds, Contestant.turn)
         return [contestant.row() for contestant in there]
     finally:
         for contestant in there:
@@ -144,6 +141,31 @@ def table(rows: Sequence[Row], layers: int) -> str:
     return "\n".join(text)
 
 
+def best(rows: Sequence[Row]) -> str:
+    """Of each library the way of the least memory and the fastest one, beside ours."""
+    done: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row.failed:
+            done.setdefault(row.peer, []).append(row)
+    if "wholestep" not in done:
+        return ""
+    small = {peer: min(own, key=lambda row: row.later_mb) for peer, own in done.items()}
+    fast = {peer: min(own, key=lambda row: row.least) for peer, own in done.items()}
+    ours = small["wholestep"].later_mb, fast["wholestep"].least
+    header = ["best of each", "least MB", "x ours", "fastest", "x ours"]
+    lines = [
+        [
+            peer,
+            f"{small[peer].later_mb:.0f} ({small[peer].mode})",
+            f"{small[peer].later_mb / ours[0]:.2f}",
+            f"{duration(fast[peer].least)} ({fast[peer].mode})",
+            f"{fast[peer].least / ours[1]:.2f}",
+        ]
+        for peer in done
+    ]
+    return "\n".join(columns(header, lines))
+
+
 def complaints(rows: Sequence[Row]) -> list[str]:
     """What is wrong: ways that failed, libraries that differ, and ways of ours that differ in any bit."""
     found = [f"{row.label} failed: {row.failed}" for row in rows if row.failed]
@@ -174,6 +196,8 @@ def bench(
     print(measured, file=stream, flush=True)
     rows = run(peers, layers, rounds, threads)
     print(f"\n{table(rows, layers)}", file=stream)
+    if overview := best(rows):
+        print(f"\n{overview}", file=stream)
     if file is not None:
         found = {"machine": measured._asdict(), "layers": layers, "rows": [row._asdict() for row in rows]}
         file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -10,13 +10,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from wholestep.cli.bench import machine
 from wholestep.cli.bench.peers import PEERS
 from wholestep.cli.bench.spec import WORKLOADS
+
+T = TypeVar("T")
 
 PATIENCE = 600
 """Seconds after which an answer is no longer waited for."""
@@ -199,8 +201,16 @@ class Contestant:
                 self.process.end()
 
 
+def in_turns(there: Sequence[T], rounds: int, turn: Callable[[T], object]) -> None:
+    """Let all take so many turns, each round in another order."""
+    for k in range(rounds):
+        first = k % len(there)
+        for contestant in (*there[first:], *there[:first]):
+            turn(contestant)
+
+
 def run(name: str, peers: list[str], options: Options) -> list[Row]:
-    """Measure a workload: start the peers one after another, then let them take turns, each round in another order."""
+    """Measure a workload: start the peers one after another, then let them take turns."""
     folder = Path(tempfile.mkdtemp(prefix="wholestep-bench-"))
     there: list[Contestant] = []
     try:
@@ -208,10 +218,7 @@ def run(name: str, peers: list[str], options: Options) -> list[Row]:
             for at_once in dict.fromkeys((1, PEERS[peer].at_once.get(name, 1))):
                 there.append(Contestant(peer, name, at_once, folder, options))
                 there[-1].attempt(Contestant.build)
-        for turn in range(options.rounds):
-            first = turn % len(there)
-            for contestant in there[first:] + there[:first]:
-                contestant.attempt(Contestant.turn)
+        in_turns(there, options.rounds, lambda contestant: contestant.attempt(Contestant.turn))
         for contestant in there:
             contestant.attempt(Contestant.finish)
         return [contestant.row() for contestant in there]

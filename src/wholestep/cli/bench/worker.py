@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
-import os
 import resource
 import sys
 import time
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
+from wholestep.cli import answering
 from wholestep.cli.bench.peers import PEERS, Job
 from wholestep.cli.bench.spec import WORKLOADS
 
@@ -55,6 +54,16 @@ def back_to_back(job: Job, n: int) -> float:
     return (time.perf_counter() - before) / n
 
 
+class Work(Protocol):
+    """What a process of the bench has to do: it says how it began, then obeys."""
+
+    def begun(self) -> dict[str, Any]:
+        """What there is to say at first."""
+
+    def obey(self, command: str, n: int) -> dict[str, Any]:
+        """The answer to a command."""
+
+
 class Worker:
     """A job from its making to its last number."""
 
@@ -66,11 +75,11 @@ class Worker:
         self.job: Job = module.job(name, params, batch, at_once)
         result = self.job.call()
         self.job.wait(result)
-        self.begun = {"version": module.VERSION, "first_s": time.perf_counter() - before}
+        self.made = {"version": module.VERSION, "first_s": time.perf_counter() - before}
         self.losses = self.job.numbers(result) if self.checked > 1 else []
 
-    def settle(self) -> dict[str, Any]:
-        """Call until nothing is compiled any more and the compared step is past; say what was seen on the way."""
+    def begun(self) -> dict[str, Any]:
+        """Call until nothing is compiled any more and the compared step is past; what was seen on the way."""
         settling = [] if self.at_once > 1 else timed(self.job, SETTLING - 1)
         if self.checked > SETTLING and self.at_once == 1:
             timed(self.job, self.checked - SETTLING - 1)
@@ -78,7 +87,7 @@ class Worker:
         guess = min(timed(self.job, 3))
         gc.collect()
         ends = [self.losses[0], self.losses[self.checked - 1 if self.at_once > 1 else -1]] if self.losses else []
-        return self.begun | {"settling_s": settling, "call_s": guess, "numbers": ends}
+        return self.made | {"settling_s": settling, "call_s": guess, "numbers": ends}
 
     def obey(self, command: str, n: int) -> dict[str, Any]:
         """The answer to a command."""
@@ -90,24 +99,20 @@ class Worker:
         return {"peak_mb": peak_megabytes(), "numbers": [] if self.losses else self.job.numbers(self.job.call())}
 
 
-def serve(arguments: Sequence[str], commands: TextIO, answers: TextIO) -> None:
-    """Make the job, then answer commands until there are no more."""
+def work(make: Callable[[], Work], commands: Iterable[str], answers: TextIO) -> None:
+    """Make what there is to do, say how it began, and answer commands until there are no more, or one fails."""
+    made: list[Work] = []
 
-    def say(**answer: Any) -> None:
-        print(json.dumps(answer), file=answers, flush=True)
-
-    try:
-        worker = Worker(arguments[0], arguments[1], int(arguments[2]))
-        say(**worker.settle())
-        for line in commands:
+    def obey(line: str) -> dict[str, Any]:
+        if made:
             command, n = line.split()
-            say(**worker.obey(command, int(n)))
-    except Exception as error:  # a peer's, of any kind; the table says so in its row
-        traceback.print_exc()
-        say(error=f"{type(error).__name__}: {error}")
+            return made[0].obey(command, int(n))
+        made.append(make())
+        return made[0].begun()
+
+    answering.serve(obey, chain([""], commands), answers, lasting=False)
 
 
 if __name__ == "__main__":
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not stand between the answers
-    serve(sys.argv[1:], sys.stdin, replies)
+    peer, name, count = sys.argv[1:]
+    work(lambda: Worker(peer, name, int(count)), sys.stdin, answering.replies())

@@ -9,8 +9,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from wholestep.cli.bench.deep import HEADS, RATE
-from wholestep.cli.bench.peers.torch import VERSION, block, gpt, tensors
-from wholestep.cli.bench.spec import B1, B2, EPS, Arrays
+from wholestep.cli.bench.peers.torch import VERSION, Training, block, gpt, tensors
+from wholestep.cli.bench.spec import Arrays
 
 __all__ = ["VERSION", "job", "warm"]
 
@@ -23,32 +23,10 @@ def remade(p: Any, i: int, x: Any) -> Any:
 LAYERS = {"plain": partial(block, heads=HEADS), "checkpoint": remade}
 
 
-class Training:
-    """Forward, backward and Adam."""
-
-    def __init__(self, mode: str, layers: int, params: Arrays, batch: Arrays) -> None:
-        self.params, self.batch = tensors("deep", params), tensors("deep", batch)
-        leaves = [tensor.requires_grad_() for tensor in self.params.values()]
-        self.optimizer = torch.optim.Adam(leaves, RATE, (B1, B2), EPS, fused=True)
-        self.layers, self.layer = layers, LAYERS[mode]
-
-    def call(self) -> Any:
-        self.optimizer.zero_grad()
-        value = gpt(self.params, self.batch, self.layers, self.layer)
-        value.backward()
-        self.optimizer.step()
-        return value.detach()
-
-    def wait(self, value: Any) -> None:
-        """Eager PyTorch on a CPU is done when it returns."""
-
-    def numbers(self, value: Any) -> list[list[float]]:
-        return [[float(value)]]
-
-
 def job(mode: str, layers: int, params: Arrays, batch: Arrays) -> Training:
     """The model, ready to be called."""
-    return Training(mode, layers, params, batch)
+    loss = partial(gpt, layers=layers, layer=LAYERS[mode])
+    return Training(loss, RATE, tensors("deep", params), tensors("deep", batch))
 
 
 def warm() -> None:

@@ -1,4 +1,4 @@
-"""The deep GPT in Wholestep: as it is, inside a budget, and with `ws.checkpoint` around each layer."""
+"""The deep GPT in Wholestep: as it is, inside a budget, with `ws.checkpoint` around each layer, and as a stack."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.cli.bench.deep import HEADS, RATE
+from wholestep.cli.bench.deep import HEADS, MODES, RATE
 from wholestep.cli.bench.models import attention, cross_entropy, gelu, layer_norm
-from wholestep.cli.bench.peers.wholestep import VERSION
+from wholestep.cli.bench.peers.wholestep import VERSION, Training
 from wholestep.cli.bench.spec import B1, B2, EPS, Arrays
 from wholestep.ir.graph import NDArray
 
@@ -34,8 +34,8 @@ class Layer(nn.Module):
 
 
 def plain(layers: Any, x: Any) -> Any:
-    """One layer after another."""
-    for layer in layers:
+    """One layer after another, or the stack of them."""
+    for layer in [layers] if isinstance(layers, nn.Stack) else layers:
         x = layer(x)
     return x
 
@@ -47,50 +47,30 @@ def remade(layers: Any, x: Any) -> Any:
     return x
 
 
-WAYS = {"plain": plain, "budget 50%": plain, "budget 25%": plain, "checkpoint": remade}
+WAYS = {**dict.fromkeys(MODES["wholestep"], plain), "checkpoint": remade}
 
 
-def model(params: Arrays, layers: int) -> dict[str, Any]:
-    """The arrays as a tree, each once."""
+def model(mode: str, params: Arrays, layers: int) -> dict[str, Any]:
+    """The arrays as a tree, each once; the layers in a list, or in a stack that keeps what the mode says."""
     own = {f"{name}{i}" for name in NAMES for i in range(layers)}
     rest = {name: x for name, x in params.items() if name not in own}
-    return {**rest, "layers": [Layer(params, i) for i in range(layers)]}
-
-
-class Training:
-    """Forward, backward and Adam."""
-
-    def __init__(self, mode: str, layers: int, params: Arrays, batch: Arrays) -> None:
-        through = WAYS[mode]
-
-        def loss(p: Any, batch: Any) -> Any:
-            x = through(p["layers"], p["wte"][batch["x"]] + p["wpe"])
-            return cross_entropy(layer_norm(x, p["gain"], p["bias"]) @ p["head"], batch["y"])
-
-        optimizer = ws.optim.adam(RATE, B1, B2, EPS)
-        budget: Any = BUDGETS.get(mode)
-        start = model(params, layers)
-        self.batch = batch
-        self.step = ws.compile(loss, start, optimizer=optimizer, batch=batch, memory_budget=budget)
-
-    def call(self) -> Any:
-        return self.step(self.batch)
-
-    def wait(self, result: Any) -> None:
-        """On a CPU there is nothing to wait for."""
-
-    def numbers(self, result: Any) -> list[list[float]]:
-        return [[float(result.loss)]]
-
-    @property
-    def arena(self) -> int:
-        """Bytes of scratch memory."""
-        return int(self.step.memory.arena)
+    found = [Layer(params, i) for i in range(layers)]
+    how, _, keep = mode.partition(", ")
+    return {**rest, "layers": nn.Stack.from_layers(found).keeping(keep) if how == "stack" else found}
 
 
 def job(mode: str, layers: int, params: Arrays, batch: Arrays) -> Training:
     """The model, ready to be called."""
-    return Training(mode, layers, params, batch)
+    through = WAYS[mode]
+
+    def loss(p: Any, batch: Any) -> Any:
+        x = through(p["layers"], p["wte"][batch["x"]] + p["wpe"])
+        return cross_entropy(layer_norm(x, p["gain"], p["bias"]) @ p["head"], batch["y"])
+
+    optimizer = ws.optim.adam(RATE, B1, B2, EPS)
+    budget: Any = BUDGETS.get(mode)
+    start = model(mode, params, layers)
+    return Training(ws.compile(loss, start, optimizer=optimizer, batch=batch, memory_budget=budget), batch)
 
 
 def warm() -> None:

@@ -170,14 +170,12 @@ def adam(loss: Any, rate: float) -> Any:
 class Training:
     """What is trained."""
 
-    def __init__(self, name: str, params: Arrays, batch: Arrays) -> None:
-        if name in ("W2", "digits"):
-            channels_last(name, params, batch)
+    def __init__(self, loss: Any, rate: float, params: Arrays, batch: Arrays) -> None:
         p = jax.tree.map(jnp.array, params)
         zeros = jax.tree.map(jnp.zeros_like, p)
         self.state = (p, zeros, jax.tree.map(jnp.zeros_like, p), jnp.zeros((), jnp.float32))
         self.batch = jax.tree.map(jnp.array, batch)
-        self.run = adam(LOSSES[name], WORKLOADS[name].rate)
+        self.run = adam(loss, rate)
 
     def call(self) -> Any:
         self.state, value = self.run(self.state, self.batch)
@@ -213,4 +211,8 @@ FUNCTIONS = {"W5": jax.value_and_grad(chain), "W6": jax.vmap(jax.grad(mlp), (Non
 
 def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Function:
     """The workload, ready to be called."""
-    return Training(name, params, batch) if name in LOSSES else Function(name, params, batch)
+    if name not in LOSSES:
+        return Function(name, params, batch)
+    if name in ("W2", "digits"):
+        channels_last(name, params, batch)
+    return Training(LOSSES[name], WORKLOADS[name].rate, params, batch)

@@ -143,13 +143,12 @@ def tensors(name: str, arrays: Arrays) -> dict[str, Any]:
 
 
 class Training:
-    """What is trained."""
+    """What is trained: a loss of tensors."""
 
-    def __init__(self, name: str, params: Arrays, batch: Arrays) -> None:
-        self.params, self.batch = tensors(name, params), tensors(name, batch)
-        leaves = [tensor.requires_grad_() for tensor in self.params.values()]
-        self.optimizer = torch.optim.Adam(leaves, WORKLOADS[name].rate, (B1, B2), EPS, fused=True)
-        self.loss = LOSSES[name]
+    def __init__(self, loss: Any, rate: float, params: dict[str, Any], batch: dict[str, Any]) -> None:
+        self.loss, self.params, self.batch = loss, params, batch
+        leaves = [tensor.requires_grad_() for tensor in params.values()]
+        self.optimizer = torch.optim.Adam(leaves, rate, (B1, B2), EPS, fused=True)
 
     def call(self) -> Any:
         self.optimizer.zero_grad()
@@ -192,4 +191,6 @@ FUNCTIONS = {"W5": value_and_gradients, "W6": of_each, "W7": second}
 
 def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Function:
     """The workload, ready to be called."""
-    return Training(name, params, batch) if name in LOSSES else Function(name, params, batch)
+    if name not in LOSSES:
+        return Function(name, params, batch)
+    return Training(LOSSES[name], WORKLOADS[name].rate, tensors(name, params), tensors(name, batch))

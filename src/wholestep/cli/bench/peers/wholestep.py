@@ -12,6 +12,7 @@ from wholestep import nn, tree
 from wholestep.cli import digits, text
 from wholestep.cli.bench.models import chain, cnn, gpt, mlp, tiny
 from wholestep.cli.bench.spec import B1, B2, CHANNELS, EPS, HEADS, LAYERS, SIGNS, WIDTH, WORKLOADS, Arrays, digest
+from wholestep.train.step import Step
 
 VERSION = f"Wholestep {ws.__version__}"
 
@@ -19,11 +20,8 @@ VERSION = f"Wholestep {ws.__version__}"
 class Training:
     """What is trained, one step or many in a call."""
 
-    def __init__(self, name: str, params: Arrays, batch: Arrays, at_once: int) -> None:
-        optimizer = ws.optim.adam(WORKLOADS[name].rate, B1, B2, EPS)
-        self.batch = {key: np.stack([array] * at_once) for key, array in batch.items()} if at_once > 1 else batch
-        start = nn.join(MODELS[name](), params) if name in MODELS else params
-        self.step = ws.compile(LOSSES[name], start, optimizer=optimizer, batch=self.batch, steps_per_call=at_once)
+    def __init__(self, step: Step, batch: Arrays) -> None:
+        self.step, self.batch = step, batch
 
     def call(self) -> Any:
         return self.step(self.batch)
@@ -33,6 +31,19 @@ class Training:
 
     def numbers(self, result: Any) -> list[list[float]]:
         return [[float(loss)] for loss in result.losses]
+
+    @property
+    def arena(self) -> int:
+        """Bytes of scratch memory."""
+        return int(self.step.memory.arena)
+
+
+def trained(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training:
+    """A workload that is trained."""
+    batch = {key: np.stack([array] * at_once) for key, array in batch.items()} if at_once > 1 else batch
+    start = nn.join(MODELS[name](), params) if name in MODELS else params
+    optimizer = ws.optim.adam(WORKLOADS[name].rate, B1, B2, EPS)
+    return Training(ws.compile(LOSSES[name], start, optimizer=optimizer, batch=batch, steps_per_call=at_once), batch)
 
 
 class Function:
@@ -73,4 +84,4 @@ FUNCTIONS = {"W5": ws.value_and_grad(chain), "W6": ws.vmap(ws.grad(mlp), in_axes
 
 def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Function:
     """The workload, ready to be called."""
-    return Training(name, params, batch, at_once) if name in LOSSES else Function(name, params, batch)
+    return trained(name, params, batch, at_once) if name in LOSSES else Function(name, params, batch)
