@@ -65,6 +65,8 @@ TRAINED = {
     "train/unroll.py": "tests/train/test_unroll.py",
     "train/loops.py": "tests/train/test_hypergradients.py",
     "train/setting.py": "tests/optim/test_schedules.py",
+    "train/bound.py": "tests/train/test_handle.py",
+    "train/owned.py": "tests/train/test_handle.py",
     "frontend/names.py": "tests/frontend/test_names.py",
     "nn/blame.py": "tests/nn/test_blame.py",
     "nn/windows.py": "tests/nn/test_layers_pooling.py",

@@ -13,7 +13,7 @@ def test_a_whole_run(capsys, monkeypatch):
     io_out = io.StringIO()
     assert main(["depth", "--depths", "2,4", "--rounds", "1"]) == 0
     head, two, four, _, about, _, every, inputs = io_out.getvalue().splitlines()
-    assert head.split() == ["layers", "compile", "s", "operations", "kernels", "code", "bytes"]
+    assert head.split() == "layers compile s operations kernels LLVM text code bytes parameters MB".split()
     assert two.split()[0] == "2" and four.split()[0] == "4" and two.split()[2:4] == four.split()[2:4]
     assert about == "2 layers, width 8, 2 texts of 8"
     assert every.split()[0] == "all" and inputs.split()[0] == "inputs" and every.split()[-1] == inputs.split()[-1]

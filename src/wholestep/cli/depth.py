@@ -76,7 +76,10 @@ class Compiled(NamedTuple):
     seconds: float
     nodes: int
     kernels: int
+    source: int
     code: int
+    copied: int
+    """The bytes of the parameters, of which the step makes a copy."""
 
 
 @contextmanager
@@ -107,7 +110,8 @@ def compiled(depths: Sequence[int], rounds: int, size: Size) -> dict[int, Compil
                 seconds = time.perf_counter() - start
                 least = min(seconds, found[n].seconds if n in found else seconds)
                 family = sum(len(graph.nodes) for graph in step.graph.family())
-                found[n] = Compiled(least, family, kernels, step.memory.code)
+                copied = sum(x.nbytes for x in step.params.values())
+                found[n] = Compiled(least, family, kernels, len(step.source()), step.memory.code, copied)
     return found
 
 
@@ -125,9 +129,10 @@ def trained(size: Size, keep: Any, count: int) -> tuple[float, float]:
 
 def depth(depths: Sequence[int], rounds: int, steps: int, size: Size, small: Size, stream: TextIO) -> int:
     """Measure and print."""
-    print("layers  compile s  operations  kernels  code bytes", file=stream)
+    print("layers  compile s  operations  kernels  LLVM text  code bytes  parameters MB", file=stream)
     for n, made in compiled(depths, rounds, small).items():
-        line = f"{n:>6}  {made.seconds:>9.2f}  {made.nodes:>10}  {made.kernels:>7}  {made.code:>10,}"
+        text = f"{made.nodes:>10}  {made.kernels:>7}  {made.source:>9,}  {made.code:>10,}"
+        line = f"{n:>6}  {made.seconds:>9.2f}  {text}  {made.copied / 1e6:>13.1f}"
         print(line, file=stream, flush=True)
     print(f"\n{size.layers} layers, width {size.width}, {size.batch} texts of {size.time}", file=stream)
     print(f"keep          arena MB{'  step ms      loss' if steps else ''}", file=stream)
@@ -150,6 +155,7 @@ def add(commands: Any) -> None:
     job = commands.add_parser("depth", help="measure what layers cost", description=ABOUT)
     job.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     job.add_argument("--depths", type=depths, default="4,64,512", metavar="N,N", help="stacks to be compiled")
+    job.add_argument("--width", type=at_least(2), default=32, metavar="N", help="their width, an even number")
     job.add_argument("--rounds", type=at_least(1), default=3, metavar="N", help="how often each is compiled")
     job.add_argument("--steps", type=at_least(0), default=0, metavar="N", help="steps to be timed in each mode")
     job.add_argument("--layers", type=at_least(1), default=Size().layers, metavar="N", help="layers of the GPT")
@@ -158,5 +164,5 @@ def add(commands: Any) -> None:
 
 def command(options: argparse.Namespace) -> int:
     """Run the command as it was given."""
-    size, small = Size(layers=options.layers), Size(width=16, heads=2, time=16, batch=2)
+    size, small = Size(layers=options.layers), Size(width=options.width, heads=2, time=16, batch=2)
     return depth(options.depths, options.rounds, options.steps, size, small, sys.stdout)
