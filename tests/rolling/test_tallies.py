@@ -97,6 +97,21 @@ def test_a_sum_that_nobody_clips_by_stays_as_it_is() -> None:
     assert "sum(scan_2, axes=(0,))" in said
 
 
+def test_long_ways_from_a_stack_to_a_number_stay_outside() -> None:
+    def program(links: int) -> Any:
+        def f(x: Any, xs: Any) -> Any:
+            _, ys = ws.scan(lambda h, x: (h * x, h * x), x, xs)
+            for _ in range(links):
+                ys = ys * ys  # both operands are one value: a way that forks at every link is still one of so many
+            return (ys < 1).all()
+
+        return ws.trace(f)(np.float32(1), np.ones(3, np.float32))
+
+    short, long = program(20), program(200)
+    assert tallied(short) is not short
+    assert tallied(long) is long
+
+
 def trained(device: str, keep: Any, large: float, **options: Any) -> tuple[list[Any], Any]:
     stack = nn.Stack(lambda key: nn.Linear(4, 4, key=key), 6, key=ws.random.key(1), keep=keep)
     x = np.random.default_rng(2).normal(size=(options.get("steps_per_call", 1), 5, 4)).astype(np.float32)

@@ -25,6 +25,8 @@ from wholestep.passes.rolling.write import ADDED
 
 TAKEN = {"all": "bitwise_and", "any": "bitwise_or", "sum": "add", "max": "maximum", "min": "minimum"}
 """Reductions, and the operation that takes one more layer in."""
+MOST = 32
+"""How many operations may be done again in a loop to find out something."""
 COUNTED = "counted"
 """What the step of a loop is called that does nothing but count."""
 EXACT = ("all", "any")
@@ -32,11 +34,13 @@ EXACT = ("all", "any")
 
 
 class Tally(NamedTuple):
-    """A reduction of a stack to one number: the stacks that it is made of, and what is the same for all layers."""
+    """A reduction of a stack: the stacks that it is made of, and what is the same for all layers."""
 
     node: Node
     stacks: dict[Value, None]
     fixed: dict[Value, None]
+    inside: dict[Node, None]
+    """The operations between those and the reduction."""
 
     @property
     def length(self) -> int:
@@ -91,7 +95,10 @@ def follow(v: Value, tally: Tally, stacks: Collection[Value]) -> bool:
         tally.stacks[v] = None
         return True
     node = v.node
-    if node is None:
+    if node is None or node in tally.inside:
+        return node is not None
+    tally.inside[node] = None
+    if len(tally.inside) > MOST:
         return False
     if node.op.name == "broadcast" and 0 not in node.params["axes"]:
         tally.fixed[node.inputs[0]] = None
@@ -247,7 +254,7 @@ def summed(graph: Graph, given: frozenset[Value]) -> Graph:
         if not adds(node):
             return None
         start, *numbers = node.inputs
-        tallies = [Tally(x.node, {}, {}) for x in numbers if x.node is not None and by_layer(x.node)]
+        tallies = [Tally(x.node, {}, {}, {}) for x in numbers if x.node is not None and by_layer(x.node)]
         if len(tallies) < len(numbers) or not all(map(follow, numbers, tallies, [stacks] * len(numbers))):
             return None
         fixed = list(dict.fromkeys([v for t in tallies for v in t.fixed]))
@@ -303,7 +310,7 @@ def tally_of(node: Node, stacks: Collection[Value]) -> Tally | None:
     x = node.inputs[0]
     if not isinstance(x.shape[0], int) or x.shape[0] == 0 or dtypes.compute_dtype(x.dtype) != x.dtype:
         return None
-    tally = Tally(node, {}, {})
+    tally = Tally(node, {}, {}, {})
     return tally if follow(x, tally, stacks) and tally.stacks else None
 
 
