@@ -29,7 +29,14 @@ class Quotient(NamedTuple):
     denominator: Size
 
 
-Atom: TypeAlias = str | Quotient
+class Least(NamedTuple):
+    """The lesser of two sizes, where that depends on the names: a letter too."""
+
+    one: Size
+    other: Size
+
+
+Atom: TypeAlias = str | Quotient | Least
 Monomial: TypeAlias = tuple[tuple[Atom, int], ...]  # atoms with their powers, in the order of their spelling
 Terms: TypeAlias = dict[Monomial, int]  # what each monomial is multiplied by, never 0
 
@@ -126,6 +133,16 @@ class Dim:
 
     __int__ = __float__ = __index__
 
+    def at(self, **sizes: int) -> Any:
+        """The number that it is where its names are these; names that are left out stay.
+
+        Raises ValueError for a size below 1.
+
+        >>> (784 * Dim("B") + 10).at(B=32)
+        25098
+        """
+        return substitute(self, sizes)
+
     def __repr__(self) -> str:
         return _sum_text(self.terms)
 
@@ -141,7 +158,7 @@ def names(size: Size) -> frozenset[str]:
     """
     found: set[str] = set()
     for atom in _atoms(size):
-        found |= {atom} if isinstance(atom, str) else names(atom.numerator) | names(atom.denominator)
+        found |= {atom} if isinstance(atom, str) else names(atom[0]) | names(atom[1])
     return frozenset(found)
 
 
@@ -214,6 +231,30 @@ def surely_above(size: Size, limit: Size) -> bool:
     return _is_positive(_subtract(size, limit))
 
 
+def least(one: Size, other: Size) -> Size:
+    """Return the lesser of two sizes whatever the names are; nothing is supposed.
+
+    >>> least(2*Dim("B"), 3*Dim("B")), least(3*Dim("B"), 100)
+    (2*B, min(3*B, 100))
+    """
+    if isinstance(one, int) and isinstance(other, int):
+        return min(one, other)
+    for x, y in ((one, other), (other, one)):
+        if surely_above(y, _subtract(x, 1)):
+            return x
+    first, second = sorted((one, other), key=lambda size: (isinstance(size, int), repr(size)))
+    return _size({((Least(first, second), 1),): 1})
+
+
+def greatest(one: Size, other: Size) -> Size:
+    """Return the greater of two sizes whatever the names are.
+
+    >>> greatest(2*Dim("B"), 3*Dim("B"))
+    3*B
+    """
+    return _subtract(_add(one, other), least(one, other))
+
+
 BLOCK = 64
 """Memory of symbolic size is laid out for this many at once, so that what lies behind it stays aligned."""
 
@@ -244,6 +285,8 @@ def _per_block(size: Size, monomial: Monomial, factor: int, name: str) -> int:
     atom, power = monomial[0]
     if len(monomial) > 1 or power > 1:
         raise SymbolicError(f"the size {size} grows faster than {name}")
+    if isinstance(atom, Least):
+        raise SymbolicError(f"the size {size} has no simple bound")
     if isinstance(atom, Quotient):
         if Dim(name) + BLOCK - 1 == atom.numerator and atom.denominator == BLOCK:
             return factor
@@ -290,6 +333,8 @@ def read(tree: ast.expr) -> Size:
     if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATIONS:
         made: Size = OPERATIONS[type(tree.op)](read(tree.left), read(tree.right))
         return made
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "min" and len(tree.args) == 2:
+        return least(read(tree.args[0]), read(tree.args[1]))
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         return -read(tree.operand)
     raise ValueError(f"{ast.unparse(tree)!r} is not a size")
@@ -416,6 +461,8 @@ def _modulo(left: Size, right: Size) -> Size:
 def _atom_value(atom: Atom, values: Mapping[str, Size]) -> Size:
     if isinstance(atom, Quotient):
         return _floor_divide(substitute(atom.numerator, values), substitute(atom.denominator, values))
+    if isinstance(atom, Least):
+        return least(substitute(atom.one, values), substitute(atom.other, values))
     if atom not in values:
         return Dim(atom)
     value = values[atom]
@@ -593,6 +640,9 @@ def _lower_by_terms(size: Dim) -> int | None:
 def _range(atom: Atom) -> tuple[int | None, int | None]:
     if isinstance(atom, str):
         return 1, None
+    if isinstance(atom, Least):
+        lows, highs = [_lower(size) for size in atom], [high for size in atom if (high := _upper(size)) is not None]
+        return None if None in lows else min(low for low in lows if low is not None), min(highs, default=None)
     low, high = _lower(atom.numerator), _upper(atom.numerator)
     if isinstance(atom.denominator, int):
         by = atom.denominator
@@ -666,7 +716,7 @@ def _sum_text(terms: Terms) -> str:
 
 def _place(monomial: Monomial) -> tuple[bool, int, list[str]]:
     """Order terms as one writes them: names before quotients, high powers before low ones, then by the alphabet."""
-    divided = any(isinstance(atom, Quotient) for atom, _ in monomial)
+    divided = any(not isinstance(atom, str) for atom, _ in monomial)
     return divided, -sum(power for _, power in monomial), [_atom_text(atom) for atom, _ in monomial]
 
 
@@ -680,12 +730,14 @@ def _term_text(monomial: Monomial, factor: int, constant: int, rounded: bool) ->
         return _atom_text(atom), constant
     factors = [str(factor)] if factor != 1 else []
     for atom, power in monomial:
-        letter = atom if isinstance(atom, str) else f"({_atom_text(atom)})"
+        letter = f"({_atom_text(atom)})" if isinstance(atom, Quotient) else _atom_text(atom)
         factors.append(letter if power == 1 else f"{letter}**{power}")
     return "*".join(factors), constant
 
 
 def _atom_text(atom: Atom) -> str:
+    if isinstance(atom, Least):
+        return f"min({atom.one}, {atom.other})"
     return atom if isinstance(atom, str) else _quotient_text(*atom)
 
 

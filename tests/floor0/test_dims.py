@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
 
-from wholestep.dims import Dim, bind, names, product, substitute
+from wholestep.dims import Dim, bind, greatest, least, names, product, spelled, substitute
 
 B, C, D = Dim("B"), Dim("C"), Dim("D")
 BINARY = ("+", "-", "*", "//", "%")
@@ -160,3 +160,22 @@ def test_a_failed_bind_leaves_the_bindings():
     with pytest.raises(ValueError):
         bind((B, 3), (2, 4), found)
     assert found == {}
+
+
+@given(EXPRESSIONS, EXPRESSIONS, some.fixed_dictionaries({name: some.integers(1, 9) for name in "BCD"}))
+def test_the_lesser_and_the_greater_are_sizes_too(left, right, sizes):
+    x, y = value(left, SYMBOLS), value(right, SYMBOLS)
+    a, b = value(left, sizes), value(right, sizes)
+    assume(x is not None and y is not None and a is not None and b is not None)
+    small, large = least(x, y), greatest(x, y)
+    assert substitute(small, sizes) == min(a, b) and substitute(large, sizes) == max(a, b)
+    assert small == least(y, x) and small + large == x + y
+    assert spelled(repr(small)) == small
+    two = small * 2 + large // 3
+    assert substitute(two, sizes) == 2 * min(a, b) + max(a, b) // 3 and spelled(repr(two)) == two
+
+
+def test_a_size_with_a_number_for_its_name():
+    assert (2 * B * C + 1).at(B=3, C=4) == 25 and (B * C).at(B=3) == 3 * C
+    with pytest.raises(ValueError, match="B cannot be 0"):
+        B.at(B=0)

@@ -11,6 +11,8 @@ from wholestep.errors import WholestepError
 
 MODEL = perceptron()
 BATCH = {k: v[:6] for k, v in MODEL.data.items()}
+ROWS = {k: ws.ShapeDtype((ws.Dim("B"), *v.shape[1:]), v.dtype) for k, v in BATCH.items()}
+UNEVEN = {**BATCH, "y": BATCH["y"][:5]}
 
 
 def step(**options):
@@ -52,8 +54,25 @@ CASES = {
         loss=lambda p, b, x: (np.sum(p["b1"]), {"n": b["n"] + 0.5}), buffers={"n": np.array(1)}
     ),
     "optimizer_that_widens": lambda: step(optimizer=Widening()),
+    "sizes_that_disagree": lambda: step(batch=ROWS)(UNEVEN),
+    "sizes_that_disagree_where_attached": lambda: step().attach(MODEL.loss, batch=ROWS)(UNEVEN),
+    "sizes_that_disagree_in_the_loss": lambda: step(
+        loss=lambda p, b: np.mean(b["x"] @ p["w1"] - b["y"]), batch={**ROWS, "y": ws.ShapeDtype((ws.Dim("C"), 5))}
+    ),
+    "sizes_that_disagree_in_a_function": lambda: of_any_size()(BATCH["x"], BATCH["x"][:5]),
+    "memory_budget_for_any_rows": lambda: step(batch=ROWS, memory_budget="50%", device="cpu"),
+    "estimate_within_a_budget_for_any_rows": lambda: ws.estimate(
+        MODEL.loss, MODEL.params, batch=ROWS, memory_budget="50%"
+    ),
+    "microbatches_of_any_rows": lambda: step(batch=ROWS, microbatch=2),
     "compiled_inside_a_trace": lambda: ws.jit(lambda x: x + step()(BATCH).loss)(1.0),
 }
+
+
+def of_any_size():
+    f = ws.jit(lambda x, y: x + y)
+    f.any_size(ROWS["x"], ROWS["x"])
+    return f
 
 
 class Widening:

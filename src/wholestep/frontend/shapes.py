@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.dims import Dim
+from wholestep.dims import Dim, substitute
 from wholestep.frontend.lift import checked
 from wholestep.ir.types import Type, array_type
 
@@ -33,6 +33,17 @@ class ShapeDtype:
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)
+
+    def at(self, **sizes: int) -> ShapeDtype:
+        """The same with numbers for symbolic sizes; names that are left out stay.
+
+        Raises ValueError for a size below 1.
+
+        >>> import wholestep as ws
+        >>> ws.ShapeDtype((ws.Dim("B"), 3), "float32").at(B=8)
+        f32[8, 3]
+        """
+        return ShapeDtype(tuple([substitute(n, sizes) for n in self.shape]), self.dtype)
 
     @property
     def type(self) -> Type:

@@ -90,9 +90,9 @@ class Builder:
     def __exit__(self, *error: object) -> None:
         AT_WORK.builders.pop()
 
-    def buffer(self, name: str, dtype: DType, size: int, written: bool = False) -> Buffer:
+    def buffer(self, name: str, dtype: DType, room: Size, written: bool = False) -> Buffer:
         """A new buffer of the kernel."""
-        made = Buffer(name, dtype, size, written)
+        made = Buffer(name, dtype, room, written)
         self.buffers.append(made)
         return made
 

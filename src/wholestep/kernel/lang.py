@@ -58,15 +58,23 @@ class Axis:
 
 
 class Buffer:
-    """A flat array in memory that a kernel is given by pointer; equal by identity. `size` counts elements."""
+    """A flat array in memory that a kernel is given by pointer; equal by identity.
 
-    __slots__ = ("dtype", "name", "size", "written")
+    `room` counts its elements, which may be symbolic, and `size` is what that is for the sizes supposed.
+    """
 
-    def __init__(self, name: str, dtype: DType, size: int, written: bool = False) -> None:
+    __slots__ = ("dtype", "name", "room", "size", "written")
+
+    def __init__(self, name: str, dtype: DType, room: Size, written: bool = False) -> None:
         self.name = name
         self.dtype = dtype
-        self.size = size
         self.written = written
+        self.resize(room)
+
+    def resize(self, room: Size) -> None:
+        """Give it another room."""
+        self.room = room
+        self.size = room if isinstance(room, int) else most(room)
 
     def __repr__(self) -> str:
         return self.name

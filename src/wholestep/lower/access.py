@@ -70,23 +70,22 @@ class Reader:
 
     # Memory.
 
-    def buffer(self, place: Place, dtype: DType, size: int) -> Buffer:
+    def buffer(self, place: Place, dtype: DType, room: Size) -> Buffer:
         """The kernel's name for a place."""
         key = (place, dtype)
         found = self.buffers.get(key)
         if found is None:
-            found = self.builder.buffer(f"b{len(self.buffers)}", dtype, size)
+            found = self.builder.buffer(f"b{len(self.buffers)}", dtype, room)
             self.buffers[key] = found
-        found.size = max(found.size, size)
+        elif found.size < most(room):
+            found.resize(room)
         return found
 
     def home_buffer(self, v: Value, home: Home) -> Buffer:
         """The buffer of a stored value."""
         parts = 2 if v.dtype.kind == "c" else 1
-        size = (
-            1 + sum((most(n) - 1) * most(s) for n, s in zip(v.shape, home.strides, strict=True)) if v.type.size else 0
-        )
-        return self.buffer(home.place, storage(v.dtype), size * parts)
+        room = 1 + sum((n - 1) * s for n, s in zip(v.shape, home.strides, strict=True)) if v.type.size else 0
+        return self.buffer(home.place, storage(v.dtype), room * parts)
 
     def load(self, v: Value, at: At, guard: Var | None = None) -> Scalar:
         """An element of a stored value, in the dtype that it is worked with."""

@@ -1,7 +1,8 @@
 """Cost: the arithmetic and the bytes of a kernel, and by the rates of a machine about how long it takes.
 
 The time is a roofline: whichever of arithmetic and memory takes longer, and what it takes to begin (Williams, Waterman,
-Patterson, "Roofline: an insightful visual performance model", 2009).
+Patterson, "Roofline: an insightful visual performance model", 2009). Arithmetic and bytes of symbolic sizes are
+expressions of them; times, and what is decided by them, are those of the sizes supposed.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from wholestep.dims import Size, least, most
 from wholestep.kernel.lang import Axis, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.lower.plan import BACK, OUT, Branch, Call, Launch, Repeat, Step, parts
 from wholestep.lower.schedule import varies
 
-FREE = frozenset(("const", "index", "load", "convert", "bits", "fold", "carry", "carried"))
+FREE = frozenset(("index", "load", "convert", "bits", "fold", "carry", "carried"))
 """What counts as no arithmetic."""
-NOTHING = frozenset(("const", "bits", "fold", "carry", "carried"))
+NOTHING = frozenset(("const", "size", "bits", "fold", "carry", "carried"))
 """What takes no instruction."""
 DEAR = {"div": 8, "quotient": 16, "sqrt": 10, "call": 60}
 """What takes longer than an addition, in additions."""
@@ -64,17 +66,17 @@ DEFAULT = Rates()
 class Cost(NamedTuple):
     """What one run of a kernel costs, whatever the machine."""
 
-    contraction: int
+    contraction: Size
     """Operations in sums of products, two for each product."""
-    other: int
+    other: Size
     """All other arithmetic."""
-    moved: int
+    moved: Size
     """Bytes loaded and stored, caches left out."""
-    distinct: int
+    distinct: Size
     """Bytes of the elements that are read, each counted once, and of those that are written."""
 
     @property
-    def flops(self) -> int:
+    def flops(self) -> Size:
         """All arithmetic."""
         return self.contraction + self.other
 
@@ -88,22 +90,23 @@ class Touch(NamedTuple):
     around: tuple[Axis, ...]
 
     @property
-    def times(self) -> int:
+    def times(self) -> Size:
         """How often it happens."""
-        return math.prod([axis.extent for axis in self.around])
+        return math.prod([axis.size for axis in self.around])
 
     def region(self) -> tuple[object, ...]:
         """What is read or written, so that the same elements walked through twice count once."""
-        spans = [(self.at.coefficient(a), a.extent) for a in self.around if self.at.coefficient(a)]
-        return self.at.const, frozenset(self.at.values()), tuple(sorted(spans))
+        spans = [(self.at.coefficient(a), a.size) for a in self.around if self.at.coefficient(a)]
+        ordered = sorted(spans, key=lambda span: (span[0], most(span[1])))
+        return self.at.const, frozenset(self.at.values()), tuple(ordered)
 
-    def elements(self) -> int:
+    def elements(self) -> Size:
         """How many elements there are, each counted once: all steps differ, unless they overlap or are looked up."""
         if self.at.values():
-            return min(self.times, self.buffer.size)
+            return least(self.times, self.buffer.room)
         moving = [a for a in self.around if self.at.coefficient(a)]
-        reach = 1 + sum(abs(self.at.coefficient(a)) * (a.extent - 1) for a in moving)
-        return min(math.prod([a.extent for a in moving]), reach, self.buffer.size)
+        reach = 1 + sum(abs(self.at.coefficient(a)) * (a.size - 1) for a in moving)
+        return least(least(math.prod([a.size for a in moving]), reach), self.buffer.room)
 
 
 def touches(body: Iterable[Statement], around: tuple[Axis, ...] = ()) -> Iterator[Touch]:
@@ -118,35 +121,45 @@ def touches(body: Iterable[Statement], around: tuple[Axis, ...] = ()) -> Iterato
             yield Touch(False, buffer, index, around)
 
 
-def brought_by(kernel: Kernel) -> dict[Buffer, int]:
+def brought_by(kernel: Kernel) -> dict[Buffer, Size]:
     """By buffer the bytes of the elements that are read, each once, and of those that are written."""
-    regions: dict[tuple[Buffer, bool], dict[tuple[object, ...], int]] = {}
+    regions: dict[tuple[Buffer, bool], dict[tuple[object, ...], Size]] = {}
     for touch in touches(kernel.body):
         regions.setdefault((touch.buffer, touch.store), {})[touch.region()] = touch.elements()
-    found: dict[Buffer, int] = {}
+    found: dict[Buffer, Size] = {}
     for (buffer, _), sizes in regions.items():
-        found[buffer] = found.get(buffer, 0) + min(sum(sizes.values()), buffer.size) * buffer.dtype.itemsize
+        found[buffer] = found.get(buffer, 0) + least(sum(sizes.values()), buffer.room) * buffer.dtype.itemsize
     return found
 
 
 def cost(kernel: Kernel) -> Cost:
-    """What one run of a kernel costs; a rare case behind a guard is left out."""
-    products = others = 0
+    """What one run of a kernel costs; a rare case behind a guard is left out, and what is worked out of sizes alone,
+    which are numbers in the program for one size."""
+    products: Size = 0
+    others: Size = 0
+    known: set[Var] = set()
     for s, around in statements(usual(kernel.body)):
-        times = math.prod([a.extent for a in around])
+        times = math.prod([a.size for a in around])
         if isinstance(s, Fold):
             products += 2 * times if s.op == "fma" else 0
             others += times if s.op != "fma" else 0
+        elif isinstance(s, Var) and (s.op in ("const", "size") or sized(s, known)):
+            known.add(s)
         elif isinstance(s, Var):
             others += times * operations(s)
-    moved = sum(t.times * t.buffer.dtype.itemsize for t in touches(kernel.body))
+    moved: Size = sum(t.times * t.buffer.dtype.itemsize for t in touches(kernel.body))
     return Cost(products, others, moved, sum(brought_by(kernel).values()))
+
+
+def sized(s: Var, known: set[Var]) -> bool:
+    """Whether a value is made of constants and sizes alone."""
+    return bool(s.args) and s.op != "load" and known.issuperset(s.args)
 
 
 def usual(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """A body without the rare cases, which are loops of one step behind a guard."""
     loops = [s._replace(body=usual(s.body)) if isinstance(s, Loop) else s for s in body]
-    return tuple([s for s in loops if not (isinstance(s, Loop) and s.guard is not None and s.axis.extent == 1)])
+    return tuple([s for s in loops if not (isinstance(s, Loop) and s.guard is not None and s.axis.size == 1)])
 
 
 def operations(s: Var) -> int:
@@ -198,7 +211,7 @@ def vectors(around: Iterable[Axis], itemsize: int, vector: int) -> float:
     """How many vectors are worked on inside loops."""
     count, lanes = 1, 1
     for axis in around:
-        count *= -(-axis.extent // axis.lanes)
+        count *= -(-most(axis.size) // axis.lanes)
         lanes *= axis.lanes
     return count * max(1.0, lanes * itemsize / vector)
 
@@ -207,12 +220,12 @@ def accessed(index: Index, around: Iterable[Axis], itemsize: int, vector: int) -
     """How many loads or stores of vectors an access takes."""
     count, width = 1.0, 1.0
     for axis in around:
-        stride = index.coefficient(axis)
+        extent, stride = most(axis.size), index.coefficient(axis)
         looked_up = any(varies(value, axis) for value in index.values())
         if stride in (1, -1) and not looked_up:
-            count, width = count * -(-axis.extent // axis.lanes), width * axis.lanes
+            count, width = count * -(-extent // axis.lanes), width * axis.lanes
         else:
-            count *= axis.extent if stride or looked_up else axis.steps
+            count *= extent if stride or looked_up else -(-extent // axis.block)
     return count * max(1.0, width * itemsize / vector)
 
 
@@ -244,12 +257,13 @@ def timed(step: Launch | Call, rates: Rates = DEFAULT, far: float = 0.0) -> Time
     if isinstance(step, Call):
         return routine(step, rates, far)
     outer = step.kernel.outer
-    cores = min(rates.cores, outer.steps) if step.parallel and outer is not None else 1
+    cores = min(rates.cores, -(-most(outer.size) // outer.block)) if step.parallel and outer is not None else 1
     products, others = instructions(step.kernel, rates.vector)
     size = rates.vector / 4
     arithmetic = max(2 * products * size / rates.contraction, others * size / rates.elementwise) / cores
     begin = rates.launch + (rates.sharing if cores > 1 else 0.0)
-    return Time(begin, arithmetic, brought(sum(brought_by(step.kernel).values()), far, cores, rates))
+    nbytes = sum(map(most, brought_by(step.kernel).values()))
+    return Time(begin, arithmetic, brought(nbytes, far, cores, rates))
 
 
 def brought(nbytes: float, far: float, cores: int, rates: Rates) -> float:
@@ -268,17 +282,18 @@ def routine(step: Call, rates: Rates, far: float = 0.0) -> Time:
         return Time(rates.launch, 0.0, 0.0)
     if family == "lapack":
         count, arguments, _ = step.params
-        elements = max([stride for kind, _, stride in arguments if kind == "memory"], default=0) / 8
-        return Time(count * 16 * rates.launch, count * CUBE * elements**1.5 / rates.contraction, 0.0)
+        elements = max([most(stride) for kind, _, stride in arguments if kind == "memory"], default=0) / 8
+        return Time(most(count) * 16 * rates.launch, most(count) * CUBE * elements**1.5 / rates.contraction, 0.0)
     if family == "argsort":
-        return Time(rates.launch, KEY * step.params[1] * step.params[2] / rates.elementwise, 0.0)
-    far = max(far, 2 * step.params[0] - rates.cached)
-    moved = (2 * step.params[0] - far) / rates.cache + far / 2 / rates.copy
+        return Time(rates.launch, KEY * most(step.params[1]) * most(step.params[2]) / rates.elementwise, 0.0)
+    nbytes = most(step.params[0])
+    far = max(far, 2 * nbytes - rates.cached)
+    moved = (2 * nbytes - far) / rates.cache + far / 2 / rates.copy
     disk = {OUT: rates.disk_write, BACK: rates.disk_read}.get(step.routine, math.inf)
-    return Time(rates.launch, 0.0, moved + step.params[0] / disk)
+    return Time(rates.launch, 0.0, moved + nbytes / disk)
 
 
-def repeated(steps: tuple[Step, ...], times: int = 1) -> Iterator[tuple[Step, int]]:
+def repeated(steps: tuple[Step, ...], times: Size = 1) -> Iterator[tuple[Step, Size]]:
     """Every step and how often it runs; of a loop that asks and of branches each is counted once."""
     for step in steps:
         yield step, times
@@ -286,7 +301,7 @@ def repeated(steps: tuple[Step, ...], times: int = 1) -> Iterator[tuple[Step, in
             yield from repeated(inner, times * step.trips if isinstance(step, Repeat) else times)
 
 
-def expected(steps: tuple[Step, ...], rates: Rates = DEFAULT, times: int = 1) -> Iterator[tuple[Launch | Call, int]]:
+def expected(steps: tuple[Step, ...], rates: Rates = DEFAULT, times: Size = 1) -> Iterator[tuple[Launch | Call, Size]]:
     """The kernels and routines of a run and how often each runs: of branches the one that takes longest, and of a loop
     that asks one trip."""
     for step in steps:
@@ -301,4 +316,4 @@ def expected(steps: tuple[Step, ...], rates: Rates = DEFAULT, times: int = 1) ->
 
 def total(steps: tuple[Step, ...], rates: Rates = DEFAULT) -> float:
     """About how many microseconds steps take one after another."""
-    return sum(n * microseconds(s, rates) for s, n in expected(steps, rates))
+    return sum(most(n) * microseconds(s, rates) for s, n in expected(steps, rates))

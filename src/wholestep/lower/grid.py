@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from wholestep.dims import Dim, spelled_out
+
 SHOWN = 25
 """Rows of a table; those below are counted together."""
 
@@ -14,21 +16,26 @@ class Table(NamedTuple):
     """A head and rows; the first column of a row is its share of the whole."""
 
     head: tuple[str, ...]
-    rows: Sequence[tuple[float | int | str, ...]]
+    rows: Sequence[tuple[float | int | Dim | str, ...]]
 
     def cells(self) -> list[tuple[str, ...]]:
         """The rows as text."""
-        shown = [(f"{row[0]:.1%}", *map(said, row[1:])) for row in self.rows[:SHOWN]]
+        shown = [(f"{share(row):.1%}", *map(said, row[1:])) for row in self.rows[:SHOWN]]
         rest = self.rows[SHOWN:]
         if rest:
             blank = ("",) * (len(self.head) - 2)
-            shown.append((f"{sum(float(row[0]) for row in rest):.1%}", *blank, f"{len(rest)} more"))
+            shown.append((f"{sum(map(share, rest)):.1%}", *blank, f"{len(rest)} more"))
         return shown
 
 
-def said(x: float | int | str) -> str:
-    """A number with its thousands, or a name."""
-    return x if isinstance(x, str) else f"{x:,}" if isinstance(x, int) else f"{x:,.2f}"
+def share(row: tuple[float | int | Dim | str, ...]) -> float:
+    """The first column."""
+    return float(row[0])
+
+
+def said(x: float | int | Dim | str) -> str:
+    """A number with its thousands, an expression of symbolic sizes, or a name."""
+    return x if isinstance(x, str) else f"{x:,.2f}" if isinstance(x, float) else spelled_out(x)
 
 
 def text(title: str, tables: Sequence[Table]) -> str:

@@ -1,17 +1,23 @@
-"""Ledger: what a plan costs, an entry for each kernel and routine and one for each line of the user's program."""
+"""Ledger: what a plan costs, an entry for each kernel and routine and one for each line of the user's program.
+
+Where sizes are symbolic, the arithmetic and the bytes of kernels are expressions of them. Times, and what lines have of
+the kernels, are numbers all the same: those of the sizes supposed, until `at` says others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from wholestep.errors import Where, line_of, show
+from wholestep.dims import Dim, Size, most, spelled_out, supposing
+from wholestep.errors import ParameterError, Where, line_of, show
 from wholestep.ir.graph import Node
 from wholestep.lower import grid
 from wholestep.lower.cost import DEFAULT, Cost, Rates, cost, expected, timed
 from wholestep.lower.plan import COPIES, Call, Launch, Plan
+from wholestep.lower.symbolic import numbered
 from wholestep.lower.traffic import missed
 
 ELSEWHERE = "(no line of yours)"
@@ -28,13 +34,17 @@ class KernelCost(NamedTuple):
 
     name: str
     where: Where
-    times: int
-    contraction: int
-    flops: int
-    bytes: int
-    moved: int
+    times: Size
+    contraction: Size
+    flops: Size
+    bytes: Size
+    moved: Size
     microseconds: float
     bound: str
+
+    def now(self) -> KernelCost:
+        """The same in the numbers of the sizes supposed."""
+        return self._replace(**{name: most(x) for name, x in self._asdict().items() if isinstance(x, Dim)})
 
 
 class LineCost(NamedTuple):
@@ -52,25 +62,53 @@ class Costs:
 
     `rates` are the machine's, as `ws.calibrate` measured them, or the defaults. Loops count their trips, of branches
     the longest counts, and a loop of unknown length counts one trip. Printed it is a table, and in a notebook too.
+
+    Of a program with symbolic sizes, what kernels compute and move are expressions; times, `lines`, and which branch is
+    the longest, are those for `sizes`, and `at` says all of it for other ones.
     """
 
     name: str
     kernels: tuple[KernelCost, ...]
     lines: tuple[LineCost, ...]
     rates: Rates
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    plan: Plan | None = field(default=None, repr=False, compare=False)
+
+    def at(self, **sizes: int) -> Costs:
+        """The same in numbers, with the times, where symbolic sizes are these.
+
+        Raises ParameterError for other names than the program has, and for a size below 1.
+
+        >>> import numpy as np, wholestep as ws
+        >>> x = ws.ShapeDtype((ws.Dim("B"), 4), "float32")
+        >>> cost = ws.estimate(lambda w, x: np.mean((x @ w) ** 2), np.ones((4, 5), np.float32), batch=x).cost()
+        >>> cost.contraction, cost.at(B=10).contraction
+        (80*B, 800)
+        """
+        if self.plan is None:
+            raise ParameterError(f"cost: {self.name} has no symbolic sizes")
+        if set(sizes) != set(self.sizes):
+            known, given = ", ".join(self.sizes), ", ".join(sizes) or "none"
+            raise ParameterError(f"cost: the symbolic sizes of {self.name} are {known}, not {given}")
+        for name, n in sizes.items():
+            if n < 1:
+                raise ParameterError(f"cost: {name} is {n}; a size is at least 1")
+        found = costs(self.plan, self.rates, sizes)
+        with supposing(sizes):
+            return Costs(self.name, tuple([k.now() for k in found.kernels]), found.lines, self.rates)
 
     @property
-    def flops(self) -> int:
+    def flops(self) -> Size:
         """All arithmetic."""
         return sum(k.flops for k in self.kernels)
 
     @property
-    def contraction(self) -> int:
+    def contraction(self) -> Size:
         """The arithmetic in sums of products, two for each product."""
         return sum(k.contraction for k in self.kernels)
 
     @property
-    def bytes(self) -> int:
+    def bytes(self) -> Size:
         """Bytes that are read and written, each element once for each kernel."""
         return sum(k.bytes for k in self.kernels)
 
@@ -87,8 +125,9 @@ class Costs:
 
     def title(self) -> str:
         """All of it in one line."""
-        time = f"{self.microseconds:,.1f} µs by {source_of(self.rates)}"
-        return f"{self.name}: {self.flops:,} flops, {self.bytes:,} bytes, {time}"
+        sizes = ", ".join([f"{name} = {n}" for name, n in self.sizes.items()])
+        time = f"{f'for {sizes} ' if sizes else ''}{self.microseconds:,.1f} µs by {source_of(self.rates)}"
+        return f"{self.name}: {spelled_out(self.flops)} flops, {spelled_out(self.bytes)} bytes, {time}"
 
     def tables(self) -> list[grid.Table]:
         """The two tables, hot spots first."""
@@ -109,24 +148,27 @@ def source_of(rates: Rates) -> str:
     return "default rates (ws.calibrate() measures this machine's)" if rates == DEFAULT else "measured rates"
 
 
-def costs(plan: Plan, rates: Rates = DEFAULT) -> Costs:
-    """The ledger of a plan, by the rates of a machine."""
+def costs(plan: Plan, rates: Rates = DEFAULT, sizes: Mapping[str, int] | None = None) -> Costs:
+    """The ledger of a plan, by the rates of a machine; `sizes` are the numbers supposed for symbolic sizes."""
     kernels: list[KernelCost] = []
     lines: dict[tuple[str, int], LineCost] = {}
-    far = missed(plan.steps, rates)
-    for step, times in expected(plan.steps, rates):
-        entry = kernel_cost(step, times, rates, far.get(id(step), 0.0))
-        kernels.append(entry)
-        for where, flops, nbytes, time in line_costs(step, entry, rates):
-            before = lines.get(line_of(where), LineCost(show(where) or ELSEWHERE, 0, 0, 0.0))
-            lines[line_of(where)] = LineCost(
-                before.line, before.flops + flops, before.bytes + nbytes, before.microseconds + time
-            )
-    hot = sorted(kernels, key=lambda k: -k.microseconds)
-    return Costs(plan.name, tuple(hot), tuple(sorted(lines.values(), key=lambda x: -x.microseconds)), rates)
+    with supposing(sizes or {}):
+        steps = numbered(plan).steps if sizes else plan.steps
+        far = missed(steps, rates)
+        for (step, times), (now, _) in zip(expected(plan.steps, rates), expected(steps, rates), strict=True):
+            entry = kernel_cost(step, times, rates, far.get(id(now), 0.0))
+            kernels.append(entry)
+            for where, flops, nbytes, time in line_costs(step, entry.now(), rates):
+                before = lines.get(line_of(where), LineCost(show(where) or ELSEWHERE, 0, 0, 0.0))
+                lines[line_of(where)] = LineCost(
+                    before.line, before.flops + flops, before.bytes + nbytes, before.microseconds + time
+                )
+    hot = tuple(sorted(kernels, key=lambda k: -k.microseconds))
+    by_line = tuple(sorted(lines.values(), key=lambda x: -x.microseconds))
+    return Costs(plan.name, hot, by_line, rates, *([dict(sizes), plan] if sizes else []))
 
 
-def kernel_cost(step: Launch | Call, times: int, rates: Rates, far: float) -> KernelCost:
+def kernel_cost(step: Launch | Call, times: Size, rates: Rates, far: float) -> KernelCost:
     """The entry of one step that runs so often and brings so many bytes a run from memory."""
     time, one = timed(step, rates, far), work(step)
     return KernelCost(
@@ -137,7 +179,7 @@ def kernel_cost(step: Launch | Call, times: int, rates: Rates, far: float) -> Ke
         flops=times * one.flops,
         bytes=times * one.distinct,
         moved=times * one.moved,
-        microseconds=1e6 * times * time.seconds,
+        microseconds=1e6 * most(times) * time.seconds,
         bound=time.bound,
     )
 
@@ -152,7 +194,7 @@ def where_of(step: Launch | Call) -> Where:
     if isinstance(step, Call):
         return step.where
     known = [node for node in step.nodes if node.where is not None]
-    return max(known, key=lambda n: n.op.flops(n)).where if known else None
+    return max(known, key=lambda n: most(n.op.flops(n))).where if known else None
 
 
 def work(step: Launch | Call) -> Cost:
@@ -164,14 +206,16 @@ def work(step: Launch | Call) -> Cost:
 
 
 def line_costs(step: Launch | Call, entry: KernelCost, rates: Rates) -> Iterator[tuple[Where, int, int, float]]:
-    """Flops, bytes and time shared out among the lines: products to contractions, bytes by what an operation holds."""
+    """Flops, bytes and time shared out among the lines: products to contractions, bytes by what an operation holds.
+
+    The entry has numbers."""
     nodes = [n for n in step.nodes if n.where is not None] if isinstance(step, Launch) else []
     if not nodes:
         yield entry.where, entry.flops, entry.bytes, entry.microseconds
         return
     products = shared_out(entry.contraction, [products_of(n) for n in nodes])
-    others = shared_out(entry.flops - entry.contraction, [n.op.flops(n) - products_of(n) for n in nodes])
-    nbytes = shared_out(entry.bytes, [sum(v.type.nbytes for v in (*n.inputs, *n.outputs)) for n in nodes])
+    others = shared_out(entry.flops - entry.contraction, [most(n.op.flops(n)) - products_of(n) for n in nodes])
+    nbytes = shared_out(entry.bytes, [sum(most(v.type.nbytes) for v in (*n.inputs, *n.outputs)) for n in nodes])
     for node, p, o, b in zip(nodes, products, others, nbytes, strict=True):
         price = seconds(p, o, b, rates)
         whole = seconds(entry.contraction, entry.flops - entry.contraction, entry.bytes, rates)
@@ -181,7 +225,7 @@ def line_costs(step: Launch | Call, entry: KernelCost, rates: Rates) -> Iterator
 
 def products_of(node: Node) -> int:
     """The arithmetic of a contraction."""
-    return int(node.op.flops(node)) if node.op.name == "contract" else 0
+    return most(node.op.flops(node)) if node.op.name == "contract" else 0
 
 
 def seconds(products: int, others: int, nbytes: int, rates: Rates) -> float:

@@ -118,5 +118,5 @@ def shortened(kernel: Kernel, found: Motion, extent: int) -> Kernel:
         if found.strides[made.buffers.index(buffer)]:
             last[buffer] = max(last.get(buffer, 0), int(reach(index)[1]))
     for buffer, at in last.items():
-        buffer.size = at + 1
+        buffer.resize(at + 1)
     return made

@@ -11,7 +11,7 @@ from wholestep.lower.cost import cost, repeated
 from wholestep.lower.plan import Launch, Plan, Step
 
 
-def counted(steps: tuple[Step, ...]) -> Iterator[tuple[Launch, int]]:
+def counted(steps: tuple[Step, ...]) -> Iterator[tuple[Launch, Size]]:
     """Every launch and how often it runs."""
     return ((step, n) for step, n in repeated(steps) if isinstance(step, Launch))
 
@@ -31,7 +31,7 @@ def lines(plan: Plan) -> Iterator[str]:
     work = [cost(launch.kernel) for launch, _ in launches]
     flops = sum(c.flops * n for c, (_, n) in zip(work, launches, strict=True))
     moved = sum(c.moved * n for c, (_, n) in zip(work, launches, strict=True))
-    yield f"kernels     {len(plan.kernels())} in {len(launches)} launches, {flops:,} flops, {moved:,} bytes moved"
+    yield f"kernels     {len(plan.kernels())} in {len(launches)} launches, {work_text(flops, moved)} moved"
     share = most(plan.arena) / plan.bound if plan.bound else 1.0
     yield f"arena       {spelled_out(plan.arena)} bytes, {share:.2f} times the least that these kernels need"
     if plan.file:
@@ -42,14 +42,19 @@ def lines(plan: Plan) -> Iterator[str]:
         names = [node.op.name for node in launch.nodes]
         fused = ", ".join([f"{k} {names.count(k)}" if names.count(k) > 1 else k for k in dict.fromkeys(names)])
         threads = ", shared" if launch.parallel else ""
-        often = f" x{n}" if n > 1 else ""
-        yield f"  {launch.kernel.name or 'kernel'}{often}: {c.flops:,} flops, {c.moved:,} bytes{threads}"
+        often = f" x{n}" if n != 1 else ""
+        yield f"  {launch.kernel.name or 'kernel'}{often}: {work_text(c.flops, c.moved)}{threads}"
         yield f"    loops {schedule(launch.kernel)}"
         if fused:
             yield f"    fuses {fused}"
         where = next((node.where for node in launch.nodes if node.where is not None), None)
         if where is not None:
             yield f"    from  {show(where)}"
+
+
+def work_text(flops: Size, moved: Size) -> str:
+    """Arithmetic and bytes in words."""
+    return f"{spelled_out(flops)} flops, {spelled_out(moved)} bytes"
 
 
 def bytes_of(plan: Plan, kind: str) -> Size:

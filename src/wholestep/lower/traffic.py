@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wholestep.dims import Size
+from wholestep.dims import Size, most
 from wholestep.kernel.lang import Kernel
 from wholestep.lower.cost import DEFAULT, Rates, brought_by, total
 from wholestep.lower.plan import COPIES, Branch, Call, Launch, Ref, Repeat, Step, parts
@@ -85,7 +85,7 @@ class Walk:
 def sizes(kernel: Kernel) -> list[int]:
     """The distinct bytes that a kernel touches in each of its buffers, read and written."""
     found = brought_by(kernel)
-    return [found.get(buffer, 0) for buffer in kernel.buffers]
+    return [most(found.get(buffer, 0)) for buffer in kernel.buffers]
 
 
 def missed(steps: tuple[Step, ...], rates: Rates = DEFAULT) -> dict[int, float]:

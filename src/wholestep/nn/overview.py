@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from wholestep import tree
-from wholestep.dims import Dim
+from wholestep.dims import Dim, Size, greatest, spelled_out, substitute
 from wholestep.errors import ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.inspect import eval_shape
@@ -20,9 +20,15 @@ from wholestep.frontend.scope import type_of
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.ir.build import current
 from wholestep.ir.graph import Node, subgraphs
+from wholestep.ir.sizes import type_at
+from wholestep.ir.types import Type
 from wholestep.nn.places import PARAMETER, Place, Walk
 
 HEAD = ("path", "what", "shape", "numbers", "bytes", "flops")
+
+
+Calls: TypeAlias = "dict[str, tuple[tuple[Type, ...], Size]]"
+"""By path what calls of a part returned, and their arithmetic."""
 
 
 class Row(NamedTuple):
@@ -30,10 +36,20 @@ class Row(NamedTuple):
 
     path: str
     what: str
-    shape: str
+    types: tuple[Type, ...]
     numbers: int
     nbytes: int
-    flops: int | None
+    flops: Size | None
+
+    @property
+    def shape(self) -> str:
+        """What a call returned, or what the array is."""
+        return ", ".join(map(str, self.types))
+
+    def at(self, sizes: Mapping[str, int]) -> Row:
+        """The same with numbers for symbolic sizes."""
+        flops = None if self.flops is None else substitute(self.flops, sizes)
+        return self._replace(types=tuple([type_at(t, sizes) for t in self.types]), flops=flops)
 
 
 @dataclass(frozen=True)
@@ -52,9 +68,21 @@ class Summary:
         return self.totals[PARAMETER][0]
 
     @property
-    def flops(self) -> int | None:
+    def flops(self) -> Size | None:
         """The arithmetic of one call, None where no inputs were given."""
         return self.rows[0].flops
+
+    def at(self, **sizes: int) -> Summary:
+        """The same with numbers for symbolic sizes; those that are left out stay.
+
+        Raises ValueError for a size below 1.
+
+        >>> import wholestep as ws
+        >>> table = ws.nn.summary(ws.nn.Linear(784, 256, key=0), (ws.Dim("B"), 784))
+        >>> table.flops, table.at(B=32).flops
+        (401664*B, 12853248)
+        """
+        return Summary(tuple([row.at(sizes) for row in self.rows]), self.totals)
 
     def __str__(self) -> str:
         cells = [HEAD, *self.cells()]
@@ -87,7 +115,8 @@ def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
     With inputs, arrays, `ShapeDtype`s or shapes (of the dtype of the first parameter), the model is traced in
     evaluation mode, without computing anything: each part that was called then has the shape of what it returned and
     the arithmetic that it took, loops multiplied out. What a part holds includes the parts in it; an array at two
-    places counts once.
+    places counts once. Sizes may be symbolic: shapes and arithmetic are then expressions of them, and SymbolicError is
+    raised for an operation whose arithmetic is none.
 
     >>> import numpy as np, wholestep as ws
     >>> class Linear(ws.nn.Module):
@@ -110,25 +139,25 @@ def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
     return Summary(tuple(rows), totals)
 
 
-def in_order(model: Any, walk: Walk, arrays: Sequence[Place], calls: dict[str, tuple[str, int]]) -> Iterator[Row]:
+def in_order(model: Any, walk: Walk, arrays: Sequence[Place], calls: Calls) -> Iterator[Row]:
     """Parts and arrays as they lie: a part, its own arrays, then the parts in it."""
     parts = {path: module._title() for path, module in walk.modules}
     for path in parts if "" in parts else ["", *parts]:
         count, nbytes = total(p for p in arrays if inside(p.path, path))
-        shape, flops = calls.get(path, ("", None))
-        yield Row(path, parts.get(path) or type(model).__name__, shape, count, nbytes, flops)
+        types, flops = calls.get(path, ((), None))
+        yield Row(path, parts.get(path) or type(model).__name__, types, count, nbytes, flops)
         own = [p for p in arrays if holder(p.path, parts) == path]
         for place in own:
-            yield Row(place.path, place.kind, str(type_of(place.value)), *total([place]), None)
+            yield Row(place.path, place.kind, (type_of(place.value),), *total([place]), None)
 
 
-def called(model: Any, walk: Walk, inputs: Sequence[Any], named: dict[str, Any]) -> dict[str, tuple[str, int]]:
-    """For each part that a forward pass calls, the type of its result and its arithmetic."""
+def called(model: Any, walk: Walk, inputs: Sequence[Any], named: dict[str, Any]) -> Calls:
+    """For each part that a forward pass calls, the types of its result and its arithmetic."""
     if not callable(model):
         raise ParameterError(f"nn.summary: a {type(model).__name__} cannot be called", hint="leave out the inputs")
     dtype = walk.parameters[0].value.dtype if walk.parameters else np.dtype(np.float64)
     given = [ShapeDtype(x, dtype) if is_shape(x) else x for x in inputs]
-    calls: dict[str, tuple[str, int]] = {}
+    calls: Calls = {}
 
     def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
         watched = model.eval()
@@ -146,7 +175,7 @@ def called(model: Any, walk: Walk, inputs: Sequence[Any], named: dict[str, Any])
     return calls
 
 
-WATCHED: ContextVar[tuple[dict[int, str], dict[str, tuple[str, int]]]] = ContextVar("watched")
+WATCHED: ContextVar[tuple[dict[int, str], Calls]] = ContextVar("watched")
 """The modules whose calls are watched, by path, and what has been seen of them."""
 
 
@@ -161,7 +190,7 @@ def observed(cls: type[Any]) -> type[Any]:
         paths, calls = WATCHED.get(({}, {}))
         path = paths.get(id(self))
         if path is not None and builder is not None:
-            before = calls.get(path, ("", 0))[1]
+            before = calls.get(path, ((), 0))[1]
             calls[path] = (described(out), before + arithmetic(builder.nodes[start:]))
         return out
 
@@ -169,24 +198,25 @@ def observed(cls: type[Any]) -> type[Any]:
     return type(cls.__name__, (cls,), names)
 
 
-def arithmetic(nodes: Iterable[Node]) -> int:
+def arithmetic(nodes: Iterable[Node]) -> Size:
     """The arithmetic of a program; a loop counts as often as it runs, of branches the longest counts."""
-    return sum(work(node) for node in nodes)
+    found: Size = sum(work(node) for node in nodes)
+    return found
 
 
-def work(node: Node) -> int:
+def work(node: Node) -> Size:
     """The arithmetic of one operation, with that of the programs inside it."""
     if not node.op.nested:
-        return int(node.op.flops(node)) if node.inputs else 0
+        own: Size = node.op.flops(node) if node.inputs else 0
+        return own
     inner = [arithmetic(graph.nodes) for graph in subgraphs(node)]
-    times = int(node.params.get("length", 1))
-    return times * (max(inner, default=0) if node.op.name == "cond" else sum(inner))
+    times: Size = node.params.get("length", 1)
+    return times * (functools.reduce(greatest, inner, 0) if node.op.name == "cond" else sum(inner))
 
 
-def described(out: Any) -> str:
+def described(out: Any) -> tuple[Type, ...]:
     """The types of what a part returned."""
-    types = [str(type_of(x)) for x in tree.leaves(out) if isinstance(x, np.ndarray | np.generic | Array)]
-    return ", ".join(types)
+    return tuple([type_of(x) for x in tree.leaves(out) if isinstance(x, np.ndarray | np.generic | Array)])
 
 
 def is_shape(x: Any) -> bool:
@@ -216,6 +246,6 @@ def aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     return [cell.ljust(width) if i < 3 else cell.rjust(width) for i, (cell, width) in pairs]
 
 
-def said(flops: int | None) -> str:
+def said(flops: Size | None) -> str:
     """A count, or nothing."""
-    return "" if flops is None else f"{flops:,}"
+    return "" if flops is None else spelled_out(flops)

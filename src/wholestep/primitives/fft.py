@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dims import Dim, SymbolicError
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
@@ -40,9 +41,15 @@ class Fourier(Linear):
         """How long the transforms are."""
         raise NotImplementedError(self.name)
 
-    def flops(self, node: Node) -> int:
-        lengths = self.lengths(node)
-        return int(5 * node.inputs[0].type.size * math.log2(max(math.prod(lengths), 2)))
+    def flops(self, node: Node) -> Any:
+        """5 n log2(n); the logarithm in 1024ths, since other sizes may be symbolic.
+
+        Raises SymbolicError where a transform has a symbolic length: no polynomial is its logarithm.
+        """
+        length = math.prod(self.lengths(node))
+        if isinstance(length, Dim):
+            raise SymbolicError(f"{self.name}: 5 n log2(n) operations for n of {length} are no polynomial of it")
+        return node.inputs[0].type.size * round(5 * 1024 * math.log2(max(length, 2))) // 1024
 
 
 class FFT(Fourier):

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dims import least
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
@@ -48,9 +51,10 @@ class MatrixFunction(Primitive):
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
         return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], **params)
 
-    def flops(self, node: Node) -> int:
+    def flops(self, node: Node) -> Any:
         shape = node.inputs[0].shape
-        return int(self.work * math.prod(shape) * min(shape[-2:]))
+        top, bottom = Fraction(self.work).limit_denominator(9).as_integer_ratio()
+        return top * math.prod(shape) * reduce(least, shape[-2:]) // bottom
 
 
 class LinearSolve(MatrixFunction):

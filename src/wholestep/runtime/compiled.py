@@ -185,9 +185,8 @@ def constant_bytes(graph: Graph) -> int:
 
 
 def costs_of(plan: Plan) -> Costs:
-    """What a run of a plan costs; where it has symbolic sizes, for those that are supposed."""
-    with supposing(dict.fromkeys(plan.names, SUPPOSED)):
-        return costs(numbered(plan), rates.current())
+    """What a run of a plan costs; where it has symbolic sizes, times are for those that are supposed."""
+    return costs(plan, rates.current(), dict.fromkeys(plan.names, SUPPOSED))
 
 
 def check_streams(graph: Graph, streamed: Sequence[int]) -> None:
@@ -199,6 +198,16 @@ def check_streams(graph: Graph, streamed: Sequence[int]) -> None:
         )
 
 
+def check_budget(graph: Graph, budget: Amount | None) -> None:
+    """Raise UnsupportedError for a budget beside symbolic sizes."""
+    if budget is not None and named_sizes(graph):
+        raise UnsupportedError(
+            "compile: memory_budget is kept for numbers, and the batch has symbolic sizes",
+            hint="give the largest batch with numbers for its sizes, and smaller ones to step.on; or leave "
+            "memory_budget out, and step.memory.at(...) says what each size takes",
+        )
+
+
 def forecast(
     graph: Graph, resident: Resident, budget: Amount | None = None, kept: int = 0, streamed: Sequence[int] = ()
 ) -> Forecast:
@@ -207,6 +216,7 @@ def forecast(
     Raises UnsupportedError where symbolic sizes stand in the way of one plan for all of them.
     """
     check_streams(graph, streamed)
+    check_budget(graph, budget)
     beside = None if budget is None else budget.beside(kept)
     plan = plan_of(graph, host(), resident, with_rates(beside), streamed)
     found = Forecast(*memory_of(graph, plan, resident, 0, kept, streamed))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.errors import ParameterError
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
 from wholestep.lower.budget.amount import Amount
-from wholestep.runtime.compiled import check_streams, compiled
+from wholestep.runtime.compiled import check_budget, check_streams, compiled
 from wholestep.runtime.interpreted import Interpreted
 from wholestep.runtime.mapped import NOTHING, Streams
 from wholestep.runtime.program import Program
@@ -51,11 +51,7 @@ def prepare(
     if not named_sizes(graph):
         return make(graph, resident, budget, streams)
     check_streams(graph, streams.inputs)
-    if budget is not None:
-        raise UnsupportedError(
-            "compile: memory_budget is kept for numbers, and the batch has symbolic sizes",
-            hint="give the batch with numbers for its sizes, or leave memory_budget out",
-        )
+    check_budget(graph, budget)
     if device == DEFAULT:
         return symbolic(graph, resident, make)
     return PerSize(graph, resident, make, f"the device {device!r} takes numbers for sizes")

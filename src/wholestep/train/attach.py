@@ -14,6 +14,7 @@ from wholestep.frontend.jit import Program as Traced
 from wholestep.frontend.jit import jit, own_copy
 from wholestep.runtime import devices
 from wholestep.runtime.program import Program
+from wholestep.runtime.symbolic import Symbolic
 from wholestep.train.bound import renamed
 from wholestep.train.engine import Engine
 from wholestep.train.feed import Feed
@@ -36,7 +37,8 @@ class Attached:
     """`f(params, batch)`, `f(params, buffers, batch)` or `f(model, batch)` on a step's state as it is at each call.
 
     Batches may have any structure, shapes and dtypes; there is a program for each kind, of which the last eight are
-    kept. It follows the step through `replace`. Results are arrays of the caller's own.
+    kept. One for symbolic sizes takes every batch that is like it but for these. It follows the step through `replace`.
+    Results are arrays of the caller's own.
     """
 
     def __init__(
@@ -70,6 +72,9 @@ class Attached:
             self.entries.clear()
         feed = Feed(batch, "batch", self.name)
         key = (feed.structure, *[(leaf.type, leaf.number) for leaf in feed.leaves])
+        if key not in self.entries:
+            open_ = [k for k, known in self.entries.items() if known.feed.symbolic and known.feed.takes(feed)]
+            key = open_[-1] if open_ else key
         found = self.entries.get(key)
         if found is None:
             found = self.entries[key] = self.made(feed)
@@ -88,6 +93,8 @@ class Attached:
         graph = renamed(traced.graph, self.name, args, roots)
         program = devices.prepare(graph, (), self.current.device, None, self.current.state.streams(self.given()))
         self.current.made(f"attached {self.name} on {feed}", before)
+        if isinstance(program, Symbolic):
+            self.current.watch_sizes(program, f"attached {self.name}")
         return Entry(feed, traced, program, watched([traced], [self.f]))
 
     def __reduce_ex__(self, protocol: Any) -> Any:

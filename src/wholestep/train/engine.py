@@ -101,17 +101,17 @@ class Engine:
         made = Bound(traced, rolling, self.state, self.device, self.recipe)
         self.made("; ".join([reason, *rolling.notes]), before)
         if isinstance(made.program, Symbolic):
-            self.watch_sizes(made.program)
+            self.watch_sizes(made.program, f"step of {self.recipe.name}")
         return made
 
-    def watch_sizes(self, program: Symbolic) -> None:
+    def watch_sizes(self, program: Symbolic, what: str) -> None:
         """Note what is compiled for one size by itself, and why one program does not do for all."""
         if program.why:
             self.log.reasons[-1] += f"; compiled for each size by itself, since one program will not do: {program.why}"
 
         def told(sizes: dict[str, Any], before: float) -> None:
             named = ", ".join(f"{name}={n}" for name, n in sizes.items())
-            self.made(f"step of {self.recipe.name} at {named}, compiled and not traced", before)
+            self.made(f"{what} at {named}, compiled and not traced", before)
 
         program.told = told
 

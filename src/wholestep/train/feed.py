@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from wholestep import tree
 from wholestep.dims import Dim, Size, bind, names
-from wholestep.errors import DtypeError, ShapeError, TreeError
+from wholestep.errors import DtypeError, ShapeError, TreeError, here, show
 from wholestep.frontend.jit import number_kind
 from wholestep.frontend.scope import PLAIN, type_of
 from wholestep.frontend.shapes import ShapeDtype
@@ -36,6 +36,7 @@ class Feed:
     def __init__(self, example: Any, root: str, what: str) -> None:
         self.what = what
         self.root = root
+        self.where = here()
         given, self.structure = tree.flatten(example)
         paths = tree.paths(example, root)
         leaves = [declared(x, path, what) for x, path in zip(given, paths, strict=True)]
@@ -66,14 +67,28 @@ class Feed:
                     continue
                 known, path = first.setdefault(name, (n, leaf.path))
                 if known != n:
-                    raise ShapeError(f"{self.what}: {name} is {known} in {path} and {n} in {leaf.path}")
+                    raise ShapeError(
+                        f"{self.what}: {name} is {known} in {path} and {n} in {leaf.path}", hint=self.asked()
+                    )
         found: dict[str, Size] = {}
         for x, leaf in zip(arrays, self.leaves, strict=True):
             try:
                 bind(leaf.type.shape, x.shape, found)
             except ValueError as error:
-                raise ShapeError(f"{self.what}: {leaf.path}: {error}", hint=f"it was compiled for {self}") from None
+                raise ShapeError(f"{self.what}: {leaf.path}: {error}", hint=self.asked()) from None
         return found
+
+    def asked(self) -> str:
+        """What was asked for, and on which line."""
+        place = show(self.where)
+        return f"it was compiled for {self}{f' at {place}' if place else ''}"
+
+    def takes(self, other: Feed) -> bool:
+        """Whether trees like another example are like this one too, but for sizes that are symbolic here."""
+        return self.structure == other.structure and all(
+            own.type.dtype == leaf.type.dtype and own.number == leaf.number and like(leaf.type.shape, own.type.shape)
+            for own, leaf in zip(self.leaves, other.leaves, strict=True)
+        )
 
     def one(self, x: Any, leaf: Leaf) -> NDArray:
         """One leaf as an array that a program can read."""
@@ -108,7 +123,7 @@ class Feed:
         return ", ".join(f"{leaf.path}: {leaf.type}" for leaf in self.leaves) or "nothing"
 
 
-def like(shape: Sequence[int], pattern: Sequence[Size]) -> bool:
+def like(shape: Sequence[Size], pattern: Sequence[Size]) -> bool:
     """Whether a shape is one that was compiled for, but for sizes that are symbolic."""
     return len(shape) == len(pattern) and all(n == m or isinstance(m, Dim) for n, m in zip(shape, pattern, strict=True))
 

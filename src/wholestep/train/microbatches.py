@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep import random, tree
+from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.control import scan
 
@@ -51,7 +52,13 @@ def rows_of(batch: Any, axis: int = 0) -> int:
             f"compile: micro-batches are rows of the whole batch, and its arrays differ: {said}",
             hint="give every array of the batch one first axis, or leave microbatch out",
         )
-    return int(next(iter(sizes.values())))
+    (rows,) = set(sizes.values())
+    if isinstance(rows, Dim):
+        raise UnsupportedError(
+            f"compile: microbatch takes a batch in equal parts, and the number of its rows is symbolic: {rows}",
+            hint="give the batch with numbers for its sizes, or leave microbatch out",
+        )
+    return int(rows)
 
 
 def averaged(
