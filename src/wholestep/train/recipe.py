@@ -223,7 +223,7 @@ def captured(nodes: Sequence[Node], labels: Sequence[str], name: str) -> dict[st
                 f"compile: {name} names no value {label!r}",
                 hint=f"it names {', '.join(names)}"
                 if names
-                else "name one with ws.capture(label, x), outside of loops",
+                else "name one with ws.capture(label, x), outside of loops and of ws.checkpoint",
             )
         found[label] = own[0] if len(own) == 1 else own
     return found

@@ -32,7 +32,13 @@ def rolled_step(graph: Graph, recipe: Recipe, joins: Callable[[tuple[int, ...]],
     that lie in files of their own are not joined, so that with `stream` nothing is rolled.
     """
     roll = recipe.roll
-    apart = device == "reference" or recipe.budget is not None or recipe.stream is not None or bool(named_sizes(graph))
+    symbolic = bool(named_sizes(graph))
+    if roll is True and symbolic:
+        raise UnsupportedError(
+            "compile: roll=True keeps what layers leave one behind the other, and the batch has symbolic sizes",
+            hint="write the layers as an nn.Stack or a ws.scan over stacked parameters, or give numbers for the sizes",
+        )
+    apart = device == "reference" or recipe.budget is not None or recipe.stream is not None or symbolic
     found = Rolled(graph) if roll is False or (roll == "auto" and apart) else rolled(graph, joins, always=roll is True)
     if device != "reference":
         found = found._replace(graph=tallied(found.graph))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type, array_type
@@ -173,6 +174,8 @@ class Walk:
         number = number_of(x)
         if number is None:
             return False
+        if isinstance(number, Dim):  # a whole number, and any one
+            return largest(self.low) > np.iinfo(np.int64).max
         size = abs(float(number))
         return size == 0 or not np.isfinite(size) or least(self.low) <= size <= largest(self.low)
 

@@ -46,7 +46,7 @@ class Search:
         self.choices: dict[Gap, Kind] = {}
         self.gaps: dict[Place, list[Gap]] = {}
         for gap in uses.gaps():
-            if pinned.get(gap.place) != "keep":
+            if pinned.get(gap.place) != "keep" and uses.size(gap.place):
                 self.gaps.setdefault(gap.place, []).append(gap)
         self.refused: set[tuple[Gap, Kind]] = set()
         self.replayed = Replayed(uses, self.choices)
