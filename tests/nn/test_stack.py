@@ -284,3 +284,90 @@ def test_what_cannot_be_stacked_is_refused():
         refused(ParameterError, "keep is", lambda keep=keep: nn.Stack(block, 2, key=0, keep=keep))
     refused(UnsupportedError, "Counting changes its fields", lambda: nn.Stack(Counting, 2)(rows()))
     refused(ParameterError, "names no value 'k'", lambda: nn.Stack(block, 2, key=0, keep=["k"])(rows(), key=0))
+
+
+def decoder(key):
+    return nn.TransformerBlock(8, 2, key=key, causal=True, rope=10000.0)
+
+
+@pytest.mark.parametrize("keep", ["all", "inputs", 2, "contractions"])
+def test_a_cache_is_that_of_the_layers(keep):
+    stack = nn.Stack(decoder, 3, key=0, keep=keep).eval()
+    x, layers = rows(1, (2, 6, 8)), stack.to_layers()
+    cache, caches = stack.init_cache(2, 6), [layer.init_cache(2, 6) for layer in layers]
+    for at in (slice(0, 3), slice(3, 4), slice(4, 6)):
+        y, cache = stack(x[:, at], cache=cache, position=at.start)
+        z = x[:, at]
+        for i, layer in enumerate(layers):
+            z, caches[i] = layer(z, cache=caches[i], position=at.start)
+        np.testing.assert_allclose(y, z, atol=1e-6)
+        for name, held in cache.items():
+            np.testing.assert_allclose(held, np.stack([c[name] for c in caches]), atol=1e-6)
+    np.testing.assert_allclose(y, stack(x)[:, 4:], atol=1e-5)
+
+
+def test_a_stack_decodes_in_one_program():
+    """The cache of all layers is the carry of a loop over places; of stacks in a stack it has two axes more."""
+    stack = nn.Stack(lambda key: nn.Stack(decoder, 2, key=key), 3, key=0).eval()
+    x = rows(1, (2, 6, 8))
+
+    def decoded(x, cache):
+        def step(carry, now):
+            cache, i = carry
+            y, cache = stack(now[:, None], cache=cache, position=i)
+            return (cache, i + 1), y[:, 0]
+
+        return ws.scan(step, (cache, 0), x.swapaxes(0, 1))[1].swapaxes(0, 1)
+
+    cache = stack.init_cache(2, 6)
+    assert cache["k"].shape == (3, 2, 2, 2, 6, 4)
+    np.testing.assert_allclose(ws.jit(decoded)(x, cache), stack(x), atol=1e-5)
+
+
+class Forgetting(nn.Module):
+    """A layer whose cache is no cache."""
+
+    def __init__(self, how):
+        self.how, self.w = how, np.ones(3)
+
+    def init_cache(self):
+        return {"sum": np.zeros(3)}
+
+    def __call__(self, x, *, cache):
+        return {"none": x * self.w, "other": (x * self.w, {"sum": cache["sum"][:2]})}[self.how]
+
+
+def test_what_is_no_cache_is_refused():
+    for how, match in (("none", r"returns no pair \(y, cache\)"), ("other", r"cache of f64\[3\] into one of f64\[2\]")):
+        stack = nn.Stack(lambda how=how: Forgetting(how), 2)
+        with pytest.raises(TreeError, match=match):
+            stack(np.ones(3), cache=stack.init_cache())
+    with pytest.raises(UnsupportedError, match="Linear has no init_cache"):
+        nn.Stack(lambda key: nn.Linear(2, 2, key=key), 2, key=0).init_cache(1)
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_what_is_kept_inside_an_unrolled_training_changes_nothing(checkpointed):
+    """The loss after training, its gradient by the rate, and the trained arrays, in every mode."""
+    batches = {"x": rows(1, (3, 8, 4)), "y": rows(2, (3, 8, 4))}
+    first = {name: x[0] for name, x in batches.items()}
+
+    def loss(model, batch):
+        return np.mean((model(batch["x"]) - batch["y"]) ** 2)
+
+    def outer(rate, model):
+        after, *_ = ws.unroll(loss, ws.optim.sgd(0.1, momentum=0.9), 3, checkpoint=checkpointed)(
+            model, None, batches, {"lr": rate}
+        )
+        return loss(after, first), nn.split(after)[0]
+
+    found = {}
+    for keep in MODES:
+        model = nn.Stack(block, 4, key=0, keep=keep).eval()
+        found[str(keep)] = ws.jit(ws.value_and_grad(outer, has_aux=True))(np.array(0.05), model)
+    (value, trained_to), slope = found.pop("all")
+    for keep, ((other, arrays), rise) in found.items():
+        assert other == value, keep
+        for path, x in arrays.items():
+            np.testing.assert_array_equal(x, trained_to[path], err_msg=f"{keep}: {path}")
+        np.testing.assert_allclose(rise, slope, rtol=1e-4, err_msg=keep)

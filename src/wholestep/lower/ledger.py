@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wholestep.dims import Dim, Size, most, spelled_out, supposing
 from wholestep.errors import ParameterError, Where, line_of, show
@@ -44,7 +44,8 @@ class KernelCost(NamedTuple):
 
     def now(self) -> KernelCost:
         """The same in the numbers of the sizes supposed."""
-        return self._replace(**{name: most(x) for name, x in self._asdict().items() if isinstance(x, Dim)})
+        counts: dict[str, Any] = {name: most(x) for name, x in self._asdict().items() if isinstance(x, Dim)}
+        return self._replace(**counts)
 
 
 class LineCost(NamedTuple):
@@ -158,14 +159,14 @@ def costs(plan: Plan, rates: Rates = DEFAULT, sizes: Mapping[str, int] | None = 
         for (step, times), (now, _) in zip(expected(plan.steps, rates), expected(steps, rates), strict=True):
             entry = kernel_cost(step, times, rates, far.get(id(now), 0.0))
             kernels.append(entry)
-            for where, flops, nbytes, time in line_costs(step, entry.now(), rates):
+            for where, flops, nbytes, time in line_costs(step, entry, rates):
                 before = lines.get(line_of(where), LineCost(show(where) or ELSEWHERE, 0, 0, 0.0))
                 lines[line_of(where)] = LineCost(
                     before.line, before.flops + flops, before.bytes + nbytes, before.microseconds + time
                 )
     hot = tuple(sorted(kernels, key=lambda k: -k.microseconds))
     by_line = tuple(sorted(lines.values(), key=lambda x: -x.microseconds))
-    return Costs(plan.name, hot, by_line, rates, *([dict(sizes), plan] if sizes else []))
+    return Costs(plan.name, hot, by_line, rates, dict(sizes or {}), plan if sizes else None)
 
 
 def kernel_cost(step: Launch | Call, times: Size, rates: Rates, far: float) -> KernelCost:
@@ -206,19 +207,18 @@ def work(step: Launch | Call) -> Cost:
 
 
 def line_costs(step: Launch | Call, entry: KernelCost, rates: Rates) -> Iterator[tuple[Where, int, int, float]]:
-    """Flops, bytes and time shared out among the lines: products to contractions, bytes by what an operation holds.
-
-    The entry has numbers."""
+    """Flops, bytes and time shared out among the lines: products to contractions, bytes by what an operation holds."""
     nodes = [n for n in step.nodes if n.where is not None] if isinstance(step, Launch) else []
+    contraction, other, brought = most(entry.contraction), most(entry.flops - entry.contraction), most(entry.bytes)
     if not nodes:
-        yield entry.where, entry.flops, entry.bytes, entry.microseconds
+        yield entry.where, contraction + other, brought, entry.microseconds
         return
-    products = shared_out(entry.contraction, [products_of(n) for n in nodes])
-    others = shared_out(entry.flops - entry.contraction, [most(n.op.flops(n)) - products_of(n) for n in nodes])
-    nbytes = shared_out(entry.bytes, [sum(most(v.type.nbytes) for v in (*n.inputs, *n.outputs)) for n in nodes])
+    products = shared_out(contraction, [products_of(n) for n in nodes])
+    others = shared_out(other, [most(n.op.flops(n)) - products_of(n) for n in nodes])
+    nbytes = shared_out(brought, [sum(most(v.type.nbytes) for v in (*n.inputs, *n.outputs)) for n in nodes])
     for node, p, o, b in zip(nodes, products, others, nbytes, strict=True):
         price = seconds(p, o, b, rates)
-        whole = seconds(entry.contraction, entry.flops - entry.contraction, entry.bytes, rates)
+        whole = seconds(contraction, other, brought, rates)
         part = price / whole if whole else 1 / len(nodes)
         yield node.where, p + o, b, entry.microseconds * part
 

@@ -211,7 +211,8 @@ def work(node: Node) -> Size:
         return own
     inner = [arithmetic(graph.nodes) for graph in subgraphs(node)]
     times: Size = node.params.get("length", 1)
-    return times * (functools.reduce(greatest, inner, 0) if node.op.name == "cond" else sum(inner))
+    none: Size = 0
+    return times * (functools.reduce(greatest, inner, none) if node.op.name == "cond" else sum(inner))
 
 
 def described(out: Any) -> tuple[Type, ...]:

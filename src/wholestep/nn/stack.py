@@ -47,8 +47,9 @@ class Stack(Module):
     axis, under the paths that they have in one layer: `stack.weight` is [n, in, out].
 
     The call gives x to the first layer, what it returns to the second, and so on; other arguments go to every layer. A
-    `key` is split among the layers where their call has a keyword-only `key`. `stack[i]` is a layer whose arrays are
-    views, `len(stack)` is n.
+    `key` is split among the layers where their call has a keyword-only `key`. Layers that take a `cache` and return
+    (y, cache) have theirs stacked: `stack.init_cache(...)` makes one, and the call returns (y, cache) too. `stack[i]`
+    is a layer whose arrays are views, `len(stack)` is n.
 
     `keep` says what the backward pass finds: "all" that it needs; "inputs" of the layers, whose insides are then
     computed again; the inputs of every `k`-th layer, an integer, or "sqrt", an integer near √n (Chen et al., 2016),
@@ -209,7 +210,28 @@ class Stack(Module):
         for note in ("_marks", "_ties"):
             object.__setattr__(self, note, getattr(whole, note))
 
-    def __call__(self, x: Any, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+    def init_cache(self, *args: Any, **kwargs: Any) -> Any:
+        """The caches of all layers, stacked along a first axis; arguments are those of a layer's `init_cache`.
+
+        Raises UnsupportedError where layers have none.
+
+        >>> import numpy as np, wholestep as ws
+        >>> stack = ws.nn.Stack(lambda key: ws.nn.TransformerBlock(8, 2, key=key, causal=True), 3, key=0)
+        >>> x, cache = np.ones((1, 5, 8), np.float32), stack.init_cache(1, 5)
+        >>> y, cache = stack(x[:, :4], cache=cache)
+        >>> z, cache = stack(x[:, 4:], cache=cache, position=4)
+        >>> cache["k"].shape, bool(np.allclose(z, stack(x)[:, 4:], atol=1e-5))
+        ((3, 1, 2, 5, 4), True)
+        """
+        layer = self[0]
+        make = getattr(type(layer), "init_cache", None)
+        if make is None:
+            raise UnsupportedError(
+                f"Stack: {type(layer).__name__} has no init_cache", hint="give its class one, as TransformerBlock has"
+            )
+        return tree.map(lambda x: np.repeat(x[None], len(self), axis=0), make(layer, *args, **kwargs))
+
+    def __call__(self, x: Any, *args: Any, key: Any = None, cache: Any = None, **kwargs: Any) -> Any:
         walk, spec = Walk(self), self._spec
         structure = without_arrays(self._structure(walk))
         draws = key is not None and takes_key(spec.cls.__call__)
@@ -217,9 +239,11 @@ class Stack(Module):
         assigned: list[int] = []
 
         def step(x: Any, row: Any) -> tuple[Any, Any]:
-            params, kept, own = row
+            params, kept, given = row
             layer = Rebuilt(structure, params, kept).root
-            y = layer(x, *args, **kwargs) if own is None else layer(x, *args, key=own, **kwargs)
+            y, held = layer(x, *args, **given, **kwargs), None
+            if cache is not None:
+                y, held = with_cache(y, given["cache"], spec.cls.__name__)
             check_returned(x, y, spec.cls.__name__)
             now = Reread(structure, layer)
             if not now.same:
@@ -228,13 +252,14 @@ class Stack(Module):
                     hint="mark an array that the forward assigns with nn.buffer, or return the value",
                 )
             assigned[:] = [i for i, old in enumerate(kept) if now.kept[i] is not old]
-            return y, [now.kept[i] for i in assigned]
+            return y, ([now.kept[i] for i in assigned], held)
 
-        rows = ([p.value for p in walk.parameters], [p.value for p in walk.kept], keys)
-        y, new = looped(step, x, rows, spec)
+        own = {name: of_each for name, of_each in (("key", keys), ("cache", cache)) if of_each is not None}
+        rows = ([p.value for p in walk.parameters], [p.value for p in walk.kept], own)
+        y, (new, held) = looped(step, x, rows, spec)
         for i, value in zip(assigned, new, strict=True):
             assign(self, walk.kept[i].path, value)
-        return y
+        return y if cache is None else (y, held)
 
     def _title(self) -> str:
         return f"{len(self)} x {self._spec.cls.__name__}"
@@ -302,6 +327,19 @@ def check_returned(x: Any, y: Any, name: str) -> None:
                 f"Stack: {name} turns {a} into {b}, and the next layer takes what the first one does",
                 hint="a layer of a stack keeps the shape and dtype of its input; use nn.Sequential for others",
             )
+
+
+def with_cache(returned: Any, given: Any, name: str) -> tuple[Any, Any]:
+    """What a layer returned with its cache; raises where that is another one than it was given."""
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise TreeError(
+            f"Stack: {name} is given a cache and returns no pair (y, cache)", hint="leave out cache, or return the pair"
+        )
+    y, held = returned
+    before, after = ([str(type_of(leaf)) for leaf in tree.leaves(v)] for v in (given, held))
+    if tree.structure(given) != tree.structure(held) or before != after:
+        raise TreeError(f"Stack: {name} turns its cache of {', '.join(before)} into one of {', '.join(after)}")
+    return y, held
 
 
 def assign(stack: Stack, path: str, value: Any) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wholestep.dims import Dim
 from wholestep.errors import show
 from wholestep.ir.sizes import graph_at
 from wholestep.lower import grid
@@ -106,7 +107,7 @@ class Profile:
         return [grid.Table(head, kernels), grid.Table(("share", "µs", "predicted µs", "line"), lines)]
 
 
-def facts(k: KernelCost) -> tuple[float | int | str, ...]:
+def facts(k: KernelCost) -> tuple[float | int | Dim | str, ...]:
     """What a table says of a kernel beside its time."""
     return k.microseconds, k.flops, k.bytes, k.times, k.bound, k.name, show(k.where)
 

@@ -161,8 +161,8 @@ class Step(Saved, Inspected):
         """Another function on the same state: `f(params, batch)`, or `f(params, buffers, batch)` where there are any.
 
         With a module it is `f(model, batch)`, in evaluation mode unless `training`; what it assigns is not kept. The
-        result is called with a batch of any kind and compiles for each; with `batch` it compiles for that one now, which
-        may have symbolic sizes and then does for all of them.
+        result is called with a batch of any kind and compiles for each; with `batch` it compiles for that one now. One
+        with symbolic sizes does for all of them.
         """
         attached = Attached(f, lambda: self._engine, self._lock, training)
         if batch is not None:
