@@ -44,7 +44,12 @@ COMPILED = (
     "tests/compiled/test_text.py",
 )
 
-COSTED = ("tests/lower/test_cost.py", "tests/runtime/test_rates.py", "tests/train/test_profile.py")
+COSTED = (
+    "tests/lower/test_cost.py",
+    "tests/train/test_symbolic_cost.py",
+    "tests/runtime/test_rates.py",
+    "tests/train/test_profile.py",
+)
 PRICED = (
     "lower/cost.py",
     "lower/ledger.py",
@@ -81,6 +86,9 @@ OWN = {
     "train/compile.py": ["tests/train/test_microbatches.py"],
     "train/microbatches.py": ["tests/train/test_microbatches.py"],
     "lower/clusters.py": ["tests/lower/test_lowering.py"],
+    "lower/access.py": ["tests/train/test_symbolic_cost.py"],
+    "dims.py": ["tests/floor0/test_dims.py"],
+    "train/attach.py": ["tests/train/test_symbolic.py"],
     "nn/stack.py": ["tests/nn/test_stack.py"],
     "primitives/checkpoint.py": ["tests/frontend/test_checkpoint.py", "tests/structure"],
     "primitives/cuts.py": ["tests/golden/test_graphs.py", "tests/structure"],

@@ -145,3 +145,19 @@ def test_memory_is_an_expression_that_calls_keep_to():
         ws.estimate(sorted_loss, 1.0, batch=two(B))
     with pytest.raises(UnsupportedError, match="no one program for all sizes"):
         _ = ws.compile(sorted_loss, 1.0, batch=two(B)).memory
+
+
+def test_an_attached_function_of_any_size():
+    loss, params, data = small_mlp(np.random.default_rng(0))
+    step = ws.compile(loss, params, optimizer=ws.optim.sgd(0.1), batch=symbolic(data))
+    attached = step.attach(loss, batch=symbolic(data))
+    sized = step.attach(loss)
+    for n in (1, 7, 130):
+        batch = {name: x[:n] for name, x in data.items()}
+        np.testing.assert_allclose(attached(batch), sized(batch), rtol=1e-5)
+    made = [reason for reason in step.reasons if reason.startswith("attached")]
+    assert len(made) == 4 and "x: f32[B, 7]" in made[0]
+    assert attached({"x": data["x"].astype(np.float64), "y": data["y"]}).dtype == np.float64
+    sorting = step.attach(lambda p, b: np.sort(b["x"], axis=0), batch=symbolic(data))
+    np.testing.assert_array_equal(sorting({name: x[:5] for name, x in data.items()}), np.sort(data["x"][:5], axis=0))
+    assert "for each size by itself" in step.reasons[-2] and step.reasons[-1].startswith("attached <lambda> at B=5")

@@ -280,3 +280,20 @@ def test_against_torch():
 def test_another_dtype_is_refused():
     with pytest.raises(ParameterError, match="'bfloat16', 'float16', 'float32'"):
         autocast(np.sin, "float8")
+
+
+@pytest.mark.parametrize(("dtype", "there"), [("bfloat16", "bf16"), ("float16", "f32")])
+def test_a_symbolic_size_is_a_number_of_any_size(dtype, there):
+    """What is divided by it stays in bfloat16, which holds all of them, and is float32 beside float16."""
+
+    def f(x, w):
+        return (x @ w) / x.shape[0]
+
+    def divided(n):
+        graph = ws.trace(ws.autocast(f, dtype))(ws.ShapeDtype((n, 3), "float32"), ws.ShapeDtype((3, 2), "float32"))
+        (node,) = [node for part in graph.family() for node in part.nodes if node.op.name == "div"]
+        return str(node.outputs[0].type)
+
+    assert divided(ws.Dim("B")) == f"{there}[B, 2]"
+    assert divided(100) == ("bf16" if dtype == "bfloat16" else "f16") + "[100, 2]"
+    assert divided(10**6) == f"{there}[1000000, 2]"
