@@ -77,6 +77,19 @@ def convolved(x, k):
     return np.sum(np.maximum(np.einsum("nchwij,ocij->nohw", windows, k), 0) ** 2)
 
 
+@ws.composite
+def squashed(x):
+    return x / (1 + np.abs(x))
+
+
+squashed.defvjp(lambda args, y, g: (g / (1 + np.abs(args[0])) ** 2,))
+
+
+def bodies(x, w):
+    layer = ws.checkpoint(lambda h: ws.nn.gelu(squashed(h @ w)))
+    return np.mean(ws.nn.softmax(layer(layer(x))) ** 2)
+
+
 ONE_CODE = {
     "softmax": (softmax, shape(B, 10)),
     "normed": (normed, shape(B, 33)),
@@ -91,6 +104,7 @@ ONE_CODE = {
     "looped": (looped, shape(B, 3)),
     "over time": (over_time, shape(4, B, 3)),
     "convolved": (ws.value_and_grad(convolved, argnums=1), shape(B, 2, 6, 6), shape(3, 2, 3, 3)),
+    "bodies": (ws.value_and_grad(bodies, argnums=1), shape(B, 6), shape(6, 6)),
     "number": (lambda x: np.sum(x) / x.shape[0] ** 2 + x.shape[0], shape(2 * B, 3)),
     "double": (lambda x: np.std(x, axis=0, ddof=0) @ x.T, shape(B, 3, dtype="float64")),
 }

@@ -11,6 +11,7 @@ from wholestep.dims import Dim, Size, SymbolicError, most, surely_above
 from wholestep.errors import UnsupportedError, Where
 from wholestep.ir.graph import Graph, Node
 from wholestep.ir.types import Type, array_type
+from wholestep.lower.expand import BODIES
 from wholestep.lower.kinds import FOLDS
 from wholestep.lower.layouts import runs
 from wholestep.lower.plan import Branch, Call, Launch, Plan, Ref, Repeat, Step, While
@@ -64,8 +65,8 @@ def refused(node: Node) -> str:
     name = node.op.name
     if name in CHECKED:
         return CHECKED[name](node)
-    if node.op.kind == "elementwise" or name in FOLDS or name in FREE:
-        return ""
+    if node.op.kind == "elementwise" or name in FOLDS or name in FREE or name in BODIES:
+        return ""  # of a body each operation is asked by itself
     return "it is not made of loops whose length may be given at each call"
 
 
