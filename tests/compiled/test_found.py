@@ -118,6 +118,7 @@ FOUND = {1262: 46, 4904: 47, 1555: 58, 3098: 34, 4089: 59, 4929: 38}
         *[((1, 37), 29), ((1, 91), 58), ((2, 232), 50), ((9, 20), 32), ((1, 42), 49), ((3, 63), 22)],
         *[((4047314676, i), size) for i, size in FOUND.items()],
         ((2468454778, 583), 59),
+        ((1159561677, 11), 29),  # a sum over a short last axis, term after term
     ],
 )
 def test_a_step_is_right(draw: tuple[tuple[int, int], int]) -> None:

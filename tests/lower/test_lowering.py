@@ -167,6 +167,15 @@ def test_a_sum_is_no_chain_of_scalars_where_vectors_can_run_along_another_axis()
     assert abs(ws.jit(f)(x) - exact) < 4e-7 * exact
 
 
+def test_neither_is_one_with_a_short_last_axis_where_its_terms_take_long() -> None:
+    def f(a, b, c):
+        return np.sum(np.tanh(np.einsum("a,uvw->uwav", a, b)) * c)
+
+    args = [np.ones(shape, np.float32) for shape in ((102,), (7, 2, 7), (7, 7, 102, 2))]
+    kernel = planned(f, *args).kernels()[0]
+    assert [(a.extent, a.lanes) for a in axes_of(kernel)] == [(7, 1), (7, 1), (2, 1), (102, 16)]
+
+
 def test_a_reshape_of_nothing_has_no_runs() -> None:
     assert runs((2, 0, 3), (0, 6)) is None
     assert runs((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]

@@ -92,7 +92,7 @@ def turned(write: Write, writer: Writer, made: Written, machine: Machine) -> tup
         other = write(None, [*[a for a in writer.rows if a != row], row])
         found = other.written()
         found = found._replace(kernel=collapsed(found.kernel))
-        lane = best_lane(found.kernel, machine)
+        lane = best_lane(found.kernel, machine, [*accesses(found.kernel.body), *arithmetic(found.kernel.body)])
         if lane is not None:
             return other, found, lane
     return writer, made, None
@@ -106,9 +106,19 @@ def folded(kernel: Kernel) -> int:
 # Which axis runs along the lanes of a vector.
 
 
-def best_lane(kernel: Kernel, machine: Machine) -> Axis | None:
-    """The axis along which vectors cost least; None where a scalar loop does."""
-    found = list(accesses(kernel.body))
+def arithmetic(body: Sequence[Statement], around: tuple[Axis, ...] = ()) -> Iterator[Access]:
+    """What else a body does, as accesses to one place: vectors do it for all their elements at once."""
+    times = math.prod([a.extent for a in around])
+    for s in body:
+        if isinstance(s, Loop):
+            yield from arithmetic(s.body, (*around, s.axis))
+        elif isinstance(s, Var) and s.op not in ("const", "size", "index", "load"):
+            yield Access(False, Index(), around, times, 0)
+
+
+def best_lane(kernel: Kernel, machine: Machine, counted: Sequence[Access] = ()) -> Axis | None:
+    """The axis along which vectors cost least; None where a scalar loop does. Only accesses are counted unless said."""
+    found = counted or list(accesses(kernel.body))
     width = min([machine.lanes_of(a.itemsize) for a in found if a.itemsize >= 4], default=machine.lanes_of(4))
     best, least = None, plain_cost(found)
     turns = not any(loop.folds or loop.carries for loop in loops(kernel))
