@@ -59,12 +59,12 @@ def gelu(x: Any) -> Any:
     return 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
 
 
-def attention(x: Any, qkv: Any, proj: Any, heads: int = HEADS) -> Any:
+def attention(x: Any, qkv: Any, proj: Any) -> Any:
     """Causal self-attention over [batch, time, width]."""
     n, time, width = x.shape
-    q, k, v = (x @ qkv).reshape(n, time, 3, heads, width // heads).transpose(2, 0, 3, 1, 4)
+    q, k, v = (x @ qkv).reshape(n, time, 3, HEADS, width // HEADS).transpose(2, 0, 3, 1, 4)
     seen = np.tril(np.ones((time, time), bool))
-    scores = np.where(seen, q @ k.swapaxes(-1, -2) * (width // heads) ** -0.5, -np.inf)
+    scores = np.where(seen, q @ k.swapaxes(-1, -2) * (width // HEADS) ** -0.5, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     mixed = (weights / weights.sum(axis=-1, keepdims=True)) @ v
     return mixed.transpose(0, 2, 1, 3).reshape(n, time, width) @ proj

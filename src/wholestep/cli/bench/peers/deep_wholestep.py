@@ -9,7 +9,7 @@ import numpy as np
 import wholestep as ws
 from wholestep import nn
 from wholestep.cli.bench.deep import HEADS, MODES, RATE
-from wholestep.cli.bench.models import attention, cross_entropy, gelu, layer_norm
+from wholestep.cli.bench.models import cross_entropy, layer_norm
 from wholestep.cli.bench.peers.wholestep import VERSION, Training
 from wholestep.cli.bench.spec import B1, B2, EPS, Arrays
 from wholestep.ir.graph import NDArray
@@ -29,8 +29,16 @@ class Layer(nn.Module):
 
     def __call__(self, x: Any) -> Any:
         own = {name: getattr(self, name) for name in NAMES}
-        x = x + attention(layer_norm(x, own["gain_a"], own["bias_a"]), own["qkv"], own["proj"], HEADS)
-        return x + gelu(layer_norm(x, own["gain_f"], own["bias_f"]) @ own["up"]) @ own["down"]
+        x = x + attention(layer_norm(x, own["gain_a"], own["bias_a"]), own["qkv"], own["proj"])
+        return x + nn.gelu(layer_norm(x, own["gain_f"], own["bias_f"]) @ own["up"], "tanh") @ own["down"]
+
+
+def attention(x: Any, qkv: Any, proj: Any) -> Any:
+    """Causal self-attention over [batch, time, width], by the library's function as in the other peers."""
+    n, time, width = x.shape
+    q, k, v = (x @ qkv).reshape(n, time, 3, HEADS, width // HEADS).transpose(2, 0, 3, 1, 4)
+    mixed = nn.scaled_dot_product_attention(q, k, v, causal=True)
+    return mixed.transpose(0, 2, 1, 3).reshape(n, time, width) @ proj
 
 
 def plain(layers: Any, x: Any) -> Any:
