@@ -170,3 +170,18 @@ def test_one_layer_that_is_not_finite_is_enough(layer: int | None) -> None:
     result = step(x)
     assert np.isfinite(result.loss) and bool(result.finite) == (layer is None)
     assert bool((step.params["w"] == params["w"]).all()) == (layer is not None)
+
+
+@pytest.mark.parametrize("optimizer", [CLIPPED, ws.optim.adafactor(1e-2)], ids=["clipped", "adafactor"])
+@pytest.mark.parametrize(("layers", "keep"), [(9, "sqrt"), (7, 2), (5, 3), (2, 3)])
+def test_sums_over_a_stack_have_one_order_in_every_mode(optimizer: Any, layers: int, keep: Any) -> None:
+    """Groups that divide the layers, leave some over, or take more than there are."""
+    stack = nn.Stack(lambda key: nn.Linear(16, 16, key=key), layers, key=0)
+    x = np.random.default_rng(0).normal(size=(6, 16)).astype(np.float32)
+
+    def trained(model: Any) -> list[bytes]:
+        step = ws.compile(lambda model, x: np.mean(model(x) ** 2), model, optimizer=optimizer, batch=x)
+        losses = [step(x).losses.tobytes() for _ in range(4)]
+        return [*losses, *[np.asarray(v).tobytes() for v in tree.leaves(step.state)]]
+
+    assert trained(stack.keeping(keep)) == trained(stack)

@@ -84,7 +84,7 @@ class Costs:
         >>> x = ws.ShapeDtype((ws.Dim("B"), 4), "float32")
         >>> cost = ws.estimate(lambda w, x: np.mean((x @ w) ** 2), np.ones((4, 5), np.float32), batch=x).cost()
         >>> cost.contraction, cost.at(B=10).contraction
-        (80*B, 800)
+        (40*B, 400)
         """
         if self.plan is None:
             raise ParameterError(f"cost: {self.name} has no symbolic sizes")

@@ -233,16 +233,51 @@ def inner(node: Node, stacks: Collection[Value]) -> dict[str, Any]:
 
 
 def made_by_loops(graph: Graph) -> dict[Value, list[Node]]:
-    """The stacks that loops go along or make, with these loops, and those that others become by a reshape."""
+    """The stacks that loops go along or make, with these loops, and what such stacks are put together or cut from.
+
+    So a stack is one in every mode of `nn.Stack`, whose groups of layers are parts of it: the same sums have the same
+    order in all of them.
+    """
     found: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         if node.op.name == "scan" and isinstance(node.params["length"], int) and node.params["length"]:
             c, k = node.params["sizes"]
             for v in (*node.inputs[c + k :], *node.outputs[k:]):
                 found.setdefault(v, []).append(node)
-        elif node.op.name == "reshape" and node.inputs[0] in found and node.outputs[0].type.ndim:
+        elif node.op.name == "checkpoint":
+            own: Graph = node.params["graph"]
+            inside = made_by_loops(own)
+            pairs = zip((*own.inputs, *own.outputs), (*node.inputs, *node.outputs), strict=True)
+            found.update({v: [] for x, v in pairs if x in inside and v not in found})
+    for node in reversed(graph.nodes):
+        if node.op.name in REGROUPED and node.outputs[0] in found and by_first_axis(node):
+            found.setdefault(node.inputs[0], [])
+    for node in graph.nodes:
+        together = node.op.name in TOGETHER and by_first_axis(node) and any(v in found for v in node.inputs)
+        if together or (
+            node.op.name == "add" and any(v in found for v in node.inputs) and all(map(padded, node.inputs))
+        ):
             found.setdefault(node.outputs[0], [])
     return found
+
+
+REGROUPED = ("reshape", "slice")
+"""What takes layers out of a stack, or puts them into groups."""
+TOGETHER = ("reshape", "pad", "concat")
+"""What makes one stack of several, or of groups."""
+
+
+def by_first_axis(node: Node) -> bool:
+    """Whether a node moves layers and leaves each as it is."""
+    old, new = node.inputs[0].shape, node.outputs[0].shape
+    if node.op.name == "reshape":
+        return bool(old and new) and (old[1:] == new[2:] or old[2:] == new[1:])
+    return bool(old) and old[1:] == new[1:]
+
+
+def padded(v: Value) -> bool:
+    """Whether layers stand among zeros, or are a sum of such: the derivative of cutting a stack."""
+    return v.node is not None and v.node.op.name in ("pad", "add")
 
 
 def summed(graph: Graph, given: frozenset[Value]) -> Graph:
