@@ -1,9 +1,11 @@
 """What all tests share: the golden fixture, `assert text == golden`, against a file that a person can read."""
 
 import difflib
+import importlib
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -50,6 +52,18 @@ class Golden:
             return [f"there is no {self.path.name}; write it with --update-golden and read it", *str(text).splitlines()]
         lines = (self.text.splitlines(), str(text).rstrip("\n").splitlines())
         return [f"differs from {self.path.name}", *difflib.unified_diff(*lines, "golden", "printed", lineterm="")]
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What goes to files does so a few hundred bytes at a time, and nothing is taken from the cache."""
+    config = importlib.import_module("wholestep.config")
+    monkeypatch.setattr("wholestep.lower.pieces.PIECE", 512)
+    monkeypatch.setattr("wholestep.lower.streaming.LEAST", 64)
+    monkeypatch.setenv("WHOLESTEP_CACHE", "off")
+    config.reread()
+    yield
+    config.reread()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.compiled.training import Training, training
 
 import wholestep as ws
-from wholestep import config
 from wholestep.errors import PlanError, StorageError, UnsupportedError
 from wholestep.lower import pieces, streaming
 from wholestep.lower.plan import Call, Launch, Plan, Repeat, every_step
@@ -29,15 +28,7 @@ SEED, COUNT = 31, 16
 MACHINE = Machine(vector=32, registers=16)
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Pieces and rows of a few hundred bytes, every plan verified, nothing taken from the cache."""
-    monkeypatch.setattr(pieces, "PIECE", 512)
-    monkeypatch.setattr(streaming, "LEAST", 64)
-    monkeypatch.setenv("WHOLESTEP_CACHE", "off")
-    config.reread()
-    yield
-    config.reread()
+pytestmark = pytest.mark.usefixtures("small_pieces")
 
 
 def in_files(x: np.ndarray, folder: Path) -> np.ndarray:

@@ -17,7 +17,7 @@ from tests.compiled.training import Training, repeated, training
 from tests.lower.test_budget import works_of
 
 import wholestep as ws
-from wholestep import config, errors, nn, tree
+from wholestep import errors, nn, tree
 from wholestep.backends.cpu.compiler import machine
 from wholestep.backends.cpu.target import host
 from wholestep.lower import pieces, streaming
@@ -50,15 +50,7 @@ SLOW = DEFAULT._replace(disk_write=1e6, disk_read=1e6)
 """One that takes longer than any."""
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Pieces of a few hundred bytes, values of one cache line go to a file, nothing is taken from the cache."""
-    monkeypatch.setattr(pieces, "PIECE", 512)
-    monkeypatch.setattr(streaming, "LEAST", 64)
-    monkeypatch.setenv("WHOLESTEP_CACHE", "off")
-    config.reread()
-    yield
-    config.reread()
+pytestmark = pytest.mark.usefixtures("small_pieces")
 
 
 def planned(made: Training, budget: Amount | None = None) -> Plan:

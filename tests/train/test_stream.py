@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep import config, nn, tree
+from wholestep import nn, tree
 from wholestep.errors import DtypeError, ParameterError, TreeError, UnsupportedError
-from wholestep.lower import pieces, streaming
 from wholestep.lower.plan import Call, Repeat, every_step
 from wholestep.runtime import mapped
 from wholestep.runtime.mapped import lies_in_file
@@ -19,16 +17,13 @@ from wholestep.runtime.mapped import lies_in_file
 LAYERS, WIDTH, ROWS = 5, 16, 6
 
 
+pytestmark = pytest.mark.usefixtures("small_pieces")
+
+
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Pieces, rows and chunks so small that these stacks have several of each."""
-    monkeypatch.setattr(pieces, "PIECE", 1024)
-    monkeypatch.setattr(streaming, "LEAST", 64)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These stacks have several chunks."""
     monkeypatch.setattr(mapped, "CHUNK", 2048)
-    monkeypatch.setenv("WHOLESTEP_CACHE", "off")
-    config.reread()
-    yield
-    config.reread()
 
 
 def make(i: int) -> dict[str, np.ndarray]:
