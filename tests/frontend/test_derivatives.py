@@ -8,6 +8,7 @@ import pytest
 
 import wholestep as ws
 import wholestep.numpy as wnp
+from wholestep.backends.reference import run
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -217,3 +218,13 @@ def test_arrays_are_recognised():
     seen = []
     ws.grad(lambda x: seen.append(isinstance(x, wnp.ndarray)) or x.sum())(X)
     assert seen == [True] and isinstance(X, wnp.ndarray)
+
+
+def test_nothing_is_computed_of_what_has_no_elements():
+    """NumPy would warn of the logarithm of a negative base, which is none of them."""
+    base, exponent = np.array([-2.0, -3.0]), np.ones((2, 0))
+    found = ws.grad(lambda y: np.sum(np.power(np.broadcast_to(base[:, None], (2, 0)), y)))(exponent)
+    assert found.shape == (2, 0)
+    traced = ws.trace(ws.grad(lambda x, y: np.sum(np.power(np.broadcast_to(x[:, None], (2, 0)), y)), argnums=1))
+    (out,) = run(traced(base, exponent), [base, exponent])
+    assert out.shape == (2, 0)

@@ -35,11 +35,12 @@ class Broadcast(Movement):
         return array_type(shape, x.dtype)
 
     def ref(self, x: NDArray, *, shape: Shape, axes: Ints) -> NDArray:
-        """Thin: size 1 on the new axes, which NumPy repeats where the result is used."""
+        """Thin: size 1 on the new axes, which NumPy repeats where the result is used; nothing where it has no elements,
+        so that nothing is computed of them, and NumPy warns of nothing."""
         thin = [1] * len(shape)
         for axis, size in zip(axes, x.shape, strict=True):
             thin[axis] = size
-        return x.reshape(thin)
+        return np.broadcast_to(x.reshape(thin), shape) if 0 in shape else x.reshape(thin)
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, shape: Shape, axes: Ints) -> Value:
         kept = set(axes)
