@@ -14,6 +14,9 @@ import pytest
 # Every test compiles what it asks for, and the user's own folder is left alone.
 os.environ.setdefault("WHOLESTEP_CACHE", "off")
 
+# Whatever an optimization cannot do is an error here, and not left out.
+os.environ.setdefault("WHOLESTEP_STRICT", "1")
+
 # Started in the background, a process ignores Ctrl-C; the tests that press it need it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

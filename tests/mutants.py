@@ -3,7 +3,7 @@
     make mutate                            every fault
     python tests/mutants.py scan contract  those whose name holds one of these words
 
-The faults are in mutants/faults.diff. An old text that no longer occurs exactly once is an error.
+The faults are in mutants/*.diff. An old text that no longer occurs exactly once is an error.
 """
 
 from __future__ import annotations
@@ -104,20 +104,25 @@ class Mutant(NamedTuple):
     old: str
     new: str
     name: str
+    tests: tuple[str, ...] = ()
 
 
 def read(file: Path) -> list[Mutant]:
-    """The faults of a file: `@ where: what is wrong`, then lines to take out and lines to put in."""
+    """The faults of a file: `@ where: what is wrong`, then lines to take out and lines to put in.
+
+    Behind the file that is broken may stand the tests that look for it, if the tables above do not say them.
+    """
     found = []
     for block in file.read_text(encoding="utf-8").split("\n@ ")[1:]:
         head, *lines = block.split("\n")
-        where, _, name = head.partition(": ")
+        places, _, name = head.partition(": ")
+        where, *tests = places.split()
         old, new = ("\n".join(line[1:] for line in lines if line.startswith(mark)) for mark in "-+")
-        found.append(Mutant(where, old, new, name))
+        found.append(Mutant(where, old, new, name, tuple(tests)))
     return found
 
 
-MUTANTS = read(ROOT / "tests" / "mutants" / "faults.diff")
+MUTANTS = [m for file in sorted((ROOT / "tests" / "mutants").glob("*.diff")) for m in read(file)]
 
 
 def problems() -> list[str]:
@@ -132,6 +137,8 @@ def problems() -> list[str]:
 
 def stages(mutant: Mutant | None) -> list[list[str]]:
     """What to run, the likeliest to notice first: the laws of what the broken file makes."""
+    if mutant and mutant.tests:
+        return [[test] for test in mutant.tests]
     package, _, stem = mutant.file.removesuffix(".py").partition("/") if mutant else ("", "", "")
     if mutant and mutant.file in PRICED:
         return [[test] for test in COSTED]

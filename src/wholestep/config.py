@@ -3,7 +3,7 @@
 import os
 from functools import cache
 
-WORDS = ("ir", "passes", "kernel", "plan", "time", "nan")
+WORDS = ("ir", "passes", "kernel", "plan", "time", "nan", "traceback")
 MOST_THREADS = 256
 """More than this many threads are refused: the pool's memory is laid out once."""
 
@@ -28,10 +28,19 @@ def check() -> bool:
     >>> check() == (os.environ.get("WHOLESTEP_CHECK") == "1")
     True
     """
-    value = os.environ.get("WHOLESTEP_CHECK", "").strip()
-    if value not in ("", "0", "1"):
-        raise ValueError(f"WHOLESTEP_CHECK is {value!r}: it must be 0 or 1")
-    return value == "1"
+    return _flag("WHOLESTEP_CHECK")
+
+
+@cache
+def strict() -> bool:
+    """Whether WHOLESTEP_STRICT is 1: an optimization whose own checks fail is an error, and not left out.
+
+    Raises ValueError when the variable is neither 0 nor 1.
+
+    >>> strict() == (os.environ.get("WHOLESTEP_STRICT") == "1")
+    True
+    """
+    return _flag("WHOLESTEP_STRICT")
 
 
 @cache
@@ -75,7 +84,7 @@ def reread() -> None:
 
     >>> reread()
     """
-    for question in (_asked, check, threads, cache_place):
+    for question in (_asked, check, strict, threads, cache_place):
         question.cache_clear()
 
 
@@ -83,6 +92,13 @@ def reread() -> None:
 def _asked() -> frozenset[str]:
     words = (word.strip() for word in os.environ.get("WHOLESTEP_DEBUG", "").split(","))
     return frozenset(_known(word) for word in words if word)
+
+
+def _flag(name: str) -> bool:
+    value = os.environ.get(name, "").strip()
+    if value not in ("", "0", "1"):
+        raise ValueError(f"{name} is {value!r}: it must be 0 or 1")
+    return value == "1"
 
 
 def _known(word: str) -> str:

@@ -1,10 +1,11 @@
-"""Every deliberate error, and the user's line it blames."""
+"""Every deliberate error and warning, and the user's line it blames."""
 
 from __future__ import annotations
 
 import linecache
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 
 Where = tuple[CodeType, int] | None
@@ -75,13 +76,18 @@ class WholestepError(Exception):
 
     def __init__(self, message: str, *, where: Where = None, hint: str | None = None) -> None:
         self.where = where if where is not None else here()
-        place = show(self.where)
-        parts = [message]
-        if place:
-            parts.append(f"  at {place}")
-        if hint:
-            parts.append(f"  hint: {hint}")
-        super().__init__("\n".join(parts))
+        super().__init__(in_full(message, self.where, hint))
+
+
+def in_full(message: str, where: Where, hint: str | None) -> str:
+    """A message with the user's line and the way out below it."""
+    place = show(where)
+    parts = [message]
+    if place:
+        parts.append(f"  at {place}")
+    if hint:
+        parts.append(f"  hint: {hint}")
+    return "\n".join(parts)
 
 
 class ShapeError(WholestepError, ValueError):
@@ -178,3 +184,45 @@ class KernelError(WholestepError, ValueError):
 
 class PlanError(WholestepError, AssertionError):
     """A plan of the compiler that breaks its own rules: a fault of the library."""
+
+
+class ImpurityError(WholestepError, RuntimeError):
+    """A random number drawn from a generator with a state, or a clock read, while a function is traced."""
+
+
+class ReentrancyError(WholestepError, RuntimeError):
+    """A call of a program, from a signal handler or a finalizer, inside a call of itself."""
+
+
+class WholestepWarning(UserWarning):
+    """The root of every warning that this library gives: the program runs, and probably not as it was meant."""
+
+
+class UnusedParameterWarning(WholestepWarning):
+    """A parameter on which the loss does not depend, so that it is never trained."""
+
+
+class MixedPrecisionWarning(WholestepWarning):
+    """Parameters of float32 and of float64 in one program, whose values are then mostly float64."""
+
+
+class RepeatedKeyWarning(WholestepWarning):
+    """Two parameters with equal random values, as twice the same key makes them."""
+
+
+class SkippedStepWarning(WholestepWarning):
+    """Steps of training whose update was left out, since the loss or a gradient is not finite."""
+
+
+class RecompilationWarning(WholestepWarning):
+    """A program that is compiled again and again, for one shape after another."""
+
+
+def warn(message: str, category: type[WholestepWarning], *, where: Where = None, hint: str | None = None) -> None:
+    """Give a warning that names the user's line and a way out, as an error does.
+
+    Python shows it once for each line of the user, or raises it, as `warnings.simplefilter` says.
+    """
+    where = where if where is not None else here()
+    filename, line = line_of(where)
+    warnings.warn_explicit(in_full(message, where, hint), category, filename or "<unknown>", line)

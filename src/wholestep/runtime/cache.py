@@ -23,6 +23,7 @@ from typing import Any
 
 from wholestep import config
 from wholestep.backends.cpu.target import Target
+from wholestep.errors import WholestepWarning
 from wholestep.runtime.folder import Entry, Folder, Unusable
 
 PACKAGES = "ir kernel primitives passes transforms lower backends runtime".split()
@@ -32,7 +33,7 @@ SOURCES = ("*.py", *[f"{name}/**/*.py" for name in PACKAGES])
 _STARTED = time.time()
 
 
-class CacheWarning(RuntimeWarning):
+class CacheWarning(WholestepWarning, RuntimeWarning):
     """The folder for compiled code cannot be used, so that every process compiles again."""
 
 
