@@ -154,7 +154,7 @@ def test_a_compiled_step_refuses_a_changed_model():
     step(X)
     assert "captured    what teacher holds" in step.explain()
     assign(teacher)
-    for call in (lambda: step(X), lambda: step.run(X, batch_size=2), lambda: step.on(X[:1])):
+    for call in (lambda: step(X), lambda: step.run(X, batch_size=2), lambda: step(X[:1])):
         with pytest.raises(MutationError, match="has changed since: what teacher holds"):
             call()
     assert step.steps == 1

@@ -479,7 +479,7 @@ def test_epochs_and_batches_of_other_sizes(tmp_path: Path) -> None:
     for options in ({}, {"memory_budget": "55%", "folder": tmp_path}):
         step = ws.compile(deep, params, optimizer=ws.optim.adam(1e-2), batch=x, key=3, **options)
         step.run(data, epochs=2, batch_size=128)
-        step.on(x[:64])
+        step(x[:64])
         ends.append([np.asarray(p).tobytes() for p in tree.leaves(step.state)])
     assert ends[0] == ends[1]
 
@@ -559,7 +559,7 @@ def test_a_disk_without_room_is_an_error_before_anything_runs(tmp_path: Path, mo
 
     monkeypatch.setattr(mapped, "reserve", full)
     with pytest.raises(errors.StorageError, match="No space left on device"):
-        step.on(x[:64])
+        step(x[:64])
     with pytest.raises(errors.StorageError, match="cannot be kept in a file"):
         ws.compile(deep, params, batch=x, **given)
     assert [np.asarray(p).tobytes() for p in tree.leaves(step.state)] == before

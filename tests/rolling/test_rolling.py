@@ -105,7 +105,7 @@ def test_other_programs_share_the_state() -> None:
     data = tuple([np.concatenate([x, 0.5 * x, x[:2]]) for x in case.batch])
     for step in (written, rolled):
         step.run(data, epochs=2, batch_size=4)
-        step.on(tuple([x[:3] for x in case.batch]))
+        step(tuple([x[:3] for x in case.batch]))
     assert same_bits(rolled.state, written.state)
     predicted = [s.attach(lambda p, b: np.tanh(b @ p[3]["w"] + p[0]["b"]))(X) for s in (written, rolled)]
     assert same_bits(*predicted)

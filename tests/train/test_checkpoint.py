@@ -314,16 +314,16 @@ def test_the_position_in_the_data_comes_back(tmp_path):
     a, b, c = [Loader(data, 6, key=4) for _ in range(3)]
     for _ in range(2):
         for batch in a:
-            whole.on(batch)
+            whole(batch)
     for i, batch in enumerate(b):
-        step.on(batch)
+        step(batch)
         if i == 1:
             break
     step.save(tmp_path / "a", loader=b)
     assert other.load(tmp_path / "a", loader=c).data == b.state()
     while c.epoch < 2:
         for batch in c:
-            other.on(batch)
+            other(batch)
     equal(other.state, whole.state)
 
 

@@ -18,7 +18,7 @@ from tests.train.pressing import Pressing, press
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.errors import DtypeError, MissingExtraError, ParameterError, ShapeError
+from wholestep.errors import DtypeError, MissingExtraError, ParameterError, RecompilationWarning, ShapeError
 from wholestep.train import fit as fitting
 from wholestep.train import kinds, progress, running
 from wholestep.train.callbacks import Checkpoint
@@ -27,8 +27,10 @@ from wholestep.train.fit import fit
 from wholestep.train.loader import Loader
 from wholestep.train.progress import Plain, Status
 from wholestep.train.running import Callback
+from wholestep.train.step import Step
 
 ROWS = 22
+X3, Y3 = np.arange(9.0).reshape(3, 3), np.ones(3)
 
 
 def data(rows=ROWS):
@@ -86,7 +88,7 @@ def raised(run):
 def test_it_trains_as_the_plain_loop_does():
     step, other, batches = made(), made(), loader()
     history = fit(step, loader(), epochs=3, progress=None)
-    losses = [[other.on(batch).loss for batch in batches] for _ in range(3)]
+    losses = [[other(batch).loss for batch in batches] for _ in range(3)]
     equal(step, other)
     assert history.losses.tolist() == np.ravel(losses).tolist()
     assert history["loss"].tolist() == pytest.approx(np.mean(losses, 1).tolist(), abs=1e-15)
@@ -251,16 +253,16 @@ def test_the_second_press_does_not_wait():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_batch_that_was_handed_out_and_not_trained_on_comes_again():
+def test_a_batch_that_was_handed_out_and_not_trained_on_comes_again(monkeypatch):
     step, batches = made(), loader()
-    on = step.on
+    call = Step.__call__
 
-    def interrupted(batch):
+    def interrupted(step, batch):
         if step.steps == 3:
             raise KeyboardInterrupt
-        return on(batch)
+        return call(step, batch)
 
-    step.on = interrupted
+    monkeypatch.setattr(Step, "__call__", interrupted)
     assert fit(step, batches, epochs=1, progress=None).interrupted
     assert (step.steps, batches.position) == (3, 3)
 
@@ -356,21 +358,74 @@ def test_batches_of_other_sizes_have_programs_of_their_own_and_few_are_kept(monk
         return {name: rows[:n] for name, rows in data().items()}
 
     for n in (3, 4, 5, 4, 5):
-        step.on(batch(n))
+        step(batch(n))
     assert (step.traces, len(step._kinds.made)) == (3, 2)
-    step.on(batch(6)), step.on(batch(5)), step.on(batch(4))
+    step(batch(6)), step(batch(5)), step(batch(4))
     assert step.traces == 5
     other = made(size=4)
     other.load_state(made(size=3).state)
     step.reset()
-    assert step.on(batch(4)).loss == other(batch(4)).loss
+    assert step(batch(4)).loss == other(batch(4)).loss
     with pytest.raises(DtypeError, match=r"batch.y is f32\[7\], and it was compiled for f64\[3\]"):
-        step.on(batch(7) | {"y": np.zeros(7, np.float32)})
+        step(batch(7) | {"y": np.zeros(7, np.float32)})
     with pytest.raises(ShapeError, match=r"the number of axes may not"):
-        step.on(batch(4) | {"y": np.zeros((4, 1))})
+        step(batch(4) | {"y": np.zeros((4, 1))})
     with pytest.raises(ShapeError, match="the first axis counts steps"):
-        made(2).on({"x": np.zeros((3, 5, 3)), "y": np.zeros((1, 5))})
+        made(2)({"x": np.zeros((3, 5, 3)), "y": np.zeros((1, 5))})
+    with pytest.raises(ShapeError, match=r"axis 0 of batch\.x is 5 and that of batch\.y is 1"):
+        step({"x": np.zeros((5, 3)), "y": np.zeros(1)})
+    with pytest.raises(
+        ShapeError, match=r"batch\.x is f64\[3, 4\], and it was compiled for f64\[3, 3\].*loss does not"
+    ):
+        step({"x": np.zeros((3, 4)), "y": np.zeros(3)})
     assert (step.batch_size, step.steps_per_call) == (3, 1)
+
+
+def test_a_strict_step_refuses_other_sizes_until_it_is_not():
+    def batch(n):
+        return {name: rows[:n] for name, rows in data().items()}
+
+    step = made(size=3)
+    step.strict = True
+    with pytest.raises(ShapeError, match=r"batch\.x is f64\[4, 3\], and it was compiled for f64\[3, 3\]\n.*\n.*strict"):
+        step(batch(4))
+    assert step.traces == 1
+    step.strict = False
+    step(batch(4))
+    step.strict = True
+    with pytest.raises(ShapeError):
+        step(batch(4))
+    step.replace(batch=batch(4))
+    assert step.strict and step(batch(4)).status == "completed"
+
+
+def test_nested_batches_of_other_sizes_are_known_again():
+    step = ws.compile(lambda p, b: np.mean((b[0]["x"] @ p - b[1]) ** 2), np.zeros(3), batch=({"x": X3}, Y3))
+    for n in (3, 2, 1, 2, 3, 1):
+        step(({"x": X3[:n]}, Y3[:n]))
+    assert step.traces == 3
+
+
+def test_many_sizes_of_one_axis_are_said_once():
+    rows = {"x": np.zeros((9, 3)), "y": np.zeros(9)}
+
+    def batch(n):
+        return {name: x[:n] for name, x in rows.items()}
+
+    step = made(size=9)
+    for n in range(2, 8):
+        step(batch(n))
+    with pytest.warns(RecompilationWarning, match=r"step: compiled for 8 sizes of axis 0 of batch\.x: 9, 2, 3"):
+        step(batch(8))
+    step(batch(1))
+    f = ws.jit(lambda x: 2.0 * x)
+    for n in range(7):
+        f(np.ones(n)), f(np.ones((2, n)))
+    with pytest.warns(RecompilationWarning, match=r"<lambda>: compiled for 8 sizes of axis 0 of x: 0, 2, 1"):
+        f(np.ones(8))
+    g = ws.jit(lambda x, y: x * y)
+    for n in range(20):
+        ws.grad(lambda w, n=n: np.sum(g(w, np.ones(n))))(2.0)  # inside another trace, which is its caller's matter
 
 
 def test_an_epoch_of_nothing_finite_is_kept_in_a_checkpoint(tmp_path):

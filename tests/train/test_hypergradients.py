@@ -95,7 +95,7 @@ def test_other_batches_and_runs():
     model = classifier()
     step = compiled(model, ws.optim.sgd(0.1))
     other = compiled(model, ws.optim.sgd(0.1), 2)
-    assert step.on(stacked(model, 2)).hypergradients == other(stacked(model, 2)).hypergradients
+    assert step(stacked(model, 2)).hypergradients == other(stacked(model, 2)).hypergradients
     same_bits(step.state, other.state)
     assert step.run(model.data, batch_size=5).hypergradients == {}
 

@@ -22,7 +22,9 @@ def step(**options):
 
 CASES = {
     "batch_of_another_dtype": lambda: step()({**BATCH, "x": BATCH["x"].astype(np.float64)}),
-    "batch_of_another_shape": lambda: step()({**BATCH, "x": BATCH["x"][:3]}),
+    "batch_of_another_shape": lambda: step(strict=True)({**BATCH, "x": BATCH["x"][:3]}),
+    "batch_of_other_sizes": lambda: step()({**BATCH, "x": BATCH["x"][:3]}),
+    "batch_of_sizes_to_broadcast": lambda: step()({**BATCH, "x": BATCH["x"][:1]}),
     "batch_without_a_name": lambda: step()({"x": BATCH["x"]}),
     "batch_in_another_container": lambda: step()((BATCH["x"], BATCH["y"])),
     "batch_of_text": lambda: step()({**BATCH, "x": "text"}),

@@ -149,7 +149,7 @@ def test_rows_in_their_order_and_batches_of_other_sizes(tmp_path: Path) -> None:
     data = np.concatenate([BATCH] * 3)[:16]
     for step in (memory, files):
         step.run(data, epochs=2, shuffle=False)
-        step.on(BATCH[:2])
+        step(BATCH[:2])
     assert bits(memory) == bits(files)
 
 

@@ -17,6 +17,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, same_bits
 from wholestep.frontend.names import Reading, readings
+from wholestep.frontend.recompilation import Sizes
 from wholestep.frontend.scope import LEAVES, as_array, guarded, parameter_names, type_of
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.ir.build import Builder, building, close, current, inline
@@ -25,6 +26,12 @@ from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
 from wholestep.primitives.marks import identity
 from wholestep.runtime import devices
+
+ANY_SIZE = (
+    'f.any_size(ws.ShapeDtype((ws.Dim("B"), ...), dtype)) compiles f once for all sizes; '
+    "padding to a few lengths makes a few programs"
+)
+"""What a user does whose function meets one size after another."""
 
 ENTERING = (ShapeDtype, *LEAVES)
 """What becomes an array inside; a shape alone may be traced with, and not be called with."""
@@ -105,6 +112,7 @@ class jit:
         """The keys of programs whose sizes are symbolic, and which calls of any size may use."""
         self.reasons: list[str] = []
         self.names: list[Reading] = []
+        self.sizes = Sizes(self.name, ANY_SIZE)
 
     @property
     def traces(self) -> int:
@@ -155,7 +163,11 @@ class jit:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        traces = len(self.reasons)
         program, leaves = self.prepare(args, kwargs)
+        if len(self.reasons) != traces and current() is None:
+            shapes = [value.type.shape for value in program.graph.inputs]
+            self.sizes.made(zip(program.graph.input_names, shapes, strict=False))  # what is captured comes after
         if any(isinstance(leaf, ShapeDtype) for leaf in leaves):
             raise DtypeError(
                 f"{self.name}: called with a shape and no array", hint="ws.eval_shape gives shapes for shapes"

@@ -12,6 +12,7 @@ from wholestep import tree
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.jit import Program as Traced
 from wholestep.frontend.jit import jit, own_copy
+from wholestep.frontend.recompilation import Sizes
 from wholestep.runtime import devices
 from wholestep.runtime.program import Program
 from wholestep.runtime.symbolic import Symbolic
@@ -22,6 +23,12 @@ from wholestep.train.watch import TreeWatch, Watch, check_whole, watched
 
 KEPT = 8
 """How many programs an attached function keeps, those used last."""
+
+GROWING = (
+    'step.attach(f, batch=ws.ShapeDtype((ws.Dim("T"), ...), dtype)) compiles once for all sizes; a loop that decodes '
+    "pads its context to a few lengths, or carries a cache of keys and values of one size"
+)
+"""What a user does whose function meets one size after another."""
 
 
 class Entry(NamedTuple):
@@ -49,6 +56,7 @@ class Attached:
         self.engine, self.lock = engine, lock
         self.current = engine()
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self.sizes = Sizes(self.name, GROWING)
 
     def __call__(self, batch: Any) -> Any:
         with self.lock:
@@ -78,6 +86,7 @@ class Attached:
         found = self.entries.get(key)
         if found is None:
             found = self.entries[key] = self.made(feed)
+            self.sizes.made([(leaf.path, leaf.type.shape) for leaf in feed.leaves])
             if len(self.entries) > KEPT:
                 self.entries.popitem(last=False)
         self.entries.move_to_end(key)

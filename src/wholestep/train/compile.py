@@ -48,6 +48,7 @@ def compile(
     roll: bool | Literal["auto"] = "auto",
     stream: Choice = None,
     folder: str | os.PathLike[str] | None = None,
+    strict: bool = False,
 ) -> Step:
     """Make one program of forward pass, backward pass and optimizer; the result is called with a batch.
 
@@ -55,8 +56,9 @@ def compile(
     loss is then `loss(model, batch)`, and buffers that it assigns are carried along. With `buffers` it is
     `loss(params, buffers, batch) -> (loss, new_buffers)`; with `has_aux` what it returns has a further last item. A
     keyword-only parameter `key` gets a fresh random key each step. `batch` is an example of what a call is given,
-    arrays or `ShapeDtype`s; with `steps_per_call=K` its arrays have a first axis of K batches. Without an optimizer the
-    parameters stay as they are.
+    arrays or `ShapeDtype`s; with `steps_per_call=K` its arrays have a first axis of K batches. A call with other sizes
+    compiles once for each shape; with `strict` it is a ShapeError. Without an optimizer the parameters stay as they
+    are.
 
     The step owns copies of the parameters. Where the loss or a gradient is not finite the update is left out and the
     result says so; `guard="loss"` looks at the loss alone, `guard=None` at nothing. `captures` names values, marked in
@@ -132,7 +134,7 @@ def compile(
     )
     check_unroll(recipe, int(steps_per_call))
     parts = state_parts(recipe, params, buffers, key)
-    made = partial(Step, parts=parts, batch=batch, count=int(steps_per_call), device=device)
+    made = partial(Step, parts=parts, batch=batch, count=int(steps_per_call), device=device, strict=bool(strict))
     return made(recipe) if microbatch != "auto" else smallest(made, recipe, rows_of(batch, int(steps_per_call > 1)))
 
 

@@ -145,12 +145,17 @@ class Engine:
             found = self.bounds[key] = make()
         return found
 
-    def step(self, batch: Any) -> Result:
+    def step(self, arrays: tuple[NDArray, ...]) -> Result:
         """One call of the step's own program."""
-        arrays = self.feed.arrays(batch)
         if self.watches:
             check(self.watches, "step")
         return self.main.run(self.head + arrays)
+
+    def other(self, bound: Bound, arrays: tuple[NDArray, ...]) -> Result:
+        """One call of the program for batches of another shape."""
+        if self.watches:
+            check(self.watches, "step")
+        return bound.run(self.head + arrays)
 
     def call(self, bound: Bound, arrays: Sequence[NDArray]) -> Result:
         """A call of another program on the state, long enough for a careful look at what was captured."""

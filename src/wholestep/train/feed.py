@@ -42,17 +42,34 @@ class Feed:
         leaves = [declared(x, path, what) for x, path in zip(given, paths, strict=True)]
         self.leaves = [Leaf(path, *leaf) for path, leaf in zip(paths, leaves, strict=True)]
         self.symbolic = any(isinstance(n, Dim) for leaf in self.leaves for n in leaf.type.shape)
-        self.arrays = glance(self, example)
+        self.glance = glance(self, example)
+        """The arrays of a tree that is seen to fit at once; None where it takes a second look, which is `checked`."""
+
+    def arrays(self, given: Any) -> tuple[NDArray, ...]:
         """`checked`, at the price of a glance where nothing is wrong."""
+        found = self.glance(given)
+        return self.checked(given) if found is None else found
 
     def checked(self, given: Any) -> tuple[NDArray, ...]:
         """The arrays of a tree like the example, in order, each lying row by row.
 
         Raises TreeError, ShapeError or DtypeError where it is another one.
         """
+        return self.matched(self.ordered(given))
+
+    def ordered(self, given: Any) -> list[Any]:
+        """The leaves of a tree of the example's structure; raises TreeError where it has another one."""
         leaves, structure = tree.flatten(given)
         if structure != self.structure:
             raise TreeError(self.difference(given), hint=f"it was compiled for {self}")
+        return leaves
+
+    def resized(self, leaves: Sequence[Any]) -> Feed:
+        """The check for trees of this structure with leaves like these."""
+        return Feed(tree.unflatten(self.structure, leaves), self.root, self.what)
+
+    def matched(self, leaves: Sequence[Any]) -> tuple[NDArray, ...]:
+        """These leaves as arrays; raises ShapeError or DtypeError where they are not those of the example."""
         arrays = tuple([self.one(x, leaf) for x, leaf in zip(leaves, self.leaves, strict=True)])
         if self.symbolic:
             self.sizes(arrays)
@@ -92,6 +109,8 @@ class Feed:
 
     def one(self, x: Any, leaf: Leaf) -> NDArray:
         """One leaf as an array that a program can read."""
+        if type(x) is ndarray and x.dtype is leaf.type.dtype and x.shape == leaf.type.shape:
+            return ready(x)
         if leaf.number and type(x) is int and leaf.type.dtype.kind == "f":
             x = float(x)
         own = kind_of(x, leaf.path, self.what)
@@ -128,19 +147,23 @@ def like(shape: Sequence[Size], pattern: Sequence[Size]) -> bool:
     return len(shape) == len(pattern) and all(n == m or isinstance(m, Dim) for n, m in zip(shape, pattern, strict=True))
 
 
-def glance(feed: Feed, example: Any) -> Callable[[Any], tuple[NDArray, ...]]:
-    """`feed.checked`, faster for what is one array, or a plain tuple, list or dictionary of arrays, and fits.
+def unseen(given: Any) -> None:
+    """The glance at a tree whose leaves a glance does not find."""
+    return None
+
+
+def glance(feed: Feed, example: Any) -> Callable[[Any], tuple[NDArray, ...] | None]:
+    """A test of what is one array, or a plain tuple, list or dictionary of arrays, and fits; it gives the arrays then.
 
     The check is written out for the number of leaves and compiled, since it is most of what a small step costs.
     """
     pick = picker(example)
     leaves = () if pick is None else pick(example)
     if not leaves or not all([type(x) in (ndarray, ShapeDtype) for x in leaves]):
-        return feed.checked
+        return unseen
     known: dict[str, Any] = {
         "kind": ndarray if type(example) is ShapeDtype else type(example),
         "pick": pick,
-        "checked": feed.checked,
         "ndarray": ndarray,
     }
     items = range(len(leaves))
@@ -149,7 +172,7 @@ def glance(feed: Feed, example: Any) -> Callable[[Any], tuple[NDArray, ...]]:
     if feed.symbolic:
         tests = by_rows([leaf.type.shape for leaf in feed.leaves])
         if tests is None:
-            return feed.checked
+            return unseen
         same, shapes = tests
     known |= shapes | {f"dtype{i}": leaf.type.dtype for i, leaf in enumerate(feed.leaves)}
     kinds = [f"type(x{i}) is ndarray and x{i}.dtype is dtype{i}" for i in items]
@@ -164,7 +187,7 @@ def glance(feed: Feed, example: Any) -> Callable[[Any], tuple[NDArray, ...]]:
     made: dict[str, Any] = {}
     # Under the name of this file, so that errors blame the line of the user.
     exec(compile(source, __file__, "exec"), made)
-    found: Callable[[Any], tuple[NDArray, ...]] = made["make"](**known)
+    found: Callable[[Any], tuple[NDArray, ...] | None] = made["make"](**known)
     return found
 
 
@@ -196,10 +219,10 @@ def make({known}):
             try:
                 leaves = ({names}) = pick(given)
             except KeyError:
-                return checked(given)
+                return None
             if {test}:
                 return leaves
-        return checked(given)
+        return None
     return arrays
 """
 

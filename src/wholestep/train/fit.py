@@ -229,7 +229,7 @@ def epoch(run: Run, goal: Goal, view: View, pressed: Presses, marked: Marked) ->
     view.begin()
     with closing(iter(loader)) as batches:
         for batch in batches:
-            result = run.step.on(batch)
+            result = run.step(batch)
             if not result.interrupted:  # or else it has taken fewer steps than it was handed batches
                 marked.here()
             run.took(result)

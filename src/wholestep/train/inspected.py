@@ -61,8 +61,8 @@ class Inspected:
     def memory(self) -> Any:
         """What the compiled program takes of memory, by what it is for; printed, it is a table.
 
-        What the caller holds is not in it, such as the parameters that were given; nor is what `run`, `on` with batches
-        of other sizes and attached functions take, which are programs with an arena each.
+        What the caller holds is not in it, such as the parameters that were given; nor is what `run`, batches of
+        other sizes and attached functions take, which are programs with an arena each.
         """
         found = self._ask("memory")
         return found._replace(kept=found.kept + initial_bytes(self._engine.state.tree))

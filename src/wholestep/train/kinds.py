@@ -1,69 +1,124 @@
-"""Batches of other shapes than the one that a step was compiled for: a program for each kind, made at its first."""
+"""Batches of other shapes than the one that a step was compiled for: one compilation for each, the last ones kept."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
-from wholestep import tree
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import DtypeError, ShapeError, show
+from wholestep.frontend.recompilation import Sizes
 from wholestep.train import loops
 from wholestep.train.bound import Bound
 from wholestep.train.engine import Engine
-from wholestep.train.feed import Feed
+from wholestep.train.feed import Feed, like
 from wholestep.train.result import Result
-from wholestep.train.watch import check
 
 KEPT = 16
 """How many programs are kept, those used last."""
 
+ANY_SIZE = (
+    'one program does for all sizes with batch=ws.ShapeDtype((ws.Dim("B"), ...), dtype), and a few with rows padded '
+    "to a few lengths (wholestep.train.sources.padded)"
+)
+"""What a user does whose batches come in many sizes."""
+
 
 class Kinds:
-    """The kinds of batches that a step has met besides its own."""
+    """The shapes of batches that a step has met besides its own."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.own = tuple([leaf.type.shape for leaf in engine.feed.leaves])
         self.made: OrderedDict[Any, tuple[Feed, Bound]] = OrderedDict()
+        self.sizes = Sizes("step", ANY_SIZE)
+        self.sizes.made([(leaf.path, leaf.type.shape) for leaf in engine.feed.leaves])
 
-    def step(self, batch: Any) -> Result:
-        """One call on a batch of any shapes; with K steps a call, as many steps as its first axis says."""
-        try:
-            return self.engine.step(batch)
-        except ShapeError:
-            key = tuple([getattr(x, "shape", ()) for x in tree.leaves(batch)])
-            if key == self.own:
-                raise
-        return self.other(key, batch)
+    def step(self, batch: Any, strict: bool = False) -> Result:
+        """One call on a batch that the glance of the step does not find; with K steps a call, of any number of them.
 
-    def other(self, key: tuple[Any, ...], batch: Any) -> Result:
-        """One call on a batch of shapes that are not those of the step."""
-        engine = self.engine
+        Where `strict` the batch has the shapes that the step was compiled for.
+        """
+        engine, own = self.engine, self.engine.feed
+        if not strict:
+            for key, (feed, bound) in self.made.items():
+                arrays = feed.glance(batch)
+                if arrays is not None:
+                    self.made.move_to_end(key)
+                    return engine.other(bound, arrays)
+        leaves = own.ordered(batch)
+        key = tuple([getattr(x, "shape", ()) for x in leaves])
+        if key == self.own:
+            return engine.step(own.matched(leaves))
+        other = [i for i, leaf in enumerate(own.leaves) if not like(key[i], leaf.type.shape)]
+        if not other:  # but for sizes that are symbolic
+            return engine.step(own.matched(leaves))
+        if strict:
+            leaf, found = own.leaves[other[0]], own.resized(leaves).leaves[other[0]]
+            raise ShapeError(
+                f"step: {leaf.path} is {found.type}, and it was compiled for {leaf.type}",
+                hint="the step is strict; one that is not compiles once for each shape of a batch",
+            )
         if key not in self.made:
-            self.made[key] = self.program(batch)
+            self.made[key] = self.program(leaves)
             if len(self.made) > KEPT:
                 self.made.popitem(last=False)
         self.made.move_to_end(key)
         feed, bound = self.made[key]
-        arrays = feed.arrays(batch)
-        if engine.watches:
-            check(engine.watches, "step")
-        return bound.run(engine.head + arrays)
+        return engine.other(bound, feed.matched(leaves))
 
-    def program(self, batch: Any) -> tuple[Feed, Bound]:
-        """A program for batches like this one."""
-        engine, feed = self.engine, Feed(batch, "batch", "step")
-        for own, leaf in zip(engine.feed.leaves, feed.leaves, strict=True):
-            if leaf.type.dtype != own.type.dtype or leaf.type.ndim != own.type.ndim:
-                wrong = DtypeError if leaf.type.dtype != own.type.dtype else ShapeError
-                raise wrong(
-                    f"step: {leaf.path} is {leaf.type}, and it was compiled for {own.type}",
-                    hint="sizes may differ from batch to batch; dtypes and the number of axes may not",
-                )
-        whole = engine.one
+    def program(self, leaves: Sequence[Any]) -> tuple[Feed, Bound]:
+        """A program for batches with leaves like these."""
+        engine, own = self.engine, self.engine.feed
+        feed, whole = own.resized(leaves), engine.one
+        check_kinds(own, feed)
         if engine.count > 1:
             counts = {leaf.type.shape[0] for leaf in feed.leaves}
             if len(counts) > 1 or 0 in counts:
                 raise ShapeError(f"step: the first axis counts steps, and is another one in each array: {feed}")
             whole = loops.whole(engine.one, counts.pop(), engine.recipe.unroll)
-        return feed, engine.bound(whole, feed, f"step of {engine.recipe.name} on {feed}")
+        check_sizes(own, feed)
+        try:
+            made = engine.bound(whole, feed, f"step of {engine.recipe.name} on {feed}")
+        except ShapeError as error:
+            given, wanted = next(pair for pair in paired(feed, own) if not like(pair[0].type.shape, pair[1].type.shape))
+            raise ShapeError(
+                f"step: {given.path} is {given.type}, and it was compiled for {wanted.type}; "
+                f"the loss does not take this shape: {str(error).splitlines()[0]}",
+                hint=f"that is at {show(error.where)}",
+            ) from error
+        self.sizes.made([(leaf.path, leaf.type.shape) for leaf in feed.leaves])
+        return feed, made
+
+
+def paired(feed: Feed, own: Feed) -> list[Any]:
+    """The leaves of a batch, each with the one that the step was compiled for."""
+    return list(zip(feed.leaves, own.leaves, strict=True))
+
+
+def check_kinds(own: Feed, feed: Feed) -> None:
+    """Raise where a batch differs in more than its sizes."""
+    for given, wanted in paired(feed, own):
+        if given.type.dtype != wanted.type.dtype or given.type.ndim != wanted.type.ndim:
+            wrong = DtypeError if given.type.dtype != wanted.type.dtype else ShapeError
+            raise wrong(
+                f"step: {given.path} is {given.type}, and it was compiled for {wanted.type}",
+                hint="sizes may differ from batch to batch; dtypes and the number of axes may not",
+            )
+
+
+def check_sizes(own: Feed, feed: Feed) -> None:
+    """Raise where an axis of size 1 would be broadcast along others that it had the size of.
+
+    The rows of x and of y, say: NumPy takes 1 beside another size without a word, and the loss is then another one.
+    """
+    alike: dict[Any, Any] = {}
+    for given, wanted in paired(feed, own):
+        for axis, (n, size) in enumerate(zip(given.type.shape, wanted.type.shape, strict=True)):
+            first = alike.setdefault((axis, size), given)
+            m = first.type.shape[axis]
+            if m != n and 1 in (m, n) and size != 1:
+                raise ShapeError(
+                    f"step: axis {axis} of {first.path} is {m} and that of {given.path} is {n}: {feed}",
+                    hint=f"both were {size} when the step was compiled, and 1 would be broadcast in silence",
+                )

@@ -120,7 +120,7 @@ def lr_find(
     with undone(step, data):
         for rate, batch in zip(rates, batches(step, data), strict=False):
             step.set(**{name: rate})
-            losses.append(step.on(batch).loss)
+            losses.append(step(batch).loss)
             if not np.isfinite(losses[-1]) or losses[-1] > APART * min(losses) > 0:
                 break
     known = [loss for loss in losses if np.isfinite(loss)]

@@ -37,14 +37,18 @@ class Step(Saved, Inspected):
     It owns its state: parameters, buffers, the optimizer's state and counters. Calls from several threads take turns.
     """
 
-    def __init__(self, recipe: Recipe, parts: dict[str, Any], batch: Any, count: int, device: str) -> None:
+    def __init__(
+        self, recipe: Recipe, parts: dict[str, Any], batch: Any, count: int, device: str, strict: bool = False
+    ) -> None:
+        self.strict = strict
+        """Whether a call refuses every batch that has another shape than the one the step was compiled for."""
         self._lock = threading.RLock()
         self._log = Log()
         self._attached: list[Attached] = []
         self._take(Engine(recipe, parts, {}, batch, count, device, self._log))
 
     def _take(self, engine: Engine) -> None:
-        self._engine = engine
+        self._engine, self._glance = engine, engine.feed.glance
         self._kinds = Kinds(engine)
         self._last: Result | None = None
         self._course: Course | None = None
@@ -52,24 +56,18 @@ class Step(Saved, Inspected):
     def __call__(self, batch: Any) -> Result:
         """Run one step, or K, and say what came of it.
 
-        Raises TreeError, ShapeError or DtypeError for a batch that is not like the one it was compiled for,
-        MutationError where a captured array has changed, and what the program itself raises, such as BoundsError; the
-        state is then as it was.
+        The batch may have other sizes than the one that the step was compiled for, such as the last one of an epoch:
+        each shape is compiled once, an LRU cache keeps the last sixteen, and `traces` and `reasons` count and name
+        them. With K steps a call the first axis says how many steps there are. Structure, dtypes and the number of axes
+        stay what they are; so do all sizes where the step is `strict`.
+
+        Raises TreeError, ShapeError or DtypeError for a batch that does not fit, MutationError where a captured array
+        has changed, and what the program itself raises, such as BoundsError; the state is then as it was. Gives
+        RecompilationWarning where it was compiled for many sizes of one axis.
         """
         with self._lock:
-            result = self._engine.step(batch)
-            self._last, self._course = result, None
-            return result
-
-    def on(self, batch: Any) -> Result:
-        """Run one step on a batch whose sizes may be others than those compiled for, such as the last one of an epoch.
-
-        Each kind of batch has a program of its own, made when the first one comes; the last sixteen are kept, and
-        `traces` counts them. With K steps a call the first axis says how many steps there are. Raises as a call does;
-        the structure, the dtypes and the number of axes stay what they are.
-        """
-        with self._lock:
-            result = self._kinds.step(batch)
+            arrays = self._glance(batch)
+            result = self._kinds.step(batch, self.strict) if arrays is None else self._engine.step(arrays)
             self._last, self._course = result, None
             return result
 
@@ -130,7 +128,7 @@ class Step(Saved, Inspected):
             rows = epoch_runs.Rows(self._engine, data, batch_size, shuffle, drop_last)
             course = course_of(rows, resume)
             self._last = None
-        result = epoch_runs.run(rows, count, progress, self._lock, self.on if resume else None)
+        result = epoch_runs.run(rows, count, progress, self._lock, self._kinds.step if resume else None)
         self._last, self._course = result, course
         return result
 

@@ -91,7 +91,7 @@ def looped(order: Mapping[str, Any]) -> None:
     calls = None if order.get("stop") is None else int(order["stop"] * EPOCHS * (-(-over.steps // count)))
     while loader.epoch < EPOCHS and calls != 0:
         for batch in loader:
-            own.on(batch)
+            own(batch)
             if calls is not None:
                 calls -= 1
                 if calls <= 0:

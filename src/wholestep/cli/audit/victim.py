@@ -22,7 +22,7 @@ def trained(job: Job, step: Step, path: Path, most: int | None, answers: TextIO)
         step.load(path, loader=loader)
     while loader.epoch < EPOCHS:
         for batch in loader:
-            step.on(batch)
+            step(batch)
             state = step.state
             number = int(state["counters"]["step"])
             say(answers, begun=number, sha256=sha256(state))
@@ -36,7 +36,7 @@ def serve(orders: TextIO, answers: TextIO) -> None:
     job = perceptron(WIDE)
     step = job.step(1)
     for batch in job.loader(1):
-        step.on(batch)
+        step(batch)
     while line := orders.readline():
         order = json.loads(line)
         child = os.fork()
