@@ -218,6 +218,10 @@ class RecompilationWarning(WholestepWarning):
     """A program that is compiled again and again, for one shape after another."""
 
 
+class LogWarning(WholestepWarning):
+    """A log, or the progress of a run, that can no longer be written, as where a disk is full; the run goes on."""
+
+
 def warn(message: str, category: type[WholestepWarning], *, where: Where = None, hint: str | None = None) -> None:
     """Give a warning that names the user's line and a way out, as an error does.
 

@@ -1,16 +1,20 @@
 """Callbacks see what a run does and end it when they should; loggers write all of it down."""
 
+import errno
 import importlib.util
 import io
 import json
+import os
+import pathlib
 import struct
+import sys
 
 import numpy as np
 import pytest
 from tests.train.test_fit import Model, Stop, data, equal, fit, loader, made, pressed, raised
 
 import wholestep as ws
-from wholestep.errors import CheckpointError, MissingExtraError, ParameterError
+from wholestep.errors import CheckpointError, LogWarning, MissingExtraError, ParameterError
 from wholestep.train.callbacks import Best, BestCheckpoint, Checkpoint, EarlyStopping, LossLog
 from wholestep.train.logs import ConsoleLogger, JsonLogger, TensorBoardLogger
 from wholestep.train.running import Callback
@@ -81,6 +85,66 @@ def test_a_logger_that_cannot_start_is_not_finished():
     with pytest.raises(OSError, match="no disk"):
         fit(made(), loader(), logger=[first, broken], progress=None)
     assert first.lines[-1] == ("finish", "failed") and not broken.lines
+
+
+FULL = pathlib.Path("/dev/full")
+full = pytest.mark.skipif(not FULL.exists(), reason="no device that is always full there")
+
+
+class Filling(Callback):
+    """After the first call the disk is full."""
+
+    def __init__(self, logger):
+        self.logger = logger
+
+    def on_step(self, run):
+        if run.steps > 1:
+            return
+        if isinstance(self.logger, JsonLogger):
+            self.logger.file.close()
+            self.logger.file = FULL.open("w")
+        elif isinstance(self.logger, TensorBoardLogger):
+            self.logger.writer.close()
+            self.logger.writer = type(self.logger.writer)(str(FULL))
+        else:
+            self.logger.stream = NoRoom()
+
+
+class NoRoom(io.StringIO):
+    """A stream that has no room."""
+
+    def write(self, text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@full
+@pytest.mark.parametrize("kind", ["json", "tensorboard", "stream"])
+def test_a_full_disk_under_a_log_does_not_end_the_run(tmp_path, kind):
+    if kind == "tensorboard":
+        pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+    makers = {"json": JsonLogger, "tensorboard": TensorBoardLogger, "stream": lambda _: ConsoleLogger(io.StringIO())}
+    logger, told = makers[kind](tmp_path / "run"), Told()
+    named = "" if kind == "stream" else f".*{tmp_path / 'run'}"
+    options = {"callbacks": [Filling(logger)], "logger": [logger, told], "log_every": 2, "progress": None}
+    with pytest.warns(LogWarning, match=rf"{type(logger).__name__} writes no more: \[Errno 28\]{named}") as seen:
+        history = fit(made(), loader(), epochs=2, **options)
+    assert len(seen) == 1 and len(history) == 2 and told.lines[-1] == ("finish", "completed")
+    assert kind != "json" or logger.file.closed
+
+
+@full
+def test_a_log_that_cannot_begin_is_an_error_that_names_the_file_and_closes_it():
+    logger = JsonLogger(FULL)
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        fit(made(), loader(), logger=logger, progress=None)
+    assert logger.file.closed
+
+
+def test_a_full_disk_under_the_progress_does_not_end_the_run(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", NoRoom())
+    with pytest.warns(LogWarning, match="the progress is shown no more") as seen:
+        history = fit(made(), loader(), epochs=3, progress="plain")
+    assert len(seen) == 1 and len(history) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
 """A step that was saved and loaded goes on with the same bits, and a file that does not fit changes nothing."""
 
+import os
 import re
+import subprocess
+import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import ml_dtypes
@@ -15,6 +19,7 @@ from tests.train.pressing import Pressing, press
 import wholestep as ws
 from wholestep import nn, tree
 from wholestep.errors import CheckpointError
+from wholestep.train.checkpoint import writers
 from wholestep.train.engine import Engine, Unfinished
 from wholestep.train.epochs import Rows
 from wholestep.train.loader import Loader
@@ -180,6 +185,54 @@ def test_a_file_that_is_gone_falls_back_too(tmp_path):
         step.load(tmp_path / "b.safetensors", fallback=True)
 
 
+@contextmanager
+def process():
+    """A process that does nothing; its number."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
+        yield running.pid
+        running.communicate(b"\n")
+
+
+def tagged(monkeypatch, pid):
+    """The tag that a process of this number would give."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: pid)
+        return writers.tag()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody says whether a process has ended")
+@pytest.mark.parametrize("most", [None, 50])
+def test_what_a_killed_save_left_is_removed_by_the_next_one(tmp_path, monkeypatch, most):
+    step, place = compiled(), tmp_path / "a"
+    step.save(place, max_shard_bytes=most)
+
+    def leftover(tag):
+        left = tmp_path / f".a.{tag}.tmp" if most is None else place / f"part-{tag}-1-of-2.safetensors"
+        left.write_bytes(b"half")
+        return left
+
+    with process() as pid:
+        alive = leftover(tagged(monkeypatch, pid))
+        step.save(place, max_shard_bytes=most)
+        assert alive.exists()
+    others = [leftover("0123456789abcdef"), leftover("0" * 40), leftover(writers.tag())]
+    reused = tagged(monkeypatch, os.getppid())
+    reused = leftover(reused[:20] + f"{int(reused[20:32], 16) + 1:012x}" + reused[32:])  # another began since
+    step.save(place, max_shard_bytes=most)
+    assert not alive.exists() and not reused.exists() and all(path.exists() for path in others)
+
+
+def test_no_part_is_removed_where_a_manifest_is_damaged(tmp_path, monkeypatch):
+    step = compiled()
+    step.save(tmp_path, max_shard_bytes=50)
+    held = (tmp_path / "manifest.json").read_bytes()
+    monkeypatch.setattr(writers, "gone", lambda tag: True)
+    (tmp_path / "manifest.json").write_bytes(held[:-9])
+    parts = set(tmp_path.glob("part-*"))
+    step.save(tmp_path, max_shard_bytes=50)
+    assert parts and all(path.exists() for path in parts)
+
+
 def test_folders_are_made_and_other_files_left_alone(tmp_path):
     step = compiled()
     place = tmp_path / "new" / "folder" / "parts"
@@ -334,7 +387,7 @@ def test_a_loader_that_does_not_fit_leaves_the_step_alone(tmp_path):
     step.save(tmp_path / "with", loader=Loader(data, 6)), step.save(tmp_path / "without")
     step.run(data, 1, 6)
     before = step.state
-    with pytest.raises(ws.errors.ParameterError, match="loader"):
+    with pytest.raises(CheckpointError, match="its position in the data: loader: restore: the state is for order"):
         step.load(tmp_path / "with", loader=Loader(data, 5))
     with pytest.raises(CheckpointError, match="no position in the data"):
         step.load(tmp_path / "without", loader=Loader(data, 6))

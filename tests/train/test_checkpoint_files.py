@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import wholestep as ws
 from wholestep import nn
 from wholestep.errors import CheckpointError
-from wholestep.train.checkpoint import header, torch_linear, torch_name
+from wholestep.train.checkpoint import header, torch_linear, torch_name, write
 from wholestep.train.checkpoint.header import Damage
 
 PARAMS = {"layers": [{"weight": np.zeros((3, 2), np.float32), "bias": np.zeros(2, np.float32)}]}
@@ -189,6 +189,62 @@ def test_a_part_is_no_link(tmp_path):
     part.symlink_to(tmp_path / "moved")
     with pytest.raises(CheckpointError, match="cannot be read"):
         step.load(tmp_path / "a")
+
+
+def test_a_part_has_one_name(tmp_path):
+    step = compiled()
+    step.save(tmp_path / "a", max_shard_bytes=8)
+    part = next((tmp_path / "a").glob("part-*"))
+    os.link(part, tmp_path / "other")
+    with pytest.raises(CheckpointError, match=r"its part part-.* is a hard link"):
+        step.load(tmp_path / "a")
+    (tmp_path / "other").unlink()
+    step.load(tmp_path / "a")
+
+
+def resigned(folder, change):
+    """A manifest that says something else, with a right checksum."""
+    file = folder / "manifest.json"
+    table = json.loads(file.read_text())
+    del table[header.SEAL]
+    change(table)
+    file.write_bytes(write.signed(table))
+
+
+def test_a_manifest_says_which_checksum_each_part_has(tmp_path):
+    step = compiled()
+    step.save(tmp_path / "a", max_shard_bytes=8)
+    resigned(tmp_path / "a", lambda table: table["parts"].update(dict.fromkeys(table["parts"])))
+    with pytest.raises(CheckpointError, match="does not say which checksum each part has"):
+        step.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"facts":1e999,"parts":{},"weight_map":{}}', '{"parts":{},"weight_map":{"a":-1E400}}']
+)
+def test_no_number_of_a_manifest_is_infinite(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(CheckpointError, match="are no JSON"):
+        compiled().load(tmp_path)
+
+
+PLACES = [3, [], {}, "x", {"position": 2**70}, {"position": -1}, {"position": True}, {"epoch": "1"}]
+PLACES += [{"epoch": 2**63}, {"key": 2**64}, {"key": None}, {"data": 5}, {"order": []}, {"more": 1}]
+
+
+@pytest.mark.parametrize("wrong", PLACES)
+def test_a_position_that_makes_no_sense_is_damage(tmp_path, wrong):
+    step, loader = compiled(), ws.Loader(np.ones((8, 3)), 2)
+    step.save(tmp_path / "a", loader=loader, max_shard_bytes=8)
+
+    def change(table):
+        table["facts"]["data"] = {**table["facts"]["data"], **wrong} if wrong and isinstance(wrong, dict) else wrong
+
+    resigned(tmp_path / "a", change)
+    before = loader.state()
+    with pytest.raises(CheckpointError, match="its position in the data: loader: restore"):
+        step.load(tmp_path / "a", loader=loader)
+    assert loader.state() == before
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import traceback
+import zipfile
 from itertools import islice
 
 import hypothesis.strategies as st
@@ -13,8 +14,11 @@ import pytest
 from hypothesis import given, settings
 
 from wholestep import tree
+from wholestep.cli.audit import datafiles
+from wholestep.cli.audit.files import MEMORY, bounded
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError, UnsupportedError
 from wholestep.train import prefetch, tables
+from wholestep.train.datafiles import opened
 from wholestep.train.loader import Loader
 from wholestep.train.sampling import Weighted, Words
 from wholestep.train.sources import padded
@@ -390,7 +394,7 @@ def test_csv_columns_are_integers_or_floats(tmp_path, monkeypatch):
     path.write_text('\ufeffid,"price, net",z\n1,2,nan\n\n2,"3.5",-1e3\n3,4,0\n', encoding="utf-8")
     for chunk in (1, 2, 100):
         monkeypatch.setattr(tables, "CHUNK", chunk)
-        rows = tables.read_csv(path)
+        rows = opened(path)
         assert list(rows) == ["id", "price, net", "z"]
         assert [x.dtype.name for x in rows.values()] == ["int64", "float64", "float64"]
         assert rows["price, net"].tolist() == [2, 3.5, 4]
@@ -408,6 +412,12 @@ def test_csv_columns_are_integers_or_floats(tmp_path, monkeypatch):
         ("a,b\n1,2\n\n3,\n", DtypeError, "column b: '' in line 4 is no number"),
         ("a\n1\nred\n", DtypeError, "'red'"),
         ("a\n1_000\n", DtypeError, "'1_000' in line 2 is no number"),
+        ("a\n1;2\n", DtypeError, "separated by commas, and here by ';'"),
+        ("a\n1\n9223372036854775808\n", DtypeError, "column a: the integer in line 3 is outside int64"),
+        ("a\n1\n-9223372036854775809\n", DtypeError, "column a: the integer in line 3 is outside int64"),
+        ("a\n1\n" + "9" * 5000, DtypeError, "column a: the integer in line 3 is outside int64"),
+        ("a\0\n1\n", DtypeError, "is no text"),
+        ("a\n" + "1" * 200_000, DtypeError, r"t\.csv is no \.csv file of numbers: field larger"),
     ],
 )
 def test_a_bad_table_is_refused(tmp_path, text, error, says):
@@ -416,8 +426,58 @@ def test_a_bad_table_is_refused(tmp_path, text, error, says):
         Loader(tmp_path / "t.csv", 2)
 
 
+@pytest.mark.parametrize("chunk", [1, 100])
+def test_integers_beyond_int64_are_floats_only_among_floats(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(tables, "CHUNK", chunk)
+    (tmp_path / "t.csv").write_text("a,b\n18446744073709551616,-9223372036854775808\n0.5,9223372036854775807\n")
+    rows = opened(tmp_path / "t.csv")
+    assert rows["a"].tolist() == [2.0**64, 0.5]
+    assert rows["b"].tolist() == [-(2**63), 2**63 - 1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_tables_are_text_with_a_byte_order_mark_or_utf8(tmp_path, encoding):
+    (tmp_path / "t.csv").write_bytes("größe,b\n1,2.5\n".encode(encoding))
+    assert {name: x.tolist() for name, x in opened(tmp_path / "t.csv").items()} == {"größe": [1], "b": [2.5]}
+
+
+def test_text_in_another_encoding_is_refused_with_a_way_out(tmp_path):
+    (tmp_path / "t.csv").write_bytes("größe\n1\n".encode("latin-1"))
+    with pytest.raises(
+        DtypeError, match=r"t\.csv is no \.csv file of numbers: it is no utf-8 text(.|\n)*hint: save it as UTF-8"
+    ):
+        Loader(tmp_path / "t.csv", 1)
+
+
+def test_nothing_is_allocated_for_what_a_file_only_promises(tmp_path):
+    promise = datafiles.with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (400000000000,), }", b"")
+    for name, data in {
+        "a.npy": promise,
+        "b.npz": datafiles.npz({"x.npy": promise}, zipfile.ZIP_STORED),
+        "c.npz": datafiles.npz({"x.npy": promise}, zipfile.ZIP_DEFLATED),
+    }.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(DtypeError, match=f"{name} is no .* promises 3,200,000,000,000 bytes, and 0 are there"):
+            Loader(tmp_path / name, 1)
+
+
+def test_what_is_not_there_or_no_plain_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.csv"):
+        Loader(tmp_path / "none.csv", 1)
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(ParameterError, match=r"pipe\.npy is no plain file"):
+        Loader(tmp_path / "pipe.npy", 1)
+
+
+def test_a_damaged_file_is_read_as_numpy_reads_it_or_refused():
+    seed = int.from_bytes(os.urandom(4))
+    found, failures = datafiles.audit(1000, np.random.default_rng(seed), lambda: bounded(MEMORY))
+    assert failures == [], seed
+    assert 300 < found["data files that were refused"] < 1000
+
+
 def test_arrays_of_npz_files_stay_on_disk_where_they_can(folder):
-    stored, packed = tables.read_npz(folder / "rows.npz"), tables.read_npz(folder / "small.npz")
+    stored, packed = opened(folder / "rows.npz"), opened(folder / "small.npz")
     assert all(isinstance(x, np.memmap) for x in stored.values())
     for name, x in data().items():
         np.testing.assert_array_equal(stored[name], x)
@@ -427,7 +487,7 @@ def test_arrays_of_npz_files_stay_on_disk_where_they_can(folder):
 def test_other_layouts_in_npz_files(tmp_path):
     arrays = {"f": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "e": np.zeros((2, 0)), "b": np.array([True, False])}
     np.savez(tmp_path / "a.npz", **arrays)
-    for name, x in tables.read_npz(tmp_path / "a.npz").items():
+    for name, x in opened(tmp_path / "a.npz").items():
         np.testing.assert_array_equal(x, arrays[name])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -159,11 +160,10 @@ class Checkpoint(Callback):
             raise CheckpointError(
                 f"fit: {path} was not saved by fit", hint="step.load(path, loader=loader) takes it over"
             )
-        for name in ROWS:
-            rows = [{n: float(x) if isinstance(x, str) else x for n, x in row.items()} for row in kept[name]]
-            setattr(run.history, name, rows)
-        run.epoch_loss.total, run.epoch_loss.count = kept["loss"]
-        return {name: kept[name] for name in ("first_epoch", "first_step")}
+        try:
+            return recalled(run, kept)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(f"fit: what {path} says of the run makes no sense: {error!r}") from None
 
 
 def remembered(run: Run) -> dict[str, Any]:
@@ -171,6 +171,20 @@ def remembered(run: Run) -> dict[str, Any]:
     loss = run.epoch_loss
     rows = {name: [spelled(row) for row in getattr(run.history, name)] for name in ROWS}
     return {**run.first, **rows, "loss": [loss.total, loss.count]}
+
+
+def recalled(run: Run, kept: Any) -> dict[str, int]:
+    """Give a run what `remembered` of another one says; where that one first began."""
+    first = {name: operator.index(kept[name]) for name in ("first_epoch", "first_step")}
+    rows = {
+        name: [{n: float(x) if isinstance(x, str) else x + 0 for n, x in row.items()} for row in kept[name]]
+        for name in ROWS
+    }
+    total, count = kept["loss"]
+    run.epoch_loss.total, run.epoch_loss.count = float(total), operator.index(count)
+    for name in ROWS:
+        setattr(run.history, name, rows[name])
+    return first
 
 
 def spelled(row: Row) -> dict[str, Any]:

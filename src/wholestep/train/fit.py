@@ -16,7 +16,7 @@ from wholestep.train.evaluation import Evaluate, Metric, loader_for
 from wholestep.train.history import History
 from wholestep.train.loader import Loader
 from wholestep.train.logs import Logger
-from wholestep.train.progress import PAUSE, Display, Status, display_for, resident
+from wholestep.train.progress import PAUSE, Display, Lasting, Status, display_for, resident
 from wholestep.train.running import Callback, Run
 from wholestep.train.step import Step
 
@@ -81,7 +81,7 @@ def fit(
     watching = [Evaluate(validation, metrics)] if validation is not None else []
     logging = [LossLog(log_every)] if loggers else []
     run = Run(step, loader, [*watching, *callbacks, *logging, *[saving] * (saving is not None)])
-    return trained(run, goal, loggers, saving if resume else None, display_for(progress))
+    return trained(run, goal, loggers, saving if resume else None, Lasting(display_for(progress)))
 
 
 class Goal:
@@ -273,6 +273,5 @@ def finish(run: Run, display: Display) -> None:
         raise
     finally:
         status = "failed" if run.error is not None else run.history.status
-        for logger in run.loggers:
-            logger.finish(status)
+        run.tell(lambda logger: logger.finish(status))
         display.close("" if status == "completed" else f"{status} after {run.step.steps} steps")

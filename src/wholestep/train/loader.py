@@ -117,7 +117,7 @@ class Loader:
             raise ParameterError("loader: buffer= shuffles items that come one after the other; these can be asked for")
         count = len(self.source)
         if not count:
-            raise ShapeError("loader: the data has no rows")
+            raise ShapeError(f"loader: {getattr(self.source, 'name', 'the data')} has no rows")
         if len(given) > 1:
             raise ParameterError(f"loader: {' and '.join(given)} each draw the rows", hint="give one of them")
         found = self.chosen(count, shuffle, sampler, weights, buckets, length)
@@ -315,10 +315,12 @@ class Loader:
         where = ("epoch", "position", "key")
         if not isinstance(state, dict) or set(state) != {*where, "data", "order"}:
             raise ParameterError("loader: restore takes a dictionary as state() gives it")
-        if not all(isinstance(state[name], int) and state[name] >= 0 for name in where):
+        if not all(type(state[name]) is int and 0 <= state[name] < 1 << 64 for name in where):
             raise ParameterError(
                 f"loader: restore: not a place: {json.dumps({name: str(state[name]) for name in where})}"
             )
+        if state["position"] >= 1 << 63 or state["epoch"] >= 1 << 63:
+            raise ParameterError("loader: restore: not a place: no loop comes so far")
         for name, own in (("data", str(self.source)), ("order", self.order())):
             if state[name] != own:
                 raise ParameterError(f"loader: restore: the state is for {name} {state[name]!r}, and this is {own!r}")

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from wholestep.train.data import need
 from wholestep.train.history import shown
 
+FLUSH = 10.0
+"""Seconds from one time that TensorBoard's file is brought to the disk to the next."""
+
 
 class Logger(Protocol):
-    """What `fit(logger=...)` takes: any object with these four methods."""
+    """What `fit(logger=...)` takes: any object with these four methods.
+
+    An OSError of `start` ends the run before it begins. One of the others ends the log, with a LogWarning, and the run
+    goes on without it.
+    """
 
     def start(self, config: Mapping[str, Any]) -> None:
         """The run begins; `config` holds what it was started with, in plain values."""
@@ -83,13 +93,15 @@ class JsonLogger:
 
     def finish(self, status: str) -> None:
         self.write("finish", status=status)
-        self.file.close()
+        with naming(self.path, self.file):
+            self.file.close()
 
     def write(self, event: str, **values: Any) -> None:
-        """One line, on its way to the disk when this returns."""
+        """One line, on its way to the disk when this returns; raises OSError that names the file, which is closed."""
         line = {"event": event, "seconds": round(time.perf_counter() - self.began, 3), **values}
-        self.file.write(json.dumps(line, allow_nan=False, default=str) + "\n")
-        self.file.flush()
+        with naming(self.path, self.file):
+            self.file.write(json.dumps(line, allow_nan=False, default=str) + "\n")
+            self.file.flush()
 
 
 class TensorBoardLogger:
@@ -98,23 +110,55 @@ class TensorBoardLogger:
     def __init__(self, folder: str | Path) -> None:
         need("tensorboardX", extra="train")
         self.folder = Path(folder)
+        self.path = self.folder
         self.writer: Any = None
+        self.flushed = 0.0
 
     def start(self, config: Mapping[str, Any]) -> None:
-        from tensorboardX import SummaryWriter
+        from tensorboardX.record_writer import RecordWriter
+        from tensorboardX.summary import text
 
-        self.writer = SummaryWriter(str(self.folder))
-        self.writer.add_text("config", "\n".join(f"    {name}: {value}" for name, value in config.items()), 0)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = self.folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self.writer = RecordWriter(str(self.path))
+        self.write(0, file_version="brain.Event:2")
+        self.write(0, summary=text("config", "\n".join(f"    {name}: {value}" for name, value in config.items())))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
+        from tensorboardX.summary import scalar
+
         for name, x in values.items():
-            self.writer.add_scalar(name, x, step)
+            self.write(step, summary=scalar(name, x))
 
     def note(self, step: int, text: str) -> None:
-        self.writer.add_text("note", text, step)
+        from tensorboardX import summary
+
+        self.write(step, summary=summary.text("note", text))
 
     def finish(self, status: str) -> None:
-        self.writer.close()
+        with naming(self.path, self.writer):
+            self.writer.close()
+
+    def write(self, step: int, **values: Any) -> None:
+        """One event, in this thread: the writer of tensorboardX waits for ever where its own thread meets an error."""
+        from tensorboardX.proto.event_pb2 import Event
+
+        with naming(self.path, self.writer):
+            self.writer.write(Event(wall_time=time.time(), step=step, **values).SerializeToString())
+            if time.monotonic() - self.flushed > FLUSH:
+                self.writer.flush()
+                self.flushed = time.monotonic()
+
+
+@contextmanager
+def naming(path: Path, file: Any) -> Iterator[None]:
+    """What goes wrong with a file names it, and the file is closed."""
+    try:
+        yield
+    except OSError as error:
+        with suppress(OSError):
+            file.close()
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def plain(x: float) -> Any:

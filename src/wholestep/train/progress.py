@@ -8,11 +8,11 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
 
-from wholestep.errors import MissingExtraError, ParameterError
+from wholestep.errors import LogWarning, MissingExtraError, ParameterError, warn
 from wholestep.train.history import shown
 
 PAUSE = 0.25
@@ -88,6 +88,30 @@ class Silent:
 
     def close(self, text: str) -> None:
         return
+
+
+class Lasting:
+    """Another display until its stream fails, as standard output on a full disk does: the run goes on unseen."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+
+    def move(self, status: Status) -> None:
+        self.tell(lambda display: display.move(status))
+
+    def line(self, status: Status) -> None:
+        self.tell(lambda display: display.line(status))
+
+    def close(self, text: str) -> None:
+        self.tell(lambda display: display.close(text))
+
+    def tell(self, what: Callable[[Display], None]) -> None:
+        """Show something, or give up with a warning."""
+        try:
+            what(self.display)
+        except OSError as error:
+            self.display = Silent()
+            warn(f"fit: the progress is shown no more: {error}", LogWarning, hint="the run goes on")
 
 
 class Plain:

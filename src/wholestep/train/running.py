@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from wholestep.errors import LogWarning, warn
 from wholestep.train.history import History, Row
 from wholestep.train.loader import Loader
 from wholestep.train.logs import Logger
@@ -70,13 +71,20 @@ class Run:
 
     def log(self, values: dict[str, float]) -> None:
         """Send numbers to the loggers, under the number of steps that the step has taken."""
-        for logger in self.loggers:
-            logger.log(self.step.steps, values)
+        self.tell(lambda logger: logger.log(self.step.steps, values))
 
     def note(self, text: str) -> None:
         """Send words to the loggers."""
-        for logger in self.loggers:
-            logger.note(self.step.steps, text)
+        self.tell(lambda logger: logger.note(self.step.steps, text))
+
+    def tell(self, what: Callable[[Logger], None]) -> None:
+        """Tell every logger; one whose file fails is given up with a LogWarning, and the run goes on."""
+        for logger in [*self.loggers]:
+            try:
+                what(logger)
+            except OSError as error:
+                self.loggers.remove(logger)
+                warn(f"fit: {type(logger).__name__} writes no more: {error}", LogWarning, hint="the run goes on")
 
     def evaluated(self, values: dict[str, float]) -> None:
         """Take in what was measured, and tell everybody."""

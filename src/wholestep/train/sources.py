@@ -12,7 +12,7 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.ir.graph import NDArray
-from wholestep.train.tables import read_csv, read_npy, read_npz
+from wholestep.train.datafiles import opened
 
 Collate = Callable[[list[Any]], Any]
 """Makes a batch of a list of items."""
@@ -39,15 +39,18 @@ class Source(Protocol):
 class Arrays:
     """A tree of arrays with rows along their first axis; memory-mapped ones are read as rows are asked for.
 
+    `name` is what errors call it.
+
     Raises DtypeError for a leaf that is no array, ShapeError where arrays differ in rows or there is none.
     """
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, name: str = "data") -> None:
         leaves, self.structure = tree.flatten(data)
-        self.paths = tree.paths(data, "data")
+        self.name, self.paths = name, tree.paths(data, "data")
+        paths = tree.paths(data, name)
         if not leaves:
-            raise TreeError("loader: data holds no arrays")
-        for x, path in zip(leaves, self.paths, strict=True):
+            raise TreeError(f"loader: {name} holds no arrays")
+        for x, path in zip(leaves, paths, strict=True):
             if not isinstance(x, np.ndarray):
                 raise DtypeError(
                     f"loader: {path} is a {type(x).__name__}, not an array",
@@ -57,7 +60,7 @@ class Arrays:
             if x.ndim == 0:
                 raise ShapeError(f"loader: {path} is {shown(x)}, which has no axis of rows")
             if len(x) != len(leaves[0]):
-                raise ShapeError(f"loader: {self.paths[0]} is {shown(leaves[0])} and {path} {shown(x)}: rows differ")
+                raise ShapeError(f"loader: {paths[0]} is {shown(leaves[0])} and {path} {shown(x)}: rows differ")
         self.mapped = any(isinstance(x, np.memmap) for x in leaves)
         self.row_bytes = sum(x.nbytes for x in leaves) // max(len(leaves[0]), 1)
         # A view of the plain class, so that batches of mapped files are plain arrays too.
@@ -124,7 +127,7 @@ class Stream:
 def source_of(data: Any, collate: Collate | None) -> Source | Stream:
     """What a loader was given, by what it can do; raises DtypeError for what is no data at all."""
     if isinstance(data, str | os.PathLike):
-        return Arrays(opened(Path(data)))
+        return Arrays(opened(Path(data)), Path(data).name)
     if isinstance(data, np.ndarray) or (not isinstance(data, list) and not is_leaf(data)):
         if collate is not None:
             raise ParameterError(
@@ -141,15 +144,6 @@ def source_of(data: Any, collate: Collate | None) -> Source | Stream:
         f"loader: data is a {type(data).__name__}",
         hint="give a tree of arrays, a path, an iterable, or an object with __len__ and __getitem__",
     )
-
-
-def opened(path: Path) -> Any:
-    """The arrays of a file, by its ending; .npy and .npz files stay on disk."""
-    readers = {".npy": read_npy, ".npz": read_npz, ".csv": read_csv}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise ParameterError(f"loader: {path.name}: files end in {', '.join(readers)}")
-    return reader(path)
 
 
 def is_leaf(data: Any) -> bool:

@@ -1,14 +1,15 @@
-"""Numbers in files: columns of CSV text, and arrays of .npy and .npz files, which stay where they are."""
+"""Columns of numbers out of CSV text."""
 
 from __future__ import annotations
 
 import csv
-import struct
-import zipfile
+import io
+import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -18,60 +19,102 @@ from wholestep.ir.graph import NDArray
 CHUNK = 1 << 15
 """Rows of text that are in memory at a time."""
 
-LOCAL_HEADER = 30
-"""Bytes of a zip file's header before each member, without the name and the extra field behind it."""
+MARKS = {BOM_UTF32_LE: "utf-32", BOM_UTF32_BE: "utf-32", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
+"""How text begins that is no UTF-8; Excel writes UTF-16."""
+
+INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
+INT64 = range(-(1 << 63), 1 << 63)
+DIGITS = 4000
+"""Python reads no integers that are much longer."""
 
 
-def read_csv(path: Path) -> dict[str, NDArray]:
-    """The columns of a CSV file, by the names in its first line: i64 where every field is an integer, else f64.
+class Piece(NamedTuple):
+    """Some rows of a column; `beyond` is the line of an integer that int64 cannot hold, where all are integers."""
+
+    numbers: NDArray
+    beyond: int | None = None
+
+
+def read_csv(file: IO[bytes]) -> dict[str, NDArray]:
+    """The columns of CSV text, by the names in its first line: i64 where every field is an integer, else f64.
 
     Text is read in pieces, so that only the numbers are ever all in memory. Raises ParameterError where the first line
-    holds no names, ShapeError for a line with more or fewer fields, DtypeError for a field that is no number.
+    holds no names, ShapeError for a line with more or fewer fields, DtypeError for a field that is no number and for
+    an integer that int64 cannot hold in a column of integers.
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file)
-        names = header(next(lines, []), path.name)
-        pieces: list[list[NDArray]] = []
-        for numbers, chunk in chunks(lines, len(names), path.name):
-            pieces.append([column(x, f"{path.name}: column {n}", numbers) for n, x in zip(names, chunk, strict=True)])
-    if not pieces:
-        raise ShapeError(f"loader: {path.name} has no rows")
-    return {name: np.concatenate(parts) for name, parts in zip(names, zip(*pieces, strict=True), strict=True)}
+    start = file.read(4)
+    file.seek(0)
+    encoding = next((name for mark, name in MARKS.items() if start.startswith(mark)), "utf-8-sig")
+    what = f"loader: {Path(file.name).name}"
+    with io.TextIOWrapper(file, encoding, newline="") as text:
+        lines = csv.reader(text)
+        names = header(next(lines, []), what)
+        pieces: list[list[Piece]] = [[] for _ in names]
+        for numbers, chunk in chunks(lines, len(names), what):
+            for name, column, fields in zip(names, pieces, chunk, strict=True):
+                column.append(parsed(fields, f"{what}: column {name}", numbers))
+    if not pieces[0]:
+        raise ShapeError(f"{what} has no rows")
+    return {name: joined(column, f"{what}: column {name}") for name, column in zip(names, pieces, strict=True)}
 
 
-def header(fields: list[str], file: str) -> list[str]:
+def joined(pieces: list[Piece], what: str) -> NDArray:
+    """A whole column; raises DtypeError for one of integers that int64 cannot hold."""
+    beyond = [piece.beyond for piece in pieces if piece.beyond is not None]
+    if beyond and all(piece.beyond is not None or piece.numbers.dtype == np.int64 for piece in pieces):
+        raise DtypeError(
+            f"{what}: the integer in line {beyond[0]} is outside int64",
+            hint="write a decimal point where float64 is meant; an identifier is no number",
+        )
+    return np.concatenate([piece.numbers for piece in pieces])
+
+
+def header(fields: list[str], what: str) -> list[str]:
     """The names of the columns."""
     names = [field.strip() for field in fields]
+    if any("\0" in name for name in names):
+        raise DtypeError(f"{what} is no text", hint="UTF-16 begins with a byte order mark; save it as UTF-8")
     if not names or not all(names) or len(set(names)) < len(names):
-        raise ParameterError(f"loader: {file}: the first line is {names}; it names every column, each by its own name")
+        raise ParameterError(f"{what}: the first line is {names}; it names every column, each by its own name")
     if all(is_number(name) for name in names):
-        raise ParameterError(f"loader: {file}: the first line holds numbers {names}, not the names of the columns")
+        raise ParameterError(f"{what}: the first line holds numbers {names}, not the names of the columns")
     return names
 
 
-def chunks(lines: Any, width: int, file: str) -> Iterator[tuple[list[int], list[tuple[str, ...]]]]:
+def chunks(lines: Any, width: int, what: str) -> Iterator[tuple[list[int], list[tuple[str, ...]]]]:
     """(line numbers, columns of text) for each piece of a file; blank lines are left out."""
     numbered = ((lines.line_num, row) for row in lines if row)
     while piece := list(islice(numbered, CHUNK)):
         for number, row in piece:
             if len(row) != width:
-                raise ShapeError(f"loader: {file}: line {number} has {len(row)} fields, not {width}")
+                raise ShapeError(f"{what}: line {number} has {len(row)} fields, not {width}")
         numbers, rows = zip(*piece, strict=True)
         yield list(numbers), list(zip(*rows, strict=True))
 
 
-def column(fields: tuple[str, ...], what: str, numbers: list[int]) -> NDArray:
+def parsed(fields: tuple[str, ...], what: str, numbers: list[int]) -> Piece:
     """Fields as numbers; `numbers` are their lines, of which the one is named that holds none."""
     wrong = next((i for i, field in enumerate(fields) if not is_number(field)), None)
     if wrong is not None:
+        separator = next((mark for mark in (";", "\t") if mark in fields[wrong]), None)
         raise DtypeError(
-            f"loader: {what}: {fields[wrong]!r} in line {numbers[wrong]} is no number",
-            hint="write nan where there is no value, and numbers for categories",
+            f"{what}: {fields[wrong]!r} in line {numbers[wrong]} is no number",
+            hint="write nan where there is no value, and numbers for categories"
+            if separator is None
+            else f"columns are separated by commas, and here by {separator!r}",
         )
     try:
-        return np.array(list(map(int, fields)), np.int64)
+        return Piece(np.array(list(map(int, fields)), np.int64))
     except (ValueError, OverflowError):
-        return np.array(list(map(float, fields)), np.float64)
+        found = np.array(list(map(float, fields)), np.float64)
+    if not all(map(INTEGER.fullmatch, fields)):
+        return Piece(found)
+    return Piece(found, next(n for n, field in zip(numbers, fields, strict=True) if not fits(field)))
+
+
+def fits(field: str) -> bool:
+    """Whether int64 holds an integer."""
+    return len(field) < DIGITS and int(field) in INT64
 
 
 def is_number(field: str) -> bool:
@@ -81,44 +124,3 @@ def is_number(field: str) -> bool:
     except ValueError:
         return False
     return "_" not in field
-
-
-def read_npy(path: Path) -> NDArray:
-    """The array of a .npy file, left on disk until rows are asked for; raises DtypeError for what is no such file."""
-    try:
-        array: NDArray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise DtypeError(f"loader: {path.name} is no .npy file of numbers: {error}") from None
-    return array
-
-
-def read_npz(path: Path) -> dict[str, NDArray]:
-    """The arrays of a .npz file by name, left on disk where they are not compressed.
-
-    Raises DtypeError for what is no such file.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-            members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-            return {info.filename.removesuffix(".npy"): member(path, file, archive, info) for info in members}
-    except (ValueError, EOFError, zipfile.BadZipFile, struct.error) as error:
-        raise DtypeError(f"loader: {path.name} is no .npz file of numbers: {error}") from None
-
-
-def member(path: Path, file: Any, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray:
-    """One array of a .npz file."""
-    if info.compress_type != zipfile.ZIP_STORED:
-        with archive.open(info) as inside:
-            read: NDArray = np.lib.format.read_array(inside, allow_pickle=False)
-            return read
-    file.seek(info.header_offset)
-    name, extra = struct.unpack("<26x2H", file.read(LOCAL_HEADER))
-    file.seek(name + extra, 1)
-    version = np.lib.format.read_magic(file)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read_header(file)
-    if dtype.hasobject:
-        raise ValueError(f"{info.filename} holds objects")
-    if 0 in shape:
-        return np.zeros(shape, dtype)
-    return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.cli.audit import datafiles
 from wholestep.cli.audit.faults import tiny
 from wholestep.cli.audit.jobs import sha256
 from wholestep.cli.audit.mutations import MANIFEST_MUTATIONS, MUTATIONS, Mutation
 from wholestep.cli.audit.record import record
 from wholestep.errors import CheckpointError
 from wholestep.train.checkpoint.write import MANIFEST
+from wholestep.train.loader import Loader
 from wholestep.train.step import Step
 
 try:
@@ -39,6 +41,8 @@ MANIFESTS = 0.2
 """The part of the files that are manifests."""
 OWN = 0.7
 """The part of the others that this library has written."""
+DATA = 4
+"""For so many checkpoints one file of data."""
 
 
 class Target:
@@ -51,9 +55,12 @@ class Target:
         self.step(np.ones(3))
         self.saved = sha256(self.step.state)
         self.file, parts = folder / "state.safetensors", folder / "parts"
-        self.step.save(self.file, metadata={"note": "a few words", "list": [1, 2.5, None]})
-        self.step.save(parts, max_shard_bytes=60)
+        self.loader = Loader(np.ones((8, 3)), 2)
+        self.loader.restore({**self.loader.state(), "position": 1})
+        self.step.save(self.file, loader=self.loader, metadata={"note": "a few words", "list": [1, 2.5, None]})
+        self.step.save(parts, loader=self.loader, max_shard_bytes=60)
         (parts / "link.safetensors").symlink_to(self.file)
+        os.link(self.file, parts / "hard.safetensors")
         if hasattr(os, "mkfifo"):
             os.mkfifo(parts / "pipe.safetensors")
         self.own, self.manifest = self.file.read_bytes(), parts / MANIFEST
@@ -63,6 +70,7 @@ class Target:
         self.state = self.step.state
         self.before = sha256(self.state)
         self.refused = 0
+        self.place = self.loader.state()
 
     def drawn(self, rng: np.random.Generator) -> tuple[str, Path, bytes]:
         """What is done to which file, and what is then in it."""
@@ -85,7 +93,8 @@ class Target:
         before = time.perf_counter()
         try:
             with bounded(MEMORY):
-                self.step.load(path, strict=not what.startswith("foreign"))
+                foreign = what.startswith("foreign")
+                self.step.load(path, strict=not foreign, loader=None if foreign else self.loader)
             accepted = True
         except CheckpointError:
             accepted = False
@@ -95,9 +104,11 @@ class Target:
         if (seconds := time.perf_counter() - before) > SECONDS:
             # Twice in a row, or the machine was busy with something else.
             return f"it took {seconds:.1f} s" if slow else self.judged(what, path, data, True)
-        found = sha256(self.step.state)
+        found, place = sha256(self.step.state), self.loader.state()
+        self.loader.restore(self.place)
         if not accepted:
-            return "" if found == self.before else "it was refused, and the state is another one"
+            same = found == self.before and place == self.place
+            return "" if same else "it was refused, and the state is another one"
         state = self.step.state
         self.step.load_state(self.state)
         if what.startswith("foreign"):
@@ -153,9 +164,10 @@ def audit(count: int, seed: int) -> dict[str, Any]:
             failures += [f"file {i}, {what}: {wrong}"] if wrong else []
             if path == target.manifest:
                 target.restore()
+    numbers, more = datafiles.audit(max(1, count // DATA), rng, lambda: bounded(MEMORY))
     limits = {"seconds": SECONDS, "bytes": MEMORY if LIMITED else None}
-    checks = {"files": count, "of them refused": target.refused, **dict(sorted(tried.items()))}
-    return record("files", CLAIM, checks, failures, seed=seed, limits=limits)
+    checks = {"files": count, "of them refused": target.refused, **dict(sorted(tried.items())), **numbers}
+    return record("files", CLAIM, checks, failures + more, seed=seed, limits=limits)
 
 
 def whole(target: Target) -> Iterator[str]:

@@ -16,7 +16,11 @@ Rng = np.random.Generator
 Mutation = Callable[[bytes, Rng], bytes]
 
 SIZES = (0, 1, 7, 8, 2**24, 2**24 + 1, 2**31 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+BEYOND = "1e999"
+"""In the place of this string stands that number, which no float is."""
 ODD: tuple[Any, ...] = (
+    BEYOND,
+    2**70,
     *SIZES,
     -1,
     0.5,
@@ -104,7 +108,7 @@ def other_facts(data: bytes, rng: Rng) -> bytes:
     table = head(data)
     known = json.loads(table["__metadata__"].get(MARK, "{}"))
     changed(known, rng)
-    table["__metadata__"][MARK] = json.dumps(known)
+    table["__metadata__"][MARK] = with_beyond(json.dumps(known))
     return rebuilt(data, table, True)
 
 
@@ -226,6 +230,7 @@ NAMES = (
     "..\\state.safetensors",
     "a/b.safetensors",
     "link.safetensors",
+    "hard.safetensors",
     "",
     "\0.safetensors",
     ".hidden.safetensors",
@@ -239,7 +244,7 @@ NAMES = (
 
 
 def other_manifest(data: bytes, rng: Rng) -> bytes:
-    """A manifest that says something else, half of the time with a right checksum."""
+    """A manifest that says something else, mostly with a right checksum."""
     table = json.loads(data)
     digest = table.pop(SEAL)
     if rng.random() < 0.3:
@@ -248,7 +253,13 @@ def other_manifest(data: bytes, rng: Rng) -> bytes:
         table["weight_map"] = {name: new if part == old else part for name, part in table["weight_map"].items()}
     else:
         changed(table, rng)
-    return signed(table) if rng.random() < 0.5 else json.dumps({**table, SEAL: digest}).encode()
+    text = signed(table) if rng.random() < 0.7 else json.dumps({**table, SEAL: digest}).encode()
+    return with_beyond(text.decode()).encode()
+
+
+def with_beyond(text: str) -> str:
+    """JSON with a number in the place of the string that stands for it."""
+    return text.replace(json.dumps(BEYOND), BEYOND)
 
 
 MANIFEST_MUTATIONS: Mapping[str, tuple[Mutation, float]] = {

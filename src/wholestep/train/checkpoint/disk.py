@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from wholestep.train.checkpoint import writers
+
 HOUR = 3600.0
 TEMPORARY = ".tmp"
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -70,8 +72,8 @@ def previous(path: Path) -> Path:
 
 
 def temporary(path: Path) -> Path:
-    """A name beside a file that nobody else has."""
-    return path.with_name(f".{path.name}.{os.urandom(8).hex()}{TEMPORARY}")
+    """A name beside a file that nobody else has, and that says which process writes it."""
+    return path.with_name(f".{path.name}.{writers.tag()}{TEMPORARY}")
 
 
 def write_new(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
@@ -103,6 +105,7 @@ def put(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 
 def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
     """The first half of `put`: when it fails nothing has changed, else the new file is there."""
+    sweep(disk, path)
     new = temporary(path)
     write_new(disk, new, pieces)
     try:
@@ -116,8 +119,13 @@ def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 def settle(disk: Disk, path: Path) -> None:
     """The second half of `put`: the new file outlives a power cut."""
     disk.sync_folder(path.parent)
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*{TEMPORARY}"):
-        if stale(leftover):  # by a save that ended in the middle
+
+
+def sweep(disk: Disk, path: Path) -> None:
+    """Remove what saves left beside a file that ended in the middle, so that a new one has the room."""
+    before, after = f".{path.name}.", TEMPORARY
+    for leftover in path.parent.glob(f"{glob.escape(before)}*{after}"):
+        if writers.gone(leftover.name[len(before) : -len(after)]) or stale(leftover):
             forget(disk, leftover)
 
 

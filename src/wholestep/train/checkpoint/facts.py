@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -37,7 +38,7 @@ def read(text: str | bytes, largest: int = LARGEST) -> dict[str, Any]:
     if len(text) > largest:
         raise Damage(f"its facts take more than {largest:,} bytes")
     try:
-        found = json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+        found = json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_float=finite)
     except (ValueError, RecursionError):
         raise Damage("its facts are no JSON") from None
     if not isinstance(found, dict):
@@ -57,6 +58,12 @@ def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
+
+
+def finite(text: str) -> float:
+    """A number that JSON can hold again; 1e999 is none."""
+    value = float(text)
+    return value if math.isfinite(value) else refuse(text)
 
 
 def field(facts: dict[str, Any], name: str, *kinds: type) -> Any:

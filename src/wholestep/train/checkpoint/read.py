@@ -33,14 +33,16 @@ HERE = np.empty(0, np.uint8)
 
 
 class File:
-    """A plain file, open to be read, and its size."""
+    """A plain file, open to be read, and its size; `alone` refuses one that has a second name."""
 
-    def __init__(self, path: Path, flags: int, stack: ExitStack) -> None:
+    def __init__(self, path: Path, flags: int, stack: ExitStack, alone: bool = False) -> None:
         self.number = os.open(path, FLAGS | flags)
         stack.callback(os.close, self.number)
         info = os.fstat(self.number)
         if not stat.S_ISREG(info.st_mode):
             raise Damage("it is not a plain file")
+        if alone and info.st_nlink > 1:
+            raise Damage(f"its part {show(path.name)} is a hard link: a copy of the folder has parts of its own")
         self.size = info.st_size
 
     def bytes(self, at: int, count: int) -> bytearray:
@@ -134,9 +136,17 @@ def opened(path: Path) -> Iterator[Contents]:
         try:
             if path.is_dir():
                 path = path / MANIFEST
-            yield (several if path.suffix == ".json" else single)(path, stack)
+            yield understood(path, stack)
         except OSError as error:
             raise Damage(f"it cannot be read: {error.strerror or error}") from error
+
+
+def understood(path: Path, stack: ExitStack) -> Contents:
+    """What a file holds; whatever Python finds wrong with it is Damage."""
+    try:
+        return (several if path.suffix == ".json" else single)(path, stack)
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise Damage(f"it makes no sense: {error}") from error
 
 
 def single(path: Path, stack: ExitStack) -> Contents:
@@ -164,6 +174,8 @@ def several(path: Path, stack: ExitStack) -> Contents:
         about = checked(facts.field(manifest, "facts", dict))
     where = facts.field(manifest, "weight_map", dict)
     seals = facts.field(manifest, "parts", dict) if about is not None else dict.fromkeys(map(str, where.values()))
+    if about is not None and not all(isinstance(seal, str) for seal in seals.values()):
+        raise Damage("its manifest does not say which checksum each part has")
     if len(seals) > MOST_PARTS:
         raise Damage(f"its manifest names {len(seals)} parts, more than {MOST_PARTS}")
     parts = {name: part_named(path.parent, name, seal, stack) for name, seal in seals.items()}
@@ -177,7 +189,7 @@ def part_named(folder: Path, name: str, seal: str | None, stack: ExitStack) -> P
     if not PLAIN.fullmatch(name):
         raise Damage(f"its manifest names {show(name)}, which is no plain file name")
     try:
-        part = Part(File(folder / name, getattr(os, "O_NOFOLLOW", 0), stack))
+        part = Part(File(folder / name, getattr(os, "O_NOFOLLOW", 0), stack, alone=True))
     except OSError as error:
         raise Damage(f"its part {name} cannot be read: {error.strerror or error}") from error
     if seal is not None and part.header.sha256 != seal:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
-from wholestep.errors import CheckpointError, DtypeError, ParameterError
+from wholestep.errors import CheckpointError, DtypeError, ParameterError, WholestepError
 from wholestep.ir.graph import NDArray
 from wholestep.train.checkpoint import disk, write
 from wholestep.train.checkpoint.disk import DISK, Disk
@@ -133,12 +133,21 @@ def load(engine: Engine, path: Where, wanted: Wanted, loader: Any, fallback: boo
     if loader is not None:
         if found.data is None:
             raise CheckpointError(f"load: {found.path} holds no position in the data", hint="save it with loader=")
-        loader.restore(found.data)
+        place(loader, found)
     parts = {name: filled(engine, name, new) for name in dict.fromkeys(map(root_of, new)) if name != HYPER}
     put(parts, {name: float(new[path]) for path, name in hyper_paths(engine) if path in new})
     if "counters" in parts:
         engine.unfinished = epoch
     return found
+
+
+def place(loader: Any, found: Loaded) -> None:
+    """Let a loader go on where the one was that was saved; raises CheckpointError where it does not fit."""
+    try:
+        loader.restore(found.data)
+    except WholestepError as error:
+        reason = str(error).split("\n", 1)[0]
+        raise CheckpointError(f"load: {found.path}: its position in the data: {reason}") from None
 
 
 def first_whole(path: Path, fallback: bool, own: dict[str, NDArray], wanted: Wanted) -> Found:

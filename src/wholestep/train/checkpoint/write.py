@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,13 +17,14 @@ from wholestep.frontend.scope import type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
 from wholestep.runtime import mapped
-from wholestep.train.checkpoint import disk, facts, header
+from wholestep.train.checkpoint import disk, facts, header, writers
 from wholestep.train.checkpoint.disk import Disk
 
 MANIFEST = "manifest.json"
 MOST_PARTS = 512
 PART = "part-{tag}-{i}-of-{n}.safetensors"
-PART_NAME = re.compile(r"part-[0-9a-f]{16}-[0-9]{1,3}-of-[0-9]{1,3}\.safetensors")
+PART_NAME = re.compile(r"part-([0-9a-f]{16}|[0-9a-f]{40})-[0-9]{1,3}-of-[0-9]{1,3}\.safetensors")
+"""With the tag of the process that wrote it; those of earlier versions are shorter and say nothing of it."""
 
 
 class Item(NamedTuple):
@@ -99,9 +99,10 @@ def save_parts(folder: Path, found: Sequence[Item], about: dict[str, Any], most:
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"save: {folder} is a file", hint="a checkpoint in parts is a folder")
     folder.mkdir(exist_ok=True)
-    parts, tag, manifest = shared_out(found, most), os.urandom(8).hex(), folder / MANIFEST
+    parts, tag, manifest = shared_out(found, most), writers.tag(), folder / MANIFEST
     named = {PART.format(tag=tag, i=i, n=len(parts)): part for i, part in enumerate(parts, 1)}
     before = parts_of(disk.previous(manifest))
+    sweep_parts(folder, {*parts_of(manifest), *before}, to)
     try:
         seals = {name: save_part(folder / name, part, to) for name, part in named.items()}
         where = {item.name: name for name, part in named.items() for item in part}
@@ -153,6 +154,20 @@ def parts_of(manifest: Path) -> set[str]:
 def is_part(name: Any) -> bool:
     """Whether a name is one that `save` gives a part: nothing else is ever removed."""
     return isinstance(name, str) and PART_NAME.fullmatch(name) is not None
+
+
+def sweep_parts(folder: Path, kept: set[str], to: Disk) -> None:
+    """Remove parts that no manifest names, of processes that ended while they saved; none where a manifest is damaged.
+
+    A damaged manifest names nothing, and what it named may still be wanted.
+    """
+    manifest = folder / MANIFEST
+    if any(path.exists() and not parts_of(path) for path in (manifest, disk.previous(manifest))):
+        return
+    for path in folder.glob("part-*.safetensors"):
+        found = PART_NAME.fullmatch(path.name)
+        if found is not None and path.name not in kept and writers.gone(found[1]):
+            disk.forget(to, path)
 
 
 def remove_parts(folder: Path, kept: set[str], before: set[str], to: Disk) -> None:
