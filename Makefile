@@ -3,10 +3,10 @@ SOURCES = src tests $(wildcard bench docs examples)
 QUICK = $(wildcard tests/test_floors.py tests/test_names.py tests/laws tests/golden)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format lint test golden mutate docs bench ulp campaign endurance
+.PHONY: help check format lint test golden levels versions mutate docs bench ulp campaign endurance
 
 help:  ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 check: lint  ## format, lint, types, floors, names, laws, goldens: under a minute
 	$(PYTHON) -m pytest -n 2 $(QUICK)
@@ -25,6 +25,12 @@ test:  ## every test
 
 golden:  ## rewrite the golden files, then read the diff
 	$(PYTHON) -m pytest --update-golden
+
+levels:  ## the tests of compiled code as x86-64-v3 and x86-64-v4 find them
+	$(PYTHON) tests/levels.py
+
+versions:  ## the tests with the lowest versions of all packages, and with each Python that is installed
+	$(PYTHON) tests/versions.py
 
 mutate:  ## plant known bugs and demand that the tests fail
 	$(PYTHON) tests/mutants.py

@@ -1,4 +1,4 @@
-"""The only reader of the environment: what to print and check, how many threads, where code is kept."""
+"""The only reader of the environment: what to print and check, the threads, the processor, where code is kept."""
 
 import os
 from functools import cache
@@ -70,6 +70,16 @@ def cache_place() -> str | None:
     return os.environ.get("WHOLESTEP_CACHE", "").strip() or None
 
 
+@cache
+def target_name() -> str | None:
+    """The level of processor that WHOLESTEP_TARGET names, such as "x86-64-v3"; None for this processor's own.
+
+    >>> target_name() == (os.environ.get("WHOLESTEP_TARGET", "").strip() or None)
+    True
+    """
+    return os.environ.get("WHOLESTEP_TARGET", "").strip() or None
+
+
 def in_force() -> dict[str, str]:
     """The variables of this library that are set, with their values.
 
@@ -84,7 +94,7 @@ def reread() -> None:
 
     >>> reread()
     """
-    for question in (_asked, check, strict, threads, cache_place):
+    for question in (_asked, check, strict, threads, cache_place, target_name):
         question.cache_clear()
 
 

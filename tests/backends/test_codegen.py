@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.backends.native_kernels import Native, run
 
-from wholestep.backends.cpu.target import NAMED, Target, host, target
+from wholestep.backends.cpu.target import Target, levels, target
 from wholestep.kernel import interpret
 from wholestep.kernel.build import Builder
 from wholestep.kernel.lang import BOOL, I64, Axis, Index, Kernel
@@ -19,12 +19,6 @@ F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
 BF16 = np.dtype(ml_dtypes.bfloat16)
 EXTENTS = (0, 1, 2, 7, 16, 31, 32, 33, 64, 97)
 SCHEDULES = [(lanes, tile) for lanes in (1, 4, 16, 64) for tile in (1, 2, 3)]
-
-
-def runnable() -> list[str]:
-    """The targets whose code this processor runs."""
-    wide = {name: t.vector_bytes for name, t in NAMED.items() if t.arch == host().arch}
-    return [name for name, width in wide.items() if width <= host().vector_bytes]
 
 
 def axis(name: str, extent: int, lanes: int = 1, tile: int = 1) -> Axis:
@@ -112,7 +106,7 @@ def test_a_fold_whose_body_reduces_across_its_own_axis(wide: int) -> None:
     np.testing.assert_array_equal(y, (x.max(1, keepdims=True) - x).sum(1))
 
 
-@pytest.mark.parametrize("name", runnable())
+@pytest.mark.parametrize("name", levels())
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 def test_half_types_convert_as_numpy_does(dtype: np.dtype[Any], name: str) -> None:
     """All 65,536 of them to float32; numbers beside every tie of them, from float32 and float64."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.hang import HANG
 from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 
 from wholestep import dtypes
@@ -257,11 +258,11 @@ def test_threads_write_their_kernels_side_by_side() -> None:
     def writing() -> None:
         with Builder("theirs"):
             begun.set()
-            assert done.wait(60)
+            assert done.wait(HANG)
 
     with Builder("ours") as builder, ThreadPoolExecutor(1) as threads:
         other = threads.submit(writing)
-        assert begun.wait(60)
+        assert begun.wait(HANG)
         x = builder.constant(2.0, np.dtype(np.float32))
         twice = x + x
         done.set()

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from tests.hang import HANG
 
 from wholestep import config
 from wholestep.backends.cpu.target import target
@@ -371,5 +372,5 @@ for number in range(rounds):
 
 def test_rivals_that_are_killed_leave_nothing_wrong(tmp_path):
     command = [sys.executable, "-c", RIVALS, str(tmp_path / "cache"), "2"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=60, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=HANG, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

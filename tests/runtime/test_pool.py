@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.hang import HANG
 from tests.runtime import programs
 
 from wholestep import config
@@ -17,8 +18,6 @@ from wholestep.runtime import cores, native, pool
 
 N = 1000
 X, W = np.arange(N, dtype=np.float32), np.full((), 3, np.float32)
-HANG = 60
-"""Seconds after which a child counts as hung."""
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from tests.hang import HANG
 from tests.train.by_hand import rows
 from tests.train.models import perceptron
 from tests.train.pressing import Pressing, press
@@ -72,7 +73,7 @@ class Long:
 
     def __call__(self, arrays):
         press()
-        assert self.stopped.wait(30)
+        assert self.stopped.wait(HANG)
         return arrays
 
     def stop(self):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 
+from wholestep import config
 from wholestep.errors import UnsupportedError
 
 AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
@@ -53,6 +55,12 @@ NAMED = {
 }
 """Processors that code can be made for on any machine."""
 
+V2 = frozenset({"cx16", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2"})
+V3 = V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"}
+V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+NEEDED = {"x86-64-v2": V2, "x86-64-v3": V3, "x86-64-v4": V4, "aarch64-neon": frozenset({"neon"})}
+"""The features, in LLVM's words, that a processor of each level has (x86-64 psABI, "Micro-Architecture Levels")."""
+
 
 def architecture(triple: str) -> str:
     """The first word of a triple in one spelling; raises UnsupportedError for a processor without a backend."""
@@ -76,21 +84,52 @@ def target(name: str) -> Target:
 
 @cache
 def host() -> Target:
-    """The processor that this process runs on.
+    """The processor that this process compiles for: its own, or the level of it that WHOLESTEP_TARGET names.
+
+    Raises UnsupportedError for a level that is not known, or that this processor does not have.
 
     >>> host().vector_bytes in (16, 32, 64)
     True
     """
+    triple, features = detected()
+    asked = config.target_name()
+    if asked is None:
+        import llvmlite.binding as llvm
+
+        return describe(triple, llvm.get_host_cpu_name(), features)
+    made = replace(target(asked), triple=triple)
+    if asked not in levels():
+        raise UnsupportedError(
+            f"compile: WHOLESTEP_TARGET is {asked!r}, which this processor cannot run",
+            hint=f"it has the levels {', '.join(levels())}",
+        )
+    return made
+
+
+def levels() -> list[str]:
+    """The names of the levels that this processor has, the narrowest first.
+
+    >>> set(levels()) <= set(NAMED)
+    True
+    """
+    triple, features = detected()
+    has = {name for name, on in features.items() if on}
+    arch = architecture(triple)
+    return [name for name, made in NAMED.items() if made.arch == arch and has >= NEEDED[name]]
+
+
+@cache
+def detected() -> tuple[str, Mapping[str, bool]]:
+    """The triple of this process, and whether its processor has each of the features that LLVM knows."""
     import llvmlite.binding as llvm
 
     triple = llvm.get_process_triple()
     if os.name == "nt":
         triple += "-elf"  # the only object format that LLVM loads into a Windows process
-    found = llvm.get_host_cpu_features()
-    return describe(triple, llvm.get_host_cpu_name(), {name: bool(on) for name, on in found.items()})
+    return triple, {name: bool(on) for name, on in llvm.get_host_cpu_features().items()}
 
 
-def describe(triple: str, cpu: str, features: dict[str, bool]) -> Target:
+def describe(triple: str, cpu: str, features: Mapping[str, bool]) -> Target:
     """The target that these features make; raises UnsupportedError for a processor without a backend."""
     flat = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
     if architecture(triple) == "aarch64":
