@@ -7,7 +7,9 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src"
 FLOORS = (
-    "errors config dtypes tree dims lazy",
+    "errors config dtypes tree dims",
+    "boundary",
+    "lazy",
     "ir kernel",
     "primitives",
     "passes",

@@ -4,6 +4,8 @@ import importlib
 from typing import Any
 
 from wholestep import errors, nn, numpy, optim, random
+from wholestep.boundary.answers import unknown
+from wholestep.boundary.public import boundary, published
 from wholestep.dims import Dim
 from wholestep.errors import WholestepError
 from wholestep.frontend.batching import pmean, psum, vmap
@@ -112,12 +114,16 @@ LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in LAZY:
-        raise AttributeError(f"module 'wholestep' has no attribute {name!r}")
+        raise unknown("ws", name)
     module = importlib.import_module(LAZY[name])
-    found = module if LAZY[name] == f"wholestep.{name}" else getattr(module, name)
+    found = module if LAZY[name] == f"wholestep.{name}" else published(getattr(module, name))
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LAZY})
+    return sorted(["__version__", *__all__])
+
+
+globals().update(__getattr__=boundary(__getattr__))
+globals().update({name: published(globals()[name]) for name in __all__ if name not in LAZY})

@@ -15,9 +15,14 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _internal: dict[str, bool] = {}
 
 
-def _is_internal(filename: str) -> bool:
+def is_own(filename: str) -> bool:
+    """Whether a file belongs to this package."""
+    return filename.startswith(_PACKAGE)
+
+
+def is_internal(filename: str) -> bool:
     """Whether a file is ours, NumPy's or the interpreter's, and so never the line to blame."""
-    if filename.startswith(_PACKAGE) or filename.startswith("<frozen"):
+    if is_own(filename) or filename.startswith("<frozen"):
         return True
     parts = filename.replace("\\", "/").split("/")
     if "site-packages" in parts:
@@ -34,7 +39,7 @@ def here() -> Where:
         name = code.co_filename
         internal = known.get(name)
         if internal is None:
-            internal = known[name] = _is_internal(name)
+            internal = known[name] = is_internal(name)
         if not internal:
             return code, frame.f_lasti
         frame = frame.f_back
@@ -192,6 +197,14 @@ class ImpurityError(WholestepError, RuntimeError):
 
 class ReentrancyError(WholestepError, RuntimeError):
     """A call of a program, from a signal handler or a finalizer, inside a call of itself."""
+
+
+class UnknownNameError(WholestepError, AttributeError):
+    """A name of another library, where this one has another name for it."""
+
+
+class ArgumentError(WholestepError, TypeError):
+    """Arguments that are not those of the function that was called."""
 
 
 class WholestepWarning(UserWarning):

@@ -7,9 +7,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from wholestep.boundary.answers import unknown
+from wholestep.boundary.public import boundary, published
+
 
 def names_of(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package; the names become its own when the first of them is asked for."""
+    """`__getattr__` and `__dir__` for a package; the names become its own when the first of them is asked for.
+
+    A name that it does not have is an error that says what to write, where another library has it.
+    """
 
     def public() -> Any:
         return importlib.import_module(f"{package}.public")
@@ -17,12 +23,13 @@ def names_of(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]
     def get(name: str) -> Any:
         found = public()
         if name != "__all__" and name not in found.__all__:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise unknown(package.replace("wholestep", "ws", 1), name)
         own = vars(sys.modules[package])
-        own.update({known: getattr(found, known) for known in ("__all__", *found.__all__)})
+        own.update({known: published(getattr(found, known)) for known in found.__all__})
+        own["__all__"] = found.__all__
         return own[name]
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *public().__all__})
+        return sorted(public().__all__)
 
-    return get, names
+    return boundary(get), names

@@ -1,13 +1,14 @@
 """Every kind of error as a user meets it: the text is pinned, line numbers apart."""
 
 import re
+import traceback
 
 import numpy as np
 import pytest
 
 import wholestep as ws
 import wholestep.numpy as wnp
-from wholestep.errors import WholestepError
+from wholestep.errors import WholestepError, is_internal
 
 CASES = {}
 
@@ -294,7 +295,9 @@ def wrong_gradient():
 def test_message(name, golden):
     with pytest.raises(WholestepError) as caught:
         CASES[name]()
-    message = str(caught.value)
+    message, printed = str(caught.value), "".join(traceback.format_exception(caught.value))
+    files = re.findall(r'^  File "(.*)", line', printed, re.M)
+    assert files and not [file for file in files if is_internal(file)], printed
     assert "test_errors.py:" in message, "the message names the user's line"
     assert "src/wholestep" not in message and "/wholestep/" not in message, "an internal frame is in the message"
     kinds = ", ".join(base.__name__ for base in type(caught.value).__mro__ if base.__module__ == "builtins")

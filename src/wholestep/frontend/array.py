@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.boundary.answers import instead, unknown
+from wholestep.boundary.foreign import NAMES
+from wholestep.boundary.public import boundary
 from wholestep.dims import Dim, sampled
 from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, function, traced_types, unsupported
@@ -524,8 +528,8 @@ class Array:
         if outside is not None:
             return Method(function(outside), self)
         if hasattr(np.ndarray, name):
-            raise unsupported(f"numpy.ndarray.{name}")
-        raise AttributeError(f"'Array' object has no attribute {name!r}")
+            raise unsupported(f"numpy.ndarray.{name}", instead(NAMES["x"][name]) if name in NAMES["x"] else "")
+        raise unknown("x", name, f"a traced {self.type}")
 
 
 def array_function(outside: Any) -> Callable[..., Array]:
@@ -555,6 +559,18 @@ METHODS: dict[str, Any] = {
 }
 """ndarray methods that take the array and then the arguments of the function of the same name."""
 
+OPERATORS = frozenset(
+    f"__{side}{name}__"
+    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
+    for side in ("", "r", "i")
+).union(
+    f"__{name}__"
+    for name in (
+        "neg pos abs invert eq ne lt le gt ge getitem setitem getattr float complex bool int index len iter array"
+    ).split()
+)
+INSIDE = ("view_through", "layout", "write", "known")
+
 KNOWN = (Array, np.ndarray, np.generic, int, float, complex, bool, list, tuple)
 """What may stand beside a traced array; other array-likes get NotImplemented, so that they can wrap ours."""
 
@@ -563,4 +579,8 @@ def _is_size(x: Any) -> bool:
     return isinstance(x, int | np.integer) or hasattr(x, "__index__") or type(x).__name__ == "Dim"
 
 
+for _name, _member in list(vars(Array).items()):
+    # Operators and methods are what users call; the rest is called by what they call.
+    if isinstance(_member, FunctionType) and (_name in OPERATORS or not _name.startswith("_")) and _name not in INSIDE:
+        setattr(Array, _name, boundary(_member))
 traced_types.append(Array)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.public import boundary
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.scope import LEAVES, as_array, parameter_names, scope, trace_flat, type_of
@@ -47,6 +48,7 @@ def vmap(
     [1.0, 2.0]
     """
 
+    @boundary
     @functools.wraps(f)
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))

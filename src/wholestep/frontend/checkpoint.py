@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import Call, body_graph, name_of, result
 from wholestep.frontend.scope import scope
@@ -38,6 +39,7 @@ def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) 
     """
     kept = {} if policy is None else {"policy": checked_policy(policy)}
 
+    @boundary
     @functools.wraps(f)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         with scope("checkpoint") as work:

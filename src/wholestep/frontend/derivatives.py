@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.backends import reference
+from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError, DtypeError, NonScalarError, ShapeError, TreeError, show
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import constant_of
@@ -129,6 +130,7 @@ def value_and_grad(
     (5.0, [2.0, 4.0])
     """
 
+    @boundary
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         with scope("grad") as work:
@@ -185,6 +187,7 @@ def grad(
     """
     both = value_and_grad(f, argnums, has_aux=has_aux, holomorphic=holomorphic, allow_unused=allow_unused)
 
+    @boundary
     @functools.wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
@@ -277,6 +280,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         scalars = [a._scalar for a in entered.arrays]
         shapes = [v.type for v in values]
 
+        @boundary
         def pullback(cotangent: Any) -> Any:
             given = [
                 leaf if ok else np.zeros(t.shape, t.dtype)
@@ -360,6 +364,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
         out = work.leave(tree.unflatten(structure, arrays))
         types = [v.type for v in entered.values]
 
+        @boundary
         def pushforward(*tangents: Any) -> Any:
             if len(tangents) != len(primals):
                 raise TreeError(f"linearize: {len(primals)} primals and {len(tangents)} tangents")
@@ -386,6 +391,7 @@ def trace_gradients(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
     [('exp', 2.0)]
     """
 
+    @boundary
     @functools.wraps(f)
     def traced(*args: Any, **kwargs: Any) -> Any:
         with scope("grad") as work:

@@ -108,13 +108,13 @@ def refusing(outside: F, name: str) -> F:
     return call  # type: ignore[return-value]
 
 
-def unsupported(name: str) -> UnsupportedError:
-    """The error for a call that is not covered."""
+def unsupported(name: str, hint: str = "") -> UnsupportedError:
+    """The error for a call that is not covered, with what to write instead, or the covered call of the nearest name."""
     short = name.rsplit(".", 1)[-1]
     known = {full.rsplit(".", 1)[-1]: full for full in NAMES}
-    close = difflib.get_close_matches(short, list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(short, list(known), n=1, cutoff=0.75)
     near = f"the nearest covered call is {known[close[0]]}; " if close else ""
     return UnsupportedError(
         f"{name}: not covered for traced arrays",
-        hint=f"{near}compose it from covered calls, or give it a derivative with ws.custom_vjp",
+        hint=hint or f"{near}compose it from covered calls, or give it a derivative with ws.custom_vjp",
     )

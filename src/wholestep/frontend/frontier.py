@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wholestep import tree
+from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import loss_value
@@ -32,6 +33,7 @@ def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[
     """
     labels = [stop] if isinstance(stop, str) else list(stop)
 
+    @boundary
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         with scope("grad") as work:

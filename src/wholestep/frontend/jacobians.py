@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
@@ -74,6 +75,7 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
+    @boundary
     @functools.wraps(f)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         own, primals = partial(f, argnums, args, kwargs)
@@ -118,6 +120,7 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
     np.float64(1.0)
     """
 
+    @boundary
     @functools.wraps(f)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         own, primals = partial(f, argnums, args, kwargs)
@@ -177,6 +180,7 @@ def elementwise_grad(f: Callable[..., Any], argnums: int = 0) -> Callable[..., A
     [1.0, 1.0]
     """
 
+    @boundary
     @functools.wraps(f)
     def derivative(*args: Any, **kwargs: Any) -> Any:
         def total(*own: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import config, tree
+from wholestep.boundary.public import bounded
 from wholestep.dims import bind
 from wholestep.errors import DtypeError, MutationError, StaticArgumentError, TreeError, Where
 from wholestep.frontend.array import Array
@@ -71,6 +72,7 @@ class Program(NamedTuple):
                 )
 
 
+@bounded
 class jit:
     """f as a program, traced once for each combination of argument types and static values.
 

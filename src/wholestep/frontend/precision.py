@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
+from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import Call, body_graph, composite, name_of, result
 from wholestep.frontend.scope import scope
@@ -41,6 +42,7 @@ def autocast(
     if dtype == FULL:
         return composite(f, name=FULL)
 
+    @boundary
     @functools.wraps(f)
     def autocasted(*args: Any, **kwargs: Any) -> Any:
         with scope("autocast") as work:

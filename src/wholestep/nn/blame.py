@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from wholestep.boundary.frames import cut
 from wholestep.errors import WholestepError
 from wholestep.nn.places import Walk
 
@@ -19,6 +20,7 @@ def noted(call: Callable[..., Any]) -> Callable[..., Any]:
             return call(self, *args, **kwargs)
         except Exception as error:  # of any kind: it passes on as it is, with a note
             note(error, self)
+            cut(error)
             raise
 
     return called

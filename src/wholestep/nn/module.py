@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.answers import unknown
+from wholestep.boundary.public import boundary
 from wholestep.errors import DtypeError, EscapedError, TreeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.frozen import Frozen, thawed
@@ -106,10 +108,11 @@ class Module:
         self.__dict__.pop(name, None)
         self._forget(name)
 
+    @boundary
     def __getattr__(self, name: str) -> Any:
         if name in self._ties:
             return at_path(self, self._ties[name])
-        raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+        raise unknown("model", name, type(self).__name__, "field")
 
     def _forget(self, name: str) -> None:
         """Drop what is noted of a field; a value of it in `__dict__` keeps its place in the order."""

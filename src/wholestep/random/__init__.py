@@ -10,6 +10,10 @@ arguments are those of `jax.random`; floating results are float64 unless a dtype
 
 from __future__ import annotations
 
+from typing import Any
+
+from wholestep.boundary.answers import unknown
+from wholestep.boundary.public import boundary, published
 from wholestep.random.continuous import (
     cauchy,
     exponential,
@@ -49,3 +53,15 @@ __all__ = [
     "truncated_normal",
     "uniform",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise unknown("ws.random", name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+globals().update(__getattr__=boundary(__getattr__))
+globals().update({name: published(globals()[name]) for name in __all__})

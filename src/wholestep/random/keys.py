@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.boundary.public import boundary
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
@@ -33,10 +34,13 @@ _ZERO = np.zeros((), WORD)
 def drawn(f: F) -> F:
     """Run f in the current trace, or in one of its own that gives plain results, so that the bits are the same."""
 
+    own = boundary(f)
+
+    @boundary
     @functools.wraps(f)
     def draw(*args: Any, **kwargs: Any) -> Any:
         with scope("random") as work, work.last_walk():
-            return work.leave(f(*args, **kwargs))
+            return work.leave(own(*args, **kwargs))
 
     return draw  # type: ignore[return-value]
 

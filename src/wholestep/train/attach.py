@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from wholestep import tree
+from wholestep.boundary.public import bounded
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.jit import Program as Traced
 from wholestep.frontend.jit import jit, own_copy
@@ -40,6 +41,7 @@ class Entry(NamedTuple):
     watches: list[Watch | TreeWatch]
 
 
+@bounded
 class Attached:
     """`f(params, batch)`, `f(params, buffers, batch)` or `f(model, batch)` on a step's state as it is at each call.
 

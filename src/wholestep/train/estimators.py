@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.boundary.public import bounded
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
 from wholestep.train import perceptron
@@ -27,6 +28,7 @@ FAR = 3.0
 """Standardised inputs are drawn in to at most this size, smoothly, so that a stray one cannot dominate."""
 
 
+@bounded
 class Perceptrons(BaseEstimator):  # type: ignore[misc]
     """What classifier and regressor share: the settings, the inputs, and training."""
 
@@ -151,6 +153,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         return perceptron.predicted(self.shape_, self.params_, self.inputs(x))
 
 
+@bounded
 class WholestepClassifier(ClassifierMixin, Perceptrons):  # type: ignore[misc]
     """A few multilayer perceptrons trained side by side, whose probabilities are averaged; a scikit-learn classifier.
 
@@ -210,6 +213,7 @@ class WholestepClassifier(ClassifierMixin, Perceptrons):  # type: ignore[misc]
         return found
 
 
+@bounded
 class WholestepRegressor(RegressorMixin, Perceptrons):  # type: ignore[misc]
     """A few multilayer perceptrons trained side by side, whose predictions are averaged; a scikit-learn regressor.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
+from wholestep.boundary.public import bounded
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph
 from wholestep.train.engine import Engine, Log
@@ -15,6 +16,7 @@ from wholestep.train.state import initial_bytes
 from wholestep.train.watch import Watch
 
 
+@bounded
 class Inspected:
     """The questions; the step that answers them has an engine."""
 

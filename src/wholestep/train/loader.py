@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.public import bounded
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.train.epochs import whole_number
@@ -27,6 +28,7 @@ SMALL = 1 << 16
 """Bytes of a batch below which gathering its rows takes less time than handing it from thread to thread."""
 
 
+@bounded
 class Loader:
     """Batches of rows: `for batch in loader` gives those of one epoch, and each such loop is another epoch.
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from wholestep.boundary.public import bounded
 from wholestep.train import checkpoint
 from wholestep.train.engine import Engine
 
 
+@bounded
 class Saved(ABC):
     """A state that can be written to files and read from them."""
 

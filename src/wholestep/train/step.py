@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from wholestep import random
-from wholestep.errors import TreeError, UnsupportedError
+from wholestep.boundary.answers import unknown
+from wholestep.boundary.frames import cut
+from wholestep.boundary.public import bounded
+from wholestep.errors import ArgumentError, TreeError, UnsupportedError
 from wholestep.optim.hyper import hyper_of
 from wholestep.runtime.mapped import put
 from wholestep.train import epochs as epoch_runs
@@ -31,6 +34,7 @@ from wholestep.train.setting import averaged, flushed, hyper_changes
 from wholestep.train.state import PARTS
 
 
+@bounded
 class Step(Saved, Inspected):
     """A compiled training step; `wholestep.compile` makes one.
 
@@ -53,7 +57,7 @@ class Step(Saved, Inspected):
         self._last: Result | None = None
         self._course: Course | None = None
 
-    def __call__(self, batch: Any) -> Result:
+    def __call__(self, batch: Any, *more: Any) -> Result:
         """Run one step, or K, and say what came of it.
 
         The batch may have other sizes than the one that the step was compiled for, such as the last one of an epoch:
@@ -65,11 +69,23 @@ class Step(Saved, Inspected):
         has changed, and what the program itself raises, such as BoundsError; the state is then as it was. Gives
         RecompilationWarning where it was compiled for many sizes of one axis.
         """
-        with self._lock:
-            arrays = self._glance(batch)
-            result = self._kinds.step(batch, self.strict) if arrays is None else self._engine.step(arrays)
-            self._last, self._course = result, None
-            return result
+        try:
+            with self._lock:
+                if more:
+                    raise ArgumentError(
+                        f"step: it takes one batch, and got {1 + len(more)} arguments",
+                        hint="give the batch as one tree: step((x, y)), or step({'x': x, 'y': y})",
+                    )
+                arrays = self._glance(batch)
+                result = self._kinds.step(batch, self.strict) if arrays is None else self._engine.step(arrays)
+                self._last, self._course = result, None
+                return result
+        except BaseException as error:
+            cut(error)  # here and not in a boundary around it, which a call of microseconds would feel
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        raise unknown("step", name, type(self).__name__)
 
     def specialize(self, **sizes: int) -> None:
         """Compile a code for one size of a symbolic batch alone, which is used for that size from now on.

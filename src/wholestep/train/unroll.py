@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from wholestep import dtypes, nn, random, tree
+from wholestep.boundary.public import bounded
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.checkpoint import checkpoint as recomputed
@@ -30,6 +31,7 @@ Unrolled: TypeAlias = Callable[..., tuple[Any, Any, Any]]
 
 
 @dataclass(frozen=True)
+@bounded
 class Inner:
     """One step of the training that is unrolled, as the body of a loop."""
 

@@ -1,0 +1,109 @@
+"""Errors for names of other libraries, and for arguments that a function does not take: they say what to write."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES, Ours
+from wholestep.errors import ArgumentError, UnknownNameError
+
+PLACES = ("ws.nn", "ws.optim", "ws.random", "ws.nn.metrics", "ws.nn.init", "ws")
+"""Where a name is looked for that another namespace has."""
+
+
+def unknown(place: str, name: str, shown: str = "", what: str = "attribute") -> AttributeError:
+    """The error for a name that `place`, a key of the table of foreign names, does not have.
+
+    A name of another library, or of another namespace here, gets an answer; any other is a plain AttributeError.
+    """
+    shown = shown or f"module '{place.replace('ws', 'wholestep', 1)}'"
+    answer = NAMES[place].get(name) or elsewhere(place, name)
+    if answer is None:
+        return AttributeError(f"{shown} has no {what} {name!r}", name=name)
+    return UnknownNameError(f"{shown} has no {what} {name!r}", hint=instead(answer))
+
+
+def instead(answer: Ours) -> str:
+    """What to write, as a sentence."""
+    names = answer.names.replace(", ", " or ")
+    return f"use {names}{'; ' * bool(answer.remark)}{answer.remark}"
+
+
+def elsewhere(place: str, name: str) -> Ours | None:
+    """The same name in another namespace, or in other letters."""
+    if name.startswith("_") or not place.startswith("ws"):
+        return None
+    for other in (place, *PLACES):
+        module = sys.modules.get("wholestep" + other.removeprefix("ws"))
+        known = names_of(module)
+        if name in known and other != place:
+            return Ours(f"{other}.{name}")
+        same = [n for n in known if n.lower() == name.lower()]
+        if same and other == place:
+            return Ours(f"{other}.{min(same, key=str.isupper)}")
+    return None
+
+
+def names_of(module: Any) -> Sequence[str]:
+    """The public names of a module."""
+    return getattr(module, "__all__", ())
+
+
+def arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError) -> TypeError:
+    """The error for a call that does not fit the parameters of a function."""
+    try:
+        parameters = inspect.signature(f).parameters
+    except (TypeError, ValueError):
+        return error
+    name = called(f, args)
+    own = [p for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
+    names = [p.name for p in own]
+    given = list(args[1:] if "self" in parameters else args)
+    extra = [k for k in kwargs if k not in names]
+    if extra:
+        meant = keyword(extra[0], [n for n in names if n not in kwargs])
+        hint = f"it is {meant}" if meant else f"the parameters are {', '.join(names)}"
+        return ArgumentError(f"{name} has no parameter {extra[0]}", hint=hint)
+    ordered = [p.name for p in own if p.kind is not p.KEYWORD_ONLY]
+    if len(given) > len(ordered):
+        rest = ", ".join(f"{n}=" for n in names if n not in ordered)
+        takes = f"{name} takes {', '.join(ordered) or 'nothing'} by position, and got {len(given)} arguments"
+        return ArgumentError(takes, hint=f"by name: {rest}" if rest else f"call {name}({', '.join(ordered)})")
+    needed = [p.name for p in own if p.default is p.empty]
+    missing = [n for n in needed if n not in kwargs and n not in ordered[: len(given)]]
+    if not missing:
+        return error
+    made = maker(f, name)
+    if made is not None:
+        return ArgumentError(f"{name} is what ws.optim.{made} makes, and has no defaults", hint=f"call ws.optim.{made}")
+    hint = GIVEN.get(missing[0], f"call {name}({', '.join(needed)})")
+    return ArgumentError(f"{name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", hint=hint)
+
+
+def called(f: Callable[..., Any], args: Sequence[Any]) -> str:
+    """A function as its caller names it: a class for its constructor, and for the call of an object of it."""
+    owner, _, name = f.__qualname__.rpartition(".")
+    owner = owner.rpartition(".")[2]
+    if name in ("__init__", "__call__") and args:
+        return type(args[0]).__name__
+    return name if not owner or owner == "<locals>" else f"{owner}.{name}"
+
+
+def maker(f: Callable[..., Any], name: str) -> str | None:
+    """The function that makes the objects of an optimizer's class, whose constructor has no defaults."""
+    if not f.__qualname__.endswith("__init__") or not str(f.__module__).startswith("wholestep.optim."):
+        return None
+    return next((n for n in names_of(sys.modules["wholestep.optim"]) if n.replace("_", "") == name.lower()), None)
+
+
+def keyword(foreign: str, names: Sequence[str]) -> str:
+    """What a parameter of another library is called among these, or "" where there is nothing like it."""
+    table = KEYWORDS.get(foreign, ())
+    if len(table) > 1 and foreign == "betas" and set(table) <= set(names):
+        return " and ".join(table)
+    found = [n for n in table if n in names]
+    return (found or difflib.get_close_matches(foreign, names, n=1, cutoff=0.75) or [""])[0]

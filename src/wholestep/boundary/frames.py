@@ -1,0 +1,64 @@
+"""Tracebacks as a caller reads them: the caller's own frames, without those of this package.
+
+The idea is that of JAX's traceback filtering: at each public function the traceback of an error that passes through is
+rebuilt from the frames that are not internal.
+"""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+
+from wholestep import config
+from wholestep.errors import PlanError, WholestepError, is_internal, is_own
+
+
+def cut(error: BaseException) -> None:
+    """Take the internal frames out of the traceback of an error, and of those that it came from.
+
+    An error that this library raises on purpose keeps the frames of the caller alone. One that was raised by the
+    caller's code keeps its frames, and those of other packages, without ours between them. Everything else is a fault
+    of the library, and stays whole. `WHOLESTEP_DEBUG=traceback` keeps all frames.
+    """
+    if config.debug("traceback"):
+        return
+    meant = deliberate(error)
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = visible(one, meant or deliberate(one))
+            waiting += [one.__cause__, one.__context__]
+
+
+def deliberate(error: BaseException) -> bool:
+    """Whether an error, and what it came from, tells of the caller's program and not of a fault of the library."""
+    return isinstance(error, WholestepError) and not isinstance(error, PlanError)
+
+
+def mistaken(error: BaseException) -> bool:
+    """Whether the caller's function was called with arguments that it does not have: no fault of the caller's line."""
+    return type(error) is TypeError and re.search(r"\) (missing|takes|got) ", str(error)) is not None
+
+
+def visible(error: BaseException, meant: bool) -> TracebackType | None:
+    """The frames of an error that a caller gets to see."""
+    frames: list[TracebackType] = []
+    at = error.__traceback__
+    while at is not None:
+        frames.append(at)
+        at = at.tb_next
+    names = [frame.tb_frame.f_code.co_filename for frame in frames]
+    raised_in = next((name for name in reversed(names) if is_own(name) or not is_internal(name)), "")
+    if is_own(raised_in) and not meant and not mistaken(error):
+        return error.__traceback__
+    hidden = [is_internal(name) if meant else is_own(name) for name in names]
+    if not any(hidden):
+        return error.__traceback__
+    made: TracebackType | None = None
+    for frame, gone in zip(reversed(frames), reversed(hidden), strict=True):
+        if not gone:
+            made = TracebackType(made, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return made

@@ -1,0 +1,77 @@
+"""Public functions and classes: what leaves one as an error has a short traceback, and arguments are looked at."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+from wholestep.boundary.answers import arguments
+from wholestep.boundary.frames import cut
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+
+def boundary(f: F) -> F:
+    """The same function for callers from outside.
+
+    Its errors lose the frames of this package; arguments that do not fit its parameters are an `ArgumentError` that
+    names the parameter to use. A call without an error costs one call of a Python function more.
+    """
+    if not isinstance(f, FunctionType) or f.__code__.co_filename == boundary.__code__.co_filename:
+        return f
+    shorten, answer = cut, arguments
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            try:
+                return f(*args, **kwargs)
+            except TypeError as error:
+                if error.__traceback__.tb_next is not None:  # type: ignore[union-attr]
+                    raise
+                raise answer(f, args, kwargs, error) from None
+        except BaseException as error:
+            shorten(error)
+            raise
+
+    # The globals are those of the function's own module, so that doctest and pickle find it where it was defined.
+    made = FunctionType(called.__code__, f.__globals__, f.__name__, None, called.__closure__)
+    functools.update_wrapper(made, f)
+    made.__wrapped__ = getattr(f, "__wrapped__", f)  # type: ignore[attr-defined]
+    return made  # type: ignore[return-value]
+
+
+def bounded(cls: C) -> C:
+    """A class whose constructor, call, public methods and properties are boundaries, each in its place."""
+    for name, member in list(vars(cls).items()):
+        if name.startswith("_") and name not in ("__init__", "__call__", "__getattr__"):
+            continue
+        if isinstance(member, FunctionType) and cut.__name__ not in member.__code__.co_names:
+            setattr(cls, name, boundary(member))
+        elif isinstance(member, property) and member.fget is not None:
+            setattr(cls, name, property(boundary(member.fget), member.fset, member.fdel, member.__doc__))
+    return cls
+
+
+def published(thing: Any) -> Any:
+    """A public thing as callers get it; a function takes the place of the one in the module that defines it."""
+    if isinstance(thing, type):
+        if not issubclass(thing, BaseException) and _ours(thing) and not getattr(thing, "_is_protocol", False):
+            for base in filter(_ours, thing.__mro__):
+                init = vars(base).get("__init__")
+                if isinstance(init, FunctionType):
+                    type.__setattr__(base, "__init__", boundary(init))
+        return thing
+    if not (isinstance(thing, FunctionType) and _ours(thing)):
+        return thing
+    made, home = boundary(thing), sys.modules[str(thing.__module__)]
+    if getattr(home, made.__name__, None) is thing:
+        setattr(home, made.__name__, made)
+    return made
+
+
+def _ours(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]

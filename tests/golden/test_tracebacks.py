@@ -1,0 +1,78 @@
+"""Tracebacks hold the frames of callers alone; test_errors.py looks at those of every golden error."""
+
+import traceback
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import config
+from wholestep.errors import WholestepError, is_internal
+
+
+def printed(f):
+    """An error as Python prints it, and the files of its frames."""
+    try:
+        f()
+    except Exception as error:
+        text = traceback.format_exception(error)
+        files, waiting = [], [error]
+        while waiting:
+            one = waiting.pop()
+            files += [frame.filename for frame in traceback.extract_tb(one.__traceback__)]
+            waiting += [x for x in (one.__cause__, one.__context__) if x is not None and not one.__suppress_context__]
+        return error, "".join(text), files
+    raise AssertionError("there was no error")
+
+
+def test_the_flag_keeps_every_frame(monkeypatch):
+    monkeypatch.setenv("WHOLESTEP_DEBUG", "traceback")
+    config.reread()
+    try:
+        _, text, files = printed(shape)
+    finally:
+        monkeypatch.undo()
+        config.reread()
+    assert [file for file in files if is_internal(file)], text
+
+
+def shape():
+    ws.grad(lambda x: (x @ np.ones((4, 5))).sum())(np.ones((2, 3)))
+
+
+def broken(x):
+    raise KeyError("mine")
+
+
+def wrapped(x):
+    try:
+        return broken(x)
+    except KeyError as error:
+        raise LookupError("no such row") from error
+
+
+@pytest.mark.parametrize("transform", [ws.grad, ws.jit, ws.vmap, ws.checkpoint, lambda f: lambda x: ws.vjp(f, x)])
+def test_the_callers_own_errors_pass_with_their_frames_and_causes(transform):
+    error, text, _ = printed(lambda: transform(wrapped)(np.ones(2)))
+    assert type(error) is LookupError and type(error.__cause__) is KeyError
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert names[-1] == "wrapped" and "differentiated" not in names, text
+    assert [frame.name for frame in traceback.extract_tb(error.__cause__.__traceback__)][-1] == "broken"
+
+
+def test_a_fault_of_the_library_keeps_its_frames(monkeypatch):
+    def fails(*args, **kwargs):
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr("wholestep.frontend.derivatives.backward", fails)
+    fails.__code__ = fails.__code__.replace(co_filename=ws.__file__)
+    _, text, files = printed(lambda: ws.grad(np.sin)(1.0))
+    assert [file for file in files if is_internal(file)], text
+
+
+def test_a_step_too():
+    step = ws.compile(lambda w, x: np.mean(w * x), np.ones(2), batch=np.ones(2))
+    for f in (lambda: step({"x": 1}), lambda: step(1, 2), lambda: step.parameters, lambda: step.set(speed=1)):
+        error, text, files = printed(f)
+        assert isinstance(error, WholestepError)
+        assert not [file for file in files if is_internal(file)], text
