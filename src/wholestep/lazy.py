@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from wholestep.boundary.answers import unknown
 from wholestep.boundary.public import boundary, published
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
-def names_of(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+
+def names_of(package: str, above: Mapping[str, str] = NOTHING) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for a package; the names become its own when the first of them is asked for.
 
-    A name that it does not have is an error that says what to write, where another library has it.
+    `above` has the modules of names that are this package's for users, and made of what lies on higher floors. A name
+    that it does not have is an error that says what to write, where another library has it.
     """
 
     def public() -> Any:
         return importlib.import_module(f"{package}.public")
 
     def get(name: str) -> Any:
+        if name in above:
+            return vars(sys.modules[package]).setdefault(
+                name, published(getattr(importlib.import_module(above[name]), name))
+            )
         found = public()
         if name != "__all__" and name not in found.__all__:
             raise unknown(package.replace("wholestep", "ws", 1), name)
         own = vars(sys.modules[package])
         own.update({known: published(getattr(found, known)) for known in found.__all__})
-        own["__all__"] = found.__all__
+        own["__all__"] = sorted({*found.__all__, *above})
         return own[name]
 
     def names() -> list[str]:
-        return sorted(public().__all__)
+        return sorted({*public().__all__, *above})
 
     return boundary(get), names

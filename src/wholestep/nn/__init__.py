@@ -21,4 +21,6 @@ from wholestep.lazy import names_of
 if TYPE_CHECKING:
     from wholestep.nn.public import *  # noqa: F403  # what is found at run time, for type checkers
 
-__getattr__, __dir__ = names_of("wholestep.nn")
+FILES = "wholestep.train.checkpoint.models"
+
+__getattr__, __dir__ = names_of("wholestep.nn", {"load": FILES, "save": FILES})

@@ -20,6 +20,7 @@ from wholestep.ir.build import current
 from wholestep.nn.blame import noted
 from wholestep.nn.marks import BUFFER, FROZEN, TIED, Mark, frozen
 from wholestep.nn.places import Rebuilt, Walk, refuse_hidden, refuse_inexact
+from wholestep.nn.trained import note_of
 
 M = TypeVar("M", bound="Module")
 NOTHING: Mapping[str, Any] = {}
@@ -152,7 +153,7 @@ class Module:
         return self.train(False)
 
     def __repr__(self) -> str:
-        return shown(self, {})
+        return shown(self, {}) + note_of(self)
 
     def _title(self) -> str:
         """What kind of a part it is."""

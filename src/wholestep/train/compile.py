@@ -12,6 +12,7 @@ import numpy as np
 
 from wholestep.errors import BudgetError, DtypeError, ParameterError
 from wholestep.lower.budget.amount import amount
+from wholestep.nn.trained import give
 from wholestep.optim.hyper import numbers
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import Optimizer
@@ -111,7 +112,7 @@ def compile(
     budget = amount(memory_budget)
     place = folder_of(folder, stream, budget)
     streamed = stream_of(stream, place, precision)
-    model, params, buffers = taken(unpacked(params, streamed), buffers)
+    model, parts, buffers = taken(unpacked(params, streamed), buffers)
     names = (captures,) if isinstance(captures, str) else tuple(captures)
     check_microbatch(microbatch, has_aux, bool(names))
     rows = None if microbatch == "auto" else microbatch
@@ -133,9 +134,12 @@ def compile(
         place,
     )
     check_unroll(recipe, int(steps_per_call))
-    parts = state_parts(recipe, params, buffers, key)
-    made = partial(Step, parts=parts, batch=batch, count=int(steps_per_call), device=device, strict=bool(strict))
-    return made(recipe) if microbatch != "auto" else smallest(made, recipe, rows_of(batch, int(steps_per_call > 1)))
+    state = state_parts(recipe, parts, buffers, key)
+    made = partial(Step, parts=state, batch=batch, count=int(steps_per_call), device=device, strict=bool(strict))
+    auto = microbatch == "auto"
+    step = smallest(made, recipe, rows_of(batch, int(steps_per_call > 1))) if auto else made(recipe)
+    give(params, step, recipe.name)
+    return step
 
 
 def smallest(made: Callable[[Recipe], Step], recipe: Recipe, rows: int) -> Step:

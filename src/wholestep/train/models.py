@@ -64,6 +64,16 @@ class Model:
         return function
 
 
+def check_predicts(model: Model | None) -> None:
+    """Raise UnsupportedError where a step has no one module that can be called."""
+    if model is None or "__call__" not in dir(getattr(model.structure, "cls", None)):
+        of = "plain parameters" if model is None else "a tree, or of a module without __call__"
+        raise UnsupportedError(
+            f"step.predict: the step was compiled of {of}, and knows how to compute the loss alone",
+            hint="predict = step.attach(f) with f(params, batch), or f(model, batch), is called with a batch",
+        )
+
+
 def taken(params: Any, buffers: Any, before: Model | None = None) -> tuple[Model | None, Any, Any]:
     """(model, parameters, buffers) of what was given for parameters; there is a model if it holds modules.
 

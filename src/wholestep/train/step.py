@@ -15,6 +15,7 @@ from wholestep.boundary.answers import unknown
 from wholestep.boundary.frames import cut
 from wholestep.boundary.public import bounded
 from wholestep.errors import ArgumentError, TreeError, UnsupportedError
+from wholestep.nn.trained import give
 from wholestep.optim.hyper import hyper_of
 from wholestep.runtime.mapped import put
 from wholestep.train import epochs as epoch_runs
@@ -23,7 +24,7 @@ from wholestep.train.diagnose import Diagnosis
 from wholestep.train.engine import Engine, Log
 from wholestep.train.inspected import Inspected
 from wholestep.train.kinds import Kinds
-from wholestep.train.models import SAME, given_parts, taken
+from wholestep.train.models import SAME, check_predicts, given_parts, taken
 from wholestep.train.precision import widened
 from wholestep.train.recipe import Recipe
 from wholestep.train.replay import Course, Past, course_of, diagnosed
@@ -48,7 +49,7 @@ class Step(Saved, Inspected):
         """Whether a call refuses every batch that has another shape than the one the step was compiled for."""
         self._lock = threading.RLock()
         self._log = Log()
-        self._attached: list[Attached] = []
+        self._predictor: Attached | None = None
         self._take(Engine(recipe, parts, {}, batch, count, device, self._log))
 
     def _take(self, engine: Engine) -> None:
@@ -184,11 +185,35 @@ class Step(Saved, Inspected):
                 attached.entry(batch)
         return attached
 
+    def predict(self, x: Any) -> Any:
+        """`model(x)` for the model as it is now, in evaluation mode, compiled once for each shape of `x`.
+
+        It is `step.attach(lambda model, x: model(x))`, made at the first call; `step.model` is the model itself.
+
+        Raises UnsupportedError where the step knows a loss and no model: one of plain parameters, or of a tree in which
+        there are modules.
+
+        >>> import numpy as np, wholestep as ws
+        >>> model = ws.nn.Linear(3, 1, key=0)
+        >>> batch = {"x": np.eye(3, dtype=np.float32), "y": np.ones((3, 1), np.float32)}
+        >>> def loss(model, batch):
+        ...     return ws.nn.mse(model(batch["x"]), batch["y"])
+        >>> step = ws.compile(loss, model, optimizer=ws.optim.sgd(0.5), batch=batch)
+        >>> losses = [step(batch).loss for _ in range(100)]
+        >>> step.predict(np.eye(3, dtype=np.float32)).round(1).tolist()
+        [[1.0], [1.0], [1.0]]
+        """
+        check_predicts(self._engine.recipe.model)
+        if self._predictor is None:
+            self._predictor = self.attach(predict)
+        return self._predictor(x)
+
     @property
     def model(self) -> Any:
         """The model with its parameters and buffers as they are now, in arrays of the caller's own.
 
-        Raises UnsupportedError where the step was compiled from plain parameters.
+        The model that was given to `compile` stays as it was. Raises UnsupportedError where the step was compiled from
+        plain parameters.
         """
         with self._lock:
             model, state = self._engine.recipe.model, self._engine.state
@@ -334,7 +359,7 @@ class Step(Saved, Inspected):
         `compile` does; the step is then as it was.
         """
         with self._lock:
-            old = self._engine
+            old, model = self._engine, params
             changes: dict[str, Any] = {} if loss is None else {"loss": loss}
             if optimizer is not SAME:
                 changes["optimizer"] = optimizer
@@ -352,6 +377,7 @@ class Step(Saved, Inspected):
             hyper = hyper_of(optimizer) if optimizer is not SAME else self.hyper
             example = old.feed.abstract() if batch is SAME else batch
             self._take(Engine(recipe, parts, hyper, example, old.count, old.device, self._log))
+            give(model, self, recipe.name)
 
     def __repr__(self) -> str:
         engine = self._engine
@@ -362,6 +388,11 @@ class Step(Saved, Inspected):
             "step: a compiled step cannot be copied or pickled",
             hint="keep step.state, which can, and give it to load_state of a step compiled from the same loss",
         )
+
+
+def predict(model: Any, x: Any) -> Any:
+    """What `Step.predict` attaches."""
+    return model(x)
 
 
 def base_key(key: Any) -> Any:

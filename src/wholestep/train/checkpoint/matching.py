@@ -80,10 +80,10 @@ def check_complete(found: Matched, strict: bool) -> None:
     lines = [f"missing {listed(found.missing)}"] if found.missing else []
     lines += [f"unexpected {listed(found.unexpected)}"] if found.unexpected else []
     what = "the names differ" if found.pairs else "no name is the same"
-    raise CheckpointError(
-        f"load: {what}: {'; '.join(lines) or 'there is nothing to load'}",
-        hint="rename= says what is called otherwise, only= loads a part, strict=False what there is",
-    )
+    hint = "rename= says what is called otherwise, only= loads a part, strict=False what there is"
+    if found.pairs and not any(root_of(name) in PLACES for name in (*found.missing, *found.unexpected)):
+        hint = 'only=("params", "buffers") loads the model alone, whatever the optimizer was'
+    raise CheckpointError(f"load: {what}: {'; '.join(lines) or 'there is nothing to load'}", hint=hint)
 
 
 def listed(names: Collection[str]) -> str:

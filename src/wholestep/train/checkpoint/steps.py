@@ -96,10 +96,6 @@ def parts_named(only: Any) -> tuple[str, ...]:
 
 def save(engine: Engine, path: Where, loader: Any, metadata: Any, most: int | None, to: Disk = DISK) -> None:
     """Write all of a step's state; see `Step.save`."""
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer)):
-        raise DtypeError(f"save: max_shard_bytes is a {type(most).__name__}, not an integer")
-    if most is not None and most < 1:
-        raise ParameterError(f"save: max_shard_bytes is {most}; it must be 1 or more")
     about = {
         "version": version(),
         "loss": engine.recipe.name,
@@ -108,7 +104,18 @@ def save(engine: Engine, path: Where, loader: Any, metadata: Any, most: int | No
         "data": None if loader is None else loader.state(),
         "metadata": metadata,
     }
-    write.save(Path(path), arrays_of(engine), about, None if most is None else int(most), to)
+    write.save(Path(path), arrays_of(engine), about, shard_bytes(most), to)
+
+
+def shard_bytes(most: Any) -> int | None:
+    """How large a file may be; raises DtypeError or ParameterError for what is no size."""
+    if most is None:
+        return None
+    if isinstance(most, bool) or not isinstance(most, int | np.integer):
+        raise DtypeError(f"save: max_shard_bytes is a {type(most).__name__}, not an integer")
+    if most < 1:
+        raise ParameterError(f"save: max_shard_bytes is {most}; it must be 1 or more")
+    return int(most)
 
 
 @cache
@@ -186,7 +193,8 @@ def read(contents: Contents, own: dict[str, NDArray], wanted: Wanted) -> Found:
         own = {path: x for path, x in own.items() if root_of(path) in PLACES}
     names = matched(contents.types, own, wanted.parts, wanted.rename, ours)
     check_complete(names, wanted.strict)
-    new = {path: fitted(contents, n, path, own[path], wanted.convert, wanted.cast) for path, n in names.pairs.items()}
+    order = [(path, names.pairs[path]) for path in own if path in names.pairs]  # parameters first, in errors too
+    new = {path: fitted(contents, n, path, own[path], wanted.convert, wanted.cast) for path, n in order}
     found = Loaded(
         path=Path(),
         names=tuple(new),

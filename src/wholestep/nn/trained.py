@@ -1,0 +1,36 @@
+"""Models that were given to a step, which trains a copy: what their repr says of where that copy is."""
+
+from __future__ import annotations
+
+import weakref
+from functools import partial
+from typing import Any
+
+from wholestep import tree
+
+_given: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], str]] = {}
+
+
+def give(model: Any, step: Any, loss: str) -> None:
+    """Note that a step trains a copy of the modules in a tree, for as long as both are there."""
+    for part in tree.flatten(model, is_module)[0]:
+        if is_module(part):
+            _given[id(part)] = weakref.ref(part, partial(forget, id(part))), weakref.ref(step), loss
+
+
+def forget(key: int, _: Any) -> None:
+    """A model is gone, and its number may become that of another object."""
+    _given.pop(key, None)
+
+
+def is_module(x: Any) -> bool:
+    """Whether a node is a module, without asking for the class, which asks this module."""
+    return bool(getattr(type(x), "_is_module", False))
+
+
+def note_of(model: Any) -> str:
+    """A line for the repr of a model that was given to a step; empty for every other one."""
+    _, step, loss = _given.get(id(model), (None, None, ""))
+    if step is None or step() is None:
+        return ""
+    return f"\n# as it was given to the step of {loss}, which trains a copy: step.model"
