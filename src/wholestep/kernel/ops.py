@@ -21,10 +21,14 @@ class Op(NamedTuple):
 
 
 def product(a: Any, b: Any) -> tuple[Any, Any]:
-    """a * b in float64 and what its rounding left out, for numbers that are neither huge nor tiny (Dekker)."""
+    """a * b in float64 and what its rounding left out, for numbers that are neither huge nor tiny (Dekker).
+
+    Veltkamp's halves have 26 bits each, the sign of the lower one included, so that each partial product is exact.
+    """
 
     def halves(x: Any) -> tuple[Any, Any]:
-        high = (np.asarray(x).view(np.uint64) & np.uint64(0xFFFFFFFFF8000000)).view(np.float64)
+        wide = x * 134217729.0
+        high = wide - (wide - x)
         return high, x - high
 
     (ah, al), (bh, bl), p = halves(a), halves(b), a * b
@@ -47,23 +51,43 @@ def odd(a: Any, b: Any) -> Any:
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c with one rounding (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008)."""
+    """a * b + c with one rounding (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved
+    algorithms using rounding to odd", IEEE Transactions on Computers 57(4), 2008)."""
     if np.asarray(a).dtype == np.float32:
         exact = np.multiply(a, b, dtype=np.float64)
         plain = exact + c
         return np.where(np.isfinite(plain), odd(exact, np.float64(c)), plain).astype(np.float32)
     a, b, c = np.broadcast_arrays(*[np.asarray(x, np.float64) for x in (a, b, c)])
-    plain = a * b + c
-    # Powers of two bring the factors near 1; a summand far below the product is brought within reach.
+    # Powers of two bring the factors between 1/2 and 1, and the summand with them.
     (u, i), (v, j) = np.frexp(a), np.frexp(b)
     shift = i.astype(np.int64) + j
     scaled = np.ldexp(c, np.clip(-shift, -2200, 2200))
+    special = (u == 0) | (v == 0) | ~np.isfinite(u * v) | ~np.isfinite(c)
+    alone = ~np.isfinite(scaled) | (shift < -1077)
+    u1, v1, c1 = [np.where(special | alone, 0.5, x) for x in (u, v, scaled)]
+    found = _scaled_fma(u1, v1, c1, np.where(alone, 0, shift))
+    # The product is nothing beside the summand `alone`; beside 0 it has the sign that it had before it underflowed.
+    found = np.where(alone, c, found)
+    return np.where(special, u * v + c, np.where(c == 0, a * b, found))
+
+
+def _scaled_fma(u: Any, v: Any, c: Any, shift: Any) -> Any:
+    """(u * v + c) * 2**shift with one rounding, for factors between 1/2 and 1 and a shift from -1077 on."""
+    # The product is a multiple of 2**-106: of a summand far below that the sign is all that counts.
+    c = np.where(np.abs(c) < 2.0**-500, np.copysign(2.0**-500, c), c)
     high, low = product(u, v)
-    near_high, near_low = total(scaled, low)
+    near_high, near_low = total(c, low)
     most, rest = total(high, near_high)
-    found = np.ldexp(most + odd(rest, near_low), np.clip(shift, -2200, 2200))
-    # Left to the plain sum are zeros, what is not finite, and a summand beside which the product is nothing.
-    return np.where((u != 0) & (v != 0) & np.isfinite(u * v) & np.isfinite(scaled), found, plain)
+    rest = odd(rest, near_low)
+    found = most + rest
+    made = np.ldexp(found, shift)
+    # A result that may lie below the normal numbers is rounded once, to a multiple of the smallest subnormal: what is
+    # added and taken off leaves no smaller bits.
+    small = np.abs(made) <= 2.0**-1022
+    anchor = np.where(small, np.copysign(np.ldexp(1.0, -1022 - np.where(small, shift, 0)), found), 0.0)
+    top, under = total(anchor, most)
+    tiny = np.ldexp((top + odd(under, rest)) - anchor, shift)
+    return np.where(small, np.copysign(tiny, found), made)
 
 
 def lesser(a: Any, b: Any) -> Any:

@@ -11,7 +11,7 @@ from wholestep import numpy as wnp
 from wholestep.errors import BoundsError, DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.scope import type_of
-from wholestep.nn.exponentials import log_softmax, shift_of
+from wholestep.nn.exponentials import faded, log_softmax, shift_of
 from wholestep.nn.reduction import Reduction, check_axis, floating, number, reduced
 
 
@@ -128,7 +128,7 @@ def focal(
     chosen = labelled(name, labels, x, axis, ignore_index)
     scale = along_classes(name, class_weights, x, axis)
     logs = at_labels(log_softmax(x, axis=axis), chosen, axis)
-    losses = (-wnp.expm1(logs)) ** number(name, "gamma", gamma) * -logs
+    losses = faded(-wnp.expm1(logs), number(name, "gamma", gamma)) * -logs
     return weighed(name, logits, losses, chosen, scale, reduction, weights)
 
 

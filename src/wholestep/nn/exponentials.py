@@ -128,6 +128,15 @@ def safe_log(x: Any) -> Any:
     return in_single(of, x)
 
 
+def faded(missed: Any, gamma: Any) -> Any:
+    """missed**gamma, the factor of a focal loss, with derivatives of three orders where what is missed rounds to 0.
+
+    Below the cube root of the smallest normal number the power stays as it is: no loss is larger than that there.
+    """
+    least = float(np.finfo(missed.dtype).smallest_normal) ** (1 / 3)
+    return wnp.where(missed > least, missed, least) ** gamma
+
+
 def safe_sqrt(x: Any) -> Any:
     """The square root, 0 with derivative 0 where x is 0 or less; the root itself has an infinite derivative at 0.
 

@@ -85,9 +85,10 @@ def log_cosh(predictions: Any, targets: Any, *, weights: Any = None, reduction: 
     [5e-09, 9999.306852819]
     """
     x, t = pair("log_cosh", predictions, targets)
-    size = wnp.abs(x - t)
+    gap = x - t
+    size = wnp.abs(gap)
     near = size < 1
-    half = wnp.sinh(wnp.where(near, size, 0) / 2)
+    half = wnp.sinh(wnp.where(near, gap, 0) / 2)
     far = size + wnp.log1p(wnp.exp(-2 * size)) - math.log(2)
     return reduced("log_cosh", predictions, wnp.where(near, wnp.log1p(2 * half * half), far), reduction, weights)
 

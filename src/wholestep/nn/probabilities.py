@@ -6,6 +6,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep import scipy
+from wholestep.nn.exponentials import faded
 from wholestep.nn.reduction import Reduction, check_axis, number, pair, reduced
 
 
@@ -97,7 +98,7 @@ def binary_focal(
     x, t = pair("binary_focal", logits, targets)
     missed = t * scipy.special.expit(-x) + (1 - t) * scipy.special.expit(x)
     surprise = (1 - t) * x + wnp.logaddexp(wnp.zeros_like(x), -x)
-    losses = missed ** number("binary_focal", "gamma", gamma) * surprise
+    losses = faded(missed, number("binary_focal", "gamma", gamma)) * surprise
     if alpha is not None:
         number("binary_focal", "alpha", alpha, 0.0, 1.0)
         losses = losses * (alpha * t + (1 - alpha) * (1 - t))

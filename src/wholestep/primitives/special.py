@@ -14,8 +14,8 @@ from wholestep.errors import DerivativeError
 from wholestep.ir.graph import NDArray, Value
 from wholestep.kernel import maths
 from wholestep.primitives.family import Elementwise, ones, zeros
-from wholestep.primitives.functions import digamma, erf, exp, gammaln, log, log1p, sin, sqrt
-from wholestep.primitives.logic import select, sign
+from wholestep.primitives.functions import cos, digamma, erf, exp, gamma, gammaln, log, log1p, sin, sqrt
+from wholestep.primitives.logic import floor, rint, select, sign
 
 _DEGREE = math.pi / 180
 _2_SQRT_PI = 2.0 / math.sqrt(math.pi)
@@ -55,9 +55,21 @@ loggamma = Elementwise(
     "loggamma", "loggamma", lambda y, x: digamma(x), code=maths.external("loggamma"), takes="f", domain=_POSITIVE
 )
 gammasgn = Elementwise("gammasgn", "gammasgn", code=maths.external("gammasgn"), takes="f")
-rgamma = Elementwise(
-    "rgamma", "rgamma", lambda y, x: -y * digamma(x), code=maths.external("rgamma"), takes="f", domain=_POSITIVE
-)
+
+
+def _rgamma_slope(y: Value, x: Value) -> Value:
+    """-y psi(x); below 1/2 the derivative of sin(pi x) Gamma(1 - x) / pi, which is finite where psi has its poles."""
+    low = x < 0.5
+    left, right = select(low, x, zeros(x.type)), select(low, ones(x.type), x)
+    whole = rint(left)
+    sign_of_sine = 1 - 2 * (whole - 2 * floor(0.5 * whole))
+    angle = math.pi * (left - whole)
+    sine = cos(angle) - sin(angle) * digamma(1 - left) * (1 / math.pi)
+    slope: Value = select(low, sign_of_sine * gamma(1 - left) * sine, -y * digamma(right))
+    return slope
+
+
+rgamma = Elementwise("rgamma", "rgamma", _rgamma_slope, code=maths.external("rgamma"), takes="f", domain=_POSITIVE)
 beta = Elementwise(
     "beta",
     "beta",
@@ -341,7 +353,23 @@ ellipe = Elementwise(
 # Error functions, exponential integrals, angles in degrees.
 
 erfi = Elementwise("erfi", "erfi", lambda y, x: _2_SQRT_PI * exp(x * x), code=maths.erfi, domain=(-1.0, 1.0))
-dawsn = Elementwise("dawsn", "dawsn", lambda y, x: 1 - 2 * x * y, code=maths.dawsn)
+
+
+def _dawsn_slope(y: Value, x: Value) -> Value:
+    """1 - 2 x y, for |x| above 8 by the asymptotic series of DLMF 7.12, where the difference would cancel."""
+    plain = 1 - 2 * x * y
+    if x.type.dtype.kind == "c":
+        return plain
+    far = x * x > 64
+    ratio = 0.5 / select(far, x * x, ones(x.type) * 64)
+    series = ones(x.type)
+    for k in range(41, 1, -2):
+        series = 1 + k * ratio * series
+    slope: Value = select(far, -ratio * series, plain)
+    return slope
+
+
+dawsn = Elementwise("dawsn", "dawsn", _dawsn_slope, code=maths.dawsn)
 ndtri_exp = Elementwise(
     "ndtri_exp",
     "ndtri_exp",
