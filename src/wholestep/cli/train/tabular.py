@@ -20,12 +20,8 @@ from wholestep.ir.graph import NDArray
 from wholestep.train.data import need
 
 ABOUT = "Train networks on three tables of scikit-learn by its own interface, and compare them with gradient boosting "
-ABOUT += (
-    "and a linear model on the same folds: R2 for regression, accuracy for classification. Networks are ahead where "
-)
-ABOUT += (
-    "the target is a smooth function of many inputs; on the third table, which is nearly linear, nothing is gained."
-)
+ABOUT += "and a linear model on the same folds: R2 for regression, accuracy for classification. Networks are ahead "
+ABOUT += "where the target is a smooth function of many inputs; on the third table, nearly linear, nothing is gained."
 
 Result = tuple[float, float]
 """The score on what was held out, and the seconds that fitting took."""
