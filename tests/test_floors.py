@@ -7,6 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src"
 FLOORS = (
+    "words",
     "errors config dtypes tree dims",
     "boundary",
     "lazy",

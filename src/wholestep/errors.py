@@ -8,6 +8,8 @@ import sys
 import warnings
 from types import CodeType, FrameType
 
+from wholestep.words import printable
+
 Where = tuple[CodeType, int] | None
 """A place in the user's program: a code object and an instruction in it, resolved to a line only when it is shown."""
 
@@ -92,7 +94,7 @@ def in_full(message: str, where: Where, hint: str | None) -> str:
         parts.append(f"  at {place}")
     if hint:
         parts.append(f"  hint: {hint}")
-    return "\n".join(parts)
+    return printable("\n".join(parts))
 
 
 class ShapeError(WholestepError, ValueError):

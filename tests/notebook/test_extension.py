@@ -136,7 +136,7 @@ def test_a_session_without_pipescript_says_so(monkeypatch, capsys):
     shell = SimpleNamespace(user_ns={}, display_formatter=SimpleNamespace(formatters={"text/html": views}))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     extension.load_ipython_extension(shell)
-    assert len(views) == 3
+    assert len(views) == 2
     assert "pipescript is not installed" in capsys.readouterr().out
     assert shell.user_ns["params"] is params
     extension.unload_ipython_extension(shell)

@@ -27,6 +27,7 @@ from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
 from wholestep.primitives.marks import identity
 from wholestep.runtime import devices
+from wholestep.words import printable
 
 ANY_SIZE = (
     'f.any_size(ws.ShapeDtype((ws.Dim("B"), ...), dtype)) compiles f once for all sizes; '
@@ -115,6 +116,10 @@ class jit:
         self.reasons: list[str] = []
         self.names: list[Reading] = []
         self.sizes = Sizes(self.name, ANY_SIZE)
+
+    def __repr__(self) -> str:
+        count = len(self.programs)
+        return printable(f"<jit of {self.name}, device {self.device!r}, {count} program{'s' * (count != 1)}>")
 
     @property
     def traces(self) -> int:

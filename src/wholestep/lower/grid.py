@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wholestep.dims import Dim, spelled_out
+from wholestep.words import printable
 
 SHOWN = 25
 """Rows of a table; those below are counted together."""
@@ -25,7 +26,7 @@ class Table(NamedTuple):
         if rest:
             blank = ("",) * (len(self.head) - 2)
             shown.append((f"{sum(map(share, rest)):.1%}", *blank, f"{len(rest)} more"))
-        return shown
+        return [tuple(map(printable, row)) for row in shown]
 
 
 def share(row: tuple[float | int | Dim | str, ...]) -> float:
@@ -40,7 +41,7 @@ def said(x: float | int | Dim | str) -> str:
 
 def text(title: str, tables: Sequence[Table]) -> str:
     """A title and tables, in columns."""
-    return "\n".join([title, *[line for table in tables for line in ("", *columns(table))]])
+    return "\n".join([printable(title), *[line for table in tables for line in ("", *columns(table))]])
 
 
 def columns(table: Table) -> Iterator[str]:
@@ -55,7 +56,7 @@ def columns(table: Table) -> Iterator[str]:
 
 def page(title: str, tables: Sequence[Table]) -> str:
     """The same for a notebook."""
-    return f"<p>{html.escape(title)}</p>" + "".join(map(marked_up, tables))
+    return f"<p>{html.escape(printable(title))}</p>" + "".join(map(marked_up, tables))
 
 
 def marked_up(table: Table) -> str:

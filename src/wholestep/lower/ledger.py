@@ -19,6 +19,7 @@ from wholestep.lower.cost import DEFAULT, Cost, Rates, cost, expected, timed
 from wholestep.lower.plan import COPIES, Call, Launch, Plan
 from wholestep.lower.symbolic import numbered
 from wholestep.lower.traffic import missed
+from wholestep.words import Shown
 
 ELSEWHERE = "(no line of yours)"
 """What moves values and counts steps."""
@@ -57,8 +58,8 @@ class LineCost(NamedTuple):
     microseconds: float
 
 
-@dataclass(frozen=True)
-class Costs:
+@dataclass(frozen=True, repr=False)
+class Costs(Shown):
     """What a run costs before it runs: `kernels` and `lines`, those that take longest first.
 
     `rates` are the machine's, as `ws.calibrate` measured them, or the defaults. Loops count their trips, of branches

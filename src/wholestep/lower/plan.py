@@ -17,6 +17,7 @@ from wholestep.ir.graph import Node, Value
 from wholestep.ir.types import Type
 from wholestep.kernel.lang import Kernel
 from wholestep.lower.held import Held, draw, peak
+from wholestep.words import printable
 
 ALIGNMENT = 64
 """Buffers start at multiples of this many bytes: one cache line, and the widest vector."""
@@ -205,9 +206,12 @@ class Site(NamedTuple):
     where: Where
 
 
-@dataclass
+@dataclass(repr=False)
 class Plan:
-    """A whole program: slots of the table, steps, and the memory that it needs between them."""
+    """A whole program: slots of the table, steps, and the memory that it needs between them.
+
+    Printed it is every step; in a REPL it says how many there are.
+    """
 
     name: str
     slots: tuple[Slot, ...]
@@ -259,9 +263,17 @@ class Plan:
         """The kernels, each once."""
         return list({id(s.kernel): s.kernel for s in self.launches()}.values())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        kernels, launches = len(self.kernels()), sum(1 for _ in self.launches())
+        return f"<{self.title()}; {kernels} kernels in {launches} launches; print it for all steps>"
+
+    def title(self) -> str:
+        """Its name and its memory."""
         file = f", file {self.file} bytes" if self.file else ""
-        lines = [f"plan {self.name}: arena {self.arena} bytes, at least {self.bound}{file}"]
+        return printable(f"plan {self.name}: arena {self.arena} bytes, at least {self.bound}{file}")
+
+    def __str__(self) -> str:
+        lines = [self.title()]
         for i, slot in enumerate(self.slots):
             lines.append(f"  s{i + 2} {slot.kind} {slot.type} {slot.name}".rstrip())
         return "\n".join([*lines, *spelled(self.steps, "  ")])

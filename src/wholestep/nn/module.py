@@ -21,6 +21,7 @@ from wholestep.nn.blame import noted
 from wholestep.nn.marks import BUFFER, FROZEN, TIED, Mark, frozen
 from wholestep.nn.places import Rebuilt, Walk, refuse_hidden, refuse_inexact
 from wholestep.nn.trained import note_of
+from wholestep.words import printable
 
 M = TypeVar("M", bound="Module")
 NOTHING: Mapping[str, Any] = {}
@@ -153,7 +154,7 @@ class Module:
         return self.train(False)
 
     def __repr__(self) -> str:
-        return shown(self, {}) + note_of(self)
+        return printable(shown(self, {}) + note_of(self))
 
     def _title(self) -> str:
         """What kind of a part it is."""

@@ -23,6 +23,7 @@ from wholestep.ir.graph import Node, subgraphs
 from wholestep.ir.sizes import type_at
 from wholestep.ir.types import Type
 from wholestep.nn.places import PARAMETER, Place, Walk
+from wholestep.words import Shown, printable
 
 HEAD = ("path", "what", "shape", "numbers", "bytes", "flops")
 
@@ -52,11 +53,11 @@ class Row(NamedTuple):
         return self._replace(types=tuple([type_at(t, sizes) for t in self.types]), flops=flops)
 
 
-@dataclass(frozen=True)
-class Summary:
+@dataclass(frozen=True, repr=False)
+class Summary(Shown):
     """The table: `rows`, and how many elements and bytes are trained, frozen, and buffers.
 
-    Printed it is text, and in a notebook a table.
+    Printed and in a REPL it is text, and in a notebook a table.
     """
 
     rows: tuple[Row, ...]
@@ -97,9 +98,10 @@ class Summary:
 
     def cells(self) -> list[tuple[str, ...]]:
         """The rows as text; a column of flops only where there are any."""
-        return [
+        rows = [
             (row.path, row.what, row.shape, f"{row.numbers:,}", f"{row.nbytes:,}", said(row.flops)) for row in self.rows
         ]
+        return [tuple(map(printable, row)) for row in rows]
 
     def footer(self) -> Iterator[str]:
         """The totals, a line for each kind there is."""

@@ -41,6 +41,7 @@ from wholestep.runtime.folder import Entry
 from wholestep.runtime.late import fails_late
 from wholestep.runtime.mapped import NOTHING, Streams
 from wholestep.runtime.native import NativeProgram
+from wholestep.words import Words, preformatted, printable
 
 SUPPOSED = 128
 """What a symbolic size is taken for where the code can be better for one number than for another."""
@@ -90,7 +91,13 @@ class Memory(NamedTuple):
         rows = [f"{name:<10}{spelled_out(getattr(self, name)):>17} bytes" for name in kinds]
         open_ = sorted(names(self.total))
         note = [f"for {', '.join(f'{name} = {SUPPOSED}' for name in open_)}"] if open_ and self.peak else []
-        return "\n".join([*rows, *note, *table(self.peak)])
+        return printable("\n".join([*rows, *note, *table(self.peak)]))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 class Forecast(Memory):
@@ -130,7 +137,7 @@ class Described:
     def explain(self) -> str:
         """What the program does and costs, a line for each kernel."""
         with supposed(self.graph):
-            return "\n".join(report.lines(self.plan))
+            return Words("\n".join(report.lines(self.plan)))
 
     def cost(self) -> Costs:
         """What a run costs, known before it runs: an entry for each kernel and for each line."""

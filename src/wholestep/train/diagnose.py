@@ -11,6 +11,7 @@ import numpy as np
 from wholestep.backends import reference
 from wholestep.errors import Where, show
 from wholestep.ir.graph import Graph, NDArray, Node, Value
+from wholestep.words import Shown, printable
 
 NAMES = {"contract": "matmul", "select": "where", "rint": "round", "expit": "sigmoid"}
 """What users call primitives that have another name."""
@@ -19,9 +20,9 @@ QUIET = ("creation", "movement", "mark")
 """Families that make no number of their own."""
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """What made a step not finite; `print` it.
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown):
+    """What made a step not finite; printed, and in a REPL, it is the message.
 
     `step` is its number, from 0; `operation` what made the first number that is not finite, with the user's line, or
     the path of an array that held one before; None where there was none. `phase` is "input", "forward" or "backward".
@@ -36,7 +37,7 @@ class Diagnosis:
     message: str
 
     def __str__(self) -> str:
-        return self.message
+        return printable(self.message)
 
 
 class Origin(NamedTuple):

@@ -12,12 +12,13 @@ import numpy as np
 
 from wholestep.ir.graph import NDArray
 from wholestep.train.report import curves
+from wholestep.words import Shown, printable
 
 Row = dict[str, float]
 """Names and numbers: `epoch`, `steps`, `loss`, and what was measured."""
 
 
-class History:
+class History(Shown):
     """The outcome of `fit`; it prints as a table.
 
     `epochs` is a list of rows, one for each epoch that was finished: `epoch` counts from 1, `steps` is the number of
@@ -74,21 +75,26 @@ class History:
 
     def __str__(self) -> str:
         names = self.columns
-        lines = [names, *[[number(row.get(name)) for name in names] for row in self.epochs]]
+        lines = [
+            [printable(name) for name in names],
+            *[[number(row.get(name)) for name in names] for row in self.epochs],
+        ]
         widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
         rows = ["  ".join(x.rjust(w) for x, w in zip(line, widths, strict=True)).rstrip() for line in lines]
         return "\n".join(rows) if self.epochs else f"no epoch; {len(self.losses)} steps"
 
     def __repr__(self) -> str:
-        return f"<history of {len(self.epochs)} epochs, {len(self.losses)} steps, {self.status}>"
+        about = f"{len(self.losses)} steps, {self.status}"
+        return f"{self}\n{about}" if self.epochs else f"no epoch; {about}"
 
-    def plot(self, path: str | PathLike[str]) -> None:
-        """Save a PNG: the losses of steps and epochs on the left, everything else that was measured on the right.
+    def plot(self, path: str | PathLike[str] | None = None) -> Any:
+        """A matplotlib figure: the losses of steps and epochs on the left, all else that was measured on the right.
 
-        Raises MissingExtraError where matplotlib is not installed.
+        A notebook shows it; with a path it is saved as a PNG. Raises MissingExtraError where matplotlib is not
+        installed.
         """
         named = {name: self[name] for name in self.columns if name not in ("epoch", "steps", "seconds")}
-        curves(path, self.losses, self["steps"] if self.epochs else np.zeros(0), named)
+        return curves(path, self.losses, self["steps"] if self.epochs else np.zeros(0), named)
 
 
 def number(x: float | None) -> str:
@@ -98,4 +104,4 @@ def number(x: float | None) -> str:
 
 def shown(values: Mapping[str, Any]) -> str:
     """`loss 0.25  accuracy 0.9`."""
-    return "  ".join(f"{name} {number(x)}" for name, x in values.items())
+    return printable("  ".join(f"{name} {number(x)}" for name, x in values.items()))

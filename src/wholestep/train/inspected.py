@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any
 
 from wholestep.boundary.public import bounded
@@ -10,10 +11,14 @@ from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph
 from wholestep.train.engine import Engine, Log
 from wholestep.train.epochs import whole_number
-from wholestep.train.explain import explained
+from wholestep.train.explain import explained, lines
 from wholestep.train.profile import Profile, profiled
 from wholestep.train.state import initial_bytes
 from wholestep.train.watch import Watch
+from wholestep.words import Words, preformatted, printable
+
+CARD = 10
+"""Lines that a notebook shows of a step; the rest is folded away."""
 
 
 @bounded
@@ -32,7 +37,7 @@ class Inspected:
     @property
     def reasons(self) -> list[str]:
         """Why each of them was made."""
-        return list(self._log.reasons)
+        return list(map(printable, self._log.reasons))
 
     @property
     def compile_seconds(self) -> float:
@@ -109,7 +114,15 @@ class Inspected:
     def explain(self) -> str:
         """The step in words: what it holds, what it costs, what was compiled and why."""
         with self._lock:
-            return explained(self._engine)
+            return Words(explained(self._engine))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a step: a few lines, and the rest folded away."""
+        with self._lock:
+            graph, said = str(self.graph), explained(self._engine)
+            folded = {"memory, kernels, and what was compiled": said, "program": graph}
+            parts = [f"<details><summary>{name}</summary>{preformatted(x)}</details>" for name, x in folded.items()]
+            return preformatted("\n".join(islice(lines(self._engine), CARD))) + "".join(parts)
 
     def _ask(self, what: str) -> Any:
         program = self._engine.main.program

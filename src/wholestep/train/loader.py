@@ -20,6 +20,7 @@ from wholestep.train.recipe import takes_key
 from wholestep.train.sampling import Buckets, Drawn, Plan, Rows, Sampler, Weighted, Words
 from wholestep.train.sources import Arrays, Collate, Source, Stream, source_of, stacked
 from wholestep.train.step import base_key
+from wholestep.words import printable
 
 Spans = Generator[tuple[Any, int], None, None]
 """What is handed out: a batch, or a stack of them, and how many there are in it."""
@@ -332,7 +333,7 @@ class Loader:
         self._epoch, self._position = self._start = state["epoch"], state["position"]
 
     def __repr__(self) -> str:
-        return f"<loader of {self.source}; {self.order()}; epoch {self._epoch}, batch {self._position}>"
+        return printable(f"<loader of {self.source}; {self.order()}; epoch {self._epoch}, batch {self._position}>")
 
 
 def mixed(items: Iterator[Any], size: int, words: Words) -> Iterator[Any]:

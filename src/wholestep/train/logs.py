@@ -15,6 +15,7 @@ from typing import Any, Protocol, TextIO
 
 from wholestep.train.data import need
 from wholestep.train.history import shown
+from wholestep.words import printable
 
 FLUSH = 10.0
 """Seconds from one time that TensorBoard's file is brought to the disk to the next."""
@@ -64,7 +65,7 @@ class ConsoleLogger:
         self.say(status)
 
     def say(self, line: str) -> None:
-        print(line, file=self.stream, flush=True)
+        print(printable(line), file=self.stream, flush=True)
 
 
 class JsonLogger:

@@ -21,6 +21,7 @@ from wholestep.runtime.symbolic import Symbolic
 from wholestep.train import trace
 from wholestep.train.engine import Engine
 from wholestep.train.watch import check
+from wholestep.words import Shown
 
 
 class KernelTime(NamedTuple):
@@ -42,8 +43,8 @@ class LineTime(NamedTuple):
     predicted: float
 
 
-@dataclass(frozen=True)
-class Profile:
+@dataclass(frozen=True, repr=False)
+class Profile(Shown):
     """What a call of a step took: `kernels` and `lines`, those that take longest first.
 
     Everything is of the fastest of the calls, which took `microseconds` from call to return; the kernels took `inside`

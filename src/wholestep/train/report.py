@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -11,6 +12,7 @@ import numpy as np
 
 from wholestep.ir.graph import NDArray
 from wholestep.train.data import need
+from wholestep.words import printable
 
 
 def chart(values: Sequence[float], width: int = 60, height: int = 8) -> str:
@@ -71,11 +73,11 @@ def picture(
     figure.savefig(path, format="png")
 
 
-def curves(path: str | PathLike[str], losses: NDArray, ends: NDArray, named: Mapping[str, NDArray]) -> None:
-    """Save a PNG: the loss of each step, and what was measured where epochs end, `ends` being their numbers of steps.
+def curves(path: str | PathLike[str] | None, losses: NDArray, ends: NDArray, named: Mapping[str, NDArray]) -> Any:
+    """A figure: the loss of each step, and what was measured where epochs end, `ends` being their numbers of steps.
 
-    Of what was measured the losses are drawn with that of the steps and everything else in a panel of its own. Raises
-    MissingExtraError where matplotlib is not installed; no window is opened.
+    With a path it is saved as a PNG. Of what was measured the losses are drawn with that of the steps and everything
+    else in a panel of its own. Raises MissingExtraError where matplotlib is not installed; no window is opened.
     """
     need("matplotlib", extra="train")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -83,26 +85,37 @@ def curves(path: str | PathLike[str], losses: NDArray, ends: NDArray, named: Map
 
     kinds = {name: x for name, x in named.items() if name.endswith("loss")}
     others = {name: x for name, x in named.items() if name not in kinds}
-    figure = Figure(figsize=(9 if others else 5, 3.6), layout="constrained", dpi=120)
+
+    class Curves(Figure):
+        """A figure that a notebook shows without more ado."""
+
+        def _repr_png_(self) -> bytes:
+            with io.BytesIO() as file:
+                self.savefig(file, format="png")
+                return file.getvalue()
+
+    figure = Curves(figsize=(9 if others else 5, 3.6), layout="constrained", dpi=120)
     FigureCanvasAgg(figure)
     left, *right = np.atleast_1d(figure.subplots(1, 1 + bool(others)))
     last = int(ends[-1]) if len(ends) else len(losses)
     _losses(left, np.arange(1, len(losses) + 1) + max(0, last - len(losses)), losses, ends, kinds, "step")
     for axes in right:
         for name, x in others.items():
-            axes.plot(ends, x, label=name)
+            axes.plot(ends, x, label=printable(name))
         axes.set(xlabel="step", title="Metrics")
         axes.legend(frameon=False)
     for axes in (left, *right):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, format="png")
+    if path is not None:
+        figure.savefig(path, format="png")
+    return figure
 
 
 def _losses(axes: Any, x: NDArray, losses: Any, ends: NDArray, named: Mapping[str, Any], unit: str) -> None:
     """The loss of each step, and other losses where epochs end."""
     axes.plot(x, losses, color="0.8", linewidth=0.8, label="each step")
     for i, (name, values) in enumerate(named.items()):
-        axes.plot(ends, values, color=f"C{i}", label=name)
+        axes.plot(ends, values, color=f"C{i}", label=printable(name))
     positive = np.concatenate([np.ravel(v) for v in (losses, *named.values())])
     scale = "log" if np.all(positive[np.isfinite(positive)] > 0) else "linear"
     axes.set(xlabel=unit, ylabel="loss" if unit == "step" else "training loss", yscale=scale, title="Loss")

@@ -33,6 +33,7 @@ from wholestep.train.saved import Saved
 from wholestep.train.scaling import scale_of
 from wholestep.train.setting import averaged, flushed, hyper_changes
 from wholestep.train.state import PARTS
+from wholestep.words import printable
 
 
 @bounded
@@ -381,7 +382,7 @@ class Step(Saved, Inspected):
 
     def __repr__(self) -> str:
         engine = self._engine
-        return f"<step of {engine.recipe.name} on {engine.feed}, device {engine.device!r}>"
+        return printable(f"<step of {engine.recipe.name} on {engine.feed}, device {engine.device!r}>")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedError(

@@ -1,0 +1,64 @@
+"""Text for people: nothing in it moves a cursor or turns round what is read, and a REPL shows it as it reads."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+
+
+def printable(text: str) -> str:
+    """Text with control characters, escape sequences, marks of direction and the like spelled out; lines stay lines.
+
+    Names come from users, files and tables, and a terminal obeys some of what may stand in them.
+
+    >>> print(printable("loss\\x1b[2J \\u202egnp.exe\\nnext line"))
+    loss\\x1b[2J \\u202egnp.exe
+    next line
+    """
+    if text.isprintable():
+        return text
+    return "".join([c if harmless(c) else c.encode("unicode_escape").decode() for c in text])
+
+
+def harmless(c: str) -> bool:
+    """Whether a terminal only shows a character, or begins a line with it."""
+    return c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs"
+
+
+class Words(str):
+    """Text that a REPL and a notebook show as it reads; in all else it is a str.
+
+    >>> Words("one\\ntwo")
+    one
+    two
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Words:
+        return super().__new__(cls, printable(text))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
+
+
+class Shown:
+    """An object that a REPL and a notebook show as it is printed."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
+
+def preformatted(text: str) -> str:
+    """Text as it is, in HTML.
+
+    >>> preformatted("a < b")
+    '<pre>a &lt; b</pre>'
+    """
+    return f"<pre>{html.escape(printable(text))}</pre>"
