@@ -185,7 +185,7 @@ class Array:
 
     def known(self, name: str) -> Any:
         """The data behind the array where the trace has it; raises ValueDependentError where it does not."""
-        data = self.value.data
+        data = data_of(self.value)
         if data is None:
             raise ValueDependentError(
                 f"{name}: the value of a traced {self.type} is not known while the program is being written",
@@ -530,6 +530,18 @@ class Array:
         if hasattr(np.ndarray, name):
             raise unsupported(f"numpy.ndarray.{name}", instead(NAMES["x"][name]) if name in NAMES["x"] else "")
         raise unknown("x", name, f"a traced {self.type}")
+
+
+def data_of(value: Value) -> Any:
+    """The data of a value where the trace has it: computed already, or a constant of the program; else None."""
+    if value.data is not None or value.node is None or value.node.op.name != "constant":
+        return value.data
+    data = value.node.params["value"]
+    builder = current()
+    while builder is not None:
+        builder.consulted.add(id(data))
+        builder = builder.parent
+    return data
 
 
 def array_function(outside: Any) -> Callable[..., Array]:

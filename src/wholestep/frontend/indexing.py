@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep.errors import BoundsError, ShapeError, UnsupportedError
-from wholestep.frontend.array import Array, View
+from wholestep.frontend.array import Array, View, data_of
 from wholestep.frontend.dispatch import HOOKS, is_traced
 from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift, wrap
-from wholestep.frontend.selection import Selection
+from wholestep.frontend.selection import Selection, put, wide
 from wholestep.ir.graph import Value
 from wholestep.primitives.indexing import gather, scatter, scatter_add
 from wholestep.primitives.logic import select
@@ -185,7 +185,7 @@ def plain_item(x: Array, item: Any) -> Any:
     if array.size == 0 and not isinstance(item, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype.kind == "b":
-        return array
+        return data_of(lift(array).value) if array.ndim else array
     if array.dtype.kind not in "iu":
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays"
@@ -259,11 +259,26 @@ def lone_mask(x: Array, index: Any) -> Array | None:
     return None
 
 
+def unknown_mask(x: Array, index: Any) -> tuple[Value, Any] | None:
+    """(mask, further index) of `x[mask]` and `x[mask, i]` where the mask has no value yet; None elsewhere."""
+    head, tail = (index[0], index[1:]) if isinstance(index, tuple) and index else (index, ())
+    if not is_traced(head) or type(head) is tuple:
+        return None
+    mask = lone_mask(x, head)
+    if mask is None or data_of(mask.value) is not None:
+        return None
+    return mask.value, tail
+
+
 def getitem(x: Array, index: Any) -> Any:
     """Read: a view for slices, a copy for index arrays, a scalar where every axis has an integer."""
-    mask = lone_mask(x, index)
-    if mask is not None and mask.value.data is None:
-        return Selection(x, mask)
+    if isinstance(index, Selection) and index.dtype.kind in "iu":
+        return Selection(getitem(x, index.filled(0)).value, index.mask)
+    found = unknown_mask(x, index)
+    if found is not None:
+        mask, tail = found
+        chosen = Selection(x.value, mask)
+        return chosen[(slice(None), *tail)] if tail else chosen
     where = parse(x, index)
     if where.arrays:
         return wrap(read(x.value, where))
@@ -305,13 +320,17 @@ def result_shape(where: Index) -> tuple[Any, ...]:
 
 def setitem(x: Array, index: Any, new: Any, add: bool = False) -> None:
     """Write into x, and so into everything that shares its memory."""
-    if isinstance(new, Selection):
-        x.write(chosen(new.mask.value, cast_to(new.full.value, x.dtype), x.value))
+    found = unknown_mask(x, index)
+    if found is not None:
+        mask, tail = found
+        put(x[(*[slice(None)] * mask.ndim, *tail)] if tail else x, mask, new, add)
         return
+    if isinstance(new, Selection):
+        new.refuse("assignment of chosen elements", "read and write with one mask: y[m] = f(x[m])")
     v = full_of(new, (), x.dtype) if type(new) in WEAK else cast_to(lift(new).value, x.dtype)
-    mask = lone_mask(x, index)
-    if mask is not None and not add and v.ndim <= x.ndim - mask.ndim:
-        x.write(chosen(mask.value, broadcast_to(v, x.shape), x.value))
+    plain = lone_mask(x, index)
+    if plain is not None and not add and v.ndim <= x.ndim - plain.ndim:
+        x.write(select(wide(plain.value, x.shape), broadcast_to(v, x.shape), x.value))
         return
     where = parse(x, index)
     if is_same_view(x, where, new):
@@ -337,14 +356,6 @@ def fitted(v: Value, shape: tuple[Any, ...], x: Array) -> Value:
             hint="the value must broadcast to what the index reads",
         )
     return broadcast_to(v, shape)
-
-
-def chosen(mask: Value, new: Value, old: Value) -> Value:
-    """new where the mask over the leading axes holds, old elsewhere."""
-    if mask.ndim < old.ndim:
-        mask = broadcast_to(reshape(mask, shape=(*mask.shape, *[1] * (old.ndim - mask.ndim))), old.shape)
-    made: Value = select(mask, new, old)
-    return made
 
 
 HOOKS.getitem = getitem

@@ -296,7 +296,7 @@ class jit:
             verify(graph)
         if config.debug("ir"):
             print(graph, file=sys.stderr)
-        used = {id(value) for part in graph.family() for value in part.constants}
+        used = {id(value) for part in graph.family() for value in part.constants} | builder.consulted
         constants = [Captured(*held) for held in builder.held.values() if id(held[1]) in used]
         return Program(graph, outer, shape, [a._scalar for a in arrays], constants)
 

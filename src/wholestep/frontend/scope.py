@@ -12,18 +12,19 @@ import numpy as np
 from wholestep import dtypes, tree
 from wholestep.backends import reference
 from wholestep.errors import DtypeError
-from wholestep.frontend import indexing, ufuncs
+from wholestep.frontend import chosen, indexing, ufuncs
 from wholestep.frontend.array import Array
 from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, checked, constant_of, refuse_subclass
 from wholestep.frontend.memory import in_order_of, turned
+from wholestep.frontend.selection import Selection
 from wholestep.ir.build import Builder, build, building, current
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.marks import identity
 
 # What a traced array does is complete once these have entered their part.
-ARRAY_PARTS = (indexing, ufuncs)
+ARRAY_PARTS = (chosen, indexing, ufuncs)
 
 PLAIN = (np.ndarray, np.generic, bool, int, float, complex)
 LEAVES = (Array, *PLAIN)
@@ -199,6 +200,8 @@ def as_array(leaf: Any, what: str) -> Array:
         return leaf
     if isinstance(leaf, PLAIN):
         return Array(constant_of(leaf), not isinstance(leaf, np.ndarray))
+    if isinstance(leaf, Selection):
+        leaf.refuse(f"{what}: the function returned chosen elements, {leaf}")
     raise DtypeError(
         f"{what}: the function returned a {type(leaf).__name__}, not an array", hint="return arrays, or trees of them"
     )

@@ -1,15 +1,28 @@
-"""x[mask] while the mask has no value yet: its length is unknown, but `x[mask] += v` needs only the whole array."""
+"""x[mask] while the mask has no value yet: work on the whole array, of which only the chosen elements are ever read."""
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from wholestep.errors import ValueDependentError
-from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import FUNCTIONS, HOOKS
+from wholestep import dtypes
+from wholestep.errors import ShapeError, ValueDependentError
+from wholestep.frontend import ufuncs
+from wholestep.frontend.array import KNOWN, METHODS, Array
+from wholestep.frontend.dispatch import FUNCTIONS
+from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift
 from wholestep.ir.graph import Value
+from wholestep.primitives.logic import select
+from wholestep.primitives.movement import reshape
+
+HINT = (
+    "np.where(mask, x, other) keeps the shape; reductions such as x[mask].sum() and np.max(x[mask]) are covered;"
+    " x[mask].size is the number as a traced integer"
+)
 
 
 def same(x: Value, y: Value, depth: int = 8) -> bool:
@@ -24,103 +37,300 @@ def same(x: Value, y: Value, depth: int = 8) -> bool:
     return all([same(v, w, depth - 1) for v, w in zip(a.inputs, b.inputs, strict=True)])
 
 
-class Selection:
-    """The elements that a traced mask chooses; elementwise work is done on all, and the chosen written back."""
+def wide(mask: Value, shape: tuple[Any, ...]) -> Value:
+    """A mask over the leading axes, repeated along the others."""
+    if mask.ndim < len(shape):
+        mask = reshape(mask, shape=(*mask.shape, *[1] * (len(shape) - mask.ndim)))
+    return broadcast_to(mask, shape)
+
+
+class Selection(np.lib.mixins.NDArrayOperatorsMixin):
+    """The elements that a mask with no value yet chooses: NumPy's `x[mask]`, a copy of unknown length.
+
+    `full` has the mask's axes and then those that the mask leaves whole; the mask's axes stand for one axis of unknown
+    length. What `full` holds where the mask is false is never read, neither by a result nor by a derivative: a function
+    is given an operand there that lies in its domain.
+    """
 
     __slots__ = ("full", "mask")
+    __array_priority__ = 2000.0
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, full: Array, mask: Array) -> None:
-        self.full = full
+    def __init__(self, full: Any, mask: Value) -> None:
+        # NumPy copies what a mask chooses: later writes to x, or to the mask, do not reach it.
+        self.full = full if isinstance(full, Array) else Array(full)
         self.mask = mask
 
-    def _refuse(self, what: str) -> NoReturn:
+    # What it is
+
+    @property
+    def rest(self) -> tuple[Any, ...]:
+        """The sizes of the axes after the one of unknown length."""
+        return self.full.shape[self.mask.ndim :]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return 1 + len(self.rest)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements."""
+        return self.full.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes of the axes, the first of them a traced integer."""
+        return (FUNCTIONS[np.sum](Array(self.mask)), *self.rest)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements, a traced integer."""
+        return self.shape[0] * math.prod(self.rest)
+
+    @property
+    def T(self) -> Selection:
+        """The same where there is one axis; refused where there are more."""
+        return self if self.ndim == 1 else self.refuse("transpose")
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return np.real(self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return np.imag(self)
+
+    def __repr__(self) -> str:
+        return f"Array({dtypes.short(self.dtype)}[{', '.join(['?', *map(str, self.rest)])}])"
+
+    def refuse(self, what: str, hint: str = HINT) -> NoReturn:
+        """Raise ValueDependentError: this needs the number of chosen elements."""
         raise ValueDependentError(
-            f"{what}: the number of elements that a traced mask chooses from {self.full.type} is not known",
-            hint="use np.where(mask, x, other), or reduce with x.sum(where=mask)",
+            f"{what}: the number of elements that a mask chooses from {self.full.type} is not known while the program"
+            " is being written",
+            hint=hint,
         )
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method != "__call__" or kwargs.keys() - {"out"}:
-            self._refuse(ufunc.__name__)
-        return self.apply(ufunc, *inputs)
+    def chosen(self) -> Value:
+        """The mask at the shape of `full`."""
+        return wide(self.mask, self.full.shape)
 
-    def apply(self, ufunc: np.ufunc, *inputs: Any) -> Selection:
-        """An elementwise function of selections under one mask and of scalars."""
-        whole = []
+    def filled(self, number: Any) -> Array:
+        """The whole array with a number, or a value of its shape, in place of what was not chosen."""
+        x = self.full.value
+        other = number if isinstance(number, Value) else full_of(number, x.shape, x.dtype)
+        return Array(select(self.chosen(), x, other))
+
+    # NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         for x in inputs:
-            if isinstance(x, Selection):
-                if not same(x.mask.value, self.mask.value):
-                    self._refuse(ufunc.__name__)
-                whole.append(x.full)
-            elif np.ndim(x) == 0 if not isinstance(x, Array) else x.ndim == 0:
-                whole.append(x)
-            else:
-                self._refuse(ufunc.__name__)
-        return Selection(HOOKS.ufunc(ufunc, *whole), self.mask)
+            if not isinstance(x, (Selection, *KNOWN)) and hasattr(x, "__array_ufunc__"):
+                return NotImplemented
+        if method == "reduce" and ufunc.__name__ in ufuncs.REDUCE | ufuncs.REDUCE_BOOL:
+            outside = (ufuncs.REDUCE | ufuncs.REDUCE_BOOL)[ufunc.__name__]
+            return SELECTED[outside](inputs[0], *inputs[1:], **{"axis": 0, **options})
+        if ufunc in SELECTED and method == "__call__" and not options:
+            return SELECTED[ufunc](*inputs)
+        if method != "__call__" or options.keys() - {"out", "dtype"} or ufunc in FUNCTIONS:
+            self.refuse(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")
+        made = self.apply(ufunc, inputs, options.get("dtype"))
+        out = options.get("out")
+        if out is None:
+            return made
+        results = made if isinstance(made, tuple) else (made,)
+        written = tuple([self._write_out(ufunc.__name__, t, m) for t, m in zip(out, results, strict=True)])
+        return written if isinstance(made, tuple) else written[0]
 
-    def sum(self) -> Any:
-        """The sum of the chosen elements."""
-        return FUNCTIONS[np.sum](self.full, where=self._wide())
+    def _write_out(self, name: str, target: Any, made: Selection) -> Any:
+        if target is None:
+            return made
+        if not isinstance(target, Selection) or not same(target.mask, self.mask):
+            self.refuse(f"{name}: out=", hint="assign the result instead: y[mask] = f(x[mask])")
+        ufuncs.assign_out(name, target.full, made.full)
+        return target
 
-    def mean(self) -> Any:
-        """The mean of the chosen elements."""
-        return FUNCTIONS[np.mean](self.full, where=self._wide())
+    def apply(self, ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any = None) -> Any:
+        """An elementwise function of what one mask chooses, of scalars, and of arrays like one chosen row."""
+        operands = self.aligned(ufunc.__name__, inputs)
+        mask = wide(self.mask, (*self.mask.shape, *[1] * len(self.rest)))
+        made = ufuncs.general(ufunc, tuple(operands), None if dtype is None else np.dtype(dtype), mask)
+        return tuple([Selection(m, self.mask) for m in made]) if isinstance(made, tuple) else Selection(made, self.mask)
 
-    def _wide(self) -> Any:
-        extra = self.full.ndim - self.mask.ndim
-        return FUNCTIONS[np.broadcast_to](self.mask[(..., *[None] * extra)], self.full.shape)
+    def aligned(self, name: str, inputs: Sequence[Any]) -> list[Any]:
+        """The operands of an elementwise function as they broadcast against the whole array."""
+        return [self._aligned(name, x) for x in inputs]
+
+    def _aligned(self, name: str, x: Any) -> Any:
+        if isinstance(x, Selection):
+            if not same(x.mask, self.mask):
+                self.refuse(
+                    f"{name}: operands are chosen by two masks", "choose both with one mask, named once and used twice"
+                )
+            if len(x.rest) != len(self.rest):
+                raise ShapeError(f"{name}: {self} and {x} do not broadcast", hint="insert axes with x[mask][:, None]")
+            return x.full
+        if type(x) in WEAK or isinstance(x, np.generic | bool):
+            return x
+        a = lift(x)
+        while a.ndim > len(self.rest) and a.ndim and a.shape[0] == 1:
+            a = FUNCTIONS[np.reshape](a, a.shape[1:])
+        if a.ndim > len(self.rest):
+            self.refuse(f"{name}: an operand {a.type} beside chosen elements")
+        return a
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        implementation = SELECTED.get(func)
+        if implementation is None:
+            first(args, kwargs).refuse(func.__name__)
+        return implementation(*args, **kwargs)
+
+    # Reading and writing a part
+
+    def __getitem__(self, index: Any) -> Selection:
+        if isinstance(index, Selection) and index.dtype.kind == "b":
+            return Selection(self.full.value, self._narrowed(index))
+        return Selection(self.full[self._behind(index)], self.mask)
+
+    def __setitem__(self, index: Any, new: Any) -> None:
+        if isinstance(index, Selection) and index.dtype.kind == "b":
+            mask = self._narrowed(index)
+            put(self.full, mask, new, False)
+            return
+        target = self.full[self._behind(index)]
+        put(target, self.mask, new, False)
+
+    def _narrowed(self, index: Selection) -> Value:
+        """The mask of those chosen elements that another mask chooses again."""
+        if not same(index.mask, self.mask):
+            self.refuse("boolean indexing")
+        made: Value = wide(self.mask, index.full.shape) & index.full.value
+        return made
+
+    def _behind(self, index: Any) -> tuple[Any, ...]:
+        """The index of the whole array for one that leaves the axis of unknown length as it is."""
+        items = list(index) if isinstance(index, tuple) else [index]
+        dots = [i for i, item in enumerate(items) if item is Ellipsis]
+        if dots:
+            count = self.ndim - sum([item is not None for item in items]) + 1
+            items[dots[0] : dots[0] + 1] = [slice(None)] * count
+        plain = all([item is None or isinstance(item, slice | int | np.integer) for item in items])
+        if not plain or not items or items[0] != slice(None):
+            self.refuse(
+                "indexing", "x[mask][:, i] and x[mask][x[mask] > 0] are covered, since they leave the length alone"
+            )
+        return (*[slice(None)] * self.mask.ndim, *items[1:])
+
+    # Methods
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self._refuse(name)
+        if name in METHODS:
+            return functools.partial(METHODS[name], self)
+        if name.startswith("__") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"'Array' object has no attribute {name!r}")
+        self.refuse(name)
+
+    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Selection:
+        """The same numbers in another dtype."""
+        return Selection(self.filled(1).astype(dtype, *args, **kwargs), self.mask)
+
+    def copy(self, order: str = "C") -> Selection:
+        """A copy that shares nothing."""
+        return Selection(self.full.value, self.mask)
+
+    def ravel(self, order: str = "C") -> Selection:
+        """The chosen elements as one axis, row by row; a copy."""
+        if order != "C" and self.rest:
+            self.refuse("ravel")
+        return Selection(self.full.value, self.chosen())
+
+    flatten = ravel
+
+    def conj(self) -> Any:
+        """The complex conjugate."""
+        return np.conjugate(self)
+
+    conjugate = conj
+
+    def fill(self, value: Any) -> None:
+        """Write one number everywhere."""
+        self[:] = value
+
+    def __copy__(self) -> Selection:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Selection:
+        return self.copy()
+
+    # What it must not become
 
     def __len__(self) -> int:
-        self._refuse("len")
+        self.refuse("len")
 
     def __bool__(self) -> bool:
-        self._refuse("bool")
+        self.refuse("bool")
+
+    def __iter__(self) -> Any:
+        self.refuse("iteration")
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(FUNCTIONS[np.any](self == item))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        self._refuse("array conversion")
+        self.refuse("array conversion")
 
-    def __add__(self, other: Any) -> Selection:
-        return self.apply(np.add, self, other)
+    def __float__(self) -> float:
+        self.refuse("float")
 
-    __iadd__ = __add__
+    def __int__(self) -> int:
+        self.refuse("int")
 
-    def __radd__(self, other: Any) -> Selection:
-        return self.apply(np.add, other, self)
+    def __index__(self) -> int:
+        self.refuse("index")
 
-    def __sub__(self, other: Any) -> Selection:
-        return self.apply(np.subtract, self, other)
+    def __complex__(self) -> complex:
+        self.refuse("complex")
 
-    __isub__ = __sub__
 
-    def __rsub__(self, other: Any) -> Selection:
-        return self.apply(np.subtract, other, self)
+SELECTED: dict[Any, Any] = {}
+"""NumPy function -> what it means for chosen elements; entered by `frontend.chosen`."""
 
-    def __mul__(self, other: Any) -> Selection:
-        return self.apply(np.multiply, self, other)
 
-    __imul__ = __mul__
+def first(args: Any, kwargs: Any) -> Selection:
+    """The first selection among the arguments of a call, or in a list among them."""
+    for x in (*args, *kwargs.values()):
+        if isinstance(x, Selection):
+            return x
+        if isinstance(x, list | tuple):
+            found = [item for item in x if isinstance(item, Selection)]
+            if found:
+                return found[0]
+    raise TypeError("no selection among the arguments")
 
-    def __rmul__(self, other: Any) -> Selection:
-        return self.apply(np.multiply, other, self)
 
-    def __truediv__(self, other: Any) -> Selection:
-        return self.apply(np.divide, self, other)
-
-    __itruediv__ = __truediv__
-
-    def __rtruediv__(self, other: Any) -> Selection:
-        return self.apply(np.divide, other, self)
-
-    def __pow__(self, other: Any) -> Selection:
-        return self.apply(np.power, self, other)
-
-    __ipow__ = __pow__
-
-    def __neg__(self) -> Selection:
-        return self.apply(np.negative, self)
+def put(x: Array, mask: Value, new: Any, add: bool) -> None:
+    """Write to the elements of x that a mask over its leading axes chooses, whose number is not known."""
+    rest = x.shape[mask.ndim :]
+    if isinstance(new, Selection):
+        if not same(new.mask, mask):
+            new.refuse("assignment: elements that another mask chooses", "read and write with one mask: y[m] = f(x[m])")
+        v, own = cast_to(new.full.value, x.dtype), new.rest
+    else:
+        v = full_of(new, (), x.dtype) if type(new) in WEAK else cast_to(lift(new).value, x.dtype)
+        while v.ndim > len(rest) and v.shape[0] == 1:
+            v = reshape(v, shape=v.shape[1:])
+        own = v.shape
+        if len(own) > len(rest):
+            Selection(x, mask).refuse(f"assignment of {v.type}", "np.where(mask, new, x) takes a new value for each")
+    if len(own) > len(rest) or broadcast_shapes("assignment", [own, rest]) != rest:
+        raise ShapeError(
+            f"assignment: {v.type} does not fit a place of shape {rest} in {x.type}",
+            hint="the value must broadcast to what the index reads",
+        )
+    if isinstance(new, Selection):
+        v = reshape(v, shape=(*mask.shape, *[1] * (len(rest) - len(own)), *own))
+    v = broadcast_to(v, x.shape)
+    x.write(select(wide(mask, x.shape), x.value + v if add else v, x.value))

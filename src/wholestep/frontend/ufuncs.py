@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from wholestep.ir.graph import Value
 from wholestep.primitives import arithmetic as ar
 from wholestep.primitives import functions as fn
 from wholestep.primitives import logic as lo
-from wholestep.primitives.family import REGISTRY, Elementwise, zeros
+from wholestep.primitives.family import REGISTRY, Elementwise, number_of, zeros
 
 Rule = Callable[..., Any]
 """Values of the loop's dtypes and one shape -> a value, or a tuple of values."""
@@ -280,8 +280,8 @@ def is_weak(x: Any) -> bool:
 PYTHON = {"i": int, "f": float, "c": complex}
 
 
-def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | None) -> Any:
-    """Promote, broadcast, apply."""
+def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | None, where: Value | None = None) -> Any:
+    """Promote, broadcast, apply; where a mask is false, to operands of the function's domain in place of the given."""
     plain: list[Any] = []
     kinds: list[Any] = []
     shapes = []
@@ -307,6 +307,8 @@ def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | N
             kinds.append(value.type.dtype)
             shapes.append(value.type.shape)
     rule, loop, results = resolve(ufunc, tuple(kinds) if dtype is None else (dtype,) * len(kinds))
+    if where is not None:
+        shapes.append(where.type.shape)
     shape = broadcast_shapes(ufunc.__name__, shapes) if shapes else ()
     try:
         values = [
@@ -318,7 +320,22 @@ def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | N
             raise
         number = [x if type(x) in WEAK else np.zeros((), d)[()] for x, d in zip(plain, loop, strict=True)]
         return wrap(full_of(bool(ufunc(*number)), shape, np.dtype(bool)))
+    if where is not None:
+        values = inside_domain(rule, values, broadcast_to(where, shape))
     return wrapped(rule(*values), results)
+
+
+def inside_domain(rule: Rule, values: Sequence[Value], mask: Value) -> list[Value]:
+    """The operands with a point of the function's domain where the mask is false.
+
+    What stood there reaches neither the value nor a derivative of any order, and no floating-point warning is given for
+    it. A plain number stays: it has no derivative, and the rules are shorter for one.
+    """
+    safe = [rule.inside(v.dtype) if isinstance(rule, Elementwise) else 1 for v in values]
+    return [
+        v if number_of(v) is not None else lo.select(mask, v, full_of(point, v.shape, v.dtype))
+        for v, point in zip(values, safe, strict=True)
+    ]
 
 
 def with_options(
@@ -339,24 +356,35 @@ def with_options(
     wanted = None if dtype is None else checked(dtype)
     if ufunc in FUNCTIONS:
         made = FUNCTIONS[ufunc](*[x if wanted is None else astype(lift(x), wanted, casting) for x in operands], **core)
-    elif wanted is not None:
-        made = general(ufunc, operands, wanted)
+    elif wanted is not None or where is not True:
+        mask = None if where is True else cast_to(lift(where).value, np.dtype(bool))
+        made = general(ufunc, operands, wanted, mask)
     else:
-        made = general(ufunc, operands, None) if where is not True else call(ufunc, *operands)
-    if isinstance(made, tuple):
-        return (
-            made
-            if target is None
-            else tuple([assign_out(ufunc.__name__, t, m, casting) for t, m in zip(target, made, strict=True)])
+        made = call(ufunc, *operands)
+    targets = out if isinstance(out, tuple) else (out,)
+    if target is None and where is True:
+        return made
+    results = made if isinstance(made, tuple) else (made,)
+    written = tuple(
+        [
+            assign_out(ufunc.__name__, t, blended(ufunc, m, t, where), casting)
+            for t, m in zip(targets, results, strict=True)
+        ]
+    )
+    return written if isinstance(made, tuple) else written[0]
+
+
+def blended(ufunc: np.ufunc, made: Array, target: Any, where: Any) -> Array:
+    """A result where the mask holds, and what `out=` held before elsewhere."""
+    if where is True:
+        return made
+    if target is None:
+        raise UnsupportedError(
+            f"{ufunc.__name__}: where= without out= leaves elements undefined",
+            hint="give out=, or use np.where(mask, f(x), other)",
         )
-    if where is not True:
-        if target is None:
-            raise UnsupportedError(
-                f"{ufunc.__name__}: where= without out= leaves elements undefined",
-                hint="give out=, or use np.where(mask, f(x), other)",
-            )
-        made = FUNCTIONS[np.where](where, made, target)
-    return made if target is None else assign_out(ufunc.__name__, target, made, casting)
+    made = FUNCTIONS[np.where](where, made, target)
+    return made
 
 
 def assign_out(name: str, target: Any, made: Array, casting: Any = "same_kind") -> Any:

@@ -26,6 +26,7 @@ class Builder:
         "captures",
         "closed",
         "constants",
+        "consulted",
         "evaluate",
         "held",
         "hollow",
@@ -43,6 +44,8 @@ class Builder:
         self.constants: dict[int, Any] = {}
         self.held: dict[int, tuple[Any, Any, Where]] = {}
         """Arrays of the user's taken for constants, here and in the builders inside: each with what was last kept."""
+        self.consulted: set[int] = set()
+        """Those of the kept arrays whose values decided how the program was written, such as masks used as indices."""
         self.hollow: set[Value] = set()
         self.evaluate = evaluate
         self.recording = True

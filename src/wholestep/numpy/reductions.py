@@ -210,6 +210,8 @@ def var(
     ddof = ddof if correction is NO_VALUE else correction
     middle = _mean(x, axes, where) if mean is NO_VALUE else mean
     off = x - middle
+    if where is not NO_VALUE and where is not True:
+        off = lift(np.where(where, off, 0))  # neither the mean nor a derivative sees what is left out
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
     total = sum(square, axis=axes, keepdims=keepdims, where=where)
     count = count_of(x, axes, where, keepdims) - ddof

@@ -6,10 +6,11 @@ import functools
 from typing import Any
 
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.frontend.array import Array
+from wholestep.frontend.array import Array, data_of
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted, value_of
 from wholestep.frontend.memory import in_order_of, turned
+from wholestep.frontend.selection import Selection, put
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import NO_VALUE, np
@@ -122,7 +123,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
 
 @covers(np.piecewise)
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Array:
-    """numpy.piecewise; where conditions are not known, every function is evaluated everywhere."""
+    """numpy.piecewise; a function is given the elements that its condition chooses."""
     a = Array(lift(x).value)
     conditions = _conditions(condlist, a)
     if len(funclist) == len(conditions) + 1:
@@ -135,8 +136,9 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Ar
     for condition, function in zip(conditions, funclist, strict=True):
         if not callable(function):
             made[...] = where(condition, lift(function).astype(a.dtype), made)
-        elif is_traced(condition) and lift(condition).value.data is None:
-            made[...] = where(condition, lift(function(a, *args, **kw)).astype(a.dtype), made)
+        elif is_traced(condition) and data_of(condition.value) is None:
+            mask = broadcast_to(condition.value, a.shape)
+            put(made, mask, function(Selection(a.value, mask), *args, **kw), False)
         else:
             mask = np.broadcast_to(known_of("piecewise", condition), a.shape)
             if mask.any():

@@ -250,6 +250,12 @@ class Elementwise(Primitive):
             self.reference = getattr(scipy.special, self.reference)
         return self.reference
 
+    def inside(self, dtype: np.dtype[Any]) -> float:
+        """A number at which the function and its derivatives are finite: 1 in the domain's inside, else its middle."""
+        low, high = self.domain
+        point = 1.0 if low < 1.0 < high else (low + high) / 2
+        return point if kind_of(dtype) in "fc" else int(point)
+
     def ref(self, *arrays: Any) -> Any:
         out = self.function()(*arrays)
         if not self.gives and out.dtype is not arrays[0].dtype and arrays[0].dtype != object:
