@@ -13,6 +13,34 @@ from wholestep.words import printable
 Where = tuple[CodeType, int] | None
 """A place in the user's program: a code object and an instruction in it, resolved to a line only when it is shown."""
 
+
+class Indexed(tuple[CodeType, int]):
+    """A place that reads at an index which has a name: what an index outside is told as."""
+
+    what: str
+    hint = "classes count from 0; ignore_index= names a label that counts for nothing"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Indexed) and tuple(self) == tuple(other) and self.what == other.what
+
+    def __hash__(self) -> int:
+        return hash((*self, self.what))
+
+    def outside(self, value: int, size: int) -> str:
+        """The message for a value of the index outside [0, size); negative ones arrive below -size."""
+        found = value + size if value < 0 else value
+        return f"{self.what} {found}, but there are {size} classes (0 to {size - 1})"
+
+
+def indexed(where: Where, what: str) -> Where:
+    """A place whose index has a name, such as "cross_entropy: label"."""
+    if where is None:
+        return None
+    made = Indexed(where)
+    made.what = what
+    return made
+
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _internal: dict[str, bool] = {}
 

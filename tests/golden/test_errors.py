@@ -1,5 +1,6 @@
 """Every kind of error as a user meets it: the text is pinned, line numbers apart."""
 
+import math
 import re
 import traceback
 
@@ -8,6 +9,7 @@ import pytest
 
 import wholestep as ws
 import wholestep.numpy as wnp
+from wholestep import nn, optim
 from wholestep.errors import WholestepError, is_internal
 
 CASES = {}
@@ -291,6 +293,184 @@ def wrong_gradient():
     ws.gradcheck(f, np.array([0.3, 0.4]))
 
 
+X, Y = np.ones((4, 3), np.float32), np.ones((4, 1), np.float32)
+
+
+def line(model, batch):
+    return nn.mse(model(batch["x"]), batch["y"])
+
+
+def compiled(loss=line, **options):
+    options = {"optimizer": optim.sgd(0.1), **options}
+    return ws.compile(loss, nn.Linear(3, 1, key=0), batch={"x": X, "y": Y}, **options)
+
+
+@case
+def optimizer_is_text():
+    compiled(optimizer="adam")
+
+
+@case
+def optimizer_is_not_called():
+    compiled(optimizer=optim.adam)
+
+
+@case
+def optimizer_class():
+    optim.Adam(1e-3)
+
+
+@case
+def loss_is_text():
+    compiled("mse")
+
+
+@case
+def loss_returns_nothing():
+    def loss(model, batch):
+        nn.mse(model(batch["x"]), batch["y"])
+
+    compiled(loss)
+
+
+@case
+def loss_is_a_vector():
+    def loss(model, batch):
+        rest = model(batch["x"]) - batch["y"]
+        return rest[:, 0] ** 2
+
+    compiled(loss)
+
+
+@case
+def loss_is_a_pair():
+    def loss(model, batch):
+        return line(model, batch), model
+
+    compiled(loss)
+
+
+@case
+def fit_of_a_model():
+    ws.fit(nn.Linear(3, 1, key=0), {"x": X, "y": Y})
+
+
+@case
+def callback_is_a_function():
+    ws.fit(compiled(), {"x": X, "y": Y}, callbacks=[lambda run: None])
+
+
+@case
+def two_arguments_to_a_step():
+    compiled()(X, Y)
+
+
+@case
+def no_such_device():
+    compiled(device="gpu")
+
+
+@case
+def no_batch_is_left():
+    list(ws.Loader({"x": X}, 16, drop_last=True))
+
+
+@case
+def label_outside():
+    nn.cross_entropy(np.ones((2, 4)), np.array([0, 5]))
+
+
+@case
+def label_outside_in_a_program():
+    ws.jit(lambda x, y: nn.cross_entropy(x, y))(np.ones((2, 4)), np.array([0, 5]))
+
+
+@case
+def label_outside_in_the_interpreter():
+    ws.jit(lambda x, y: nn.cross_entropy(x, y), device="reference")(np.ones((2, 4)), np.array([0, -1]))
+
+
+@case
+def channels_last():
+    nn.Conv2d(1, 4, 3, key=0)(np.ones((2, 8, 8, 1), np.float32))
+
+
+@case
+def layer_without_a_key():
+    nn.Linear(3, 4)
+
+
+@case
+def foreign_name():
+    nn.Sequential(nn.ReLU())
+
+
+@case
+def foreign_parameter():
+    optim.adam(learning_rate=1e-3)
+
+
+@case
+def forward_and_no_call():
+    class Net(nn.Module):
+        def forward(self, x):
+            return x
+
+    Net()(X)
+
+
+@case
+def conversion_by_math():
+    ws.grad(lambda x: math.sin(x))(1.0)
+
+
+@case
+def conversion_by_np_array():
+    ws.grad(lambda x: np.array([x[0], 2 * x[1]]).sum())(np.ones(3))
+
+
+@case
+def conversion_by_np_mean():
+    ws.grad(lambda x: np.mean([x[0], 2 * x[1]]))(np.ones(3))
+
+
+@case
+def conversion_of_a_slice():
+    def f(x):
+        out = np.zeros((3, 2))
+        out[:, 0] = x
+        return out.sum()
+
+    ws.grad(f)(np.ones(3))
+
+
+@case
+def conversion_of_an_element():
+    def f(x):
+        z = np.zeros(3)
+        z[0] = x[0]
+        return z.sum()
+
+    ws.grad(f)(np.ones(3))
+
+
+@case
+def conversion_after_the_trace():
+    kept = []
+    ws.grad(lambda x: kept.append(x.sum()) or (x * x).sum())(np.ones(3))
+    float(kept[0])
+
+
+@case
+def grad_of_a_value():
+    ws.grad(np.sin(1.0))
+
+
+@case
+def grad_with_the_argument():
+    ws.grad(np.sin, 3.0)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, golden):
     with pytest.raises(WholestepError) as caught:
@@ -301,5 +481,5 @@ def test_message(name, golden):
     assert "test_errors.py:" in message, "the message names the user's line"
     assert "src/wholestep" not in message and "/wholestep/" not in message, "an internal frame is in the message"
     kinds = ", ".join(base.__name__ for base in type(caught.value).__mro__ if base.__module__ == "builtins")
-    text = re.sub(r"\S*test_errors\.py:\d+", "test_errors.py", message)
+    text = re.sub(r"at line \d+", "at line N", re.sub(r"\S*test_errors\.py:\d+", "test_errors.py", message))
     golden(f"{type(caught.value).__name__} ({kinds})\n{text}")

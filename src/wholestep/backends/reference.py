@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from wholestep.errors import BoundsError, Where
+from wholestep.errors import BoundsError, Indexed, Where
 from wholestep.ir.graph import Graph, NDArray, Value
 
 
@@ -37,6 +38,10 @@ def apply(op: Any, args: Sequence[Any], params: dict[str, Any], where: Where) ->
     except IndexError as error:
         if isinstance(error, BoundsError):
             raise
+        numbers = re.match(r"index (-?\d+) is out of bounds for axis \d+ with size (\d+)", str(error))
+        if isinstance(where, Indexed) and numbers is not None:
+            text = where.outside(int(numbers[1]), int(numbers[2]))
+            raise BoundsError(text, where=where, hint=Indexed.hint) from None
         raise BoundsError(f"indexing: {error}", where=where) from None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES, Ours
-from wholestep.errors import ArgumentError, UnknownNameError
+from wholestep.errors import ArgumentError, ConversionError, UnknownNameError
 
 PLACES = ("ws.nn", "ws.optim", "ws.random", "ws.nn.metrics", "ws.nn.init", "ws")
 """Where a name is looked for that another namespace has."""
@@ -51,6 +51,18 @@ def elsewhere(place: str, name: str) -> Ours | None:
 def names_of(module: Any) -> Sequence[str]:
     """The public names of a module."""
     return getattr(module, "__all__", ())
+
+
+def answered(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError | ValueError
+) -> BaseException | None:
+    """The error that a caller of `f` gets in the place of one that Python or NumPy raised; None where that one does."""
+    if isinstance(error.__cause__, ConversionError):
+        # NumPy puts a ValueError of its own before what the conversion of an element raises.
+        return error.__cause__.with_traceback(error.__traceback__)
+    if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return None
+    return arguments(f, args, kwargs, error)
 
 
 def arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError) -> TypeError:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
-from wholestep.boundary.answers import arguments
+from wholestep.boundary.answers import answered
 from wholestep.boundary.frames import cut
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
+ENTRANCES = ("__init__", "__call__", "__getattr__", "__getitem__", "__len__", "__iter__")
 
 
 def boundary(f: F) -> F:
@@ -23,16 +24,17 @@ def boundary(f: F) -> F:
     """
     if not isinstance(f, FunctionType) or f.__code__.co_filename == boundary.__code__.co_filename:
         return f
-    shorten, answer = cut, arguments
+    shorten, answer = cut, answered
 
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
             try:
                 return f(*args, **kwargs)
-            except TypeError as error:
-                if error.__traceback__.tb_next is not None:  # type: ignore[union-attr]
+            except (TypeError, ValueError) as error:
+                known = answer(f, args, kwargs, error)
+                if known is None:
                     raise
-                raise answer(f, args, kwargs, error) from None
+                raise known from None
         except BaseException as error:
             shorten(error)
             raise
@@ -47,7 +49,7 @@ def boundary(f: F) -> F:
 def bounded(cls: C) -> C:
     """A class whose constructor, call, public methods and properties are boundaries, each in its place."""
     for name, member in list(vars(cls).items()):
-        if name.startswith("_") and name not in ("__init__", "__call__", "__getattr__"):
+        if name.startswith("_") and name not in ENTRANCES:
             continue
         if isinstance(member, FunctionType) and cut.__name__ not in member.__code__.co_names:
             setattr(cls, name, boundary(member))

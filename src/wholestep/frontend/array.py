@@ -15,8 +15,9 @@ from wholestep.boundary.foreign import NAMES
 from wholestep.boundary.public import boundary
 from wholestep.dims import Dim, sampled
 from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
+from wholestep.frontend.conversions import KEEP, advice
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, function, traced_types, unsupported
-from wholestep.ir.build import current
+from wholestep.ir.build import current, escaped
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape, Type
 
@@ -156,9 +157,12 @@ class Array:
     # What it must not become
 
     def _refuse(self, name: str) -> NoReturn:
+        builder = self._value.builder
+        if builder is not None and builder.closed:
+            raise escaped(self._value)
         lost = "its derivative would be lost" if self.type.inexact else "the program would not follow it"
-        hint = "keep it traced with wholestep.numpy, or return it from the function"
-        if not self.type.inexact and name == "array conversion":
+        hint = advice(name)
+        if not self.type.inexact and name == "array conversion" and hint == KEEP:
             hint = f"where it is the index of a plain array, wholestep.numpy.array(table)[i]; else {hint}"
         raise ConversionError(f"{name}: a traced {self.type} cannot become a plain value; {lost}", hint=hint)
 

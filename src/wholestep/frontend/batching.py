@@ -12,7 +12,7 @@ from wholestep import tree
 from wholestep.boundary.public import boundary
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.scope import LEAVES, as_array, parameter_names, scope, trace_flat, type_of
+from wholestep.frontend.scope import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.family import expand
@@ -47,6 +47,8 @@ def vmap(
     >>> ws.vmap(lambda x, y: x @ y, in_axes=(0, None))(np.eye(2), np.array([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
+
+    check_function(f, "vmap")
 
     @boundary
     @functools.wraps(f)

@@ -14,10 +14,12 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError, DtypeError, NonScalarError, ShapeError, TreeError, show
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import constant_of
+from wholestep.frontend.names import returns
 from wholestep.frontend.scope import (
     LEAVES,
     Scope,
     as_array,
+    check_function,
     differentiable,
     enter,
     guarded,
@@ -82,18 +84,36 @@ def leaf_paths(f: Any, args: Sequence[Any], n: int) -> list[str]:
     return tree.paths(args[n], parameter_names(f, len(args))[n])
 
 
-def loss_value(out: Any, what: str, holomorphic: bool) -> Array:
-    """The scalar to differentiate; raises where the result is none."""
+def check_argnums(argnums: Any, what: str) -> None:
+    """Raise DerivativeError for what does not number arguments."""
+    given = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in given):
+        raise DerivativeError(
+            f"{what}: argnums is {argnums!r:.60}, and numbers the arguments from 0",
+            hint=f"the arguments come in a call of their own: ws.{what}(f)(x)",
+        )
+
+
+def loss_value(out: Any, what: str, holomorphic: bool, f: Any = None) -> Array:
+    """The scalar to differentiate; raises where the result is none, at the line where `f` returns it."""
+    if out is None:
+        raise NonScalarError(
+            f"{what}: the function returned None, not a scalar",
+            where=returns(f),
+            hint="is a `return` missing? end the function with `return` and the loss",
+        )
     if not isinstance(out, LEAVES):
         raise NonScalarError(
             f"{what}: the function returned a {type(out).__name__}, not a scalar",
+            where=returns(f),
             hint="return the loss alone, or (loss, aux) with has_aux=True",
         )
     loss = as_array(out, what)
     if loss.shape != ():
         raise NonScalarError(
             f"{what}: the loss is {loss.type}, not a scalar",
-            hint="reduce it with .sum() or .mean(), use ws.jacobian, or ws.vjp with a cotangent of your own",
+            where=returns(f),
+            hint="np.mean(...) of it is one; else ws.jacobian, or ws.vjp with a cotangent of your own",
         )
     if dtypes.is_complex(loss.dtype) and not holomorphic:
         raise DtypeError(
@@ -130,6 +150,9 @@ def value_and_grad(
     (5.0, [2.0, 4.0])
     """
 
+    check_function(f, "grad")
+    check_argnums(argnums, "grad")
+
     @boundary
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -142,7 +165,7 @@ def value_and_grad(
                 if not isinstance(out, tuple) or len(out) != 2:
                     raise TreeError("grad: with has_aux=True the function returns (loss, aux)")
                 out, aux = out
-            loss = loss_value(out, "grad", holomorphic)
+            loss = loss_value(out, "grad", holomorphic, f)
             value = loss.value
             with work.last_walk():
                 gxs = backward(work.builder.nodes[start:], [(value, ones(value.type))], entered.values)
@@ -397,7 +420,7 @@ def trace_gradients(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
         with scope("grad") as work:
             start = len(work.builder.nodes)
             entered = Entered(f, argnums, args, "trace_gradients")
-            loss = loss_value(f(*entered.args, **kwargs), "trace_gradients", False)
+            loss = loss_value(f(*entered.args, **kwargs), "trace_gradients", False, f)
             value = loss.value
             nodes = work.builder.nodes[start:]
             inner = [(n, v) for n in nodes for v in n.outputs if v.type.inexact]

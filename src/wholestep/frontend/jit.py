@@ -19,7 +19,7 @@ from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, same_bits
 from wholestep.frontend.names import Reading, readings
 from wholestep.frontend.recompilation import Sizes
-from wholestep.frontend.scope import LEAVES, as_array, guarded, parameter_names, type_of
+from wholestep.frontend.scope import LEAVES, as_array, check_function, guarded, parameter_names, type_of
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.ir.build import Builder, building, close, current, inline
 from wholestep.ir.graph import Graph, Value
@@ -102,6 +102,7 @@ class jit:
         static_argnames: str | Sequence[str] = (),
         device: str = devices.DEFAULT,
     ) -> None:
+        check_function(f, "jit")
         devices.maker(device)
         self.device = device
         functools.update_wrapper(self, f)

@@ -10,6 +10,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from wholestep import tree
+from wholestep.errors import Where, is_internal
 from wholestep.frontend.scope import PLAIN
 
 MOST = 4096
@@ -118,6 +119,15 @@ def unwrapped(f: Any) -> Any:
     while isinstance(f, MethodType | functools.partial):
         f = f.__func__ if isinstance(f, MethodType) else f.func
     return getattr(f, "__wrapped__", f)
+
+
+def returns(f: Any) -> Where:
+    """The last place at which a function returns; None for what is no function of the user's."""
+    code = getattr(unwrapped(f), "__code__", None)
+    if code is None or is_internal(code.co_filename):
+        return None
+    found = [i.offset for i in dis.get_instructions(code) if i.opname in ("RETURN_VALUE", "RETURN_CONST")]
+    return (code, found[-1]) if found else None
 
 
 def read(f: FunctionType) -> Iterator[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.backends import reference
-from wholestep.errors import DtypeError
+from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend import chosen, indexing, ufuncs
 from wholestep.frontend.array import Array
 from wholestep.frontend.einops import tell
@@ -71,6 +71,15 @@ def scope(reason: str) -> Iterator[Scope]:
     own = Builder(reference.evaluate, reason)
     with building(own):
         yield Scope(own, True)
+
+
+def check_function(f: Any, what: str) -> None:
+    """Raise DerivativeError for what is not a function, such as the value that one has returned."""
+    if not callable(f):
+        raise DerivativeError(
+            f"{what}: it takes a function, and was given a {type(f).__name__}",
+            hint=f"give the function itself and its arguments after it: ws.{what}(f)(x)",
+        )
 
 
 def plain(x: Any) -> Any:

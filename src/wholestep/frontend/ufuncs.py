@@ -12,6 +12,7 @@ from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import KNOWN, Array
+from wholestep.frontend.conversions import into_plain
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, unsupported
 from wholestep.frontend.lift import (
     WEAK,
@@ -394,7 +395,7 @@ def assign_out(name: str, target: Any, made: Array, casting: Any = "same_kind") 
     if not isinstance(target, Array):
         raise UnsupportedError(
             f"{name}: out= is a plain array, which cannot hold a traced {made.type}",
-            hint="make it inside the traced function with wholestep.numpy (zeros, empty, array), or leave out= away",
+            hint=into_plain(target),
         )
     if not np.can_cast(made.dtype, target.dtype, casting):
         raise DtypeError(

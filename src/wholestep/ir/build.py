@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from wholestep.errors import EscapedError, Where, here
+from wholestep.errors import EscapedError, Where, here, line_of
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type
 
@@ -71,10 +72,7 @@ class Builder:
             return found
         owner = value.builder
         if owner is None or owner.closed or self.parent is None:
-            raise EscapedError(
-                f"escaped traced array: {value.type} belongs to a trace that has ended",
-                hint="return it from the traced function instead of keeping it in a list, a global or an attribute",
-            )
+            raise escaped(value)
         outer = value if owner is self.parent else self.parent.capture(value)
         if outer in self.captures:
             inner = self.captures[value] = self.captures[outer]
@@ -99,6 +97,18 @@ def current() -> Builder | None:
     """The builder that `emit` writes to, or None outside every trace."""
     builders = _stack.builders
     return builders[-1] if builders else None
+
+
+def escaped(value: Value | None) -> EscapedError:
+    """The error for a value that is used after its trace has ended; it says where the value was made."""
+    filename, line = line_of(value.node.where) if value is not None and value.node is not None else ("", 0)
+    made = f", made at {os.path.basename(filename)}:{line}," if filename else ""
+    kind = "it" if value is None else f"this {value.type}"
+    return EscapedError(
+        f"escaped traced array: {kind}{made} belongs to a trace that has ended",
+        hint="return it from the traced function (has_aux=True), or mark it with ws.capture; "
+        "lists, globals and attributes keep no values of a trace",
+    )
 
 
 @contextmanager
@@ -126,10 +136,7 @@ def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
     """Add one node and return its value, or the tuple of its values where the primitive has several."""
     builders = _stack.builders
     if not builders:
-        raise EscapedError(
-            "escaped traced array: it was used after its trace had ended",
-            hint="return it from the traced function instead of keeping it in a list, a global or an attribute",
-        )
+        raise escaped(inputs[0] if inputs else None)
     builder = builders[-1]
     for value in inputs:
         if value.builder is not builder:

@@ -75,7 +75,10 @@ def fits(name: str, x: Any, w: Any, n: int, groups: Any, *, inputs: Any, split: 
     if x.shape[1] != inputs:
         raise ShapeError(
             f"{name}: x is {shown(x)}, with {x.shape[1]} channels, and the kernel {shown(w)} with {groups} groups "
-            f"reads {inputs}"
+            f"reads {inputs}",
+            hint="the channels are axis 1, not the last one: np.moveaxis(x, -1, 1)"
+            if x.shape[-1] == inputs
+            else f"x is [n, channels, ...]; make the layer for {x.shape[1]} channels",
         )
     if split % groups:
         raise ShapeError(f"{name}: {groups} groups do not divide the {split} channels of the kernel {shown(w)}")

@@ -8,9 +8,10 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep import numpy as wnp
-from wholestep.errors import BoundsError, DtypeError, ShapeError
+from wholestep.errors import BoundsError, DtypeError, Indexed, ShapeError, here, indexed
 from wholestep.frontend.array import Array
 from wholestep.frontend.scope import type_of
+from wholestep.ir.build import blame
 from wholestep.nn.exponentials import faded, log_softmax, shift_of
 from wholestep.nn.reduction import Reduction, check_axis, floating, number, reduced
 
@@ -137,15 +138,16 @@ class Labels(NamedTuple):
 
     index: Any
     mask: Any
+    name: str
 
 
 def labelled(name: str, labels: Any, x: Any, axis: int, ignore_index: int | None) -> Labels:
     """Labels checked against the scores they belong to; those to ignore stand for class 0 and do not count."""
     if ignore_index is None:
-        return Labels(labels_of(name, labels, x, axis), None)
+        return Labels(labels_of(name, labels, x, axis), None, name)
     given = wnp.asarray(labels)
     mask = given != ignore_index
-    return Labels(labels_of(name, wnp.where(mask, given, 0), x, axis), mask)
+    return Labels(labels_of(name, wnp.where(mask, given, 0), x, axis), mask, name)
 
 
 def labels_of(name: str, labels: Any, x: Any, axis: int) -> Any:
@@ -182,16 +184,23 @@ def inside(name: str, index: Any, size: int, what: str = "label") -> Any:
     bad = np.argwhere((values < 0) | (values >= size))
     if len(bad):
         at = tuple([int(i) for i in bad[0]])
+        found = f"{name}: {what} {values[at]}{f' at {list(at)}' if at else ''}"
         raise BoundsError(
-            f"{name}: the {what} {values[at]}{f' at {list(at)}' if at else ''} is outside [0, {size})",
-            hint="ignore_index= names a label that counts for nothing" if what == "label" else None,
+            f"{found}, but there are {size} classes (0 to {size - 1})"
+            if what == "label"
+            else f"{found}, outside [0, {size})",
+            hint=Indexed.hint if what == "label" else None,
         )
     return index
 
 
 def at_labels(x: Any, labels: Labels, axis: int) -> Any:
     """What x has at the labels."""
-    return wnp.squeeze(wnp.take_along_axis(x, wnp.expand_dims(labels.index, axis), axis=axis), axis)
+    before = blame(indexed(here(), f"{labels.name}: label"))
+    try:
+        return wnp.squeeze(wnp.take_along_axis(x, wnp.expand_dims(labels.index, axis), axis=axis), axis)
+    finally:
+        blame(before)
 
 
 def weighed(name: str, like: Any, losses: Any, labels: Labels, scale: Any, reduction: str, weights: Any) -> Any:

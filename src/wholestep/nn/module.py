@@ -67,6 +67,8 @@ class Module:
         super().__init_subclass__(**kwargs)
         if any(not name.startswith("_") for name in cls.__dict__.get("__slots__", ())):
             raise UnsupportedError(f"nn: {cls.__name__} has __slots__", hint="leave them out; fields live in __dict__")
+        if "forward" in cls.__dict__ and not any("__call__" in vars(base) for base in cls.__mro__):
+            setattr(cls, "__call__", boundary(no_call))  # noqa: B010 # type checkers take it for a method
         if "__call__" in cls.__dict__:
             setattr(cls, "__call__", noted(cls.__dict__["__call__"]))  # noqa: B010 # type checkers take it for a method
         tree.register(cls, taken_apart, put_together)
@@ -163,6 +165,14 @@ class Module:
     def _listed(self) -> list[str]:
         """The names of its fields, in order."""
         return list(vars(self))
+
+
+def no_call(self: Module, *args: Any, **kwargs: Any) -> Any:
+    """The call of a module whose forward pass has another library's name."""
+    raise UnsupportedError(
+        f"nn: {type(self).__name__} defines `forward` and no `__call__`",
+        hint="rename forward to __call__: model(x) calls it",
+    )
 
 
 def taken_apart(module: Module) -> tuple[Any, ...]:

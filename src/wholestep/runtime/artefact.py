@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wholestep.dims import Size
-from wholestep.errors import BoundsError, DtypeError, ParameterError, Where, WholestepError, show
+from wholestep.errors import BoundsError, DtypeError, Indexed, ParameterError, Where, WholestepError, show
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 from wholestep.runtime.memory import aligned
@@ -50,6 +50,8 @@ class Site:
     def error(self, value: int, axis: int, size: int) -> Exception:
         """The error as the reference raises it, with the user's line."""
         text = self.message.format(value=value, axis=axis, size=size)
+        if isinstance(self.where, Indexed):
+            return BoundsError(self.where.outside(value, size), where=self.where, hint=Indexed.hint)
         if self.kind == "linalg":
             place = show(self.where)
             return np.linalg.LinAlgError(f"{text}\n  at {place}" if place else text)

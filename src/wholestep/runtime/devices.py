@@ -62,5 +62,8 @@ def maker(device: str) -> Maker:
     found = MAKERS.get(device)
     if found is None:
         known = ", ".join(map(repr, MAKERS))
-        raise ParameterError(f"compile: no device is called {device!r}", hint=f"the devices are {known}")
+        raise ParameterError(
+            f"compile: no device is called {device!r}",
+            hint=f"this version compiles for the CPU only; the devices are {known}",
+        )
     return found

@@ -12,6 +12,7 @@ import numpy as np
 
 from wholestep.errors import BudgetError, DtypeError, ParameterError
 from wholestep.lower.budget.amount import amount
+from wholestep.nn.module import Module
 from wholestep.nn.trained import give
 from wholestep.optim.hyper import numbers
 from wholestep.optim.paths import Choice
@@ -106,6 +107,8 @@ def compile(
     >>> step(batch).loss, step.traces
     (0.0625, 1)
     """
+    check_loss(loss, params)
+    check_optimizer(optimizer)
     check_options(device, steps_per_call, guard, precision)
     check_roll(roll, stream)
     scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
@@ -181,6 +184,34 @@ def state_parts(
     optimizer = make(recipe.begun, params)
     counters = new_counters(base_key(key), recipe.scaling)
     return {"params": params, "buffers": buffers, "optimizer": optimizer, "counters": counters}
+
+
+def check_loss(loss: Any, params: Any) -> None:
+    """Raise DtypeError for a loss that is not a function."""
+    if not callable(loss):
+        raise DtypeError(
+            f"compile: the loss is {loss!r:.60}, not a function",
+            hint="write one: def loss(model, batch): return ws.nn.mse(model(batch['x']), batch['y'])",
+        )
+    if isinstance(loss, Module) and callable(params) and not isinstance(params, Module):
+        raise DtypeError(
+            f"compile: the loss is a {type(loss).__name__}, and params a function",
+            hint="the loss comes first: ws.compile(loss, model, ...)",
+        )
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raise DtypeError for what has no `init` and `update`."""
+    if optimizer is None or (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        return
+    if callable(optimizer):
+        name = getattr(optimizer, "__name__", type(optimizer).__name__)
+        raise DtypeError(
+            f"compile: optimizer is the function {name}, not what it returns",
+            hint=f"call it: optimizer=ws.optim.{name}(1e-3)",
+        )
+    what = f"the text {optimizer!r}" if isinstance(optimizer, str) else f"a {type(optimizer).__name__}"
+    raise DtypeError(f"compile: optimizer is {what}", hint="give an object: optimizer=ws.optim.adam(1e-3)")
 
 
 def check_options(device: str, count: Any, guard: Any, precision: Any) -> None:

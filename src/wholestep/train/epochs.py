@@ -39,7 +39,12 @@ class Rows:
         self.dropped = drop_last
         self.rest = 0 if drop_last else self.count % self.size
         if self.count // self.size == 0 and not self.rest:
-            raise ShapeError(f"run: {self.count} rows give no batch of {self.size}")
+            raise ShapeError(
+                f"run: {self.count} rows give no batch of {self.size}",
+                hint="drop_last=True leaves them all out; say drop_last=False, or a smaller batch_size"
+                if self.count
+                else "there is nothing in the data; look at what was given",
+            )
         self.arrays = self.feed.checked(data)
 
     def bounds(self) -> list[Bound]:

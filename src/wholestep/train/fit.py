@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from wholestep.errors import ParameterError
+from wholestep.errors import DtypeError, ParameterError
 from wholestep.train.beside import Impatient, Presses, listening
 from wholestep.train.callbacks import Checkpoint, LossLog
 from wholestep.train.epochs import whole_number
@@ -65,6 +65,7 @@ def fit(
     >>> len(history.losses), bool(history["val_loss"][-1] < 0.01), step.params["w"].round(1).tolist()
     (70, True, [1.0, -1.0])
     """
+    check_given(step, callbacks)
     goal = Goal(step, epochs, steps)
     loader = loader_for(step, data)
     if loader.steps_per_call != step.steps_per_call:
@@ -82,6 +83,24 @@ def fit(
     logging = [LossLog(log_every)] if loggers else []
     run = Run(step, loader, [*watching, *callbacks, *logging, *[saving] * (saving is not None)])
     return trained(run, goal, loggers, saving if resume else None, Lasting(display_for(progress)))
+
+
+HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
+def check_given(step: Any, callbacks: Any) -> None:
+    """Raise DtypeError for what is no compiled step, or no callback."""
+    if not isinstance(step, Step):
+        raise DtypeError(
+            f"fit: the first argument is a {type(step).__name__}, not a compiled step",
+            hint="make one: step = ws.compile(loss, model, optimizer=ws.optim.adam(1e-3), batch=batch)",
+        )
+    for i, callback in enumerate(callbacks):
+        if not all(hasattr(callback, hook) for hook in HOOKS):
+            raise DtypeError(
+                f"fit: callbacks[{i}] is a {type(callback).__name__}, and a callback has hooks: {', '.join(HOOKS)}",
+                hint="derive a class from wholestep.train.running.Callback with on_step(run) or on_epoch(run)",
+            )
 
 
 class Goal:

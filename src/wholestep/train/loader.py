@@ -273,7 +273,12 @@ class Loader:
         assert sampler is not None
         plan = sampler.plan(Words(self.seed, epoch), self.batch_size, self.drop_last)
         if not len(plan):
-            raise ShapeError(f"loader: {self.source} give no batch of {self.batch_size}")
+            raise ShapeError(
+                f"loader: {self.source} give no batch of {self.batch_size}",
+                hint="drop_last=True leaves them all out; say drop_last=False, or a smaller batch_size"
+                if self.drop_last
+                else "there is nothing in the data; look at what was given",
+            )
         self._known = (self.seed, epoch), plan
         return plan
 

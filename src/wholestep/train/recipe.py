@@ -143,7 +143,7 @@ class Recipe:
         """(loss, (new buffers, aux)) from what the user's function returned."""
         wanted = ["loss", *["new_buffers"] * with_buffers, *["aux"] * self.has_aux]
         if len(wanted) == 1:
-            return out, (None, None)
+            return loss_value(out, "compile", False, self.loss), (None, None)
         if not isinstance(out, tuple) or len(out) != len(wanted):
             raise TreeError(
                 f"compile: {self.name} returned {described(out)}, not ({', '.join(wanted)})",
@@ -151,7 +151,7 @@ class Recipe:
             )
         rest = list(out[1:])
         buffers = rest.pop(0) if with_buffers else None
-        return out[0], (buffers, rest[0] if self.has_aux else None)
+        return loss_value(out[0], "compile", False, self.loss), (buffers, rest[0] if self.has_aux else None)
 
     def finite(self, value: Any, grads: Any) -> Any:
         """Whether everything that the guard looks at is finite."""

@@ -120,7 +120,9 @@ def check_type(held: Type, wanted: Type, path: str, cast: bool) -> None:
         turned = held.ndim == 2 and held.shape[::-1] == wanted.shape
         raise CheckpointError(
             f"load: {path} is {held} in the file and {wanted} here",
-            hint="convert={'NAME': checkpoint.torch_linear} transposes it" if turned else None,
+            hint="convert={'NAME': checkpoint.torch_linear} transposes it"
+            if turned
+            else "is it another architecture? make the model as it was when the file was saved",
         )
     if held.dtype != wanted.dtype and not cast:
         raise CheckpointError(

@@ -1,0 +1,123 @@
+"""What to write where NumPy or Python asks a traced array for its value: read off the line of the caller."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+import linecache
+import sys
+import textwrap
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import is_internal
+
+KEEP = "keep it traced with wholestep.numpy, or return it from the function"
+OUTSIDE = "return it (has_aux=True), mark it with ws.capture, or print it with ws.print"
+CREATORS = "array asarray asanyarray ascontiguousarray asfortranarray".split()
+PLAIN = {"float": "np.float64", "int": "np.int64", "complex": "np.complex128", "bool": "bool"}
+
+
+def advice(asked: str) -> str:
+    """The way out for a value that was asked for under this name, such as "float" or "array conversion"."""
+    if asked in ("item", "tolist", "tobytes"):
+        return OUTSIDE
+    frame = caller()
+    node = None if frame is None else expression(frame)
+    if frame is None or node is None:
+        return KEEP
+    operation = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and operation == "STORE_SUBSCR":
+        return written(frame, node.value.id)
+    return instead_of(frame, node) if isinstance(node, ast.Call) else KEEP
+
+
+def instead_of(frame: FrameType, call: ast.Call) -> str:
+    """What to write instead of a call that takes plain values alone."""
+    function, spelled = looked_up(frame, call.func), ast.unparse(call.func)
+    name, module = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", "")).partition(".")[0]
+    if module in ("math", "cmath"):
+        ours = {"pow": "power", "fsum": "sum", "dist": "linalg.norm"}.get(name, name)
+        found = hasattr(np, ours.partition(".")[0])
+        return f"use np.{ours} instead of {spelled}" if found else f"{spelled} takes plain numbers; {KEEP}"
+    if function is getattr(builtins, name, None) and name in PLAIN:
+        return f"leave {name}() out; x.astype({PLAIN[name]}) changes the dtype"
+    if module == "numpy" and name in CREATORS:
+        return f"use ws.numpy.{name} instead of {spelled}: it takes lists of traced arrays"
+    if module == "numpy" and call.args:
+        return f"stack what is in the list: {spelled}(np.stack({ast.unparse(call.args[0])}))"
+    return KEEP
+
+
+def into_plain(array: Any) -> str:
+    """The way out where a traced array was to be written into a plain one."""
+    frame = caller()
+    names = [] if frame is None else [name for name, value in frame.f_locals.items() if value is array]
+    if frame is None or not names:
+        return "make it inside the traced function with wholestep.numpy (zeros, empty, array), or leave out= away"
+    return written(frame, names[0])
+
+
+def written(frame: FrameType, name: str) -> str:
+    """What to write for a variable that holds a plain array and is assigned traced ones."""
+    made = None
+    for node in statements(frame):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if node.lineno <= frame.f_lineno and any(isinstance(t, ast.Name) and t.id == name for t in targets):
+            made = node
+    if isinstance(made, ast.Assign) and isinstance(made.value, ast.Call):
+        function, spelled = looked_up(frame, made.value.func), ast.unparse(made.value.func)
+        short = spelled.rpartition(".")[2]
+        if str(getattr(function, "__module__", "")).partition(".")[0] == "numpy" and hasattr(np, short):
+            return f"`{name}` was made by {spelled} at line {made.lineno}: write ws.numpy.{short}(...) there"
+    return f"`{name}` is a plain array: make it inside the traced function with ws.numpy, such as ws.numpy.zeros(...)"
+
+
+def caller() -> FrameType | None:
+    """The innermost frame of the user's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def expression(frame: FrameType) -> ast.expr | None:
+    """The expression at which a frame is; None where its source is not to be had."""
+    places = list(frame.f_code.co_positions())
+    first, last, start, end = places[frame.f_lasti // 2] if frame.f_lasti // 2 < len(places) else (None,) * 4
+    if first is None or last is None or start is None or end is None:
+        return None
+    lines = [linecache.getline(frame.f_code.co_filename, n) for n in range(first, last + 1)]
+    raw = [line.encode() for line in lines]  # columns count bytes
+    raw[-1] = raw[-1][:end]
+    raw[0] = raw[0][start:]
+    try:
+        return ast.parse(f"({b''.join(raw).decode()})", mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+
+
+def statements(frame: FrameType) -> Iterator[ast.stmt]:
+    """The statements of the function that a frame runs, with the numbers of their lines."""
+    code = frame.f_code
+    last = max([n for *_, n in code.co_lines() if n is not None], default=code.co_firstlineno)
+    source = "".join(linecache.getline(code.co_filename, n) for n in range(code.co_firstlineno, last + 1))
+    try:
+        parsed = ast.parse(textwrap.dedent(source))
+    except SyntaxError:
+        return
+    ast.increment_lineno(parsed, code.co_firstlineno - 1)
+    yield from (node for node in ast.walk(parsed) if isinstance(node, ast.stmt))
+
+
+def looked_up(frame: FrameType, node: ast.expr) -> Any:
+    """What a name with dots stands for in a frame; None for any other expression."""
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, getattr(builtins, node.id, None)))
+    if isinstance(node, ast.Attribute):
+        return getattr(looked_up(frame, node.value), node.attr, None)
+    return None
