@@ -10,6 +10,8 @@ from unicodedata import normalize
 
 import optree
 
+from wholestep.errors import TreeError
+
 TreeDef: TypeAlias = optree.PyTreeSpec
 
 # Our own registrations stay out of the user's other libraries; what those registered globally is still seen.
@@ -19,10 +21,15 @@ _SPACE = "wholestep"
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
     """Split a tree into its leaves and its structure; None is an empty node, not a leaf.
 
+    Raises TreeError, as everything here does, for containers that lie more than 1,000 deep in each other.
+
     >>> flatten({"b": [2, None], "a": 1})[0]
     [1, 2]
     """
-    return optree.tree_flatten(tree, is_leaf, namespace=_SPACE)
+    try:
+        return optree.tree_flatten(tree, is_leaf, namespace=_SPACE)
+    except RecursionError:
+        raise _too_deep() from None
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
@@ -44,8 +51,6 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     >>> map(lambda x, y: x + y, [1, (2,)], [10, (20,)])
     [11, (22,)]
     """
-    if not rest:
-        return optree.tree_map(f, tree, namespace=_SPACE)
     found, treedef = flatten(tree)
     others = [below(treedef, other) for other in rest]
     return unflatten(treedef, [f(*leaves) for leaves in zip(found, *others, strict=True)])
@@ -91,7 +96,10 @@ def leaves(tree: Any) -> list[Any]:
     >>> leaves(({"x": 1}, 2))
     [1, 2]
     """
-    return optree.tree_leaves(tree, namespace=_SPACE)
+    try:
+        return optree.tree_leaves(tree, namespace=_SPACE)
+    except RecursionError:
+        raise _too_deep() from None
 
 
 def structure(tree: Any) -> TreeDef:
@@ -100,7 +108,10 @@ def structure(tree: Any) -> TreeDef:
     >>> structure([1, 2]) == structure([3, 4])
     True
     """
-    return optree.tree_structure(tree, namespace=_SPACE)
+    try:
+        return optree.tree_structure(tree, namespace=_SPACE)
+    except RecursionError:
+        raise _too_deep() from None
 
 
 def paths(tree: Any, root: str = "") -> list[str]:
@@ -196,6 +207,13 @@ def matches(pattern: str, path: str) -> bool:
     [True, True, False]
     """
     return re.fullmatch(f"(?:{re.escape(pattern).replace(re.escape('*'), '.*')})(?:[.\\[].*)?", path) is not None
+
+
+def _too_deep() -> TreeError:
+    return TreeError(
+        f"tree: containers lie more than {optree.MAX_RECURSION_DEPTH:,} deep in each other",
+        hint="put the arrays into one list or dictionary, or stack them along an axis",
+    )
 
 
 def _key(entry: optree.PyTreeEntry) -> Any:

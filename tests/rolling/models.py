@@ -211,6 +211,54 @@ def begun() -> Case:
     return Case(loss, layers(7), (X, Y), [6], {"optimizer": None})
 
 
+M = (np.eye(3) * 2 + some(3, 3)).astype(np.float32)
+
+
+def diagonals() -> Case:
+    """A matrix made of what is carried, beside one that is the same in each round; the way back makes it again."""
+
+    def loss(p: Any, batch: Any) -> Any:
+        w = np.zeros(3, np.float32)
+        for _ in range(6):
+            w = np.tanh((p + np.diag(w)) @ w + batch)
+        return np.sum(w**3)
+
+    return Case(loss, M, np.ones(3, np.float32), [4, 4], {})
+
+
+def newton() -> Case:
+    """A product that is the same in each round, of a matrix and its transpose."""
+
+    def loss(p: Any, batch: Any) -> Any:
+        w = np.zeros(3, np.float32)
+        for _ in range(6):
+            h = p.T @ p * np.tanh(np.sum(w)) + 9 * np.eye(3, dtype=np.float32)
+            w = w - np.linalg.solve(h, p.T @ (p @ w) + batch)
+        return np.sum(w**3)
+
+    return Case(loss, M, np.ones(3, np.float32), [4, 4], {})
+
+
+def inverses() -> Case:
+    def loss(p: Any, batch: Any) -> Any:
+        w = np.zeros(3, np.float32)
+        for _ in range(6):
+            w = np.tanh(np.linalg.inv(p + np.diag(w)) @ w + batch)
+        return np.sum(w**3)
+
+    return Case(loss, M, np.ones(3, np.float32), [4, 4], {})
+
+
+def determinants() -> Case:
+    def loss(p: Any, batch: Any) -> Any:
+        w = np.zeros(3, np.float32)
+        for _ in range(6):
+            w = np.tanh(np.linalg.det(p + np.diag(w)) * w * 0.1 + 0.1 * batch)
+        return np.sum(w**3)
+
+    return Case(loss, M, np.ones(3, np.float32), [4, 4], {})
+
+
 def transformer() -> Case:
     blocks = [ws.nn.TransformerBlock(D, 2, key=i) for i in range(5)]
 
@@ -240,7 +288,7 @@ CASES: dict[str, Callable[[], Case]] = {
     f.__name__: f
     for f in (
         plain, clipped, named, tied, dropped, split, unlike, checkpointed, captured, recurrent, there_and_back, far,
-        looked_up, turned, begun, transformer, normalised,
+        looked_up, turned, begun, transformer, normalised, diagonals, newton, inverses, determinants,
     )
 }  # fmt: skip
 

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from wholestep.ir.build import lean
 from wholestep.ir.graph import Graph, Node, Value
+
+T = TypeVar("T")
+
+
+def in_order(
+    wanted: T, known: Callable[[T], bool], needs: Callable[[T], Iterable[T]], make: Callable[[T], None]
+) -> None:
+    """Make a thing after all that it needs, in the order of a recursion and without its depth.
+
+    `make` must enter what it makes, so that `known` says so.
+    """
+    waiting = [wanted]
+    while waiting:
+        thing = waiting[-1]
+        missing = None if known(thing) else next((x for x in needs(thing) if not known(x)), thing)
+        if missing is not None and missing is not thing:
+            waiting.append(missing)
+            continue
+        waiting.pop()
+        if missing is thing:
+            make(thing)
 
 
 def reach(graph: Graph, active: Sequence[bool]) -> list[bool]:

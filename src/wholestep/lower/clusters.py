@@ -52,15 +52,17 @@ class Clustering(Coordinates):
 
     def sources(self, v: Value) -> set[Cluster]:
         """The clusters that reading a value depends on at once."""
-        if v in self.placed:
-            return {self.placed[v][0]}
-        if v in self.floating:
-            return self.floating[v][1]
-        if v.node is None or v.node.op.name == "constant":
-            return set()
-        found: set[Cluster] = set()
-        for x in v.node.inputs:
-            found |= self.sources(x)
+        found, seen, waiting = set[Cluster](), {v}, [v]
+        while waiting:
+            x = waiting.pop()
+            if x in self.placed:
+                found.add(self.placed[x][0])
+            elif x in self.floating:
+                found |= self.floating[x][1]
+            elif x.node is not None:
+                new = [y for y in x.node.inputs if y not in seen]
+                seen.update(new)
+                waiting += new
         return found
 
     # Where a node goes.

@@ -69,28 +69,30 @@ class Coordinates:
 
     def trace(self, v: Value, refine: bool = False) -> tuple[Cluster, Coords] | None:
         """The cluster and coordinates of a value, through operations that keep to the loops of a cluster."""
-        if v in self.placed:
-            cluster, coords = self.placed[v]
-            return None if cluster.kind == "opaque" else (cluster, self.current(coords))
-        node = v.node
-        if node is None or node.op.name not in MAPS:
-            return None
-        found = self.trace(node.inputs[0], refine) if node.op.name not in ("flip", "slice", "window") else None
-        if found is None:
-            return None
-        cluster, inner = found
+        moves: list[Node] = []
+        while v not in self.placed:
+            node = v.node
+            if node is None or node.op.name not in MAPS or node.op.name in ("flip", "slice", "window"):
+                return None
+            moves.append(node)
+            v = node.inputs[0]
+        cluster, coords = self.placed[v]
+        moved: Coords | None = None if cluster.kind == "opaque" else self.current(coords)
+        while moves and moved is not None:
+            moved = self.moved(cluster, moved, moves.pop(), refine)
+        return None if moved is None else (cluster, moved)
+
+    def moved(self, cluster: Cluster, inner: Coords, node: Node, refine: bool) -> Coords | None:
+        """The coordinates of what is moved, from those of what it is made of."""
+        x, v = node.inputs[0], node.outputs[0]
         if node.op.name == "broadcast":
             outer: list[tuple[int, ...] | None] = [None] * v.ndim
-            for a, c, n in zip(node.params["axes"], inner, node.inputs[0].shape, strict=True):
+            for a, c, n in zip(node.params["axes"], inner, x.shape, strict=True):
                 outer[a] = None if n == 1 else c
-            moved: Coords | None = tuple(outer)
-        elif node.op.name == "permute":
-            moved = tuple([inner[a] for a in node.params["axes"]])
-        elif node.op.name == "reshape":
-            moved = self.regrouped(cluster, inner, node.inputs[0].shape, v.shape, refine)
-        else:
-            moved = inner
-        return None if moved is None else (cluster, moved)
+            return tuple(outer)
+        if node.op.name == "permute":
+            return tuple([inner[a] for a in node.params["axes"]])
+        return self.regrouped(cluster, inner, x.shape, v.shape, refine) if node.op.name == "reshape" else inner
 
     def current(self, coords: Coords) -> Coords:
         """Coordinates after axes were split."""

@@ -10,19 +10,22 @@ from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.lower import opaque
 from wholestep.lower.access import Home, Readable
 from wholestep.lower.clusters import Clustering, virtual
+from wholestep.lower.clusters import opaque as opaque_node
 from wholestep.lower.coordinates import Cluster
 from wholestep.lower.expand import expanded
 from wholestep.lower.indices import strides_of
+from wholestep.lower.kinds import FOLDS, MAPS
 from wholestep.lower.layouts import channels_last
-from wholestep.lower.operands import Arranged
+from wholestep.lower.operands import arranged
 from wholestep.lower.order import ordered
 from wholestep.lower.plan import Place
 from wholestep.lower.schedule import scheduled
-from wholestep.lower.staging import Staged
+from wholestep.lower.staging import staged
 from wholestep.lower.storage import Storage, unshaped
 from wholestep.lower.symbolic import blamed
 from wholestep.lower.work import Context, Lowered, Work, home_of, kernel_work
 from wholestep.lower.write import Writer
+from wholestep.passes.optional import attempted
 from wholestep.primitives.prices import LIMIT, price
 
 
@@ -30,9 +33,8 @@ class Lowering(Storage):
     """One graph with given places for its inputs and outputs; `works` is what is to be done, in no order yet."""
 
     def __init__(self, graph: Graph, context: Context, inputs: Sequence[Home], outputs: Sequence[Home]) -> None:
-        arranged = Arranged(channels_last(Staged(expanded(graph)).graph))
-        super().__init__(arranged.graph, context, dict(zip(arranged.graph.inputs, inputs, strict=True)))
-        self.kept = arranged.copies
+        graph, self.kept = rearranged(expanded(graph))
+        super().__init__(graph, context, dict(zip(graph.inputs, inputs, strict=True)))
         self.works: list[Work] = []
         self.clustering = Clustering(self.graph, self.kept)
         self.stored: dict[Cluster, list[Value]] = {}
@@ -117,17 +119,17 @@ class Lowering(Storage):
 
     def foundation(self, x: Value, limit: int = LIMIT) -> tuple[int, set[Value]]:
         """How many cheap operations make a value, more than the limit where too many, and what they need stored."""
-        if x in self.homes or x.node is None:
-            return 0, set()
-        own = 0 if virtual(x.node) else price(x.node)
-        if own > limit:
-            return 0, {x}
-        total, base = own, set[Value]()
-        for y in x.node.inputs:
-            if total > limit:
-                break
-            cost, more = self.foundation(y, limit - total)
-            total, base = total + cost, base | more
+        total, base, waiting = 0, set[Value](), [x]
+        while waiting:
+            y = waiting.pop()
+            if y in self.homes or y.node is None:
+                continue
+            own = 0 if virtual(y.node) else price(y.node)
+            if own > limit - total:
+                base.add(y)
+                continue
+            total += own
+            waiting += reversed(y.node.inputs)
         return total, base
 
     def pin(self) -> None:
@@ -165,6 +167,34 @@ class Lowering(Storage):
             return Writer(self.clustering, cluster, readable, targets, self.context.machine, grid, rows)
 
         return kernel_work(scheduled(write, self.context.machine))
+
+
+def rearranged(graph: Graph) -> tuple[Graph, set[Value]]:
+    """The graph with its reductions, layouts and operands as kernels do best with; the values stored for that."""
+    for name, change in (("staging", staged), ("layouts", channels_last)):
+        graph = attempted(name, change, graph, graph)
+    nothing: set[Value] = set()
+    graph, copies = attempted("operands", arranged, graph, (graph, nothing))
+    return graph, copies | far(graph)
+
+
+MOVES = 32
+"""Through so many moves a value is read where it was made: each is a level of a recursion."""
+
+
+def far(graph: Graph) -> set[Value]:
+    """The values at the end of so many moves, with what is done element by element between them; they are stored."""
+    moves: dict[Value, int] = {}
+    found: set[Value] = set()
+    for node in graph.nodes:
+        moved = node.op.name in MAPS
+        if moved or not (node.op.name == "contract" or node.op.name in FOLDS or opaque_node(node)):
+            count = max([moves.get(v, 0) for v in node.inputs], default=0) + moved
+            if moved and count >= MOVES:
+                found.add(node.outputs[0])
+            elif count:
+                moves[node.outputs[0]] = count
+    return found
 
 
 def lowered(graph: Graph, context: Context, inputs: Sequence[Home], outputs: Sequence[Home], arena: Place) -> Lowered:

@@ -215,6 +215,8 @@ def known_inside(index: Value, n: int) -> bool:
     """Whether an index is seen to be inside without running the program."""
     if index.type.size == 0:
         return True
+    while index.node is not None and index.node.op.name in ("reshape", "broadcast", "permute", "slice", "flip"):
+        index = index.node.inputs[0]
     node = index.node
     if node is not None and node.op.name == "constant":
         value = node.params["value"]
@@ -225,8 +227,6 @@ def known_inside(index: Value, n: int) -> bool:
         return bool(node.inputs[0].shape[node.params["axis"]] <= n)
     if node is not None and node.op.name in ("argsort", "exchanged"):
         return bool(index.shape[-1] <= n)
-    if node is not None and node.op.name in ("reshape", "broadcast", "permute", "slice", "flip"):
-        return known_inside(node.inputs[0], n)
     return False
 
 

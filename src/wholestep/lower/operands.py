@@ -149,3 +149,9 @@ def merged(a: str, b: str, out: str) -> list[str]:
         else:
             groups.append(c)
     return groups
+
+
+def arranged(graph: Graph) -> tuple[Graph, set[Value]]:
+    """The same program with its contractions arranged, and the values that must be stored for it."""
+    found = Arranged(graph)
+    return found.graph, found.copies

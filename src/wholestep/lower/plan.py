@@ -235,6 +235,8 @@ class Plan:
     """What leaves it for a while, and how it comes back."""
     file: int = 0
     """Bytes of scratch that lie in a file, in the last slot; without any there is no such slot."""
+    left_out: tuple[str, ...] = ()
+    """The optional rewritings that failed, in words."""
 
     @property
     def peak(self) -> list[Held]:

@@ -36,6 +36,8 @@ def lines(plan: Plan) -> Iterator[str]:
     yield f"arena       {spelled_out(plan.arena)} bytes, {share:.2f} times the least that these kernels need"
     if plan.file:
         yield f"file        {plan.file:,} bytes of scratch"
+    for left in plan.left_out:
+        yield f"  {left}"
     for decision in plan.decisions:
         yield f"  {str(decision).strip()}"
     for (launch, n), c in zip(launches, work, strict=True):

@@ -58,6 +58,11 @@ class Staged(Rewriting):
         return self.add(node.op, (inner,), {"axes": (axis,)}, node)[0]
 
 
+def staged(graph: Graph) -> Graph:
+    """The same program with its large reductions done in two stages."""
+    return Staged(graph).graph
+
+
 def few(shape: Sequence[int], axes: Sequence[int]) -> bool:
     """Whether a reduction leaves too few results to share out."""
     return math.prod([n for i, n in enumerate(shape) if i not in axes]) < FEW

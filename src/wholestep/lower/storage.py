@@ -33,12 +33,17 @@ class Storage(ABC):
 
     def want_leaves(self, v: Value) -> None:
         """Store what a value is read from through movement."""
-        if v not in self.homes and v.node is not None:
-            if virtual(v.node):
-                for x in v.node.inputs:
-                    self.want_leaves(x)
-            else:
-                self.want(v)
+        seen, waiting = {v}, [v]
+        while waiting:
+            x = waiting.pop()
+            if x in self.homes or x.node is None:
+                continue
+            if not virtual(x.node):
+                self.want(x)
+                continue
+            new = [y for y in reversed(x.node.inputs) if y not in seen]
+            seen.update(new)
+            waiting += new
 
     def want_steps(self, v: Value) -> None:
         """Store a value for something that knows its steps, and cannot read through movement."""

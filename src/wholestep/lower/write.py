@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
+from wholestep.ir.analysis import in_order
 from wholestep.ir.graph import Node, Value
 from wholestep.kernel.build import Builder, Open
 from wholestep.kernel.lang import Axis, Index, Kernel, Var
@@ -135,12 +136,16 @@ class Writer:
         out: dict[Node, int] = {}
         memo: dict[Value, int] = {}
 
+        def read(v: Value) -> Sequence[Value]:
+            return () if v in self.reader.homes or v.node is None else v.node.inputs
+
+        def enter(v: Value) -> None:
+            after = max([memo[x] for x in read(v)], default=0)
+            reduces = v.node in needed and v.node in self.clustering.reduced
+            memo[v] = after + (reduces and v not in self.reader.homes)
+
         def stage(v: Value) -> int:
-            if v in self.reader.homes or v.node is None:
-                return 0
-            if v not in memo:
-                before = max([stage(x) for x in v.node.inputs], default=0)
-                memo[v] = before + (v.node in needed and v.node in self.clustering.reduced)
+            in_order(v, memo.__contains__, read, enter)
             return memo[v]
 
         for node in self.cluster.members:

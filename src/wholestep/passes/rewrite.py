@@ -57,32 +57,52 @@ class Rewriter:
         self.replace = replace
         self.uses = uses
 
-    def settled(self, v: Value) -> Value:
-        """What stands for a value in the new graph; one that a rule has just made is placed first."""
-        v = self.env.get(v, v)
-        if v in self.placed:
-            return v
-        assert v.node is not None
-        self.place(v.node)
-        return self.env.get(v, v)
+    def place(self, node: Node, found: tuple[Value, ...] | None = None) -> None:
+        """Enter a node whose inputs may have been replaced or made, or what stands in its place: `found`, once known.
 
-    def place(self, node: Node) -> None:
-        """Enter a node whose inputs may have been replaced or made, or what stands in its place."""
-        inputs = tuple([self.settled(v) for v in node.inputs])
+        What a rule has just made is placed before what reads it, by a list of what waits: its depth has no bound.
+        """
+        waiting = [(node, found)]
+        while waiting:
+            node, found = waiting[-1]
+            missing = self.missing(node.inputs if found is None else found)
+            if missing is not None:
+                waiting.append((missing, None))
+                continue
+            waiting.pop()
+            if found is not None:
+                self.stand_in(node, found)
+            elif (made := self.entered(node)) is not None:
+                waiting.append((node, made))
+
+    def missing(self, values: tuple[Value, ...]) -> Node | None:
+        """The first node that makes one of these values and is not placed yet."""
+        env, placed = self.env, self.placed
+        for v in values:
+            if v not in placed or v in env:
+                v = env.get(v, v)
+                if v not in placed:
+                    return v.node
+        return None
+
+    def entered(self, node: Node) -> tuple[Value, ...] | None:
+        """Enter a node whose inputs are placed, as it is or not: then the values that stand for its own."""
+        env = self.env
+        inputs = tuple([env.get(v, v) for v in node.inputs])
         new = node if inputs == node.inputs else copied(node, inputs, node.params)
         found = self.replace(new)
         if found is None:
             self.nodes.append(new)
             self.placed.update(new.outputs)
             found = new.outputs
-        if found is not node.outputs:
-            self.stand_in(node, found)
+        if found is node.outputs:
+            return None
+        return found if isinstance(found, tuple) else (found,)
 
-    def stand_in(self, node: Node, found: Value | tuple[Value, ...]) -> None:
-        """Let these values stand for those of a node from here on."""
-        values = [self.settled(v) for v in (found if isinstance(found, tuple) else (found,))]
-        for old, value in zip(node.outputs, values, strict=True):
-            self.env[old] = value
+    def stand_in(self, node: Node, found: tuple[Value, ...]) -> None:
+        """Let these values, which are placed, stand for those of a node from here on."""
+        for old, v in zip(node.outputs, found, strict=True):
+            value = self.env[old] = self.env.get(v, v)
             if self.uses is not None:
                 self.uses[value] = self.uses.get(value, 0) + self.uses.get(old, 0)
 
@@ -102,7 +122,7 @@ def rewrite(graph: Graph, replace: Replace, uses: Uses | None = None) -> Graph:
         if found is None:
             keep(node)
         else:
-            walk.stand_in(node, found)
+            walk.place(node, found if isinstance(found, tuple) else (found,))
     if not env:
         return graph
     outputs = tuple([env.get(v, v) for v in graph.outputs])

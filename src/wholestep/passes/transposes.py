@@ -143,19 +143,30 @@ def permute_of(node: Node, uses: Uses) -> Value | None:
 
 def absorbs(x: Value, uses: Uses) -> bool:
     """Whether a permutation of this value would vanish in the contraction behind it."""
-    if uses.get(x, 1) != 1 or x.node is None:
-        return False
+    waiting = [x]
+    while waiting:
+        v = waiting.pop()
+        behind = turned_with(v) if uses.get(v, 1) == 1 else None
+        if behind is None:
+            return False
+        waiting += behind
+    return True
+
+
+def turned_with(x: Value) -> Sequence[Value] | None:
+    """The values that a permutation of this one would move on to; None where it would stay."""
+    if x.node is None:
+        return None
     name, inputs = x.node.op.name, x.node.inputs
     if name == "contract":
-        return True
+        return ()
     if name == "reshape":
-        return ones_apart(inputs[0].shape, x.shape) and absorbs(inputs[0], uses)
+        return inputs if ones_apart(inputs[0].shape, x.shape) else None
     if name in ("concat", "pad"):
-        return all(absorbs(v, uses) for v in inputs)
+        return inputs
     if x.node.op.kind != "elementwise":
-        return False
-    free = [number_of(v) is not None or made_by(v, "broadcast") is not None for v in inputs]
-    return not all(free) and all(f or absorbs(v, uses) for f, v in zip(free, inputs, strict=True))
+        return None
+    return [v for v in inputs if number_of(v) is None and made_by(v, "broadcast") is None] or None
 
 
 def permute_of_ones(node: Node, x: Value) -> Value:

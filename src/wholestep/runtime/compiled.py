@@ -33,6 +33,7 @@ from wholestep.lower.program import plan as planned
 from wholestep.lower.streaming import SOON, WANTED
 from wholestep.lower.symbolic import WAY_OUT, numbered
 from wholestep.lower.verify import verify_plan
+from wholestep.passes.optional import heard
 from wholestep.passes.pipeline import ALL, optimized
 from wholestep.runtime import rates
 from wholestep.runtime.artefact import Artefact, Site, Slot
@@ -282,8 +283,9 @@ def plan_of(
     """
     beside = None if budget is None else budget.beside(constant_bytes(graph))
     try:
-        with supposed(graph):
+        with supposed(graph), heard() as left:
             found = planned(optimized(graph, ALL), machine(target), resident, beside, streamed)
+            found.left_out = tuple(map(str, left))
             if config.check():
                 verify_plan(numbered(found), not named_sizes(graph))
     except SymbolicError as error:

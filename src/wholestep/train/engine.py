@@ -14,6 +14,7 @@ from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
 from wholestep.ir.sizes import named_sizes
 from wholestep.optim.hyper import functions_of, numbers
+from wholestep.passes.optional import heard
 from wholestep.runtime.symbolic import Symbolic
 from wholestep.train import loops
 from wholestep.train.bound import Bound, renamed
@@ -97,9 +98,10 @@ class Engine:
         found = watched([traced, *self.one.programs.values()], [self.recipe.loss, *functions_of(self.recipe.optimizer)])
         self.watches += [watch for watch in found if id(watch.array) not in known]
         graph = renamed(traced.graph, self.recipe.name, args, ("", "", feed.root))
-        rolling = rolled_step(graph, self.recipe, self.state.may_join, self.device)
+        with heard() as left:
+            rolling = rolled_step(graph, self.recipe, self.state.may_join, self.device)
         made = Bound(traced, rolling, self.state, self.device, self.recipe)
-        self.made("; ".join([reason, *rolling.notes]), before)
+        self.made("; ".join([reason, *rolling.notes, *map(str, left)]), before)
         if isinstance(made.program, Symbolic):
             self.watch_sizes(made.program, f"step of {self.recipe.name}")
         return made

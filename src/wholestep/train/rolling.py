@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
+from wholestep.ir.verify import verify
+from wholestep.passes.optional import attempted
 from wholestep.passes.rolling.roll import Rolled, rolled
 from wholestep.passes.rolling.tallies import tallied
 from wholestep.passes.rolling.write import places_of
@@ -39,15 +41,23 @@ def rolled_step(graph: Graph, recipe: Recipe, joins: Callable[[tuple[int, ...]],
             hint="write the layers as an nn.Stack or a ws.scan over stacked parameters, or give numbers for the sizes",
         )
     apart = device == "reference" or recipe.budget is not None or recipe.stream is not None or symbolic
-    found = Rolled(graph) if roll is False or (roll == "auto" and apart) else rolled(graph, joins, always=roll is True)
+    found = Rolled(graph)
+    if roll is True or (roll == "auto" and not apart):
+        found = attempted("roll", lambda g: sound(rolled(g, joins, always=roll is True)), graph, found)
     if device != "reference":
-        found = found._replace(graph=tallied(found.graph))
+        found = attempted("tally", lambda r: sound(r._replace(graph=tallied(r.graph))), found, found)
     if not found.notes:
         return found
     names = [joined_name([graph.input_names[p] for p in ps]) for ps in places_of(len(graph.inputs), found.groups)]
     spelled = tuple([n if names.count(n) == 1 else f"{n}_{i}" for i, n in enumerate(names)])
     new = found.graph
     return found._replace(graph=Graph(new.inputs, new.nodes, new.outputs, graph.name, spelled))
+
+
+def sound(found: Rolled) -> Rolled:
+    """What was rolled, verified."""
+    verify(found.graph)
+    return found
 
 
 def joined_name(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.ir.analysis import reordered
+from wholestep.ir.analysis import in_order, reordered
 from wholestep.ir.build import append, build, current
 from wholestep.ir.graph import OPS, Node, Value
 from wholestep.ir.types import Type, array_type
@@ -41,6 +41,8 @@ class Layer:
         self.delays = delays(varying(run))
         self.xs = [t for t in varying(run) if t not in self.delays]
         self.pulled: dict[Members, Pulled] = {}
+        self.once: dict[Value, None] = {t[0]: None for t in run.outer() if all(v is t[0] for v in t)}
+        """What every layer reads alike, also what it needs to make again what another run makes."""
         self.produced: dict[Members, Made] = {}
         self.early, left = invariant(run)
         self.again: dict[Value, Node] = {v: layer[q] for layer in run.layers for q in left for v in layer[q].outputs}
@@ -73,8 +75,8 @@ class Layer:
 
     def wants(self) -> tuple[list[Members], list[Value]]:
         """The rows and the single values that it reads."""
-        once = [t[0] for t in self.run.outer() if all(v is t[0] for v in t)]
-        return [self.kept(t) for t in self.xs], [*once, *[c.init for c in self.carries], *[t[0] for t in self.delays]]
+        inits = [*[c.init for c in self.carries], *[t[0] for t in self.delays]]
+        return [self.kept(t) for t in self.xs], [*self.once, *inits]
 
     def written(self, writer: Any, rows: Sequence[Members]) -> tuple[dict[Value, Value], list[tuple[Members, Value]]]:
         """The loop: what its last layer hands on, and these rows."""
@@ -86,7 +88,8 @@ def invariant(run: Run) -> tuple[set[int], set[int]]:
 
     What is worked out from constants alone folds there, and what is only moved need not be stored.
     """
-    fixed, early = set[int](), set[int]()
+    fixed, early, late = set[int](), set[int](), set[int]()
+    """Those that do the same in each layer; those done once; and those known only when the program runs."""
     for q, row in enumerate(run.sources):
         node = run.layers[0][q]
         same = [
@@ -96,18 +99,22 @@ def invariant(run: Run) -> tuple[set[int], set[int]]:
         if not all(same) or node.op.nested:
             continue
         fixed.add(q)
-        if node.op.kind != "movement" and any(varies(run, q, o, early) for o in range(len(row))):
-            early.add(q)
+        if any(
+            s.node in late if isinstance(s, Inner) else not constant(run.operands(q, o)[0]) for o, s in enumerate(row)
+        ):
+            late.add(q)
+            early.update([q] if node.op.kind != "movement" else ())
     return early, fixed - early
 
 
-def varies(run: Run, q: int, o: int, early: set[int]) -> bool:
-    """Whether an operand that is the same in each layer is known only when the program runs."""
-    source = run.sources[q][o]
-    if not isinstance(source, Inner):
-        return not constant(run.operands(q, o)[0])
-    moved = [(source.node, i) for i in range(len(run.sources[source.node]))]
-    return source.node in early or any(varies(run, *at, early) for at in moved)
+def needed(run: Run, early: set[int]) -> set[int]:
+    """The operations that are done before the loop, and those that these read from, which the body does again."""
+    found, waiting = set(early), list(early)
+    while waiting:
+        new = {s.node for s in run.sources[waiting.pop()] if isinstance(s, Inner)} - found
+        found |= new
+        waiting += new
+    return found
 
 
 class Loop:
@@ -146,18 +153,17 @@ class Loop:
 
     def prepare(self) -> None:
         """What every layer reads alike, and what is worked out from that alone, before the loop."""
-        for t in self.run.outer():
-            if all(v is t[0] for v in t):
-                for v in self.writer.roots(t[0]):
-                    self.once[v] = self.writer.single(v)
-        for q in sorted(self.layer.early):
-            node, row = self.run.layers[0][q], self.run.sources[q]
+        for same in self.layer.once:
+            for v in self.writer.roots(same):
+                self.once[v] = self.writer.single(v)
+        made: dict[tuple[int, int], Value] = {}
+        for q in sorted(needed(self.run, self.layer.early)):
             operands = [
-                self.early[s.node, s.out] if isinstance(s, Inner) else self.writer.single(self.run.operands(q, o)[0])
-                for o, s in enumerate(row)
+                made[s.node, s.out] if isinstance(s, Inner) else self.writer.single(self.run.operands(q, o)[0])
+                for o, s in enumerate(self.run.sources[q])
             ]
-            for out, v in enumerate(copied(node, operands)):
-                self.early[q, out] = v
+            made.update({(q, out): v for out, v in enumerate(copied(self.run.layers[0][q], operands))})
+        self.early = {at: v for at, v in made.items() if at[0] in self.layer.early}
 
     def read(self, t: Members) -> Value:
         """An operand of the loop; numbers are read one by one, and repeated inside."""
@@ -198,20 +204,25 @@ class Body:
 
     def given(self, t: Members) -> Value:
         """What comes from outside."""
-        found = self.outer.get(t)
-        if found is not None:
-            return found
+        if t not in self.outer:
+            in_order(t, self.outer.__contains__, lambda u: self.recipe(u)[2], self.enter)
+        return self.outer[t]
+
+    def recipe(self, t: Members) -> tuple[Node | None, int, list[Members]]:
+        """The operation that makes again what comes from outside, which output it is, and its operands."""
         pulled = self.layer.pulled.get(t)
         if pulled is not None:
-            found = copied(pulled.node, [self.given(u) for u in pulled.operands])[pulled.out]
-        elif t[0] in self.loop.once:
-            found = self.loop.once[t[0]]
-        else:
-            node = t[0].node
-            assert node is not None and (constant(t[0]) or t[0] in self.loop.writer.again), "a value is not there yet"
-            found = copied(node, [self.given((v,) * len(t)) for v in node.inputs])[node.outputs.index(t[0])]
-        self.outer[t] = found
-        return found
+            return pulled.node, pulled.out, pulled.operands
+        if t[0] in self.loop.once:
+            return None, 0, []
+        node = t[0].node
+        assert node is not None and (constant(t[0]) or t[0] in self.loop.writer.again), "a value is not there yet"
+        return node, node.outputs.index(t[0]), [(v,) * len(t) for v in node.inputs]
+
+    def enter(self, t: Members) -> None:
+        """Enter what comes from outside, whose operands are there."""
+        node, out, operands = self.recipe(t)
+        self.outer[t] = self.loop.once[t[0]] if node is None else copied(node, [self.outer[u] for u in operands])[out]
 
     def outputs(self, made: Iterable[Made]) -> list[Value]:
         """What is handed on, then the rows."""

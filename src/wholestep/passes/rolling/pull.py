@@ -37,7 +37,7 @@ class Pull:
                 u = (carry.init, *run.made(carry.node, carry.out)[:-1])
             else:
                 u = run.operands(q, o)
-            operands.append(u[::turn])
+            operands.append(run.signatures.ones(u[::turn]))
         self.recipes[t[::turn]] = Pulled(run.layers[0][q], out, operands)
         self.order[t[::turn]] = number * 2**20 + q
 
@@ -81,28 +81,32 @@ class Pull:
 
     def foundation(self, t: Members, limit: int) -> tuple[int, set[Members]]:
         """What it costs to make a row again, and which rows must be kept for that beside those that are."""
-        if t in self.kept or nbytes(t) == 0 or all(constant(v) for v in t) or all(v is t[0] for v in t):
-            return 0, set()
-        if t not in self.recipes or self.own(t) > limit:
-            return 0, {t}
-        total, base = self.own(t), set[Members]()
-        for u in self.recipes[t].operands:
-            if total > limit:
-                break
-            cost, more = self.foundation(u, limit - total)
-            total, base = total + cost, base | more
+        total, base, waiting = 0, set[Members](), [t]
+        while waiting:
+            u = waiting.pop()
+            if u in self.kept or nbytes(u) == 0 or all(constant(v) for v in u) or all(v is u[0] for v in u):
+                continue
+            own = self.own(u) if u in self.recipes else limit + 1
+            if own > limit - total:
+                base.add(u)
+                continue
+            total += own
+            waiting += reversed(self.recipes[u].operands)
         return total, base
 
     def resolve(self, t: Members, needed: dict[Members, None]) -> None:
         """Note how a row comes about: it is read, or made of others."""
-        if t in self.kept or t not in self.recipes:
-            if t not in self.reader.delays and not all(v is t[0] for v in t):
-                needed[t] = None
-            return
-        if t not in self.reader.pulled:
-            self.reader.pulled[t] = self.recipes[t]
-            for u in self.recipes[t].operands:
-                self.resolve(u, needed)
+        waiting = [t]
+        while waiting:
+            u = waiting.pop()
+            if u not in self.kept and u in self.recipes:
+                if u not in self.reader.pulled:
+                    self.reader.pulled[u] = self.recipes[u]
+                    waiting += reversed(self.recipes[u].operands)
+            elif all(v is u[0] for v in u):
+                self.reader.once[u[0]] = None
+            elif u not in self.reader.delays:
+                needed[u] = None
 
 
 def nbytes(t: Members) -> int:

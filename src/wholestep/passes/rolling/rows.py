@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.rolling.signature import Members, Signatures, constant
@@ -103,35 +103,53 @@ class Rows:
                 self.taken.difference_update(made.nodes if made is not None else ())
 
     def unify(self, nodes: Sequence[Node], trial: dict[Members, Map | None]) -> bool:
-        if any(n in self.taken for n in nodes) or len(nodes[0].outputs) != 1:
-            return False
-        if any(self.member.intersection(n.outputs) for n in nodes):
-            return False
-        operands = [self.signatures.ones(t) for t in zip(*[n.inputs for n in nodes], strict=True)]
-        if not all([self.matches(t, trial) for t in operands]):
-            return False
-        if all(all(v is t[0] for v in t) for t in operands):
-            return False  # one and the same value, and no row
-        self.taken.update(nodes)
-        trial[tuple([n.outputs[0] for n in nodes])] = Map(tuple(nodes), operands)
-        return True
+        """Whether operations treat rows alike, and those before them that are no rows yet; enters their results."""
+        waiting: list[tuple[Map, Iterator[Members]]] = []
+        while True:
+            if nodes:
+                new = self.map_of(nodes)
+                if new is None:
+                    return False
+                waiting.append((new, iter(new.operands)))
+            made, operands = waiting[-1]
+            t = next(operands, None)
+            if t is not None:
+                before = self.before(t, trial)
+                if before is None:
+                    return False
+                nodes = before
+                continue
+            waiting.pop()
+            nodes = ()
+            if all(all(v is t[0] for v in t) for t in made.operands):
+                return False  # one and the same value, and no row
+            self.taken.update(made.nodes)
+            trial[tuple([n.outputs[0] for n in made.nodes])] = made
+            if not waiting:
+                return True
 
-    def matches(self, t: Members, trial: dict[Members, Map | None]) -> bool:
-        """Whether values are one value, a row, or can be made one."""
+    def map_of(self, nodes: Sequence[Node]) -> Map | None:
+        """Operations taken together, where they may be; None where one of them stands elsewhere."""
+        if any(n in self.taken for n in nodes) or len(nodes[0].outputs) != 1:
+            return None
+        if any(self.member.intersection(n.outputs) for n in nodes):
+            return None
+        return Map(tuple(nodes), [self.signatures.ones(t) for t in zip(*[n.inputs for n in nodes], strict=True)])
+
+    def before(self, t: Members, trial: dict[Members, Map | None]) -> Sequence[Node] | None:
+        """What must be taken together for values to be a row, nothing where they are one; None where they cannot be."""
         if all(v is t[0] for v in t) or t in self.known or t in trial:
-            return True
+            return ()
         if all(v.node is not None and v.node.op.name == "full" for v in t):
-            return len({v.type for v in t}) == 1
+            return () if len({v.type for v in t}) == 1 else None
         if self.fresh(t) and not any(set(t) & set(u) for u in trial):
             trial[t] = None
-            return True
+            return ()
         nodes = [v.node for v in t]
         made = [n for n in nodes if n is not None and n.inputs and not n.op.nested and not n.op.collective]
         if len(made) < len(t) or len(set(made)) < len(t) or any(constant(v) for v in t):
-            return False
-        if len({self.signatures.of(n) for n in made}) > 1:
-            return False
-        return self.unify(made, trial)
+            return None
+        return made if len({self.signatures.of(n) for n in made}) == 1 else None
 
     # Branches.
 

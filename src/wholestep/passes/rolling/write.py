@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wholestep.ir.analysis import in_order
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type, array_type
@@ -109,9 +110,14 @@ class Writer:
 
     def roots(self, v: Value) -> list[Value]:
         """What must be there for a value to be had: itself, or what it is made of anew."""
-        if v not in self.again:
-            return [] if constant(v) else [v]
-        return [root for u in self.again[v].inputs for root in self.roots(u)]
+        found, waiting = dict[Value, None](), [v]
+        while waiting:
+            u = waiting.pop()
+            if u in self.again:
+                waiting += reversed(self.again[u].inputs)
+            elif not constant(u):
+                found[u] = None
+        return list(found)
 
     def enter(self, members: Sequence[Value], value: Value, joined: bool) -> None:
         """Say what an input of the new graph is in the old one."""
@@ -127,17 +133,26 @@ class Writer:
 
     def single(self, v: Value) -> Value:
         """One value of the old graph."""
-        found = self.env.get(v)
-        if found is not None:
-            return found
+        if v not in self.env:
+            in_order(v, self.env.__contains__, self.needs, self.make)
+        return self.env[v]
+
+    def needs(self, v: Value) -> Sequence[Value]:
+        """What a value that is not there yet is made of."""
+        if v in self.place:
+            return ()
+        assert v.node is not None and (constant(v) or v in self.again), "a value is not there yet"
+        return v.node.inputs
+
+    def make(self, v: Value) -> None:
+        """Enter a value whose operands are there: a row of an array, or what is made anew."""
         if v in self.place:
             t, k = self.place[v]
-            found = row(self.rows[t], k)
+            self.env[v] = row(self.rows[t], k)
         else:
-            assert v.node is not None and (constant(v) or v in self.again), "a value is not there yet"
-            found = copied(v.node, [self.single(u) for u in v.node.inputs])[v.node.outputs.index(v)]
-        self.env[v] = found
-        return found
+            assert v.node is not None
+            made = copied(v.node, [self.env[u] for u in v.node.inputs])
+            self.env[v] = made[v.node.outputs.index(v)]
 
     def stack(self, t: Members) -> Value:
         """Values of the old graph as one array."""

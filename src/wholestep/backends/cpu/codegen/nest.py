@@ -320,4 +320,19 @@ def rereads(s: Var | Store) -> bool:
 def lazily(loop: Loop) -> bool:
     """Whether a body only computes what its loop folds: its values are then written next to where they are taken in."""
     pure = all(isinstance(s, Var) for s in loop.body)
-    return pure and bool(loop.folds) and not (loop.carries or loop.ordered)
+    return pure and bool(loop.folds) and not (loop.carries or loop.ordered or deep(loop.body))
+
+
+DEEP = 80
+"""A chain of more values than this is written in order: one that asks for another is a level of a recursion."""
+
+
+def deep(body: tuple[Statement, ...]) -> bool:
+    """Whether values of a body are made of each other in such a chain."""
+    if len(body) <= DEEP:
+        return False
+    depth: dict[Var, int] = {}
+    for s in body:
+        if isinstance(s, Var):
+            depth[s] = 1 + max([depth.get(x, 0) for x in s.args], default=0)
+    return max(depth.values(), default=0) > DEEP

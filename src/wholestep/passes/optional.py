@@ -1,0 +1,82 @@
+"""Optional rewritings: where one fails, the program stays as it was and says so, or raises with WHOLESTEP_STRICT=1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple, TypeVar
+
+from wholestep import config
+from wholestep.dims import SymbolicError
+from wholestep.errors import PlanError, Where, show
+from wholestep.ir.graph import Node
+
+G = TypeVar("G")
+T = TypeVar("T")
+
+PASSED_ON = (MemoryError, SymbolicError)
+"""What is no fault of a rewriting: memory that is not there, and a number asked of a size without one."""
+
+
+class LeftOut(NamedTuple):
+    """A rewriting that failed: its name, the user's line that it had come to, and what went wrong."""
+
+    name: str
+    where: Where
+    why: str
+
+    def __str__(self) -> str:
+        place = show(self.where)
+        return f"{self.name}: left out, {self.why}" + (f", at {place}" if place else "")
+
+
+_heard: ContextVar[tuple[list[LeftOut], ...]] = ContextVar("heard", default=())
+
+
+@contextmanager
+def heard() -> Iterator[list[LeftOut]]:
+    """The rewritings that are left out inside the block, each once; the blocks around it hear of them too."""
+    found: list[LeftOut] = []
+    token = _heard.set((*_heard.get(), found))
+    try:
+        yield found
+    finally:
+        _heard.reset(token)
+
+
+def say(left: LeftOut) -> None:
+    """Tell every block around that a rewriting was left out."""
+    for found in _heard.get():
+        if left not in found:
+            found.append(left)
+
+
+def attempted(name: str, change: Callable[[G], T], given: G, otherwise: T) -> T:
+    """What a rewriting makes of a program; `otherwise`, the program without it, where the rewriting fails.
+
+    No user code runs in a rewriting, so that an exception is a fault of the rewriting, whatever its type. Interrupts
+    and exhausted memory pass through. Raises PlanError instead where WHOLESTEP_STRICT=1 or WHOLESTEP_CHECK=1.
+    """
+    try:
+        return change(given)
+    except PASSED_ON:
+        raise
+    except Exception as error:
+        first = str(error).partition("\n")[0]
+        left = LeftOut(name, came_to(error), f"{type(error).__name__}: {first}" if first else type(error).__name__)
+        if config.strict() or config.check():
+            raise PlanError(f"{name}: the rewriting failed: {left.why}", where=left.where) from error
+    say(left)
+    return otherwise
+
+
+def came_to(error: BaseException) -> Where:
+    """The user's line of the operation at hand where an error was raised: the innermost variable that holds one."""
+    found: Where = None
+    trace = error.__traceback__
+    while trace is not None:
+        own = [x.where for x in trace.tb_frame.f_locals.values() if isinstance(x, Node) and x.where is not None]
+        found = own[-1] if own else found
+        trace = trace.tb_next
+    return found

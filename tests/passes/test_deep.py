@@ -1,0 +1,169 @@
+"""Long chains of operations and deep nests of containers: no walk over a program is a recursion of its depth."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import tree
+from wholestep.backends.cpu.compiler import source
+from wholestep.backends.cpu.target import host
+from wholestep.backends.reference import run
+from wholestep.errors import TreeError
+from wholestep.ir.graph import Graph
+from wholestep.ir.text import parse
+from wholestep.ir.verify import verify
+from wholestep.passes.rolling.roll import rolled
+from wholestep.passes.rolling.tallies import tallied
+from wholestep.runtime.compiled import identity, plan_of
+
+LENGTH = 700
+ROOM = 600
+"""How deep calls may go: a walk that takes two for each operation does not end."""
+X = np.linspace(0.1, 1, 4).astype(np.float32)
+
+
+@contextmanager
+def little_room() -> Iterator[None]:
+    """With so many calls in each other from here on."""
+    before, frame, depth = sys.getrecursionlimit(), sys._getframe(), 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+    sys.setrecursionlimit(depth + ROOM)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def chain(step: Callable[[Any, Any, int], Any]) -> Callable[[Any], Any]:
+    def f(x: Any) -> Any:
+        h = x
+        for k in range(LENGTH):
+            h = step(h, x, k)
+        return np.sum(h)
+
+    return f
+
+
+def behind_a_product(x: Any) -> Any:
+    """A permutation that looks for a contraction to vanish in."""
+    h = np.outer(x, x) @ np.outer(x, x)
+    for _ in range(LENGTH):
+        h = np.sqrt(h)
+    return np.sum(h.T @ x)
+
+
+def index(x: Any) -> Any:
+    """Indices that are moved many times before they are used."""
+    i = np.argsort(x)
+    for _ in range(LENGTH // 3):
+        i = i.reshape(2, 2).T[::-1].reshape(-1)
+    return np.sum(x[i])
+
+
+def long_rows(x: Any) -> Any:
+    """Rows too long for registers, and sums of what is done to them in long chains."""
+    h = np.concatenate([x] * 300)
+    for k in range(LENGTH):
+        h = h * h.mean() if k % 350 == 0 else np.sqrt(h)
+    return np.sum(h)
+
+
+def rows_before_layers(x: Any) -> Any:
+    """What each layer reads is made by a long chain of its own."""
+    h = x
+    for k in range(6):
+        w = np.outer(x, x) + k
+        for _ in range(LENGTH // 4):
+            w = np.sqrt(w)
+        h = np.tanh(w @ h)
+    return np.sum(h)
+
+
+CHAINS: dict[str, Callable[[Any], Any]] = {
+    "sums": chain(lambda h, x, k: h * x + 1 if k % 2 else h - x),
+    "numbers": chain(lambda h, x, k: h + 1.0),
+    "moved": chain(lambda h, x, k: h.reshape(2, 2).T.reshape(-1)[::-1]),
+    "cut": chain(lambda h, x, k: np.pad(h, 1)[k % 3 :][:4]),
+    "spread": chain(lambda h, x, k: (h.reshape(4, 1) + np.zeros((4, 2), np.float32)).T.reshape(-1)[:4]),
+    "assigned": chain(lambda h, x, k: np.where(h > x, h * 0.5, x)),
+    "reduced": chain(lambda h, x, k: h - np.mean(h) if k % 50 == 0 else h * x),
+    "behind a product": behind_a_product,
+    "index": index,
+    "long rows": long_rows,
+    "rows before layers": rows_before_layers,
+}
+
+
+def planned(graph: Graph) -> None:
+    """All that is done to a graph before LLVM."""
+    with little_room():
+        verify(graph)
+        identity(graph)
+        plan = plan_of(graph, host(), ())
+        source(plan, host())
+        assert plan.kernels()
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_of_operations_may_be_long(name: str) -> None:
+    f = CHAINS[name]
+    planned(ws.trace(f)(X))
+    with little_room():
+        graph = ws.trace(ws.grad(f))(X)
+        ws.grad(f)(X)
+    planned(graph)
+
+
+@pytest.mark.parametrize("name", ["moved", "index", "rows before layers"])
+def test_a_long_chain_is_rolled_too(name: str) -> None:
+    graph = ws.trace(ws.value_and_grad(CHAINS[name]))(X)
+    with little_room():
+        made = tallied(rolled(graph, lambda _: False).graph)
+    for x, y in zip(run(graph, [X]), run(made, [X]), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+def test_a_long_text_is_read_and_written() -> None:
+    graph = ws.trace(CHAINS["sums"])(X)
+    with little_room():
+        assert str(parse(str(graph))) == str(graph)
+
+
+def nest(depth: int, around: Callable[[Any], Any]) -> Any:
+    made: Any = np.ones(2)
+    for _ in range(depth):
+        made = around(made)
+    return made
+
+
+def innermost(nested: Any) -> Any:
+    while isinstance(nested, list | tuple | dict):
+        nested = nested["a"] if isinstance(nested, dict) else nested[0]
+    return nested
+
+
+@pytest.mark.parametrize("around", [lambda x: [x], lambda x: (x,), lambda x: {"a": x}], ids=["list", "tuple", "dict"])
+def test_containers_may_lie_deep_in_each_other(around: Callable[[Any], Any]) -> None:
+    deep = nest(900, around)
+    assert innermost(ws.grad(lambda t: np.sum(innermost(t) ** 2))(deep)).tolist() == [2.0, 2.0]
+    too_deep = nest(3000, around)
+    asks: list[Callable[[], Any]] = [
+        lambda: tree.leaves(too_deep),
+        lambda: tree.structure(too_deep),
+        lambda: tree.map(np.sin, too_deep),
+        lambda: ws.grad(lambda t: np.sum(innermost(t)))(too_deep),
+        lambda: ws.jit(lambda t: np.sum(innermost(t)))(too_deep),
+        lambda: ws.jit(lambda x: nest(3000, around))(X),
+        lambda: ws.compile(lambda p, b: np.sum(innermost(p)), too_deep, optimizer=ws.optim.sgd(0.1), batch=X),
+    ]
+    for ask in asks:
+        with pytest.raises(TreeError, match="more than 1,000 deep"):
+            ask()

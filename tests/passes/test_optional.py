@@ -1,0 +1,179 @@
+"""A rewriting that fails is left out: the program is right without it and says so; strict processes raise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import config
+from wholestep.errors import BudgetError, PlanError
+from wholestep.ir.graph import Graph, Node, Value
+from wholestep.ir.types import array_type
+from wholestep.lower import lowering
+from wholestep.passes import optional, pipeline
+from wholestep.passes.optional import attempted, heard
+from wholestep.train import rolling
+
+W, X = np.linspace(-1, 1, 9).reshape(3, 3), np.linspace(0, 1, 3)
+LOWERED = {"staging": "staged", "layouts": "channels_last", "operands": "arranged"}
+ROLLED = {"roll": "rolled", "tally": "tallied"}
+NAMES = [*pipeline.ALL, *LOWERED, *ROLLED]
+
+
+def loss(w: Any, x: Any) -> Any:
+    h = x
+    for _ in range(8):
+        h = np.tanh(w @ h)
+    return np.sum(h**2)
+
+
+def raising(error: BaseException, otherwise: Callable[[Any], Any] = lambda given: given) -> Callable[..., Any]:
+    """A rewriting that fails at the first operation of the user, and where there is none gives what it should."""
+
+    def change(given: Any, *args: Any, **kwargs: Any) -> Any:
+        for node in (given.graph if isinstance(given, rolling.Rolled) else given).nodes:
+            if node.where is not None:
+                raise error
+        return otherwise(given)
+
+    return change
+
+
+def put(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
+    """Let another function stand for a rewriting."""
+    if name in LOWERED:
+        monkeypatch.setattr(lowering, LOWERED[name], change)
+    elif name in ROLLED:
+        monkeypatch.setattr(rolling, ROLLED[name], change)
+    else:
+        monkeypatch.setattr(pipeline, "PIPELINE", pipeline.PIPELINE._replace(**{name: change}))
+
+
+def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "strict", lambda: False)
+    monkeypatch.setattr(config, "check", lambda: False)
+
+
+def trained() -> tuple[Any, list[float]]:
+    step = ws.compile(loss, W, optimizer=ws.optim.sgd(0.1), batch=X)
+    return step, [step(X).loss for _ in range(3)]
+
+
+@pytest.fixture(autouse=True)
+def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "cache_place", lambda: "off")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_fails_is_left_out_and_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lenient(monkeypatch)
+    _, expected = trained()
+    otherwise = {"operands": lambda graph: (graph, set()), "roll": rolling.Rolled}.get(name, lambda given: given)
+    put(monkeypatch, name, raising(KeyError("a value is not there"), otherwise))
+    step, found = trained()
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    said = [line for line in step.explain().splitlines() if f"{name}: left out" in line]
+    assert said, step.explain()
+    assert "KeyError: 'a value is not there', at " in said[0]
+    assert "h = np.tanh(w @ h)" in said[0] or "return np.sum" in said[0] or "compile" in said[0], said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_a_strict_process_it_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "strict", lambda: True)
+    put(monkeypatch, name, raising(AssertionError("units wait for each other")))
+    with pytest.raises(PlanError, match=f"{name}: the rewriting failed: AssertionError: units wait") as caught:
+        trained()
+    assert isinstance(caught.value.__cause__, AssertionError)
+
+
+@pytest.mark.parametrize(
+    "error", [AssertionError(), KeyError(3), RecursionError("deep"), TypeError("x\ny"), ValueError()]
+)
+def test_an_error_of_any_kind_leaves_the_program(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    lenient(monkeypatch)
+    with heard() as left:
+        assert attempted("turn", raising(error), ws.trace(loss)(W, X), "as it was") == "as it was"
+    assert [x.name for x in left] == ["turn"]
+    assert left[0].why.startswith(type(error).__name__) and "\n" not in left[0].why
+    assert "h = np.tanh(w @ h)" in str(left[0])
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), MemoryError(), BudgetError("compile: too much")])
+def test_interrupts_and_memory_pass_through(
+    error: BaseException, strict: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "strict", lambda: strict)
+    with heard() as left, pytest.raises(type(error)) as caught:
+        attempted("turn", raising(error), ws.trace(loss)(W, X), None)
+    assert caught.value is error and not left
+
+
+def turned_round(graph: Graph) -> Graph:
+    """A graph whose operations stand in the wrong order, once there are some."""
+    return graph if len(graph.nodes) < 2 else Graph(graph.inputs, graph.nodes[::-1], graph.outputs, graph.name)
+
+
+def mistyped(graph: Graph) -> Graph:
+    """A graph with an operation of which the result has another type than its rule says."""
+    node = Node(graph.nodes[-1].op, graph.nodes[-1].inputs, graph.nodes[-1].params, None)
+    node.outputs = tuple([Value(array_type((7, 7), v.dtype), node, None) for v in graph.nodes[-1].outputs])
+    return Graph(graph.inputs, (*graph.nodes, node), graph.outputs, graph.name)
+
+
+@pytest.mark.parametrize("change", [turned_round, mistyped])
+@pytest.mark.parametrize("name", pipeline.ALL)
+def test_a_result_that_breaks_the_rules_is_refused(name: str, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lenient(monkeypatch)
+    graph = ws.trace(ws.grad(loss))(W, X)
+    once: list[Graph] = []
+
+    def broken(given: Graph) -> Graph:
+        if once and given is not once[-1]:
+            return given
+        once[:] = [given]
+        return change(given)
+
+    put(monkeypatch, name, broken)
+    with heard() as left:
+        found = pipeline.optimized(graph, [name])
+    assert found is graph and [x.name for x in left] == [name]
+    assert "GraphError: verify" in left[0].why
+    monkeypatch.setattr(config, "strict", lambda: True)
+    once.clear()
+    with pytest.raises(PlanError, match=f"{name}: the rewriting failed"):
+        pipeline.optimized(graph, [name])
+
+
+def test_what_is_left_out_of_a_nested_graph_is_said_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    lenient(monkeypatch)
+    put(monkeypatch, "fold", raising(KeyError(1)))
+    graph = ws.trace(lambda x: ws.scan(lambda c, _: (np.sin(c), None), x, None, length=3)[0])(X)
+    for _ in range(2):
+        with heard() as left:
+            pipeline.optimized(graph, pipeline.ALL)
+        assert {x.name for x in left} == {"fold"} and any("np.sin" in str(x) for x in left)
+
+
+def test_each_thread_hears_of_its_own() -> None:
+    found: list[list[Any]] = []
+
+    def listen() -> None:
+        with heard() as left:
+            found.append(left)
+
+    with heard() as outer:
+        thread = threading.Thread(target=listen)
+        thread.start()
+        thread.join()
+        with heard() as inner:
+            optional.say(optional.LeftOut("turn", None, "KeyError"))
+            optional.say(optional.LeftOut("turn", None, "KeyError"))
+        optional.say(optional.LeftOut("fold", None, "KeyError"))
+    assert [x.name for x in outer] == ["turn", "fold"] and [x.name for x in inner] == ["turn"] and found == [[]]
