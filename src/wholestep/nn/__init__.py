@@ -21,6 +21,6 @@ from wholestep.lazy import names_of
 if TYPE_CHECKING:
     from wholestep.nn.public import *  # noqa: F403  # what is found at run time, for type checkers
 
-FILES = "wholestep.train.checkpoint.models"
+FILES, TORCH = "wholestep.train.checkpoint.models", "wholestep.train.checkpoint.torch_models"
 
-__getattr__, __dir__ = names_of("wholestep.nn", {"load": FILES, "save": FILES})
+__getattr__, __dir__ = names_of("wholestep.nn", {"load": FILES, "save": FILES, "from_torch": TORCH, "to_torch": TORCH})

@@ -42,6 +42,11 @@ class MultiHeadAttention(Module):
     True
     """
 
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        **{f"{own}.{field}": f"in_proj_{field}" for own in ("qkv", "query", "kv") for field in ("weight", "bias")},
+        "out": "out_proj",
+    }
+
     def __init__(
         self,
         width: int,
@@ -101,6 +106,10 @@ class MultiHeadAttention(Module):
         mixed = scaled_dot_product_attention(q, k, v, mask=mask, causal=causal, p=p, key=key)
         y = self.out(merge_heads(mixed))
         return y if cache is None else (y, cache)
+
+    def _torch_rows(self, path: str) -> tuple[int, int] | None:
+        projection = path.partition(".")[0]
+        return {"query": (0, self.width), "kv": (self.width, 3 * self.width)}.get(projection)
 
     def projected(self, x: Any, context: Any) -> tuple[Any, Any, Any]:
         """Queries, keys and values by heads: [batch, heads, time, width of a head] each."""

@@ -32,6 +32,8 @@ class Sequential(Module):
     ((5, 2), 'layers[0].weight', 3)
     """
 
+    torch_names = {"layers[*]": "{}"}  # noqa: RUF012  # that of Module says that it is the class's
+
     def __init__(self, *layers: Any) -> None:
         for layer in layers:
             if not callable(layer):

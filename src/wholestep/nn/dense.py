@@ -50,6 +50,7 @@ class Linear(Module):
     """
 
     undecayed = ("bias",)
+    torch_turned = ("weight",)
 
     def __init__(self, inputs: int, outputs: int, *, key: Any, bias: bool = True, dtype: Any = np.float32) -> None:
         sized("Linear", inputs=inputs, outputs=outputs)

@@ -36,7 +36,8 @@ class Module:
 
     A module is a tree of its parameters, so that `grad`, `vmap`, `jit` and optimizers take and return modules. What is
     no parameter belongs to the structure: plain values compare by ==, other arrays by identity. Reading a marked field
-    gives the array. `undecayed` names fields that weight decay leaves alone.
+    gives the array. `undecayed` names fields that weight decay leaves alone;
+    `torch_names` says what PyTorch calls fields that have another name there, and `torch_turned` which are transposed.
 
     An array of integers or booleans without a mark is a DtypeError that names the field.
 
@@ -55,6 +56,8 @@ class Module:
     __slots__ = ("__dict__", "__weakref__", "_inside", "_marks", "_odd", "_sealed", "_ties")
 
     undecayed: ClassVar[tuple[str, ...]] = ()
+    torch_names: ClassVar[Mapping[str, str]] = {}
+    torch_turned: ClassVar[tuple[str, ...]] = ()
     training: bool = True
     _is_module: ClassVar[bool] = True
     _inside: bool
@@ -157,6 +160,10 @@ class Module:
 
     def __repr__(self) -> str:
         return printable(shown(self, {}) + note_of(self))
+
+    def _torch_rows(self, path: str) -> tuple[int, int] | None:
+        """Which rows of PyTorch's tensor the array at a path below is, where it is not all of them."""
+        return None
 
     def _title(self) -> str:
         """What kind of a part it is."""

@@ -27,6 +27,9 @@ from wholestep.nn.normalization import (
 from wholestep.nn.windows import shown
 from wholestep.numpy.reductions import counted
 
+GAIN = {"gain": "weight"}
+STATISTICS = {"mean": "running_mean", "var": "running_var"}
+
 
 class LayerNorm(Module):
     """`layer_norm` over the last axes, whose sizes are given, with a gain and a bias of its own.
@@ -37,6 +40,7 @@ class LayerNorm(Module):
     """
 
     undecayed = ("gain", "bias")
+    torch_names = GAIN
 
     def __init__(
         self, size: int | Sequence[int], *, eps: float = 1e-5, bias: bool = True, dtype: Any = np.float32
@@ -55,6 +59,7 @@ class RMSNorm(Module):
     """`rms_norm` over the last axes, whose sizes are given, with a gain of its own."""
 
     undecayed = ("gain",)
+    torch_names = GAIN
 
     def __init__(self, size: int | Sequence[int], *, eps: float = 1e-5, dtype: Any = np.float32) -> None:
         shape = tuple(size) if isinstance(size, Sequence) else (size,)
@@ -82,6 +87,7 @@ class BatchNorm(Module):
     """
 
     undecayed = ("gain", "bias")
+    torch_names = GAIN | STATISTICS
 
     def __init__(
         self,
@@ -134,6 +140,7 @@ class GroupNorm(Module):
     """`group_norm` of so many groups of channels, with a gain and a bias [channels] of its own."""
 
     undecayed = ("gain", "bias")
+    torch_names = GAIN
 
     def __init__(
         self, groups: int, channels: int, *, eps: float = 1e-5, affine: bool = True, dtype: Any = np.float32
@@ -153,6 +160,7 @@ class InstanceNorm(Module):
     """`instance_norm`, with a gain and a bias [channels] of its own if `affine`."""
 
     undecayed = ("gain", "bias")
+    torch_names = GAIN
 
     def __init__(self, channels: int, *, eps: float = 1e-5, affine: bool = False, dtype: Any = np.float32) -> None:
         sized("InstanceNorm", channels=channels)

@@ -29,6 +29,8 @@ class Cell(Module):
     gates: ClassVar[int]
     states: ClassVar[int] = 1
 
+    torch_turned = ("weight_ih", "weight_hh")
+
     def __init__(self, inputs: int, width: int, *, key: Any, bias: bool = True, dtype: Any = np.float32) -> None:
         sized(type(self).__name__, inputs=inputs, width=width)
         keys, total, bound = keys_from(key, 4), self.gates * width, width**-0.5
@@ -108,6 +110,12 @@ class Recurrent(Module):
     """What recurrent layers share: cells, one for each layer, and a second set that runs backwards."""
 
     cell: ClassVar[type[Cell]]
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        f"{cells}[*].{array}": f"{array}_l{{}}{end}"
+        for cells, end in (("cells", ""), ("backward_cells", "_reverse"))
+        for array in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    }
 
     def __init__(
         self,

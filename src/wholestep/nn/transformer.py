@@ -72,6 +72,14 @@ class TransformerBlock(Module):
     (2, 5, 16)
     """
 
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "attention": "self_attn",
+        "attention_norm": "norm1",
+        "feed_forward_norm": "norm2",
+        "feed_forward.up": "linear1",
+        "feed_forward.down": "linear2",
+    }
+
     def __init__(
         self,
         width: int,

@@ -1,0 +1,135 @@
+"""What PyTorch calls each array of a model and how it lays it out, as each layer class says of its own fields."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.ir.graph import NDArray
+from wholestep.nn.places import Place, Walk
+
+SEGMENT = re.compile(r"\.?([^\W\d]\w*)|\[([^\]]+)\]")
+
+
+class Theirs(NamedTuple):
+    """An array of ours beside those of PyTorch's: the names of the tensors, more than one where layers are stacked.
+
+    `depths` are the axes along which tensors are stacked, `turned` says that a matrix is transposed, and `rows` which
+    rows of the tensor are ours, None for all.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    depths: tuple[int, ...]
+    turned: bool
+    rows: slice | None
+
+    def ours(self, tensors: list[NDArray]) -> NDArray:
+        """Their tensors as our array."""
+        parts = [x if self.rows is None else x[self.rows] for x in tensors]
+        parts = [x.swapaxes(-1, -2) if self.turned and x.ndim > 1 else x for x in parts]
+        return np.stack(parts).reshape(*self.depths, *parts[0].shape) if self.depths else np.ascontiguousarray(parts[0])
+
+    def tensors(self, ours: NDArray) -> list[NDArray]:
+        """Our array as their tensors, copies."""
+        x = ours.swapaxes(-1, -2) if self.turned and ours.ndim > 1 + len(self.depths) else ours
+        return [np.array(part, order="C") for part in x.reshape(-1, *x.shape[len(self.depths) :])[: len(self.names)]]
+
+
+def theirs(model: Any) -> Iterator[tuple[Place, list[Theirs]]]:
+    """Each array of a model, parameters first, and what PyTorch calls it: once for each of the places it stands at."""
+    walk = Walk(model)
+    modules = dict(walk.modules)
+    ties = {tree.access(at, name): at_path for at, module in walk.modules for name, at_path in tied(at, module)}
+    for place in walk.places:
+        others = [alias for alias, target in ties.items() if target in place.aliases]
+        yield place, [beside(path, modules) for path in (*place.aliases, *others)]
+
+
+def tied(at: str, module: Any) -> Iterator[tuple[str, str]]:
+    """The names of fields that are tied, and the paths that they stand for."""
+    for name, target in module._ties.items():
+        yield name, tree.access(at, tree.Path(target)) if at else target
+
+
+def beside(path: str, modules: dict[str, Any]) -> Theirs:
+    """What PyTorch calls the array at a path."""
+    at, segments, depths = "", list[str](), list[int]()
+    while True:
+        module = modules.get(at)
+        if module is not None:
+            levels = depths_of(module)
+            segments += ["{}"] * len(levels)
+            depths += levels
+        if at == path:
+            break
+        matched, name = next_name(layer_of(module), path, at)
+        at += matched
+        segments += [name] if name else []
+    owner = max((module for module in modules if within(path, module)), key=len, default="")
+    template = ".".join(segments)
+    names = [template.format(*where) for where in itertools.product(*map(range, depths))]
+    turned = path[len(owner) :].removeprefix(".") in getattr(layer_of(modules.get(owner)), "torch_turned", ())
+    return Theirs(path, tuple(names), tuple(depths), turned, rows_of(path, modules))
+
+
+def rows_of(path: str, modules: dict[str, Any]) -> slice | None:
+    """Which rows of a tensor are ours, if a module on the way says so."""
+    for at, module in modules.items():
+        if within(path, at):
+            found = module._torch_rows(path[len(at) :].removeprefix("."))
+            if found is not None:
+                return slice(*found)
+    return None
+
+
+def within(path: str, module: str) -> bool:
+    """Whether an array lies in a module, by their paths."""
+    return not module or path.startswith((f"{module}.", f"{module}["))
+
+
+def layer_of(module: Any) -> Any:
+    """The class that says what the fields of a module are called: of a stack that of its layers."""
+    spec = getattr(module, "_stack", None)
+    while spec is not None and spec.inner is not None:
+        spec = spec.inner
+    return type(module) if spec is None else spec.cls
+
+
+def depths_of(module: Any) -> list[int]:
+    """How many layers a stack has, and those of its layers that are stacks themselves."""
+    found, spec = [], getattr(module, "_stack", None)
+    while spec is not None:
+        found.append(spec.depth)
+        spec = spec.inner
+    return found
+
+
+def next_name(cls: Any, path: str, at: str) -> tuple[str, str]:
+    """How much of a path comes next, and what that is called."""
+    rest = path[len(at) :]
+    for pattern, name in getattr(cls, "torch_names", {}).items():
+        if match := compiled(pattern).match(rest):
+            return match[0], name.format(*match.groups())
+    match = SEGMENT.match(rest)
+    assert match is not None, path
+    return match[0], match[1] or braced(match[2])
+
+
+def braced(item: str) -> str:
+    """A key between brackets as part of a name that is a template."""
+    return str(ast.literal_eval(item)).replace("{", "{{").replace("}", "}}")
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern of a path, in which [*] stands for a number between brackets."""
+    body = re.escape(pattern).replace(re.escape("[*]"), r"\[([0-9]+)\]")
+    return re.compile(rf"\.?{body}(?=[.\[]|\Z)")

@@ -1,0 +1,165 @@
+"""Weights of PyTorch's models as ours, and back: names and layouts are what each layer class says of its fields."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import CheckpointError, ParameterError
+from wholestep.frontend.scope import type_of
+from wholestep.ir.graph import NDArray
+from wholestep.nn.module import Module
+from wholestep.nn.parameters import join, split
+from wholestep.nn.theirs import Theirs, theirs
+from wholestep.train.checkpoint.header import Damage
+from wholestep.train.checkpoint.matching import Rename, castable, listed, renamed
+from wholestep.train.checkpoint.read import opened
+from wholestep.train.checkpoint.steps import Where
+
+COUNTERS = "num_batches_tracked"
+"""What a batch norm of PyTorch counts, and ours does not."""
+
+
+def from_torch(
+    model: Any,
+    weights: Where | Mapping[str, Any] | Any,
+    *,
+    strict: bool = True,
+    rename: Rename | None = None,
+    cast: bool = False,
+) -> Any:
+    """A copy of a model with the weights of PyTorch's model of the same layers.
+
+    `weights` is a state dict of tensors or arrays, a module that has one, or a path to a .safetensors file. Tensors
+    have the names that PyTorch gives them where fields and containers are called alike: matrices of `Linear`, of cells
+    and of attention are transposed, `gain` is their `weight`, `qkv` their `in_proj`, `mean` and `var` running
+    statistics; tensors of equal layers are put together for a `Stack`. `rename`, a mapping or a function, gives other
+    names first, or None for what is to be left out; with `strict=False` what only one side has is left as it is.
+    `cast=True` converts dtypes. `model` is a module, a tree of arrays and modules, or a function that makes one, and
+    stays as it is.
+
+    Raises CheckpointError that lists what is missing, misshapen and unexpected, and for a file that is damaged;
+    ParameterError for weights of another kind.
+
+    >>> import numpy as np, wholestep as ws
+    >>> weights = {"0.weight": np.ones((2, 3), np.float32), "0.bias": np.zeros(2, np.float32),
+    ...            "1.weight": np.ones(2, np.float32), "1.bias": np.zeros(2, np.float32)}
+    >>> model = ws.nn.Sequential(ws.nn.Linear(3, 2, key=0), ws.nn.LayerNorm(2))
+    >>> ws.nn.from_torch(model, weights).layers[0].weight.shape
+    (3, 2)
+    """
+    if callable(model) and not isinstance(model, Module):
+        model = model()
+    entries = [(place, names) for place, names in theirs(model)]
+    wanted = {name for _, places in entries for entry in places for name in entry.names}
+    given = tensors_of(weights, rename)
+    new: dict[str, NDArray] = {}
+    missing, wrong = list[str](), list[str]()
+    for place, places in entries:
+        entry = next((e for e in places if set(e.names) <= given.keys()), None)
+        if entry is None:
+            missing += [name for name in places[0].names if name not in given]
+            continue
+        x = array_of(entry, given)
+        if fits(x, place.value, cast):
+            new[place.path] = x.astype(place.value.dtype, copy=False)
+        else:
+            wrong.append(f"{entry.names[0]} becomes {type_of(x)}, and {place.path} is {type_of(place.value)}")
+    unexpected = [name for name in given if name not in wanted]
+    check(missing, wrong, unexpected, strict, bool(new))
+    return join(model, *[{path: new.get(path, x) for path, x in part.items()} for part in split(model)])
+
+
+def to_torch(model: Any) -> dict[str, NDArray]:
+    """The arrays of a model as PyTorch names them and lays them out, copies: what `from_torch` reads.
+
+    `{name: torch.from_numpy(x) for name, x in nn.to_torch(model).items()}` is a state dict.
+
+    >>> import numpy as np, wholestep as ws
+    >>> {name: x.shape for name, x in ws.nn.to_torch(ws.nn.Sequential(ws.nn.Linear(3, 2, key=0))).items()}
+    {'0.weight': (2, 3), '0.bias': (2,)}
+    """
+    found: dict[str, NDArray] = {}
+    for place, places in theirs(model):
+        for entry in places:
+            for name, x in zip(entry.names, entry.tensors(np.asarray(place.value)), strict=True):
+                found[name] = np.concatenate([found[name], x]) if entry.rows is not None and name in found else x
+    return found
+
+
+def tensors_of(weights: Any, rename: Rename | None) -> dict[str, NDArray]:
+    """Weights by name as arrays, the counters of batch norms left out."""
+    if isinstance(weights, str | os.PathLike):
+        found = held(Path(weights))
+    else:
+        state = getattr(weights, "state_dict", None)
+        found = state() if callable(state) else weights
+    if not isinstance(found, Mapping):
+        raise ParameterError(
+            f"from_torch: weights are a {type(weights).__name__}",
+            hint="give a state dict, a module that has one, or the path of a .safetensors file",
+        )
+    named = [(renamed(str(name), rename), x) for name, x in found.items()]
+    return {name: plain(name, x) for name, x in named if name is not None and name.rpartition(".")[2] != COUNTERS}
+
+
+def held(path: Path) -> dict[str, NDArray]:
+    """The tensors of a safetensors file."""
+    if path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
+        raise CheckpointError(
+            f"from_torch: {path} is a pickle, which can run anything",
+            hint="safetensors.torch.save_file(model.state_dict(), path) writes what is only data",
+        )
+    try:
+        with opened(path) as contents:
+            return {name: contents.array(name) for name in contents.types}
+    except Damage as damage:
+        raise CheckpointError(f"from_torch: {path}: {damage}") from None
+
+
+def plain(name: str, x: Any) -> NDArray:
+    """A tensor as an array; one of bfloat16, which NumPy does not take, in float32."""
+    for way in ("detach", "cpu"):
+        x = getattr(x, way, lambda x=x: x)()
+    try:
+        array = np.asarray(x)
+    except TypeError:
+        if not hasattr(x, "float"):
+            raise
+        array = np.asarray(x.float())
+    if array.dtype.kind not in "biufcV":
+        raise ParameterError(f"from_torch: {name} is a {type(x).__name__}, which holds no numbers")
+    return array
+
+
+def array_of(entry: Theirs, given: Mapping[str, NDArray]) -> NDArray:
+    """What tensors become here; of several that differ in shape, the first."""
+    tensors = [given[name] for name in entry.names]
+    same = {x.shape for x in tensors} == {tensors[0].shape} and (entry.rows is None or tensors[0].ndim > 0)
+    return entry.ours(tensors) if same else tensors[0]
+
+
+def fits(x: NDArray, own: NDArray, cast: bool) -> bool:
+    """Whether an array can stand in the place of another one."""
+    return x.shape == own.shape and (x.dtype == own.dtype or (cast and castable(x.dtype, own.dtype)))
+
+
+def check(missing: list[str], wrong: list[str], unexpected: list[str], strict: bool, some: bool) -> None:
+    """Raise CheckpointError where weights are not those of the model."""
+    if not wrong and some and not (strict and (missing or unexpected)):
+        return
+    lines = [f"missing {listed(missing)}"] if missing else []
+    lines += [f"of another type: {'; '.join(wrong[:8])}{f' and {len(wrong) - 8} more' * (len(wrong) > 8)}"] * bool(
+        wrong
+    )
+    lines += [f"unexpected {listed(unexpected)}"] if unexpected else []
+    raise CheckpointError(
+        f"from_torch: {'; '.join(lines) or 'there is nothing to load'}",
+        hint="cast=True converts dtypes; another shape is another architecture"
+        if wrong
+        else "rename= says what is called otherwise, strict=False takes what there is; nn.to_torch has the names",
+    )
