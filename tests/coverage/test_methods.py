@@ -80,6 +80,7 @@ CALLS = {
     "transpose": lambda x: x.transpose((1, 0)),
     "var": lambda x: x.var(0, where=x > -9),
     "flatten": lambda x: x.flatten("F"),
+    "view": lambda x: x.view(),
     "conj": lambda x: x.conj(),
     "conjugate": lambda x: x.conjugate(),
     "astype": lambda x: x.astype("c16"),

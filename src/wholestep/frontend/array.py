@@ -514,12 +514,24 @@ class Array:
         """A flat copy."""
         return array_function(np.ravel)(self, order=order).copy()
 
+    def view(self, dtype: Any = None, type: Any = None) -> Array:
+        """The same memory under another handle. Raises UnsupportedError for another dtype: its bits would be read."""
+        same = dtype in (None, np.ndarray) or (not _is_size(dtype) and np.dtype(dtype) == self.dtype)
+        if type not in (None, np.ndarray) or not same:
+            raise UnsupportedError(
+                f"numpy.ndarray.view: a traced {self.type} has no bits to read as {dtype if type is None else type}",
+                hint="x.astype(dtype) converts the numbers; x.reshape(n, -1) gives another shape",
+            )
+        return array_function(np.transpose)(self, tuple(range(self.ndim)))
+
     def copy(self, order: str = "C") -> Array:
         """A copy that shares nothing, row by row."""
         return array_function(np.copy)(self, order=order)
 
     def conj(self) -> Array:
-        """The complex conjugate."""
+        """The complex conjugate; a real array is its own."""
+        if not dtypes.is_complex(self.dtype):
+            return self
         made: Array = HOOKS.ufunc(np.conjugate, self)
         return made
 

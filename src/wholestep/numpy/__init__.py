@@ -19,7 +19,7 @@ from wholestep.numpy.axes import (
 from wholestep.numpy.calculus import (
     convolve, correlate, cumulative_prod, cumulative_sum, diff, ediff1d, gradient, interp, trapezoid, unwrap,
 )
-from wholestep.numpy.contractions import dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat
+from wholestep.numpy.contractions import dot, inner, kron, outer, tensordot, vdot
 from wholestep.numpy.creation import (
     arange, array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray, empty, empty_like,
     eye, fromfunction, full, full_like, geomspace, identity, linspace, logspace, ones, ones_like, require, tri,
@@ -200,9 +200,7 @@ __all__ = [
     "linalg",
     "linspace",
     "logspace",
-    "matmul",
     "matrix_transpose",
-    "matvec",
     "max",
     "may_share_memory",
     "mean",
@@ -312,8 +310,6 @@ __all__ = [
     "vander",
     "var",
     "vdot",
-    "vecdot",
-    "vecmat",
     "vectorize",
     "vsplit",
     "vstack",

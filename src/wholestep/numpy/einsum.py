@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 
 from wholestep.errors import ShapeError
-from wholestep.frontend.array import Array
+from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers
+from wholestep.frontend.lift import broadcast_to as broadcast_value
 from wholestep.frontend.lift import cast_to, checked, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.contractions import pair, shapes_of, summed_alone
+from wholestep.numpy.creation import arange
+from wholestep.numpy.movement import array_of, transpose
 from wholestep.primitives.contraction import LETTERS
-from wholestep.primitives.movement import permute, reshape, slice_
+from wholestep.primitives.logic import select
+from wholestep.primitives.movement import broadcast, permute, reshape, slice_
 
 Operand = tuple[Value, str]
 
@@ -29,16 +34,52 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     if set(options) - {"order"}:
         raise TypeError(f"einsum() got an unexpected keyword argument {min(set(options) - {'order'})!r}")
     inputs, result = labelled(spec, arrays)
+    sizes = label_sizes(spec, inputs, arrays)
+    if len(arrays) == 1 and out is None and set(inputs[0]) == set(result):
+        return remapped(array_of(arrays[0]), inputs[0], result)
     values = promoted(*arrays)
     if dtype is not None:
         wanted = checked(dtype)
         if not np.can_cast(values[0].dtype, wanted, casting):
             raise TypeError(f"einsum: cannot cast {values[0].type} to {wanted} by the rule {casting!r}")
         values = [cast_to(v, wanted) for v in values]
-    sizes = label_sizes(spec, inputs, arrays)
     terms = [without_repeats(*without_ones(v, labels, sizes)) for v, labels in zip(values, inputs, strict=True)]
     made = wrap(contracted(terms, result, optimize))
     return made if out is None else assign_out("einsum", out, made)
+
+
+def remapped(x: Array, labels: str, result: str) -> Array:
+    """One operand without a sum: a view, as in NumPy, of its axes in another order or of its diagonals.
+
+    NumPy leaves `dtype` aside here, and so does this.
+    """
+    if len(labels) == len(result):
+        return transpose(x, [labels.index(c) for c in result])
+
+    def put(base: Value, v: Value) -> Value:
+        first = sorted(result, key=labels.index)
+        ordered = permute(v, axes=tuple([result.index(c) for c in first]))
+        spread = broadcast(ordered, shape=base.shape, axes=tuple([labels.index(c) for c in first]))
+        return select(on_diagonals(base.shape, labels), spread, base)
+
+    return x.view_through(
+        View(
+            lambda v: contracted([without_repeats(v, labels)], result, False),
+            put,
+            lambda plain: np.einsum(f"{labels}->{result}", plain),
+        )
+    )
+
+
+def on_diagonals(shape: Sequence[Any], labels: str) -> Value:
+    """Where the indices of axes with one label agree."""
+    ndim = len(labels)
+
+    def places(i: int) -> Any:
+        return arange(shape[i]).reshape(tuple([-1 if k == i else 1 for k in range(ndim)]))
+
+    agree = [places(i) == places(labels.index(c)) for i, c in enumerate(labels) if labels.index(c) < i]
+    return broadcast_value(lift(reduce(operator.and_, agree)).value, tuple(shape))
 
 
 @covers(np.einsum_path)
@@ -97,10 +138,12 @@ def labelled(spec: str, arrays: Sequence[Array]) -> tuple[list[str], str]:
 
 
 def label_sizes(spec: str, inputs: Sequence[str], arrays: Sequence[Array]) -> dict[str, Any]:
-    """The size of each label; size 1 gives way to any other."""
+    """The size of each label; size 1 gives way to any other, but for a label that one operand repeats."""
     sizes: dict[str, Any] = {}
     for labels, array in zip(inputs, arrays, strict=True):
         for c, n in zip(labels, array.shape, strict=True):
+            if n != array.shape[labels.index(c)]:
+                raise ShapeError(f"einsum: {c!r} in {spec!r} stands for two sizes of {array.type}")
             known = sizes.get(c, 1)
             if known == 1:
                 sizes[c] = n

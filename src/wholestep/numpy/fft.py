@@ -183,20 +183,25 @@ def over(v: Value, sizes: Sequence[Any], axes: Sequence[int], norm: Any, inverse
     return normalised(v, norm, math.prod(sizes), inverse)
 
 
+def over_axes(name: str, a: Any, s: Any, axes: Any, norm: Any, out: Any, inverse: bool) -> Any:
+    """The complex transform along several axes; along none it is the operand itself, as in NumPy."""
+    x = lift(a)
+    sizes, places = sizes_and_axes(name, x, s, axes)
+    if not places and x.ndim:
+        return x
+    return delivered(name, wrap(over(complex_value(x), sizes, places, norm, inverse)), out)
+
+
 @covers(np.fft.fftn)
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """numpy.fft.fftn."""
-    x = lift(a)
-    v = over(complex_value(x), *sizes_and_axes("fftn", x, s, axes), norm, inverse=False)
-    return delivered("fftn", wrap(v), out)
+    return over_axes("fftn", a, s, axes, norm, out, inverse=False)
 
 
 @covers(np.fft.ifftn)
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """numpy.fft.ifftn."""
-    x = lift(a)
-    v = over(complex_value(x), *sizes_and_axes("ifftn", x, s, axes), norm, inverse=True)
-    return delivered("ifftn", wrap(v), out)
+    return over_axes("ifftn", a, s, axes, norm, out, inverse=True)
 
 
 @covers(np.fft.rfftn)

@@ -244,9 +244,11 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
 
 @covers(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
-    """numpy.broadcast_arrays."""
-    arrays = [lift(a) for a in args]
+    """numpy.broadcast_arrays: views, which can be written where no array has to grow."""
+    arrays = [array_of(a) for a in args]
     shape = broadcast_shapes("broadcast_arrays", [a.shape for a in arrays])
+    if all([a.shape == shape for a in arrays]):
+        return tuple(arrays)
     return tuple([broadcast_to(a, shape) for a in arrays])
 
 

@@ -211,8 +211,10 @@ def expm(A: Any) -> Array:
 
 
 @covers(outside.sqrtm, "scipy.linalg.sqrtm")
-def sqrtm(A: Any) -> Array:
-    """scipy.linalg.sqrtm; a real matrix must have a real root."""
+def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Array:
+    """scipy.linalg.sqrtm; a real matrix must have a real root. Raises UnsupportedError for disp=False."""
+    if not disp:
+        raise UnsupportedError("sqrtm: disp=False, which estimates the error, is not covered for traced arrays")
     (v,) = matrices("sqrtm", A)
     return wrap(sp.sqrtm(square("sqrtm", v)))
 

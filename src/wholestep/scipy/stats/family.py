@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable
@@ -15,6 +16,11 @@ from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import lift, wrap
 from wholestep.scipy.outside import doubles, np
+
+
+def operand_of(method: Any) -> str:
+    """The name of a method's first parameter: x, k or q."""
+    return next(iter(inspect.signature(method).parameters))
 
 
 class Family:
@@ -39,17 +45,18 @@ class Family:
 
     def entered(self, method: str, rule: Callable[..., Any]) -> Callable[..., Any]:
         """A rule that takes its parameters as SciPy does."""
-        lead = 0 if method in self.moments_only else 1
+        operand = [] if method in self.moments_only else [operand_of(getattr(self.outside, method))]
+        names = [*operand, *self.signature]
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = dict(zip(self.signature, args[lead:], strict=False))
+            given = dict(zip(names, args, strict=False))
             double = set(given) & set(kwargs)
-            strange = set(kwargs) - set(self.signature)
-            missing = [s for s in self.signature if s not in given and s not in kwargs and s not in ("loc", "scale")]
-            if double or strange or missing or len(args) > lead + len(self.signature):
-                raise TypeError(f"{self.name}.{method} takes {', '.join(self.signature)}")
+            strange = set(kwargs) - set(names)
+            missing = [s for s in names if s not in given and s not in kwargs and s not in ("loc", "scale")]
+            if double or strange or missing or len(args) > len(names):
+                raise TypeError(f"{self.name}.{method} takes {', '.join(names)}")
             filled = {"loc": 0.0, "scale": 1.0} | given | kwargs
-            made = rule(*[doubles(x) for x in (*args[:lead], *[filled[s] for s in self.signature])])
+            made = rule(*[doubles(filled[s]) for s in names])
             return wrap(lift(made).value)
 
         return call
