@@ -42,6 +42,9 @@ def indexed(where: Where, what: str) -> Where:
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STANDARD = {os.path.join(os.path.dirname(os.__file__), n) for n in ("functools.py", "contextlib.py", "threading.py")}
+_BETWEEN = ("numpy", "scipy", "optree", "opt_einsum", "einops")
+"""Packages that stand between the caller and this one."""
 _internal: dict[str, bool] = {}
 
 
@@ -52,12 +55,14 @@ def is_own(filename: str) -> bool:
 
 def is_internal(filename: str) -> bool:
     """Whether a file is ours, NumPy's or the interpreter's, and so never the line to blame."""
-    if is_own(filename) or filename.startswith("<frozen"):
+    if is_own(filename) or filename.startswith("<frozen") or filename in _STANDARD:
         return True
-    parts = filename.replace("\\", "/").split("/")
-    if "site-packages" in parts:
-        return parts[parts.index("site-packages") + 1] in ("numpy", "scipy", "optree", "opt_einsum", "einops")
-    return parts[-1] in ("functools.py", "contextlib.py", "threading.py")
+    return any(filename.startswith(folder + os.sep) for name in _BETWEEN for folder in folders(name))
+
+
+def folders(package: str) -> list[str]:
+    """Where a package lies that is imported; wherever that is, as systems have places of their own."""
+    return list(getattr(sys.modules.get(package), "__path__", ()))
 
 
 def here() -> Where:

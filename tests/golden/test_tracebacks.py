@@ -1,6 +1,8 @@
 """Tracebacks hold the frames of callers alone; test_errors.py looks at those of every golden error."""
 
+import threading
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,3 +78,11 @@ def test_a_step_too():
         error, text, files = printed(f)
         assert isinstance(error, WholestepError)
         assert not [file for file in files if is_internal(file)], text
+
+
+def test_numpy_is_between_wherever_it_is_installed(tmp_path, monkeypatch):
+    own = Path(np.__file__).parent / "linalg" / "_linalg.py"
+    assert is_internal(str(own)) and not is_internal(str(tmp_path / "numpy" / "mine.py"))
+    assert not is_internal(str(tmp_path / "threading.py")) and is_internal(threading.__file__)
+    monkeypatch.setattr(np, "__path__", [str(tmp_path / "dist-packages" / "numpy")])
+    assert is_internal(str(tmp_path / "dist-packages" / "numpy" / "mine.py"))
