@@ -1,10 +1,13 @@
 """x[mask] inside jit and vmap, where its length is unknown: NumPy's values, eager derivatives, and clear refusals."""
 
+import operator
+
 import numpy as np
 import pytest
 
 import wholestep as ws
 import wholestep.numpy as wnp
+from wholestep import nn
 from wholestep.errors import BoundsError, MutationError, ValueDependentError, WholestepError
 
 RNG = np.random.default_rng(5)
@@ -48,6 +51,7 @@ SAME = {
     "more": lambda v, r, m: (np.round(v[m], 1) + np.isclose(v[m], 1) + np.ones_like(v[m]) + np.nan_to_num(v[m])).sum(),
     "select": lambda v, r, m: np.select([v[m] > 2, v[m] > 1], [np.sqrt(v[m]), v[m]], 0.5).sum(),
     "astype": lambda v, r, m: v[m].astype(np.float32).astype(np.float64).sum() + v[m].astype(int).sum(),
+    "vdot": lambda v, r, m: np.vdot(v[m], v[m]) + np.vdot(r[m], r[m]) + r[m].reshape(-1).sum(),
     "matmul": lambda v, r, m: (r[m] @ W).sum(axis=0)[0] + v[m] @ v[m] + np.dot(v[m], v[m]) + (r[m] @ r[0]).sum(),
     "contraction": lambda v, r, m: v[m] @ r[m],
     "divmod": lambda v, r, m: sum([part.sum() for part in divmod(v[m], 0.4)]) + np.modf(v[m])[0].sum(),
@@ -56,9 +60,9 @@ SAME = {
     "table": lambda v, r, m: wnp.array(TABLE)[np.floor(v[m]).astype(int)].sum(axis=0),
     "piecewise": lambda v, r, m: np.piecewise(v, [m], [lambda u: u - u.mean() + np.log(u), 0.0]).sum(),
     "piecewise scalar": lambda v, r, m: np.piecewise(v[0] * 1.0, [v[0] > 0], [np.log, np.exp]) + 0.0,
-    "norm of a choice": lambda v, r, m: np.var(v, where=m) + np.std(r, axis=0, where=m[:, None]),
+    "variance of a choice": lambda v, r, m: np.var(v, where=m) + np.std(r, axis=0, where=m[:, None]),
     "divided": lambda v, r, m: sum(
-        [p[m].sum() for p in np.divmod(v, 0.4, out=(np.zeros_like(v), np.zeros_like(v)), where=m)]
+        [p.sum() for p in np.divmod(v, 0.4, out=(np.zeros_like(v), np.zeros_like(v)), where=m)]
     ),
 }
 
@@ -176,6 +180,15 @@ REFUSED = {
     "no mask": lambda x: x.copy().__setitem__(slice(None), x[x > 0]),
     "left matmul": lambda x: np.ones((2, 3)) @ x[x > 0],
     "method": lambda x: x[x > 0].byteswap(),
+    "grad": lambda x: ws.grad(lambda v: v.sum())(x[x > 0]),
+    "vmap": lambda x: ws.vmap(lambda v: v * 2)(x[x > 0]),
+    "scan": lambda x: ws.scan(lambda c, v: (c + v, c), 0.0, x[x > 0]),
+    "carry": lambda x: ws.fori_loop(0, 3, lambda i, v: v + 1, x[x > 0]),
+    "checkpoint": lambda x: ws.checkpoint(lambda v: v.sum())(x[x > 0]),
+    "activation": lambda x: nn.relu(x[x > 0]),
+    "in place": lambda x: np.add(x, x[x > 0], out=x.copy()),
+    "added": lambda x: operator.iadd(x.copy(), x[x > 0]),
+    "reshape": lambda x: x[x > 0].reshape(-1, 1),
     "ufunc method": lambda x: np.add.accumulate(x[x > 0]),
 }
 
@@ -183,10 +196,26 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_needs_the_length_is_refused_with_the_line(name):
     with pytest.raises(
-        ValueDependentError, match=r"a mask chooses from f64\[3\](.|\n)*test_selections.py:\d+"
+        ValueDependentError, match=r"a mask chooses from (f64|bool)\[3\](.|\n)*test_selections.py:\d+"
     ) as caught:
         ws.jit(REFUSED[name])(np.ones(3))
     assert "Selection" not in str(caught.value)
+
+
+def test_marks_are_put_on_chosen_elements():
+    f = lambda x: (ws.stop_gradient(x[x > 0]) * ws.keep(x[x > 0]) * ws.capture("h", x[x > 0])).sum()  # noqa: E731
+    assert (
+        ws.jit(ws.grad(f))(np.array([2.0, -1.0])).tolist() == ws.grad(f)(np.array([2.0, -1.0])).tolist() == [8.0, 0.0]
+    )
+
+
+def test_a_mask_may_be_written_twice_however_it_is_made():
+    def f(x):
+        outliers = lambda: np.abs(x - np.mean(x)) > 1.1 * np.std(x)  # noqa: E731
+        return (x[outliers()] * np.log(x[outliers()])).sum()
+
+    x = np.array([1.0, 2.0, 3.0, 9.0, 0.5])
+    assert np.isclose(ws.jit(f, device="reference")(x), f(x))
 
 
 def test_a_method_that_no_array_has():

@@ -255,6 +255,13 @@ def matmul(a: Any, b: Any) -> Any:
     return Selection(Array(FUNCTIONS[np.matmul](a.filled(1), b).value), a.mask)
 
 
+def vdot(a: Any, b: Any) -> Any:
+    """numpy.vdot of what one mask chooses."""
+    if not isinstance(a, Selection) or not isinstance(b, Selection):
+        first((a, b), {}).refuse("vdot")
+    return matmul(np.conjugate(a.ravel()), b.ravel())
+
+
 def along_an_axis(func: Any) -> Callable[..., Selection]:
     """A function of one axis that the mask leaves whole."""
 
@@ -284,5 +291,6 @@ SELECTED.update({f: reduction(f, quantile(f, among_nan)) for f, among_nan in QUA
 SELECTED.update({np.argmax: reduction(np.argmax, position(np.argmax, np.max))})
 SELECTED.update({np.argmin: reduction(np.argmin, position(np.argmin, np.min))})
 SELECTED.update({np.count_nonzero: count_nonzero, np.ptp: ptp, np.average: average, np.linalg.norm: norm})
-SELECTED.update({np.matmul: matmul, np.dot: matmul, np.ravel: Selection.ravel})
+SELECTED.update({np.matmul: matmul, np.dot: matmul, np.vdot: vdot})
+SELECTED.update({np.ravel: Selection.ravel, np.reshape: Selection.reshape})
 SELECTED.update({np.ndim: attribute("ndim"), np.shape: attribute("shape"), np.size: attribute("size")})

@@ -13,6 +13,7 @@ from wholestep import tree
 from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.scope import PLAIN, as_array, entered
+from wholestep.frontend.selection import Selection
 from wholestep.ir.build import build, current
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type, array_type
@@ -98,7 +99,7 @@ def stop_gradient(x: Any) -> Any:
     >>> ws.grad(lambda x: x * ws.stop_gradient(x))(3.0)
     np.float64(3.0)
     """
-    return tree.map(lambda leaf: _mark(leaf, stop_primitive, {}), x)
+    return _marked(x, stop_primitive, {})
 
 
 def capture(label: str, x: Any) -> Any:
@@ -108,7 +109,7 @@ def capture(label: str, x: Any) -> Any:
     >>> ws.grad(lambda x: ws.capture("h", x * 2.0) * 3.0)(1.0)
     np.float64(6.0)
     """
-    return tree.map(lambda leaf: _mark(leaf, capture_primitive, {"label": label}), x)
+    return _marked(x, capture_primitive, {"label": label})
 
 
 def keep(x: Any) -> Any:
@@ -120,7 +121,7 @@ def keep(x: Any) -> Any:
     >>> ws.grad(lambda x: np.sum(np.tanh(ws.keep(x @ x))))(np.zeros((1, 1))).tolist()
     [[0.0]]
     """
-    return tree.map(lambda leaf: _mark(leaf, pin_primitive, {"label": "keep"}), x)
+    return _marked(x, pin_primitive, {"label": "keep"})
 
 
 def recompute(x: Any) -> Any:
@@ -134,13 +135,16 @@ def recompute(x: Any) -> Any:
     >>> ws.grad(lambda x: np.sum(np.tanh(ws.recompute(x @ x))))(np.zeros((1, 1))).tolist()
     [[0.0]]
     """
-    return tree.map(lambda leaf: _mark(leaf, pin_primitive, {"label": "recompute"}), x)
+    return _marked(x, pin_primitive, {"label": "recompute"})
 
 
-def _mark(leaf: Any, primitive: Any, params: dict[str, Any]) -> Any:
-    if not isinstance(leaf, Array):
-        return leaf
-    return Array(primitive(leaf.value, **params), leaf._scalar)
+def _marked(x: Any, primitive: Any, params: dict[str, Any]) -> Any:
+    """A tree with every array of it under a mark."""
+
+    def mark(leaf: Any) -> Any:
+        return Array(primitive(leaf.value, **params), leaf._scalar) if isinstance(leaf, Array) else leaf
+
+    return Selection(mark(x.full), x.mask) if isinstance(x, Selection) else tree.map(mark, x)
 
 
 class CustomRule:

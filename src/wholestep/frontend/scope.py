@@ -17,7 +17,6 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, checked, constant_of, refuse_subclass
 from wholestep.frontend.memory import in_order_of, turned
-from wholestep.frontend.selection import Selection
 from wholestep.ir.build import Builder, build, building, current
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
@@ -209,8 +208,6 @@ def as_array(leaf: Any, what: str) -> Array:
         return leaf
     if isinstance(leaf, PLAIN):
         return Array(constant_of(leaf), not isinstance(leaf, np.ndarray))
-    if isinstance(leaf, Selection):
-        leaf.refuse(f"{what}: the function returned chosen elements, {leaf}")
     raise DtypeError(
         f"{what}: the function returned a {type(leaf).__name__}, not an array", hint="return arrays, or trees of them"
     )

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from wholestep import dtypes
+from wholestep import dtypes, tree
 from wholestep.errors import ShapeError, ValueDependentError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import KNOWN, METHODS, Array
@@ -25,16 +25,26 @@ HINT = (
 )
 
 
-def same(x: Value, y: Value, depth: int = 8) -> bool:
+ALIKE = 200
+"""Pairs of values that are compared at most to find out whether two masks are one."""
+
+
+def same(x: Value, y: Value) -> bool:
     """Whether two values are made alike, so that `x[m > 0]` and `x[m > 0]` choose the same elements."""
-    if x is y:
-        return True
-    a, b = x.node, y.node
-    if a is None or b is None or depth == 0 or a.op is not b.op or len(a.outputs) != 1:
-        return False
-    if a.op.name == "constant" or x.type is not y.type or a.params != b.params:
-        return False
-    return all([same(v, w, depth - 1) for v, w in zip(a.inputs, b.inputs, strict=True)])
+    pairs, seen = [(x, y)], {(x, y)}
+    while pairs:
+        v, w = pairs.pop()
+        if v is w:
+            continue
+        a, b = v.node, w.node
+        if a is None or b is None or a.op is not b.op or len(a.outputs) != 1 or len(seen) > ALIKE:
+            return False
+        if a.op.name == "constant" or v.type is not w.type or a.params != b.params:
+            return False
+        new = {pair for pair in zip(a.inputs, b.inputs, strict=True) if pair not in seen}
+        seen |= new
+        pairs.extend(new)
+    return True
 
 
 def wide(mask: Value, shape: tuple[Any, ...]) -> Value:
@@ -54,7 +64,6 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
     __slots__ = ("full", "mask")
     __array_priority__ = 2000.0
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, full: Any, mask: Value) -> None:
         # NumPy copies what a mask chooses: later writes to x, or to the mask, do not reach it.
@@ -249,6 +258,12 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
     flatten = ravel
 
+    def reshape(self, *shape: Any, order: str = "C") -> Selection:
+        """The chosen elements as one axis; any other shape is refused."""
+        if shape not in ((-1,), ((-1,),)):
+            self.refuse("reshape")
+        return self.ravel(order)
+
     def conj(self) -> Any:
         """The complex conjugate."""
         return np.conjugate(self)
@@ -267,6 +282,9 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
     # What it must not become
 
+    def __hash__(self) -> int:
+        raise TypeError("unhashable type: 'Array'")
+
     def __len__(self) -> int:
         self.refuse("len")
 
@@ -277,7 +295,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         self.refuse("iteration")
 
     def __contains__(self, item: Any) -> bool:
-        return bool(FUNCTIONS[np.any](self == item))
+        return bool(np.any(self == item))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self.refuse("array conversion")
@@ -297,6 +315,14 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
 SELECTED: dict[Any, Any] = {}
 """NumPy function -> what it means for chosen elements; entered by `frontend.chosen`."""
+
+
+def untaken(s: Selection) -> NoReturn:
+    """Refuse chosen elements as an argument or a result of a transform, which has to know its arrays' types."""
+    s.refuse(f"passed to a transform, or returned from a function: {s}")
+
+
+tree.register(Selection, untaken, lambda extra, children: untaken(*children))
 
 
 def first(args: Any, kwargs: Any) -> Selection:

@@ -363,7 +363,7 @@ def with_options(
     else:
         made = call(ufunc, *operands)
     targets = out if isinstance(out, tuple) else (out,)
-    if target is None and where is True:
+    if made is NotImplemented or (target is None and where is True):
         return made
     results = made if isinstance(made, tuple) else (made,)
     written = tuple(
