@@ -14,6 +14,7 @@ from wholestep import config, tree
 from wholestep.boundary.public import bounded
 from wholestep.dims import bind
 from wholestep.errors import DtypeError, MutationError, StaticArgumentError, TreeError, Where
+from wholestep.frontend import outside
 from wholestep.frontend.array import Array
 from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, same_bits
@@ -81,6 +82,7 @@ class jit:
     constants, listed in `constants`; changing one afterwards raises MutationError instead of replaying the old value.
     Where a name that f reads from around it, a field of a model or an item of a container that it reads there, is bound
     to something else, f is traced anew.
+    Tensors of other libraries are arrays, and data frames dictionaries of columns; a list stays a list of numbers.
     Arguments that are no arrays, and those named in `static_argnums` or `static_argnames`, are part of the key and must
     hash.
     The program is compiled for `device`: "cpu", or "reference" for the interpreter, node by node in NumPy.
@@ -198,6 +200,12 @@ class jit:
         given = {k: v for k, v in kwargs.items() if k not in named}
         leaves, structure = tree.flatten((dynamic, given))
         on = [isinstance(leaf, ENTERING) and not isinstance(leaf, bool) for leaf in leaves]
+        if not all(on) and any([outside.foreign(leaf) for leaf in leaves]):
+            names = parameter_names(self.f, len(args))
+            taken = [outside.taken(x, name, self.name, False) for x, name in zip(dynamic, names, strict=True)]
+            own = tuple([static.get(i, x) for i, x in enumerate(taken)])
+            keywords = {k: outside.taken(x, k, self.name, False) for k, x in given.items()}
+            return self.prepare(own, {**keywords, **named})
         fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
         arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
         kinds = tuple([(kind_of(a), *number_kind(a)) for a in arrays])

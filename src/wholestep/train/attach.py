@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.errors import UnsupportedError
+from wholestep.frontend import outside
 from wholestep.frontend.jit import Program as Traced
 from wholestep.frontend.jit import jit, own_copy
 from wholestep.frontend.recompilation import Sizes
+from wholestep.ir.graph import NDArray
 from wholestep.runtime import devices
 from wholestep.runtime.program import Program
 from wholestep.runtime.symbolic import Symbolic
@@ -62,8 +64,7 @@ class Attached:
 
     def __call__(self, batch: Any) -> Any:
         with self.lock:
-            entry = self.entry(batch)
-            arrays = entry.feed.checked(batch)
+            entry, arrays = self.found(batch)
             check_whole(entry.watches, self.name)
             outs = entry.program([*tree.leaves(self.given()), *arrays])
         made = [own_copy(out, s) for out, s in zip(outs, entry.traced.scalars, strict=True)]
@@ -73,6 +74,18 @@ class Attached:
         """The parts of the state that the function takes."""
         parts = self.current.state.tree
         return (parts["params"], parts["buffers"]) if self.current.recipe.with_buffers else (parts["params"],)
+
+    def found(self, batch: Any) -> tuple[Entry, tuple[NDArray, ...]]:
+        """The program for this batch, and its arrays; most batches are known at a glance."""
+        if self.engine() is self.current:
+            for key, entry in self.entries.items():
+                arrays = entry.feed.glance(batch)
+                if arrays is not None:
+                    self.entries.move_to_end(key)
+                    return entry, arrays
+        batch = outside.taken(batch, "batch", self.name)
+        entry = self.entry(batch)
+        return entry, entry.feed.checked(batch)
 
     def entry(self, batch: Any) -> Entry:
         """The program for this kind of batch, made if it must be."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.errors import ShapeError, TreeError
+from wholestep.frontend import outside
 from wholestep.frontend.jit import jit
 from wholestep.frontend.scope import type_of
 from wholestep.ir.graph import NDArray
@@ -37,6 +38,7 @@ def mean_over(loss: Callable[..., Any], params: Any, data: Any, *, batch_size: i
     >>> mean_over(lambda w, batch: (w * batch["x"] - batch["y"]) ** 2, np.array(1.0), data, batch_size=2)
     3.0
     """
+    data = outside.taken(data, "data", "mean_over")
     feed = Feed(data, "data", "mean_over")
     rows = row_count(feed)
     size = min(whole_number("batch_size", batch_size, "mean_over"), rows)

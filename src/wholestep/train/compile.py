@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wholestep.errors import BudgetError, DtypeError, ParameterError
+from wholestep.frontend import outside
 from wholestep.lower.budget.amount import amount
 from wholestep.nn.module import Module
 from wholestep.nn.trained import give
@@ -115,6 +116,7 @@ def compile(
     budget = amount(memory_budget)
     place = folder_of(folder, stream, budget)
     streamed = stream_of(stream, place, precision)
+    batch = outside.taken(batch, "batch", "compile")
     model, parts, buffers = taken(unpacked(params, streamed), buffers)
     names = (captures,) if isinstance(captures, str) else tuple(captures)
     check_microbatch(microbatch, has_aux, bool(names))

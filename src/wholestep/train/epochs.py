@@ -11,6 +11,7 @@ import numpy as np
 from wholestep import tree
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
+from wholestep.frontend import outside
 from wholestep.frontend.jit import jit
 from wholestep.train import loops
 from wholestep.train.beside import listening
@@ -32,6 +33,7 @@ class Rows:
 
     def __init__(self, engine: Engine, data: Any, size: int | None, shuffle: bool, drop_last: bool) -> None:
         self.engine, self.shuffle = engine, shuffle
+        data = outside.taken(data, "data", "run")
         self.feed = Feed(data, "data", "run")
         check_rows(engine.feed, self.feed, 1 + (engine.count > 1))
         self.count: int = self.feed.leaves[0].type.shape[0]

@@ -11,6 +11,7 @@ from typing import Any
 from wholestep import tree
 from wholestep.dims import Dim
 from wholestep.errors import UnsupportedError
+from wholestep.frontend import outside
 from wholestep.frontend.inspect import eval_shape
 from wholestep.frontend.jit import jit
 from wholestep.frontend.shapes import ShapeDtype
@@ -91,7 +92,7 @@ def estimate(
     check_unroll(recipe, int(steps_per_call))
     state = state_parts(recipe, params, buffers, 0, abstract)
     whole = loops.whole(jit(recipe.step), int(steps_per_call), unroll)
-    args = (state, hyper_of(optimizer), Feed(batch, "batch", "estimate").abstract())
+    args = (state, hyper_of(optimizer), Feed(outside.taken(batch, "batch", "estimate"), "batch", "estimate").abstract())
     traced, _ = whole.prepare(args, {})
     paths, where = tree.paths(state), None if stream is None else Stream(stream, Path())
     files = frozenset() if where is None else where.paths(state)

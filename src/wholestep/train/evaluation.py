@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 
 from wholestep import random, tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError
+from wholestep.frontend import outside
 from wholestep.train.epochs import whole_number
 from wholestep.train.loader import Loader
 from wholestep.train.recipe import takes_key
 from wholestep.train.running import Callback, Run
+from wholestep.train.sources import is_leaf
 from wholestep.train.step import Step
 
 Metric = Callable[..., Any]
@@ -47,7 +50,7 @@ class Evaluate(Callback):
         self.measure: Any = None
 
     def on_start(self, run: Run) -> None:
-        self.loader = loader_for(run.step, self.data, shuffle=False)
+        self.loader = loader_for(run.step, self.data, training=False)
         if self.loader.steps_per_call > 1:
             raise ParameterError("fit: validation data comes a batch at a time", hint="leave steps_per_call out of it")
         self.measure = run.step.attach(measuring(run.step, self.metrics))
@@ -77,6 +80,7 @@ class Evaluate(Callback):
         """The means over the data."""
         sums: dict[str, list[float]] = {}
         for batch in self.loader:
+            batch = outside.taken(batch, "batch", "fit")
             rows = rows_of(batch)
             for name, (total, count) in self.measure(batch).items():
                 entry = sums.setdefault(name, [0.0, 0.0])
@@ -86,17 +90,32 @@ class Evaluate(Callback):
         return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
 
 
-def loader_for(step: Step, data: Any, shuffle: bool = True) -> Loader:
-    """The data as a loader; one made here has the step's batch size, and draws from the step's own key."""
+def loader_for(step: Step, data: Any, training: bool = True) -> Loader:
+    """The data as a loader; one made here has the step's batch size, and draws from the step's own key.
+
+    Of an iterable, or a function that makes an iterator, each item is a batch, and they come as they do. So is each
+    item of a list that has the axes of a batch.
+    """
     if isinstance(data, Loader):
         return data
-    count = step.steps_per_call if shuffle else 1
+    count = step.steps_per_call if training else 1
     leaves = step._engine.feed.leaves
     if not leaves or leaves[0].type.ndim < 1 + (step.steps_per_call > 1):
         raise ShapeError("fit: the step takes no batch of rows", hint="give a Loader, which knows its batches")
-    return Loader(
-        data, step.batch_size, shuffle=shuffle, key=step._engine.state.tree["counters"]["key"], steps_per_call=count
-    )
+    key = step._engine.state.tree["counters"]["key"]
+    size = None if holds_batches(step, data) else step.batch_size
+    return Loader(data, size, shuffle=None if training else False, key=key, steps_per_call=count)
+
+
+def holds_batches(step: Step, data: Any) -> bool:
+    """Whether the items of bare data are batches already: those of an iterable, and of a list of whole batches."""
+    if isinstance(data, list) and data:
+        axes = [leaf.type.ndim - (step.steps_per_call > 1) for leaf in step._engine.feed.leaves]
+        item = tree.leaves(outside.taken(data[0], "data[0]", "fit"))
+        return [np.ndim(x) for x in item] == axes
+    if isinstance(data, str | os.PathLike) or outside.foreign(data) or not is_leaf(data):
+        return False
+    return not (hasattr(data, "__len__") and hasattr(data, "__getitem__"))
 
 
 def rows_of(batch: Any) -> int:

@@ -12,11 +12,15 @@ from numpy import ndarray
 from wholestep import tree
 from wholestep.dims import Dim, Size, bind, names
 from wholestep.errors import DtypeError, ShapeError, TreeError, here, show
+from wholestep.frontend import outside
 from wholestep.frontend.jit import number_kind
 from wholestep.frontend.scope import PLAIN, type_of
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
+
+SHOWN = 6
+"""How many paths a message lists."""
 
 READY = 0x101
 """NumPy's flags of an array that lies row by row and aligned, as programs read it."""
@@ -58,7 +62,14 @@ class Feed:
         return self.matched(self.ordered(given))
 
     def ordered(self, given: Any) -> list[Any]:
-        """The leaves of a tree of the example's structure; raises TreeError where it has another one."""
+        """The leaves of a tree of the example's structure, NumPy's in the place of what is foreign.
+
+        Raises TreeError where it has another one.
+        """
+        leaves, structure = tree.flatten(given)
+        if structure == self.structure and all([isinstance(x, PLAIN) for x in leaves]):
+            return leaves
+        given = along(tree.unflatten(self.structure, self.leaves), given, self.root, self.what)
         leaves, structure = tree.flatten(given)
         if structure != self.structure:
             raise TreeError(self.difference(given), hint=f"it was compiled for {self}")
@@ -128,8 +139,8 @@ class Feed:
         wanted, found = [leaf.path for leaf in self.leaves], tree.paths(given, self.root)
         missing = [path for path in wanted if path not in found]
         unknown = [path for path in found if path not in wanted]
-        parts = [f"no {', '.join(missing)}"] if missing else []
-        parts += [f"{', '.join(unknown)} unexpected"] if unknown else []
+        parts = [f"no {listed(missing)}"] if missing else []
+        parts += [f"{listed(unknown)} unexpected"] if unknown else []
         if not parts:
             parts = [f"its containers are {tree.structure(given)}, not {self.structure}"]
         return f"{self.what}: {self.root} has another structure: {'; '.join(parts)}"
@@ -140,6 +151,41 @@ class Feed:
 
     def __str__(self) -> str:
         return ", ".join(f"{leaf.path}: {leaf.type}" for leaf in self.leaves) or "nothing"
+
+
+def along(pattern: Any, given: Any, path: str, what: str) -> Any:
+    """What was given with arrays in the places of arrays, and its lists, tuples and tables as the containers there.
+
+    A list of numbers, a data frame and a tensor are arrays where the example had one. What is otherwise unlike the
+    pattern stays as it is.
+    """
+    if isinstance(pattern, Leaf):
+        return placed(pattern, given, what)
+    columns = outside.columns_of(given, path, what) if type(pattern) is dict else None
+    if columns is not None:
+        if columns.keys() != pattern.keys():
+            return columns
+        return {key: along(pattern[key], columns[key], tree.access(path, key), what) for key in pattern}
+    sequence = type(pattern) in (list, tuple) and type(given) in (list, tuple)
+    if sequence and len(pattern) == len(given):
+        items = [along(p, x, tree.access(path, i), what) for i, (p, x) in enumerate(zip(pattern, given, strict=True))]
+        return type(pattern)(items)
+    return given
+
+
+def placed(leaf: Leaf, given: Any, what: str) -> Any:
+    """What was given where there is an array."""
+    if isinstance(given, list | tuple):
+        for text in filter(outside.textual, outside.flat(given)):
+            outside.numeric(text, leaf.path, what)
+        held = leaf.type.ndim and outside.held(given)
+        return outside.numbers(given, leaf.type.dtype, leaf.path, what) if held else given
+    return outside.array(given, leaf.path, what) if outside.foreign(given) else outside.numeric(given, leaf.path, what)
+
+
+def listed(paths: Sequence[str]) -> str:
+    """Paths in a message."""
+    return ", ".join(paths[:SHOWN]) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
 
 
 def like(shape: Sequence[Size], pattern: Sequence[Size]) -> bool:
@@ -259,7 +305,7 @@ def kind_of(x: Any, path: str, what: str) -> Type:
             f"{what}: {path} has the byte order of another machine",
             hint="convert it with .astype(x.dtype.newbyteorder('='))",
         )
-    return type_of(x)
+    return type_of(outside.numeric(x, path, what))
 
 
 def ready(x: NDArray) -> NDArray:

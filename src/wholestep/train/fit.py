@@ -39,7 +39,8 @@ def fit(
     """Train a compiled step over data for so many epochs, one by default, or so many steps; returns what came of it.
 
     `data` is a `Loader`, or what a loader takes; then batches have the size that the step was compiled for, in an order
-    drawn from the step's key. A smaller last batch has a program of its own. `steps` counts single steps, and with K
+    drawn from the step's key. An iterable, such as a torch `DataLoader`, or a list of batches gives batches, as they
+    come. A smaller last batch has a program of its own. `steps` counts single steps, and with K
     steps a call the last call may go beyond.
 
     The loss and `metrics`, functions as `step.attach` takes them, are measured on `validation` after each epoch:

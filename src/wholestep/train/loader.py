@@ -33,16 +33,17 @@ SMALL = 1 << 16
 class Loader:
     """Batches of rows: `for batch in loader` gives those of one epoch, and each such loop is another epoch.
 
-    `data` is a tree of arrays with rows along their first axis (a `np.memmap` among them), the path of a .npy, .npz or
-    .csv file, an object with `__len__` and `__getitem__` (a list of samples too), an iterable, or a function that makes
-    an iterator. Items of the last three are made into batches by `collate`, which stacks them. With `batch_size=None`
+    `data` is a tree of arrays with rows along their first axis (a `np.memmap` among them; tensors, series and data
+    frames, which are dictionaries of columns), the path of a .npy, .npz or .csv file, an object with `__len__` and
+    `__getitem__` (a list of samples, a data set of torch or Hugging Face), an iterable, or a function that makes an
+    iterator. Items of the last three are made into batches by `collate`, which stacks them. With `batch_size=None`
     each item is a batch. The last batch of an epoch holds what is left over; `drop_last` leaves it out.
 
     Rows come in an order that is a function of `key`, a seed or a key, and of the number of the epoch, the same on
-    every machine. `shuffle=False` keeps them in order. `weights`, one for each row, draw as many rows with replacement,
+    every machine; `shuffle=False` keeps them in order. `weights`, one for each row, draw as many rows with replacement,
     and `buckets`, bounds for the `length` of a row (a function of it, or an array), put rows of about one length
     together. `sampler` is a `Weighted`, or a function of a NumPy generator that gives the epoch's row numbers. Items
-    that come one after the other are shuffled in a buffer of `buffer` items.
+    that come one after the other come as they do, or shuffled in a buffer of `buffer` items.
 
     `transform(batch)` changes each batch; where it has a keyword-only parameter `key` it is given a key of the batch's
     own. With `steps_per_call=K` batches come K at a time, stacked. `prefetch` batches are made ahead in a thread: 0 is
@@ -67,7 +68,7 @@ class Loader:
         data: Any,
         batch_size: int | None,
         *,
-        shuffle: bool = True,
+        shuffle: bool | None = None,
         drop_last: bool = False,
         key: Any = 0,
         sampler: Weighted | Callable[[np.random.Generator], Any] | None = None,
@@ -106,7 +107,7 @@ class Loader:
             return 2
         return 0 if source.row_bytes * self.batch_size * self.steps_per_call < SMALL else 2
 
-    def drawn_by(self, shuffle: bool, sampler: Any, weights: Any, buckets: Any, length: Any) -> Sampler | None:
+    def drawn_by(self, shuffle: bool | None, sampler: Any, weights: Any, buckets: Any, length: Any) -> Sampler | None:
         """What draws the rows; None where they come one after the other."""
         given = [
             name for name, x in (("sampler", sampler), ("weights", weights), ("buckets", buckets)) if x is not None
@@ -123,7 +124,7 @@ class Loader:
             raise ShapeError(f"loader: {getattr(self.source, 'name', 'the data')} has no rows")
         if len(given) > 1:
             raise ParameterError(f"loader: {' and '.join(given)} each draw the rows", hint="give one of them")
-        found = self.chosen(count, shuffle, sampler, weights, buckets, length)
+        found = self.chosen(count, shuffle is None or bool(shuffle), sampler, weights, buckets, length)
         for name, own in (("weights", "weights"), ("lengths", "lengths")):
             x = getattr(found, own, None)
             if x is not None and len(x) != count:
@@ -140,9 +141,9 @@ class Loader:
             return Weighted(weights)
         if isinstance(sampler, Weighted):
             return sampler
-        return Rows(count, bool(shuffle)) if sampler is None else Drawn(sampler, count)
+        return Rows(count, shuffle) if sampler is None else Drawn(sampler, count)
 
-    def check_stream(self, shuffle: bool, given: list[str]) -> None:
+    def check_stream(self, shuffle: bool | None, given: list[str]) -> None:
         """Raise for what cannot be asked of items that come one after the other."""
         if given:
             raise ParameterError(f"loader: {given[0]}= asks for rows by number, and these come one after the other")
@@ -151,7 +152,7 @@ class Loader:
                 "loader: items that come one after the other cannot be shuffled as a whole",
                 hint="buffer=1000 shuffles them in a buffer, shuffle=False leaves them in order",
             )
-        if not shuffle and self.buffer is not None:
+        if shuffle is False and self.buffer is not None:
             raise ParameterError("loader: buffer= is there to shuffle, and shuffle is False")
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.errors import ParameterError, TreeError
+from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
 from wholestep.train.data import need
 from wholestep.train.epochs import whole_number
@@ -147,6 +148,7 @@ def undone(step: Step, data: Any) -> Iterator[None]:
 
 def batches(step: Step, data: Any) -> Iterator[Any]:
     """One batch again and again, or those of an iterable, begun anew when it ends."""
+    data = outside.taken(data, "data", "lr_find") if outside.foreign(data) else data
     like = tree.structure(data) == step._engine.feed.structure and not hasattr(data, "restore")
     while like or isinstance(data, Mapping | tuple | np.ndarray):
         yield data

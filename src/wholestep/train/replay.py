@@ -8,6 +8,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.errors import TreeError
+from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
 from wholestep.train import loops
 from wholestep.train.bound import renamed
@@ -60,7 +61,7 @@ class Chosen(NamedTuple):
 def diagnosed(engine: Engine, past: Past | None, given: Any) -> Diagnosis:
     """The replay of the step that `Step.diagnose` is asked for."""
     chosen = choose(engine, past)
-    batch = batch_of(engine, past, chosen, given)
+    batch = batch_of(engine, past, chosen, outside.taken(given, "batch", "diagnose"))
     counters = dict(engine.state.tree["counters"])
     counters["step"] = np.asarray(chosen.step, np.int64)
     scaling = engine.recipe.scaling

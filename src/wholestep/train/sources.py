@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
+from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
 from wholestep.train.datafiles import opened
 
@@ -80,7 +81,10 @@ class Arrays:
 
 
 class Items:
-    """An object with `__len__` and `__getitem__`, such as a list of samples; `collate` makes batches of its items."""
+    """An object with `__len__` and `__getitem__`, such as a list of samples; `collate` makes batches of its items.
+
+    One that has `__getitems__`, as data sets of other libraries do, is asked for all rows of a batch at once.
+    """
 
     def __init__(self, data: Any, collate: Collate) -> None:
         self.data, self.collate = data, collate
@@ -92,7 +96,8 @@ class Items:
         return self.data[i]
 
     def rows(self, which: NDArray) -> Any:
-        return self.collate([self.data[i] for i in which.tolist()])
+        get = getattr(self.data, "__getitems__", None)
+        return self.collate([self.data[i] for i in which.tolist()] if get is None else list(get(which.tolist())))
 
     def __str__(self) -> str:
         return f"{len(self)} items of a {type(self.data).__name__}"
@@ -128,13 +133,13 @@ def source_of(data: Any, collate: Collate | None) -> Source | Stream:
     """What a loader was given, by what it can do; raises DtypeError for what is no data at all."""
     if isinstance(data, str | os.PathLike):
         return Arrays(opened(Path(data)), Path(data).name)
-    if isinstance(data, np.ndarray) or (not isinstance(data, list) and not is_leaf(data)):
+    if isinstance(data, np.ndarray) or outside.foreign(data) or (not isinstance(data, list) and not is_leaf(data)):
         if collate is not None:
             raise ParameterError(
                 "loader: collate= makes batches of items, and this data is a tree of arrays",
                 hint="transform= is given the batch",
             )
-        return Arrays(data)
+        return Arrays(outside.taken(data, "data", "loader"))
     collate = stacked if collate is None else collate
     if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
         return Items(data, collate)
@@ -153,13 +158,16 @@ def is_leaf(data: Any) -> bool:
 
 
 def stacked(items: list[Any]) -> Any:
-    """Items of one structure as a batch, with a new first axis; Python's numbers become NumPy's.
+    """Items of one structure as a batch, with a new first axis; Python's numbers become NumPy's, and tensors arrays.
+
+    A list of numbers in an item is an array, and a tuple or a dictionary a container.
 
     Raises TreeError, ShapeError or DtypeError where items differ or hold what is no number.
 
     >>> stacked([(1.0, 2), (3.0, 4)])
     (array([1., 3.]), array([2, 4]))
     """
+    items = [outside.taken(item, "item", "loader") for item in items]
     structure = tree.structure(items[0])
     for i, item in enumerate(items):
         if tree.structure(item) != structure:
@@ -211,6 +219,7 @@ def padded(lengths: Sequence[int], value: float = 0) -> Collate:
 
 def numeric(x: NDArray, path: str) -> NDArray:
     """The array; raises DtypeError where it holds text or objects."""
+    outside.numeric(x, path, "loader")
     if x.dtype.kind not in NUMERIC or x.dtype.names is not None:
         raise DtypeError(f"loader: {path} is {shown(x)}, which holds no numbers")
     return x

@@ -15,6 +15,7 @@ from wholestep.boundary.answers import unknown
 from wholestep.boundary.frames import cut
 from wholestep.boundary.public import bounded
 from wholestep.errors import ArgumentError, TreeError, UnsupportedError
+from wholestep.frontend import outside
 from wholestep.nn.trained import give
 from wholestep.optim.hyper import hyper_of
 from wholestep.runtime.mapped import put
@@ -183,7 +184,7 @@ class Step(Saved, Inspected):
         attached = Attached(f, lambda: self._engine, self._lock, training)
         if batch is not None:
             with self._lock:
-                attached.entry(batch)
+                attached.entry(outside.taken(batch, "batch", attached.name))
         return attached
 
     def predict(self, x: Any) -> Any:
@@ -376,7 +377,7 @@ class Step(Saved, Inspected):
             if params is not SAME or optimizer is not SAME:
                 parts["optimizer"] = recipe.begun(parts["params"])
             hyper = hyper_of(optimizer) if optimizer is not SAME else self.hyper
-            example = old.feed.abstract() if batch is SAME else batch
+            example = old.feed.abstract() if batch is SAME else outside.taken(batch, "batch", "replace")
             self._take(Engine(recipe, parts, hyper, example, old.count, old.device, self._log))
             give(model, self, recipe.name)
 
