@@ -2,8 +2,10 @@
 
 import ast
 import doctest
+import importlib.metadata
 import importlib.util
 import math
+import os
 import re
 import subprocess
 import sys
@@ -32,7 +34,7 @@ STEPS = 12
 
 @pytest.fixture
 def untimed(monkeypatch):
-    """The comparison with plain NumPy, which takes its time, is left to the test of the whole run."""
+    """The comparison with the interpreter, which takes its time, is left to the test of the whole run."""
     monkeypatch.setattr(job, "least", lambda call, times: 1.0)
 
 
@@ -49,13 +51,13 @@ def reads(params, x):
 def test_the_whole_run_reads_985_of_1000(tmp_path, capsys):
     assert run(tmp_path) == 0
     text = capsys.readouterr().out
-    accuracy = float(re.search(r"test accuracy +([\d.]+)%", text)[1])
+    accuracy = float(re.search(r"validation +([\d.]+)% read correctly", text)[1])
     assert accuracy >= 98.5
     model, split = load_file(tmp_path / "out" / "model.safetensors"), data.digits(0)
     found = reads(model, split.test_x)
     assert f"{(found == split.test_y).sum()} of {len(found)} images" in text
     assert all(array.dtype == np.float32 for array in model.values())
-    each = re.search(r"each step +([\d.]+) ms compiled, (\d+) ms as plain NumPy  \(900 steps\)", text)
+    each = re.search(r"each step +([\d.]+) ms compiled, (\d+) ms in the reference interpreter  \(900 steps\)", text)
     assert 0 < float(each[1]) < float(each[2])
 
 
@@ -89,7 +91,8 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(tmp_path, capsys, m
         patch.setattr(job, "fit", pressing(job.fit, at))
         assert run(tmp_path / "parts", *BRIEF) == 130
     text = capsys.readouterr().out
-    assert f"stopped after {at} steps; keeping what there is" in text and "--resume" in text and "test accuracy" in text
+    assert re.search(rf"stopped after {at} steps; .*--resume\nkeeping and measuring what there is; Ctrl-C again", text)
+    assert "validation  " in text
     out = tmp_path / "parts" / "out"
     assert (out / "report.png").read_bytes().startswith(PNG)
     with safe_open(out / "model.safetensors", "np") as file:
@@ -166,7 +169,43 @@ def test_an_interruption_before_the_first_step_is_no_traceback(tmp_path, capsys,
 
     monkeypatch.setattr(job, "load", stop)
     assert run(tmp_path) == 130
-    assert "before anything was saved" in capsys.readouterr().err
+    assert capsys.readouterr().err == "wholestep: stopped\n"
+
+
+@pytest.mark.usefixtures("untimed")
+def test_a_second_interruption_leaves_at_once_and_says_what_is_kept(tmp_path, capsys, monkeypatch):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "fit", pressing(job.fit, 5))
+    monkeypatch.setattr(job.Run, "read", stop)
+    assert run(tmp_path, *BRIEF) == 130
+    said = capsys.readouterr()
+    kept = tmp_path / "out" / "checkpoint.safetensors"
+    assert "Ctrl-C again leaves at once" in said.out
+    assert said.err.endswith(f"stopped before the report; the checkpoint of step 5 is {kept}\n") and kept.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such modes there")
+@pytest.mark.usefixtures("untimed")
+def test_every_file_can_be_read_by_whom_the_mask_lets(tmp_path):
+    before = os.umask(0o022)
+    try:
+        assert run(tmp_path, *BRIEF) == 0
+    finally:
+        os.umask(before)
+    assert {oct(path.stat().st_mode & 0o777) for path in (tmp_path / "out").iterdir()} == {"0o644"}
+
+
+def test_the_version_and_the_defaults_are_said(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"wholestep {importlib.metadata.version('wholestep')}\n"
+    for command in (["train", "digits"], ["audit", "files"], ["bench"], ["depth"]):
+        assert main([*command, "--help"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "default: False" not in said and "default: None" not in said
+    assert main(["train", "digits", "--help"]) == 0
+    assert "images in each step (default: 32)" in capsys.readouterr().out
 
 
 def test_the_command_loads_nothing_heavy_until_it_needs_it():

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from wholestep.cli import audit, bench, depth, doctor, train
+from wholestep.cli.options import Version
 from wholestep.errors import WholestepError
 
 
@@ -28,13 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"wholestep: {'; '.join(line.strip() for line in lines)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("wholestep: stopped before anything was saved", file=sys.stderr)
+        print("wholestep: stopped", file=sys.stderr)
         return 130
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="wholestep", description="The whole training step, one program.")
+    top.add_argument("--version", action=Version, help="show the version, and exit")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     train.add(commands)
     audit.add(commands)

@@ -14,7 +14,7 @@ import numpy as np
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.cli.options import at_least
+from wholestep.cli.options import Help, at_least
 
 ABOUT = "Compile stacks of several depths; plan a GPT of 24 layers in each mode, and train it for some steps."
 MODES = ("all", "contractions", "inputs", "sqrt", 2, 6)
@@ -153,7 +153,7 @@ def depths(text: str) -> list[int]:
 def add(commands: Any) -> None:
     """Add the command to the command line."""
     job = commands.add_parser("depth", help="measure what layers cost", description=ABOUT)
-    job.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    job.formatter_class = Help
     job.add_argument("--depths", type=depths, default="4,64,512", metavar="N,N", help="stacks to be compiled")
     job.add_argument("--width", type=at_least(2), default=32, metavar="N", help="their width, an even number")
     job.add_argument("--rounds", type=at_least(1), default=3, metavar="N", help="how often each is compiled")

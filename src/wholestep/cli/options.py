@@ -4,7 +4,31 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from wholestep.train.checkpoint.steps import version
+
+NO_DEFAULT = (None, argparse.SUPPRESS)
+
+
+class Help(argparse.HelpFormatter):
+    """Help that says the default of every option that has one; a flag has none, it is given or not."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        shown = action.help is not None and action.option_strings and action.nargs != 0
+        return f"{action.help} (default: %(default)s)" if shown and action.default not in NO_DEFAULT else action.help
+
+
+class Version(argparse.Action):
+    """Print the version of the library, looked up only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(f"wholestep {version()}")
+        parser.exit()
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -24,6 +24,9 @@ PERIOD = 30.0
 BAR = 12
 """Characters of the bar on a terminal."""
 
+FIRST_OUT = ("arena", "memory", "rate", "bar", "left")
+"""What a line on a narrow terminal is without, one after the other."""
+
 LINES = 100
 """About how many plain lines the epochs of a run get."""
 
@@ -49,19 +52,42 @@ class Status:
     arena: int | None = None
 
     def __str__(self) -> str:
-        parts = [self.brief]
-        parts += [f"eta {clock(self.left)}"] if self.left is not None else []
-        if self.memory is not None:
-            parts.append(f"memory {size(self.memory)}" + (f" (arena {size(self.arena)})" if self.arena else ""))
-        return "  ".join(parts)
+        return self.without("bar")
 
     @property
     def brief(self) -> str:
         """How far the run is, and how well."""
-        parts = [f"epoch {of(self.epoch, self.epochs)}", f"step {of(self.steps, self.whole)}"]
-        parts += [shown(self.values)] if self.values else []
-        parts += [f"{self.rate:.4g} steps/s"] if self.rate else []
-        return "  ".join(parts)
+        return self.without("bar", "left", "memory", "arena")
+
+    def within(self, width: int) -> str:
+        """The line with a bar, without what there is no room for: memory goes first, then speed, the bar, the time.
+
+        >>> status = Status(2, 3, 40, 60, {"loss": 0.25}, rate=1250.0, left=0.016, memory=2 * 10**8, arena=10**6)
+        >>> for width in (99, 60, 45):
+        ...     print(status.within(width))
+        ━━━━━━━━      epoch 2/3  step 40/60  loss 0.25  1250 steps/s  eta 0:00  memory 200 MB (arena 1 MB)
+        ━━━━━━━━      epoch 2/3  step 40/60  loss 0.25  eta 0:00
+        epoch 2/3  step 40/60  loss 0.25  eta 0:00
+        """
+        lines = [self.without(*FIRST_OUT[:count]) for count in range(len(FIRST_OUT) + 1)]
+        return next((line for line in lines if len(line) <= width), lines[-1])
+
+    def without(self, *names: str) -> str:
+        """The parts of the line in order, but for some."""
+        parts: dict[str, str] = {}
+        if self.whole:
+            parts["bar"] = f"{'━' * round(BAR * self.steps / self.whole):<{BAR}}"
+        parts["place"] = f"epoch {of(self.epoch, self.epochs)}  step {of(self.steps, self.whole)}"
+        if self.values:
+            parts["values"] = shown(self.values)
+        if self.rate:
+            parts["rate"] = f"{self.rate:.4g} steps/s"
+        if self.left is not None:
+            parts["left"] = f"eta {clock(self.left)}"
+        if self.memory is not None:
+            arena = f" (arena {size(self.arena)})" if self.arena and "arena" not in names else ""
+            parts["memory"] = f"memory {size(self.memory)}{arena}"
+        return "  ".join([part for name, part in parts.items() if name not in names])
 
 
 class Display(Protocol):
@@ -153,9 +179,8 @@ class Rich:
     def move(self, status: Status) -> None:
         from rich.text import Text
 
-        share = status.steps / status.whole if status.whole else 0.0
-        drawn = f"{'━' * round(BAR * share):<{BAR}}  " if status.whole else ""
-        self.live.update(Text(drawn + str(status), no_wrap=True, overflow="ellipsis"), refresh=True)
+        line = status.within(self.live.console.width)
+        self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def line(self, status: Status) -> None:
         self.live.console.print(status.brief, markup=False)

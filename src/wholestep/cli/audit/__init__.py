@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from wholestep.cli.audit import bits, files, kill, memory, precisions, resume, stream
 from wholestep.cli.audit.record import check_file, told
-from wholestep.cli.options import at_least
+from wholestep.cli.options import Help, at_least
 
 ABOUT = (
     "Put to the test what is promised of checkpoints, precisions and memory; the exit code is 0 where nothing failed."
@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
     kinds = top.add_subparsers(title="audits", required=True, metavar="AUDIT")
     for name, audit in AUDITS.items():
         job = kinds.add_parser(name, help=audit.about, description=f"{audit.about[0].upper()}{audit.about[1:]}.")
-        job.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+        job.formatter_class = Help
         job.add_argument("--count", type=at_least(1), default=audit.often, metavar="N", help="how often")
         job.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="where all random choices come from")
         job.add_argument("--record", type=Path, metavar="FILE", help="write what was found here, as JSON")

@@ -14,7 +14,7 @@ from wholestep.cli.bench import machine, memory, spec, table
 from wholestep.cli.bench.deep import LAYERS, MODES
 from wholestep.cli.bench.peers import PEERS, USUAL
 from wholestep.cli.bench.runner import Options, Row, run
-from wholestep.cli.options import at_least, positive
+from wholestep.cli.options import Help, at_least, positive
 from wholestep.errors import CommandError
 
 ABOUT = "Time nine workloads in Wholestep and in whichever of JAX and PyTorch is installed, in turns."
@@ -79,7 +79,7 @@ def bench(peers: str | None, workloads: str, options: Options, file: Path | None
 def add(commands: Any) -> None:
     """Add the command to the command line."""
     job = commands.add_parser("bench", help="measure speed beside JAX and PyTorch", description=ABOUT)
-    job.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    job.formatter_class = Help
     known, every = ", ".join(PEERS), ",".join(spec.WORKLOADS)
     job.add_argument("--peers", metavar="NAMES", help=f"of {known}; unless given, the first three as far as installed")
     job.add_argument("--workloads", default=every, metavar="NAMES", help="what to run")
@@ -97,7 +97,7 @@ def add_memory(commands: Any) -> None:
     """Add `wholestep bench memory`."""
     about = "Measure memory and time of a deep GPT, as it is and where memory is saved, in all libraries installed."
     job = commands.add_parser("memory", help="compare ways to save memory", description=about)
-    job.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    job.formatter_class = Help
     job.add_argument("--peers", metavar="NAMES", help="of wholestep, jax, torch; unless given, those installed")
     job.add_argument("--layers", type=at_least(1), default=LAYERS, metavar="N", help="layers of the model")
     job.add_argument("--rounds", type=at_least(1), default=5, metavar="N", help="how often each has its turn")

@@ -10,7 +10,7 @@ import numpy as np
 from wholestep import random
 from wholestep.cli import digits
 from wholestep.cli.options import at_least
-from wholestep.cli.train.shared import INTERRUPTED, Place, add_checkpoint, add_job, least, place, stopped, take_up
+from wholestep.cli.train.shared import Place, add_checkpoint, add_job, concluded, least, place, save_model, take_up
 from wholestep.errors import CommandError
 from wholestep.frontend.derivatives import value_and_grad
 from wholestep.ir.graph import NDArray
@@ -66,7 +66,7 @@ class Run:
         return found
 
     def plain(self) -> None:
-        """One step as plain NumPy, for comparison: gradient and update, compiled by nobody."""
+        """One step in the reference interpreter, for comparison: gradient and update, compiled by nobody."""
         _, grads = value_and_grad(digits.loss)(self.model, self.batch, key=random.key(0))
         self.optimizer.update(grads, self.optimizer.init(self.model), self.model)
 
@@ -86,23 +86,18 @@ def train_digits(options: argparse.Namespace) -> int:
     where, split = place(options), load(options.seed)
     if options.batch_size > len(split.train_y):
         raise CommandError(f"--batch-size {options.batch_size} is more than the {len(split.train_y)} training images")
-    print(f"{len(split.train_y)} images to train on, {len(split.test_y)} held out for the test", flush=True)
+    print(f"{len(split.train_y)} images to train on, {len(split.test_y)} held out for validation", flush=True)
     run = Run(split, options.seed, options.epochs, options.batch_size)
     history = run.train(where, options.seed)
-    if history.interrupted:
-        print(stopped(run.step.steps, where))
-    report(run, history, where)
-    return INTERRUPTED if history.interrupted else 0
+    return concluded(lambda: report(run, history, where), run.step.steps, where, history.interrupted)
 
 
 def report(run: Run, history: History, where: Place) -> None:
     """Save the model and the picture, and say what came of the run."""
-    from safetensors.numpy import save_file
-
     model, image = where.folder / "model.safetensors", where.folder / "report.png"
     split, found, steps = run.split, run.read(), run.step.steps
     right = int(np.sum(found == split.test_y))
-    save_file(run.step.params, model, {"test_accuracy": f"{right / len(found):.4f}", "steps": str(steps)})
+    save_model(model, run.step.params, {"val_accuracy": f"{right / len(found):.4f}", "steps": str(steps)})
     wrong = np.flatnonzero(found != split.test_y)
     misread = [(split.test_x[i].reshape(8, 8), int(split.test_y[i]), int(found[i])) for i in wrong]
     means, shares = [history[name].tolist() if len(history) else [] for name in ("loss", "val_accuracy")]
@@ -110,8 +105,9 @@ def report(run: Run, history: History, where: Place) -> None:
     picture(image, losses.tolist(), means, shares, misread)
     if len(history):
         print(f"\ntraining loss by epoch\n{chart(means)}")
-    print(f"\ntest accuracy  {right / len(found):.1%}  ({right} of {len(found)} images never trained on)")
+    print(f"\nvalidation     {right / len(found):.1%} read correctly  ({right} of {len(found)} images not trained on)")
     print(f"time           {run.step.compile_seconds:.1f} s to compile, {history.seconds:.1f} s to train")
     each, plain = least(lambda: run.step(run.batch).loss, 20), least(run.plain, 2)
-    print(f"each step      {each * 1e3:.2f} ms compiled, {plain * 1e3:.0f} ms as plain NumPy  ({steps} steps)")
+    slow = f"{plain * 1e3:.0f} ms in the reference interpreter"
+    print(f"each step      {each * 1e3:.2f} ms compiled, {slow}  ({steps} steps)")
     print(f"model          {model}\nreport         {image}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wholestep.cli.options import at_least
+from wholestep.cli.options import Help, at_least
 from wholestep.errors import CommandError
 from wholestep.train.loader import Loader
 from wholestep.train.step import Step
@@ -28,7 +29,7 @@ class Place(NamedTuple):
 def add_job(jobs: Any, name: str, does: str, about: str, out: str) -> argparse.ArgumentParser:
     """A job on the command line, with the options that all jobs have."""
     job: argparse.ArgumentParser = jobs.add_parser(name, help=does, description=about)
-    job.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    job.formatter_class = Help
     job.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="where all random numbers come from")
     job.add_argument("--out", type=Path, default=Path(out), metavar="DIR", help="where to save")
     return job
@@ -75,9 +76,28 @@ def take_up(step: Step, loader: Loader, where: Place, seed: int) -> int:
     return int(step.hyper["steps"])
 
 
-def stopped(steps: int, where: Place) -> str:
-    """What to say after Ctrl-C."""
-    return f"\nstopped after {steps} steps; keeping what there is, and {where.checkpoint} to go on from with --resume"
+def concluded(report: Callable[[], None], steps: int, where: Place, interrupted: bool) -> int:
+    """Report on a run, and say first what goes on where Ctrl-C ended it; a second one leaves at once. The exit code."""
+    if interrupted:
+        print(
+            f"\nstopped after {steps} steps; {where.checkpoint} is there to go on from with --resume\n"
+            "keeping and measuring what there is; Ctrl-C again leaves at once",
+            flush=True,
+        )
+    try:
+        report()
+    except KeyboardInterrupt:
+        kept = f"; the checkpoint of step {steps} is {where.checkpoint}" if where.checkpoint.exists() else ""
+        print(f"\nwholestep: stopped before the report{kept}", file=sys.stderr)
+        return INTERRUPTED
+    return INTERRUPTED if interrupted else 0
+
+
+def save_model(path: Path, params: Any, about: dict[str, str]) -> None:
+    """Write parameters as a safetensors file that is as readable as other files are."""
+    from safetensors.numpy import save
+
+    path.write_bytes(save(params, about))
 
 
 def least(call: Callable[[], Any], times: int) -> float:

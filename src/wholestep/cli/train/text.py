@@ -11,7 +11,7 @@ import numpy as np
 from wholestep import random
 from wholestep.cli import text
 from wholestep.cli.options import at_least, positive
-from wholestep.cli.train.shared import INTERRUPTED, Place, add_checkpoint, add_job, place, stopped, take_up
+from wholestep.cli.train.shared import Place, add_checkpoint, add_job, concluded, place, save_model, take_up
 from wholestep.errors import CommandError
 from wholestep.nn.parameters import decay_flags, named_parameters
 from wholestep.optim import adamw, one_cycle
@@ -118,19 +118,14 @@ def train_text(options: argparse.Namespace) -> int:
     total = run.planned(options, where)
     print(f"{run.size:,} parameters, {total} steps of {run.loader.batch_size * CONTEXT} characters", flush=True)
     history = run.train(total, where)
-    if history.interrupted:
-        print(stopped(run.step.steps, where))
-    report(run, history, where)
-    return INTERRUPTED if history.interrupted else 0
+    return concluded(lambda: report(run, history, where), run.step.steps, where, history.interrupted)
 
 
 def report(run: Run, history: History, where: Place) -> None:
     """Save the model and the curves, say what came of the run, and show what the model writes."""
-    from safetensors.numpy import save_file
-
     model, image = where.folder / "model.safetensors", where.folder / "report.png"
     bits, steps = run.bits(), run.step.steps
-    save_file(run.step.params, model, {"bits_per_character": f"{bits:.4f}", "steps": str(steps)})
+    save_model(model, run.step.params, {"bits_per_character": f"{bits:.4f}", "steps": str(steps)})
     seen = history.evaluations
     at, measured = np.array([row["steps"] for row in seen]), np.array([row["held_out_loss"] for row in seen])
     curves(image, history.losses, at, {"held out, loss": measured})
