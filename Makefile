@@ -47,5 +47,5 @@ ulp:  ## measure the errors of the compiled scalar functions on all float32 inpu
 endurance:  ## a million calls of one step, which must take no memory, descriptors or threads
 	ENDURANCE=1000000 $(PYTHON) -m pytest tests/train/test_endurance.py
 
-campaign:  ## 5,000 random training steps, compiled, against float64: about an hour
-	TRAINING_COUNT=5000 $(PYTHON) -m pytest -n 2 tests/compiled/test_training.py
+campaign:  ## 10,000 random training steps, compiled, against float64: about an hour on two cores
+	TRAINING_COUNT=10000 $(PYTHON) -m pytest -n 2 tests/compiled/test_training.py

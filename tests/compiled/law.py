@@ -13,7 +13,12 @@ from wholestep import config, dtypes
 from wholestep.backends.cpu.target import host
 from wholestep.backends.reference import run
 from wholestep.ir.graph import Graph
+from wholestep.ir.verify import verify
 from wholestep.lower import arrange
+from wholestep.passes.rolling.roll import Rolled, rolled
+from wholestep.passes.rolling.tallies import tallied
+from wholestep.passes.rolling.write import places_of
+from wholestep.primitives.linalg import MatrixFunction
 from wholestep.runtime import compiled as program
 from wholestep.runtime.compiled import Compiled, artefact, make
 from wholestep.testing.arrays import EPS
@@ -43,6 +48,33 @@ def compiled(graph: Graph, resident: Sequence[tuple[int, int]] = ()) -> Compiled
         return Compiled(graph, artefact(graph, make(graph, host(), resident), resident), host())
 
 
+def rolled_up(graph: Graph, kept: int, roll: str) -> Rolled:
+    """A graph with equal layers as loops, as `ws.compile` has it; the first inputs are the state, and may be joined."""
+    if roll == "never":
+        return Rolled(graph)
+    found = rolled(graph, lambda places: roll != "apart" and max(places) < kept, always=roll != "auto")
+    found = found._replace(graph=tallied(found.graph))
+    verify(found.graph)
+    return found
+
+
+def outputs(
+    graph: Graph, args: Sequence[np.ndarray], resident: Sequence[tuple[int, int]] = (), roll: str = "never"
+) -> list[np.ndarray]:
+    """All outputs of one call of the program of a graph, on state that it replaces."""
+    found = rolled_up(graph, len(resident), roll)
+    joined = places_of(len(graph.inputs), found.groups)
+    given = [np.stack([args[p] for p in ps]) if ps in found.groups else np.asarray(args[ps[0]]) for ps in joined]
+    kept = len([ps for ps in joined if ps[0] < len(resident)])
+    program = compiled(found.graph, [(i, i) for i in range(kept)])
+    state = [x.copy() for x in given[:kept]]
+    results = [*state, *(program.instance(state) if kept else program)(given[kept:])]
+    out: dict[int, np.ndarray] = {}
+    for places, x in zip(places_of(len(graph.outputs), found.groups), results, strict=True):
+        out.update({p: np.array(x[k] if places in found.groups else x) for k, p in enumerate(places)})
+    return [out[i] for i in range(len(graph.outputs))]
+
+
 def values(graph: Graph, args: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What NumPy makes of a graph."""
     with np.errstate(all="ignore"):
@@ -60,11 +92,12 @@ def error(found: np.ndarray, exact: np.ndarray) -> float:
 
 
 def rounding(x: np.ndarray) -> float:
-    """A unit in the last place of the largest element."""
+    """A unit in the last place of the largest element; programs flush what is smaller than the normal numbers."""
     if not dtypes.is_inexact(x.dtype):
         return 0.0
     sizes = np.abs(np.asarray(x).astype(wide(x.dtype)))
-    return EPS[dtypes.short(x.dtype)] * float(sizes[np.isfinite(sizes)].max(initial=0.0))
+    least = np.finfo(np.float64 if dtypes.real_of(x.dtype) == np.float64 else np.float32).tiny
+    return EPS[dtypes.short(x.dtype)] * float(sizes[np.isfinite(sizes)].max(initial=0.0)) + float(least)
 
 
 def problems(graph: Graph, args: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> list[tuple[int, float, float]]:
@@ -83,7 +116,7 @@ def problems(graph: Graph, args: Sequence[np.ndarray], found: Sequence[np.ndarra
 ROUNDED = frozenset(
     "add sub mul div sum contract prod cumsum cumprod sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh"
     " arcsin arccos arctan sinh cosh arcsinh arccosh arctanh arctan2 hypot logaddexp logaddexp2 pow erf erfc expit"
-    " log_expit logit ndtr gammaln digamma scatter_add unwindow".split()
+    " log_expit logit ndtr gammaln digamma scatter_add unwindow fft".split()
 )
 """Operations whose results are rounded: the others move numbers, or choose among them."""
 
@@ -99,7 +132,9 @@ def jittered(rng: np.random.Generator, graph: Graph, args: Sequence[np.ndarray])
                 given[0] = summed(rng, given[0], node.params["axes"])
             made = node.op.ref(*given, **({"run": once} if node.op.nested else {}), **node.params)
             for v, x in zip(node.outputs, made if node.op.multiple else (made,), strict=True):
-                env[v] = nudged(rng, np.asarray(x)) if node.op.name in ROUNDED else np.asarray(x)
+                env[v] = np.asarray(x)
+                if node.op.name in ROUNDED or isinstance(node.op, MatrixFunction):
+                    env[v] = nudged(rng, env[v])
         return [np.asarray(np.broadcast_to(env[v], v.shape)) for v in inner.outputs]
 
     with np.errstate(all="ignore"):

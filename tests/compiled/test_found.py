@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.compiled.law import compiled, unexplained
+from tests.compiled.law import compiled, outputs, unexplained
 from tests.compiled.training import training
+from tests.rolling.programs import Program, step_graph
 from tests.train.models import classifier
 
 import wholestep as ws
@@ -148,3 +149,13 @@ def test_a_carry_that_takes_a_detour_is_none_of_what_the_branches_hold() -> None
     results = [step(batch) for step in steps]
     np.testing.assert_allclose(results[0].losses, results[1].losses, rtol=1e-12)
     np.testing.assert_allclose(results[0].hypergradients["lr"], results[1].hypergradients["lr"], rtol=1e-10)
+
+
+@pytest.mark.parametrize("roll", ["never", "auto", "always", "apart"])
+@pytest.mark.parametrize("move", ["sorted", "solve own", "inverse", "recalled and solved"])
+def test_what_a_routine_writes_in_a_loop_of_many_rounds_is_there_for_the_way_back(move: str, roll: str) -> None:
+    """The verifier of plans followed three trips, and knew of the others only what kernels and copies write."""
+    moves = [("product", [0, 0]), ("remembered", [1, 0]), (move, [1, 1]), ("tanh", [3, 0])]
+    graph, args, kept = step_graph(Program(12, 4, moves, 1, -1, False, False, False, dtype="f4"), 1)
+    found = outputs(graph, args, [(i, i) for i in range(kept)], roll)
+    assert unexplained(graph, args, found) == []

@@ -11,9 +11,9 @@ import secrets
 
 import numpy as np
 import pytest
-from tests.compiled.law import compiled, problems, unexplained
+from tests.compiled.law import outputs, problems, unexplained
 from tests.compiled.shrink import shrunk
-from tests.compiled.training import Training, training
+from tests.compiled.training import Training, rounds, training
 
 from wholestep.ir.graph import Graph
 
@@ -28,18 +28,15 @@ def size_of(i: int) -> int:
     return int(np.random.default_rng([SEED, i, 3]).integers(5, 61))
 
 
-def run_resident(made: Training) -> list[np.ndarray]:
-    """All outputs of one call on resident state."""
-    program = compiled(made.graph, made.resident)
-    state = [made.args[i].copy() for i, _ in made.resident]
-    rest = program.instance(state)(made.args[len(state) :])
-    return [*state, *[np.array(x) for x in rest]]
+def step_of(i: int) -> Training:
+    """The step of a number: each third is a Python loop over rounds."""
+    return rounds((SEED, i)) if i % 3 == 2 else training((SEED, i), size_of(i))
 
 
-def complaint(graph: Graph, args: list[np.ndarray]) -> str:
+def complaint(graph: Graph, args: list[np.ndarray], roll: str = "never") -> str:
     """What is wrong with a program that keeps nothing; empty where nothing is."""
     try:
-        found = compiled(graph)(args)
+        found = outputs(graph, args, (), roll)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "; ".join(unexplained(graph, args, found))
@@ -52,15 +49,15 @@ def kind_of(problem: str) -> str:
 
 def explained(i: int) -> bool:
     """Whether a step is right by NumPy's error at one point, not only by its errors beside it."""
-    made = training((SEED, i), size_of(i))
+    made = step_of(i)
     try:
-        found = run_resident(made)
+        found = outputs(made.graph, made.args, made.resident, made.roll)
         problem = "; ".join(unexplained(made.graph, made.args, found))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     if not problem:
         return not problems(made.graph, made.args, found)
-    again = complaint(made.graph, made.args)
+    again = complaint(made.graph, made.args, made.roll)
     if not again:
         pytest.fail(f"TRAINING_SEED={SEED}, step {i}, {made.what}, only where resident: {problem}\n{made.graph}")
     off = again.startswith("output")
@@ -68,7 +65,7 @@ def explained(i: int) -> bool:
         made.graph,
         made.args,
         lambda g, xs: (lambda p: p and (p.startswith("output") if off else kind_of(p) == kind_of(again)))(
-            complaint(g, xs)
+            complaint(g, xs, made.roll)
         ),
     )
     pytest.fail(f"TRAINING_SEED={SEED}, step {i}, {made.what}: {problem}\n{graph}")

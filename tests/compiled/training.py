@@ -1,4 +1,7 @@
-"""Random training steps: a random forward program, its gradient, and an update, several of them in one loop or not."""
+"""Random training steps: a random forward program, its gradient, and an update, several of them in one loop or not.
+
+Some are drawn operation by operation; others are Python loops over rounds, of which the equal ones may be rolled.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 from tests.compiled import moves as wide_moves
 from tests.programs.draw import F32, F64, I64, Drawer, ending
 from tests.programs.moves import MOVES
+from tests.rolling.programs import step_graph, wide
 
 import wholestep.primitives  # noqa: F401  (fills the registry)
 from wholestep.backends.reference import evaluate
@@ -81,6 +85,8 @@ class Training:
     args: list[np.ndarray]
     resident: list[tuple[int, int]]
     what: str
+    roll: str = "never"
+    """Whether equal rounds are rolled: never, where it pays, always; always with no arrays of the state joined."""
 
 
 def training(seed: Sequence[int], size: int) -> Training:
@@ -91,6 +97,15 @@ def training(seed: Sequence[int], size: int) -> Training:
     made = update(forward, args, trained, kind)
     made = made if repeats == 1 else repeated(made, repeats)
     return Training(made.graph, made.args, made.resident, f"{kind}, {repeats} steps")
+
+
+def rounds(seed: Sequence[int]) -> Training:
+    """The step of a seed whose forward program is a Python loop over rounds."""
+    rng = np.random.default_rng([*seed, 11])
+    drawn = wide(rng)
+    roll = str(rng.choice(["never", "auto", "always", "apart"], p=[0.1, 0.4, 0.4, 0.1]))
+    graph, args, kept = step_graph(drawn, int(rng.integers(2**31)))
+    return Training(graph, args, [(i, i) for i in range(kept)], f"rolled {roll}: {drawn}", roll)
 
 
 def program(seed: Sequence[int], size: int) -> tuple[Graph, list[np.ndarray], list[bool]]:

@@ -1,4 +1,7 @@
-"""Random training steps over layers in a Python loop: most alike, some not, tied, skipped, saved or read twice."""
+"""Random training steps over layers in a Python loop: most alike, some not, tied, skipped, saved or read twice.
+
+Those that are drawn `wide` do in their rounds what numerical programs do, besides what layers do; see `moves`.
+"""
 
 from __future__ import annotations
 
@@ -7,56 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from tests.rolling.moves import CHEAP, MOVES, WIDE, Pool
 
 import wholestep as ws
 from wholestep import tree
 from wholestep.ir.graph import Graph
 
 ROWS = 3
-
-
-@dataclass
-class Pool:
-    """What a layer may read: values so far, its parameters, what all share, its number and its part of the data."""
-
-    values: list[Any]
-    own: dict[str, Any]
-    shared: dict[str, Any]
-    number: int
-    data: Any
-    tables: Any
-
-
-Move = Callable[[Pool, list[int]], Any]
-
-
-def pick(pool: Pool, places: list[int], which: int = 0) -> Any:
-    return pool.values[places[which] % len(pool.values)]
-
-
-MOVES: dict[str, Move] = {
-    "product": lambda p, i: pick(p, i) @ p.own["w"],
-    "turned": lambda p, i: pick(p, i) @ p.own["w"].T,
-    "bias": lambda p, i: pick(p, i) + p.own["b"],
-    "gain": lambda p, i: pick(p, i) * p.own["b"],
-    "shared": lambda p, i: pick(p, i) @ p.shared["w"],
-    "tanh": lambda p, i: np.tanh(pick(p, i)),
-    "sine": lambda p, i: np.sin(pick(p, i)),
-    "sum": lambda p, i: pick(p, i) + pick(p, i, 1),
-    "times": lambda p, i: pick(p, i) * pick(p, i, 1),
-    "centred": lambda p, i: pick(p, i) - np.mean(pick(p, i), axis=-1, keepdims=True),
-    "leaky": lambda p, i: np.where(pick(p, i) > 0, pick(p, i), 0.1 * pick(p, i)),
-    "reversed": lambda p, i: pick(p, i)[:, ::-1],
-    "numbered": lambda p, i: pick(p, i) * (1.0 / (p.number + 2)),
-    "table": lambda p, i: pick(p, i) + p.tables[p.number],
-    "part": lambda p, i: pick(p, i) + p.data[:, p.number],
-    "row": lambda p, i: pick(p, i) + p.data[0, p.number],
-    "still": lambda p, i: pick(p, i) + ws.stop_gradient(pick(p, i, 1)),
-    "checkpoint": lambda p, i: ws.checkpoint(lambda x, w: np.tanh(x @ w))(pick(p, i), p.own["w"]),
-    "heads": lambda p, i: np.concatenate([np.tanh(pick(p, i)[:, k : k + 1]) for k in range(4)], axis=1),
-    "marked": lambda p, i: ws.capture("x", pick(p, i)),
-    "largest": lambda p, i: pick(p, i) - np.max(pick(p, i), axis=0),
-}
 
 
 @dataclass
@@ -78,6 +38,28 @@ class Program:
     extras: set[str] = field(default_factory=set)
     optimizer: str = "sgd"
     guarded: bool = True
+    dtype: str = "f8"
+    tied: bool = False
+    """Whether all layers have the parameters of one."""
+
+
+def wide(rng: np.random.Generator) -> Program:
+    """A program of 3 to 12 rounds of which some do linear algebra and more; one in 25 is a long chain."""
+    program = drawn(rng)
+    program.dtype = "f8" if rng.random() < 0.3 else "f4"
+    program.count = int(rng.integers(3, 13))
+    program.odd = min(program.odd, program.count - 1)
+    names = sorted(WIDE)
+    for _ in range(rng.integers(1, 4)):
+        move = str(rng.choice(names)), [int(i) for i in rng.integers(0, 9, 2)]
+        program.moves.insert(int(rng.integers(len(program.moves))), move)
+    if rng.random() < 0.04:
+        cheap = [(str(rng.choice(CHEAP)), [int(i) for i in rng.integers(0, 9, 2)]) for _ in range(rng.integers(2, 6))]
+        program.moves = [*cheap, ("tanh", [len(cheap) + 1, 0])]
+        program.count = int(rng.integers(100, 1000)) // len(program.moves)
+        program.extras.discard("saved")
+        program.tied = True
+    return program
 
 
 def drawn(rng: np.random.Generator) -> Program:
@@ -104,13 +86,13 @@ def drawn(rng: np.random.Generator) -> Program:
 
 
 def arguments(program: Program, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-    """(parameters, data, tables) of a program, in float64 so that rounding hides no wrong layer."""
+    """(parameters, data, tables) of a program, in float64, where rounding hides no wrong layer, or its own dtype."""
     n = program.width
 
     def some(*shape: int) -> Any:
-        return rng.normal(size=shape) * 0.5
+        return (rng.normal(size=shape) * 0.5).astype(program.dtype)
 
-    layers: Any = [{"w": some(n, n), "b": some(n)} for _ in range(program.count)]
+    layers: Any = [{"w": some(n, n), "b": some(n)} for _ in range(1 if program.tied else program.count)]
     if program.named:
         layers = {f"{key}{i}": x for i, layer in enumerate(layers) for key, x in layer.items()}
     params = {"layers": layers, "shared": {"w": some(n, n)}, "first": some(n, n), "last": some(n, n)}
@@ -120,20 +102,22 @@ def arguments(program: Program, rng: np.random.Generator) -> tuple[Any, Any, Any
 def loss_of(program: Program, tables: Any) -> Callable[[Any, Any], Any]:
     """The loss: through the layers, and what else there is."""
 
-    def layer(own: Any, state: list[Any], shared: Any, number: int, data: Any) -> list[Any]:
-        pool = Pool(list(state), own, shared, number, data, tables)
+    def layer(own: Any, state: list[Any], shared: Any, number: int, data: Any, matrix: Any) -> tuple[list[Any], Any]:
+        pool = Pool(list(state), own, shared, number, data, tables, matrix)
         for name, places in program.moves:
-            pool.values.append(MOVES[name](pool, places))
+            pool.values.append((MOVES | WIDE)[name](pool, places))
         if number == program.odd:
             pool.values.append(np.sin(pool.values[-1]))
-        return pool.values[-program.handed :] if program.handed == 1 else [pool.values[-1], pool.values[-2]]
+        handed = pool.values[-program.handed :] if program.handed == 1 else [pool.values[-1], pool.values[-2]]
+        return handed, pool.matrix
 
     def through(params: Any, state: list[Any], data: Any, saved: list[Any]) -> list[Any]:
-        numbers = range(program.count)
+        numbers, matrix = range(program.count), np.eye(program.width, dtype=program.dtype)
         for i in reversed(numbers) if program.behind else numbers:
             layers = params["layers"]
-            own = {key: layers[f"{key}{i}"] for key in ("w", "b")} if program.named else layers[i]
-            state = layer(own, state, params["shared"], i, data)
+            at = 0 if program.tied else i
+            own = {key: layers[f"{key}{at}"] for key in ("w", "b")} if program.named else layers[at]
+            state, matrix = layer(own, state, params["shared"], i, data, matrix)
             saved.append(state[0])
         return state
 
