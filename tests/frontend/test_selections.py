@@ -300,3 +300,55 @@ def test_errors_are_ours():
     for f in (lambda x: x[x > 0] + np.ones((2, 2)), lambda x: x.copy().__setitem__(x > 0, np.ones((2, 2)))):
         with pytest.raises(WholestepError):
             ws.jit(f)(np.ones(3))
+
+
+WHERE = {
+    "sum": np.sum,
+    "prod": np.prod,
+    "mean": np.mean,
+    "var": np.var,
+    "std": np.std,
+    "max": lambda x, **k: np.max(x, initial=0.0, **k),
+    "min": lambda x, **k: np.min(x, initial=9.0, **k),
+    "any": lambda x, **k: np.any(x > 2, **k) * np.sum(x, **k),
+    "add.reduce": np.add.reduce,
+    "maximum.reduce": lambda x, **k: np.maximum.reduce(x, initial=0.0, **k),
+    "hypot.reduce": np.hypot.reduce,
+    "nansum": np.nansum,
+    "nanmean": np.nanmean,
+    "nanvar": np.nanvar,
+    "nanstd": lambda x, **k: np.nanstd(x, ddof=1, **k),
+    "nanprod": np.nanprod,
+}
+
+
+@pytest.mark.parametrize("name", WHERE)
+def test_where_of_a_reduction_leaves_out_of_derivatives_too(name):
+    f = WHERE[name]
+    masked = lambda x, m: f(x, where=m)  # noqa: E731
+    want, slope = f(V[M]), ws.grad(f)(V[M])
+    for run in (lambda g: g(V, M), lambda g: ws.jit(g, device="reference")(V, M)):
+        assert np.isclose(run(masked), want, rtol=1e-14)
+        made = run(ws.grad(masked))
+        assert np.allclose(made[M], slope, rtol=1e-13) and not np.any(made[~M]), made
+        twice = run(ws.grad(lambda x, m: np.sum(ws.grad(masked)(x, m)[0] ** 2)))
+        assert np.isfinite(twice).all() and not np.any(twice[~M]), twice
+
+
+def test_masks_over_an_axis_of_symbolic_size():
+    size = ws.Dim("n")
+
+    def objective(p, batch):
+        r = batch["x"] @ p["w"]
+        x = batch["x"] * p["w"]
+        x[r > 0] -= 1.0
+        y = r.copy()
+        y[y > 0] **= 0.5
+        return np.max(r[r > 0]) + np.std(x[r > 0], axis=0).sum() + np.mean(np.log(r[r > 0])) + y.sum() / y[y > 0].size
+
+    params, x = {"w": np.ones(3)}, RNG.normal(size=(8, 3))
+    kinds = {"x": ws.ShapeDtype((size, 3), "float64")}
+    step = ws.compile(objective, params, optimizer=ws.optim.sgd(0.1), batch=kinds)
+    value, slopes = ws.value_and_grad(objective)(params, {"x": x})
+    assert np.isclose(step({"x": x}).loss, value)
+    assert np.allclose(step.params["w"], 1 - 0.1 * slopes["w"])
