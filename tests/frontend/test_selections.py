@@ -56,6 +56,10 @@ SAME = {
     "contraction": lambda v, r, m: v[m] @ r[m],
     "divmod": lambda v, r, m: sum([part.sum() for part in divmod(v[m], 0.4)]) + np.modf(v[m])[0].sum(),
     "complex": lambda v, r, m: (np.sqrt(v[m] * 1j).real + abs(1 / (v[m] + 1j)) + np.angle(v[m] - 2j)).sum(),
+    "compressed": lambda v, r, m: np.compress(m, r, axis=0).sum(axis=0) + np.compress(m, v).sum() + v.compress(m).max(),
+    "extracted": lambda v, r, m: np.log(np.extract(m, v)).sum() + np.delete(v, ~m).sum() + np.delete(r, ~m, 0).sum(0),
+    "one or none": lambda v, r, m: v[m[0]].shape[0] + (v[m[0]][:, ::3] * 2.0)[:, 0].sum() + v[m[1]].sum(),
+    "some columns": lambda v, r, m: r[m][:, [0, 2]].sum(axis=0)[0] + r[m][:, np.array([True, False, True])].sum(),
     "running": lambda v, r, m: np.cumsum(r[m], axis=1).sum(axis=0) + np.sort(r[m], axis=-1)[:, 0].sum(),
     "table": lambda v, r, m: wnp.array(TABLE)[np.floor(v[m]).astype(int)].sum(axis=0),
     "piecewise": lambda v, r, m: np.piecewise(v, [m], [lambda u: u - u.mean() + np.log(u), 0.0]).sum(),
@@ -166,6 +170,7 @@ REFUSED = {
     "result": lambda x: x[x > 0],
     "len": lambda x: len(x[x > 0]),
     "first": lambda x: x[x > 0][0],
+    "two index arrays": lambda x: (x[:, None] * np.ones(2))[x > 0, [1]].sum(),
     "part": lambda x: x[x > 0][::2].sum(),
     "sort": lambda x: np.sort(x[x > 0]),
     "cumsum": lambda x: np.cumsum(x[x > 0]),
@@ -196,7 +201,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_needs_the_length_is_refused_with_the_line(name):
     with pytest.raises(
-        ValueDependentError, match=r"a mask chooses from (f64|bool)\[3\](.|\n)*test_selections.py:\d+"
+        ValueDependentError, match=r"a mask chooses from (f64|bool)\[3(.|\n)*test_selections.py:\d+"
     ) as caught:
         ws.jit(REFUSED[name])(np.ones(3))
     assert "Selection" not in str(caught.value)

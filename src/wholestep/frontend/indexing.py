@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep.errors import BoundsError, ShapeError, UnsupportedError
+from wholestep.errors import BoundsError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend.array import Array, View, data_of
 from wholestep.frontend.dispatch import HOOKS, is_traced
 from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift, wrap
@@ -205,7 +205,12 @@ def traced_item(item: Array) -> Any:
         return item.value
     if kind != "b":
         raise IndexError(f"arrays used as indices must be of integer or boolean type, not {item.type}")
-    return np.broadcast_to(item.known("boolean indexing"), item.shape)
+    if data_of(item.value) is None:
+        raise ValueDependentError(
+            f"boolean indexing: the value of a traced {item.type} is not known while the program is being written",
+            hint="a mask over the leading axes, as in x[mask] and np.moveaxis(x, axis, 0)[mask], need not be known",
+        )
+    return np.broadcast_to(data_of(item.value), item.shape)
 
 
 def expanded(x: Array, items: list[Any]) -> list[Any]:
@@ -264,9 +269,10 @@ def unknown_mask(x: Array, index: Any) -> tuple[Value, Any] | None:
     head, tail = (index[0], index[1:]) if isinstance(index, tuple) and index else (index, ())
     if not is_traced(head) or type(head) is tuple:
         return None
-    mask = lone_mask(x, head)
-    if mask is None or data_of(mask.value) is not None:
+    mask = lift(head)
+    if mask.dtype.kind != "b" or data_of(mask.value) is not None:
         return None
+    check_mask(x, mask, 0)
     return mask.value, tail
 
 
@@ -278,7 +284,7 @@ def getitem(x: Array, index: Any) -> Any:
     if found is not None:
         mask, tail = found
         chosen = Selection(x.value, mask)
-        return chosen[(slice(None), *tail)] if tail else chosen
+        return Selection(chosen.full[chosen.behind((slice(None), *tail))], mask) if tail else chosen
     where = parse(x, index)
     if where.arrays:
         return wrap(read(x.value, where))
@@ -323,7 +329,7 @@ def setitem(x: Array, index: Any, new: Any, add: bool = False) -> None:
     found = unknown_mask(x, index)
     if found is not None:
         mask, tail = found
-        put(x[(*[slice(None)] * mask.ndim, *tail)] if tail else x, mask, new, add)
+        put(x[Selection(x.value, mask).behind((slice(None), *tail))] if tail else x, mask, new, add)
         return
     if isinstance(new, Selection):
         new.refuse("assignment of chosen elements", "read and write with one mask: y[m] = f(x[m])")

@@ -202,14 +202,14 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Selection:
         if isinstance(index, Selection) and index.dtype.kind == "b":
             return Selection(self.full.value, self._narrowed(index))
-        return Selection(self.full[self._behind(index)], self.mask)
+        return Selection(self.full[self.behind(index, 1)], self.mask)
 
     def __setitem__(self, index: Any, new: Any) -> None:
         if isinstance(index, Selection) and index.dtype.kind == "b":
             mask = self._narrowed(index)
             put(self.full, mask, new, False)
             return
-        target = self.full[self._behind(index)]
+        target = self.full[self.behind(index)]
         put(target, self.mask, new, False)
 
     def _narrowed(self, index: Selection) -> Value:
@@ -219,15 +219,18 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         made: Value = wide(self.mask, index.full.shape) & index.full.value
         return made
 
-    def _behind(self, index: Any) -> tuple[Any, ...]:
-        """The index of the whole array for one that leaves the axis of unknown length as it is."""
+    def behind(self, index: Any, arrays: int = 0) -> tuple[Any, ...]:
+        """The index of the whole array for one that leaves the axis of unknown length as it is.
+
+        So many of its other items may be index arrays: one in a copy, none in a view, which is written through.
+        """
         items = list(index) if isinstance(index, tuple) else [index]
         dots = [i for i, item in enumerate(items) if item is Ellipsis]
         if dots:
             count = self.ndim - sum([item is not None for item in items]) + 1
             items[dots[0] : dots[0] + 1] = [slice(None)] * count
-        plain = all([item is None or isinstance(item, slice | int | np.integer) for item in items])
-        if not plain or not items or items[0] != slice(None):
+        others = [item for item in items if not (item is None or isinstance(item, slice | int | np.integer))]
+        if len(others) > arrays or not items or not isinstance(items[0], slice) or items[0] != slice(None):
             self.refuse(
                 "indexing", "x[mask][:, i] and x[mask][x[mask] > 0] are covered, since they leave the length alone"
             )

@@ -24,7 +24,7 @@ from wholestep.numpy.movement import (
     reshape,
 )
 from wholestep.numpy.outside import np
-from wholestep.numpy.selection import known_of, where
+from wholestep.numpy.selection import known_of, unknown, where
 
 MODES = ("raise", "wrap", "clip")
 
@@ -170,7 +170,9 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 @covers(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    """numpy.compress; the condition decides the shape, so it must be known."""
+    """numpy.compress; a condition that is not known chooses along the first axis, as x[condition] does."""
+    if unknown(condition) and out is None and (axis is None or axis_of("compress", axis, array_of(a).ndim) == 0):
+        return (ravel(array_of(a)) if axis is None else array_of(a))[lift(condition) != 0]
     mask = known_of("compress", condition)
     if mask.ndim != 1:
         raise ShapeError("compress: the condition must be a 1-d array")
@@ -179,7 +181,9 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
 
 @covers(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
-    """numpy.extract; the condition decides the shape, so it must be known."""
+    """numpy.extract; a condition that is not known chooses as x[condition] does."""
+    if unknown(condition):
+        return ravel(array_of(arr))[ravel(lift(condition)) != 0]
     return take(ravel(array_of(arr)), np.flatnonzero(known_of("extract", condition)), 0)
 
 

@@ -13,7 +13,7 @@ from wholestep.frontend.lift import lift
 from wholestep.numpy.axes import atleast_1d, atleast_2d, atleast_3d
 from wholestep.numpy.movement import array_of, axis_of, broadcast_to, concatenate, moveaxis, ravel, reshape
 from wholestep.numpy.outside import np
-from wholestep.numpy.selection import known_of
+from wholestep.numpy.selection import known_of, unknown
 
 
 def _listed(arrays: Any) -> list[Any]:
@@ -142,11 +142,13 @@ def resize(a: Any, new_shape: Any) -> Array:
 
 @covers(np.delete)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
-    """numpy.delete; what is deleted must be known."""
+    """numpy.delete; what is deleted must be known, unless a mask along the first axis says it."""
     x = array_of(arr)
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("delete", axis, x.ndim)
+    if place == 0 and unknown(obj) and lift(obj).dtype.kind == "b":
+        return x[~lift(obj)]  # type: ignore[no-any-return]
     what = obj if isinstance(obj, slice) else known_of("delete", obj)
     if not isinstance(what, slice) and what.size == 0 and not isinstance(obj, np.ndarray):
         what = what.astype(np.int64)

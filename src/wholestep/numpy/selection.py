@@ -20,10 +20,17 @@ from wholestep.primitives.logic import select as select_primitive
 
 def known_of(name: str, x: Any) -> Any:
     """The plain value of an argument that decides a shape; raises ValueDependentError where it is not known."""
+    if type(x) is np.ndarray and x.ndim and x.dtype.kind in "biu":
+        return data_of(lift(x).value)
     if not is_traced(x):
         return np.asarray(x)
     a = lift(x)
     return np.broadcast_to(a.known(name), a.shape)
+
+
+def unknown(x: Any) -> bool:
+    """Whether an argument is traced and has no value yet."""
+    return is_traced(x) and data_of(lift(x).value) is None
 
 
 @covers(np.where)
