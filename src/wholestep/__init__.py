@@ -27,6 +27,7 @@ from wholestep.frontend.inspect import eval_shape, trace
 from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
 from wholestep.frontend.jit import jit
 from wholestep.frontend.precision import autocast
+from wholestep.frontend.printing import print
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.train.compile import compile
 from wholestep.train.result import block_until_ready
@@ -77,6 +78,7 @@ __all__ = [
     "optim",
     "params",
     "pmean",
+    "print",
     "psum",
     "random",
     "recompute",

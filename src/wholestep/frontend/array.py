@@ -228,14 +228,25 @@ class Array:
     def __contains__(self, item: Any) -> bool:
         return bool((self == item).any())
 
+    def held(self) -> Any:
+        """The data behind the array where the trace has it, for somebody to read; None where it does not."""
+        builder = self._value.builder
+        if builder is not None and builder.closed and self._parent is not None:
+            return None  # a view is read when it is asked for, and nothing more can be
+        data = self.value.data
+        return None if data is None else np.broadcast_to(data, self.shape)
+
     def __repr__(self) -> str:
-        return f"Array({self.type})"
+        data = self.held()
+        return f"Array({self.type})" if data is None else f"Array({self.type}, {data})"
+
+    def __str__(self) -> str:
+        data = self.held()
+        return repr(self) if data is None else str(data[()])
 
     def __format__(self, spec: str) -> str:
-        data = self.value.data
-        if data is None or self.shape:
-            return repr(self) if not spec else format(repr(self), "")
-        return format(data[()], spec)
+        data = self.held()
+        return str(self) if data is None or self.shape else format(data[()], spec)
 
     # NumPy's protocols
 
@@ -597,7 +608,7 @@ OPERATORS = frozenset(
         "neg pos abs invert eq ne lt le gt ge getitem setitem getattr float complex bool int index len iter array"
     ).split()
 )
-INSIDE = ("view_through", "layout", "write", "known")
+INSIDE = ("view_through", "layout", "write", "known", "held")
 
 KNOWN = (Array, np.ndarray, np.generic, int, float, complex, bool, list, tuple)
 """What may stand beside a traced array; other array-likes get NotImplemented, so that they can wrap ours."""

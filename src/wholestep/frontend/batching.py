@@ -12,6 +12,7 @@ from wholestep import tree
 from wholestep.boundary.public import boundary
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.printing import Printed, with_said, without_said
 from wholestep.frontend.scope import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
@@ -68,15 +69,16 @@ def vmap(
                 rest = iter(rows)
                 given = [next(rest) if o else leaf for leaf, o in zip(leaves, on, strict=True)]
                 own_args, own_kwargs = tree.unflatten(structure, given)
-                return f(*own_args, **own_kwargs)
+                return with_said(f)(*own_args, **own_kwargs)
 
             types = [array_type(v.shape[1:], v.dtype) for v in mapped]
             traced = trace_flat(one, types, [t.ndim == 0 for t in types], reason="vmap", name=_name(f))
             marks = [True] * len(mapped) + [False] * len(traced.captured)
             outs, out_on = Batching(n, axis_name).inline(traced.graph, [*mapped, *traced.captured], marks)
-            targets = tree.prefix(out_axes, tree.unflatten(traced.structure, outs))
+            shaped = tree.unflatten(traced.structure, outs)
+            targets = tree.prefix(Printed((out_axes, 0)) if isinstance(shaped, Printed) else out_axes, shaped)
             placed = [place(v, o, t, n) for v, o, t in zip(outs, out_on, targets, strict=True)]
-            return work.leave(tree.unflatten(traced.structure, placed))
+            return work.leave(without_said(tree.unflatten(traced.structure, placed)))
 
     return batched
 

@@ -9,6 +9,7 @@ from typing import Any
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import Call, body_graph, name_of, result
+from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.scope import scope
 from wholestep.ir.graph import Graph
 from wholestep.primitives.checkpoint import Policy, opened
@@ -44,11 +45,11 @@ def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         with scope("checkpoint") as work:
             call = Call(args, kwargs)
-            graph, captured, found = body_graph(call, f, "checkpoint")
+            graph, captured, found = body_graph(call, with_said(f), "checkpoint")
             if isinstance(policy, tuple | list):
                 check_labels(graph, policy, name_of(f))
             outs = checkpoint_primitive(*call.values, *captured, graph=graph, **kept)
-            return work.leave(result(outs, found))
+            return work.leave(without_said(result(outs, found)))
 
     return checkpointed
 

@@ -11,6 +11,7 @@ from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import cast_to
+from wholestep.frontend.printing import Printed, taken, without_said
 from wholestep.frontend.scope import PLAIN, Traced, as_array, entered, scope, trace_flat, type_of
 from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Value
@@ -115,7 +116,8 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
         def step(*items: Array) -> Any:
             carry, y = pair_of(f(unflatten(items[:k])[0], rebuild(items[k:])[0]))
             check_carry(carry, structure)
-            return carry, y
+            said = taken()
+            return carry, Printed((y, said)) if said else y
 
         traced, start = settled(step, start, [*types], "scan")
         ys = len(traced.graph.outputs) - k
@@ -134,7 +136,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
         carry, stacked = tree.unflatten(
             traced.structure, [Array(v, s) for v, s in zip(outs, flags(traced, k), strict=True)]
         )
-        return work.leave((carry, stacked))
+        return work.leave((carry, without_said(stacked, loop=True, reverse=reverse)))
 
 
 def flags(traced: Traced, k: int) -> list[bool]:

@@ -12,6 +12,7 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.scope import PLAIN, as_array, entered
 from wholestep.frontend.selection import Selection
 from wholestep.ir.build import build, current
@@ -450,7 +451,7 @@ class composite:
         if self.rule is not None:
             args, kwargs = by_position(self.f, args, kwargs, self.label), {}
         call = Call(args, kwargs)
-        graph, captured, found = body_graph(call, self.f, self.label)
+        graph, captured, found = body_graph(call, with_said(self.f), self.label)
         rule = (
             None
             if self.rule is None
@@ -458,4 +459,4 @@ class composite:
         )
         closed = len(captured) if rule is not None else 0
         outs = composite_primitive(*call.values, *captured, graph=graph, label=self.label, rule=rule, closed=closed)
-        return result(outs, found)
+        return without_said(result(outs, found))

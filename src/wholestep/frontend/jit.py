@@ -19,6 +19,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, same_bits
 from wholestep.frontend.names import Reading, readings
+from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.recompilation import Sizes
 from wholestep.frontend.scope import LEAVES, as_array, check_function, guarded, parameter_names, type_of
 from wholestep.frontend.shapes import ShapeDtype
@@ -186,11 +187,12 @@ class jit:
             program.check(self.name)
             outs = program.run([np.asarray(leaf) for leaf in leaves], self.device)
             made = [out[()] if s else out for out, s in zip(outs, program.scalars, strict=True)]
-            return tree.unflatten(program.structure, made)
+            return without_said(tree.unflatten(program.structure, made))
         program.check(self.name)
         values = [as_array(leaf, self.name).value for leaf in leaves]
         outs = inline(program.graph, [*values, *program.outer])
-        return tree.unflatten(program.structure, [Array(v, s) for v, s in zip(outs, program.scalars, strict=True)])
+        made = [Array(v, s) for v, s in zip(outs, program.scalars, strict=True)]
+        return without_said(tree.unflatten(program.structure, made))
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
         """The program for these arguments, traced if it must be, and their array leaves."""
@@ -295,7 +297,7 @@ class jit:
             given = [next(entered) if o else guarded(leaf) for leaf, o in zip(leaves, on, strict=True)]
             dynamic, keywords = tree.unflatten(structure, given)
             own = [static[i] if i in static else a for i, a in enumerate(dynamic)]
-            out = self.f(*own, **keywords, **named)
+            out = with_said(self.f)(*own, **keywords, **named)
             found, shape = tree.flatten(out)
             arrays = [as_array(leaf, self.name) for leaf in found]
             values = [a.value if a.value.builder is builder else builder.capture(a.value) for a in arrays]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import Call, body_graph, composite, name_of, result
+from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.scope import scope
 from wholestep.ir.build import inline
 from wholestep.transforms.autocast import FULL, HALVES, half
@@ -47,8 +48,8 @@ def autocast(
     def autocasted(*args: Any, **kwargs: Any) -> Any:
         with scope("autocast") as work:
             call = Call(args, kwargs)
-            graph, captured, found = body_graph(call, f, name_of(f))
+            graph, captured, found = body_graph(call, with_said(f), name_of(f))
             outs = inline(recast(graph, half(dtype)), [*call.values, *captured])
-            return work.leave(result(outs, found))
+            return work.leave(without_said(result(outs, found)))
 
     return autocasted

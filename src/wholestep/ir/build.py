@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from wholestep.errors import EscapedError, Where, here, line_of
+from wholestep.errors import EscapedError, UnsupportedError, Where, here, line_of
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type
 
@@ -36,6 +36,7 @@ class Builder:
         "parent",
         "reason",
         "recording",
+        "said",
     )
 
     def __init__(self, evaluate: Evaluate | None = None, reason: str = "jit") -> None:
@@ -53,6 +54,8 @@ class Builder:
         self.closed = False
         self.parent: Builder | None = None
         self.reason = reason
+        self.said: list[Any] = []
+        """What `ws.print` was called with and nobody has taken yet to make it results of the program."""
 
     def input(self, type: Type, data: Any = None) -> Value:
         value = Value(type, None, self, data)
@@ -216,6 +219,12 @@ def build(
     with building(builder):
         inputs = [builder.input(t) for t in types]
         outputs = [v if v.builder is builder else builder.capture(v) for v in function(*inputs)]
+        if builder.said:
+            raise UnsupportedError(
+                f"print: values inside of {reason} do not leave it",
+                where=builder.said[0].where,
+                hint="return the value and print it outside; inside ws.scan, ws.fori_loop and ws.vmap it is printed",
+            )
     return close(builder, outputs, name, names)
 
 

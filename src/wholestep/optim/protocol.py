@@ -37,10 +37,13 @@ class Transform(Protocol):
 
 def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
     """Raise DtypeError for what has no init and update."""
-    if not (optional and x is None) and not (
-        callable(getattr(x, "init", None)) and callable(getattr(x, "update", None))
-    ):
-        raise DtypeError(f"{who} is a {type(x).__name__}, not an optimizer", hint="ws.optim.sgd(0.1) is one")
+    if (optional and x is None) or (callable(getattr(x, "init", None)) and callable(getattr(x, "update", None))):
+        return
+    name = getattr(x, "__name__", "")
+    if callable(x) and name:
+        raise DtypeError(f"{who} is the function {name}, not what it returns", hint=f"call it: ws.optim.{name}(1e-3)")
+    what = f"the text {x!r}" if isinstance(x, str) else f"a {type(x).__name__}"
+    raise DtypeError(f"{who} is {what}, not an optimizer", hint="ws.optim.adam(1e-3) is one")
 
 
 def updated(optimizer: Any, grads: Any, state: Any, params: Any, extras: Mapping[str, Any]) -> Any:

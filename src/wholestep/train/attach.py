@@ -14,6 +14,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.frontend import outside
 from wholestep.frontend.jit import Program as Traced
 from wholestep.frontend.jit import jit, own_copy
+from wholestep.frontend.printing import without_said
 from wholestep.frontend.recompilation import Sizes
 from wholestep.ir.graph import NDArray
 from wholestep.runtime import devices
@@ -68,7 +69,7 @@ class Attached:
             check_whole(entry.watches, self.name)
             outs = entry.program([*tree.leaves(self.given()), *arrays])
         made = [own_copy(out, s) for out, s in zip(outs, entry.traced.scalars, strict=True)]
-        return tree.unflatten(entry.traced.structure, made)
+        return without_said(tree.unflatten(entry.traced.structure, made))
 
     def given(self) -> tuple[Any, ...]:
         """The parts of the state that the function takes."""

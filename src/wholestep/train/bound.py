@@ -11,12 +11,13 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.frontend.jit import Program, identifier, own_copy
+from wholestep.frontend.printing import Loop, show
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.passes.rolling.roll import Rolled
 from wholestep.runtime import devices
 from wholestep.runtime.program import Instance
 from wholestep.train.beside import BLINK, beside
-from wholestep.train.recipe import Recipe
+from wholestep.train.recipe import PRINTED, Recipe
 from wholestep.train.result import NOTHING, More, Result
 from wholestep.train.state import State, initial_bytes
 
@@ -79,6 +80,9 @@ class Bound:
         """What was asked for beside the loss, in arrays of its own."""
         made = [own_copy(out, s) for out, s in zip(outs[2:], self.scalars, strict=True)]
         aux, captures, *through = tree.unflatten(self.extras, made)
+        said = captures.pop(PRINTED, ())
+        if said:
+            show([Loop(said, reverse=False)] if self.looped else said)
         # A way back that was cut short has not found them.
         found = {name: np.nan if interrupted else float(g) for name, g in through[0].items()} if through else NOTHING
         return More(self.plain.guarded, aux, captures, interrupted, found)

@@ -17,7 +17,7 @@ from wholestep.nn.module import Module
 from wholestep.nn.trained import give
 from wholestep.optim.hyper import numbers
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import Optimizer
+from wholestep.optim.protocol import Optimizer, check_optimizer
 from wholestep.runtime import devices
 from wholestep.train.microbatches import check_microbatch, halvings, rows_of
 from wholestep.train.models import taken
@@ -109,7 +109,7 @@ def compile(
     (0.0625, 1)
     """
     check_loss(loss, params)
-    check_optimizer(optimizer)
+    check_optimizer("compile: optimizer", optimizer, optional=True)
     check_options(device, steps_per_call, guard, precision)
     check_roll(roll, stream)
     scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
@@ -200,20 +200,6 @@ def check_loss(loss: Any, params: Any) -> None:
             f"compile: the loss is a {type(loss).__name__}, and params a function",
             hint="the loss comes first: ws.compile(loss, model, ...)",
         )
-
-
-def check_optimizer(optimizer: Any) -> None:
-    """Raise DtypeError for what has no `init` and `update`."""
-    if optimizer is None or (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
-        return
-    if callable(optimizer):
-        name = getattr(optimizer, "__name__", type(optimizer).__name__)
-        raise DtypeError(
-            f"compile: optimizer is the function {name}, not what it returns",
-            hint=f"call it: optimizer=ws.optim.{name}(1e-3)",
-        )
-    what = f"the text {optimizer!r}" if isinstance(optimizer, str) else f"a {type(optimizer).__name__}"
-    raise DtypeError(f"compile: optimizer is {what}", hint="give an object: optimizer=ws.optim.adam(1e-3)")
 
 
 def check_options(device: str, count: Any, guard: Any, precision: Any) -> None:

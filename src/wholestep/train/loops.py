@@ -11,6 +11,7 @@ from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import scan
 from wholestep.frontend.derivatives import value_and_grad
 from wholestep.frontend.jit import jit
+from wholestep.train.recipe import PRINTED
 
 Step = Callable[[Any, Any, Any], Any]
 """(state, hyper, batch) -> (state, loss, finite, aux, captures), traced."""
@@ -97,6 +98,6 @@ def over(step: Step, state: Any, hyper: Any, xs: Any, count: int, batch_of: Call
 
 
 def brief(out: Any) -> Any:
-    """Of what the steps gave, losses and flags: an epoch keeps no aux and no captures."""
-    last, (losses, flags, *_) = out
-    return last, losses, flags, None, {}
+    """Of what the steps gave, losses, flags and what is printed: an epoch keeps no aux and no captures."""
+    last, (losses, flags, _, captures) = out
+    return last, losses, flags, None, {name: said for name, said in captures.items() if name == PRINTED}

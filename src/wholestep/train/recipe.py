@@ -14,6 +14,7 @@ from wholestep.errors import DtypeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import cond
 from wholestep.frontend.derivatives import loss_value, value_and_grad
+from wholestep.frontend.printing import taken
 from wholestep.frontend.scope import type_of
 from wholestep.ir.build import current
 from wholestep.ir.graph import Node
@@ -80,7 +81,8 @@ class Recipe:
         extras = {"loss": value, "objective": lambda params: objective(params)[0], "aux": aux}
         new = self.guarded(finite, kept, with_hyper(self.optimizer, hyper), grads, buffers, extras)
         new["counters"] = self.counted(counters, finite)
-        return new, value, finite, aux, seen
+        said = taken()
+        return new, value, finite, aux, {**seen, PRINTED: said} if said else seen
 
     def gradient(self, state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
         """The loss, its gradient (None without an optimizer), new buffers and aux; part by part where asked."""
@@ -228,6 +230,9 @@ def captured(nodes: Sequence[Node], labels: Sequence[str], name: str) -> dict[st
         found[label] = own[0] if len(own) == 1 else own
     return found
 
+
+PRINTED = "ws.print"
+"""Where what the loss prints stands among the captures."""
 
 MARK = "capture"
 """The primitive that names a value."""
