@@ -3,6 +3,8 @@
 import numpy as np
 from tests.coverage.cases import Case
 
+import wholestep.numpy.polynomial.polynomial as wpoly
+
 rng = np.random.default_rng(29)
 OLD = np.lib.NumpyVersion(np.__version__) < "2.5.0"
 
@@ -107,12 +109,16 @@ CASES = {
     ],
     "numpy.max": [
         *reduction(np.max, A, F4, I8, U1, M, S),
+        *reduction(np.max, C, np.array([[1 + 2j, 1 + 3j, 1 + 3j], [2j, 5j, 1j]]), grad=False),
+        *each(np.max, C),
+        Case(np.max, np.array([1 + 2j, complex(np.nan, 2), 5j]), grad=False),
         Case(lambda x: np.max(x, initial=0.3), A),
         Case(lambda x: np.max(x, axis=1, where=M, initial=-9.0), A),
         *method("max"),
     ],
     "numpy.min": [
         *reduction(np.min, A, F4, I8, U1, M, S),
+        *reduction(np.min, C),
         Case(lambda x: np.min(x, axis=0, initial=0.3), A),
         *method("min"),
     ],
@@ -184,6 +190,29 @@ CASES = {
         *each(np.corrcoef, A, V, C),
         Case(np.corrcoef, V, real(6)),
         Case(lambda x: np.corrcoef(x, rowvar=False), A),
+    ],
+    "numpy.histogram": [
+        *[
+            Case(lambda w, o=options: np.histogram(A, weights=w.reshape(3, 4), **o), real(12), rtol=1e-12)
+            for options in ({}, {"bins": 4, "range": (-1, 1)}, {"bins": [-1, 0.0, 0.5]}, {"bins": 3, "density": True})
+        ],
+        Case(lambda a: np.histogram(a), A, rtol=1e-14),
+        Case(lambda a: np.histogram(a, 5), F4, rtol=1e-6, grad=False),
+        Case(lambda a, w: np.histogram(a, weights=w), A, F4, rtol=1e-6, grad=False),
+        Case(lambda a: np.histogram(a, bins=4, range=(-1, 1)), A, grad=False),
+        Case(lambda a: np.histogram(a, bins=[-1, 0, 1]), A, grad=False),
+        Case(lambda e: np.histogram(A, bins=e), np.array([-1.0, 0.1, 1.5])),
+    ],
+    "numpy.polynomial.polynomial.polyval": [
+        *[
+            Case(lambda x, c, t=t: np.polynomial.polynomial.polyval(x, c, t), x, c, only=only)
+            for x, c, t, only in [(A, V, True, (0,)), (V, V, False, (0,)), (np.float64(0.3), V, True, (0,))]
+        ],
+        *[
+            Case(lambda x, c, t=t: wpoly.polyval(x, c, t), x, c)
+            for x, c, t in [(A, V, True), (A, B, True), (A[0], A, False)]
+        ],
+        Case(lambda c: wpoly.polyval(2.0, c), V),
     ],
     "numpy.bincount": [
         Case(lambda w: np.bincount([0, 2, 2, 5, 0, 1], w), V),

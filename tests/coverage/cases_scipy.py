@@ -110,6 +110,8 @@ def mixed():
             Case(special.logsumexp, np.array([-inf, -inf]), grad=False),
             Case(special.logsumexp, np.array([inf, 1.0]), grad=False),
             Case(special.logsumexp, np.array([1, 2])),
+            Case(special.logsumexp, x + 3j * x[::-1]),
+            Case(lambda a: special.logsumexp(a, axis=0, keepdims=True), x + 900 - 2j * x[::-1]),
             Case(special.logsumexp, x.astype("f4")),
         ],
         "softmax": [Case(special.softmax, x), Case(lambda a: special.softmax(a, axis=1), x.astype("f4"))],
@@ -195,6 +197,9 @@ def vectors():
             Case(f, real(4), np.float64(0.3), np.float64(1.7), rtol=1e-11),
             Case(lambda x, f=f: f(x, np.zeros(3), np.array([1.0, 2.0, 3.0])), real(4, 3), rtol=1e-11),
             Case(lambda x, f=f: f(x, np.zeros(3)), real(3), rtol=1e-11),
+            Case(lambda w, f=f: f(w @ np.array([1.0, 2.0]), None, w @ w.T, True), real(4, 2), rtol=1e-9),
+            Case(lambda x, f=f: f(x, None, np.diag([2.0, 1.0, 0.0]), True), real(4, 3), grad=False, rtol=1e-11),
+            Case(lambda x, c, f=f: f(x, None, c, True), real(4, 3), cov, rtol=1e-11),
         ]
         made[f"dirichlet.{method}"] = [
             Case(g, point, real(3, low=0.5), only=(1,), rtol=1e-11),

@@ -5,6 +5,7 @@ import pytest
 import scipy.integrate
 
 import wholestep as ws
+from wholestep.errors import UnsupportedError
 from wholestep.scipy.integrate import odeint
 
 START, TIMES, RATE = np.array([0.5, 0.2]), np.array([0.0, 0.4, 1.3, 2.0]), np.float64(1.3)
@@ -96,3 +97,21 @@ def test_what_does_not_fit_is_refused():
         odeint(lambda y, t: y, START, 1.0)
     with pytest.raises(ws.errors.DerivativeError, match="closes over"):
         ws.grad(lambda r: np.sum(odeint(lambda y, t: -r * y, START, TIMES)))(1.0)
+
+
+def test_arguments_as_scipy_has_them():
+    def grows(t, y, rate, lift):
+        return rate * y + lift
+
+    def end(rate, **options):
+        return np.sum(odeint(grows, START, TIMES, args=(rate, 0.3), tfirst=True, **options)[-1])
+
+    value, found = ws.value_and_grad(end)(0.4)
+    expected = scipy.integrate.odeint(grows, START, TIMES, args=(0.4, 0.3), tfirst=True, rtol=1e-10, atol=1e-10)[-1]
+    np.testing.assert_allclose(value, expected.sum(), rtol=1e-6)
+    by_place = ws.grad(lambda rate: np.sum(odeint(lambda y, t, *a: grows(t, y, *a), START, TIMES, rate, 0.3)[-1]))(0.4)
+    np.testing.assert_allclose(found, by_place, rtol=1e-12)
+    with pytest.raises(UnsupportedError, match="odeint: the option hmax= is not covered"):
+        end(0.4, hmax=0.1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'steps'"):
+        end(0.4, steps=3)

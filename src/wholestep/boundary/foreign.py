@@ -282,7 +282,6 @@ ARRAY: dict[str, Ours] = {
     **all_of("numpy", "ws.capture", "it has no value yet; return it, or mark it with ws.capture"),
     **all_of("cpu cuda", "ws.compile", "this version compiles for the CPU only, and arrays need no moving"),
     **all_of("to double float half long int bool", "x.astype", "x.astype(np.float32)"),
-    **all_of("view", "x.reshape", "x.reshape(n, -1)"),
     **all_of("permute", "x.transpose", "x.transpose(0, 2, 1)"),
     **all_of("unsqueeze", "np.expand_dims", "x[:, None], or np.expand_dims(x, axis)"),
     **all_of("expand expand_as", "np.broadcast_to"),

@@ -205,6 +205,11 @@ def resolve(
     key = (ufunc, *kinds)
     found = _resolved.get(key)
     if found is None:
+        if set("".join(ufunc.types)) <= set("O->"):
+            raise UnsupportedError(
+                f"{ufunc.__name__}: a Python function made into a ufunc does not take traced arrays",
+                hint="call the function on whole arrays, or use wholestep.numpy.vectorize or ws.vmap",
+            )
         try:
             loop = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
         except TypeError as error:

@@ -35,14 +35,15 @@ def relu6(x: Any) -> Any:
 def hardtanh(x: Any, low: float = -1, high: float = 1) -> Any:
     """x held between two bounds, with derivative 0 at the bounds themselves.
 
-    Raises ParameterError where the bounds are in the wrong order.
+    Raises ParameterError where the bounds are equal or in the wrong order.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.hardtanh(np.array([-3.0, 0.5])).tolist()
     [-1.0, 0.5]
     """
     if not low < high:
-        raise ParameterError(f"hardtanh: the bounds {low} and {high} are not in order")
+        wrong = "are equal, which leaves one number" if low == high else "are not in order"
+        raise ParameterError(f"hardtanh: the bounds {low} and {high} {wrong}", hint="give the lower one first: -1, 1")
     return in_single(lambda a: wnp.where(a <= low, low, wnp.where(a >= high, high, a)), x)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from wholestep.numpy import fft, linalg, ufunc_methods
+from wholestep.numpy import fft, linalg, polynomial, ufunc_methods
 from wholestep.numpy.application import apply_along_axis, apply_over_axes, vectorize
 from wholestep.numpy.axes import (
     atleast_1d, atleast_2d, atleast_3d, fliplr, flipud, matrix_transpose, roll, rollaxis, rot90,
@@ -34,6 +34,7 @@ from wholestep.numpy.elementwise import (
     allclose, angle, around, array_equal, array_equiv, astype, fix, i0, imag, isclose, iscomplex, isneginf,
     isposinf, isreal, nan_to_num, real, real_if_close, round, sinc,
 )
+from wholestep.numpy.histograms import histogram
 from wholestep.numpy.grids import c_, meshgrid, r_
 from wholestep.numpy.indexing import (
     argwhere, choose, compress, copyto, count_nonzero, extract, flatnonzero, ix_, nonzero, place, put,
@@ -172,6 +173,7 @@ __all__ = [
     "full_like",
     "geomspace",
     "gradient",
+    "histogram",
     "hsplit",
     "hstack",
     "i0",
@@ -242,6 +244,7 @@ __all__ = [
     "polyfit",
     "polyint",
     "polymul",
+    "polynomial",
     "polysub",
     "polyval",
     "prod",

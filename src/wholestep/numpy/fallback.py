@@ -18,6 +18,10 @@ HARMLESS = frozenset("broadcast_shapes isdtype iterable row_stack issubdtype".sp
 """Functions that NumPy does not dispatch and that work on traced arrays all the same."""
 
 
+ITERATORS = frozenset(("nditer", "nested_iters", "ndenumerate"))
+"""Loops over the memory of plain arrays."""
+
+
 def listed(x: Any) -> Any:
     """A list that holds traced arrays as one array; anything else as it is."""
     return lift(x) if isinstance(x, list | tuple) and is_traced(x) else x
@@ -57,6 +61,9 @@ def from_numpy(name: str) -> Any:
         raise AttributeError(f"module 'wholestep.numpy' has no attribute {name!r}")
     if isinstance(found, np.ufunc):
         return Ufunc(found)
+    if name in ITERATORS:
+        outside: Any = found
+        return refusing(outside, f"numpy.{name}")
     if isinstance(found, type):
         return SCALAR_TYPES.get(found, found)
     if not callable(found) or found in FUNCTIONS or name in HARMLESS or not hasattr(found, "__name__"):

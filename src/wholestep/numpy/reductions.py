@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
+from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
 from wholestep.frontend.ufuncs import ACCUMULATE, assign_out
@@ -17,6 +19,7 @@ from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
 from wholestep.numpy.movement import axes_of, axis_of, ravel
 from wholestep.numpy.outside import NO_VALUE, np
+from wholestep.primitives import arithmetic as ar
 from wholestep.primitives import logic as lo
 from wholestep.primitives import reduction as re
 from wholestep.primitives.movement import reshape
@@ -102,6 +105,29 @@ def prod(
     return reduced("prod", re.prod, a, axis, dtype, out, keepdims, initial, where, 1, np.multiply)
 
 
+def complex_extremum(v: Value, axes: tuple[int, ...], real: Any) -> Value:
+    """The first or last of complex numbers in NumPy's order, by the real part and then the imaginary one.
+
+    Elements that tie share the gradient evenly, and a nan is chosen before all numbers.
+    """
+    x = wrap(v)
+    plain = stop_gradient(x)
+    edge = -math.inf if real is re.max_ else math.inf
+
+    def over(part: Any) -> Any:
+        return wrap(kept(real(lift(part).value, axes=axes), v.shape, axes, True))
+
+    first = plain.real == over(plain.real)
+    chosen = first & (plain.imag == over(np.where(first, plain.imag, edge)))
+    unknown = np.isnan(plain)
+    chosen = np.where(np.any(unknown, axis=axes, keepdims=True), unknown, chosen)
+    total, count = lift(sum(np.where(chosen, x, 0), axis=axes)), sum(chosen, axis=axes)
+    made: Value = ar.make_complex(
+        *[cast_to(lift(p / count).value, dtypes.real_of(v.dtype)) for p in (total.real, total.imag)]
+    )
+    return made
+
+
 def _extremum(name: str, primitive: Any, combine: Any) -> Callable[..., Any]:
     def extremum(
         a: Any,
@@ -113,12 +139,13 @@ def _extremum(name: str, primitive: Any, combine: Any) -> Callable[..., Any]:
     ) -> Any:
         x = lift(a)
         axes = axes_of(name, axis, x.ndim)
+        chosen = functools.partial(complex_extremum, real=primitive) if dtypes.is_complex(x.dtype) else primitive
         empty = any(isinstance(x.shape[i], int) and x.shape[i] == 0 for i in axes)
         if empty and (initial is NO_VALUE or initial is None):
             raise ShapeError(
                 f"{name}: no element to choose from in {x.type}", hint="give initial=, the value of an empty choice"
             )
-        return reduced(name, primitive, a, axis, None, out, keepdims, initial, where, None, combine)
+        return reduced(name, chosen, a, axis, None, out, keepdims, initial, where, None, combine)
 
     return extremum
 

@@ -7,13 +7,14 @@ by the same solver, so that derivatives of any order cost no memory along the wa
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import scipy.integrate
 
 from wholestep import dtypes, tree
-from wholestep.errors import ShapeError, TreeError
+from wholestep.errors import ShapeError, TreeError, UnsupportedError
 from wholestep.frontend.control import scan, while_loop
 from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.derivatives import vjp
@@ -199,12 +200,19 @@ def odeint(
     f: Callable[..., Any],
     y0: Any,
     t: Any,
-    *args: Any,
-    rtol: float = 1.4e-8,
-    atol: float = 1.4e-8,
-    mxstep: int = 100_000,
+    *parameters: Any,
+    args: Any = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+    mxstep: int = 0,
+    tfirst: bool = False,
+    **options: Any,
 ) -> Any:
     """The solution of dy/dt = f(y, t, *args) with y(t[0]) = y0, at the times t: a tree like y0, stacked along axis 0.
+
+    The arguments follow the times, as in JAX, or are the tuple `args=`, as in SciPy; with `tfirst` the function is
+    f(t, y, *args). The tolerances are 1.4e-8 each, and `mxstep` is 100,000, where they are not given. SciPy's other
+    options are refused by an UnsupportedError.
 
     y0 is an array or a tree of them, args are trees of arrays; the times rise or fall. Differentiable in y0, t and
     args, to any order in reverse mode; a traced array that f closes over must be an argument. Where more than `mxstep`
@@ -216,13 +224,22 @@ def odeint(
     >>> round(float(ws.grad(end)(2.0)), 6)
     -0.135335
     """
+    asked = sorted(name for name, value in options.items() if value not in (None, 0, False))
+    unknown = sorted(options.keys() - inspect.signature(outside.odeint).parameters.keys())
+    if unknown:
+        raise TypeError(f"odeint() got an unexpected keyword argument {unknown[0]!r}")
+    if asked:
+        raise UnsupportedError(f"odeint: the option {asked[0]}= is not covered", hint="rtol, atol and mxstep are")
+    given = (*parameters, *(args if isinstance(args, tuple) else (args,)))
+    slope = (lambda y, t, *rest: f(t, y, *rest)) if tfirst else f
     with scope("odeint") as work:
         leaves, structure = tree.flatten(y0)
         times = inexact(t)
         if times.ndim != 1 or times.shape[0] < 1:
             raise ShapeError(f"odeint: t is a vector of times, not {times.type}")
-        problem = Problem(f, structure, rtol, atol, mxstep)
-        made = solved(problem, [inexact(y) for y in leaves], times, tuple(args))
+        relative, absolute = [1.4e-8 if x is None else x for x in (rtol, atol)]
+        problem = Problem(slope, structure, relative, absolute, mxstep or 100_000)
+        made = solved(problem, [inexact(y) for y in leaves], times, given)
         return work.leave(tree.unflatten(structure, made))
 
 

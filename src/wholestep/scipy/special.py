@@ -26,8 +26,8 @@ def __getattr__(name: str) -> Any:
 
 
 def shift_of(a: Any, axis: Any) -> Any:
-    """The largest element, to subtract before exponentials; 0 where it is not finite."""
-    largest = np.max(stop_gradient(a), axis=axis, keepdims=True)
+    """The largest real part, to subtract before exponentials; 0 where it is not finite."""
+    largest = np.max(stop_gradient(a).real, axis=axis, keepdims=True)
     return np.where(np.isfinite(largest), largest, 0)
 
 
@@ -41,8 +41,10 @@ def real_operand(name: str, a: Any) -> Any:
 
 @covers(special.logsumexp, "scipy.special.logsumexp")
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
-    """scipy.special.logsumexp: log(sum(b * exp(a))) without overflow."""
-    x = real_operand("logsumexp", a)
+    """scipy.special.logsumexp: log(sum(b * exp(a))) without overflow; for complex numbers the principal logarithm."""
+    x = inexact(a)
+    if x.dtype.kind == "c" and return_sign:
+        raise UnsupportedError(f"logsumexp: return_sign= is not covered for complex arrays such as {x.type}")
     if b is not None:
         weights = real_operand("logsumexp", b)
         x, weights = np.broadcast_arrays(x, weights)

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import ShapeError
+from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import lift, wrap
 from wholestep.numpy.linalg.factors import inv, matrix, svdvals
@@ -42,11 +43,14 @@ def vector(a: Any, ord: Any, axis: int) -> Any:
     size = np.abs(a)
     if ord == 1:
         return np.sum(size, axis=axis)
-    nothing = size == 0
-    powers = np.where(nothing, 0, np.where(nothing, 1, size) ** ord) if ord > 0 else size**ord
-    total = np.sum(powers, axis=axis)
+    # A zero has no finite negative power: it makes the norm 0, and no derivative passes it.
+    nothing = size == 0 if ord > 0 else np.isinf(stop_gradient(size) ** ord)
+    total = np.sum(np.where(nothing, 0, np.where(nothing, 1, size) ** ord), axis=axis)
     empty = total == 0
-    return np.where(empty, total if ord > 0 else math.inf, np.where(empty, 1, total) ** (1 / ord)).astype(total.dtype)
+    made = np.where(empty, 0 if ord > 0 else math.inf, np.where(empty, 1, total) ** (1 / ord))
+    if ord < 0:
+        made = np.where(np.any(nothing, axis=axis) & ~np.isnan(total), 0, made)
+    return made.astype(total.dtype)
 
 
 def matrices(a: Any, ord: Any, rows: int, columns: int) -> Any:

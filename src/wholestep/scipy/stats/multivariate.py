@@ -8,6 +8,7 @@ from typing import Any
 import scipy.stats
 
 from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.lift import lift
 from wholestep.scipy.linalg import solve_triangular
@@ -43,15 +44,13 @@ def parameters(mean: Any, cov: Any) -> tuple[Any, Any]:
 
 
 class MultivariateNormal:
-    """The multivariate normal distribution with a regular covariance, of which the lower triangle is read."""
+    """The multivariate normal distribution; of its covariance the lower triangle is read."""
 
     def __getattr__(self, name: str) -> Any:
         return refusing(getattr(_normal, name), f"multivariate_normal.{name}")
 
     @staticmethod
     def _log_density(x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
-        if allow_singular:
-            raise UnsupportedError("multivariate_normal: allow_singular=True is not covered for traced arrays")
         middle, spread = parameters(mean, cov)
         n = middle.shape[-1]
         points = np.asarray(doubles(x)) if not is_traced(x) else doubles(x)
@@ -59,12 +58,29 @@ class MultivariateNormal:
             points = points[None]
         elif np.ndim(points) == 1:
             points = points[None, :] if n > 1 or points.shape == (n,) else points[:, None]
-        factor = np.linalg.cholesky(lift(spread))
-        off = np.swapaxes((points - middle).reshape((-1, n)), 0, 1)
-        scaled = solve_triangular(factor, off, lower=True)
-        half = np.sum(np.log(np.diagonal(factor)))
-        made = (-0.5 * (n * _LOG_2PI + np.sum(scaled * scaled, axis=0)) - half).reshape(points.shape[:-1])
-        return np.squeeze(made)[()]
+        off = (points - middle).reshape((-1, n))
+        made = (singular if allow_singular else regular)(off, lift(spread), n)
+        return np.squeeze(made.reshape(points.shape[:-1]))[()]
+
+
+def regular(off: Any, spread: Any, n: int) -> Any:
+    """The logarithm of the density at rows of distances from the mean, by Cholesky's factor."""
+    factor = np.linalg.cholesky(spread)
+    scaled = solve_triangular(factor, np.swapaxes(off, 0, 1), lower=True)
+    return -0.5 * (n * _LOG_2PI + np.sum(scaled * scaled, axis=0)) - np.sum(np.log(np.diagonal(factor)))
+
+
+def singular(off: Any, spread: Any, n: int) -> Any:
+    """The same on the subspace that a covariance spans, with SciPy's thresholds; -inf off it."""
+    values, vectors = np.linalg.eigh(spread)
+    least = 1e6 * np.finfo(np.float64).eps * stop_gradient(np.max(np.abs(values)))
+    kept = values > least
+    safe = np.where(kept, values, 1.0)
+    along = off @ vectors
+    size = np.sum(np.where(kept, along * along / safe, 0.0), axis=-1)
+    made = -0.5 * (np.sum(kept) * _LOG_2PI + np.sum(np.log(safe)) + size)
+    outside = np.sum(np.where(kept, 0.0, along * along), axis=-1) >= (1e3 * least) ** 2
+    return np.where(outside & ~np.all(kept), -math.inf, made)
 
 
 def _logpdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
