@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+import wholestep.numpy as wnp
 from wholestep import tree
 from wholestep.backends.cpu.compiler import source
 from wholestep.backends.cpu.target import host
 from wholestep.backends.reference import run
-from wholestep.errors import TreeError
+from wholestep.errors import ShapeError, TreeError
 from wholestep.ir.graph import Graph
 from wholestep.ir.text import parse
 from wholestep.ir.verify import verify
@@ -167,3 +168,27 @@ def test_containers_may_lie_deep_in_each_other(around: Callable[[Any], Any]) -> 
     for ask in asks:
         with pytest.raises(TreeError, match="more than 1,000 deep"):
             ask()
+
+
+@pytest.mark.parametrize("name", ["array", "asarray", "stack", "concatenate", "block"])
+def test_lists_deeper_than_arrays_have_axes_are_refused(name: str) -> None:
+    function = getattr(wnp, name)
+
+    def in_lists(x: Any, depth: int) -> Any:
+        for _ in range(depth):
+            x = [x]
+        return np.sum(function(x))
+
+    assert ws.grad(in_lists)(np.ones(2), 40).tolist() == [1.0, 1.0]
+    with pytest.raises(ShapeError, match="lists lie more than 64 deep in each other"):
+        ws.grad(in_lists)(np.ones(2), 3000)
+
+
+def test_a_list_may_contain_itself() -> None:
+    """It is no array, and no tree; it is refused as one, and nothing goes round in it for ever."""
+    around: list[Any] = [1.0]
+    around.append(around)
+    with pytest.raises(TreeError):
+        ws.jit(lambda t: t)(around)
+    with pytest.raises(ValueError, match=r"inhomogeneous|maximum"):
+        ws.grad(lambda x: np.sum(x + wnp.asarray(around)))(np.ones(2))

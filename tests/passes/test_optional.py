@@ -104,6 +104,22 @@ def test_an_error_of_any_kind_leaves_the_program(error: Exception, monkeypatch: 
     assert "h = np.tanh(w @ h)" in str(left[0])
 
 
+def test_the_operation_at_hand_is_blamed_and_not_the_one_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    lenient(monkeypatch)
+    first, *_, last = [node for node in ws.trace(loss)(W, X).nodes if node.where is not None]
+
+    def around(node: Node) -> None:
+        assert node is first
+        inside(last)
+
+    def inside(node: Node) -> None:
+        raise KeyError(node.op.name)
+
+    with heard() as left:
+        attempted("turn", around, first, None)
+    assert left[0].where == last.where != first.where
+
+
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), MemoryError(), BudgetError("compile: too much")])
 def test_interrupts_and_memory_pass_through(

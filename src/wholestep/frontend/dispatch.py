@@ -44,18 +44,38 @@ late_types: list[type] = []
 """Classes of names that stand for whatever array they have at the moment, which `__live__()` gives."""
 
 
+CONTAINERS = (list, tuple, dict)
+"""What may hold traced arrays."""
+
+
 def is_traced(x: Any) -> bool:
     """Whether a value is a traced array, a symbolic size, or a container that holds one."""
     kind = type(x)
     if kind in traced_types or kind is Dim:
         return True
-    if kind is list or kind is tuple:
-        return any(is_traced(item) for item in x)
-    if isinstance(x, dict):
-        return any(is_traced(item) for item in x.values())
+    if kind is list or kind is tuple or isinstance(x, CONTAINERS):
+        return _holds_traced(x)
     if kind in late_types:
         return is_traced(x.__live__())
-    return isinstance(x, tuple(traced_types)) or (isinstance(x, tuple) and any(is_traced(item) for item in x))
+    return isinstance(x, tuple(traced_types))
+
+
+def _holds_traced(container: Any) -> bool:
+    """Whether a container, however deep, holds a traced array or a symbolic size; it may contain itself."""
+    waiting, seen = [container], {id(container)}
+    while waiting:
+        x = waiting.pop()
+        for item in x.values() if isinstance(x, dict) else x:
+            kind = type(item)
+            if kind is float or kind is int:
+                continue
+            if isinstance(item, CONTAINERS):
+                if id(item) not in seen:
+                    seen.add(id(item))
+                    waiting.append(item)
+            elif is_traced(item):
+                return True
+    return False
 
 
 def covers(function: Any, name: str | None = None, *, creates: bool = False) -> Callable[[F], F]:

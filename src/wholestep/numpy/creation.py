@@ -11,7 +11,7 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import HOOKS, covers, is_traced
 from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, promoted, value_of, wrap
-from wholestep.numpy.movement import array_of, concatenate, moveaxis, reshape
+from wholestep.numpy.movement import array_of, check_depth, concatenate, moveaxis, reshape
 from wholestep.numpy.outside import np
 from wholestep.primitives.creation import iota
 from wholestep.primitives.movement import concat
@@ -31,13 +31,14 @@ def assemble(nested: Any) -> Array:
     return Array(reshape_value(flat, shape=shape))
 
 
-def _collect(item: Any, leaves: list[Any]) -> tuple[Any, ...]:
-    """The shape of a nested list; its arrays are appended in row-major order."""
+def _collect(item: Any, leaves: list[Any], around: int = 0) -> tuple[Any, ...]:
+    """The shape of a nested list, with so many around it; its arrays are appended in row-major order."""
     if isinstance(item, Array) or not is_traced(item):
         leaf = item if isinstance(item, Array) else np.asarray(item)
         leaves.append(leaf)
         return tuple(leaf.shape)
-    shapes = [_collect(part, leaves) for part in item]
+    check_depth("array", around)
+    shapes = [_collect(part, leaves, around + 1) for part in item]
     if any(s != shapes[0] for s in shapes):
         raise ShapeError(
             f"array: the parts of a nested list differ in shape: {', '.join(map(str, dict.fromkeys(shapes)))}",

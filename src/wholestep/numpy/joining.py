@@ -11,7 +11,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.lift import lift
 from wholestep.numpy.axes import atleast_1d, atleast_2d, atleast_3d
-from wholestep.numpy.movement import array_of, axis_of, broadcast_to, concatenate, moveaxis, ravel, reshape
+from wholestep.numpy.movement import array_of, axis_of, broadcast_to, check_depth, concatenate, moveaxis, ravel, reshape
 from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of, unknown
 
@@ -56,12 +56,13 @@ def block(arrays: Any) -> Array:
     return Array(_joined(arrays, ndim - depth, ndim).value)
 
 
-def _depth(arrays: Any) -> int:
+def _depth(arrays: Any, around: int = 0) -> int:
     if not isinstance(arrays, list):
         return 0
+    check_depth("block", around)
     if not arrays:
         raise ShapeError("block: lists cannot be empty")
-    depths = {_depth(item) for item in arrays}
+    depths = {_depth(item, around + 1) for item in arrays}
     if len(depths) > 1:
         raise ShapeError("block: list depths are mismatched")
     return 1 + depths.pop()

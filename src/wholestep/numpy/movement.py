@@ -48,6 +48,19 @@ def view(x: Array, get: Any, put: Any, layout: Any) -> Array:
     return x.view_through(View(get, put, layout))
 
 
+MOST_AXES = 64
+"""As many axes as NumPy's arrays may have."""
+
+
+def check_depth(name: str, around: int) -> None:
+    """Raise ShapeError for lists in each other that are no array any more."""
+    if around >= MOST_AXES:
+        raise ShapeError(
+            f"{name}: lists lie more than {MOST_AXES} deep in each other",
+            hint=f"an array has at most {MOST_AXES} axes: take the innermost values, and stack or reshape them",
+        )
+
+
 def array_of(a: Any) -> Array:
     """Anything array-like as a traced array with memory: a NumPy scalar becomes a new 0-d array."""
     x = lift(a)
