@@ -461,6 +461,16 @@ def test_nothing_is_allocated_for_what_a_file_only_promises(tmp_path):
             Loader(tmp_path / name, 1)
 
 
+def test_no_member_is_larger_than_what_it_is_packed_in(tmp_path):
+    promise = datafiles.with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (500000000,), }", b"")
+    data = bytearray(datafiles.npz({"x.npy": promise}, zipfile.ZIP_DEFLATED))
+    at = data.index(b"PK\x01\x02") + 24
+    data[at : at + 4] = (4_100_000_000).to_bytes(4, "little")
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(DtypeError, match=r"x\.npy cannot be 4,100,000,000 bytes out of \d\d"), bounded(MEMORY):
+        Loader(tmp_path / "a.npz", 1)
+
+
 def test_what_is_not_there_or_no_plain_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.csv"):
         Loader(tmp_path / "none.csv", 1)

@@ -31,7 +31,9 @@ was not synced; then one state or the other must be there, whole.""",
     "files": """\
 Files are damaged by chance and by knowledge of the layout, with checksums made right again, and other kinds of files
 are put in their place. Loading must end in CheckpointError with the state as it was, or give exactly what was saved;
-where a file of another library still loads, the safetensors library must read the same numbers.""",
+where a file of another library still loads, the safetensors library must read the same numbers. For every four
+checkpoints a loader is given a damaged or hostile `.npy`, `.npz` or `.csv` file: it must read what NumPy reads, or
+refuse it with an error of the library that names the file.""",
     "bits": """\
 Random losses of layers that are drawn one after another, loops and branches among them, with three optimizers, and
 random stacks of perceptrons and of attention blocks with five, train for fifty steps: as they are; within a random
