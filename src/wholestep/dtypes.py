@@ -19,6 +19,9 @@ _NUMPY_NAMES = {
 _SHORT_NAMES = {name: short for short, name in _NUMPY_NAMES.items()}
 SUPPORTED = tuple(_NUMPY_NAMES)
 
+DRAWN = np.float32
+"""The dtype of random and initial numbers where none is asked for: that of `ws.random`, `nn.init` and every layer."""
+
 _KINDS = {name: "i" if name[0] == "u" else name[0] for name in SUPPORTED} | {"bf16": "f"}
 _REAL = {"c64": "f32", "c128": "f64", **{short: short for short in ("f16", "bf16", "f32", "f64")}}
 _COMPLEX = {"f16": "c64", "bf16": "c64", "f32": "c64", "f64": "c128", "c64": "c64", "c128": "c128"}

@@ -136,3 +136,54 @@ def test_what_is_no_weight_is_refused():
 
     with pytest.raises(DtypeError, match=r"n is turned from f64\[2\] into f32\[2\]"):
         counted.grad(halves)
+
+
+def shallow(held):
+    def loss(x):
+        held.out.calls = held.out.calls + 1
+        return np.mean((np.tanh(x @ held.w1 + held.b1) @ held.out.w * held.gain + x @ held.again @ held.out.w - Y) ** 2)
+
+    return loss
+
+
+@pytest.mark.parametrize("options", [{}, {"steps_per_call": 2}, {"microbatch": 8}])
+def test_a_compiled_step_trains_what_the_loss_reads_from_around_it(options):
+    """The law: ambient or by argument, the losses, the parameters and the buffers are the same to the bit."""
+    count = options.get("steps_per_call", 1)
+    batch = X if count == 1 else np.stack([X] * count)
+    around, given = weights(), weights()
+    loss = shallow(around)
+    made = {"optimizer": ws.optim.adam(0.1), "batch": batch, **options}
+    ambient = ws.compile(lambda w, x: loss(x), around, **made)
+    by_argument = ws.compile(lambda w, x: shallow(w)(x), given, **made)
+    for _ in range(3):
+        assert ambient(batch).losses.tolist() == by_argument(batch).losses.tolist()
+    assert ambient(batch).loss < loss(X)
+    by_argument(batch)
+    for name, x in by_argument.params.items():
+        assert np.array_equal(ambient.params[name], x)
+    assert int(ambient.buffers["out.calls"]) == int(by_argument.buffers["out.calls"]) == 4 * count
+    assert np.array_equal(around.w1, given.w1) and type(around.w1) is np.ndarray and int(around.out.calls) == 1
+    assert np.allclose(ambient.attach(lambda w, x: x @ around.w1)(X), X @ ambient.params["w1"])
+
+
+def test_ambient_weights_in_a_tree_and_in_fit():
+    slope, offset = params(w=np.zeros(3)), params(b=0.0)
+    y = X @ np.array([1.0, -1.0, 2.0]) + 3.0
+
+    def loss(held, batch):
+        return np.mean((batch["x"] @ slope.w + offset["b"] - batch["y"]) ** 2)
+
+    data = {"x": np.tile(X, (20, 1)), "y": np.tile(y, 20)}
+    batch = {name: x[:8] for name, x in data.items()}
+    step = ws.compile(loss, {"a": slope, "b": offset}, optimizer=ws.optim.sgd(0.1), batch=batch)
+    ws.fit(step, data, epochs=20, progress=None)
+    assert np.allclose(step.model["a"].w, [1.0, -1.0, 2.0], atol=0.02) and slope.w.tolist() == [0.0] * 3
+
+
+def test_weights_are_read_as_a_dictionary_too():
+    held = weights()
+    assert list(held) == held.keys() == [name for name, _ in held.items()] == ["w1", "b1", "out", "gain", "again"]
+    assert held["w1"] is held.w1 and dict(held)["out"]["w"] is held.out.w
+    with pytest.raises(KeyError):
+        held["w2"]

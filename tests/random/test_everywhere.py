@@ -124,7 +124,7 @@ def test_prefixes_agree():
 
 
 def test_differentiable_parameters():
-    u = random.uniform(KEY, (4,))
+    u = random.uniform(KEY, (4,), np.float64)
     low, high = ws.grad(lambda a, b: random.uniform(KEY, (4,), np.float64, a, b).sum(), argnums=(0, 1))(1.0, 3.0)
     assert np.allclose([low, high], [(1 - u).sum(), u.sum()])
     a = np.array([3.0, 1.0, 2.0])
@@ -137,7 +137,7 @@ def test_differentiable_parameters():
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 2.0), (2.0, 4.0), (-5.0, -3.0)])
 def test_truncated_normal_moves_with_its_bounds(low, high):
     def total(bounds):
-        return random.truncated_normal(KEY, bounds[0], bounds[1], (6,)).sum()
+        return random.truncated_normal(KEY, bounds[0], bounds[1], (6,), np.float64).sum()
 
     at, h = np.array([low, high]), 1e-6
     slopes = [(total(at + h * e) - total(at - h * e)) / (2 * h) for e in np.eye(2)]

@@ -273,7 +273,8 @@ def test_lines_of_json(tmp_path):
     rows["y"][:] = np.inf
     step = made()
     fit(step, loader(), epochs=1, logger=JsonLogger(path), log_every=2, progress=None)
-    fit(step, ws.Loader(rows, 5), epochs=1, logger=JsonLogger(path), log_every=5, progress=None)
+    with pytest.warns(ws.errors.SkippedStepWarning):
+        fit(step, ws.Loader(rows, 5), epochs=1, logger=JsonLogger(path), log_every=5, progress=None)
     lines = [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]
     assert [line["event"] for line in lines] == [
         *["start", "log", "log", "log", "finish"],

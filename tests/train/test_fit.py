@@ -1,5 +1,6 @@
 """fit trains as the plain loop does, measures, shows, stops and goes on; whatever ends it, the state is whole."""
 
+import contextlib
 import doctest
 import importlib
 import io
@@ -21,7 +22,14 @@ from tests.train.pressing import Pressing, press
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.errors import DtypeError, MissingExtraError, ParameterError, RecompilationWarning, ShapeError
+from wholestep.errors import (
+    DtypeError,
+    MissingExtraError,
+    ParameterError,
+    RecompilationWarning,
+    ShapeError,
+    SkippedStepWarning,
+)
 from wholestep.train import fit as fitting
 from wholestep.train import kinds, progress, running
 from wholestep.train.callbacks import Checkpoint
@@ -191,7 +199,8 @@ def test_what_is_not_finite_is_counted_and_left_out_of_the_mean():
     rows = data()
     rows["y"][:5] = np.nan
     step = made()
-    history = fit(step, Loader(rows, 5, shuffle=False), epochs=1, progress=None)
+    with pytest.warns(SkippedStepWarning):
+        history = fit(step, Loader(rows, 5, shuffle=False), epochs=1, progress=None)
     assert history.skipped == step.skipped == 1
     assert history["loss"][0] == pytest.approx(history.losses[1:].mean())
 
@@ -433,8 +442,9 @@ def test_many_sizes_of_one_axis_are_said_once():
 
 def test_an_epoch_of_nothing_finite_is_kept_in_a_checkpoint(tmp_path):
     rows, file = data() | {"y": np.full(ROWS, np.nan)}, tmp_path / "run.safetensors"
-    for _ in range(2):
-        history = fit(made(), Loader(rows, 5), epochs=1, checkpoint=file, resume=True, progress=None)
+    for expected in (pytest.warns(SkippedStepWarning), contextlib.nullcontext()):
+        with expected:
+            history = fit(made(), Loader(rows, 5), epochs=1, checkpoint=file, resume=True, progress=None)
         assert np.isnan(history["loss"][0])
 
 

@@ -145,13 +145,13 @@ def test_progress_hears_of_every_epoch(device):
 
 def test_a_key_is_a_fresh_one_each_step_and_the_same_for_any_k(device):
     def loss(params, batch, *, key):
-        return np.sum(params * ws.random.normal(key, (3,)) * batch)
+        return np.sum(params * ws.random.normal(key, (3,), np.float64) * batch)
 
     params, batch = np.ones(3), np.ones(3)
     step = ws.compile(loss, params, optimizer=ws.optim.sgd(0.0), batch=batch, device=device, key=5)
     found = [step(batch).loss for _ in range(4)]
     keys = [ws.random.fold_in(ws.random.key(5), i) for i in range(4)]
-    np.testing.assert_allclose(found, [np.sum(ws.random.normal(k, (3,))) for k in keys], rtol=1e-12)
+    np.testing.assert_allclose(found, [np.sum(ws.random.normal(k, (3,), np.float64)) for k in keys], rtol=1e-12)
     many = ws.compile(
         loss,
         params,

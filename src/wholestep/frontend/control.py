@@ -12,6 +12,7 @@ from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.lift import cast_to
 from wholestep.frontend.printing import Printed, taken, without_said
+from wholestep.frontend.pure import pure
 from wholestep.frontend.scope import PLAIN, Traced, as_array, entered, scope, trace_flat, type_of
 from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Value
@@ -177,7 +178,8 @@ def settled(step: Any, start: list[Array], types: Sequence[Type], what: str) -> 
     k = len(start)
     for _ in range(2):
         scalars = [a._scalar for a in start] + [t.ndim == 0 for t in types]
-        traced = trace_flat(step, [*[a.type for a in start], *types], scalars, reason=what, name="step")
+        with pure(step, "round of the loop"):
+            traced = trace_flat(step, [*[a.type for a in start], *types], scalars, reason=what, name="step")
         after = traced.graph.out_types[:k]
         changed = [(a, t) for a, t in zip(start, after, strict=True) if a.type is not t]
         if not changed:

@@ -153,6 +153,26 @@ def value_and_grad(
     check_function(f, "grad")
     check_argnums(argnums, "grad")
 
+    def complete(entered: Entered, gxs: Sequence[Maybe]) -> None:
+        if not allow_unused and None in gxs:
+            raise DerivativeError(
+                f"grad: the loss does not depend on {entered.path(gxs.index(None))}",
+                hint="drop it from argnums, or allow_unused=True for a zero gradient",
+            )
+
+    return with_gradient(f, argnums, complete, has_aux=has_aux, holomorphic=holomorphic)
+
+
+def with_gradient(
+    f: Callable[..., Any],
+    argnums: int | Sequence[int],
+    look: Callable[[Entered, Sequence[Maybe]], None],
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """What `value_and_grad` gives; `look` sees the cotangents first, None for what no gradient reaches."""
+
     @boundary
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -169,11 +189,7 @@ def value_and_grad(
             value = loss.value
             with work.last_walk():
                 gxs = backward(work.builder.nodes[start:], [(value, ones(value.type))], entered.values)
-                if not allow_unused and None in gxs:
-                    raise DerivativeError(
-                        f"grad: the loss does not depend on {entered.path(gxs.index(None))}",
-                        hint="drop it from argnums, or allow_unused=True for a zero gradient",
-                    )
+                look(entered, gxs)
                 found = finish(work, entered, gxs, holomorphic)
             result = work.leave(Array(value, True))
             return ((result, work.leave(aux)) if has_aux else result), found

@@ -20,6 +20,7 @@ from wholestep.frontend.einops import tell
 from wholestep.frontend.lift import WEAK, same_bits
 from wholestep.frontend.names import Reading, readings
 from wholestep.frontend.printing import with_said, without_said
+from wholestep.frontend.pure import pure
 from wholestep.frontend.recompilation import Sizes
 from wholestep.frontend.scope import LEAVES, as_array, check_function, guarded, parameter_names, type_of
 from wholestep.frontend.shapes import ShapeDtype
@@ -297,7 +298,8 @@ class jit:
             given = [next(entered) if o else guarded(leaf) for leaf, o in zip(leaves, on, strict=True)]
             dynamic, keywords = tree.unflatten(structure, given)
             own = [static[i] if i in static else a for i, a in enumerate(dynamic)]
-            out = with_said(self.f)(*own, **keywords, **named)
+            with pure(self.f, "call of the program"):
+                out = with_said(self.f)(*own, **keywords, **named)
             found, shape = tree.flatten(out)
             arrays = [as_array(leaf, self.name) for leaf in found]
             values = [a.value if a.value.builder is builder else builder.capture(a.value) for a in arrays]

@@ -26,8 +26,9 @@ from wholestep.nn.places import Walk
 class Weights(Module):
     """Named weights, read as attributes, that a function reads from its surroundings: `ws.params(...)` makes them.
 
-    They are a module, and so a tree: transforms, optimizers and `ws.compile` take them. Their arrays are their own, and
-    `step` writes them in place.
+    They are a module, and so a tree: transforms, optimizers and `ws.compile` take them. In a compiled step, what the
+    loss reads of them from around it is what the step trains, as what it reads of its argument is. Their arrays are
+    their own, and `step` writes them in place; those of a compiled step are copies, which `step.model` gives.
     """
 
     __slots__ = ("_optimizer",)
@@ -46,6 +47,28 @@ class Weights(Module):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         return None
+
+    def __getitem__(self, name: str) -> Any:
+        """`weights["w"]` is `weights.w`; raises KeyError for a name that is not there."""
+        if name not in self.keys():
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def keys(self) -> list[str]:
+        """The names, so that `dict(weights)` is a dictionary of them."""
+        return [*vars(self), *self._ties]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """The names and what they stand for.
+
+        >>> import wholestep as ws
+        >>> [(name, float(x)) for name, x in ws.params(slope=1.0, offset=2.0).items()]
+        [('slope', 1.0), ('offset', 2.0)]
+        """
+        return [(name, self[name]) for name in self]
 
     def grad(self, objective: Callable[..., Any], *args: Any) -> Any:
         """The gradient of `objective(*args)`, which reads these weights, in weights of the same names.

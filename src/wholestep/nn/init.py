@@ -61,22 +61,22 @@ def gain_of(nonlinearity: str, a: float = 0.0) -> float:
     return GAINS[nonlinearity]
 
 
-def zeros(shape: Sequence[int], dtype: Any = np.float32) -> Any:
+def zeros(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
     """Zeros."""
     return np.zeros(shape, dtypes.check(dtype))
 
 
-def ones(shape: Sequence[int], dtype: Any = np.float32) -> Any:
+def ones(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
     """Ones."""
     return np.ones(shape, dtypes.check(dtype))
 
 
-def constant(shape: Sequence[int], value: float, dtype: Any = np.float32) -> Any:
+def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> Any:
     """One number everywhere."""
     return np.full(shape, value, dtypes.check(dtype))
 
 
-def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = np.float32) -> Any:
+def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = dtypes.DRAWN) -> Any:
     """Normal numbers.
 
     >>> import wholestep as ws
@@ -93,26 +93,26 @@ def truncated_normal(
     mean: float = 0.0,
     low: float = -2.0,
     high: float = 2.0,
-    dtype: Any = np.float32,
+    dtype: Any = dtypes.DRAWN,
 ) -> Any:
     """Normal numbers, only those between `low` and `high` standard deviations from the mean."""
     return random.truncated_normal(as_key(key), low, high, tuple(shape), dtype) * std + mean
 
 
-def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = np.float32) -> Any:
+def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = dtypes.DRAWN) -> Any:
     """Uniform numbers from [low, high)."""
     return random.uniform(as_key(key), tuple(shape), dtype, low, high)
 
 
 def xavier_uniform(
-    key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = np.float32
+    key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = dtypes.DRAWN
 ) -> Any:
     """Uniform numbers of variance gain**2 * 2 / (fan-in + fan-out) (Glorot and Bengio, 2010); layouts as in `fans`."""
     return symmetric(key, shape, gain * (6 / sum(fans(shape, layout))) ** 0.5, dtype)
 
 
 def xavier_normal(
-    key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = np.float32
+    key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = dtypes.DRAWN
 ) -> Any:
     """Normal numbers of variance gain**2 * 2 / (fan-in + fan-out) (Glorot and Bengio, 2010)."""
     return normal(key, shape, gain * (2 / sum(fans(shape, layout))) ** 0.5, dtype=dtype)
@@ -126,7 +126,7 @@ def kaiming_uniform(
     a: float = 0.0,
     mode: str = "fan_in",
     layout: str | None = None,
-    dtype: Any = np.float32,
+    dtype: Any = dtypes.DRAWN,
 ) -> Any:
     """Uniform numbers of variance gain**2 / fan (He et al., 2015), the gain that of a nonlinearity.
 
@@ -148,23 +148,23 @@ def kaiming_normal(
     a: float = 0.0,
     mode: str = "fan_in",
     layout: str | None = None,
-    dtype: Any = np.float32,
+    dtype: Any = dtypes.DRAWN,
 ) -> Any:
     """Normal numbers of variance gain**2 / fan (He et al., 2015); as `kaiming_uniform` in all else."""
     return normal(key, shape, gain_of(nonlinearity, a) * fan_of(shape, mode, layout) ** -0.5, dtype=dtype)
 
 
-def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = np.float32) -> Any:
+def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Uniform numbers of variance 1 / fan-in (LeCun et al., Efficient BackProp, 1998)."""
     return symmetric(key, shape, (3 / fans(shape, layout)[0]) ** 0.5, dtype)
 
 
-def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = np.float32) -> Any:
+def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Normal numbers of variance 1 / fan-in (LeCun et al., Efficient BackProp, 1998)."""
     return normal(key, shape, fans(shape, layout)[0] ** -0.5, dtype=dtype)
 
 
-def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = np.float32) -> Any:
+def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> Any:
     """A matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer (Saxe et al., 2014).
 
     Raises ShapeError for less than two axes.
@@ -177,7 +177,7 @@ def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any 
     if len(shape) < 2:
         raise ShapeError(f"orthogonal: shape {tuple(shape)} has less than two axes")
     rows, columns = shape[0], math.prod(shape[1:])
-    drawn = random.normal(as_key(key), (max(rows, columns), min(rows, columns)))
+    drawn = random.normal(as_key(key), (max(rows, columns), min(rows, columns)), np.float64)
     q, r = wnp.linalg.qr(drawn)
     q = q * wnp.where(wnp.diagonal(r) < 0, -1.0, 1.0)
     return (gain * (q.T if rows < columns else q)).reshape(tuple(shape)).astype(dtypes.check(dtype))

@@ -5,7 +5,7 @@
     x = ws.random.normal(noise, (3, 4))
 
 A function of this module changes nothing: a key used twice gives the same numbers twice. Names and the order of
-arguments are those of `jax.random`; floating results are float64 unless a dtype is given.
+arguments are those of `jax.random`; floating results are float32, as layers are, unless a dtype is given.
 """
 
 from __future__ import annotations

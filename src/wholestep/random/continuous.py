@@ -31,7 +31,7 @@ from wholestep.random.keys import (
 
 
 @drawn
-def uniform(key: Any, shape: Any = (), dtype: Any = np.float64, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Draw uniform numbers from [minval, maxval), of any floating dtype.
 
     `minval` and `maxval` broadcast to `shape` and are differentiable. On [0, 1) the numbers are multiples of 2**-53 in
@@ -64,7 +64,7 @@ def standard_normal(t: Tail) -> Value:
 
 
 @drawn
-def normal(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard normal distribution, of any floating or complex dtype.
 
     By inversion of the distribution function from a uniform number that is exact near both ends: the tails reach 9.2
@@ -87,7 +87,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
 
 @drawn
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard normal distribution restricted to [lower, upper].
 
     The bounds broadcast to `shape`, by default to each other, and are differentiable. Both tails are exact, as far as
@@ -128,7 +128,7 @@ def _inverted(name: str, key: Any, shape: Any, dtype: Any, quantile: Any) -> Any
 
 
 @drawn
-def exponential(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the exponential distribution of rate 1; divide by a rate for another.
 
     Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
@@ -141,7 +141,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
 
 @drawn
-def gumbel(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard Gumbel distribution, P(x <= t) = exp(-exp(-t)).
 
     Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
@@ -154,7 +154,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
 
 @drawn
-def laplace(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the Laplace distribution of scale 1, with density exp(-|x|) / 2.
 
     Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
@@ -167,7 +167,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
 
 @drawn
-def logistic(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard logistic distribution, P(x <= t) = 1 / (1 + exp(-t)).
 
     Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
@@ -180,7 +180,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
 
 @drawn
-def cauchy(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard Cauchy distribution, with density 1 / (pi (1 + x**2)).
 
     Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.

@@ -143,7 +143,7 @@ def halves(key: Value) -> tuple[Value, Value]:
 
 
 @drawn
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the gamma distribution of shape parameter a and scale 1; multiply by a scale for another.
 
     `a` broadcasts to `shape`, by default its own. Asking for the derivative in a raises DerivativeError; wrap it in
@@ -161,7 +161,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
 
 
 @drawn
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the chi-square distribution of df degrees of freedom. Raises as `gamma` does.
 
     >>> import wholestep as ws
@@ -173,7 +173,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> 
 
 
 @drawn
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the beta distribution with parameters a and b. Raises as `gamma` does.
 
     x / (x + y) of two gamma variates, by their logarithms, so that small parameters do not give 0 / 0.
@@ -193,7 +193,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -
 
 
 @drawn
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw points of the simplex from the Dirichlet distribution with concentrations alpha, along its last axis.
 
     `shape` is that of the batch, by default alpha's without its last axis, which must broadcast to it; the result has
@@ -220,7 +220,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = np.float64) 
 
 
 @drawn
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from Student's t distribution of df degrees of freedom. Raises as `gamma` does.
 
     >>> import wholestep as ws

@@ -17,7 +17,7 @@ from wholestep.passes.rolling.roll import Rolled
 from wholestep.runtime import devices
 from wholestep.runtime.program import Instance
 from wholestep.train.beside import BLINK, beside
-from wholestep.train.recipe import PRINTED, Recipe
+from wholestep.train.recipe import GRAD_NORM, PRINTED, Recipe
 from wholestep.train.result import NOTHING, More, Result
 from wholestep.train.state import State, initial_bytes
 
@@ -85,4 +85,5 @@ class Bound:
             show([Loop(said, reverse=False)] if self.looped else said)
         # A way back that was cut short has not found them.
         found = {name: np.nan if interrupted else float(g) for name, g in through[0].items()} if through else NOTHING
-        return More(self.plain.guarded, aux, captures, interrupted, found)
+        norm = captures.pop(GRAD_NORM, None)
+        return More(self.plain.guarded, aux, captures, interrupted, found, norm)

@@ -227,7 +227,8 @@ class LossLog(Callback):
         if run.step.steps >= self.due:
             self.due = self.after(run)
             run.drain()
-            run.log({"loss": run.window_loss.take()})
+            norm = {"grad_norm": run.window_norm.take()} if run.norm else {}
+            run.log({"loss": run.window_loss.take(), **norm})
 
     def after(self, run: Run) -> int:
         """The next multiple."""

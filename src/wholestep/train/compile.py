@@ -21,13 +21,14 @@ from wholestep.optim.protocol import Optimizer, check_optimizer
 from wholestep.runtime import devices
 from wholestep.train.microbatches import check_microbatch, halvings, rows_of
 from wholestep.train.models import taken
-from wholestep.train.precision import PRECISIONS, widened
+from wholestep.train.precision import PRECISIONS, WORKING, converted
 from wholestep.train.recipe import GUARDS, UNROLLS, Recipe
 from wholestep.train.rolling import check_roll
 from wholestep.train.scaling import Scaling, scaling_of
 from wholestep.train.state import check_params, new_counters
 from wholestep.train.step import Step, base_key
 from wholestep.train.stream import folder_of, stream_of, unpacked
+from wholestep.train.suspect import check_suspect
 
 
 def compile(
@@ -45,13 +46,15 @@ def compile(
     key: Any = 0,
     memory_budget: int | str | None = None,
     microbatch: int | Literal["auto"] | None = None,
-    precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32",
+    precision: Literal["float32", "bfloat16", "float16", "float64"] | None = None,
     loss_scale: float | Scaling | Literal["dynamic", "auto"] | None = "auto",
     unroll: Literal["stop", "through"] = "stop",
     roll: bool | Literal["auto"] = "auto",
     stream: Choice = None,
     folder: str | os.PathLike[str] | None = None,
     strict: bool = False,
+    allow_unused: bool | None = None,
+    grad_norm: bool = False,
 ) -> Step:
     """Make one program of forward pass, backward pass and optimizer; the result is called with a batch.
 
@@ -65,10 +68,12 @@ def compile(
 
     The step owns copies of the parameters. Where the loss or a gradient is not finite the update is left out and the
     result says so; `guard="loss"` looks at the loss alone, `guard=None` at nothing. `captures` names values, marked in
-    the loss with `ws.capture`, that each result holds. `key` is a seed or a key.
+    the loss with `ws.capture`, that each result holds; with `grad_norm` it holds the norm of the gradients. `key` is a
+    seed or a key.
 
-    With `precision` "bfloat16" or "float16" parameters stay float32 and the loss is computed as `ws.autocast` says;
-    with "float64" parameters, buffers and batches are computed in float64; "float32" takes arrays as they are.
+    `precision=None` takes arrays in the dtypes that they have, and parameters of float32 and float64 together are a
+    MixedPrecisionWarning. With "float32" or "float64" parameters, buffers and batches are converted to it. With
+    "bfloat16" or "float16" parameters stay float32 and the loss is computed as `ws.autocast` says.
     `loss_scale` is a number, "dynamic" (what "auto" means for float16), or None (what it means elsewhere).
 
     `memory_budget` is what a program of the step may take at most: bytes, text such as "200MB", or a share such as
@@ -93,9 +98,14 @@ def compile(
     `ws.scan` over them and what it keeps of each layer. They pass through memory a few rows at a time; the numbers are
     the same to the bit. `ws.stacked` gives parameters that are made one layer at a time.
 
+    Where no gradient of the loss reaches any parameter, nothing would be trained: a DerivativeError, which names the
+    parameters that the loss reads from around it instead. Where some are not reached, an UnusedParameterWarning names
+    them. `allow_unused=True` says nothing of either, and False makes an error of one. Those that `ws.optim.groups`
+    gives no optimizer are not counted.
+
     Raises DtypeError for parameters without a derivative, ParameterError or UnsupportedError for options that are not
-    there, BudgetError where the budget cannot be kept, StorageError where the disk has no room for the files, and
-    whatever the loss raises.
+    there, DerivativeError where nothing is trained, BudgetError where the budget cannot be kept, StorageError where the
+    disk has no room for the files, and whatever the loss raises.
 
     >>> import numpy as np, wholestep as ws
     >>> def loss(params, batch):
@@ -137,8 +147,11 @@ def compile(
         roll,
         streamed,
         place,
+        allow_unused,
+        check_norm(grad_norm, optimizer),
     )
     check_unroll(recipe, int(steps_per_call))
+    check_suspect(parts, precision)
     state = state_parts(recipe, parts, buffers, key)
     made = partial(Step, parts=state, batch=batch, count=int(steps_per_call), device=device, strict=bool(strict))
     auto = microbatch == "auto"
@@ -157,6 +170,13 @@ def smallest(made: Callable[[Recipe], Step], recipe: Recipe, rows: int) -> Step:
             refused = error
     assert refused is not None
     raise refused
+
+
+def check_norm(asked: bool, optimizer: Any) -> bool:
+    """Whether the norm of the gradients was asked for; raises ParameterError where there are none."""
+    if asked and optimizer is None:
+        raise ParameterError("compile: grad_norm without an optimizer", hint="there are no gradients; give optimizer=")
+    return bool(asked)
 
 
 def check_unroll(recipe: Recipe, count: int) -> None:
@@ -181,8 +201,8 @@ def state_parts(
 ) -> dict[str, Any]:
     """The parts of the state that a step begins with; `make(f, *args)` makes those that are not given."""
     check_params(params, "params")
-    if recipe.precision == "float64":
-        params, buffers = make(widened, params), make(widened, buffers)
+    if recipe.precision in WORKING:
+        params, buffers = [make(partial(converted, precision=recipe.precision), part) for part in (params, buffers)]
     optimizer = make(recipe.begun, params)
     counters = new_counters(base_key(key), recipe.scaling)
     return {"params": params, "buffers": buffers, "optimizer": optimizer, "counters": counters}
@@ -211,5 +231,6 @@ def check_options(device: str, count: Any, guard: Any, precision: Any) -> None:
         raise ParameterError(f"compile: steps_per_call is {count}; it must be 1 or more")
     if guard not in GUARDS:
         raise ParameterError(f"compile: guard is {guard!r}; it is one of {', '.join(map(repr, GUARDS))}")
-    if precision not in PRECISIONS:
-        raise ParameterError(f"compile: precision is {precision!r}; it is one of {', '.join(map(repr, PRECISIONS))}")
+    if precision is not None and precision not in PRECISIONS:
+        known = ", ".join(map(repr, (None, *PRECISIONS)))
+        raise ParameterError(f"compile: precision is {precision!r}; it is one of {known}")

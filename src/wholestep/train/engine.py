@@ -24,6 +24,7 @@ from wholestep.train.recipe import Recipe
 from wholestep.train.result import Result
 from wholestep.train.rolling import rolled_step
 from wholestep.train.state import State, check_params
+from wholestep.train.unused import check_unused
 from wholestep.train.watch import TreeWatch, Watch, check, check_whole, watched
 
 
@@ -85,18 +86,18 @@ class Engine:
         self.watches: list[Watch | TreeWatch] = []
         self.bounds: dict[Any, Bound] = {}
         self.unfinished: Unfinished | None = None
-        self.main = self.bound(
-            loops.whole(self.one, count, recipe.unroll), self.feed, f"step of {recipe.name} on {self.feed}"
-        )
+        whole, reason = loops.whole(self.one, count, recipe.unroll), f"step of {recipe.name} on {self.feed}"
+        self.main = self.bound(whole, self.feed, reason, lambda: check_unused(recipe, parts["params"], self.watches))
 
-    def bound(self, f: jit, feed: Feed, reason: str) -> Bound:
-        """A function of (state, hyper, what feed takes) as a program on the state."""
+    def bound(self, f: jit, feed: Feed, reason: str, look: Callable[[], None] = lambda: None) -> Bound:
+        """A function of (state, hyper, what feed takes) as a program on the state; `look` sees what was traced."""
         before = time.perf_counter()
         args = (self.state.tree, {name: float(x) for name, x in self.hyper.items()}, feed.abstract())
         traced, _ = f.prepare(args, {})
         known = {id(watch.array) for watch in self.watches}
         found = watched([traced, *self.one.programs.values()], [self.recipe.loss, *functions_of(self.recipe.optimizer)])
         self.watches += [watch for watch in found if id(watch.array) not in known]
+        look()
         graph = renamed(traced.graph, self.recipe.name, args, ("", "", feed.root))
         with heard() as left:
             rolling = rolled_step(graph, self.recipe, self.state.may_join, self.device)

@@ -42,7 +42,7 @@ def estimate(
     has_aux: bool = False,
     steps_per_call: int = 1,
     guard: Any = "gradients",
-    precision: str = "float32",
+    precision: str | None = None,
     loss_scale: Any = "auto",
     memory_budget: int | str | None = None,
     unroll: str = "stop",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
 
 from wholestep import tree
 from wholestep.dims import Size, spelled_out
@@ -10,6 +14,7 @@ from wholestep.errors import show
 from wholestep.ir.graph import Graph
 from wholestep.runtime.mapped import lies_in_file
 from wholestep.train.engine import Engine
+from wholestep.train.precision import WORKING
 from wholestep.train.state import PARTS
 
 
@@ -37,13 +42,34 @@ def lines(engine: Engine) -> Iterator[str]:
         yield f"set by name {', '.join(f'{name}={float(x):g}' for name, x in engine.hyper.items())}"
     nodes, flops = size(graph)
     yield f"graph       {nodes:,} operations, {spelled_out(flops)} flops"
-    yield f"precision   {recipe.precision}{said_of_the_scale(engine)}"
+    yield f"precision   {recipe.precision or 'as given'}{said_of_the_scale(engine)}"
+    yield from said_of_dtypes(engine)
     yield f"guard       {recipe.guard or 'none'}"
     for watch in engine.watches:
         yield f"captured    {', '.join([str(watch), *filter(None, [show(watch.where)])])}"
     yield f"compiled    {counted(len(engine.log.reasons), 'program')}, {engine.log.seconds:.2f} s"
     for i, reason in enumerate(engine.log.reasons, 1):
         yield f"  {i}. {reason}"
+
+
+def said_of_dtypes(engine: Engine) -> Iterator[str]:
+    """How many parameters and operations on arrays there are of each dtype, and where double precision begins."""
+    nodes = [node for part in engine.main.program.graph.family() for node in part.nodes if not node.op.nested]
+    made = [(node, v.type.dtype) for node in nodes for v in node.outputs if v.type.shape]
+    yield f"parameters  {by_dtype([x.dtype for x in tree.leaves(engine.state.tree['params'])])}"
+    yield f"operations  {by_dtype([dtype for _, dtype in made])}, on arrays"
+    kinds = {dtype.type for _, dtype in made}
+    first = next((node for node, dtype in made if dtype.type in DOUBLE), None)
+    if first is not None and not kinds.isdisjoint(SINGLE):
+        yield f"double      begins at {show(first.where)}"
+
+
+def by_dtype(found: Iterable[np.dtype[Any]]) -> str:
+    """`float32 12, int64 3`, the most frequent first."""
+    return ", ".join(f"{name} {n}" for name, n in Counter(map(str, found)).most_common()) or "none"
+
+
+SINGLE, DOUBLE = WORKING["float32"], WORKING["float64"]
 
 
 def said_of_the_scale(engine: Engine) -> str:

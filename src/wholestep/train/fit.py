@@ -14,6 +14,7 @@ from wholestep.train.callbacks import Checkpoint, LossLog
 from wholestep.train.epochs import whole_number
 from wholestep.train.evaluation import Evaluate, Metric, loader_for
 from wholestep.train.history import History
+from wholestep.train.idle import check_trains, look_at_epoch, look_at_skipped
 from wholestep.train.loader import Loader
 from wholestep.train.logs import Logger
 from wholestep.train.progress import PAUSE, Display, Lasting, Status, display_for, resident
@@ -52,8 +53,11 @@ def fit(
     of a run that was never interrupted. Ctrl-C ends the run after the current call, with a checkpoint if one was asked
     for; the history then says `interrupted`. A second Ctrl-C does not wait for the call.
 
-    Raises ParameterError for options that do not go together, what the loader and the step raise, and errors of
-    callbacks, which end the run; the step then holds the state of its last call.
+    A step whose loss or gradient is not finite is skipped: the first one is a SkippedStepWarning. After twenty in a
+    row, or an epoch of no others, the run stops, and another one says what `step.diagnose` finds.
+
+    Raises ParameterError for options that do not go together and for a step without an optimizer, what the loader and
+    the step raise, and errors of callbacks, which end the run; the step then holds the state of its last call.
 
     >>> import numpy as np, wholestep as ws
     >>> def loss(params, batch):
@@ -67,6 +71,7 @@ def fit(
     (70, True, [1.0, -1.0])
     """
     check_given(step, callbacks)
+    check_trains(step)
     goal = Goal(step, epochs, steps)
     loader = loader_for(step, data)
     if loader.steps_per_call != step.steps_per_call:
@@ -179,12 +184,13 @@ class View:
         if now >= self.next:
             self.next = now + PAUSE
             self.run.drain()
-            values = {"loss": self.run.recent_loss, **self.run.metrics}
+            values = {"loss": self.run.recent_loss, **self.run.norm, **self.run.metrics}
             self.display.move(self.status(self.goal.done(self.run.loader)[0] + 1, values, self.seconds))
 
     def over(self) -> None:
         """Show what the epoch came to."""
         row = {name: x for name, x in self.run.row.items() if name not in ("epoch", "steps", "seconds")}
+        row |= self.run.norm
         self.display.line(self.status(int(self.run.row["epoch"]), row, self.run.row["seconds"]))
 
     def status(self, epoch: int, values: dict[str, float], seconds: float) -> Status:
@@ -193,7 +199,8 @@ class View:
         whole = self.goal.whole(self.run.loader, self.each)
         rate = (self.run.steps - self.steps) / max(seconds, 1e-9)
         left = None if whole is None or not rate else (whole - steps) / rate
-        return Status(epoch, self.goal.epochs, steps, whole, values, rate, left, resident(), self.arena)
+        skipped = self.run.history.skipped
+        return Status(epoch, self.goal.epochs, steps, whole, values, rate, left, resident(), self.arena, skipped)
 
 
 def trained(run: Run, goal: Goal, loggers: Sequence[Logger], resumed: Checkpoint | None, display: Display) -> History:
@@ -245,7 +252,7 @@ def start(run: Run, goal: Goal, loggers: Sequence[Logger], resumed: Checkpoint |
 def epoch(run: Run, goal: Goal, view: View, pressed: Presses, marked: Marked) -> None:
     """The batches of an epoch, or what is left of them, until something ends the run."""
     hooks = [c.on_step for c in run.callbacks if type(c).on_step is not Callback.on_step]
-    loader, history = run.loader, run.history
+    loader, history, batch = run.loader, run.history, None
     view.begin()
     with closing(iter(loader)) as batches:
         for batch in batches:
@@ -253,6 +260,8 @@ def epoch(run: Run, goal: Goal, view: View, pressed: Presses, marked: Marked) ->
             if not result.interrupted:  # or else it has taken fewer steps than it was handed batches
                 marked.here()
             run.took(result)
+            if result.skipped:
+                look_at_skipped(run, batch)
             for hook in hooks:
                 hook(run)
             view.look()
@@ -262,6 +271,7 @@ def epoch(run: Run, goal: Goal, view: View, pressed: Presses, marked: Marked) ->
             if ended and (result.interrupted or loader.position != loader.steps):
                 return
     run.drain()
+    look_at_epoch(run, batch, run.steps - view.steps)
     over(run, goal, view)
     history.interrupted = history.interrupted or pressed.any
 

@@ -81,7 +81,8 @@ class History(Shown):
         ]
         widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
         rows = ["  ".join(x.rjust(w) for x, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return "\n".join(rows) if self.epochs else f"no epoch; {len(self.losses)} steps"
+        told = rows if self.epochs else [f"no epoch; {len(self.losses)} steps"]
+        return "\n".join([*told, *[f"{self.skipped} of {len(self.losses)} steps were skipped"] * bool(self.skipped)])
 
     def __repr__(self) -> str:
         about = f"{len(self.losses)} steps, {self.status}"

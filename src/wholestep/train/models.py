@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from wholestep import tree
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.frozen import Frozen
+from wholestep.nn.ambient import Weights
 from wholestep.nn.marks import BUFFER
 from wholestep.nn.module import Module
 from wholestep.nn.parameters import by_path, ordered
@@ -21,7 +23,9 @@ SAME: Any = object()
 class Model:
     """The structure of a module, or of a tree with modules or frozen arrays in it, whose arrays lie elsewhere."""
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: Walk, ambient: Sequence[Weights] = ()) -> None:
+        self.ambient = ambient
+        """Those of `ws.params` in it, which the loss may read from around it."""
         self.parameters = [place._replace(value=None) for place in walk.parameters]
         self.kept = [place._replace(value=None) for place in walk.kept]
         self.structure = walk.outline()
@@ -47,11 +51,28 @@ class Model:
 
         @functools.wraps(f)
         def loss(params: Any, buffers: Any, batch: Any, **keys: Any) -> Any:
-            model = self.filled(params, buffers)
-            out = f(model, batch, **keys)
-            return out, self.assigned(model, {**params, **(buffers or {})})
+            model, given = self.filled(params, buffers), {**params, **(buffers or {})}
+            with self.bound(model):
+                out = f(model, batch, **keys)
+                around = self.assigned(self.around(model), given) if self.ambient else None
+            own = self.assigned(model, given)
+            return out, own and {path: around[path] if around and x is given[path] else x for path, x in own.items()}
 
         return loss
+
+    @contextmanager
+    def bound(self, model: Any) -> Iterator[None]:
+        """Inside, the ambient weights that the model was made of are those of a filled one."""
+        with ExitStack() as stack:
+            for weights, filled in zip(self.ambient, ambient_of(model), strict=True):
+                stack.enter_context(weights._bound_to(filled))
+            yield
+
+    def around(self, model: Any) -> Any:
+        """A filled model with the ambient weights themselves in the place of the filled ones."""
+        leaves, structure = tree.flatten(model, is_model)
+        waiting = iter(self.ambient)
+        return tree.unflatten(structure, [next(waiting) if isinstance(x, Weights) else x for x in leaves])
 
     def function(self, f: Callable[..., Any], training: bool) -> Callable[..., Any]:
         """`f(model, batch)` as a function of params, buffers where there are any, and batch, to look at the model."""
@@ -59,7 +80,9 @@ class Model:
         @functools.wraps(f)
         def function(params: Any, *given: Any) -> Any:
             buffers, batch = given if self.kept else ({}, *given)
-            return f(in_mode(self.filled(params, buffers), training), batch)
+            model = in_mode(self.filled(params, buffers), training)
+            with self.bound(model):
+                return f(model, batch)
 
         return function
 
@@ -88,7 +111,7 @@ def taken(params: Any, buffers: Any, before: Model | None = None) -> tuple[Model
                 hint="mark them with nn.buffer in the model; nn.join(model, buffers=...) puts others in their place",
             )
         walk = Walk(params)
-        return Model(walk), by_path(walk.parameters), by_path(walk.kept) or None
+        return Model(walk, ambient_of(params)), by_path(walk.parameters), by_path(walk.kept) or None
     if before is not None and isinstance(params, dict) and set(params) == {place.path for place in before.parameters}:
         return before, params, buffers
     return None, params, None if before is not None and buffers is SAME else buffers
@@ -101,6 +124,11 @@ def given_parts(changes: dict[str, Any], model: Model | None) -> dict[str, Any]:
         _, params, buffers = taken(parts["params"], parts.get("buffers", SAME), model)
         parts = {name: part for name, part in (("params", params), ("buffers", buffers)) if part is not SAME}
     return parts
+
+
+def ambient_of(model: Any) -> list[Weights]:
+    """The ambient weights in a model or a tree, in order."""
+    return [x for x in tree.flatten(model, is_model)[0] if isinstance(x, Weights)]
 
 
 def is_model(x: Any) -> bool:

@@ -14,34 +14,40 @@ from wholestep.frontend.scope import LEAVES, type_of
 from wholestep.ir.types import Type
 from wholestep.transforms.autocast import HALVES
 
-PRECISIONS = ("float32", "bfloat16", "float16", "float64")
+WORKING = {"float32": (np.float32, np.complex64), "float64": (np.float64, np.complex128)}
+"""What arrays are converted to: floating ones, and complex ones."""
+
+PRECISIONS = ("float32", "float64", *HALVES)
 
 
-def computed(loss: Callable[..., Any], precision: str) -> Callable[..., Any]:
-    """The loss in a precision: with contractions in a half, or with all but its first argument in float64.
+def computed(loss: Callable[..., Any], precision: str | None) -> Callable[..., Any]:
+    """The loss in a precision: with contractions in a half, or with all but its first argument converted.
 
-    "float32" takes arrays in the dtypes that they have.
+    None takes arrays in the dtypes that they have.
     """
     if precision in HALVES:
         return autocast(loss, precision)  # type: ignore[arg-type]
-    if precision == "float64":
-        return lambda params, *rest, **named: loss(params, *[widened(x) for x in rest], **named)
+    if precision in WORKING:
+        return lambda params, *rest, **named: loss(params, *[converted(x, precision) for x in rest], **named)
     return loss
 
 
-def widened(held: Any) -> Any:
-    """A tree with its floating and complex arrays in double precision."""
+def converted(held: Any, precision: str | None) -> Any:
+    """A tree with its floating and complex arrays in the dtypes of a precision, where that is one of `WORKING`."""
+    if precision not in WORKING:
+        return held
+    real, both = WORKING[precision]
 
-    def wide(x: Any) -> Any:
+    def one(x: Any) -> Any:
         if not isinstance(x, LEAVES) or not dtypes.is_inexact(type_of(x).dtype):
             return x
-        double = np.complex128 if dtypes.is_complex(type_of(x).dtype) else np.float64
-        return x.astype(double, copy=False) if hasattr(x, "astype") else x
+        dtype = both if dtypes.is_complex(type_of(x).dtype) else real
+        return x.astype(dtype, copy=False) if hasattr(x, "astype") else x
 
-    return tree.map(wide, held)
+    return tree.map(one, held)
 
 
-def check_single(precision: str, arrays: Iterable[tuple[str, Type]]) -> None:
+def check_single(precision: str | None, arrays: Iterable[tuple[str, Type]]) -> None:
     """Raise DtypeError for a double where half precision was asked for: it would make all that it meets double."""
     for path, t in arrays if precision in HALVES else ():
         if t.dtype in (np.dtype(np.float64), np.dtype(np.complex128)):

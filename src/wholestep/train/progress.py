@@ -50,6 +50,7 @@ class Status:
     left: float | None = None
     memory: int | None = None
     arena: int | None = None
+    skipped: int = 0
 
     def __str__(self) -> str:
         return self.without("bar")
@@ -80,6 +81,8 @@ class Status:
         parts["place"] = f"epoch {of(self.epoch, self.epochs)}  step {of(self.steps, self.whole)}"
         if self.values:
             parts["values"] = shown(self.values)
+        if self.skipped:
+            parts["skipped"] = f"skipped {self.skipped}"
         if self.rate:
             parts["rate"] = f"{self.rate:.4g} steps/s"
         if self.left is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from wholestep import random, tree
 from wholestep.errors import DtypeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import cond
-from wholestep.frontend.derivatives import loss_value, value_and_grad
+from wholestep.frontend.derivatives import Entered, loss_value, with_gradient
 from wholestep.frontend.printing import taken
 from wholestep.frontend.scope import type_of
 from wholestep.ir.build import current
 from wholestep.ir.graph import Node
 from wholestep.lower.budget.amount import Amount
+from wholestep.optim.chaining import global_norm
 from wholestep.optim.hyper import with_hyper
 from wholestep.optim.protocol import updated
 from wholestep.train.microbatches import averaged
@@ -45,7 +46,7 @@ class Recipe:
     has_aux: bool
     guard: str | None
     captures: tuple[str, ...]
-    precision: str = "float32"
+    precision: str | None = None
     scaling: Scaling | None = None
     model: Model | None = None
     budget: Amount | None = None
@@ -55,6 +56,10 @@ class Recipe:
     stream: Stream | None = None
     folder: Path | None = None
     """Where files lie: those of what is streamed, and those of values that leave memory."""
+    allow_unused: bool | None = None
+    grad_norm: bool = False
+    unreached: list[int] = field(default_factory=list, compare=False)
+    """The numbers of the parameters that no gradient reached when a step was last traced."""
 
     @property
     def name(self) -> str:
@@ -76,6 +81,8 @@ class Recipe:
         objective = self.objective(state, batch)
         value, grads, buffers, aux = self.gradient(state, batch)
         seen = captured(builder.nodes[start:], self.captures, self.name)
+        if self.grad_norm:
+            seen[GRAD_NORM] = global_norm(grads)
         finite = self.finite(value, grads)
         kept = {name: state[name] for name in ("params", "buffers", "optimizer")}
         extras = {"loss": value, "objective": lambda params: objective(params)[0], "aux": aux}
@@ -130,7 +137,7 @@ class Recipe:
             value, (buffers, aux) = objective(params)
             return loss_value(value, "compile", False), None, buffers, aux
         if self.scaling is None:
-            (value, (buffers, aux)), grads = value_and_grad(objective, has_aux=True)(params)
+            (value, (buffers, aux)), grads = with_gradient(objective, 0, self.look, has_aux=True)(params)
             return value, grads, buffers, aux
         scaling = self.scaling
 
@@ -138,8 +145,12 @@ class Recipe:
             value, rest = objective(params)
             return scaling.scaled(loss_value(value, "grad", False), counters), (value, rest)
 
-        (_, (value, (buffers, aux))), grads = value_and_grad(scaled, has_aux=True)(params)
+        (_, (value, (buffers, aux))), grads = with_gradient(scaled, 0, self.look, has_aux=True)(params)
         return value, scaling.unscaled(grads, counters), buffers, aux
+
+    def look(self, entered: Entered, gradient: Sequence[Any]) -> None:
+        """Note which parameters no gradient reaches."""
+        self.unreached[:] = [i for i, g in enumerate(gradient) if g is None]
 
     def parts(self, out: Any, with_buffers: bool) -> Any:
         """(loss, (new buffers, aux)) from what the user's function returned."""
@@ -233,6 +244,9 @@ def captured(nodes: Sequence[Node], labels: Sequence[str], name: str) -> dict[st
 
 PRINTED = "ws.print"
 """Where what the loss prints stands among the captures."""
+
+GRAD_NORM = "gradient norm"
+"""The captured value that is the global norm of the gradients, where it was asked for."""
 
 MARK = "capture"
 """The primitive that names a value."""

@@ -23,6 +23,7 @@ class More(NamedTuple):
     captures: Mapping[str, Any] = NOTHING
     interrupted: bool = False
     hypergradients: Mapping[str, float] = NOTHING
+    grad_norm: Any = None
 
 
 class Result:
@@ -52,6 +53,15 @@ class Result:
     def captures(self) -> Mapping[str, Any]:
         """The values that were asked for by name, with a first axis of steps where there were several."""
         return self._more.captures
+
+    @property
+    def grad_norm(self) -> Any:
+        """With grad_norm=True, the norm of all gradients together, before the optimizer clips them.
+
+        It is a number, or with several steps a call an array of one for each; None where it was not asked for, and
+        after `run`. Of a loss that is scaled it is the norm without the scale.
+        """
+        return self._more.grad_norm
 
     @property
     def hypergradients(self) -> Mapping[str, float]:
@@ -96,7 +106,16 @@ class Result:
     @property
     def skipped(self) -> int:
         """How many steps left the parameters as they were, since something was not finite."""
-        return self.steps - int(np.count_nonzero(self._flags)) if self._more.guarded else 0
+        if self._flags is True or not self._more.guarded:
+            return 0
+        return self.steps - int(np.count_nonzero(self._flags))
+
+    @property
+    def skipped_last(self) -> int:
+        """How many of the last steps in a row were left out."""
+        if not self.skipped:
+            return 0
+        return int(np.argmax([*np.atleast_1d(self._flags)[::-1], True]))
 
     @property
     def status(self) -> str:

@@ -6,6 +6,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from wholestep.errors import LogWarning, warn
 from wholestep.train.history import History, Row
 from wholestep.train.loader import Loader
@@ -46,7 +48,7 @@ class Run:
     `step` is the compiled step, `loader` its data, `history` what there was so far, `result` what came of the last
     call, `steps` the number of steps that this run has taken, `measured` what the last evaluation measured, `metrics`
     the latest value of everything that was ever measured, and `row`, at the end of an epoch, its row in the history.
-    `error` is what ended the run, if an error did.
+    `error` is what ended the run, if an error did, and `skipped_last` how many steps up to now were left out in a row.
     """
 
     def __init__(self, step: Step, loader: Loader, callbacks: Sequence[Callback]) -> None:
@@ -56,12 +58,16 @@ class Run:
         self.steps = 0
         self.first: dict[str, int] = {}
         self.skipped = step.skipped
+        self.skipped_last = 0
+        self.warned = False
         self.result: Result | None = None
         self.measured: dict[str, float] = {}
         self.metrics: dict[str, float] = {}
         self.row: Row = {}
         self.error: BaseException | None = None
-        self.epoch_loss, self.window_loss = Mean(), Mean()
+        self.epoch_loss, self.window_loss, self.window_norm = Mean(), Mean(), Mean()
+        self.norm: dict[str, float] = {}
+        """The last norm of the gradients, under its name, where the step gives it."""
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.pending: list[Result] = []
 
@@ -99,6 +105,8 @@ class Run:
         """A call is over. Its losses are read later, so that nobody waits for them here."""
         self.result = result
         self.steps += result.steps
+        last = result.skipped_last
+        self.skipped_last = last if last < result.steps else self.skipped_last + last
         self.pending.append(result)
 
     @property
@@ -113,6 +121,10 @@ class Run:
             self.history.add(losses)
             self.epoch_loss.add(losses)
             self.window_loss.add(losses)
+            if result.grad_norm is not None:
+                norms = np.atleast_1d(result.grad_norm).tolist()
+                self.window_norm.add(norms)
+                self.norm = {"grad_norm": norms[-1]} if norms else self.norm
             self.recent.extend([x for x in losses[-RECENT:] if math.isfinite(x)])
         self.pending.clear()
         self.history.skipped = self.step.skipped - self.skipped

@@ -69,7 +69,7 @@ class Scaling:
         return {} if self.interval is None else {"scale": np.asarray(counters["scale"] * np.float32(2.0**skips))}
 
 
-def scaling_of(given: Any, precision: str, guard: str | None, trained: bool) -> Scaling | None:
+def scaling_of(given: Any, precision: str | None, guard: str | None, trained: bool) -> Scaling | None:
     """What `compile` was asked for; raises DtypeError or ParameterError for what cannot be."""
     if given == "auto":
         given = "dynamic" if precision == "float16" and trained else None

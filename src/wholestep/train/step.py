@@ -26,14 +26,16 @@ from wholestep.train.engine import Engine, Log
 from wholestep.train.inspected import Inspected
 from wholestep.train.kinds import Kinds
 from wholestep.train.models import SAME, check_predicts, given_parts, taken
-from wholestep.train.precision import widened
+from wholestep.train.precision import converted
 from wholestep.train.recipe import Recipe
 from wholestep.train.replay import Course, Past, course_of, diagnosed
 from wholestep.train.result import Result
 from wholestep.train.saved import Saved
 from wholestep.train.scaling import scale_of
 from wholestep.train.setting import averaged, flushed, hyper_changes
+from wholestep.train.skipped import warn_of_skipped
 from wholestep.train.state import PARTS
+from wholestep.train.suspect import check_suspect
 from wholestep.words import printable
 
 
@@ -149,6 +151,7 @@ class Step(Saved, Inspected):
             self._last = None
         result = epoch_runs.run(rows, count, progress, self._lock, self._kinds.step if resume else None)
         self._last, self._course = result, course
+        warn_of_skipped(self._engine.recipe, "run", result.skipped, result.steps)
         return result
 
     def diagnose(self, batch: Any) -> Diagnosis:
@@ -367,13 +370,14 @@ class Step(Saved, Inspected):
                 changes["optimizer"] = optimizer
             if params is not SAME:
                 changes["model"], params, buffers = taken(params, buffers, old.recipe.model)
+                check_suspect(params, old.recipe.precision)
             if buffers is not SAME:
                 changes["with_buffers"] = buffers is not None
             recipe = dataclasses.replace(old.recipe, **changes)
             parts = dict(old.state.tree)
             for name, given in (("params", params), ("buffers", buffers)):
                 if given is not SAME:
-                    parts[name] = widened(given) if recipe.precision == "float64" else given
+                    parts[name] = converted(given, recipe.precision)
             if params is not SAME or optimizer is not SAME:
                 parts["optimizer"] = recipe.begun(parts["params"])
             hyper = hyper_of(optimizer) if optimizer is not SAME else self.hyper

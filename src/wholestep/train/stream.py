@@ -21,6 +21,7 @@ from wholestep.lower.budget.amount import Amount
 from wholestep.optim.paths import Choice, chosen, names
 from wholestep.runtime import mapped
 from wholestep.train.feed import Leaf, stand_in
+from wholestep.train.precision import WORKING
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def folder_of(given: Any, choice: Any, budget: Amount | None) -> Path | None:
     return Path(given)
 
 
-def stream_of(choice: Any, folder: Path | None, precision: str) -> Stream | None:
+def stream_of(choice: Any, folder: Path | None, precision: str | None) -> Stream | None:
     """What compile was asked to keep in files; raises ParameterError or UnsupportedError where that cannot be."""
     if choice is None:
         return None
@@ -93,9 +94,10 @@ def stream_of(choice: Any, folder: Path | None, precision: str) -> Stream | None
             "compile: stream= needs a folder that is there, and folder is None",
             hint="give folder=, on a disk with room for the state and the gradients",
         )
-    if precision == "float64":
+    if precision in WORKING:
         raise UnsupportedError(
-            "compile: stream= does not turn parameters into float64", hint="give float64 parameters as they are"
+            f"compile: stream= does not turn parameters into {precision}",
+            hint=f"give {precision} parameters as they are",
         )
     return Stream(choice, folder)
 

@@ -1,0 +1,279 @@
+"""Numbers that come from outside while a function is traced, of which a program would know those of the trace alone.
+
+The states of random generators are compared before and after: NumPy's and Python's own, and those that the function can
+read. Where some code of it names a clock or asks the system for a seed, its calls of built-in functions are watched.
+"""
+
+from __future__ import annotations
+
+import datetime
+import dis
+import functools
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import ImpurityError, Where
+from wholestep.frontend.array import Array
+from wholestep.frontend.names import content, of_a_library
+
+MOST = 4096
+"""Objects that are looked at from one function; a container of more items is not looked into."""
+
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+
+OWN = {id(np.random.mtrand._rand): "NumPy's own generator", id(random._inst): "Python's own generator"}
+"""The generators that everybody shares, and what they are called."""
+
+CLOCKS = {
+    *[getattr(time, n) for n in ("time", "perf_counter", "monotonic", "process_time", "thread_time")],
+    *[getattr(time, f"{n}_ns") for n in ("time", "perf_counter", "monotonic", "process_time", "thread_time")],
+    *(datetime.datetime.now, datetime.datetime.utcnow, datetime.date.today, datetime.datetime.today),
+}
+SEEDS = {os.urandom}
+TELLING = {
+    *[f.__name__ for f in (*CLOCKS, *SEEDS)],
+    *("default_rng", "RandomState", "SeedSequence", "SystemRandom", "token_bytes", "randbits", "uuid1", "uuid4"),
+}
+"""Names in code that may read a clock or ask for a seed."""
+
+SKIPPED = (np.ndarray, np.generic, Array, str, bytes, int, float, complex, type, type(None))
+
+
+class _Active(threading.local):
+    on = False
+
+
+_active = _Active()
+
+
+@contextmanager
+def pure(f: Any, again: str) -> Iterator[None]:
+    """Inside, f is traced; raises ImpurityError where a generator has moved, or a clock is read.
+
+    `again` says what would see the same numbers each time. A trace within a trace is looked at as a part of it.
+    """
+    if _active.on:
+        yield
+        return
+    reach = Reach(f)
+    before = [(name, generator, state_of(generator)) for name, generator in reach.generators]
+    _active.on = True
+    try:
+        with watching(reach, again):
+            yield
+    finally:
+        _active.on = False
+    for name, generator, state in before:
+        if state_of(generator) != state:
+            refuse_draw(reach, name, generator, again)
+
+
+class Reach:
+    """What a function can read: generators, each with its name, and the user's functions that it may call."""
+
+    def __init__(self, f: Any) -> None:
+        self.generators: list[tuple[str, Any]] = [(OWN[id(g)], g) for g in (np.random.mtrand._rand, random._inst)]
+        self.functions: list[FunctionType] = []
+        self.telling = False
+        self.waiting: list[tuple[str, Any]] = [("", f)]
+        self.seen = {id(g) for _, g in self.generators}
+        for name, x in self.waiting:
+            if len(self.seen) > MOST:
+                break
+            self.look(name, x)
+
+    def add(self, name: str, x: Any) -> None:
+        """Something more to look at."""
+        if not isinstance(x, SKIPPED) and id(x) not in self.seen:
+            self.seen.add(id(x))
+            self.waiting.append((name, x))
+
+    def look(self, name: str, x: Any) -> None:
+        """One object: a generator, a function, a container, or an instance with attributes."""
+        if isinstance(x, GENERATORS):
+            self.generators.append((name, x))
+        elif isinstance(x, FunctionType):
+            self.function(x)
+        elif isinstance(x, MethodType):
+            self.add("self" if isinstance(x.__func__, FunctionType) else name or x.__name__, x.__self__)
+            self.add(name, x.__func__)
+        elif isinstance(x, functools.partial):
+            for part in (x.func, *x.args, *x.keywords.values()):
+                self.add(name, part)
+        elif isinstance(x, list | tuple | set | frozenset | dict):
+            for item in (x.values() if isinstance(x, dict) else x) if len(x) <= MOST else ():
+                self.add(name, item)
+        elif not isinstance(x, ModuleType):
+            self.instance(name, x)
+
+    def instance(self, name: str, x: Any) -> None:
+        """An object: what it wraps or is bound to, or else its attributes and the methods of the user's class."""
+        if type(x) is BuiltinFunctionType:
+            self.telling = self.telling or x in CLOCKS or x in SEEDS
+            return self.add(name, None if isinstance(x.__self__, ModuleType) else x.__self__)
+        held = getattr(x, "__dict__", None)
+        attributes = dict(held) if type(held) is dict else {}
+        if "__wrapped__" in attributes:
+            return self.add(name, attributes["__wrapped__"])
+        for field, value in attributes.items():
+            self.add(f"{name}.{field}" if name else field, value)
+        for kind in type(x).__mro__:
+            if not is_library(kind.__module__):
+                for method in list(vars(kind).values()):
+                    self.add(name, getattr(method, "fget", None) or getattr(method, "__func__", method))
+
+    def function(self, f: FunctionType) -> None:
+        """A function: what is in its closure and defaults, and, of the user's, the globals that it names."""
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            self.add(name, content(cell))
+        for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+            self.add(f.__name__, value)
+        self.add(f.__name__, getattr(f, "__wrapped__", None))
+        if of_a_library(f):
+            return
+        self.functions.append(f)
+        names = set(names_of(f.__code__))
+        self.telling = self.telling or not TELLING.isdisjoint(names)
+        for name in names:
+            value = f.__globals__.get(name)
+            if isinstance(value, ModuleType) and not is_library(value.__name__):
+                for attribute in names:
+                    self.add(f"{name}.{attribute}", vars(value).get(attribute))
+            else:
+                self.add(name, value)
+
+
+def is_library(module: str) -> bool:
+    """Whether a module is Python's, ours or NumPy's."""
+    root = module.partition(".")[0]
+    return root in ("wholestep", "numpy", "scipy") or (root != "__main__" and root in sys.stdlib_module_names)
+
+
+def names_of(code: CodeType) -> Iterator[str]:
+    """The globals and attributes that some code names, that of the functions in it included."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from names_of(inner)
+
+
+def state_of(generator: Any) -> Any:
+    """The state of a generator, to be compared."""
+    if isinstance(generator, random.Random):
+        return None if isinstance(generator, random.SystemRandom) else generator.getstate()
+    if isinstance(generator, np.random.RandomState):
+        return comparable(generator.get_state(legacy=False))
+    return comparable(getattr(generator, "bit_generator", generator).state)
+
+
+def comparable(state: Any) -> Any:
+    """A state with its arrays as bytes."""
+    if isinstance(state, dict):
+        return {name: comparable(x) for name, x in state.items()}
+    return state.tobytes() if isinstance(state, np.ndarray) else state
+
+
+def refuse_draw(reach: Reach, name: str, generator: Any, again: str) -> None:
+    """Raise for a generator that has moved; not where that can only have been another thread."""
+    where = line_of_draw(reach, generator, name.rpartition(".")[2])
+    if where is None and id(generator) in OWN and threading.active_count() > 1:
+        return
+    code = reach.functions[0].__code__ if reach.functions else None
+    raise ImpurityError(
+        f"trace: numbers were drawn from {name or 'a generator'} while a function was traced, and every {again} would "
+        "see the same ones",
+        where=where or (None if code is None else (code, 0)),
+        hint=HINT,
+    )
+
+
+HINT = (
+    "draw with a key that changes, def loss(model, batch, *, key) and ws.random.normal(key, shape), or pass the "
+    "numbers in with the batch"
+)
+
+
+def line_of_draw(reach: Reach, generator: Any, name: str) -> Where:
+    """The first place in the user's functions that reads a generator."""
+    wanted = {id(np.random.mtrand._rand): np.random, id(random._inst): random}.get(id(generator))
+    for f in reach.functions:
+        cells = {n: content(c) for n, c in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)}
+        known = {**f.__globals__, **cells}
+        for code, at, found, attribute in loads(f.__code__, known):
+            drawn = found is generator or getattr(found, "__self__", None) is generator
+            if drawn or (wanted is not None and found is wanted) or (wanted is None and attribute == name):
+                return code, at
+    return None
+
+
+def loads(code: CodeType, known: dict[str, Any]) -> Iterator[tuple[CodeType, int, Any, str]]:
+    """What each instruction loads, as far as it can be told: a global, or an attribute of a module."""
+    last: Any = None
+    for instruction in dis.get_instructions(code):
+        op, name = instruction.opname, instruction.argval
+        if op in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            last = known.get(name)
+        elif op in ("LOAD_ATTR", "LOAD_METHOD"):
+            last = vars(last).get(name) if isinstance(last, ModuleType) else None
+        else:
+            last = None if op != "PRECALL" else last
+            continue
+        yield code, instruction.offset, last, name
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from loads(inner, known)
+
+
+@contextmanager
+def watching(reach: Reach, again: str) -> Iterator[None]:
+    """Inside, a clock that the user's functions read, or a seed that they ask for, is an error at that line.
+
+    A profiler that runs already is left alone.
+    """
+    if not reach.telling or sys.getprofile() is not None:
+        yield
+        return
+    codes = {code for f in reach.functions for code in family_of(f.__code__)}
+
+    def look(frame: FrameType, event: str, called: Any) -> None:
+        if event != "c_call" or type(called) is not BuiltinFunctionType:
+            return
+        if called in SEEDS:
+            user: FrameType | None = frame
+            while user is not None and user.f_code not in codes:
+                user = user.f_back
+            if user is not None:
+                refuse_reading("the system's random numbers were asked for", user, again)
+        elif called in CLOCKS and frame.f_code in codes:
+            refuse_reading(f"the clock was read ({called.__name__})", frame, again)
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def refuse_reading(what: str, frame: FrameType, again: str) -> None:
+    raise ImpurityError(
+        f"trace: {what} while a function was traced, and every {again} would see the same number",
+        where=(frame.f_code, frame.f_lasti),
+        hint="read it outside and pass it in; " + HINT if "random" in what else "read it outside and pass it in",
+    )
+
+
+def family_of(code: CodeType) -> Iterator[CodeType]:
+    """Some code and that of the functions in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from family_of(inner)
