@@ -121,7 +121,11 @@ def loss_value(out: Any, what: str, holomorphic: bool, f: Any = None) -> Array:
             hint="take .real or abs() of it, or say holomorphic=True for the complex derivative",
         )
     if not dtypes.is_inexact(loss.dtype):
-        raise DtypeError(f"{what}: the loss is {loss.type}, and an integer or boolean loss has no derivative")
+        raise DtypeError(
+            f"{what}: the loss is {loss.type}, and an integer or boolean loss has no derivative",
+            where=returns(f),
+            hint="counts, comparisons and positions are constant almost everywhere; make it of floating-point values",
+        )
     if holomorphic and not dtypes.is_complex(loss.dtype):
         raise DtypeError(f"{what}: holomorphic=True needs a complex result, not {loss.type}")
     return loss
