@@ -2,7 +2,9 @@
 
 import math
 import pickle
+import random
 import re
+import time
 import warnings
 from math import exp
 
@@ -704,6 +706,74 @@ def labels_as_text_of_numbers():
 @mistake("model")
 def optimizer_before_the_model():
     ws.compile(loss, optim.sgd(0.1), batch=BATCH)
+
+
+@mistake("model")
+def the_model_from_outside():
+    model = linear()
+    compiled(lambda params, batch: nn.mse(model(batch["x"]), batch["y"]), model)
+
+
+@mistake("*, key")
+def numpy_random():
+    def f(params, batch):
+        return np.mean((batch["x"] @ params["w"] + np.random.normal(size=(16, 1))) ** 2)
+
+    compiled(f, {"w": np.zeros((3, 1), np.float32)})
+
+
+@mistake("*, key")
+def generator_in_a_closure():
+    rng = np.random.default_rng(0)
+    ws.jit(lambda x: x + rng.normal(size=3))(np.ones(3))
+
+
+@mistake("*, key")
+def python_random():
+    ws.jit(lambda x: x * random.random())(np.ones(3))
+
+
+@mistake("outside")
+def clock():
+    ws.jit(lambda x: x * time.time())(np.ones(3))
+
+
+@mistake("optimizer")
+def fit_without_an_optimizer():
+    ws.fit(compiled(optimizer=None), BATCH, progress=None)
+
+
+@mistake("diagnose")
+def nan_in_the_data():
+    ws.fit(
+        compiled(),
+        {"x": np.full((64, 3), np.nan, np.float32), "y": np.ones((64, 1), np.float32)},
+        progress=None,
+        epochs=30,
+    )
+
+
+@mistake("key=")
+def twin_keys():
+    compiled(model=nn.Sequential(nn.Linear(3, 3, key=0), nn.Linear(3, 3, key=0), nn.Linear(3, 1, key=1)))
+
+
+@mistake("float32")
+def mixed_dtypes():
+    params = {"a": np.ones((3, 1), np.float32), "b": np.ones(1)}
+    compiled(lambda p, b: np.mean((b["x"] @ p["a"] + p["b"]) ** 2), params)
+
+
+@mistake("unused")
+def a_part_that_is_not_used():
+    class Net(nn.Module):
+        def __init__(self):
+            self.a, self.b = nn.Linear(3, 1, key=0), nn.Linear(3, 1, key=1)
+
+        def __call__(self, x):
+            return self.a(x)
+
+    compiled(model=Net())
 
 
 def early(metric):
