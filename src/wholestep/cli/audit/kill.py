@@ -119,6 +119,12 @@ class Campaign:
         if number < saved or sha256(state) != self.hashes.get(number):
             self.failures.append(f"step {saved} was saved, and step {number} is there, or something else")
 
+    def tidy(self, path: Path, most: int | None) -> None:
+        """Whether the next save removes what those left that were killed."""
+        self.step.save(path, max_shard_bytes=most)
+        if left := debris(path):
+            self.failures.append(f"{len(left)} files that killed saves left are still there after the next one")
+
 
 def debris(path: Path) -> set[Path]:
     """What lies about that no checkpoint holds."""
@@ -141,6 +147,9 @@ def audit(count: int, seed: int) -> dict[str, Any]:
                     bearer = Bearer()
                 saved = campaign.kill(bearer, path, most, saved)
                 kills += 1
+            campaign.tidy(path, most)
+            if kills == count:
+                break
         bearer.close()
     tried, wrong = faults()
     checks = {"kills": count, **{f"kills that {what}": n for what, n in campaign.seen.items()}, **tried}
