@@ -121,8 +121,8 @@ def test_bare_names_follow_their_weights():
         assert held.w.tolist() == [5.0, 2.0]
         assert repr(w).startswith("w = array(")
     assert space == {}
-    with pytest.raises(UnsupportedError, match="items is a list"):
-        NamedWeights(items=[1.0]).bound_in(space).__enter__()
+    with pytest.raises(UnsupportedError, match="rows is a list"):
+        NamedWeights(rows=[1.0]).bound_in(space).__enter__()
     assert space == {}
 
 
