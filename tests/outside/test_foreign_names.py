@@ -163,3 +163,8 @@ def test_completion_shows_public_names_alone():
         and getattr(ws.numpy, name).__name__.startswith("wholestep")
         and name not in ws.numpy.__all__
     ]
+
+
+def test_a_step_answers_without_slowing_its_other_attributes():
+    assert not hasattr(Step, "__getattr__")  # with one, every attribute that a call reads takes a slow way
+    assert not set(NAMES["step"]) & set(dir(STEP)) and {"predict", "run"} <= set(dir(STEP))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import random
-from wholestep.boundary.answers import unknown
+from wholestep.boundary.attributes import answering
 from wholestep.boundary.frames import cut
 from wholestep.boundary.public import bounded
 from wholestep.errors import ArgumentError, TreeError, UnsupportedError
@@ -40,6 +40,7 @@ from wholestep.words import printable
 
 
 @bounded
+@answering("step")
 class Step(Saved, Inspected):
     """A compiled training step; `wholestep.compile` makes one.
 
@@ -88,9 +89,6 @@ class Step(Saved, Inspected):
         except BaseException as error:
             cut(error)  # here and not in a boundary around it, which a call of microseconds would feel
             raise
-
-    def __getattr__(self, name: str) -> Any:
-        raise unknown("step", name, type(self).__name__)
 
     def specialize(self, **sizes: int) -> None:
         """Compile a code for one size of a symbolic batch alone, which is used for that size from now on.
