@@ -20,6 +20,7 @@ from wholestep.errors import ShapeError, TreeError
 from wholestep.ir.graph import Graph
 from wholestep.ir.text import parse
 from wholestep.ir.verify import verify
+from wholestep.lower.cost import total
 from wholestep.passes.rolling.roll import rolled
 from wholestep.passes.rolling.tallies import tallied
 from wholestep.runtime.compiled import identity, plan_of
@@ -192,3 +193,13 @@ def test_a_list_may_contain_itself() -> None:
         ws.jit(lambda t: t)(around)
     with pytest.raises(ValueError, match=r"inhomogeneous|maximum"):
         ws.grad(lambda x: np.sum(x + wnp.asarray(around)))(np.ones(2))
+
+
+def test_branches_in_branches_are_priced_once() -> None:
+    """A walk through both cases at each level would go through 2**40 of them."""
+
+    def nested(n: int, x: Any) -> Any:
+        return np.sin(x) if n == 0 else ws.cond(x[0] > 0, lambda y: nested(n - 1, y) * 1.1, lambda y: y, x)
+
+    plan = plan_of(ws.trace(lambda x: nested(40, x))(X), host(), ())
+    assert 0 < total(plan.steps) < 1e6

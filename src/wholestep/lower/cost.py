@@ -308,7 +308,10 @@ def expected(steps: tuple[Step, ...], rates: Rates = DEFAULT, times: Size = 1) -
         if isinstance(step, Launch | Call):
             yield step, times
         elif isinstance(step, Branch):
-            yield from expected(max(step.cases, key=lambda case: total(case, rates), default=()), rates, times)
+            # Each case is walked through once, so that branches in branches cost no more for lying deeper.
+            found = [list(expected(case, rates)) for case in step.cases]
+            longest = max(found, key=lambda case: spent(case, rates), default=[])
+            yield from [(inner, times * n) for inner, n in longest]
         else:
             for inner in parts(step):
                 yield from expected(inner, rates, times * step.trips if isinstance(step, Repeat) else times)
@@ -316,4 +319,9 @@ def expected(steps: tuple[Step, ...], rates: Rates = DEFAULT, times: Size = 1) -
 
 def total(steps: tuple[Step, ...], rates: Rates = DEFAULT) -> float:
     """About how many microseconds steps take one after another."""
-    return sum(most(n) * microseconds(s, rates) for s, n in expected(steps, rates))
+    return spent(expected(steps, rates), rates)
+
+
+def spent(steps: Iterable[tuple[Launch | Call, Size]], rates: Rates) -> float:
+    """About how many microseconds kernels and routines take, each so often."""
+    return sum(most(n) * microseconds(s, rates) for s, n in steps)
