@@ -114,6 +114,15 @@ def is_integer(dtype: Any) -> bool:
     return bool(_KIND[dtype] == "i")
 
 
+def counts_back(dtype: Any) -> bool:
+    """Say whether an index of an integer dtype, read as int64 as NumPy reads it, can be negative: uint64 wraps.
+
+    >>> counts_back(np.int8), counts_back(np.uint32), counts_back(np.uint64)
+    (True, False, True)
+    """
+    return not np.can_cast(dtype, np.uint32)
+
+
 def is_bool(dtype: Any) -> bool:
     """Say whether a dtype is the boolean one.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep import dtypes
 from wholestep.dims import Dim, Size
 from wholestep.ir.graph import Node
 from wholestep.kernel.lang import BOOL, I64, DType, Index, Var
@@ -164,7 +165,7 @@ def gather(reader: Reader, node: Node, at: At) -> Scalar:
 def position(reader: Reader, value: Var, n: Size) -> Index:
     """An index that may count from the end as one that counts from the start; it is known to be inside."""
     wide = reader.builder.convert(value, I64)
-    if value.dtype.kind == "u" or (wide.op == "index" and inside(wide.attr, 0, n)):
+    if not dtypes.counts_back(value.dtype) or (wide.op == "index" and inside(wide.attr, 0, n)):
         return wide.attr if wide.op == "index" else Index(0, {wide: 1})
     below = reader.builder.op("lt", wide, reader.builder.constant(0, I64))
     shifted = reader.builder.op("add", wide, reader.builder.size(n))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep import dtypes
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.kernel.build import Builder
@@ -252,7 +253,7 @@ def check_work(low: Storage, index: Value, axis: int, n: int, node: Node) -> Wor
         def bad(at: At) -> tuple[Var, ...]:
             value = b.convert(reader.read(index, at), I64)
             wrong = b.op("le", b.size(n), value)
-            if index.dtype.kind == "i":
+            if dtypes.counts_back(index.dtype):
                 wrong = b.op("or", wrong, b.op("lt", value, b.size(-n)))
             line = b.index(flat(at, strides_of(index.shape)))
             return (b.op("select", wrong, line, b.constant(FINE, I64)),)

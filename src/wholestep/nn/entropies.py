@@ -179,7 +179,7 @@ def inside(name: str, index: Any, size: int, what: str = "label") -> Any:
     data = index.value.data if isinstance(index, Array) else index
     if data is None:
         wide = index.astype(np.int64, copy=False)
-        return wide if index.dtype.kind == "u" else wnp.where(wide < 0, wide - size, wide)
+        return wnp.where(wide < 0, wide - size, wide) if dtypes.counts_back(index.dtype) else wide
     values = np.asarray(data)
     bad = np.argwhere((values < 0) | (values >= size))
     if len(bad):

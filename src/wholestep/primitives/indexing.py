@@ -170,7 +170,7 @@ class ScatterSet(Scatter):
 
 def take_along(x: Value, index: Value, axis: int) -> Value:
     """`np.take_along_axis`: x read along one axis at an index array of x's rank."""
-    integer = index.dtype
+    integer = np.dtype(np.int64)  # and not that of the index, which may be too narrow to count the other axes
     indices = [index if i == axis else iota(shape=index.shape, axis=i, dtype=integer) for i in range(x.ndim)]
     taken: Value = gather(x, *indices, axes=tuple(range(x.ndim)))
     return taken
