@@ -9,7 +9,8 @@ SOURCE = Path(__file__).parent.parent / "src"
 FLOORS = (
     "words",
     "errors",
-    "config dtypes tree dims",
+    "forks config dtypes tree dims",
+    "exits",
     "boundary",
     "lazy",
     "ir kernel",

@@ -1,11 +1,27 @@
 """The only reader of the environment: what to print and check, the threads, the processor, where code is kept."""
 
 import os
+import sys
 from functools import cache
 
 WORDS = ("ir", "passes", "kernel", "plan", "time", "nan", "traceback")
 MOST_THREADS = 256
 """More than this many threads are refused: the pool's memory is laid out once."""
+
+
+def check_machine(byteorder: str = sys.byteorder, largest: int = sys.maxsize) -> None:
+    """Raise ImportError on a machine whose numbers or addresses are not those that code is made for.
+
+    >>> check_machine()
+    """
+    if byteorder != "little" or largest != 2**63 - 1:
+        raise ImportError(
+            f"wholestep runs on 64-bit little-endian machines, and this one is {largest.bit_length() + 1}-bit "
+            f"{byteorder}-endian"
+        )
+
+
+check_machine()
 
 
 def debug(word: str) -> bool:

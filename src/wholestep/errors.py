@@ -99,7 +99,10 @@ def show(where: Where) -> str:
     if not filename:
         return ""
     text = linecache.getline(filename, line).strip()
-    relative = os.path.relpath(filename) if os.path.isabs(filename) and _same_drive(filename) else filename
+    try:
+        relative = os.path.relpath(filename) if os.path.isabs(filename) and _same_drive(filename) else filename
+    except OSError:  # the working directory is gone
+        relative = filename
     shown = filename if relative.startswith("..") else relative
     return f"{shown}:{line}:  {text}" if text else f"{shown}:{line}"
 
@@ -240,6 +243,10 @@ class UnknownNameError(WholestepError, AttributeError):
 
 class ArgumentError(WholestepError, TypeError):
     """Arguments that are not those of the function that was called."""
+
+
+class ForkedError(WholestepError, RuntimeError):
+    """State in a forked child that another thread was using during the fork, or that lies in the parent's files."""
 
 
 class WholestepWarning(UserWarning):

@@ -55,3 +55,11 @@ def test_the_environment_is_read_once(monkeypatch):
     assert not config.debug("ir")
     config.reread()
     assert config.debug("ir")
+
+
+@pytest.mark.parametrize(
+    ("order", "largest", "words"), [("big", 2**63 - 1, "64-bit big"), ("little", 2**31 - 1, "32-bit")]
+)
+def test_other_machines_are_refused_when_the_library_is_imported(order, largest, words):
+    with pytest.raises(ImportError, match=words):
+        config.check_machine(order, largest)

@@ -324,7 +324,25 @@ def no_home(monkeypatch, tmp_path):
     return "the user has no home folder"
 
 
-@pytest.mark.parametrize("trouble", [no_space, no_rename, read_only, a_file, unreadable, no_home])
+def no_such_user(monkeypatch, tmp_path):
+    monkeypatch.setenv("WHOLESTEP_CACHE", "~nobody-of-this-name/cache")
+    config.reread()
+    return "WHOLESTEP_CACHE=~nobody-of-this-name/cache: "
+
+
+def no_working_directory(monkeypatch, tmp_path):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("WHOLESTEP_CACHE", "cache")
+    config.reread()
+    return "WHOLESTEP_CACHE=cache: "
+
+
+TROUBLES = [no_space, no_rename, read_only, a_file, unreadable, no_home, no_such_user, no_working_directory]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
 def test_whatever_the_system_refuses_is_one_warning(asked, tmp_path, monkeypatch, trouble):
     asked(tmp_path / "cache")
     text = trouble(monkeypatch, tmp_path)

@@ -12,9 +12,9 @@ import pytest
 from tests.hang import HANG
 from tests.runtime import programs
 
-from wholestep import config
+from wholestep import config, errors
 from wholestep.errors import WholestepError
-from wholestep.runtime import cores, native, pool
+from wholestep.runtime import cores, pool
 
 N = 1000
 X, W = np.arange(N, dtype=np.float32), np.full((), 3, np.float32)
@@ -154,7 +154,7 @@ import numpy as np
 from tests.runtime import programs
 from tests.runtime.test_pool import N, X, W, asleep, right, wait_for
 from wholestep.runtime import pool
-from wholestep.runtime.native import ForkedError
+from wholestep.errors import ForkedError
 
 pool.set_threads(3)
 program = programs.multiply(N)
@@ -236,8 +236,19 @@ def test_a_process_ends_cleanly(case):
 
 def test_state_torn_by_a_fork_is_refused():
     instance = programs.count().instance([np.zeros((), np.int64)])
-    with instance._lock:
-        instance.forked()
-    with pytest.raises(native.ForkedError, match="forked while another thread"):
+    held, told = threading.Event(), threading.Event()
+
+    def another():
+        with instance._lock:
+            held.set()
+            told.wait()
+
+    thread = threading.Thread(target=another)
+    thread.start()
+    held.wait()
+    instance._forked()
+    told.set()
+    thread.join()
+    with pytest.raises(errors.ForkedError, match="forked while another thread"):
         instance((np.array(1),))
-    assert issubclass(native.ForkedError, WholestepError)
+    assert issubclass(errors.ForkedError, WholestepError)

@@ -14,6 +14,7 @@ from wholestep import config, tree
 from wholestep.boundary.public import bounded
 from wholestep.dims import bind
 from wholestep.errors import DtypeError, MutationError, StaticArgumentError, TreeError, Where
+from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
 from wholestep.frontend.array import Array
 from wholestep.frontend.einops import tell
@@ -293,7 +294,7 @@ class jit:
         """Run f once on abstract arrays."""
         tell()
         builder = Builder(None, "jit")
-        with building(builder):
+        with UNBROKEN, building(builder):
             entered = iter([Array(identity(builder.input(t)), s, w) for t, s, w in kinds])
             given = [next(entered) if o else guarded(leaf) for leaf, o in zip(leaves, on, strict=True)]
             dynamic, keywords = tree.unflatten(structure, given)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from wholestep import config
+from wholestep.backends.cpu.gate import GATE
 from wholestep.backends.cpu.target import Target
 from wholestep.errors import WholestepWarning
 from wholestep.runtime.folder import Entry, Folder, Unusable
@@ -69,12 +70,15 @@ def cached(text: str, target: Target, flags: Mapping[str, Any], make: Callable[[
 def place() -> Folder | None:
     """The folder: what WHOLESTEP_CACHE names, or the user's own; None where it is off or the system has no such thing.
 
-    Raises Unusable where the user has no home.
+    Raises Unusable where the user has no home, or the folder that is named cannot be found out.
     """
     asked = config.cache_place()
     if asked == "off" or os.open not in os.supports_dir_fd:
         return None
-    return Folder(Path(asked).expanduser().absolute() if asked else _default())
+    try:
+        return Folder(Path(asked).expanduser().absolute() if asked else _default())
+    except (RuntimeError, OSError) as error:  # a user who is not there; a working directory that is gone
+        raise Unusable(f"WHOLESTEP_CACHE={asked}: {error}") from None
 
 
 def _default() -> Path:
@@ -130,8 +134,9 @@ def code_version() -> str:
 @cache
 def llvm_version() -> str:
     """The versions of what makes machine code."""
-    import llvmlite
-    import llvmlite.binding as llvm
+    with GATE:
+        import llvmlite
+        import llvmlite.binding as llvm
 
     return f"{llvmlite.__version__} {'.'.join(map(str, llvm.llvm_version_info))}"
 

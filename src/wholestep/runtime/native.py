@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from wholestep import forks
 from wholestep.backends.cpu.native import CodeError, Linked, link
 from wholestep.backends.cpu.support import CALL, CONTEXT, CONTEXT_BYTES
-from wholestep.errors import (
-    ShapeError,
-    StorageError,
-    UnsupportedError,
-    WholestepError,
-)
+from wholestep.errors import ForkedError, ShapeError, StorageError, UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.types import array_type
 from wholestep.runtime import pool, prefetch, support, symbols
@@ -38,10 +34,6 @@ SPARE_FRAMES = 2
 """How many frames a program keeps between calls."""
 
 
-class ForkedError(WholestepError, RuntimeError):
-    """Resident state that another thread was writing when this process was forked."""
-
-
 Make = Callable[[tuple[int, ...], Any], NDArray]
 """Gives memory for an array of a shape and dtype, at a multiple of 64 bytes.
 
@@ -55,6 +47,11 @@ Room = Callable[[int], NDArray]
 def own_room(nbytes: int) -> NDArray:
     """An arena that nobody else uses."""
     return aligned((nbytes,), np.uint8)
+
+
+def own_shelf(folder: Path | None, nbytes: int) -> NDArray:
+    """The bytes of a scratch file that nobody else uses."""
+    return in_file((nbytes,), np.uint8, folder)
 
 
 class Frame:
@@ -72,10 +69,14 @@ class Frame:
         self.table = (ctypes.c_void_p * max(1, len(made.slots)))()
         self.words = np.zeros(CONTEXT_BYTES // 8, np.int64)
         self.arenas = {place: room(made.slots[place].nbytes) for place in made.places("arena")}
-        self.arenas |= {place: shelf(made.slots[place].nbytes) for place in made.places("file")}
+        self.shelves = {place: (shelf, made.slots[place].nbytes) for place in made.places("file")}
         tables = {place: np.array(made.sizes, np.int64) for place in made.places("sizes")}
         for place, array in (self.arenas | constants | tables).items():
             self.table[place] = address(array)
+        self.shelved = False
+        if self.shelves:
+            self.shelve()
+            forks.heir(self)
         self.sites = made.sites
         self.parallel = made.parallel
         self.streamed = made.streamed
@@ -87,7 +88,19 @@ class Frame:
         self._record = np.array([facts[name] for name in CALL], np.uint64)
         self.record = ctypes.c_void_p(address(self._record))
         self._native = support.load()
-        self._brief = made.microseconds < BRIEF and not (made.parallel or made.streamed) and ask.address != 0
+        quick = made.microseconds < BRIEF and not (made.parallel or made.streamed or self.shelves)
+        self._brief = quick and ask.address != 0
+
+    def shelve(self) -> None:
+        """Have scratch files that this process shares with no other one."""
+        for place, (shelf, nbytes) in self.shelves.items():
+            self.arenas[place] = shelf(nbytes)
+            self.table[place] = address(self.arenas[place])
+        self.shelved = True
+
+    def _forked(self) -> None:
+        """In a forked child: the scratch files are the parent's; there are others once they are needed."""
+        self.shelved = False
 
     @property
     def enter(self) -> Callable[[ctypes.c_void_p, tuple[Any, ...]], int]:
@@ -96,6 +109,8 @@ class Frame:
 
     def _long(self, record: ctypes.c_void_p, arrays: tuple[Any, ...]) -> int:
         """Run without the interpreter lock."""
+        if self.shelves and not self.shelved:
+            self.shelve()
         if self.parallel:
             self._borrow()
         if self.streamed:
@@ -209,11 +224,14 @@ class NativeProgram(Program):
         return results
 
     def _frame(self, ask: Ask, room: Room | None = None) -> Frame:
-        return Frame(self.artefact, self._code, self.constants, ask, room or self._room, room or self._shelf)
-
-    def _shelf(self, nbytes: int) -> NDArray:
-        """The bytes of a scratch file that nobody else uses."""
-        return in_file((nbytes,), np.uint8, self.streams.folder)
+        return Frame(
+            self.artefact,
+            self._code,
+            self.constants,
+            ask,
+            room or self._room,
+            room or partial(own_shelf, self.streams.folder),
+        )
 
     def instance(self, state: Sequence[NDArray]) -> NativeInstance:
         if self.artefact.undone and any(map(lies_in_file, state)):
@@ -267,8 +285,8 @@ class NativeInstance(Instance):
         self._frame, self._results = program.bound(self.state, make)
         self._enter, self._record = self._frame.enter, self._frame.record
         self._undone = program.artefact.undone
-        self._lock = threading.Lock()
-        _instances.add(self)
+        self._lock = threading.RLock()
+        forks.heir(self)
 
     def __call__(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
         given = arrays if type(arrays) is tuple else tuple(arrays)
@@ -305,25 +323,18 @@ class NativeInstance(Instance):
     def trips(self) -> int:
         return self._frame.word("trips")
 
-    def forked(self) -> None:
-        """In a forked child, whose only thread is not in a call: a run that was in progress never ends here."""
-        if self._lock.locked():
+    def _forked(self) -> None:
+        """In a forked child: a run that another thread was in never ends here, and files are the parent's."""
+        left = forks.abandoned(self._lock)
+        if left or any(map(lies_in_file, self.state)):
             self._enter = torn
-        self._lock = threading.Lock()
+        if left:
+            self._lock = threading.RLock()
 
 
 def torn(record: ctypes.c_void_p, arrays: tuple[Any, ...]) -> int:
     """A run on state that nobody can vouch for."""
-    raise ForkedError("call: this process was forked while another thread ran the program on this state")
-
-
-_instances: weakref.WeakSet[NativeInstance] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for instance in tuple(_instances):
-        instance.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    raise ForkedError(
+        "call: this process was forked while another thread ran the program on this state, or the state lies in files",
+        hint="compile it in the child",
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import config
+from wholestep import config, forks
 from wholestep.backends.cpu.support import POOL, POOL_BYTES, WORKER, WORKER_BYTES
 from wholestep.runtime import bells, cores, support
 
@@ -50,7 +49,7 @@ class Pool:
         self.address = int(raw.ctypes.data) + start
         self.stopped = False
         self._workers: list[Worker] = []
-        self._growing = threading.Lock()
+        self._growing = threading.RLock()
         self._word("spins").value = _spins()
         for k in range(config.MOST_THREADS):
             ctypes.c_int64.from_address(self._record(k) + WORKER["state"]).value = 1
@@ -102,7 +101,8 @@ def _spins() -> int:
 
 _pool: Pool | None = None
 _asked: int | None = None
-_making = threading.Lock()
+_making = threading.RLock()
+"""Reentrant: a signal handler or a finalizer may run a program where its own thread is making the pool."""
 
 
 def current() -> Pool:
@@ -115,7 +115,11 @@ def _make() -> Pool:
     global _pool
     with _making:
         if _pool is None:
-            _pool = Pool(thread_count())
+            made = Pool(thread_count())
+            if _pool is None:
+                _pool = made
+            else:
+                made.stop()
         return _pool
 
 
@@ -160,10 +164,11 @@ def threads(count: int) -> Iterator[None]:
         set_threads(before)
 
 
+@forks.in_child
 def _forget() -> None:
     """In a forked child only the thread that forked is alive: the pool and its locks are left behind."""
     global _pool, _making
-    _pool, _making = None, threading.Lock()
+    _pool, _making = None, threading.RLock()
 
 
 def _stop() -> None:
@@ -172,6 +177,4 @@ def _stop() -> None:
         found.stop()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
 atexit.register(_stop)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import sys
 import threading
 from typing import Any
 
 import numpy as np
 
+from wholestep import forks
 from wholestep.backends.cpu.support import NOTE, NOTES, NOTES_BYTES, NOTES_KEPT
 from wholestep.runtime import bells
 from wholestep.runtime.arguments import address
@@ -64,7 +64,7 @@ def _madvise() -> Any:
 
 
 _reader: Reader | None = None
-_making = threading.Lock()
+_making = threading.RLock()
 
 
 def notes() -> int:
@@ -81,10 +81,7 @@ def notes() -> int:
         return _reader.address
 
 
+@forks.in_child
 def _forget() -> None:
     global _reader, _making
-    _reader, _making = None, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    _reader, _making = None, threading.RLock()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep import forks
 from wholestep.backends.cpu.target import host
 from wholestep.dims import Dim, bind, substitute
 from wholestep.errors import ShapeError, UnsupportedError
@@ -166,7 +167,16 @@ class SymbolicInstance(Instance):
         self.arena = aligned((0,), np.uint8)
         self.current: Instance | None = None
         self.seen = program.made
-        self.lock = threading.Lock()
+        self.lock: Any = threading.RLock()
+        forks.heir(self)
+
+    def _forked(self) -> None:
+        """In a forked child: an arena that another thread was about to replace is nobody's."""
+        if forks.abandoned(self.lock):
+            self.lock = forks.Torn(
+                "call: this process was forked while another thread ran the program on this state",
+                hint="compile it in the child",
+            )
 
     def room(self, nbytes: int) -> NDArray:
         """The arena; where it is too small, a larger one, and whoever has the old one is forgotten."""

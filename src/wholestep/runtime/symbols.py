@@ -13,6 +13,7 @@ import re
 from functools import cache
 from typing import Any
 
+from wholestep.backends.cpu.gate import GATE
 from wholestep.errors import UnsupportedError
 from wholestep.runtime import clock
 
@@ -52,7 +53,8 @@ def _find(name: str) -> tuple[int, str]:
     base, _, letters = rest.partition(":")
     if family not in MODULES:
         raise UnsupportedError(f"compile: unknown library function {name!r}")
-    offered = importlib.import_module(MODULES[family]).__pyx_capi__
+    with GATE:
+        offered = importlib.import_module(MODULES[family]).__pyx_capi__
     found = []
     for key, capsule in offered.items():
         if re.fullmatch(rf"(__pyx_fuse(_\d+)+)?{re.escape(base)}", key):

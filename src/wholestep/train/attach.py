@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.errors import UnsupportedError
+from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
 from wholestep.frontend.jit import Program as Traced
 from wholestep.frontend.jit import jit, own_copy
@@ -54,7 +55,11 @@ class Attached:
     """
 
     def __init__(
-        self, f: Callable[..., Any], engine: Callable[[], Engine], lock: AbstractContextManager[Any], training: bool
+        self,
+        f: Callable[..., Any],
+        engine: Callable[[], Engine],
+        lock: Callable[[], AbstractContextManager[Any]],
+        training: bool,
     ) -> None:
         self.f, self.training = f, training
         self.name = str(getattr(f, "__name__", type(f).__name__))
@@ -64,7 +69,7 @@ class Attached:
         self.sizes = Sizes(self.name, GROWING)
 
     def __call__(self, batch: Any) -> Any:
-        with self.lock:
+        with self.lock():
             entry, arrays = self.found(batch)
             check_whole(entry.watches, self.name)
             outs = entry.program([*tree.leaves(self.given()), *arrays])
@@ -101,7 +106,8 @@ class Attached:
             key = open_[-1] if open_ else key
         found = self.entries.get(key)
         if found is None:
-            found = self.entries[key] = self.made(feed)
+            with UNBROKEN:
+                found = self.entries[key] = self.made(feed)
             self.sizes.made([(leaf.path, leaf.type.shape) for leaf in feed.leaves])
             if len(self.entries) > KEPT:
                 self.entries.popitem(last=False)

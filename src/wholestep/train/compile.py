@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wholestep.errors import BudgetError, DtypeError, ParameterError
+from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
 from wholestep.lower.budget.amount import amount
 from wholestep.nn.module import Module
@@ -118,46 +119,47 @@ def compile(
     >>> step(batch).loss, step.traces
     (0.0625, 1)
     """
-    check_loss(loss, params)
-    check_optimizer("compile: optimizer", optimizer, optional=True)
-    check_options(device, steps_per_call, guard, precision)
-    check_roll(roll, stream)
-    scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
-    budget = amount(memory_budget)
-    place = folder_of(folder, stream, budget)
-    streamed = stream_of(stream, place, precision)
-    batch = outside.taken(batch, "batch", "compile")
-    model, parts, buffers = taken(unpacked(params, streamed), buffers)
-    names = (captures,) if isinstance(captures, str) else tuple(captures)
-    check_microbatch(microbatch, has_aux, bool(names))
-    rows = None if microbatch == "auto" else microbatch
-    recipe = Recipe(
-        loss,
-        optimizer,
-        buffers is not None,
-        has_aux,
-        guard,
-        names,
-        precision,
-        scaling,
-        model,
-        budget if budget is None or place is None else budget.spilling(),
-        rows,
-        unroll,
-        roll,
-        streamed,
-        place,
-        allow_unused,
-        check_norm(grad_norm, optimizer),
-    )
-    check_unroll(recipe, int(steps_per_call))
-    check_suspect(parts, precision)
-    state = state_parts(recipe, parts, buffers, key)
-    made = partial(Step, parts=state, batch=batch, count=int(steps_per_call), device=device, strict=bool(strict))
-    auto = microbatch == "auto"
-    step = smallest(made, recipe, rows_of(batch, int(steps_per_call > 1))) if auto else made(recipe)
-    give(params, step, recipe.name)
-    return step
+    with UNBROKEN:
+        check_loss(loss, params)
+        check_optimizer("compile: optimizer", optimizer, optional=True)
+        check_options(device, steps_per_call, guard, precision)
+        check_roll(roll, stream)
+        scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
+        budget = amount(memory_budget)
+        place = folder_of(folder, stream, budget)
+        streamed = stream_of(stream, place, precision)
+        batch = outside.taken(batch, "batch", "compile")
+        model, parts, buffers = taken(unpacked(params, streamed), buffers)
+        names = (captures,) if isinstance(captures, str) else tuple(captures)
+        check_microbatch(microbatch, has_aux, bool(names))
+        rows = None if microbatch == "auto" else microbatch
+        recipe = Recipe(
+            loss,
+            optimizer,
+            buffers is not None,
+            has_aux,
+            guard,
+            names,
+            precision,
+            scaling,
+            model,
+            budget if budget is None or place is None else budget.spilling(),
+            rows,
+            unroll,
+            roll,
+            streamed,
+            place,
+            allow_unused,
+            check_norm(grad_norm, optimizer),
+        )
+        check_unroll(recipe, int(steps_per_call))
+        check_suspect(parts, precision)
+        state = state_parts(recipe, parts, buffers, key)
+        made = partial(Step, parts=state, batch=batch, count=int(steps_per_call), device=device, strict=bool(strict))
+        auto = microbatch == "auto"
+        step = smallest(made, recipe, rows_of(batch, int(steps_per_call > 1))) if auto else made(recipe)
+        give(params, step, recipe.name)
+        return step
 
 
 def smallest(made: Callable[[Recipe], Step], recipe: Recipe, rows: int) -> Step:

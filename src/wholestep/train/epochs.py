@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -146,27 +146,19 @@ def whole_number(name: str, n: Any, what: str = "run") -> int:
 
 
 def run(
-    rows: Rows, epochs: int, progress: Progress | None, lock: AbstractContextManager[Any], one: Call | None
+    rows: Rows, epochs: int, progress: Progress | None, turn: Callable[..., Any], one: Call | None = None
 ) -> Result:
     """Every epoch in turn, until Ctrl-C; the losses of all steps.
 
-    With `one`, which runs a step on a batch of any size, the first of them is what was left of an epoch that was cut
-    short, if there was one.
+    `turn(f, ...)` calls f while nobody else uses the state. With `one`, which runs a step on a batch of any size, the
+    first epoch is what was left of one that was cut short, if there was one.
     """
     every: list[Result] = []
-    with lock:
-        rest = None if one is None else rows.unfinished()
-        bounds = rows.bounds()
+    rest = None if one is None else turn(rows.unfinished)
+    bounds = turn(rows.bounds)
     try:
         for done in range(1, epochs + 1):
-            results: list[Result] = []
-            with lock, rows.noting(rest):
-                if rest is not None and one is not None:
-                    results += rows.finished(rest, one)
-                for bound in bounds if rest is None else ():
-                    results.append(rows.engine.call(bound, rows.arrays))
-                    if results[-1].interrupted:
-                        break
+            results: list[Result] = turn(epoch, rows, bounds, rest, one)
             rest = None
             every += results
             if results and results[-1].interrupted:
@@ -176,3 +168,16 @@ def run(
     except KeyboardInterrupt:
         return joined(every, True)
     return joined(every)
+
+
+def epoch(rows: Rows, bounds: Sequence[Bound], rest: Unfinished | None, one: Call | None) -> list[Result]:
+    """One epoch, or the rest of one, until Ctrl-C."""
+    results: list[Result] = []
+    with rows.noting(rest):
+        if rest is not None and one is not None:
+            results += rows.finished(rest, one)
+        for bound in bounds if rest is None else ():
+            results.append(rows.engine.call(bound, rows.arrays))
+            if results[-1].interrupted:
+                break
+    return results

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wholestep import forks
 from wholestep import numpy as wnp
 from wholestep.ir.graph import NDArray
 from wholestep.nn import activations
@@ -118,7 +119,12 @@ class Pool:
     def __init__(self, kept: int) -> None:
         self.kept = kept
         self.idle: OrderedDict[Shape, list[Step]] = OrderedDict()
-        self.lock = threading.Lock()
+        self._forked()
+        forks.heir(self)
+
+    def _forked(self) -> None:
+        """A lock of this process; the steps that lie idle are whole."""
+        self.lock = threading.RLock()
 
     def take(self, shape: Shape) -> Step:
         """A step for this shape, for the caller alone."""

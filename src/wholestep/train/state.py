@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, tree
-from wholestep.errors import DtypeError
+from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.scope import PLAIN, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
@@ -23,6 +23,9 @@ from wholestep.train.stream import Stream
 PARTS = ("params", "buffers", "optimizer", "counters")
 INITIAL = ("params", "buffers", "counters")
 """The parts that are also kept as they were in the beginning; the optimizer makes its own anew."""
+
+MOST_STEPS = 2**62
+"""More steps than this are not believed of a state that is loaded: by steps alone nobody comes to 2**63."""
 
 
 class State:
@@ -94,6 +97,11 @@ class State:
         pairs: list[tuple[NDArray, NDArray]] = []
         for name, given in parts.items():
             pairs += zip(tree.leaves(self.tree[name]), self.feeds[name].checked(given), strict=True)
+        if "counters" in parts and not 0 <= int(parts["counters"]["step"]) <= MOST_STEPS:
+            raise ParameterError(
+                f"state: counters['step'] is {parts['counters']['step']}; it must be from 0 to 2**62",
+                hint="a step counter wraps at 2**63, and every step from there on would be skipped",
+            )
         return pairs
 
     def streams(self, given: Any) -> Streams:

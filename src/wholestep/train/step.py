@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from wholestep import random
+from wholestep import forks, random
 from wholestep.boundary.attributes import answering
 from wholestep.boundary.frames import cut
 from wholestep.boundary.public import bounded
@@ -36,12 +35,13 @@ from wholestep.train.setting import averaged, flushed, hyper_changes
 from wholestep.train.skipped import warn_of_skipped
 from wholestep.train.state import PARTS
 from wholestep.train.suspect import check_suspect
+from wholestep.train.turns import Turns, reentered
 from wholestep.words import printable
 
 
 @bounded
 @answering("step")
-class Step(Saved, Inspected):
+class Step(Turns, Saved, Inspected):
     """A compiled training step; `wholestep.compile` makes one.
 
     It owns its state: parameters, buffers, the optimizer's state and counters. Calls from several threads take turns.
@@ -50,12 +50,13 @@ class Step(Saved, Inspected):
     def __init__(
         self, recipe: Recipe, parts: dict[str, Any], batch: Any, count: int, device: str, strict: bool = False
     ) -> None:
+        super().__init__()
         self.strict = strict
         """Whether a call refuses every batch that has another shape than the one the step was compiled for."""
-        self._lock = threading.RLock()
         self._log = Log()
         self._predictor: Attached | None = None
         self._take(Engine(recipe, parts, {}, batch, count, device, self._log))
+        forks.heir(self)
 
     def _take(self, engine: Engine) -> None:
         self._engine, self._glance = engine, engine.feed.glance
@@ -72,20 +73,22 @@ class Step(Saved, Inspected):
         stay what they are; so do all sizes where the step is `strict`.
 
         Raises TreeError, ShapeError or DtypeError for a batch that does not fit, MutationError where a captured array
-        has changed, and what the program itself raises, such as BoundsError; the state is then as it was. Gives
-        RecompilationWarning where it was compiled for many sizes of one axis.
+        has changed, and what the program itself raises, such as BoundsError; the state is then as it was. Raises
+        ReentrancyError in a signal handler or a finalizer that runs inside a call by the same thread, which goes on.
+        Gives RecompilationWarning where it was compiled for many sizes of one axis.
         """
         try:
             with self._lock:
-                if more:
-                    raise ArgumentError(
-                        f"step: it takes one batch, and got {1 + len(more)} arguments",
-                        hint="give the batch as one tree: step((x, y)), or step({'x': x, 'y': y})",
-                    )
-                arrays = self._glance(batch)
-                result = self._kinds.step(batch, self.strict) if arrays is None else self._engine.step(arrays)
-                self._last, self._course = result, None
-                return result
+                if self._busy or more:
+                    raise reentered() if self._busy else several(more)
+                self._busy = True
+                try:
+                    arrays = self._glance(batch)
+                    result = self._kinds.step(batch, self.strict) if arrays is None else self._engine.step(arrays)
+                    self._last, self._course = result, None
+                    return result
+                finally:
+                    self._busy = False
         except BaseException as error:
             cut(error)  # here and not in a boundary around it, which a call of microseconds would feel
             raise
@@ -142,12 +145,16 @@ class Step(Saved, Inspected):
         Raises TreeError, ShapeError or DtypeError for data that does not fit, ParameterError for counts below 1 and for
         an epoch to be resumed over other data.
         """
-        with self._lock:
-            count = epoch_runs.whole_number("epochs", epochs)
+        count = epoch_runs.whole_number("epochs", epochs)
+
+        def begin() -> tuple[epoch_runs.Rows, Course]:
             rows = epoch_runs.Rows(self._engine, data, batch_size, shuffle, drop_last)
             course = course_of(rows, resume)
             self._last = None
-        result = epoch_runs.run(rows, count, progress, self._lock, self._kinds.step if resume else None)
+            return rows, course
+
+        rows, course = self._turn(begin)
+        result = epoch_runs.run(rows, count, progress, self._turn, self._kinds.step if resume else None)
         self._last, self._course = result, course
         warn_of_skipped(self._engine.recipe, "run", result.skipped, result.steps)
         return result
@@ -182,7 +189,7 @@ class Step(Saved, Inspected):
         result is called with a batch of any kind and compiles for each; with `batch` it compiles for that one now. One
         with symbolic sizes does for all of them.
         """
-        attached = Attached(f, lambda: self._engine, self._lock, training)
+        attached = Attached(f, lambda: self._engine, lambda: self._lock, training)
         if batch is not None:
             with self._lock:
                 attached.entry(outside.taken(batch, "batch", attached.name))
@@ -397,6 +404,14 @@ class Step(Saved, Inspected):
 def predict(model: Any, x: Any) -> Any:
     """What `Step.predict` attaches."""
     return model(x)
+
+
+def several(more: tuple[Any, ...]) -> ArgumentError:
+    """The error for a batch in several arguments."""
+    return ArgumentError(
+        f"step: it takes one batch, and got {1 + len(more)} arguments",
+        hint="give the batch as one tree: step((x, y)), or step({'x': x, 'y': y})",
+    )
 
 
 def base_key(key: Any) -> Any:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from wholestep.backends.cpu.gate import GATE
 from wholestep.backends.cpu.pages import hand_back
 from wholestep.backends.cpu.target import Target, architecture, host
 from wholestep.errors import WholestepError
+from wholestep.exits import UNBROKEN
 
 PASSES: tuple[str, ...] = ()
 """LLVM passes before code generation; the text is explicit about vectors and unrolling, so that none pays."""
-
-_making = threading.RLock()
-# A fork while another thread is inside LLVM would leave LLVM locked in the child.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
 
 
 class CodeError(WholestepError, RuntimeError):
@@ -69,9 +64,9 @@ def assembly(text: str, target: Target, *, passes: Sequence[str] = PASSES, opt: 
 
 
 def _emit(text: str, target: Target, passes: Sequence[str], opt: int, *, assembly: bool) -> Any:
-    import llvmlite.binding as llvm
+    with UNBROKEN, GATE:
+        import llvmlite.binding as llvm
 
-    with _making:
         maker = _machine(target, opt)
         head = f'target datalayout = "{maker.target_data}"\ntarget triple = "{target.triple}"\n'
         # A context of its own, so that types and constants go with the module.
@@ -135,16 +130,16 @@ class Linked:
 
     def __init__(self, objects: Iterable[bytes], symbols: Mapping[str, int], exports: Iterable[str]) -> None:
         """Raises CodeError where a symbol that the objects use is neither in `symbols` nor in this process."""
-        import llvmlite.binding as llvm
+        with UNBROKEN, GATE:
+            import llvmlite.binding as llvm
 
-        builder = llvm.JITLibraryBuilder().add_current_process()
-        for data in objects:
-            builder.add_object_img(data)
-        for name, address in symbols.items():
-            builder.import_symbol(name, address)
-        for name in exports:
-            builder.export_symbol(name)
-        with _making:
+            builder = llvm.JITLibraryBuilder().add_current_process()
+            for data in objects:
+                builder.add_object_img(data)
+            for name, address in symbols.items():
+                builder.import_symbol(name, address)
+            for name in exports:
+                builder.export_symbol(name)
             # An engine for each: an engine that outlives what it loads keeps 10 KB of every library it has unloaded.
             engine = llvm.create_lljit_compiler(_machine(host()), use_jit_link=True)
             try:
@@ -171,7 +166,11 @@ class Linked:
 
 
 def _unload(library: Any, engine: Any) -> None:
-    with _making:
+    if UNBROKEN.closed:  # the process ends, and llvmlite may be half gone
+        library.detach()
+        engine.detach()
+        return
+    with UNBROKEN, GATE:
         library.close()
         engine.close()
 

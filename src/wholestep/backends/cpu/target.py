@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from wholestep import config
+from wholestep.backends.cpu.gate import GATE
 from wholestep.errors import UnsupportedError
 
 AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
@@ -94,9 +95,10 @@ def host() -> Target:
     triple, features = detected()
     asked = config.target_name()
     if asked is None:
-        import llvmlite.binding as llvm
+        with GATE:
+            import llvmlite.binding as llvm
 
-        return describe(triple, llvm.get_host_cpu_name(), features)
+            return describe(triple, llvm.get_host_cpu_name(), features)
     made = replace(target(asked), triple=triple)
     if asked not in levels():
         raise UnsupportedError(
@@ -121,12 +123,13 @@ def levels() -> list[str]:
 @cache
 def detected() -> tuple[str, Mapping[str, bool]]:
     """The triple of this process, and whether its processor has each of the features that LLVM knows."""
-    import llvmlite.binding as llvm
+    with GATE:
+        import llvmlite.binding as llvm
 
-    triple = llvm.get_process_triple()
+        triple, found = llvm.get_process_triple(), llvm.get_host_cpu_features()
     if os.name == "nt":
         triple += "-elf"  # the only object format that LLVM loads into a Windows process
-    return triple, {name: bool(on) for name, on in llvm.get_host_cpu_features().items()}
+    return triple, {name: bool(on) for name, on in found.items()}
 
 
 def describe(triple: str, cpu: str, features: Mapping[str, bool]) -> Target:

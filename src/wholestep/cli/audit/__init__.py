@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wholestep.cli.audit import bits, files, kill, memory, precisions, resume, stream
+from wholestep.cli.audit import bits, files, fork, kill, memory, precisions, resume, stream
 from wholestep.cli.audit.record import check_file, told
 from wholestep.cli.options import Help, at_least
 
@@ -29,6 +29,9 @@ AUDITS: Mapping[str, Audit] = {
     "resume": Audit(resume.audit, 200, "interrupt training, resume it in other processes, compare every bit"),
     "kill": Audit(kill.audit, 300, "kill training, mostly while it saves, and try every fault of the file system"),
     "files": Audit(files.audit, 20_000, "read files that are damaged, hostile or of other kinds"),
+    "fork": Audit(
+        fork.audit, 1000, "fork at any instant, and see what children do, and what that does to their parent"
+    ),
     "memory": Audit(memory.audit, 500, "run models and random trainings in memory that is watched"),
     "bits": Audit(bits.audit, 200, "train in every mode, with any steps a call and any threads, and compare every bit"),
     "precision": Audit(

@@ -40,6 +40,12 @@ random stacks of perceptrons and of attention blocks with five, train for fifty 
 share of their arena, or the budget that a refusal names, making values again; and within a smaller one with a file for
 some. Stacks also do so in every mode of `keep`, and with their state in mapped files. Each has one step and ten steps a
 call, and one, two and four threads. The SHA-256 of all losses, parameters, moments and counters is compared.""",
+    "fork": """\
+A process is forked while another thread does nothing, is in a call of a step, in `run`, or compiles, at an instant
+drawn at random. The step is a plain one, one of symbolic size, one with its state in files, one with scratch in a
+file, or one with an attached function. The child runs and compiles other programs, and then uses the step: its losses
+must be those of a step that was never shared, or it is refused by a ForkedError; a child that hangs is a failure. The
+state of the parent is compared, after each child, with that of a step which took as many steps without any fork.""",
     "precision": """\
 The GPT of `wholestep train text`, at its full size, is trained in each precision for the same number of steps, on the
 same batches from the same weights, by a schedule of that length. Losses are in bits per character: the mean of the

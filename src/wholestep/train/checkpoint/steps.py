@@ -142,7 +142,10 @@ def load(engine: Engine, path: Where, wanted: Wanted, loader: Any, fallback: boo
             raise CheckpointError(f"load: {found.path} holds no position in the data", hint="save it with loader=")
         place(loader, found)
     parts = {name: filled(engine, name, new) for name in dict.fromkeys(map(root_of, new)) if name != HYPER}
-    put(parts, {name: float(new[path]) for path, name in hyper_paths(engine) if path in new})
+    try:
+        put(parts, {name: float(new[path]) for path, name in hyper_paths(engine) if path in new})
+    except ParameterError as error:
+        raise CheckpointError(f"load: {found.path}: {str(error).split(chr(10), 1)[0]}") from None
     if "counters" in parts:
         engine.unfinished = epoch
     return found
