@@ -228,3 +228,10 @@ def test_nothing_is_computed_of_what_has_no_elements():
     traced = ws.trace(ws.grad(lambda x, y: np.sum(np.power(np.broadcast_to(x[:, None], (2, 0)), y)), argnums=1))
     (out,) = run(traced(base, exponent), [base, exponent])
     assert out.shape == (2, 0)
+
+
+def test_an_index_of_more_axes_than_numpy_adds_at():
+    """NumPy's own `add.at` crashes there."""
+    index = np.full((1,) * 40, 2)
+    np.testing.assert_array_equal(ws.grad(lambda x: np.sum(x[index]))(np.zeros(4)), [0, 0, 1, 0])
+    assert ws.grad(lambda x: np.sum(x[np.zeros((0, 2), int)]))(np.zeros((3, 0))).shape == (3, 0)

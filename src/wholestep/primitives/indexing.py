@@ -130,7 +130,9 @@ class ScatterAdd(Scatter):
     def ref(self, x: NDArray, u: NDArray, *indices: NDArray, axes: Axes) -> NDArray:
         wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype
         out = x.astype(wide)
-        np.add.at(fronted(out, axes), tuple(indices), u.astype(wide))
+        # One axis of indices: those of more than 32 axes crash NumPy's `at`.
+        rows = u.astype(wide).reshape(indices[0].size, *u.shape[indices[0].ndim :])
+        np.add.at(fronted(out, axes), tuple([i.reshape(-1) for i in indices]), rows)
         return out.astype(x.dtype, copy=False)
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Axes) -> Sequence[Maybe]:
