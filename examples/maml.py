@@ -67,7 +67,8 @@ def main(arguments=None):
     errors, models = {}, {}
     for name, loss in {"meta": meta, "together": together}.items():
         loader = ws.Loader(waves(20_000, seed=0), batch_size=25, key=0)
-        step = ws.compile(loss, begin, optimizer=ws.optim.adam(1e-3), batch=loader.example)
+        given = {"batch": loader.example, "allow_unused": loss is together}  # which has no rates
+        step = ws.compile(loss, begin, optimizer=ws.optim.adam(1e-3), **given)
         where = options.checkpoint.replace(".safetensors", f"_{name}.safetensors")
         ws.fit(step, loader, steps=options.steps, checkpoint=where, resume=options.resume)
         models[name] = step.model

@@ -489,8 +489,9 @@ class Tower(nn.Module):
 
     def __init__(self) -> None:
         def block(key: Any) -> Any:
-            inner = [f for _ in range(3) for f in (nn.Linear(48, 48, key=key), np.tanh)]
-            return nn.Sequential(nn.Linear(16, 48, key=key), *inner, nn.Linear(48, 16, key=key))
+            first, *keys, last = ws.random.split(key, 5)
+            inner = [f for k in keys for f in (nn.Linear(48, 48, key=k), np.tanh)]
+            return nn.Sequential(nn.Linear(16, 48, key=first), *inner, nn.Linear(48, 16, key=last))
 
         self.blocks = nn.Stack(block, 4, key=ws.random.key(0), keep="inputs")
 

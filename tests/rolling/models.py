@@ -71,7 +71,7 @@ def tied() -> Case:
             h = np.tanh(h @ p["w"] + layer["b"])
         return np.mean((h - batch[1]) ** 2)
 
-    return Case(loss, {"layers": layers(6), "w": some(D, D)}, (X, Y), [4, 4], {})
+    return Case(loss, {"layers": [{"b": layer["b"]} for layer in layers(6)], "w": some(D, D)}, (X, Y), [4, 4], {})
 
 
 def dropped() -> Case:
