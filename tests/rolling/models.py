@@ -74,6 +74,21 @@ def tied() -> Case:
     return Case(loss, {"layers": [{"b": layer["b"]} for layer in layers(6)], "w": some(D, D)}, (X, Y), [4, 4], {})
 
 
+def crossed() -> Case:
+    """Two values that are handed on; the last layer makes one of them of its own result, and not of the one before."""
+
+    def loss(p: Any, batch: Any) -> Any:
+        h, side = batch[0], np.sin(batch[0])
+        for i in range(6):
+            inner = h.T @ h
+            new = np.tanh(side) @ (np.cos(inner) @ inner)
+            side = np.exp(np.sin(new if i == 5 else h))
+            h = new
+        return p["scale"] * np.mean(np.tanh(side) ** 2)
+
+    return Case(loss, {"scale": np.float32(1.0)}, (0.3 * X, Y), [5], {})
+
+
 def dropped() -> Case:
     """A key of its own for each layer, by its number."""
 
@@ -287,7 +302,7 @@ def normalised() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     f.__name__: f
     for f in (
-        plain, clipped, named, tied, dropped, split, unlike, checkpointed, captured, recurrent, there_and_back, far,
+        plain, clipped, named, tied, crossed, dropped, split, unlike, checkpointed, captured, recurrent, there_and_back, far,
         looked_up, turned, begun, transformer, normalised, diagonals, newton, inverses, determinants,
     )
 }  # fmt: skip

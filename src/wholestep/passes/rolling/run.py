@@ -16,6 +16,8 @@ class Inner(NamedTuple):
 
     node: int
     out: int
+    layers_back: int = 0
+    """What tells it from `Carried`: tuples of different classes are equal where their fields are."""
 
 
 class Carried(NamedTuple):
@@ -23,6 +25,7 @@ class Carried(NamedTuple):
 
     node: int
     out: int
+    layers_back: int = 1
 
 
 class Outer(NamedTuple):
