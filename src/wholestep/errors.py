@@ -273,6 +273,10 @@ class RecompilationWarning(WholestepWarning):
     """A program that is compiled again and again, for one shape after another."""
 
 
+class BatchStatisticsWarning(WholestepWarning):
+    """Micro-batches of a loss that takes statistics over its batch, which are those of each part then."""
+
+
 class LogWarning(WholestepWarning):
     """A log, or the progress of a run, that can no longer be written, as where a disk is full; the run goes on."""
 

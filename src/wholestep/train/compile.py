@@ -83,8 +83,9 @@ def compile(
     read back, where that is predicted to take less or it cannot be made again. `step.plan.decisions` lists them.
 
     `microbatch` takes the rows of the batch at most so many at a time, in equal parts, and averages loss and gradients:
-    right where the loss is a mean over rows, and equal to the whole batch to rounding. "auto" takes it in as few parts
-    as the budget allows.
+    right where the loss is a mean over rows, and equal to the whole batch to rounding. A loss that is no such mean, as
+    tried on a few rows, is a ParameterError; statistics of the batch, as those of `nn.BatchNorm`, are a
+    BatchStatisticsWarning. "auto" takes the batch in as few parts as the budget allows.
 
     Each step's gradient takes the current parameters as leaves: with `unroll="stop"` nothing is differentiated through
     an update. With "through" the K steps of a call do the same, to the bit, and `result.hypergradients` holds besides

@@ -19,11 +19,12 @@ from wholestep.runtime.symbolic import Symbolic
 from wholestep.train import loops
 from wholestep.train.bound import Bound, renamed
 from wholestep.train.feed import Feed
+from wholestep.train.means import check_mean
 from wholestep.train.precision import check_single
 from wholestep.train.recipe import Recipe
 from wholestep.train.result import Result
 from wholestep.train.rolling import rolled_step
-from wholestep.train.state import State, check_params
+from wholestep.train.state import INITIAL, State, check_params
 from wholestep.train.unused import check_unused
 from wholestep.train.watch import TreeWatch, Watch, check, check_whole, watched
 
@@ -87,7 +88,12 @@ class Engine:
         self.bounds: dict[Any, Bound] = {}
         self.unfinished: Unfinished | None = None
         whole, reason = loops.whole(self.one, count, recipe.unroll), f"step of {recipe.name} on {self.feed}"
-        self.main = self.bound(whole, self.feed, reason, lambda: check_unused(recipe, parts["params"], self.watches))
+
+        def look() -> None:
+            check_unused(recipe, parts["params"], self.watches)
+            check_mean(recipe, {name: self.state.tree[name] for name in INITIAL}, batch, count > 1)
+
+        self.main = self.bound(whole, self.feed, reason, look)
 
     def bound(self, f: jit, feed: Feed, reason: str, look: Callable[[], None] = lambda: None) -> Bound:
         """A function of (state, hyper, what feed takes) as a program on the state; `look` sees what was traced."""

@@ -12,6 +12,7 @@ from wholestep import random, tree
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.control import scan
+from wholestep.frontend.jit import kind_of
 
 Differentiated = tuple[Any, Any, Any, Any]
 """(loss, gradient or None, new buffers, aux)"""
@@ -44,7 +45,7 @@ def halvings(rows: int) -> Iterator[int]:
 
 def rows_of(batch: Any, axis: int = 0) -> int:
     """The rows that the arrays of a batch share; raises ShapeError where they do not."""
-    found = {path: x.shape for path, x in zip(tree.paths(batch, "batch"), tree.leaves(batch), strict=True)}
+    found = {path: kind_of(x).shape for path, x in zip(tree.paths(batch, "batch"), tree.leaves(batch), strict=True)}
     sizes = {path: shape[axis] for path, shape in found.items() if len(shape) > axis}
     if len(set(sizes.values())) != 1:
         said = ", ".join(f"{n} in {path}" for path, n in sizes.items()) or "no array has any"
