@@ -302,8 +302,8 @@ def normalised() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     f.__name__: f
     for f in (
-        plain, clipped, named, tied, crossed, dropped, split, unlike, checkpointed, captured, recurrent, there_and_back, far,
-        looked_up, turned, begun, transformer, normalised, diagonals, newton, inverses, determinants,
+        plain, clipped, named, tied, crossed, dropped, split, unlike, checkpointed, captured, recurrent, there_and_back,
+        far, looked_up, turned, begun, transformer, normalised, diagonals, newton, inverses, determinants,
     )
 }  # fmt: skip
 
