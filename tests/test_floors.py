@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 FLOORS = (
     "words",
     "errors",
-    "forks config dtypes tree dims",
+    "contents forks config dtypes tree dims",
     "exits",
     "boundary",
     "lazy",

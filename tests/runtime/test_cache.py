@@ -69,7 +69,7 @@ def test_what_is_kept_comes_back(place):
     assert place.get(NAME) is None and place.usage() == (0, 0) and place.state() == "not made yet"
     place.put(NAME, ENTRY)
     assert place.get(NAME) == ENTRY and place.get("1" * 64) is None
-    assert place.usage() == (1, len(folder.encode(NAME, ENTRY))) and place.state() == "private to this user"
+    assert place.usage() == (1, len(b"".join(folder.encode(NAME, ENTRY)))) and place.state() == "private to this user"
 
 
 def test_the_folder_and_its_files_are_private(place):
@@ -86,7 +86,7 @@ DAMAGE = {
     "grow": lambda data, draw: data + draw.randbytes(draw.randrange(1, 9)),
     "hole": lambda data, draw: _cut(data, *sorted(draw.sample(range(len(data) + 1), 2))),
     "noise": lambda data, draw: draw.randbytes(len(data)),
-    "other name": lambda data, draw: folder.encode("2" * 64, ENTRY),
+    "other name": lambda data, draw: b"".join(folder.encode("2" * 64, ENTRY)),
 }
 """What can happen to the bytes of an entry."""
 
@@ -179,7 +179,7 @@ def test_a_folder_behind_a_symbolic_link_is_refused(place):
 
 
 def test_the_oldest_entries_go_when_the_folder_is_full(place):
-    each = len(folder.encode(NAME, ENTRY))
+    each = len(b"".join(folder.encode(NAME, ENTRY)))
     place.cap = 3 * each
     for k in range(4):
         place.put(str(k) * 64, ENTRY)

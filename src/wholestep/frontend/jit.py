@@ -12,13 +12,14 @@ import numpy as np
 
 from wholestep import config, tree
 from wholestep.boundary.public import bounded
+from wholestep.contents import same_bits
 from wholestep.dims import bind
 from wholestep.errors import DtypeError, MutationError, StaticArgumentError, TreeError, Where
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
 from wholestep.frontend.array import Array
 from wholestep.frontend.einops import tell
-from wholestep.frontend.lift import WEAK, same_bits
+from wholestep.frontend.lift import WEAK
 from wholestep.frontend.names import Reading, readings
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.pure import pure

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.contents import same_bits
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
@@ -71,13 +72,6 @@ def _new_constant(array: Any) -> Value:
     kept.flags.writeable = False
     made: Value = constant(value=kept)
     return made
-
-
-def same_bits(x: Any, y: Any) -> bool:
-    """Whether two arrays hold the same bytes; NaN equals itself here."""
-    if x.shape != y.shape or x.dtype != y.dtype:
-        return False
-    return x.tobytes() == y.tobytes() if x.size < 65536 else bool(np.array_equal(x, y, equal_nan=y.dtype.kind in "fc"))
 
 
 def full_of(number: Any, shape: Any, dtype: np.dtype[Any]) -> Value:

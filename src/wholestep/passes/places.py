@@ -325,8 +325,7 @@ def _constant(node: Node) -> Value | None:
     if value.flat[-1].item() == number and _uniform(value):
         return full_like(node, number)
     if value.ndim == 1 and number == 0 and value.dtype.kind in "iu" and value[-1] == value.size - 1:
-        line = np.arange(value.size)
-        if np.array_equal(value, line):
+        if bool((value[1:] - value[:-1] == 1).all()):
             return make(node, "iota", shape=value.shape, axis=0, dtype=value.dtype)
     return None
 
@@ -334,7 +333,9 @@ def _constant(node: Node) -> Value | None:
 def _uniform(value: Any) -> bool:
     """Whether every element has the same bits."""
     flat = value.reshape(-1)
-    return bool((flat == flat[0]).all()) and (value.dtype.kind != "f" or len(set(np.signbit(flat).tolist())) == 1)
+    if not (flat == flat[0]).all():
+        return False
+    return value.dtype.kind != "f" or bool(np.signbit(flat).all() or not np.signbit(flat).any())
 
 
 PLACES: dict[str, Rule] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from wholestep.backends.cpu.compiler import Source, machine, source
 from wholestep.backends.cpu.entry import ENTRY
 from wholestep.backends.cpu.native import object_code
 from wholestep.backends.cpu.target import Target, host
+from wholestep.contents import sha256
 from wholestep.dims import Size, SymbolicError, names, product, spelled, spelled_out, substitute, supposing
 from wholestep.errors import UnsupportedError, Where
 from wholestep.ir.graph import Graph, NDArray
@@ -262,7 +262,7 @@ def identity(graph: Graph) -> str:
     """Everything that the code of a graph depends on, and no name that a user gave."""
     text, objects = text_and_objects(Graph(graph.inputs, graph.nodes, graph.outputs))
     hashes = [
-        f"{name} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()} {value.dtype} {value.shape}"
+        f"{name} {sha256(value)} {value.dtype} {value.shape}"
         for name, value in objects.items()
         if isinstance(value, np.ndarray)
     ]

@@ -59,7 +59,7 @@ class Folder:
         if sum(map(len, entry.pieces)) > most:  # before anything of that size is made
             return
         data = encode(name, entry)
-        if len(data) > most:
+        if sum(map(len, data)) > most:
             return
         with self._refused():
             for above in reversed((self.place, *self.place.parents)):
@@ -146,11 +146,14 @@ class Folder:
             total -= size
 
 
-def encode(name: str, entry: Entry) -> bytes:
-    """An entry as a file: its hash, a line of JSON, the pieces."""
+def encode(name: str, entry: Entry) -> tuple[bytes | memoryview, ...]:
+    """An entry as the parts of a file: its hash, a line of JSON, the pieces as they lie."""
     head = {"name": name, "sizes": [len(piece) for piece in entry.pieces], "facts": entry.facts}
-    rest = json.dumps(head, sort_keys=True).encode() + b"\n" + b"".join(entry.pieces)
-    return hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+    rest = (json.dumps(head, sort_keys=True).encode() + b"\n", *entry.pieces)
+    digest = hashlib.sha256()
+    for part in rest:
+        digest.update(part)
+    return digest.hexdigest().encode() + b"\n", *rest
 
 
 def decode(name: str, data: bytes) -> Entry | None:
@@ -193,10 +196,10 @@ def _touch(file: int) -> None:
         return
 
 
-def _write(folder: int, name: str, data: bytes) -> None:
+def _write(folder: int, name: str, data: tuple[bytes | memoryview, ...]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
-        stream.write(data)
+        stream.writelines(data)
 
 
 def _remove(folder: int, name: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.contents import same_bits
 from wholestep.errors import MixedPrecisionWarning, RepeatedKeyWarning, warn
 from wholestep.frontend.scope import LEAVES, type_of
 from wholestep.ir.graph import NDArray
@@ -47,7 +48,7 @@ def warn_of_twins(named: Sequence[tuple[str, NDArray]]) -> None:
     seen: dict[Any, list[tuple[str, NDArray]]] = {}
     for name, x in named:
         alike = seen.setdefault((x.shape, x.dtype, x.ravel()[:SAMPLE].tobytes()) if x.size > 2 else name, [])
-        twin = next((other for other, y in alike if x.tobytes() == y.tobytes() and irregular(x)), None)
+        twin = next((other for other, y in alike if same_bits(x, y) and irregular(x)), None)
         if twin is not None:
             warn(
                 f"compile: {twin} and {name} hold the same random numbers, {type_of(x)}, as one key makes them twice",

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.contents import same_bits
 from wholestep.errors import MutationError, Where
 from wholestep.frontend.jit import Program
-from wholestep.frontend.lift import same_bits
 from wholestep.frontend.names import Reading, family, items, read, readings
 from wholestep.frontend.scope import type_of
 from wholestep.ir.graph import NDArray
@@ -46,12 +46,14 @@ class Watch:
             step = then.size // SAMPLES
             self.sample, seen = [x.reshape(-1)[::step] for x in (array, then)]
             self.seen_sample = seen.tobytes()
-        else:
+        elif then.nbytes <= SMALL:
             self.seen = then.tobytes()
 
     def same(self) -> bool:
         """Whether what was looked at is as it was."""
         if self.flat is None:
+            if self.then.nbytes > SMALL:
+                return self.whole()
             return bool(self.array.tobytes() == self.seen and self.array.shape == self.then.shape)
         start, stop = self.at, self.at + WINDOW
         self.at = stop if stop < self.flat.size else 0
