@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,11 @@ import pytest
 from tests.runtime.test_forks import START, script
 
 import wholestep as ws
-from wholestep.errors import CheckpointError, ParameterError
+from wholestep.errors import CheckpointError, DtypeError, LogWarning, ParameterError, TreeError
+from wholestep.optim import sgd
+from wholestep.runtime import cache
+from wholestep.train.callbacks import Callback
+from wholestep.train.logs import JsonLogger
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 
@@ -137,3 +145,179 @@ def test_a_manifest_with_an_infinite_number_is_a_checkpoint_error(tmp_path: Path
     (folder / "manifest.json").write_text('{"facts":1e999,"parts":{},"weight_map":{}}')
     with pytest.raises(CheckpointError):
         step.load(folder)
+
+
+HOSTILE = "a\x1b[31m\u202e"
+"""A name that clears, colours or turns round what a terminal shows."""
+
+
+@forks
+def test_a_child_of_a_process_that_is_in_a_call_is_refused_at_once() -> None:
+    script(
+        START
+        + """
+def slow(w, x):
+    c = ws.while_loop(lambda c: np.all(c > -2.0), np.cos, ws.stop_gradient(x))
+    return np.sum(c) * np.sum(w)
+
+x = np.ones(100_000)
+step = ws.compile(slow, np.ones(2), batch=x, optimizer=ws.optim.sgd(0.1))
+threading.Thread(target=step, args=(x,), daemon=True).start()
+while not step._busy:
+    time.sleep(0.001)
+time.sleep(0.05)
+for use in (lambda: step(x), lambda: step.params, lambda: step.run(x, batch_size=2)):
+    assert child(use) == 3
+os._exit(0)  # the thread never ends
+"""
+    )
+
+
+def headed(text: str) -> bytes:
+    """A .npy file whose header is this text."""
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+def archive(data: bytes) -> bytes:
+    """A compressed archive of one file."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+            made.writestr("x.npy", data)
+        return file.getvalue()
+
+
+def damaged() -> bytes:
+    with io.BytesIO() as file:
+        np.savez_compressed(file, x=np.arange(1000.0))
+        data = bytearray(file.getvalue())
+    data[len(data) // 2] ^= 0xFF
+    return bytes(data)
+
+
+PROMISE = "{'descr': '<f8', 'fortran_order': False, 'shape': (400000000000,), }\n"
+REFUSED = {
+    "header.npy": headed("{{{{"),
+    "truth.npy": headed("{'descr': '<f8', 'fortran_order': False, 'shape': (True, 4), }\n") + bytes(32),
+    "promise.npy": headed(PROMISE),
+    "promise.npz": archive(headed(PROMISE)),
+    "damaged.npz": damaged(),
+    "field.csv": b"a\n" + b"1" * 200_000,
+    "half.csv": "a,b\n1,2\n".encode("utf-16")[:-1],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_hostile_data_file_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(REFUSED[name])
+    with pytest.raises(DtypeError, match=name):
+        ws.Loader(tmp_path / name, 1)
+
+
+def test_a_table_in_utf16_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("a,b\n1,2.5\n".encode("utf-16"))
+    (batch,) = ws.Loader(tmp_path / "t.csv", 1)
+    assert {name: x.tolist() for name, x in batch.items()} == {"a": [1], "b": [2.5]}
+
+
+CACHED = """
+import os, sys, warnings
+import numpy as np, wholestep as ws
+from wholestep.runtime.cache import CacheWarning
+if sys.argv[1] == "gone":
+    os.mkdir(sys.argv[2])
+    os.chdir(sys.argv[2])
+    os.rmdir(sys.argv[2])
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always", CacheWarning)
+    assert ws.jit(lambda x: x + 1)(1.0) == 2.0 and ws.jit(lambda x: x + 2)(1.0) == 3.0
+assert [w.category for w in seen] == [CacheWarning], seen
+"""
+
+
+@pytest.mark.parametrize(("kind", "place"), [("home", "~nobody-of-this-name/x"), ("gone", "cache")])
+@pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no cache")
+def test_a_place_of_the_cache_that_is_nowhere_is_one_warning(
+    kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHOLESTEP_CACHE", place)
+    script(CACHED, kind, tmp_path / "gone")
+
+
+class Full(io.StringIO):
+    """A file on a disk that has no room."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class Filling(Callback):
+    """Fills the disk under a log after the first step."""
+
+    def __init__(self, logger: JsonLogger) -> None:
+        self.logger = logger
+
+    def on_step(self, run: Any) -> None:
+        if not isinstance(self.logger.file, Full):
+            self.logger.file.close()
+            self.logger.file = Full()
+
+
+def test_a_full_disk_under_a_log_does_not_end_the_run(tmp_path: Path) -> None:
+    x = np.ones((8, 3))
+    step = ws.compile(loss, {"w": np.ones(3)}, optimizer=ws.optim.sgd(0.1), batch=x[:2])
+    logger = JsonLogger(tmp_path / "log.json")
+    with pytest.warns(LogWarning, match=r"Errno 28.*log\.json"):
+        ws.fit(step, ws.Loader(x, 2), epochs=2, logger=logger, callbacks=[Filling(logger)], log_every=1, progress=None)
+    assert step.steps == 8 and logger.file.closed
+
+
+def test_names_cannot_speak_to_the_terminal() -> None:
+    x = np.ones((2, 3))
+    step = ws.compile(lambda p, x: np.mean((x @ p[HOSTILE]) ** 2), {HOSTILE: np.ones(3)}, optimizer=sgd(0.1), batch=x)
+
+    class Net(ws.nn.Module):
+        def __init__(self) -> None:
+            self.parts = {HOSTILE: ws.nn.Linear(3, 2, key=0)}
+
+        def __call__(self, x: Any) -> Any:
+            return self.parts[HOSTILE](x)
+
+    with pytest.raises(TreeError) as error:
+        step.load_state({**step.state, "params": {HOSTILE + "b": np.ones(3)}})
+    said = [repr(step), str(step.explain()), repr(Net()), str(ws.nn.summary(Net(), x)), str(error.value)]
+    for text in said:
+        assert "\x1b" not in text and "\u202e" not in text
+    assert "31m" in said[-1]
+
+
+@forks
+def test_the_next_save_removes_what_killed_ones_left(tmp_path: Path) -> None:
+    step = ws.compile(loss, {"w": np.ones(3)}, optimizer=ws.optim.sgd(0.1), batch=np.ones((2, 3)))
+    script(
+        """
+import os, signal, sys
+import numpy as np, wholestep as ws
+from wholestep.train.checkpoint.disk import Disk
+Disk.sync = lambda self, file: os.kill(os.getpid(), signal.SIGKILL)
+x = np.ones((2, 3))
+step = ws.compile(lambda p, x: np.mean((x @ p["w"]) ** 2), {"w": np.ones(3)}, optimizer=ws.optim.sgd(0.1), batch=x)
+step.save(sys.argv[1])
+""",
+        tmp_path / "model",
+        code=-9,
+    )
+    assert [file.suffix for file in tmp_path.iterdir()] == [".tmp"]
+    step.save(tmp_path / "model")
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_large_constant_is_in_memory_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "place", lambda: None)
+    c = np.random.default_rng(0).random(2 << 20)
+    tracemalloc.start()
+    try:
+        ws.jit(lambda x: np.sum(c * x))(2.0)
+        peak = tracemalloc.get_traced_memory()[1] / c.nbytes
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5
