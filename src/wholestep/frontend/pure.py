@@ -28,10 +28,18 @@ from wholestep.frontend.names import content, of_a_library
 MOST = 4096
 """Objects that are looked at from one function; a container of more items is not looked into."""
 
-GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 
-OWN = {id(np.random.mtrand._rand): "NumPy's own generator", id(random._inst): "Python's own generator"}
-"""The generators that everybody shares, and what they are called."""
+@functools.cache
+def generators() -> tuple[type, ...]:
+    """The classes of generators; not at import, which numpy.random would take longer."""
+    return (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+
+
+@functools.cache
+def shared() -> dict[int, str]:
+    """The generators that everybody shares, by identity, and what they are called."""
+    return {id(np.random.mtrand._rand): "NumPy's own generator", id(random._inst): "Python's own generator"}
+
 
 CLOCKS = {
     *[getattr(time, n) for n in ("time", "perf_counter", "monotonic", "process_time", "thread_time")],
@@ -81,7 +89,7 @@ class Reach:
     """What a function can read: generators, each with its name, and the user's functions that it may call."""
 
     def __init__(self, f: Any) -> None:
-        self.generators: list[tuple[str, Any]] = [(OWN[id(g)], g) for g in (np.random.mtrand._rand, random._inst)]
+        self.generators: list[tuple[str, Any]] = [(shared()[id(g)], g) for g in (np.random.mtrand._rand, random._inst)]
         self.functions: list[FunctionType] = []
         self.telling = False
         self.waiting: list[tuple[str, Any]] = [("", f)]
@@ -99,7 +107,7 @@ class Reach:
 
     def look(self, name: str, x: Any) -> None:
         """One object: a generator, a function, a container, or an instance with attributes."""
-        if isinstance(x, GENERATORS):
+        if isinstance(x, generators()):
             self.generators.append((name, x))
         elif isinstance(x, FunctionType):
             self.function(x)
@@ -185,7 +193,7 @@ def comparable(state: Any) -> Any:
 def refuse_draw(reach: Reach, name: str, generator: Any, again: str) -> None:
     """Raise for a generator that has moved; not where that can only have been another thread."""
     where = line_of_draw(reach, generator, name.rpartition(".")[2])
-    if where is None and id(generator) in OWN and threading.active_count() > 1:
+    if where is None and id(generator) in shared() and threading.active_count() > 1:
         return
     code = reach.functions[0].__code__ if reach.functions else None
     raise ImpurityError(
