@@ -11,7 +11,7 @@ import secrets
 
 import numpy as np
 import pytest
-from tests.compiled.law import outputs, problems, unexplained
+from tests.compiled.law import outputs, problems, unexplained, values
 from tests.compiled.shrink import shrunk
 from tests.compiled.training import Training, rounds, training
 
@@ -47,12 +47,25 @@ def kind_of(problem: str) -> str:
     return " ".join(problem.split()[:2]) if problem.startswith("output") else problem.partition("\n")[0][:40]
 
 
+def refused(graph: Graph, args: list[np.ndarray]) -> bool:
+    """Whether NumPy too meets a matrix that it cannot deal with, such as one of NaN where a loop has grown too far."""
+    try:
+        values(graph, args)
+    except np.linalg.LinAlgError:
+        return True
+    return False
+
+
 def explained(i: int) -> bool:
     """Whether a step is right by NumPy's error at one point, not only by its errors beside it."""
     made = step_of(i)
     try:
         found = outputs(made.graph, made.args, made.resident, made.roll)
         problem = "; ".join(unexplained(made.graph, made.args, found))
+    except np.linalg.LinAlgError as error:
+        if refused(made.graph, made.args):
+            return True
+        problem = f"LinAlgError: {error}"
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     if not problem:
