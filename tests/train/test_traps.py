@@ -303,9 +303,7 @@ def test_random_and_initial_numbers_are_of_one_dtype():
     assert ws.random.truncated_normal(key, -1, 1, (2,)).dtype == ws.random.dirichlet(key, np.ones(2)).dtype == DRAWN
     for name in ("normal", "uniform", "xavier_normal", "kaiming_uniform", "lecun_normal", "orthogonal"):
         assert getattr(nn.init, name)(0, (2, 2)).dtype == DRAWN
-    assert {
-        x.dtype for x in ws.tree.leaves(nn.Transformer(8, 2, 1, key=0) if hasattr(nn, "Transformer") else MODEL)
-    } == {np.dtype(DRAWN)}
+    assert {x.dtype for x in ws.tree.leaves(nn.TransformerBlock(8, 2, key=0))} == {np.dtype(DRAWN)}
 
 
 MIXED = {"layers": [np.ones((3, 1), np.float32)], "shift": np.zeros(1)}

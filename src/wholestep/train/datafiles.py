@@ -44,7 +44,7 @@ def reading(name: str, kind: str) -> Iterator[None]:
             f"loader: {name} is no {kind} file of numbers: it is no {error.encoding} text: {error.reason}",
             hint="save it as UTF-8 (in Excel: CSV UTF-8), or as UTF-16 with a byte order mark",
         ) from None
-    except Exception as error:
+    except Exception as error:  # of any kind: readers of damaged files raise a dozen
         long = isinstance(error, csv.Error)
         raise DtypeError(
             f"loader: {name} is no {kind} file of numbers: {error or type(error).__name__}",

@@ -195,7 +195,7 @@ def as_numpy(path: Path, source: Any) -> bool:
             warnings.simplefilter("ignore")
             data = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
             found = [data] if isinstance(data, np.ndarray) else list(data.values())
-    except Exception:
+    except Exception:  # of any kind: what NumPy refuses, it cannot read otherwise
         return True
     theirs = {x.tobytes() for x in found if isinstance(x, np.ndarray)}
     return {x.tobytes() for x in source.arrays} <= theirs
