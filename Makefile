@@ -1,5 +1,5 @@
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python)
-SOURCES = src tests $(wildcard bench docs examples)
+SOURCES = src tests tools $(wildcard docs examples)
 QUICK = $(wildcard tests/test_floors.py tests/test_names.py tests/laws tests/golden)
 
 .DEFAULT_GOAL := help
@@ -39,7 +39,7 @@ docs:  ## write the generated pages of the documentation
 	$(PYTHON) docs/generate.py
 
 bench:  ## time the eager transforms
-	$(PYTHON) bench/eager.py
+	$(PYTHON) -m wholestep_tools.bench.eager
 
 ulp:  ## measure the errors of the compiled scalar functions on all float32 inputs: about an hour
 	$(PYTHON) -m tests.kernel.ulp

@@ -14,10 +14,10 @@ import numpy as np
 
 from wholestep import primitives
 from wholestep import scipy as parts
-from wholestep.cli.audit.page import page as reliability
 from wholestep.frontend import array, dispatch, ufuncs
+from wholestep.primitives import precision as precision_kinds
 from wholestep.primitives.family import Primitive
-from wholestep.transforms import autocast
+from wholestep_tools.audit.page import page as reliability
 
 FOLDER = Path(__file__).parent
 
@@ -99,11 +99,11 @@ def _listing(names: list[str]) -> str:
 
 
 PRECISIONS = {
-    autocast.LOW: "half precision, sums in float32",
-    autocast.WIDE: "float32",
-    autocast.FOLLOWS: "that of the operands, the widest where they differ",
-    autocast.AS_WRITTEN: "the dtype that the program names",
-    autocast.INSIDE: "the operations inside, each by itself",
+    precision_kinds.LOW: "half precision, sums in float32",
+    precision_kinds.WIDE: "float32",
+    precision_kinds.FOLLOWS: "that of the operands, the widest where they differ",
+    precision_kinds.AS_WRITTEN: "the dtype that the program names",
+    precision_kinds.INSIDE: "the operations inside, each by itself",
 }
 
 
@@ -119,7 +119,7 @@ def precision() -> str:
     start = page.index("-->\n", page.index("<!-- written by")) + 4
     lines = ["", "| precision | operations |", "|---|---|"]
     for what, words in PRECISIONS.items():
-        names = sorted({op.name for op in vocabulary() if autocast.policy(op) == what})
+        names = sorted({op.name for op in vocabulary() if op.precision == what})
         lines.append(f"| {words} | {_listing(names)} |")
     return page[:start] + "\n".join([*lines, "", ""]) + page[page.index("<!-- end -->") :]
 

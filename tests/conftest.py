@@ -14,6 +14,10 @@ import pytest
 # Every test compiles what it asks for, and the user's own folder is left alone.
 os.environ.setdefault("WHOLESTEP_CACHE", "off")
 
+# Processes that the tests start find the tools of the checkout, installed or not.
+TOOLS = Path(__file__).parents[1] / "tools"
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(TOOLS))))
+
 # Whatever an optimization cannot do is an error here, and not left out.
 os.environ.setdefault("WHOLESTEP_STRICT", "1")
 
@@ -61,8 +65,8 @@ class Golden:
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What goes to files does so a few hundred bytes at a time, and nothing is taken from the cache."""
     config = importlib.import_module("wholestep.config")
-    monkeypatch.setattr("wholestep.lower.pieces.PIECE", 512)
-    monkeypatch.setattr("wholestep.lower.streaming.LEAST", 64)
+    monkeypatch.setattr("wholestep.backends.cpu.target.split_launches.PIECE_BYTES", 512)
+    monkeypatch.setattr("wholestep.backends.cpu.target.row_streaming.EVICTED_BYTES", 64)
     monkeypatch.setenv("WHOLESTEP_CACHE", "off")
     config.reread()
     yield

@@ -11,16 +11,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wholestep.backends.cpu.target import levels
+from wholestep.backends.cpu.cpu_features import host_levels
 
 ROOT = Path(__file__).resolve().parent.parent
 USUAL = ("x86-64-v3", "x86-64-v4")
-TESTS = ("tests/compiled", "tests/rolling", "tests/lower")
+TESTS = ("tests/compiled", "tests/reroll", "tests/lower")
 
 
 def main(names: list[str]) -> int:
     """Run the tests for each level, and say what became of them; 0 where all of them pass."""
-    chosen = names or [name for name in levels() if name in USUAL]
+    chosen = names or [name for name in host_levels() if name in USUAL]
     if not chosen:
         print(f"this processor has none of {', '.join(USUAL)}")
     for name in chosen:

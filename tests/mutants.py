@@ -22,6 +22,7 @@ from wholestep.primitives.family import Primitive
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
+TOOLS = ROOT / "tools"
 WORKERS = 2
 KILLED_AT_LEAST = 0.95
 LONGEST = "tests/laws/test_primitives.py"
@@ -51,14 +52,14 @@ COSTED = (
     "tests/train/test_profile.py",
 )
 PRICED = (
-    "lower/cost.py",
-    "lower/ledger.py",
-    "lower/traffic.py",
-    "backends/cpu/stamps.py",
-    "runtime/rates.py",
-    "runtime/recording.py",
+    "lower/cost/roofline.py",
+    "report/cost_table.py",
+    "lower/cost/cache_reuse.py",
+    "backends/cpu/profiled_entry.py",
+    "runtime/cpu/machine_rates.py",
+    "compiler/profiler.py",
     "train/calibrate.py",
-    "train/trace.py",
+    "train/inspect/perfetto.py",
 )
 """What predicts and measures, which no result depends on."""
 
@@ -67,36 +68,36 @@ BUDGET, SPILL = "tests/lower/test_budget.py", "tests/lower/test_spill.py"
 
 
 TRAINED = {
-    "train/unroll.py": "tests/train/test_unroll.py",
-    "train/loops.py": "tests/train/test_hypergradients.py",
-    "train/setting.py": "tests/optim/test_schedules.py",
-    "train/bound.py": "tests/train/test_handle.py",
-    "train/owned.py": "tests/train/test_handle.py",
-    "frontend/names.py": "tests/frontend/test_names.py",
-    "nn/blame.py": "tests/nn/test_blame.py",
+    "train/step/unroll.py": "tests/train/test_unroll.py",
+    "train/program/step_loops.py": "tests/train/test_hypergradients.py",
+    "train/program/hyperparameters.py": "tests/optim/test_schedules.py",
+    "train/program/resident_program.py": "tests/train/test_handle.py",
+    "train/state/state_arrays.py": "tests/train/test_handle.py",
+    "frontend/closure_reads.py": "tests/frontend/test_names.py",
+    "nn/call_sites.py": "tests/nn/test_blame.py",
     "nn/windows.py": "tests/nn/test_layers_pooling.py",
     "nn/resampling.py": "tests/nn/test_layers_pooling.py",
 }
 """What the laws of the language do not look at, and the tests that do."""
 OWN = {
-    "lower/order.py": [BUDGET, "-k", "not random"],
-    "lower/ahead.py": [SPILL, "-k", "not random"],
-    "lower/verify.py": [SPILL, "-k", "verifier or pieces"],
-    "lower/program.py": [SPILL, "-k", "not random"],
-    "train/compile.py": ["tests/train/test_microbatches.py"],
-    "train/microbatches.py": ["tests/train/test_microbatches.py"],
-    "lower/clusters.py": ["tests/lower/test_lowering.py"],
-    "lower/access.py": ["tests/train/test_symbolic_cost.py"],
+    "lower/buffers/task_order.py": [BUDGET, "-k", "not random"],
+    "backends/cpu/target/prefetch_placement.py": [SPILL, "-k", "not random"],
+    "lower/verify_program.py": [SPILL, "-k", "verifier or pieces"],
+    "lower/compile.py": [SPILL, "-k", "not random"],
+    "train/step/compile.py": ["tests/train/test_microbatches.py"],
+    "train/program/microbatches.py": ["tests/train/test_microbatches.py"],
+    "lower/fusion/fusion_groups.py": ["tests/lower/test_lowering.py"],
+    "lower/kernels/scalar_codegen.py": ["tests/train/test_symbolic_cost.py"],
     "dims.py": ["tests/floor0/test_dims.py"],
-    "train/attach.py": ["tests/train/test_symbolic.py"],
+    "train/step/attached.py": ["tests/train/test_symbolic.py"],
     "nn/stack.py": ["tests/nn/test_stack.py"],
     "primitives/checkpoint.py": ["tests/frontend/test_checkpoint.py", "tests/structure"],
-    "primitives/cuts.py": ["tests/golden/test_graphs.py", "tests/structure"],
+    "primitives/min_cut.py": ["tests/golden/test_graphs.py", "tests/structure"],
 }
 """Files with tests of their own that notice what the laws cannot, such as memory."""
 
-ROLLING = {("lower", "control"), ("train", "state"), ("runtime", "compiled")}
-"""Files beside those of rolling whose faults its tests look for."""
+REROLLED = {"lower/ops/control_flow.py", "train/state/state.py", "compiler/driver.py", "compiler/memory_report.py"}
+"""Files beside those of rerolling whose faults its tests look for."""
 
 
 class Mutant(NamedTuple):
@@ -125,11 +126,16 @@ def read(file: Path) -> list[Mutant]:
 MUTANTS = [m for file in sorted((ROOT / "tests" / "mutants").glob("*.diff")) for m in read(file)]
 
 
+def broken_file(mutant: Mutant, root: Path) -> Path:
+    """The file that a mutant breaks, in a folder that has `src` and `tools`."""
+    return root / mutant.file if mutant.file.startswith("tools/") else root / "src" / "wholestep" / mutant.file
+
+
 def problems() -> list[str]:
     """Mutants whose old text does not occur exactly once."""
     found = []
     for m in MUTANTS:
-        count = (SOURCE / "wholestep" / m.file).read_text(encoding="utf-8").count(m.old)
+        count = broken_file(m, ROOT).read_text(encoding="utf-8").count(m.old)
         if count != 1:
             found.append(f"{m.file}: {m.name}: {m.old!r} occurs {count} times")
     return found
@@ -144,15 +150,15 @@ def stages(mutant: Mutant | None) -> list[list[str]]:
         return [[test] for test in COSTED]
     if mutant and mutant.file in TRAINED:
         return [[TRAINED[mutant.file]]]
-    if stem.startswith("rolling/") or (package, stem) in ROLLING:
-        return [["tests/rolling"], list(COMPILED)]
+    if mutant and (stem.startswith("reroll/") or mutant.file in REROLLED):
+        return [["tests/reroll"], list(COMPILED)]
     if mutant is not None and mutant.file in OWN:
         return [OWN[mutant.file], *stages(mutant._replace(file=f"{package}/family.py"))]
     if package == "passes":
         return [["tests/passes"], list(TESTS)]
-    if stem.startswith("budget/"):
+    if stem.startswith("remat/"):
         return [[BUDGET], [SPILL]]
-    if package in ("lower", "backends"):
+    if package in ("lower", "backends", "report"):
         return [[test] for test in COMPILED]
     if package != "primitives" or stem in ("family", "structure", "loops"):
         return [list(TESTS)]
@@ -164,20 +170,23 @@ def stages(mutant: Mutant | None) -> list[list[str]]:
 def survives(mutant: Mutant | None) -> bool:
     """Plant one fault, or none, in a copy of the source, run the tests, and say whether all of them passed."""
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "src"
-        shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+        copy = Path(folder)
+        for source in (SOURCE, TOOLS):
+            shutil.copytree(source, copy / source.name, ignore=shutil.ignore_patterns("__pycache__"))
         if mutant is not None:
-            file = source / "wholestep" / mutant.file
+            file = broken_file(mutant, copy)
             file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
-        return all(passes(source, tests) for tests in stages(mutant))
+        return all(passes(copy, tests) for tests in stages(mutant))
 
 
-def passes(source: Path, tests: list[str]) -> bool:
+def passes(copy: Path, tests: list[str]) -> bool:
     """Whether these tests pass on a copy of the source; a test that hangs has noticed."""
-    environment = {**os.environ, "PYTHONPATH": str(source), "PROGRAMS_COUNT": "40", "PROGRAMS_SEED": "1"}
+    sources = os.pathsep.join(str(copy / source.name) for source in (SOURCE, TOOLS))
+    environment = {**os.environ, "PYTHONPATH": sources, "PROGRAMS_COUNT": "40", "PROGRAMS_SEED": "1"}
     environment |= {"TRAINING_COUNT": "40", "TRAINING_SEED": "1"}
     environment |= {"BUDGET_COUNT": "40", "BUDGET_SEED": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    options = "-x -q -p no:cacheprovider -p no:xdist -o pythonpath=."
+    command = [sys.executable, "-m", "pytest", *options.split(), *tests]
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False

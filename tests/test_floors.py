@@ -6,61 +6,134 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src"
-FLOORS = (
-    "words",
-    "errors",
-    "contents forks config dtypes tree dims",
-    "exits",
-    "boundary",
-    "lazy",
-    "ir kernel",
-    "primitives",
-    "passes",
-    "transforms",
-    "lower",
-    "backends export",
-    "runtime",
-    "frontend",
-    "numpy scipy random",
-    "nn optim",
-    "train testing",
-    "__init__",
-    "cli notebook",
-    "__main__",
-)
-FLOOR = {package: floor for floor, packages in enumerate(FLOORS) for package in packages.split()}
+FLOORS = {
+    "": (
+        "words",
+        "errors",
+        "contents forks config dtypes dims",
+        "exits",
+        "tree",
+        "boundary",
+        "lazy",
+        "ir kernel",
+        "primitives",
+        "passes",
+        "transforms",
+        "lower",
+        "backends export",
+        "runtime",
+        "report",
+        "compiler",
+        "frontend",
+        "numpy scipy random",
+        "nn optim",
+        "train testing",
+        "__init__",
+        "cli notebook",
+        "__main__",
+    ),
+    "passes": (
+        "optional rewrite dce differential_check",
+        "cse named_pass rules",
+        "inline_bodies",
+        "absorb_transposes convolution_gradients fold matrix_chain one_hot_indexing pads_to_concat reroll simplify "
+        "simplify_reductions",
+        "pipeline",
+    ),
+    "lower": (
+        "program",
+        "target",
+        "fusion",
+        "kernels",
+        "buffers",
+        "cost",
+        "legalize verify_program",
+        "remat",
+        "dynamic_shapes ops",
+        "lower_graph",
+        "compile",
+    ),
+    "backends.cpu": (
+        "code_pages gate llvm_builder size_table target",
+        "cpu_features host_function",
+        "codegen llvm_jit routines support_ir",
+        "entry_function",
+        "compiler profiled_entry",
+    ),
+    "runtime": (
+        "executable memory",
+        "cache",
+        "cpu",
+    ),
+    "compiler": (
+        "compilation_unit rewrites",
+        "artifact_entry memory_report",
+        "driver",
+        "profiler",
+        "dynamic_shapes reference",
+        "devices",
+    ),
+    "train": (
+        "state",
+        "program",
+        "checkpoint inspect",
+        "step",
+        "data",
+        "calibrate loop sklearn",
+    ),
+}
+"""The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
     "IPython einops jax llvmlite matplotlib ml_dtypes opt_einsum pipescript rich safetensors scipy sklearn "
     "tensorboardX threadpoolctl torch".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))
+TOOLS = sorted((SOURCE.parent / "tools").rglob("*.py"))
 
 
 def imported(node: ast.AST) -> list[str]:
-    """The modules that an import statement names, to the second dot: `wholestep.ir`, `numpy`."""
+    """The modules that an import statement names: `wholestep.ir.graph`, `numpy`."""
     if isinstance(node, ast.Import):
         paths = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom) and node.module == "wholestep":
-        paths = [f"wholestep.{alias.name}" for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        whole = [f"{node.module}.{alias.name}" for alias in node.names]
+        paths = [path if exists(path) else node.module or "" for path in whole]
     else:
-        paths = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-    return [".".join(path.split(".")[: 2 if path.startswith("wholestep") else 1]) for path in paths]
+        paths = []
+    return [path if path.startswith("wholestep") else path.split(".")[0] for path in paths]
+
+
+def exists(module: str) -> bool:
+    """Whether a module of the library has this name."""
+    path = SOURCE.joinpath(*module.split("."))
+    return module.startswith("wholestep") and (path.is_dir() or path.with_suffix(".py").is_file())
+
+
+def part_of(module: str, package: str) -> str:
+    """The direct part of a package that a module is or lies in: `graph` for `ir.graph` in `ir`; "" outside of it."""
+    inside = module == package or module.startswith(f"{package}.") or not package
+    return module.removeprefix(package).strip(".").split(".")[0] if inside else ""
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
 def test_imports_point_down(file: Path) -> None:
-    home = file.relative_to(SOURCE / "wholestep").with_suffix("").parts[0]
-    assert home in FLOOR, f"say in test_floors.py on which floor {home} is"
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        assert not getattr(node, "level", 0), f"line {node.lineno}: imports are absolute"
-        for module in (name for name in imported(node) if name.startswith("wholestep")):
-            package = module.partition(".")[2] or "__init__"
-            assert package in FLOOR, f"line {node.lineno}: say in test_floors.py on which floor {package} is"
-            down = package == home or FLOOR[package] < FLOOR[home]
-            assert down, f"line {node.lineno}: {home} is on floor {FLOOR[home]}, {package} on floor {FLOOR[package]}"
+    own = ".".join(file.relative_to(SOURCE / "wholestep").with_suffix("").parts)
+    for package, floors in FLOORS.items():
+        home, floor = part_of(own, package), {part: n for n, parts in enumerate(floors) for part in parts.split()}
+        if not home or (package and home == "__init__"):
+            continue
+        assert home in floor, f"say in test_floors.py on which floor of {package or 'the library'} {home} is"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            assert not getattr(node, "level", 0), f"line {node.lineno}: imports are absolute"
+            for module in (name.partition(".")[2] for name in imported(node) if name.startswith("wholestep")):
+                part = part_of(module, package) or ("" if package else "__init__")
+                if part and part != home:
+                    assert part in floor, f"line {node.lineno}: say in test_floors.py on which floor {part} is"
+                    down = floor[part] < floor[home]
+                    assert down, f"line {node.lineno}: {home} is on floor {floor[home]}, {part} on floor {floor[part]}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+@pytest.mark.parametrize("file", FILES + TOOLS, ids=lambda file: str(file.relative_to(SOURCE.parent)))
 def test_imports_stand_at_the_top(file: Path) -> None:
     for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

@@ -8,8 +8,8 @@ import pytest
 
 import wholestep
 
-SOURCE = Path(__file__).parent.parent / "src"
-FILES = sorted(SOURCE.rglob("*.py"))
+ROOT = Path(__file__).parent.parent
+FILES = sorted(path for folder in ("src", "tools") for path in (ROOT / folder).rglob("*.py"))
 NAMES = list(getattr(wholestep, "__all__", []))
 
 
@@ -27,7 +27,45 @@ def test_a_public_thing_has_one_name() -> None:
     assert len(set(things.values())) == len(things)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_file_opens_with_its_idea(file: Path) -> None:
     first = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n\n")[0]
     assert first.rstrip().endswith((".", ":")), f"the file begins {first!r}"
+
+
+LIBRARY = ROOT / "src" / "wholestep"
+MIRRORS = ("numpy/", "scipy/", "random/", "nn/init.py")
+"""Modules whose functions have the names, and the meanings, that NumPy, SciPy and users gave them."""
+MATHEMATICS = "kernel/maths/"
+"""The kernel code of mathematical functions; the real and the complex code of one have its name."""
+FEW = 40
+"""The most function names that may stand for two things, transforms of graphs and of functions among them."""
+
+
+def defining_files(kind: type[ast.ClassDef | ast.FunctionDef]) -> dict[str, set[str]]:
+    """The files of the library that define each class or function of a name at their top level."""
+    found: dict[str, set[str]] = {}
+    for file in sorted(LIBRARY.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, kind) and not node.name.startswith("__"):
+                found.setdefault(node.name, set()).add(file.relative_to(LIBRARY).as_posix())
+    return found
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    assert {name: files for name, files in defining_files(ast.ClassDef).items() if len(files) > 1} == {}
+
+
+def test_few_function_names_have_two_meanings() -> None:
+    several = {}
+    for name, files in defining_files(ast.FunctionDef).items():
+        meanings = {MATHEMATICS if f.startswith(MATHEMATICS) else f for f in files if not f.startswith(MIRRORS)}
+        if len(meanings) > 1:
+            several[name] = meanings
+    assert len(several) <= FEW, several
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_file_opens_with_a_noun(file: Path) -> None:
+    first = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split()[0].rstrip(",:")
+    assert first not in ("What", "Where", "Who", "Whoever", "How", "Which", "Whether", "When"), first

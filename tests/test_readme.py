@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from wholestep.primitives.family import REGISTRY
+
 README = Path(__file__).parent.parent / "README.md"
 
 
@@ -50,3 +52,7 @@ def test_a_page_runs(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_is_linked(name):
     assert f"docs/{name}.md" in README.read_text(encoding="utf-8")
+
+
+def test_the_number_of_primitives_is_the_true_one() -> None:
+    assert f"SSA graph over {len(REGISTRY)} primitives" in README.read_text(encoding="utf-8")

@@ -44,7 +44,7 @@ def tried(name: str, tests: list[str]) -> int:
         bounds.write_text("\n".join(lowest() if name == "lowest" else []) + "\n", encoding="utf-8")
         subprocess.run([python, "-m", "venv", str(home)], check=True)
         own = str(home / "bin" / "python")
-        install = [own, "-m", "pip", "install", "-q", "-c", str(bounds), f"{ROOT}[test]"]
+        install = [own, "-m", "pip", "install", "-q", "-c", str(bounds), f"{ROOT}[test]", str(ROOT / "tools")]
         subprocess.run(install, check=True)
         return subprocess.run([own, "-m", "pytest", "-n", "2", *tests], cwd=ROOT, check=False).returncode
 

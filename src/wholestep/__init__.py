@@ -29,9 +29,9 @@ from wholestep.frontend.jit import jit
 from wholestep.frontend.precision import autocast
 from wholestep.frontend.printing import print
 from wholestep.frontend.shapes import ShapeDtype
-from wholestep.train.compile import compile
-from wholestep.train.result import block_until_ready
-from wholestep.train.stream import stacked
+from wholestep.train.state.offloaded_state import stacked
+from wholestep.train.state.result import block_until_ready
+from wholestep.train.step.compile import compile
 
 __version__ = "0.1.0"
 
@@ -99,17 +99,17 @@ __all__ = [
 LAZY = {
     "scipy": "wholestep.scipy",
     "testing": "wholestep.testing",
-    "Loader": "wholestep.train.loader",
+    "Loader": "wholestep.train.data.loader",
     "calibrate": "wholestep.train.calibrate",
-    "encode_labels": "wholestep.train.labels",
-    "estimate": "wholestep.train.estimate",
-    "fit": "wholestep.train.fit",
-    "lr_find": "wholestep.train.lr_finder",
-    "mean_over": "wholestep.train.averages",
+    "encode_labels": "wholestep.train.data.labels",
+    "estimate": "wholestep.train.step.estimate",
+    "fit": "wholestep.train.loop.fit",
+    "lr_find": "wholestep.train.loop.lr_finder",
+    "mean_over": "wholestep.train.loop.averages",
     "params": "wholestep.nn.ambient",
-    "unroll": "wholestep.train.unroll",
-    "WholestepClassifier": "wholestep.train.estimators",
-    "WholestepRegressor": "wholestep.train.estimators",
+    "unroll": "wholestep.train.step.unroll",
+    "WholestepClassifier": "wholestep.train.sklearn.estimators",
+    "WholestepRegressor": "wholestep.train.sklearn.estimators",
     "load_ipython_extension": "wholestep.notebook.extension",
     "unload_ipython_extension": "wholestep.notebook.extension",
 }

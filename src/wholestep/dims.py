@@ -44,7 +44,8 @@ Terms: TypeAlias = dict[Monomial, int]  # what each monomial is multiplied by, n
 class Dim:
     """A size with a name, or an expression of such sizes, used as an int would be.
 
-    Raises ValueError when the name is not an identifier, or when a comparison depends on the sizes.
+    Shapes: no arrays; a size counts elements of an axis and is at least 1.
+    Raises: ValueError for a name that is no identifier; SymbolicError, which is one, where a result hangs on sizes.
 
     >>> B = Dim("B")
     >>> (B + 3)//2, 2*B > B, (B*4)//4 == B
@@ -319,24 +320,24 @@ def spelled(text: str) -> Size:
     True
     """
     try:
-        return read(ast.parse(text, mode="eval").body)
+        return parse_dim(ast.parse(text, mode="eval").body)
     except SyntaxError:
         raise ValueError(f"{text!r} is not a size") from None
 
 
-def read(tree: ast.expr) -> Size:
+def parse_dim(tree: ast.expr) -> Size:
     """Return the size that an expression says; raises ValueError where it says none."""
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
         return tree.value
     if isinstance(tree, ast.Name):
         return Dim(tree.id)
     if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATIONS:
-        made: Size = OPERATIONS[type(tree.op)](read(tree.left), read(tree.right))
+        made: Size = OPERATIONS[type(tree.op)](parse_dim(tree.left), parse_dim(tree.right))
         return made
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "min" and len(tree.args) == 2:
-        return least(read(tree.args[0]), read(tree.args[1]))
+        return least(parse_dim(tree.args[0]), parse_dim(tree.args[1]))
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
-        return -read(tree.operand)
+        return -parse_dim(tree.operand)
     raise ValueError(f"{ast.unparse(tree)!r} is not a size")
 
 
@@ -359,10 +360,10 @@ def spelled_out(size: Size) -> str:
     return f"{size:,}" if isinstance(size, int) else str(size)
 
 
-def product(shape: Iterable[Size]) -> Size:
+def dim_product(shape: Iterable[Size]) -> Size:
     """Return the number of elements of a shape.
 
-    >>> product((2, Dim("B"), 3)), product(())
+    >>> dim_product((2, Dim("B"), 3)), dim_product(())
     (6*B, 1)
     """
     return math.prod(shape)
@@ -478,6 +479,8 @@ def _atom_value(atom: Atom, values: Mapping[str, Size]) -> Size:
 def _floor_divide(left: Size, right: Size) -> Size:
     if isinstance(left, int) and isinstance(right, int):
         return left // right
+    if right == 1:
+        return left
     if right == 0:
         raise ZeroDivisionError("a symbolic size is divided by 0")
     if _terms(right)[_leading(right, _order(right))] < 0:

@@ -1,10 +1,11 @@
-"""What the end of the process waits for: a thread that is stopped within C++ would end the process with an abort."""
+"""Threads that the interpreter joins before it ends, since one that is stopped within C++ ends it with an abort."""
 
 from __future__ import annotations
 
 import atexit
 import threading
 import time
+from contextlib import ContextDecorator
 
 from wholestep import forks
 
@@ -12,8 +13,10 @@ PATIENCE = 60.0
 """Seconds that the end of the process waits for threads that compile."""
 
 
-class Unbroken:
-    """`with UNBROKEN:` around work that calls C++ which calls Python: what traces and compiles.
+class Unbroken(ContextDecorator):
+    """`with UNBROKEN:` around work, or `@UNBROKEN` above a function, in which C++ may wait for the interpreter.
+
+    Such are the calls that trace and compile, and all calls of optree.
 
     Python stops the daemon threads of a process that ends, wherever they are. Before it does, they may finish what they
     are at; one that would begin anew then ends by a SystemExit, without a word. The main thread is never refused.

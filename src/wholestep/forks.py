@@ -1,4 +1,4 @@
-"""What a forked child does with what it inherits, and what a fork may not cut in two.
+"""The handler of `fork`: locks, threads and shared memory of a child, and the sections that no fork may cut in two.
 
 A child has one thread, that which forked. What other threads were in the middle of stays there for ever: locks that
 they held, state that they were changing. Whatever has such a lock, a thread or a file says so here, once, and is told

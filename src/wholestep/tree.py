@@ -11,6 +11,7 @@ from unicodedata import normalize
 import optree
 
 from wholestep.errors import TreeError
+from wholestep.exits import UNBROKEN
 
 TreeDef: TypeAlias = optree.PyTreeSpec
 
@@ -18,6 +19,7 @@ TreeDef: TypeAlias = optree.PyTreeSpec
 _SPACE = "wholestep"
 
 
+@UNBROKEN
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
     """Split a tree into its leaves and its structure; None is an empty node, not a leaf.
 
@@ -32,6 +34,7 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
         raise _too_deep() from None
 
 
+@UNBROKEN
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """Put leaves back into a structure.
 
@@ -56,6 +59,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     return unflatten(treedef, [f(*leaves) for leaves in zip(found, *others, strict=True)])
 
 
+@UNBROKEN
 def below(treedef: TreeDef, tree: Any) -> list[Any]:
     """What another tree has at each leaf of a structure, itself trees perhaps.
 
@@ -102,6 +106,7 @@ def leaves(tree: Any) -> list[Any]:
         raise _too_deep() from None
 
 
+@UNBROKEN
 def structure(tree: Any) -> TreeDef:
     """Return what is left of a tree without its leaves: it can be compared and hashed.
 
@@ -114,6 +119,7 @@ def structure(tree: Any) -> TreeDef:
         raise _too_deep() from None
 
 
+@UNBROKEN
 def paths(tree: Any, root: str = "") -> list[str]:
     """Spell, for each leaf, how a user would write the access to it.
 
@@ -137,6 +143,7 @@ def prefix(tree_prefix: Any, tree: Any, root: str = "") -> list[Any]:
     return values
 
 
+@UNBROKEN
 def register(
     cls: type[Any],
     flatten_fn: Callable[[Any], tuple[Any, ...]],
@@ -169,6 +176,7 @@ class Level(NamedTuple):
     keys: list[Any]
 
 
+@UNBROKEN
 def one_level(node: Any) -> Level | None:
     """What one container holds; None for a leaf.
 
@@ -181,6 +189,7 @@ def one_level(node: Any) -> Level | None:
     return Level(list(found.children), found.metadata, list(getattr(type(node), "_fields", found.entries)))
 
 
+@UNBROKEN
 def rebuild(cls: type[Any], metadata: Any, children: Iterable[Any]) -> Any:
     """Make a container of this class again, as `one_level` took it apart.
 
@@ -234,6 +243,7 @@ def _joined(root: str, path: str) -> str:
     return root + path if root else path.removeprefix(".")
 
 
+@UNBROKEN
 def _spread(value: Any, node: Any, path: str, values: list[Any]) -> None:
     if value is None or optree.tree_is_leaf(value, namespace=_SPACE):
         values.extend([value] * structure(node).num_leaves)
@@ -249,6 +259,7 @@ def _spread(value: Any, node: Any, path: str, values: list[Any]) -> None:
         _spread(wanted[key], child, _joined(path, _spell(key)), values)
 
 
+@UNBROKEN
 def _children(node: Any) -> dict[Hashable, Any]:
     level = optree.tree_flatten_one_level(node, namespace=_SPACE)
     names = getattr(type(node), "_fields", level.entries)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.backends.cpu.codegen.function import function_text, module_text
-from wholestep.backends.cpu.native import link, object_code
-from wholestep.backends.cpu.target import Target, host
+from wholestep.backends.cpu.codegen.function import kernel_function, module_text
+from wholestep.backends.cpu.cpu_features import CpuTarget, host_target
+from wholestep.backends.cpu.llvm_jit import link, object_code
 from wholestep.kernel.lang import Kernel
 
 Array = np.ndarray[Any, Any]
@@ -23,11 +23,11 @@ class Native:
     """Some kernels as machine code."""
 
     def __init__(
-        self, kernels: Sequence[Kernel], target: Target | None = None, symbols: Mapping[str, int] | None = None
+        self, kernels: Sequence[Kernel], target: CpuTarget | None = None, symbols: Mapping[str, int] | None = None
     ) -> None:
         names = [f"k{n}" for n in range(len(kernels))]
-        made = target or host()
-        texts = [function_text(k, name, made) for k, name in zip(kernels, names, strict=True)]
+        made = target or host_target()
+        texts = [kernel_function(k, name, made) for k, name in zip(kernels, names, strict=True)]
         self.kernels = kernels
         self.linked = link([object_code(module_text(texts), made)], symbols or {}, names)
         self.functions = [Function(self.linked.address(name)) for name in names]
@@ -41,7 +41,9 @@ class Native:
             self.functions[n](ctypes.addressof(pointers), low, high)
 
 
-def run(kernel: Kernel, *arrays: Array, target: Target | None = None, symbols: Mapping[str, int] | None = None) -> None:
+def run(
+    kernel: Kernel, *arrays: Array, target: CpuTarget | None = None, symbols: Mapping[str, int] | None = None
+) -> None:
     """Compile a kernel and run it on arrays in place."""
     Native([kernel], target, symbols).run(0, arrays)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.backends.native_kernels import Native, run
 
-from wholestep.backends.cpu.target import Target, levels, target
+from wholestep.backends.cpu.cpu_features import CpuTarget, host_levels, named_target
 from wholestep.kernel import interpret
-from wholestep.kernel.build import Builder
+from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import BOOL, I64, Axis, Index, Kernel
-from wholestep.kernel.verify import verify
+from wholestep.kernel.verify import verify_kernel
 
 F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -27,7 +27,7 @@ def axis(name: str, extent: int, lanes: int = 1, tile: int = 1) -> Axis:
 
 def converting(source: np.dtype[Any], to: np.dtype[Any], n: int, lanes: int) -> Kernel:
     """y[i] = x[i] in another dtype."""
-    b, i = Builder("convert"), axis("i", n, lanes, 2)
+    b, i = KernelBuilder("convert"), axis("i", n, lanes, 2)
     with b, b.loop(i):
         x = b.load(b.buffer("x", source, n), Index(0, {i: 1}))
         b.store(b.buffer("y", to, n), Index(0, {i: 1}), b.convert(x, to))
@@ -36,7 +36,7 @@ def converting(source: np.dtype[Any], to: np.dtype[Any], n: int, lanes: int) -> 
 
 def folding(op: str, n: int, lanes: int, tile: int, dtype: np.dtype[Any] = F32) -> Kernel:
     """y[0] = x[0] op x[1] op ..."""
-    b, i = Builder("fold"), axis("i", n, lanes, tile)
+    b, i = KernelBuilder("fold"), axis("i", n, lanes, tile)
     with b:
         x, y = b.buffer("x", dtype, n), b.buffer("y", dtype, 1)
         with b.loop(i) as loop:
@@ -49,7 +49,7 @@ def folding(op: str, n: int, lanes: int, tile: int, dtype: np.dtype[Any] = F32) 
 def test_every_extent_with_every_schedule(n: int) -> None:
     kernels = []
     for lanes, tile in SCHEDULES:
-        b, i, j = Builder("extent"), axis("i", 3, tile=2), axis("j", n, lanes, tile)
+        b, i, j = KernelBuilder("extent"), axis("i", 3, tile=2), axis("j", n, lanes, tile)
         with b:
             x, y = b.buffer("x", F32, 3 * n), b.buffer("y", F32, 3 * n + 1)
             with b.loop(i):
@@ -59,13 +59,13 @@ def test_every_extent_with_every_schedule(n: int) -> None:
                 with b.loop(k := axis("k", n, lanes, tile)):
                     b.store(y, Index(0, {i: n, k: 1}), b.load(x, Index(0, {i: n, k: 1})) + found)
         kernels.append(b.kernel())
-        verify(kernels[-1])
+        verify_kernel(kernels[-1])
     x = np.arange(3 * n, dtype=F32) % 7
     native = Native(kernels)
     for at, kernel in enumerate(kernels):
         found, wanted = np.full(3 * n + 1, -1, F32), np.full(3 * n + 1, -1, F32)
         native.run(at, [x, found])
-        interpret.run(kernel, [x, wanted])
+        interpret.run_kernel(kernel, [x, wanted])
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -95,7 +95,7 @@ def test_nan_wins_an_extreme_wherever_it_is(op: str, lanes: int) -> None:
 @pytest.mark.parametrize("wide", [1, 4])
 def test_a_fold_whose_body_reduces_across_its_own_axis(wide: int) -> None:
     """Each row less its greatest, summed up, where the row is only tiled; along lanes of the rows or not."""
-    b, i, j = Builder("both"), axis("i", 6, wide), axis("j", 5, tile=8)
+    b, i, j = KernelBuilder("both"), axis("i", 6, wide), axis("j", 5, tile=8)
     with b, b.loop(i):
         with b.loop(j) as loop:
             x = b.load(b.buffer("x", F32, 30), Index(0, {i: 5, j: 1}))
@@ -106,14 +106,14 @@ def test_a_fold_whose_body_reduces_across_its_own_axis(wide: int) -> None:
     np.testing.assert_array_equal(y, (x.max(1, keepdims=True) - x).sum(1))
 
 
-@pytest.mark.parametrize("name", levels())
+@pytest.mark.parametrize("name", host_levels())
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 def test_half_types_convert_as_numpy_does(dtype: np.dtype[Any], name: str) -> None:
     """All 65,536 of them to float32; numbers beside every tie of them, from float32 and float64."""
     with np.errstate(all="ignore"):
         halves = np.arange(65536, dtype=np.uint16).view(dtype)
         singles = halves.astype(F32)
-        same(converting(dtype, F32, 65536, 16), halves, singles, target(name))
+        same(converting(dtype, F32, 65536, 16), halves, singles, named_target(name))
         exact = singles[np.isfinite(singles)].astype(F64)
         exact.sort()
         middle = (exact[1:] + exact[:-1]) / 2
@@ -122,7 +122,7 @@ def test_half_types_convert_as_numpy_does(dtype: np.dtype[Any], name: str) -> No
         for wide in (np.concatenate([near.astype(F32), nans]), near):
             if dtype == BF16 and wide.dtype == F64:
                 wide = wide[np.isin(wide, near.astype(F32))]  # ml_dtypes rounds twice
-            same(converting(wide.dtype, dtype, wide.size, 16), wide, wide.astype(dtype), target(name))
+            same(converting(wide.dtype, dtype, wide.size, 16), wide, wide.astype(dtype), named_target(name))
 
 
 def test_a_tie_in_float32_does_not_round_float64_twice() -> None:
@@ -132,7 +132,7 @@ def test_a_tie_in_float32_does_not_round_float64_twice() -> None:
     assert y.astype(F64).tolist() == [1 + 2.0**-7, 1, 1]
 
 
-def same(kernel: Kernel, x: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], made_for: Target) -> None:
+def same(kernel: Kernel, x: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], made_for: CpuTarget) -> None:
     """Check a kernel of one input and one output; NaNs are the same."""
     found = np.zeros_like(wanted)
     run(kernel, x, found, target=made_for)
@@ -174,7 +174,7 @@ def test_integer_division_and_shifts_have_no_trap(dtype: np.dtype[Any], known: b
     y = np.repeat(np.array(some, dtype), len(some))
     kernels = []
     for lanes, name in itertools.product((1, 16), ("quotient", "shl", "shr")):
-        b, i = Builder(name), axis("i", len(some), lanes, 2)
+        b, i = KernelBuilder(name), axis("i", len(some), lanes, 2)
         with b:
             given, second, out = (b.buffer(n, dtype, x.size) for n in "xyz")
             with b.loop(i):
@@ -188,7 +188,7 @@ def test_integer_division_and_shifts_have_no_trap(dtype: np.dtype[Any], known: b
     for n, kernel in enumerate(kernels):
         found, wanted = np.zeros(x.size, dtype), np.zeros(x.size, dtype)
         native.run(n, [x, y, found])
-        interpret.run(kernel, [x, y, wanted])
+        interpret.run_kernel(kernel, [x, y, wanted])
         np.testing.assert_array_equal(found, wanted, kernel.name)
 
 
@@ -201,7 +201,7 @@ def test_an_external_function_is_called_for_the_lanes_within_the_extent(lanes: i
         return 2 * x
 
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(twice)
-    b, i = Builder("call"), axis("i", 11, lanes, 3)
+    b, i = KernelBuilder("call"), axis("i", 11, lanes, 3)
     with b, b.loop(i):
         x = b.load(b.buffer("x", F64, 11), Index(0, {i: 1}))
         b.store(b.buffer("y", F64, 11), Index(0, {i: 1}), b.call("test.twice.f64", x))
@@ -217,7 +217,7 @@ def test_an_external_function_is_called_for_the_lanes_within_the_extent(lanes: i
 @pytest.mark.parametrize("dtype", [F32, F64, np.dtype(np.int8), BOOL], ids=str)
 def test_transposed_copies(shape: tuple[int, int], tile: int, lanes: int, dtype: np.dtype[Any]) -> None:
     m, n = shape
-    b, i, j = Builder("transpose"), axis("i", n, tile=tile), axis("j", m, lanes)
+    b, i, j = KernelBuilder("transpose"), axis("i", n, tile=tile), axis("j", m, lanes)
     with b, b.loop(i), b.loop(j):
         x = b.load(b.buffer("x", dtype, m * n), Index(0, {j: n, i: 1}))
         b.store(b.buffer("y", dtype, m * n), Index(0, {i: m, j: 1}), x)
@@ -230,7 +230,7 @@ def test_transposed_copies(shape: tuple[int, int], tile: int, lanes: int, dtype:
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 8, 16, 21])
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 def test_the_parts_of_complex_numbers(n: int, lanes: int) -> None:
-    b, i = Builder("complex"), axis("i", n, lanes, 2)
+    b, i = KernelBuilder("complex"), axis("i", n, lanes, 2)
     with b, b.loop(i):
         x, y = b.buffer("x", F32, 2 * n), b.buffer("y", F32, 2 * n + 1)
         re, im = (b.load(x, Index(part, {i: 2})) for part in (0, 1))
@@ -242,7 +242,7 @@ def test_the_parts_of_complex_numbers(n: int, lanes: int) -> None:
 
 
 def test_a_value_in_the_index_keeps_a_load_from_being_transposed() -> None:
-    b, i, j = Builder("bent"), axis("i", 4, tile=2), axis("j", 4, 4)
+    b, i, j = KernelBuilder("bent"), axis("i", 4, tile=2), axis("j", 4, 4)
     with b, b.loop(i):
         more = b.index(Index(1, {i: 1}))
         with b.loop(j):
@@ -255,7 +255,7 @@ def test_a_value_in_the_index_keeps_a_load_from_being_transposed() -> None:
 
 @pytest.mark.parametrize("guarded", [False, True])
 def test_one_truncated_lane_is_stored_as_narrow_as_it_is(guarded: bool) -> None:
-    b, i, t = Builder("narrow"), axis("i", 4 if guarded else 3, 2, 2), axis("t", 5)
+    b, i, t = KernelBuilder("narrow"), axis("i", 4 if guarded else 3, 2, 2), axis("t", 5)
     with b, b.loop(i):
         guard = b.op("lt", b.index(Index(0, {i: 1})), 3) if guarded else None
         with b.loop(t, ordered=True):
@@ -267,7 +267,7 @@ def test_one_truncated_lane_is_stored_as_narrow_as_it_is(guarded: bool) -> None:
 
 
 def test_what_a_step_has_stored_is_read_again_by_what_reduces_across_all_steps() -> None:
-    b, j = Builder("again"), axis("j", 64, 4, 16)
+    b, j = KernelBuilder("again"), axis("j", 64, 4, 16)
     with b, b.loop(j):
         y = b.buffer("y", F32, 64)
         b.store(y, Index(0, {j: 1}), b.load(b.buffer("x", F32, 64), Index(0, {j: 1})) + 1)
@@ -281,7 +281,7 @@ def test_what_a_step_has_stored_is_read_again_by_what_reduces_across_all_steps()
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_a_guarded_loop_touches_only_what_its_guard_allows(lanes: int) -> None:
     """Lanes whose guard is false neither read by a value in the index nor write."""
-    b, i, t = Builder("guarded"), axis("i", 8, lanes), axis("t", 1)
+    b, i, t = KernelBuilder("guarded"), axis("i", 8, lanes), axis("t", 1)
     with b:
         x, table, y = (b.buffer(n, d, s) for n, d, s in (("x", I64, 8), ("t", I64, 10), ("y", I64, 8)))
         with b.loop(i):

@@ -6,7 +6,7 @@ from safetensors.numpy import load_file
 from tests.train.pressing import press
 
 from wholestep import config
-from wholestep.train.running import Callback
+from wholestep.train.loop.run import Callback
 
 
 class Press(Callback):

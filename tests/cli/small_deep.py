@@ -2,7 +2,7 @@
 
 import sys
 
-from wholestep.cli.bench import deep
+from wholestep_tools.bench import deep
 
 if __name__ == "__main__":
     deep.main(sys.argv[1:], 8)

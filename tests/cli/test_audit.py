@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from wholestep.cli import main
-from wholestep.cli.audit import faults, files, jobs, kill, page, precisions, resume, stacks, stream
-from wholestep.train.checkpoint import disk, read, write
-from wholestep.train.corpus import corpus
+from wholestep.train.checkpoint import filesystem, read, write
+from wholestep.train.data.text_corpus import corpus
+from wholestep_tools.audit import faults, files, jobs, kill, page, precisions, resume, stacks, stream
 
 
 def clean(found, **least):
@@ -111,13 +111,13 @@ def in_place(to, path, pieces):
     """A file written over the one that is there."""
     if path.exists():
         path.unlink()
-    disk.write_new(to, path, pieces)
+    filesystem.write_new(to, path, pieces)
 
 
 def without_previous(to, path):
     """A file moved away before there is another one."""
     if path.exists():
-        to.replace(path, disk.previous(path))
+        to.replace(path, filesystem.previous(path))
 
 
 def named_too_soon(to, path, pieces):
@@ -128,28 +128,28 @@ def named_too_soon(to, path, pieces):
         part.unlink()
     SWAP(to, path, pieces)
     for part, content in zip(parts, contents, strict=True):
-        disk.write_new(to, part, [content])
+        filesystem.write_new(to, part, [content])
 
 
-SWAP = disk.swap
+SWAP = filesystem.swap
 PLANTED = [
     ("write_new", unsynced, "power cut"),
     ("swap", in_place, "crash"),
     ("swap", named_too_soon, "crash"),
     ("keep_previous", without_previous, "crash"),
-    ("forget", lambda to, path: None, "full"),
+    ("remove_file", lambda to, path: None, "full"),
 ]
 
 
 @pytest.mark.parametrize(("name", "planted", "fault"), PLANTED, ids=[p[1].__name__ for p in PLANTED])
 def test_a_fault_of_the_writer_is_found(monkeypatch, name, planted, fault):
     monkeypatch.setattr(faults, "FAULTS", (fault,))
-    monkeypatch.setattr(disk, name, planted)
+    monkeypatch.setattr(filesystem, name, planted)
     assert any(wrong for _, wrong in faults.tries((1,)))
 
 
 def test_a_reader_that_believes_is_found(monkeypatch):
-    monkeypatch.setattr(read.Part, "intact", lambda *_: True)
+    monkeypatch.setattr(read.TensorFile, "intact", lambda *_: True)
     found = files.audit(300, 0)
     assert found["failures"]
 
@@ -198,5 +198,5 @@ def test_a_hash_sees_every_bit():
 
 
 def test_names_of_parts():
-    assert write.is_part("part-0123456789abcdef-1-of-2.safetensors")
-    assert not any(map(write.is_part, ["part-x.safetensors", "../part-0123456789abcdef-1-of-2.safetensors", 3]))
+    assert write.is_part_name("part-0123456789abcdef-1-of-2.safetensors")
+    assert not any(map(write.is_part_name, ["part-x.safetensors", "../part-0123456789abcdef-1-of-2.safetensors", 3]))

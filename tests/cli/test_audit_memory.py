@@ -11,11 +11,12 @@ from tests.compiled.law import compiled
 from tests.compiled.training import training
 
 import wholestep as ws
-from wholestep.cli.audit import bits, memory, peaks, watched
-from wholestep.lower import program
-from wholestep.lower.plan import Launch, Plan
-from wholestep.runtime import compiled as runtime
+from wholestep.compiler import driver as runtime
+from wholestep.lower import compile
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import Launch
 from wholestep.testing import guarded
+from wholestep_tools.audit import bits, memory, peaks, watched
 
 
 def test_programs_keep_to_the_memory_that_was_planned() -> None:
@@ -36,7 +37,7 @@ def test_a_process_takes_what_was_reported() -> None:
 @pytest.mark.parametrize("i", range(5))
 def test_a_random_step_keeps_to_its_memory(i: int) -> None:
     made = training((31, i), 12 + 3 * i)
-    guarded.check(compiled(made.graph, made.resident), made.args)
+    guarded.check_guarded(compiled(made.graph, made.resident), made.args)
 
 
 def test_a_deep_model_keeps_to_its_memory() -> None:
@@ -57,16 +58,16 @@ def planted(monkeypatch, change) -> list[str]:
     """What is found wrong with a step whose plan is changed on its way to the code."""
 
     def changed(*args, **more):
-        return change(program.plan(*args, **more))
+        return change(compile.lower_program(*args, **more))
 
     monkeypatch.setenv("WHOLESTEP_CACHE", "off")
-    monkeypatch.setattr(runtime, "planned", changed)
-    monkeypatch.setattr(runtime, "cached", lambda identity, target, flags, make: make())
+    monkeypatch.setattr(runtime, "lower_program", changed)
+    monkeypatch.setattr(runtime, "cached_code", lambda identity, target, flags, make: make())
     made = step()
-    return guarded.report(*guarded.of_step(made, np.ones((5, 6)))).problems
+    return guarded.guarded_report(*guarded.of_step(made, np.ones((5, 6)))).problems
 
 
-def moved(plan: Plan, by: int, at: int) -> Plan:
+def moved(plan: LoweredProgram, by: int, at: int) -> LoweredProgram:
     """A plan one of whose kernels looks for its first operand in the arena elsewhere, or writes it there."""
     steps, seen = list(plan.steps), 0
     for k, s in enumerate(steps):

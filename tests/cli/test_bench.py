@@ -12,10 +12,11 @@ import pytest
 
 import wholestep as ws
 from wholestep import nn, tree
-from wholestep.cli import bench, main
-from wholestep.cli.bench import machine, peers, runner, spec, table, worker
-from wholestep.cli.bench.peers import wholestep as ours
-from wholestep.cli.bench.runner import Contestant, Options, Process, Row, WorkerError
+from wholestep.cli import main
+from wholestep_tools import bench
+from wholestep_tools.bench import machine, peers, runner, spec, table, worker
+from wholestep_tools.bench.peers import wholestep as ours
+from wholestep_tools.bench.runner import Contestant, Options, Process, Row, WorkerError
 
 QUICK = Options(rounds=1, budget=0.01, threads=1, quiet=0.0)
 MEASURED = machine.measured
@@ -271,7 +272,9 @@ def test_a_job_starts_from_the_arrays_that_all_are_given():
     assert all(np.array_equal(step.params[name], x) for name, x in params.items())
 
 
-@pytest.mark.parametrize("module", ["options", "bench", "bench.spec", "bench.table"])
+@pytest.mark.parametrize(
+    "module", ["wholestep.cli.options", *(f"wholestep_tools.{m}" for m in ("bench", "bench.spec", "bench.table"))]
+)
 def test_examples(module):
-    tried = doctest.testmod(importlib.import_module(f"wholestep.cli.{module}"))
+    tried = doctest.testmod(importlib.import_module(module))
     assert tried.attempted and not tried.failed

@@ -8,9 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from wholestep.cli import bench, main
-from wholestep.cli.bench import deep, machine, memory
-from wholestep.cli.bench.memory import Row
+from wholestep.cli import main
+from wholestep_tools import bench
+from wholestep_tools.bench import deep, machine, memory
+from wholestep_tools.bench.memory import Row
 
 LOSSES = (5.6, 5.5, 5.4)
 

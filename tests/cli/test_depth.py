@@ -2,8 +2,9 @@
 
 import io
 
-from wholestep.cli import depth, main
-from wholestep.cli.depth import Size
+from wholestep.cli import main
+from wholestep_tools import depth
+from wholestep_tools.depth import Size
 
 
 def test_a_whole_run(capsys, monkeypatch):

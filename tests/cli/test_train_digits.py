@@ -22,7 +22,8 @@ import wholestep.cli
 from wholestep import nn
 from wholestep.cli import digits, main
 from wholestep.cli.train import digits as job
-from wholestep.train import data, report
+from wholestep.train.data import datasets
+from wholestep.train.loop import loss_chart
 
 __all__ = ["compiled_once"]
 pytestmark = pytest.mark.usefixtures("compiled_once")
@@ -35,7 +36,7 @@ STEPS = 12
 @pytest.fixture
 def untimed(monkeypatch):
     """The comparison with the interpreter, which takes its time, is left to the test of the whole run."""
-    monkeypatch.setattr(job, "least", lambda call, times: 1.0)
+    monkeypatch.setattr(job, "least_seconds", lambda call, times: 1.0)
 
 
 def run(tmp_path, *options):
@@ -44,7 +45,7 @@ def run(tmp_path, *options):
 
 def reads(params, x):
     """What a saved model reads in images."""
-    model = nn.join(digits.Reader(key=ws.random.key(0)), params).eval()
+    model = nn.join(digits.DigitReader(key=ws.random.key(0)), params).eval()
     return np.argmax(model(x), axis=1)
 
 
@@ -53,7 +54,7 @@ def test_the_whole_run_reads_985_of_1000(tmp_path, capsys):
     text = capsys.readouterr().out
     accuracy = float(re.search(r"validation +([\d.]+)% read correctly", text)[1])
     assert accuracy >= 98.5
-    model, split = load_file(tmp_path / "out" / "model.safetensors"), data.digits(0)
+    model, split = load_file(tmp_path / "out" / "model.safetensors"), datasets.split_digits(0)
     found = reads(model, split.test_x)
     assert f"{(found == split.test_y).sum()} of {len(found)} images" in text
     assert all(array.dtype == np.float32 for array in model.values())
@@ -77,7 +78,7 @@ def test_the_report_names_its_files_and_draws_the_loss(tmp_path, capsys):
 
 
 def test_another_seed_is_another_model():
-    first, again, other = [digits.Reader(key=ws.random.key(seed)) for seed in (5, 5, 6)]
+    first, again, other = [digits.DigitReader(key=ws.random.key(seed)) for seed in (5, 5, 6)]
     for path, x in nn.named_parameters(first).items():
         assert np.array_equal(x, nn.named_parameters(again)[path])
     assert not np.array_equal(first.first.weight, other.first.weight)
@@ -178,7 +179,7 @@ def test_a_second_interruption_leaves_at_once_and_says_what_is_kept(tmp_path, ca
         raise KeyboardInterrupt
 
     monkeypatch.setattr(job, "fit", pressing(job.fit, 5))
-    monkeypatch.setattr(job.Run, "read", stop)
+    monkeypatch.setattr(job.DigitsRun, "read", stop)
     assert run(tmp_path, *BRIEF) == 130
     said = capsys.readouterr()
     kept = tmp_path / "out" / "checkpoint.safetensors"
@@ -237,24 +238,24 @@ def test_the_model_and_its_step_can_be_copied():
     "values", [[1.0], [1.0, 1.0], [math.nan, 2.0, 1.0], [0.0, 3.0], list(np.geomspace(5, 1e-6, 500))]
 )
 def test_a_chart_fits_its_width_and_is_ascii(values):
-    text = report.chart(values)
+    text = loss_chart.chart(values)
     assert text.isascii() and "*" in text
     assert max(map(len, text.splitlines())) <= 11 + 60
 
 
 def test_a_chart_of_nothing_says_so():
-    assert "no finite loss" in report.chart([math.nan, math.inf])
+    assert "no finite loss" in loss_chart.chart([math.nan, math.inf])
 
 
 def test_the_split_is_disjoint_and_covers_everything():
-    split = data.digits(3)
+    split = datasets.split_digits(3)
     assert len(split.train_y) + len(split.test_y) == 1797
     assert split.train_x.dtype == np.float32 and split.train_x.max() == 1 and split.train_x.min() == 0
-    assert np.array_equal(split.test_y, data.digits(3).test_y)
-    assert not np.array_equal(split.test_y, data.digits(4).test_y)
+    assert np.array_equal(split.test_y, datasets.split_digits(3).test_y)
+    assert not np.array_equal(split.test_y, datasets.split_digits(4).test_y)
 
 
-@pytest.mark.parametrize("module", [data, report, wholestep.cli])
+@pytest.mark.parametrize("module", [datasets, loss_chart, wholestep.cli])
 def test_examples_run(module, capsys):
     result = doctest.testmod(module)
     assert result.attempted and not result.failed

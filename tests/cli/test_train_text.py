@@ -11,7 +11,7 @@ import wholestep as ws
 from wholestep import tree
 from wholestep.cli import main, text
 from wholestep.cli.train import text as job
-from wholestep.train.corpus import Corpus, corpus, decode, encode
+from wholestep.train.data.text_corpus import Corpus, corpus, decode, encode
 
 __all__ = ["compiled_once"]
 pytestmark = pytest.mark.usefixtures("compiled_once")

@@ -10,17 +10,18 @@ import numpy as np
 from tests.compiled.double import doubled, wide, widest
 
 from wholestep import config, dtypes
-from wholestep.backends.cpu.target import host
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
+from wholestep.compiler import driver as program
+from wholestep.compiler.artifact_entry import unpack_artifact
+from wholestep.compiler.compilation_unit import CompilationUnit
+from wholestep.compiler.driver import CompiledProgram, compile_entry
 from wholestep.ir.graph import Graph
 from wholestep.ir.verify import verify
-from wholestep.lower import arrange
-from wholestep.passes.rolling.roll import Rolled, rolled
-from wholestep.passes.rolling.tallies import tallied
-from wholestep.passes.rolling.write import places_of
+from wholestep.lower.buffers import assign
+from wholestep.passes.reroll.emit import stacked_places
+from wholestep.passes.reroll.reroll import Rerolled, reroll
+from wholestep.passes.reroll.scan_accumulators import scan_accumulators
 from wholestep.primitives.linalg import MatrixFunction
-from wholestep.runtime import compiled as program
-from wholestep.runtime.compiled import Compiled, artefact, make
 from wholestep.testing.arrays import EPS
 
 TIMES, ROUNDINGS = 4, 8
@@ -35,25 +36,26 @@ def watched() -> Iterator[None]:
     """With what WHOLESTEP_CHECK=1 verifies of plans; the passes, which it tries on numbers that may lie at kinks, have
     laws of their own."""
     asked = SimpleNamespace(check=lambda: True, debug=config.debug)
-    arrange.config = program.config = asked  # type: ignore[attr-defined]
+    assign.config = program.config = asked  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        arrange.config = program.config = config  # type: ignore[attr-defined]
+        assign.config = program.config = config  # type: ignore[attr-defined]
 
 
-def compiled(graph: Graph, resident: Sequence[tuple[int, int]] = ()) -> Compiled:
+def compiled(graph: Graph, resident: Sequence[tuple[int, int]] = ()) -> CompiledProgram:
     """The program of a graph, made anew and checked."""
     with watched():
-        return Compiled(graph, artefact(graph, make(graph, host(), resident), resident), host())
+        unit = CompilationUnit(graph, tuple(resident))
+        return CompiledProgram(unit, unpack_artifact(unit, compile_entry(unit)))
 
 
-def rolled_up(graph: Graph, kept: int, roll: str) -> Rolled:
+def rolled_up(graph: Graph, kept: int, roll: str) -> Rerolled:
     """A graph with equal layers as loops, as `ws.compile` has it; the first inputs are the state, and may be joined."""
     if roll == "never":
-        return Rolled(graph)
-    found = rolled(graph, lambda places: roll != "apart" and max(places) < kept, always=roll != "auto")
-    found = found._replace(graph=tallied(found.graph))
+        return Rerolled(graph)
+    found = reroll(graph, lambda places: roll != "apart" and max(places) < kept, always=roll != "auto")
+    found = found._replace(graph=scan_accumulators(found.graph))
     verify(found.graph)
     return found
 
@@ -63,14 +65,14 @@ def outputs(
 ) -> list[np.ndarray]:
     """All outputs of one call of the program of a graph, on state that it replaces."""
     found = rolled_up(graph, len(resident), roll)
-    joined = places_of(len(graph.inputs), found.groups)
+    joined = stacked_places(len(graph.inputs), found.groups)
     given = [np.stack([args[p] for p in ps]) if ps in found.groups else np.asarray(args[ps[0]]) for ps in joined]
     kept = len([ps for ps in joined if ps[0] < len(resident)])
     program = compiled(found.graph, [(i, i) for i in range(kept)])
     state = [x.copy() for x in given[:kept]]
     results = [*state, *(program.instance(state) if kept else program)(given[kept:])]
     out: dict[int, np.ndarray] = {}
-    for places, x in zip(places_of(len(graph.outputs), found.groups), results, strict=True):
+    for places, x in zip(stacked_places(len(graph.outputs), found.groups), results, strict=True):
         out.update({p: np.array(x[k] if places in found.groups else x) for k, p in enumerate(places)})
     return [out[i] for i in range(len(graph.outputs))]
 
@@ -78,7 +80,7 @@ def outputs(
 def values(graph: Graph, args: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What NumPy makes of a graph."""
     with np.errstate(all="ignore"):
-        return [np.asarray(x) for x in run(graph, list(args))]
+        return [np.asarray(x) for x in interpret(graph, list(args))]
 
 
 def error(found: np.ndarray, exact: np.ndarray) -> float:

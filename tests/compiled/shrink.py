@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.ir.build import trim
 from wholestep.ir.graph import Graph, Node, Value
 
@@ -38,7 +38,7 @@ def cut(graph: Graph, args: Sequence[np.ndarray], start: int, stop: int) -> tupl
     """The graph with the results of these nodes as inputs."""
     gone = [v for node in graph.nodes[start:stop] for v in node.outputs]
     with np.errstate(all="ignore"):
-        known = run(Graph(graph.inputs, graph.nodes, tuple(gone)), list(args))
+        known = interpret(Graph(graph.inputs, graph.nodes, tuple(gone)), list(args))
     env = {v: Value(v.type, None, None) for v in gone}
     nodes = []
     for node in (*graph.nodes[:start], *graph.nodes[stop:]):

@@ -10,9 +10,9 @@ import pytest
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.cli.audit.jobs import sha256
-from wholestep.cli.audit.programs import offered, training, within
 from wholestep.errors import BudgetError
+from wholestep_tools.audit.jobs import sha256
+from wholestep_tools.audit.programs import offered, training, within
 
 SHARES = (0.45, 0.65, 0.85)
 

@@ -11,38 +11,39 @@ import pytest
 from tests.compiled.training import Training, training
 
 import wholestep as ws
+from wholestep.backends.cpu.target import row_streaming, split_launches
+from wholestep.backends.cpu.target.machine import CpuMachine
+from wholestep.compiler.driver import compile_graph
 from wholestep.errors import PlanError, StorageError, UnsupportedError
-from wholestep.lower import pieces, streaming
-from wholestep.lower.plan import Call, Launch, Plan, Repeat, every_step
-from wholestep.lower.program import plan
-from wholestep.lower.streaming import DONE, SOON
-from wholestep.lower.target import Machine
-from wholestep.lower.verify import verify_plan
-from wholestep.lower.work import Context
-from wholestep.passes.pipeline import ALL, optimized
-from wholestep.runtime import mapped, pool, prefetch
-from wholestep.runtime.compiled import compiled
-from wholestep.runtime.mapped import Streams, in_file, lies_in_file
+from wholestep.lower.buffers.tasks import ProgramBuilder
+from wholestep.lower.compile import lower_program
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import PREFETCH, RELEASE, ForLoop, Launch, RoutineCall, walk_steps
+from wholestep.lower.verify_program import verify_program
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep.runtime.cpu import page_prefetcher, thread_pool
+from wholestep.runtime.memory import mapped_arrays
+from wholestep.runtime.memory.mapped_arrays import FileInputs, is_file_backed, zeros_in_file
 
 SEED, COUNT = 31, 16
-MACHINE = Machine(vector=32, registers=16)
+MACHINE = CpuMachine(vector=32, registers=16)
 
 
 pytestmark = pytest.mark.usefixtures("small_pieces")
 
 
 def in_files(x: np.ndarray, folder: Path) -> np.ndarray:
-    made = in_file(x.shape, x.dtype, folder)
+    made = zeros_in_file(x.shape, x.dtype, folder)
     made[...] = x
     return made
 
 
-def outputs(made: Training, streams: Streams) -> list[np.ndarray]:
+def outputs(made: Training, streams: FileInputs) -> list[np.ndarray]:
     """All outputs of two calls on resident state, of which some lies in files."""
     state = [
         in_files(made.args[i], streams.folder) if i in streams.inputs else made.args[i].copy() for i, _ in made.resident
     ]
-    program = compiled(made.graph, made.resident, None, streams)
+    program = compile_graph(made.graph, made.resident, None, streams)
     program.artefact = replace(program.artefact, undone=False)  # none of these fails
     instance = program.instance(state)
     rest = [[np.array(x) for x in instance(made.args[len(state) :])] for _ in range(2)]
@@ -54,9 +55,9 @@ def test_what_lies_in_files_changes_nothing(number: int, tmp_path: Path) -> None
     made = training((SEED, number), 25)
     rng = np.random.default_rng(number)
     inputs = tuple(i for i, _ in made.resident if rng.random() < 0.8)
-    found = plan(optimized(made.graph, ALL), MACHINE, made.resident, None, inputs)
-    verify_plan(found)
-    for x, y in zip(outputs(made, Streams()), outputs(made, Streams(inputs, tmp_path)), strict=True):
+    found = lower_program(run_passes(made.graph, ALL_PASSES), MACHINE, made.resident, None, inputs)
+    verify_program(found)
+    for x, y in zip(outputs(made, FileInputs()), outputs(made, FileInputs(inputs, tmp_path)), strict=True):
         assert x.tobytes() == y.tobytes()
 
 
@@ -73,7 +74,7 @@ def stack(layers: int, width: int = 32) -> dict[str, np.ndarray]:
     return {"w": rng.normal(size=(layers, width, width)) / width, "b": np.zeros((layers, width))}
 
 
-def stacked_plan(layers: int) -> Plan:
+def stacked_plan(layers: int) -> LoweredProgram:
     """A step of descent through so many layers; its state, the parameters, lies in files."""
 
     def step(params, x):
@@ -81,39 +82,39 @@ def stacked_plan(layers: int) -> Plan:
         return {name: p - 0.1 * grads[name] for name, p in params.items()}, value
 
     graph = ws.jit(step).lower(stack(layers), np.ones((4, 32)))
-    return plan(optimized(graph, ALL), MACHINE, [(0, 0), (1, 1)], None, (0, 1))
+    return lower_program(run_passes(graph, ALL_PASSES), MACHINE, [(0, 0), (1, 1)], None, (0, 1))
 
 
 def test_what_a_stack_keeps_lies_in_the_file_and_the_arena_is_that_of_one_layer() -> None:
     few, many = stacked_plan(4), stacked_plan(32)
-    verify_plan(many)
+    verify_program(many)
     assert few.arena == many.arena
     inputs, gradients = 4 * 32 * 8, 32 * (32 + 1) * 8
     assert few.file == 4 * (inputs + gradients) and many.file == 32 * (inputs + gradients)
     assert many.slots[-1].kind == "file" and many.slots[-1].type.nbytes == many.file
-    assert not any(h.nbytes > 33 * 32 * 8 for h in many.held)
-    assert len(list(every_step(few.steps))) == len(list(every_step(many.steps)))
+    assert not any(h.nbytes > 33 * 32 * 8 for h in many.live_ranges)
+    assert len(list(walk_steps(few.steps))) == len(list(walk_steps(many.steps)))
 
 
 def followed(steps, trips, files) -> Iterator[tuple[str, tuple[int, int]]]:
     """What is touched, asked for and let go of in files, in the order in which it happens."""
     for s in steps:
-        if isinstance(s, Repeat):
+        if isinstance(s, ForLoop):
             for k in range(s.trips):
                 trips[s.loop] = s.trips - 1 - k if s.reverse else k
                 yield "trip", (s.loop, k)
                 yield from followed(s.body, trips, files)
-        elif isinstance(s, Launch | Call):
+        elif isinstance(s, Launch | RoutineCall):
             places = [(r.slot, r.offset + sum(by * trips[loop] for loop, by in r.moves)) for r in s.refs]
-            if isinstance(s, Call) and s.routine == SOON:
+            if isinstance(s, RoutineCall) and s.routine == PREFETCH:
                 (slot, here), end = places
                 yield from [("soon", (slot, here + s.params[1]))] * ((slot, here) != end)
-            elif isinstance(s, Call):
-                yield "done" if s.routine == DONE else s.routine, places[0]
+            elif isinstance(s, RoutineCall):
+                yield "done" if s.routine == RELEASE else s.routine, places[0]
             else:
                 sizes = [b.size * b.dtype.itemsize for b in s.kernel.buffers]
                 for (slot, at), n, b in zip(places, sizes, s.kernel.buffers, strict=True):
-                    if slot in files and n >= streaming.LEAST:
+                    if slot in files and n >= row_streaming.EVICTED_BYTES:
                         yield "write" if b.written else "read", (slot, at)
 
 
@@ -142,12 +143,12 @@ def test_rows_are_asked_for_one_trip_early_and_let_go() -> None:
 def test_a_long_launch_is_cut_and_nothing_is_left_out(n: int, tmp_path: Path) -> None:
     x = np.linspace(-1, 1, n).astype(np.float32)
     graph = ws.jit(lambda x, y: (x * 2.0 + y, np.sum(x))).lower(x, x)
-    made = plan(optimized(graph, ALL), MACHINE, [(0, 0)], None, (0,))
-    verify_plan(made)
-    assert any(isinstance(s, Repeat) and any(isinstance(b, Launch) for b in s.body) for s in made.steps)
+    made = lower_program(run_passes(graph, ALL_PASSES), MACHINE, [(0, 0)], None, (0,))
+    verify_program(made)
+    assert any(isinstance(s, ForLoop) and any(isinstance(b, Launch) for b in s.body) for s in made.steps)
     state = [in_files(x, tmp_path)]
-    out = compiled(graph, [(0, 0)], None, Streams((0,), tmp_path)).instance(state)([x[::-1].copy()])
-    plain = compiled(graph)([x, x[::-1].copy()])
+    out = compile_graph(graph, [(0, 0)], None, FileInputs((0,), tmp_path)).instance(state)([x[::-1].copy()])
+    plain = compile_graph(graph)([x, x[::-1].copy()])
     assert state[0].tobytes() == plain[0].tobytes() and out[0].tobytes() == plain[1].tobytes()
 
 
@@ -169,21 +170,21 @@ def test_what_knows_its_place_is_left_as_it_is(f, tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 600)
     graph = ws.jit(f).lower(x)
     state = [in_files(x, tmp_path)]
-    compiled(graph, [(0, 0)], None, Streams((0,), tmp_path)).instance(state)([])
-    assert state[0].tobytes() == compiled(graph)([x])[0].tobytes()
+    compile_graph(graph, [(0, 0)], None, FileInputs((0,), tmp_path)).instance(state)([])
+    assert state[0].tobytes() == compile_graph(graph)([x])[0].tobytes()
 
 
 def test_a_copy_is_cut_too() -> None:
-    step = Call("copy", (streaming.Ref(2), streaming.Ref(0)), (1300,))
-    loop, rest = pieces.pieces(step, {2}, Context(MACHINE))
+    step = RoutineCall("copy", (row_streaming.MemRef(2), row_streaming.MemRef(0)), (1300,))
+    loop, rest = split_launches.split_step(step, {2}, ProgramBuilder(MACHINE).loop)
     assert (loop.trips, loop.body[0].params, rest.params, rest.refs[0].offset) == (2, (512,), (276,), 1024)
-    assert pieces.pieces(step, {2}, Context(MACHINE)) is not None
-    assert pieces.pieces(Call("copy", step.refs, (1000,)), {2}, Context(MACHINE)) is None
+    assert split_launches.split_step(step, {2}, ProgramBuilder(MACHINE).loop) is not None
+    assert split_launches.split_step(RoutineCall("copy", step.refs, (1000,)), {2}, ProgramBuilder(MACHINE).loop) is None
 
 
 def test_memory_that_is_in_no_file_is_not_let_go(tmp_path: Path) -> None:
     x = np.ones(4096, np.float32)
-    program = compiled(ws.jit(lambda x: x * 2.0).lower(x), [(0, 0)], None, Streams((0,), tmp_path))
+    program = compile_graph(ws.jit(lambda x: x * 2.0).lower(x), [(0, 0)], None, FileInputs((0,), tmp_path))
     with pytest.raises(StorageError, match="must lie in a file"):
         program.instance([x])
     with pytest.raises(StorageError, match="must lie in a file"):
@@ -197,7 +198,7 @@ def test_a_program_that_may_fail_in_between_is_refused(tmp_path: Path) -> None:
         return ws.scan(lambda t, i: (t * 0.5 + np.sum(t[i]), None), table, rows)[0]
 
     table, rows = np.ones((8, 16)), np.zeros((3, 2), np.int64)
-    program = compiled(ws.jit(steps).lower(table, rows), [(0, 0)], None, Streams((0,), tmp_path))
+    program = compile_graph(ws.jit(steps).lower(table, rows), [(0, 0)], None, FileInputs((0,), tmp_path))
     assert program.artefact.undone
     with pytest.raises(UnsupportedError, match="may fail between two of its steps"):
         program.instance([in_files(table, tmp_path)])
@@ -209,7 +210,7 @@ def test_a_program_that_fails_only_before_it_writes_needs_no_copy(tmp_path: Path
         return table * total
 
     table, rows = np.ones((8, 16)), np.zeros((3, 2), np.int64)
-    program = compiled(ws.jit(step).lower(table, rows), [(0, 0)], None, Streams((0,), tmp_path))
+    program = compile_graph(ws.jit(step).lower(table, rows), [(0, 0)], None, FileInputs((0,), tmp_path))
     assert not program.artefact.undone
     state = [in_files(table, tmp_path)]
     with pytest.raises(ws.errors.BoundsError):
@@ -221,46 +222,48 @@ def test_a_program_that_fails_only_before_it_writes_needs_no_copy(tmp_path: Path
 
 
 def test_a_file_is_gone_with_the_array(tmp_path: Path) -> None:
-    x = in_file((3, 5), np.float32, tmp_path)
+    x = zeros_in_file((3, 5), np.float32, tmp_path)
     assert not list(tmp_path.iterdir()) and not x.any() and x.flags.writeable
-    assert lies_in_file(x[1:, ::2]) and lies_in_file(x.reshape(-1).view(np.uint8)) and not lies_in_file(np.ones(3))
-    assert in_file((0, 4), np.float64, tmp_path).shape == (0, 4)
+    assert (
+        is_file_backed(x[1:, ::2]) and is_file_backed(x.reshape(-1).view(np.uint8)) and not is_file_backed(np.ones(3))
+    )
+    assert zeros_in_file((0, 4), np.float64, tmp_path).shape == (0, 4)
 
 
 def test_copies_go_where_the_original_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "CHUNK", 64)
+    monkeypatch.setattr(mapped_arrays, "CHUNK_BYTES", 64)
     x = in_files(np.arange(100.0).reshape(10, 10), tmp_path)
-    copy = mapped.own_copy(x)
-    assert lies_in_file(copy) and copy.tobytes() == x.tobytes()
+    copy = mapped_arrays.clone(x)
+    assert is_file_backed(copy) and copy.tobytes() == x.tobytes()
     x[3] = 0
     assert copy[3, 3] == 33
-    assert b"".join(bytes(piece) for piece in mapped.contents(copy)) == copy.tobytes()
-    mapped.put(x, np.ones((10, 10)))
-    assert x.sum() == 100 and not lies_in_file(mapped.own_copy(np.ones(3)))
+    assert b"".join(bytes(piece) for piece in mapped_arrays.byte_chunks(copy)) == copy.tobytes()
+    mapped_arrays.copy_chunked(x, np.ones((10, 10)))
+    assert x.sum() == 100 and not is_file_backed(mapped_arrays.clone(np.ones(3)))
 
 
 def test_what_has_no_room_says_so(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be kept in a file"):
-        in_file((1 << 50,), np.float64, tmp_path)
+        zeros_in_file((1 << 50,), np.float64, tmp_path)
     with pytest.raises(StorageError, match="cannot be kept in a file"):
-        in_file((3,), np.float64, tmp_path / "nowhere")
+        zeros_in_file((3,), np.float64, tmp_path / "nowhere")
 
 
 def test_plans_that_advise_what_is_not_there_are_refused() -> None:
     made = stacked_plan(4)
-    made.steps = (*made.steps, Call(DONE, (streaming.Ref(2, 8),), (made.slots[0].type.nbytes, 0)))
+    made.steps = (*made.steps, RoutineCall(RELEASE, (row_streaming.MemRef(2, 8),), (made.slots[0].type.nbytes, 0)))
     with pytest.raises(PlanError, match="are touched"):
-        verify_plan(made)
+        verify_program(made)
 
 
 def test_notes_reach_the_reader(tmp_path: Path) -> None:
-    if prefetch.notes() == 0:
+    if page_prefetcher.prefetch_requests() == 0:
         pytest.skip("only Linux has a reader")
-    before = int(prefetch._reader.memory[0])
+    before = int(page_prefetcher._prefetcher.memory[0])
     params = {name: in_files(x, tmp_path) for name, x in stack(6).items()}
     graph = ws.jit(ws.grad(loss)).lower(stack(6), np.ones((4, 32)))
-    program = compiled(graph, (), None, Streams((0, 1), tmp_path))
-    with pool.threads(2):
+    program = compile_graph(graph, (), None, FileInputs((0, 1), tmp_path))
+    with thread_pool.threads(2):
         program([params["b"], params["w"], np.ones((4, 32))])
     # Of 6 layers 5 are asked for early, b and w, on the way there and back; on the way back the kept inputs too.
-    assert int(prefetch._reader.memory[0]) - before == 5 * (2 + 3)
+    assert int(page_prefetcher._prefetcher.memory[0]) - before == 5 * (2 + 3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.compiled.law import compiled, outputs, unexplained
 from tests.compiled.training import training
-from tests.rolling.programs import Program, step_graph
+from tests.reroll.programs import Program, step_graph
 from tests.train.models import classifier
 
 import wholestep as ws

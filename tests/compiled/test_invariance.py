@@ -9,17 +9,17 @@ import pytest
 from tests.compiled.law import compiled, watched
 from tests.compiled.training import Training, training
 
-from wholestep.backends.cpu.compiler import machine, source
-from wholestep.backends.cpu.target import host
+from wholestep.backends.cpu.compiler import llvm_source, machine_model
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.backends.cpu.target import schedule
+from wholestep.compiler.driver import CompiledProgram
 from wholestep.errors import BoundsError
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import array_type
-from wholestep.lower import schedule
-from wholestep.lower.plan import Launch, Step, every_step
-from wholestep.lower.program import plan
-from wholestep.runtime import pool
-from wholestep.runtime.compiled import Compiled
+from wholestep.lower.compile import lower_program
+from wholestep.lower.program.steps import Launch, Step, walk_steps
+from wholestep.runtime.cpu import thread_pool
 
 SEED, COUNT = 5, 6
 F32 = np.dtype(np.float32)
@@ -35,12 +35,12 @@ def made(request: pytest.FixtureRequest) -> Training:
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every kernel that can be is shared out among threads."""
-    monkeypatch.setattr(schedule, "WORTH", 1)
-    with pool.threads(1):
+    monkeypatch.setattr(schedule, "SHARED_POINTS", 1)
+    with thread_pool.threads(1):
         yield
 
 
-def outputs(program: Compiled, made: Training, fill: np.uint64 | None = None) -> list[np.ndarray]:
+def outputs(program: CompiledProgram, made: Training, fill: np.uint64 | None = None) -> list[np.ndarray]:
     """All outputs of one call on resident state."""
     state = [made.args[i].copy() for i, _ in made.resident]
     instance = program.instance(state)
@@ -61,7 +61,7 @@ def test_threads_change_nothing(made: Training, shared: None) -> None:
     assert program.artefact.parallel
     alone = outputs(program, made)
     for count in (2, 4):
-        with pool.threads(count):
+        with thread_pool.threads(count):
             same(alone, outputs(program, made))
 
 
@@ -114,7 +114,7 @@ def other(op: str, name: str, param: object) -> object:
 
 
 def text_of(graph: Graph, resident: Sequence[tuple[int, int]]) -> str:
-    return source(plan(graph, machine(host()), resident), host()).text
+    return llvm_source(lower_program(graph, machine_model(host_target()), resident), host_target()).text
 
 
 def test_names_change_nothing(made: Training) -> None:
@@ -225,7 +225,7 @@ def test_every_step_of_these_programs_is_met() -> None:
     with watched():
         for i in range(40):
             made = training((SEED, i), 30)
-            steps: tuple[Step, ...] = plan(made.graph, machine(host()), made.resident).steps
-            found |= {type(s) for s in every_step(steps)}
-    assert {kind.__name__ for kind in found} >= {"Launch", "Call", "Check", "Repeat", "Branch"}
+            steps: tuple[Step, ...] = lower_program(made.graph, machine_model(host_target()), made.resident).steps
+            found |= {type(s) for s in walk_steps(steps)}
+    assert {kind.__name__ for kind in found} >= {"Launch", "RoutineCall", "StatusCheck", "ForLoop", "Switch"}
     assert Launch in found

@@ -5,16 +5,16 @@ import pytest
 
 import wholestep as ws
 from wholestep.backends import reference
+from wholestep.compiler import devices
+from wholestep.compiler.dynamic_shapes import AnySizeProgram, PerSizeProgram
 from wholestep.dims import Dim, substitute
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.sizes import graph_at
 from wholestep.kernel import interpret
-from wholestep.kernel.build import Builder
+from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import I64, Axis, Index
-from wholestep.kernel.parse import parse
-from wholestep.kernel.text import show
-from wholestep.runtime import devices
-from wholestep.runtime.symbolic import AnySize, PerSize
+from wholestep.kernel.parse import parse_kernel
+from wholestep.kernel.text import format_kernel
 
 B = Dim("B")
 SIZES = (1, 2, 3, 7, 16, 31, 64, 65, 130)
@@ -125,18 +125,18 @@ def drawn(graph, n):
 def test_one_code_for_all_sizes(name):
     f, *shapes = ONE_CODE[name]
     graph = ws.trace(f)(*shapes)
-    program = devices.prepare(graph, (), "cpu")
-    assert isinstance(program, AnySize), program.why
+    program = devices.compile_for_device(graph, (), "cpu")
+    assert isinstance(program, AnySizeProgram), program.why
     for n in SIZES:
         arrays = drawn(graph, n)
-        for got, want in zip(program(arrays), reference.run(graph_at(graph, {"B": n}), arrays), strict=True):
+        for got, want in zip(program(arrays), reference.interpret(graph_at(graph, {"B": n}), arrays), strict=True):
             np.testing.assert_allclose(got, np.broadcast_to(want, got.shape), rtol=2e-5, atol=1e-5, err_msg=f"{n}")
 
 
 def test_what_needs_its_size_is_compiled_for_each_and_says_why():
     graph = ws.trace(lambda x: np.sort(x, axis=0) @ np.sort(x, axis=0).T)(shape(B, 3))
-    program = devices.prepare(graph, (), "cpu")
-    assert isinstance(program, PerSize)
+    program = devices.compile_for_device(graph, (), "cpu")
+    assert isinstance(program, PerSizeProgram)
     assert "sort: it is not made of loops" in program.why and "test_symbolic.py" in program.why
     for n in (1, 5, 5, 8):
         (x,) = arrays = drawn(graph, n)
@@ -145,7 +145,7 @@ def test_what_needs_its_size_is_compiled_for_each_and_says_why():
 
 
 def test_what_a_slice_needs_is_asked_of_every_size():
-    program = devices.prepare(ws.trace(lambda x: x[:5] + x[-5:])(shape(B, 2)), (), "cpu")
+    program = devices.compile_for_device(ws.trace(lambda x: x[:5] + x[-5:])(shape(B, 2)), (), "cpu")
     x = np.arange(14, dtype=np.float32).reshape(7, 2)
     np.testing.assert_array_equal(program([x])[0], x[:5] + x[-5:])
     with pytest.raises(ShapeError, match="the program needs B > 4, and B is 3"):
@@ -153,13 +153,13 @@ def test_what_a_slice_needs_is_asked_of_every_size():
 
 
 def test_sizes_that_disagree():
-    program = devices.prepare(ws.trace(lambda x, y: x + y[:, None])(shape(B, 2), shape(B)), (), "cpu")
+    program = devices.compile_for_device(ws.trace(lambda x, y: x + y[:, None])(shape(B, 2), shape(B)), (), "cpu")
     with pytest.raises(ShapeError, match="where B is 3"):
         program([np.ones((3, 2), np.float32), np.ones(4, np.float32)])
 
 
 def test_memory_grows_as_the_plan_says():
-    program = devices.prepare(ws.trace(ONE_CODE["layer"][0])(*ONE_CODE["layer"][1:]), (), "cpu")
+    program = devices.compile_for_device(ws.trace(ONE_CODE["layer"][0])(*ONE_CODE["layer"][1:]), (), "cpu")
     arena = program.memory.arena
     for n in (1, 64, 65, 1000):
         made = program.at({"B": n})
@@ -168,19 +168,18 @@ def test_memory_grows_as_the_plan_says():
 
 
 def test_a_kernel_over_a_symbolic_axis_prints_parses_and_runs():
-    builder = Builder("doubled")
+    builder = KernelBuilder("doubled")
     with builder:
         x, y = builder.buffer("x", np.dtype("f4"), 8), builder.buffer("y", np.dtype("f4"), 8)
-        axis = Axis("i", 8, tile=4)
-        axis.size = B
+        axis = Axis("i", B, extent=8, tile=4)
         with builder.loop(axis):
             count = builder.convert(builder.size(B), np.dtype("f4"))
             builder.store(y, Index(0, {axis: 1}), builder.load(x, Index(0, {axis: 1})) * count)
     kernel = builder.kernel()
-    assert "for i in (B ~ 8) tile 4:" in show(kernel) and "size(B)" in show(kernel)
-    assert show(parse(show(kernel))) == show(kernel)
+    assert "for i in (B ~ 8) tile 4:" in format_kernel(kernel) and "size(B)" in format_kernel(kernel)
+    assert format_kernel(parse_kernel(format_kernel(kernel))) == format_kernel(kernel)
     given, found = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
-    interpret.run(kernel, [given, found], sizes={"B": 5})
+    interpret.run_kernel(kernel, [given, found], sizes={"B": 5})
     np.testing.assert_array_equal(found, [0, 5, 10, 15, 20, 0, 0, 0])
     assert builder.size(3).op == "const" and builder.size(3).dtype == I64
 
@@ -188,12 +187,12 @@ def test_a_kernel_over_a_symbolic_axis_prints_parses_and_runs():
 def test_two_names():
     rows, columns = shape(B, 3), shape(Dim("T"), 3)
     graph = ws.trace(lambda x, y: np.exp(x).sum(axis=0) * np.tanh(y @ y.sum(axis=0)).mean())(rows, columns)
-    program = devices.prepare(graph, (), "cpu")
-    assert isinstance(program, AnySize), program.why
+    program = devices.compile_for_device(graph, (), "cpu")
+    assert isinstance(program, AnySizeProgram), program.why
     rng = np.random.default_rng(0)
     for b, t in ((1, 70), (130, 2), (5, 5)):
         arrays = [rng.normal(size=(n, 3)).astype(np.float32) for n in (b, t)]
-        want = reference.run(graph_at(graph, {"B": b, "T": t}), arrays)
+        want = reference.interpret(graph_at(graph, {"B": b, "T": t}), arrays)
         np.testing.assert_allclose(program(arrays)[0], want[0], rtol=2e-5)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep.lower.program import plan
-from wholestep.lower.target import Machine
-from wholestep.lower.verify import verify_plan
-from wholestep.passes.pipeline import ALL, optimized
+from wholestep.backends.cpu.target.machine import CpuMachine
+from wholestep.lower.compile import lower_program
+from wholestep.lower.verify_program import verify_program
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
-MACHINE = Machine(vector=32, registers=16)
+MACHINE = CpuMachine(vector=32, registers=16)
 """Not that of the machine at hand: the text is the same everywhere."""
 
 
@@ -56,7 +56,7 @@ def test_text(name: str, backward: bool, golden: Any) -> None:
     function, *args = PROGRAMS[name]
     if backward:
         function = ws.value_and_grad(function, argnums=tuple(range(len(args) - 1)))
-    graph = optimized(ws.jit(function).lower(*args), ALL)
-    made = plan(graph, MACHINE)
-    verify_plan(made)
+    graph = run_passes(ws.jit(function).lower(*args), ALL_PASSES)
+    made = lower_program(graph, MACHINE)
+    verify_program(made)
     golden("\n\n".join([str(graph), *[str(k) for k in made.kernels()], str(made)]))

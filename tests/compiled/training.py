@@ -13,11 +13,11 @@ import numpy as np
 from tests.compiled import moves as wide_moves
 from tests.programs.draw import F32, F64, I64, Drawer, ending
 from tests.programs.moves import MOVES
-from tests.rolling.programs import step_graph, wide
+from tests.reroll.programs import step_graph, wide
 
 import wholestep.primitives  # noqa: F401  (fills the registry)
-from wholestep.backends.reference import evaluate
-from wholestep.ir.build import Builder, build, building, close, inline
+from wholestep.backends.reference import evaluate_node
+from wholestep.ir.build import GraphBuilder, build, building, close, inline
 from wholestep.ir.graph import OPS, Graph, Value
 from wholestep.ir.types import array_type
 from wholestep.transforms.reverse import vjp
@@ -39,7 +39,7 @@ class Large(Exception):
 class Learner(Drawer):
     """A drawer whose values are mostly float32, of sizes up to some hundreds, with parameters and data of its own."""
 
-    def __init__(self, rng: np.random.Generator, builder: Builder) -> None:
+    def __init__(self, rng: np.random.Generator, builder: GraphBuilder) -> None:
         super().__init__(rng, mixed=True)
         self.functions = [p for p in self.functions if p.name in FUNCTIONS]
         self.builder = builder
@@ -110,7 +110,7 @@ def rounds(seed: Sequence[int]) -> Training:
 
 def program(seed: Sequence[int], size: int) -> tuple[Graph, list[np.ndarray], list[bool]]:
     """A program with a scalar result, its inputs, and which of them are trained."""
-    builder = Builder(evaluate)
+    builder = GraphBuilder(evaluate_node)
     rng = np.random.default_rng(list(seed))
     drawer = Learner(rng, builder)
     usual = [m for m, _ in MOVES]

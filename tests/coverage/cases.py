@@ -11,7 +11,7 @@ import numpy as np
 from wholestep import tree
 from wholestep.backends import reference
 from wholestep.frontend.derivatives import jvp, vjp
-from wholestep.frontend.scope import trace_flat
+from wholestep.frontend.tracing import trace_flat
 from wholestep.ir.types import array_type
 
 EPS = {np.dtype(np.float16): 2.0**-10, np.dtype(np.float32): 2.0**-23, np.dtype(np.complex64): 2.0**-23}
@@ -93,7 +93,7 @@ class Case:
         types = [array_type(a.shape, a.dtype) for a in arrays]
         scalars = [not isinstance(x, np.ndarray) for x in self.numbers()]
         traced = trace_flat(self.call, types, scalars, reason="jit")
-        outs = reference.run(traced.graph, arrays)
+        outs = reference.interpret(traced.graph, arrays)
         plain = [np.asarray(o)[()] if s else np.array(o) for o, s in zip(outs, traced.scalars, strict=True)]
         return tree.unflatten(traced.structure, plain)
 

@@ -7,8 +7,8 @@ import pytest
 
 from wholestep.errors import DtypeError, UnsupportedError
 from wholestep.frontend.derivatives import vjp
-from wholestep.frontend.lift import lift
-from wholestep.frontend.scope import trace_flat
+from wholestep.frontend.promotion import lift
+from wholestep.frontend.tracing import trace_flat
 from wholestep.ir.types import array_type
 
 NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
 
-from wholestep.dims import Dim, bind, greatest, least, names, product, spelled, substitute
+from wholestep.dims import Dim, bind, dim_product, greatest, least, names, spelled, substitute
 
 B, C, D = Dim("B"), Dim("C"), Dim("D")
 BINARY = ("+", "-", "*", "//", "%")
@@ -100,7 +100,7 @@ def test_comparisons_assume_sizes_of_at_least_one():
 
 def test_numpy_integers_and_products_work():
     assert np.int64(3) * B == 3 * B == B * np.int64(3) and np.int64(3) - B == 3 - B
-    assert math.prod((2, B, 3)) == 6 * B == product((2, B, 3)) and product([2, 3]) == 6
+    assert math.prod((2, B, 3)) == 6 * B == dim_product((2, B, 3)) and dim_product([2, 3]) == 6
     assert names(B * C // 2 + 1) == {"B", "C"} and names(3) == frozenset()
     with pytest.raises(TypeError):
         B + 1.5

@@ -8,7 +8,7 @@ import pytest
 
 import wholestep as ws
 import wholestep.numpy as wnp
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -226,7 +226,7 @@ def test_nothing_is_computed_of_what_has_no_elements():
     found = ws.grad(lambda y: np.sum(np.power(np.broadcast_to(base[:, None], (2, 0)), y)))(exponent)
     assert found.shape == (2, 0)
     traced = ws.trace(ws.grad(lambda x, y: np.sum(np.power(np.broadcast_to(x[:, None], (2, 0)), y)), argnums=1))
-    (out,) = run(traced(base, exponent), [base, exponent])
+    (out,) = interpret(traced(base, exponent), [base, exponent])
     assert out.shape == (2, 0)
 
 

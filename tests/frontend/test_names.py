@@ -6,7 +6,7 @@ import pytest
 import wholestep as ws
 from wholestep import nn
 from wholestep.errors import MutationError
-from wholestep.frontend.names import readings
+from wholestep.frontend.closure_reads import readings
 
 X = np.ones((2, 3), np.float32)
 scale = 2.0

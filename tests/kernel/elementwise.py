@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.kernel.build import Builder
-from wholestep.kernel.interpret import run
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.interpret import run_kernel
 from wholestep.kernel.lang import Axis, Index, Kernel
 from wholestep.kernel.maths import Complex
 
@@ -15,7 +15,7 @@ from wholestep.kernel.maths import Complex
 def written(code: Callable[..., Any], operands: Sequence[np.dtype], result: np.dtype, n: int, **how: Any) -> Kernel:
     """The kernel; complex arrays are two buffers each."""
     stored, lanes = how.pop("stored", False), how.pop("lanes", 8)
-    b = Builder("elementwise")
+    b = KernelBuilder("elementwise")
     with b:
         axis = Axis("i", n, lanes=lanes)
         buffers = [[b.buffer(f"x{k}{j}", part, n) for j, part in enumerate(parts(d))] for k, d in enumerate(operands)]
@@ -48,7 +48,7 @@ def evaluate(code: Callable[..., Any], arrays: Sequence[np.ndarray], result: np.
     for a in flat:
         given += [a.real.copy(), a.imag.copy()] if a.dtype.kind == "c" else [a]
     outs = [np.zeros(flat[0].size, part) for part in parts(result)]
-    run(kernel, [*given, *outs])
+    run_kernel(kernel, [*given, *outs])
     if len(outs) == 1:
         return outs[0].reshape(shape)
     made = np.empty(flat[0].size, result)

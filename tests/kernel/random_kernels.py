@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.kernel.build import Builder, Open
+from wholestep.kernel.build import KernelBuilder, OpenLoop
 from wholestep.kernel.lang import BOOL, I64, Axis, Buffer, Index, Kernel, Var
 
 FLOATS = ("f32", "f64")
@@ -59,7 +59,7 @@ class Writer:
 
     def __init__(self, rng: np.random.Generator, name: str) -> None:
         self.rng = rng
-        self.builder = Builder(name)
+        self.builder = KernelBuilder(name)
         self.path: list[tuple[Axis, bool]] = []
         self.inputs: list[Buffer] = []
         self.guards = 0
@@ -90,7 +90,7 @@ class Writer:
             self.body(inner=2)
 
     @contextmanager
-    def loop(self, axis: Axis, ordered: bool, values: list[Var]) -> Iterator[Open]:
+    def loop(self, axis: Axis, ordered: bool, values: list[Var]) -> Iterator[OpenLoop]:
         """A loop, now and then under a guard."""
         guard = self.truth(values) if values and self.chance(0.2) else None
         with self.builder.loop(axis, ordered, guard) as made:
@@ -124,7 +124,7 @@ class Writer:
                 self.independent(inside, 0)
         return results
 
-    def fold(self, loop: Open, values: list[Var], before: list[Var]) -> Var:
+    def fold(self, loop: OpenLoop, values: list[Var], before: list[Var]) -> Var:
         """A reduction of values inside the loop, from the neutral number or from a value before it."""
         op = str(self.pick("add", "fma", "mul", "max", "min", "and", "or"))
         x, y = self.number(values), self.number(values)

@@ -12,7 +12,7 @@ import pytest
 from tests.backends import native_kernels
 
 from wholestep.kernel.ops import fma
-from wholestep.kernel.parse import parse
+from wholestep.kernel.parse import parse_kernel
 
 Array = np.ndarray[Any, Any]
 EDGES = [0.0, 1.0, math.inf, math.nan, 5e-324, 1.7976931348623157e308, 2.0**-1022, 2.0**-537, 2.0**-538, 0.5]
@@ -122,6 +122,6 @@ def test_one_rounding_by_this_processor(name: str) -> None:
             a, b, c = [np.ldexp(np.frexp(x)[0], np.frexp(x)[1] >> 3).astype(dtype) for x in (a, b, c)]
         found = np.asarray(fma(a, b, c))
     y = np.zeros_like(a)
-    native_kernels.run(parse(KERNEL.format(t=name, n=len(a))), a, b, c, y)
+    native_kernels.run(parse_kernel(KERNEL.format(t=name, n=len(a))), a, b, c, y)
     assert found.dtype == dtype and len(a) > 1_000_000
     assert_same(found, y, a, b, c)

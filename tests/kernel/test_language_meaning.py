@@ -12,8 +12,8 @@ from wholestep import dtypes
 from wholestep.errors import KernelError
 from wholestep.kernel import interpret
 from wholestep.kernel.lang import Kernel
-from wholestep.kernel.parse import parse
-from wholestep.kernel.verify import verify
+from wholestep.kernel.parse import parse_kernel
+from wholestep.kernel.verify import verify_kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -25,11 +25,11 @@ def whole(rng: np.random.Generator, *shape: int, dtype: str = "f4") -> Array:
 
 def run(source: str, *given: Array, **calls: Any) -> dict[str, Array]:
     """Run a kernel on copies of its inputs, then on zeros for the buffers that are left; what is written, by name."""
-    kernel = parse(source)
-    verify(kernel)
+    kernel = parse_kernel(source)
+    verify_kernel(kernel)
     rest = [np.zeros(b.size, b.dtype) for b in kernel.buffers[len(given) :]]
     arrays = [*[x.reshape(-1).copy() for x in given], *rest]
-    interpret.run(kernel, arrays, calls)
+    interpret.run_kernel(kernel, arrays, calls)
     return {b.name: x for b, x in zip(kernel.buffers, arrays, strict=True) if b.written}
 
 
@@ -349,13 +349,13 @@ def test_an_index_outside_is_an_error(wrong: int) -> None:
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
-    kernel: Kernel = parse(COPY)
+    kernel: Kernel = parse_kernel(COPY)
     at, x, y = np.zeros(3, np.int64), np.zeros(5, np.float32), np.zeros(3, np.float32)
     with pytest.raises(KernelError, match="copy has 3 buffers, 2 arrays were given"):
-        interpret.run(kernel, [at, x])
+        interpret.run_kernel(kernel, [at, x])
     for wrong in (x.astype(np.float64), x[:4], x.reshape(5, 1)):
         with pytest.raises(KernelError, match=r"copy wants x: float32 \(5,\), given was"):
-            interpret.run(kernel, [at, wrong, y])
+            interpret.run_kernel(kernel, [at, wrong, y])
 
 
 def test_an_unknown_function_is_refused() -> None:

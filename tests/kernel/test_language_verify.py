@@ -10,8 +10,8 @@ import pytest
 from wholestep import dtypes
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import BOOL, I64, Axis, Buffer, Carry, Fold, Index, Kernel, Loop, Statement, Store, Var
-from wholestep.kernel.parse import parse
-from wholestep.kernel.verify import verify
+from wholestep.kernel.parse import parse_kernel
+from wholestep.kernel.verify import verify_kernel
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 BUFFERS = (
@@ -21,7 +21,7 @@ BUFFERS = (
 
 
 def kernel(body: str) -> Kernel:
-    return parse(f"kernel k({BUFFERS}):\n" + "".join(f"    {line}\n" for line in body.strip("\n").split("\n")))
+    return parse_kernel(f"kernel k({BUFFERS}):\n" + "".join(f"    {line}\n" for line in body.strip("\n").split("\n")))
 
 
 FAULTS = {
@@ -181,13 +181,13 @@ SOUND = {
 def test_planted_faults_are_found(name: str) -> None:
     body, problem = FAULTS[name]
     with pytest.raises(KernelError, match="verify: .*" + re.escape(problem)) as caught:
-        verify(kernel(body))
+        verify_kernel(kernel(body))
     assert "\n  -> " in str(caught.value)
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_kernels_pass(name: str) -> None:
-    verify(kernel(SOUND[name]))
+    verify_kernel(kernel(SOUND[name]))
 
 
 def number(dtype: np.dtype[np.generic], value: object = 0) -> Var:
@@ -251,12 +251,12 @@ def test_faults_that_text_cannot_say(name: str) -> None:
     loaded = [s.attr[0] for s in body if isinstance(s, Var) and s.op == "load" and s.attr[0].name == "x"]
     buffers = (x,) if x is not None else tuple(loaded[:1])
     with pytest.raises(KernelError, match="verify: .*" + re.escape(problem)):
-        verify(Kernel("k", buffers, body))
+        verify_kernel(Kernel("k", buffers, body))
 
 
 def test_errors_show_the_place() -> None:
     with pytest.raises(KernelError) as caught:
-        verify(kernel("v0 = x[0]\nfor i in 4:\n    v1 = x[i]\n    v2 = v0 << v1\n    y[i] = v2"))
+        verify_kernel(kernel("v0 = x[0]\nfor i in 4:\n    v1 = x[i]\n    v2 = v0 << v1\n    y[i] = v2"))
     assert str(caught.value).split("\n")[:7] == [
         "verify: shl does not take float32",
         f"     kernel k({BUFFERS}):",
@@ -316,7 +316,7 @@ def test_no_two_steps_of_a_kernel_that_passes_touch_one_place() -> None:
         kernel = nest(rng)
         collides = collide(kernel)
         try:
-            verify(kernel)
+            verify_kernel(kernel)
         except KernelError:
             sound += not collides
         else:

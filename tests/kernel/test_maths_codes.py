@@ -8,7 +8,7 @@ import pytest
 from tests.kernel.elementwise import evaluate
 
 from wholestep import dtypes
-from wholestep.primitives.family import REGISTRY, Elementwise, kind_of, sample_dtypes
+from wholestep.primitives.family import REGISTRY, Elementwise, dtype_kind, sample_dtypes
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.5, 3.0, 1e-3, -1e-3, 7.25, 100.0, -100.0, np.inf, -np.inf, np.nan]
 INTEGERS = [0, 1, -1, 2, -2, 3, 5, -7, 11, 100, -128, 127]
@@ -34,7 +34,7 @@ CASES = [
 
 def special(dtype: np.dtype) -> np.ndarray:
     """Numbers where functions have corners."""
-    kind = kind_of(dtype)
+    kind = dtype_kind(dtype)
     if kind == "b":
         return np.array([False, True])
     if kind == "i":
@@ -50,7 +50,7 @@ def operands(primitive: Elementwise, dtype: np.dtype) -> list[np.ndarray]:
     points = special(dtype)
     given = [points] * primitive.arity if primitive.arity > 2 else np.meshgrid(*[points] * primitive.arity)
     given = [np.ravel(a) for a in given]
-    if kind_of(dtype) == "i" and primitive.name in ("left_shift", "right_shift", "pow"):
+    if dtype_kind(dtype) == "i" and primitive.name in ("left_shift", "right_shift", "pow"):
         given[1] = (given[1].astype(np.int64) % (8 * dtype.itemsize + 3)).astype(dtype)
     for sample in primitive.samples(np.random.default_rng(0)):
         if sample.inputs[0].dtype == dtype:
@@ -61,7 +61,7 @@ def operands(primitive: Elementwise, dtype: np.dtype) -> list[np.ndarray]:
 def reference(primitive: Elementwise, given: list[np.ndarray]) -> np.ndarray:
     """The values in a wider dtype where there is one, so that the reference's own rounding is no matter."""
     dtype, plain = given[0].dtype, np.asarray(primitive.ref(*given))
-    if kind_of(dtype) not in "fc" or plain.dtype == bool or primitive.name in OWN:
+    if dtype_kind(dtype) not in "fc" or plain.dtype == bool or primitive.name in OWN:
         return plain
     wide: Any = np.complex128 if dtype.kind == "c" else np.float64
     if dtype in (np.float64, np.complex128):
@@ -74,7 +74,7 @@ def reference(primitive: Elementwise, given: list[np.ndarray]) -> np.ndarray:
 
 def agree(found: np.ndarray, expected: np.ndarray, units: float) -> np.ndarray:
     """Where numbers are as near to each other as the dtype allows; NaN, infinities and signs of zeros included."""
-    if kind_of(expected.dtype) not in "fc":
+    if dtype_kind(expected.dtype) not in "fc":
         return found == expected
     part = expected.dtype if expected.dtype.kind != "c" else dtypes.real_of(expected.dtype)
     eps = 2.0**-7 if part.name == "bfloat16" else float(np.finfo(part).eps)
@@ -136,13 +136,13 @@ def test_casts(source: str, target: str) -> None:
     if before.kind == "c" and after.kind not in "cb":
         return
     points = special(before)
-    if kind_of(after) == "i" and kind_of(before) != "b":  # what does not fit is the machine's affair
+    if dtype_kind(after) == "i" and dtype_kind(before) != "b":  # what does not fit is the machine's affair
         with np.errstate(invalid="ignore"):
             whole = points.astype(np.float64)
         info = np.iinfo(after)
         points = (
             points[np.isfinite(whole) & (np.trunc(whole) >= info.min) & (whole <= info.max / 2)]
-            if kind_of(before) == "f"
+            if dtype_kind(before) == "f"
             else points
         )
     with np.errstate(all="ignore"):

@@ -8,10 +8,10 @@ from tests.kernel.test_maths_codes import CASES, operands
 
 import wholestep as ws
 from wholestep import dtypes
-from wholestep.backends.cpu.target import host
+from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.kernel.lang import Kernel, Var, walk
 from wholestep.primitives.family import REGISTRY, Elementwise
-from wholestep.runtime.symbols import resolve
+from wholestep.runtime.cpu.external_symbols import resolve_symbol
 
 SHORTS = sorted({dtypes.short(dtype) for _, dtype in CASES})
 
@@ -19,7 +19,7 @@ SHORTS = sorted({dtypes.short(dtype) for _, dtype in CASES})
 def calls(kernels: list[Kernel]) -> dict[str, int]:
     """The addresses of the external functions that kernels call."""
     found = {s.attr for k in kernels for s in walk(k.body) if isinstance(s, Var) and s.op == "call"}
-    return {symbol: resolve(symbol) for symbol in found}
+    return {symbol: resolve_symbol(symbol) for symbol in found}
 
 
 def result_of(primitive: Elementwise, dtype: np.dtype) -> np.dtype:
@@ -36,7 +36,7 @@ def test_same_bits(short: str) -> None:
     dtype = dtypes.from_short(short)
     members = [REGISTRY[name] for name, d in CASES if d == dtype]
     given = [operands(p, dtype) for p in members]
-    lanes = host().lanes(4 if short == "f32" else 8)
+    lanes = host_target().lanes(4 if short == "f32" else 8)
     kernels = [
         written(p.code, [dtype] * len(x), result_of(p, dtype), len(x[0]), stored=p.stored, lanes=lanes)
         for p, x in zip(members, given, strict=True)

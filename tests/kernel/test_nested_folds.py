@@ -3,8 +3,8 @@
 import pytest
 
 from wholestep.errors import KernelError
-from wholestep.kernel.parse import parse
-from wholestep.kernel.verify import verify
+from wholestep.kernel.parse import parse_kernel
+from wholestep.kernel.verify import verify_kernel
 
 FOLD = """
 kernel total(x: f32[12], mut y: f32[1]):
@@ -39,10 +39,10 @@ UNEVEN = EVEN.replace("v4 = v3 + v2", "v4 = v3 + v1")
 
 @pytest.mark.parametrize("text", [FOLD, EVEN])
 def test_what_is_right_passes(text: str) -> None:
-    verify(parse(text.strip()))
+    verify_kernel(parse_kernel(text.strip()))
 
 
 @pytest.mark.parametrize("text", [USED, NEGATED, UNEVEN])
 def test_what_is_wrong_does_not(text: str) -> None:
     with pytest.raises(KernelError, match="order"):
-        verify(parse(text.strip()))
+        verify_kernel(parse_kernel(text.strip()))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wholestep.primitives  # noqa: F401  (fills the registry)
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.primitives.family import REGISTRY, Sample
 from wholestep.testing import laws
 from wholestep.testing.primitives import graph_of
@@ -45,7 +45,7 @@ def test_the_derivative_is_the_one_decided(
     for i, slope in enumerate(expected):
         if slope is not None:
             wrt = tuple(j == i for j in range(len(args)))
-            np.testing.assert_allclose(run(vjp(graph, wrt, (True,)), [*args, *gy])[0], slope, rtol=1e-15)
+            np.testing.assert_allclose(interpret(vjp(graph, wrt, (True,)), [*args, *gy])[0], slope, rtol=1e-15)
             if graph.out_types == graph.in_types[:1]:
                 (tangent,) = laws.tangents(graph, args, wrt, [np.ones_like(args[i])])
                 np.testing.assert_allclose(tangent, slope, rtol=1e-15)
@@ -66,7 +66,7 @@ ORDER: list[tuple[str, str, list[Any], dict[str, Any], list[Any]]] = [
 )
 def test_places_of_equals(name: str, x: list[float], params: dict[str, Any], order: list[int]) -> None:
     graph = graph_of(REGISTRY[name], Sample((np.asarray(x),), params))
-    values, found = run(graph, [np.asarray(x)])
+    values, found = interpret(graph, [np.asarray(x)])
     assert found.tolist() == order
     np.testing.assert_array_equal(values, np.asarray(x)[order])
 
@@ -74,7 +74,7 @@ def test_places_of_equals(name: str, x: list[float], params: dict[str, Any], ord
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_the_first_of_equals_is_found(name: str) -> None:
     x = np.array([2.0, 1.0, 2.0, 1.0])
-    assert run(graph_of(REGISTRY[name], Sample((x,), {"axis": 0})), [x])[0] == (0 if name == "argmax" else 1)
+    assert interpret(graph_of(REGISTRY[name], Sample((x,), {"axis": 0})), [x])[0] == (0 if name == "argmax" else 1)
 
 
 @pytest.mark.parametrize("layout", ["C", "F"])
@@ -89,6 +89,6 @@ def test_the_last_write_stays_in_row_major_order(layout: str) -> None:
             expected[index[at]], owner[index[at]] = u[at], at
         args = [np.zeros(3), u, index]
         graph = graph_of(REGISTRY["scatter"], Sample(tuple(args), {"axes": (0,)}))
-        np.testing.assert_array_equal(run(graph, args)[0], expected)
-        (gu,) = run(vjp(graph, (False, True, False), (True,)), [*args, np.ones(3)])
+        np.testing.assert_array_equal(interpret(graph, args)[0], expected)
+        (gu,) = interpret(vjp(graph, (False, True, False), (True,)), [*args, np.ones(3)])
         assert {at for at in np.ndindex(3, 4) if gu[at] == 1} == set(owner.values())

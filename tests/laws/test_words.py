@@ -9,8 +9,8 @@ import pytest
 
 import wholestep as ws
 from wholestep import errors, nn
-from wholestep.train.callbacks import EarlyStopping
-from wholestep.train.logs import ConsoleLogger
+from wholestep.train.loop.callbacks import EarlyStopping
+from wholestep.train.loop.loggers import ConsoleLogger
 from wholestep.words import Words, printable
 
 HOSTILE = "a\x1b[31m\u202e\x07\x9b2J\u2066\ré"

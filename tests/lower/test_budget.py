@@ -13,48 +13,51 @@ from tests.compiled.training import Training, repeated, training
 
 import wholestep as ws
 from wholestep import errors
-from wholestep.backends.cpu.compiler import machine
-from wholestep.backends.cpu.target import host
+from wholestep.backends.cpu.compiler import machine_model
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.compiler.driver import compile_graph
 from wholestep.ir.graph import Graph
-from wholestep.lower.budget.amount import Amount, amount
-from wholestep.lower.budget.exact import FEW, Exact
-from wholestep.lower.budget.fit import Fitting
-from wholestep.lower.budget.prices import Prices
-from wholestep.lower.budget.replay import Impossible, Replayed
-from wholestep.lower.budget.search import Found, Search
-from wholestep.lower.budget.uses import Uses
-from wholestep.lower.lowering import lowered
-from wholestep.lower.plan import Place, Plan, Ref
-from wholestep.lower.program import plan
-from wholestep.lower.work import ARENA, Context, Lowered, home_of
-from wholestep.passes.pipeline import ALL, optimized
-from wholestep.runtime.compiled import compiled
+from wholestep.lower.buffers.tasks import ARENA_SLOT, ProgramBuilder, TaskGraph, row_major_location
+from wholestep.lower.compile import lower_program
+from wholestep.lower.legalize.pipeline import legalize
+from wholestep.lower.lower_graph import lower_graph
+from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import MemRef
+from wholestep.lower.remat.branch_and_bound import MAX_CHOICE_BITS, BranchAndBound
+from wholestep.lower.remat.candidates import TemporaryUses
+from wholestep.lower.remat.greedy import GreedySearch, RematSolution
+from wholestep.lower.remat.memory_budget import MemoryBudget, parse_memory_budget
+from wholestep.lower.remat.recompute_cost import RematPrices
+from wholestep.lower.remat.simulate import InfeasibleChoices, SimulatedSchedule
+from wholestep.lower.remat.solve import BudgetSolver
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
 SEED = int(os.environ.get("BUDGET_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("BUDGET_COUNT") or 40)
 CHUNK = 5
 
 
-def outcome(made: Training, budget: Amount | None) -> list[bytes]:
+def outcome(made: Training, budget: MemoryBudget | None) -> list[bytes]:
     """What three calls on resident state give, as bytes."""
-    program = compiled(made.graph, made.resident, budget)
+    program = compile_graph(made.graph, made.resident, budget)
     state = [made.args[i].copy() for i, _ in made.resident]
     instance = program.instance(state)
     results = [x.tobytes() for _ in range(3) for x in instance(made.args[len(state) :])]
     return [*results, *[x.tobytes() for x in state]]
 
 
-def planned(made: Training, budget: Amount | None = None) -> Plan:
-    return plan(optimized(made.graph, ALL), machine(host()), made.resident, budget)
+def planned(made: Training, budget: MemoryBudget | None = None) -> LoweredProgram:
+    return lower_program(run_passes(made.graph, ALL_PASSES), machine_model(host_target()), made.resident, budget)
 
 
-def least(made: Training, share: float) -> Amount:
+def least(made: Training, share: float) -> MemoryBudget:
     """A share of the arena; what works in its place where that does not."""
     try:
-        planned(made, Amount(share=share))
-        return Amount(share=share)
+        planned(made, MemoryBudget(share=share))
+        return MemoryBudget(share=share)
     except errors.BudgetError as error:
-        found = amount(str(error).split('memory_budget="')[1].split('"')[0])
+        found = parse_memory_budget(str(error).split('memory_budget="')[1].split('"')[0])
         assert found is not None
         return found
 
@@ -76,18 +79,19 @@ def test_random_steps_keep_every_bit(first: int, monkeypatch: pytest.MonkeyPatch
         assert outcome(made, None) == outcome(made, budget), said
 
 
-def works_of(graph: Graph, resident: Any = ()) -> Lowered:
+def works_of(graph: Graph, resident: Any = ()) -> TaskGraph:
     """The works of a program, not yet laid out."""
-    context = Context(machine(host()))
-    inputs = [home_of(v, Place(v.type.nbytes, Ref(2 + i))) for i, v in enumerate(graph.inputs)]
+    graph, copies = legalize(graph)
+    context = ProgramBuilder(machine_model(host_target()), copies)
+    inputs = [row_major_location(v, Allocation(v.type.nbytes, MemRef(2 + i))) for i, v in enumerate(graph.inputs)]
     replaced = {o: i for i, o in resident}
     outputs = [
-        home_of(v, Place(v.type.nbytes, base=inputs[replaced[k]].place))
+        row_major_location(v, Allocation(v.type.nbytes, base=inputs[replaced[k]].place))
         if k in replaced
-        else home_of(v, Place(v.type.nbytes, Ref(2 + len(inputs) + k)))
+        else row_major_location(v, Allocation(v.type.nbytes, MemRef(2 + len(inputs) + k)))
         for k, v in enumerate(graph.outputs)
     ]
-    return lowered(graph, context, inputs, outputs, Place(0, Ref(ARENA)))
+    return lower_graph(graph, context, inputs, outputs, Allocation(0, MemRef(ARENA_SLOT)))
 
 
 def price(works: Any) -> list[float]:
@@ -95,51 +99,51 @@ def price(works: Any) -> list[float]:
     return [1.0 + 0.37 * (i % 11) for i in range(len(works))]
 
 
-def paid(replayed: Replayed, prices: Prices) -> float:
+def paid(schedule: SimulatedSchedule, prices: RematPrices) -> float:
     """What is paid for what runs again, counted one by one."""
-    return sum(prices.works[run.work] for run in replayed.runs if run.kind == "again")
+    return sum(prices.tasks[run.task] for run in schedule.runs if run.kind == "again")
 
 
 def test_small_graphs_are_searched_through() -> None:
     seen = 0
     for i in range(80):
         made = training((11, i), 14)
-        found = works_of(optimized(made.graph, ALL), made.resident)
-        uses = Uses(found)
+        found = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
+        uses = TemporaryUses(found)
         gaps = list(uses.gaps())
-        held = Replayed(uses, {}).held()
+        held = SimulatedSchedule(uses, {}).live_bytes()
         if not 2 <= len(gaps) <= 8:
             continue
-        prices = Prices(price(found.works))
+        prices = RematPrices(price(found.tasks))
         replays = []
         for kinds in itertools.product((None, "recompute"), repeat=len(gaps)):
             try:
-                replays.append(Replayed(uses, {g: k for g, k in zip(gaps, kinds, strict=True) if k}))
-            except Impossible:
+                replays.append(SimulatedSchedule(uses, {g: k for g, k in zip(gaps, kinds, strict=True) if k}))
+            except InfeasibleChoices:
                 continue
-        peaks = [int(r.held().max()) for r in replays]
+        peaks = [int(r.live_bytes().max()) for r in replays]
         for limit in sorted({p for p in peaks if p < held.max()})[:3]:
-            search = Search(uses, prices, {})
+            search = GreedySearch(uses, prices, {})
             best = min(paid(r, prices) for r, p in zip(replays, peaks, strict=True) if p <= limit)
-            start = Found({}, replays[peaks.index(min(peaks))], 0)
-            found_best = Exact(search, limit, lambda r: int(r.held().max()), start).run()
-            assert paid(found_best.replayed, prices) == pytest.approx(best)
+            start = RematSolution({}, replays[peaks.index(min(peaks))], 0)
+            found_best = BranchAndBound(search, limit, lambda r: int(r.live_bytes().max()), start).run()
+            assert paid(found_best.schedule, prices) == pytest.approx(best)
             seen += 1
     assert seen >= 5
-    assert FEW >= 8
+    assert MAX_CHOICE_BITS >= 8
 
 
 def test_the_greedy_search_ends_within_the_limit_or_at_its_least(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHOLESTEP_CHECK", "1")
     for i in range(12):
         made = training((5, i), 30)
-        found = works_of(optimized(made.graph, ALL), made.resident)
-        fitting = Fitting(lambda work: 1.0, {})
+        found = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
+        fitting = BudgetSolver(lambda work: 1.0, {})
         free = fitting.fit(found)
-        works = found.works
-        took = fitting.within(found, free // 2)
+        works = found.tasks
+        took = fitting.fit_within(found, free // 2)
         assert took == found.arena.nbytes <= free
-        assert set(works) & set(found.works)
+        assert set(works) & set(found.tasks)
 
 
 # Through the public door.
@@ -228,15 +232,15 @@ def test_a_refusal_names_a_budget_that_works() -> None:
 )
 def test_what_is_no_budget(given: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match):
-        amount(given)
+        parse_memory_budget(given)
 
 
 def test_amounts_in_words() -> None:
-    assert amount("200MB") == Amount(200_000_000)
-    assert amount("1.5 GiB") == Amount(3 * 2**29)
-    assert amount("12 kb") == amount(12_000) == Amount(12_000)
-    assert amount("25%") == Amount(share=0.25)
-    assert amount(None) is None
+    assert parse_memory_budget("200MB") == MemoryBudget(200_000_000)
+    assert parse_memory_budget("1.5 GiB") == MemoryBudget(3 * 2**29)
+    assert parse_memory_budget("12 kb") == parse_memory_budget(12_000) == MemoryBudget(12_000)
+    assert parse_memory_budget("25%") == MemoryBudget(share=0.25)
+    assert parse_memory_budget(None) is None
 
 
 def test_the_reference_plans_no_memory() -> None:

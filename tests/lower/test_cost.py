@@ -11,42 +11,43 @@ import pytest
 from tests.compiled.training import training
 
 import wholestep as ws
+from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Statement, Store, Var, walk
-from wholestep.lower.cost import (
-    DEAR,
-    DEFAULT,
-    FREE,
-    Cost,
+from wholestep.lower.compile import lower_program
+from wholestep.lower.cost.cache_reuse import cache_misses
+from wholestep.lower.cost.roofline import (
+    DEFAULT_RATES,
+    INSTRUCTION_COST,
+    NO_ARITHMETIC,
+    KernelCounts,
     Rates,
-    brought,
-    cost,
-    expected,
-    instructions,
+    count_kernel,
+    expected_steps,
+    flops_of,
     microseconds,
-    operations,
-    timed,
-    total,
+    predict_time,
+    total_microseconds,
+    transfer_seconds,
+    vector_instructions,
 )
-from wholestep.lower.grid import SHOWN, Table, text
-from wholestep.lower.ledger import ELSEWHERE, Costs, costs, shared_out
-from wholestep.lower.plan import BACK, OUT, Branch, Call, Launch, Plan, Repeat, parts
-from wholestep.lower.program import plan
-from wholestep.lower.target import Machine
-from wholestep.lower.traffic import missed
-from wholestep.passes.pipeline import ALL, optimized
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import RELOAD_COPY, SPILL_COPY, ForLoop, Launch, RoutineCall, Switch, nested_steps
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep.report.cost_table import NO_USER_LINE, Costs, apportion, count_costs
+from wholestep.report.table_format import SHOWN, ReportTable, tables_as_text
 
-MACHINE = Machine(vector=32, registers=16)
+MACHINE = CpuMachine(vector=32, registers=16)
 F32 = np.dtype(np.float32)
 
 
-def planned(f, *args) -> Plan:
-    return plan(optimized(ws.jit(f).lower(*args), ALL), MACHINE)
+def planned(f, *args) -> LoweredProgram:
+    return lower_program(run_passes(ws.jit(f).lower(*args), ALL_PASSES), MACHINE)
 
 
 @pytest.fixture(scope="module")
-def drawn() -> list[Plan]:
+def drawn() -> list[LoweredProgram]:
     made = [training((33, i), 12 + i) for i in range(10)]
-    return [plan(optimized(m.graph, ALL), MACHINE, m.resident) for m in made]
+    return [lower_program(run_passes(m.graph, ALL_PASSES), MACHINE, m.resident) for m in made]
 
 
 def mlp(params, batch):
@@ -83,9 +84,9 @@ def test_a_small_loss_costs_exactly_what_a_hand_counts():
     (product, sums) = [
         launch.kernel for launch in planned(f, np.ones((7, 5)), np.ones((5, 3)), np.ones((7, 3))).launches()
     ]
-    assert cost(product) == Cost(2 * 7 * 5 * 3, 0, 8 * (2 * 105 + 21), 8 * (35 + 15 + 21))
+    assert count_kernel(product) == KernelCounts(2 * 7 * 5 * 3, 0, 8 * (2 * 105 + 21), 8 * (35 + 15 + 21))
     # A difference, a square and a sum for each of 21 elements, and the division.
-    assert cost(sums) == Cost(0, 3 * 21 + 1, 8 * (2 * 21 + 1), 8 * (2 * 21 + 1))
+    assert count_kernel(sums) == KernelCounts(0, 3 * 21 + 1, 8 * (2 * 21 + 1), 8 * (2 * 21 + 1))
 
 
 # Bytes.
@@ -140,13 +141,13 @@ SHAPES = {
 def test_each_element_counts_once(name):
     f, *shapes = SHAPES[name]
     for launch in planned(f, *[np.ones(shape, np.float32) for shape in shapes]).launches():
-        assert cost(launch.kernel).distinct == walked(launch.kernel)
+        assert count_kernel(launch.kernel).distinct == walked(launch.kernel)
 
 
 def test_bytes_lie_between_the_distinct_and_the_moved(drawn):
     seen = 0
     for launch in itertools.chain.from_iterable(p.launches() for p in drawn):
-        found = cost(launch.kernel)
+        found = count_kernel(launch.kernel)
         size = sum(b.size * b.dtype.itemsize * (1 + b.written) for b in launch.kernel.buffers)
         assert found.distinct <= min(found.moved, size)
         points = math.prod(max(a.extent, 1) for a in axes(launch.kernel.body))
@@ -169,9 +170,9 @@ def test_what_is_looked_up_is_no_more_than_there_is():
         return x[i]
 
     small, large = (planned(f, np.ones(50), np.zeros(n, int)) for n in (10, 1000))
-    assert [cost(p.kernels()[-1]).distinct for p in (small, large)] == [8 * 30, 8 * (1000 + 50 + 1000)]
+    assert [count_kernel(p.kernels()[-1]).distinct for p in (small, large)] == [8 * 30, 8 * (1000 + 50 + 1000)]
     twice = planned(lambda x, i, j: x[i] + x[j], np.ones(50), np.zeros(10, int), np.zeros(10, int))
-    assert cost(twice.kernels()[-1]).distinct == 8 * (2 * 10 + 2 * 10 + 10)
+    assert count_kernel(twice.kernels()[-1]).distinct == 8 * (2 * 10 + 2 * 10 + 10)
 
 
 # Time.
@@ -179,62 +180,66 @@ def test_what_is_looked_up_is_no_more_than_there_is():
 
 def kernel_of(f, *shapes) -> Launch:
     launches = list(planned(f, *[np.ones(shape, np.float32) for shape in shapes]).launches())
-    return max(launches, key=lambda s: cost(s.kernel).moved)
+    return max(launches, key=lambda s: count_kernel(s.kernel).moved)
 
 
 def scaled(by: float) -> Rates:
     """A machine that is faster in everything."""
     per_second = ("contraction", "elementwise", "cache", "memory", "memory_all", "copy", "disk_write", "disk_read")
-    faster = {name: getattr(DEFAULT, name) * by for name in per_second}
-    return DEFAULT._replace(**faster, launch=DEFAULT.launch / by, sharing=DEFAULT.sharing / by)
+    faster = {name: getattr(DEFAULT_RATES, name) * by for name in per_second}
+    return DEFAULT_RATES._replace(**faster, launch=DEFAULT_RATES.launch / by, sharing=DEFAULT_RATES.sharing / by)
 
 
 def test_twice_as_fast_is_half_the_time(drawn):
     for p in drawn:
-        assert total(p.steps, scaled(2.0)) == pytest.approx(total(p.steps) / 2)
+        assert total_microseconds(p.steps, scaled(2.0)) == pytest.approx(total_microseconds(p.steps) / 2)
 
 
 def test_a_roofline_has_two_sides():
     product, chain = kernel_of(lambda x, y: x @ y, (256, 256), (256, 256)), kernel_of(lambda x: x + 1, (1 << 22,))
-    assert timed(product).bound == "arithmetic" and timed(chain).bound == "memory"
-    assert microseconds(product, DEFAULT._replace(contraction=DEFAULT.contraction / 4)) > 3 * microseconds(product)
-    assert microseconds(product, DEFAULT._replace(memory_all=DEFAULT.memory_all / 4)) == microseconds(product)
-    slow = microseconds(chain, DEFAULT._replace(memory_all=DEFAULT.memory_all / 4))
-    assert 2 * microseconds(chain) < slow and microseconds(chain, DEFAULT._replace(contraction=1.0)) == microseconds(
-        chain
+    assert predict_time(product).bound == "arithmetic" and predict_time(chain).bound == "memory"
+    assert microseconds(product, DEFAULT_RATES._replace(contraction=DEFAULT_RATES.contraction / 4)) > 3 * microseconds(
+        product
     )
+    assert microseconds(product, DEFAULT_RATES._replace(memory_all=DEFAULT_RATES.memory_all / 4)) == microseconds(
+        product
+    )
+    slow = microseconds(chain, DEFAULT_RATES._replace(memory_all=DEFAULT_RATES.memory_all / 4))
+    assert 2 * microseconds(chain) < slow and microseconds(
+        chain, DEFAULT_RATES._replace(contraction=1.0)
+    ) == microseconds(chain)
 
 
 def test_one_product_takes_what_its_flops_take():
     launch = kernel_of(lambda x, y: x @ y, (256, 256), (256, 256))
-    rates = DEFAULT._replace(cores=1, launch=0.0, elementwise=1e15)
+    rates = DEFAULT_RATES._replace(cores=1, launch=0.0, elementwise=1e15)
     assert microseconds(launch, rates) == pytest.approx(1e6 * 2 * 256**3 / rates.contraction)
 
 
 def test_cores_share_what_is_worth_sharing():
     large, small = kernel_of(np.tanh, (1 << 18,)), kernel_of(np.tanh, (1 << 10,))
-    one, four = (DEFAULT._replace(cores=n, sharing=0.0) for n in (1, 4))
+    one, four = (DEFAULT_RATES._replace(cores=n, sharing=0.0) for n in (1, 4))
     assert microseconds(large, one) > 3 * microseconds(large, four)
     assert microseconds(small, one) == microseconds(small, four)
 
 
 def test_bytes_beyond_the_caches_come_from_memory():
-    near, both = (brought(n * DEFAULT.cached, 0.0, 1, DEFAULT) for n in (1, 2))
-    assert near == DEFAULT.cached / DEFAULT.cache
-    assert both - near == pytest.approx(DEFAULT.cached / DEFAULT.memory)
-    assert brought(1e6, 1e6, 1, DEFAULT) == 1e6 / DEFAULT.memory
-    assert brought(1e6, 1e6, 2, DEFAULT) == 1e6 / DEFAULT.memory_all
+    near, both = (transfer_seconds(n * DEFAULT_RATES.cached, 0.0, 1, DEFAULT_RATES) for n in (1, 2))
+    assert near == DEFAULT_RATES.cached / DEFAULT_RATES.cache
+    assert both - near == pytest.approx(DEFAULT_RATES.cached / DEFAULT_RATES.memory)
+    assert transfer_seconds(1e6, 1e6, 1, DEFAULT_RATES) == 1e6 / DEFAULT_RATES.memory
+    assert transfer_seconds(1e6, 1e6, 2, DEFAULT_RATES) == 1e6 / DEFAULT_RATES.memory_all
 
 
 def test_scalars_take_longer_than_vectors():
     vectors, scalars = kernel_of(lambda x: x * 3, (4096,)), kernel_of(lambda x: x[::7] * 3, (7 * 4096,))
-    assert timed(scalars).arithmetic > 1.5 * timed(vectors).arithmetic
+    assert predict_time(scalars).arithmetic > 1.5 * predict_time(vectors).arithmetic
 
 
 def test_a_vector_that_a_tile_holds_is_loaded_once():
     kernel = kernel_of(lambda x, y: x @ y, (256, 256), (256, 256)).kernel
     assert [(a.lanes, a.tile) for a in axes(kernel.body)][:2] == [(1, 4), (8, 2)]
-    products, others = instructions(kernel, MACHINE.vector)
+    products, others = vector_instructions(kernel, MACHINE.vector)
     assert products == 256**3 / 8
     # A number of the left matrix serves 16 columns, a vector of the right one 4 rows; then the result is stored.
     assert others == 256**3 / 16 + 256**3 / 8 / 4 + 256**2 / 8
@@ -243,42 +248,45 @@ def test_a_vector_that_a_tile_holds_is_loaded_once():
 def test_a_rare_case_costs_nothing():
     kernel = kernel_of(np.sin, (1 << 12,)).kernel
     rare = [s for s in walk(kernel.body) if isinstance(s, Loop) and s.guard is not None]
-    free = [s for loop in rare for s in walk(loop.body) if isinstance(s, Var) and s.op in FREE]
+    free = [s for loop in rare for s in walk(loop.body) if isinstance(s, Var) and s.op in NO_ARITHMETIC]
     inside = sum(isinstance(s, Var) for loop in rare for s in walk(loop.body)) - len(free)
-    every = sum(operations(s) for s in walk(kernel.body) if isinstance(s, Var) and s.op not in FREE)
-    assert inside > 10 and cost(kernel).other <= (every - inside) * (1 << 12)
-    assert instructions(kernel, 32)[1] < 2 * (every - inside) * (1 << 12) / 8
+    every = sum(flops_of(s) for s in walk(kernel.body) if isinstance(s, Var) and s.op not in NO_ARITHMETIC)
+    assert inside > 10 and count_kernel(kernel).other <= (every - inside) * (1 << 12)
+    assert vector_instructions(kernel, 32)[1] < 2 * (every - inside) * (1 << 12) / 8
 
 
 def test_dividing_takes_longer_than_adding_and_by_a_constant_less():
     def per_element(f, *arrays):
-        launch = max(planned(f, *arrays).launches(), key=lambda s: cost(s.kernel).moved)
-        return instructions(launch.kernel, MACHINE.vector)[1] / 1024
+        launch = max(planned(f, *arrays).launches(), key=lambda s: count_kernel(s.kernel).moved)
+        return vector_instructions(launch.kernel, MACHINE.vector)[1] / 1024
 
     x, n = np.ones(1024, np.float32), np.full(1024, 7)
-    assert per_element(lambda x, y: x / y, x, x) == per_element(lambda x, y: x + y, x, x) + (DEAR["div"] - 1) / 8
+    assert (
+        per_element(lambda x, y: x / y, x, x)
+        == per_element(lambda x, y: x + y, x, x) + (INSTRUCTION_COST["div"] - 1) / 8
+    )
     assert per_element(lambda n, m: n // m, n, n) > per_element(lambda n: n // 3, n) + 2
 
 
 def test_routines_are_priced():
     n, k = 4096, 64
-    copy, longer = (Call("copy", (), (size,)) for size in (n, 1000 * n))
+    copy, longer = (RoutineCall("copy", (), (size,)) for size in (n, 1000 * n))
     assert 0 < microseconds(copy) < microseconds(longer)
-    for routine, speed in ((OUT, DEFAULT.disk_write), (BACK, DEFAULT.disk_read)):
-        assert microseconds(Call(routine, (), (n,))) == pytest.approx(microseconds(copy) + 1e6 * n / speed)
+    for routine, speed in ((SPILL_COPY, DEFAULT_RATES.disk_write), (RELOAD_COPY, DEFAULT_RATES.disk_read)):
+        assert microseconds(RoutineCall(routine, (), (n,))) == pytest.approx(microseconds(copy) + 1e6 * n / speed)
     (solve,) = [
-        s for s in planned(np.linalg.cholesky, np.eye(k)).steps if isinstance(s, Call) and "lapack" in s.routine
+        s for s in planned(np.linalg.cholesky, np.eye(k)).steps if isinstance(s, RoutineCall) and "lapack" in s.routine
     ]
     assert microseconds(solve) > 10
-    sort = next(s for s in planned(np.sort, np.ones((8, n))).steps if isinstance(s, Call))
+    sort = next(s for s in planned(np.sort, np.ones((8, n))).steps if isinstance(s, RoutineCall))
     assert microseconds(sort) == pytest.approx(1e-2 * 8 * n, rel=0.01)
 
 
 # What is in the caches.
 
 
-def missing(plan: Plan, cached: float) -> list[float]:
-    found = missed(plan.steps, DEFAULT._replace(cached=cached))
+def missing(plan: LoweredProgram, cached: float) -> list[float]:
+    found = cache_misses(plan.steps, DEFAULT_RATES._replace(cached=cached))
     return [found[id(s)] for s in plan.launches()]
 
 
@@ -303,12 +311,12 @@ def test_a_loop_finds_what_it_keeps_and_misses_what_is_new():
     made = planned(
         lambda w, xs: ws.scan(lambda h, x: (np.tanh(w * h) + x, None), w, xs)[0], np.ones(n), np.ones((trips, n))
     )
-    (loop,) = [s for s in made.steps if isinstance(s, Repeat)]
+    (loop,) = [s for s in made.steps if isinstance(s, ForLoop)]
     (body,) = [s for s in loop.body if isinstance(s, Launch)]
-    found = missed(made.steps, DEFAULT._replace(cached=8.0 * 10 * n))
+    found = cache_misses(made.steps, DEFAULT_RATES._replace(cached=8.0 * 10 * n))
     # The row of each trip comes from memory; weights and carry were there in the trip before.
     assert 8 * n <= found[id(body)] < 8 * n * (1 + 4 / trips)
-    assert missed(made.steps, DEFAULT._replace(cached=8.0 * 10 * trips * n))[id(body)] == 0.0
+    assert cache_misses(made.steps, DEFAULT_RATES._replace(cached=8.0 * 10 * trips * n))[id(body)] == 0.0
 
 
 def test_what_a_loop_keeps_is_there_behind_it():
@@ -325,9 +333,13 @@ def test_what_a_loop_keeps_is_there_behind_it():
 
 def test_bytes_from_memory_take_longer():
     launch = kernel_of(lambda x, y: x + y, (4096,), (4096,))
-    assert timed(launch, DEFAULT, 3 * 4 * 4096).bytes == 3 * 4 * 4096 / DEFAULT.memory > timed(launch, DEFAULT).bytes
-    copy = Call("copy", (), (4096,))
-    assert timed(copy, DEFAULT, 2 * 4096).bytes == 4096 / DEFAULT.copy
+    assert (
+        predict_time(launch, DEFAULT_RATES, 3 * 4 * 4096).bytes
+        == 3 * 4 * 4096 / DEFAULT_RATES.memory
+        > predict_time(launch, DEFAULT_RATES).bytes
+    )
+    copy = RoutineCall("copy", (), (4096,))
+    assert predict_time(copy, DEFAULT_RATES, 2 * 4096).bytes == 4096 / DEFAULT_RATES.copy
 
 
 # Loops and branches.
@@ -343,19 +355,19 @@ def looped(w, xs):
 
 def test_a_loop_counts_its_trips_and_a_branch_its_longest_case():
     found = planned(looped, np.ones((6, 6)), np.ones((5, 4)))
-    assert costs(found).contraction == 5 * 2 * (2 * 6 * 6)
-    (loop,) = [s for s in found.steps if isinstance(s, Repeat)]
-    (branch,) = [s for s in loop.body if isinstance(s, Branch)]
+    assert count_costs(found).contraction == 5 * 2 * (2 * 6 * 6)
+    (loop,) = [s for s in found.steps if isinstance(s, ForLoop)]
+    (branch,) = [s for s in loop.body if isinstance(s, Switch)]
     assert len({len(case) for case in branch.cases}) > 1
-    runs = dict((id(s), n) for s, n in expected(found.steps))
+    runs = dict((id(s), n) for s, n in expected_steps(found.steps))
     taken = [case for case in branch.cases if all(id(s) in runs for s in case)]
-    assert len(taken) == 1 and total(taken[0]) == max(map(total, branch.cases))
+    assert len(taken) == 1 and total_microseconds(taken[0]) == max(map(total_microseconds, branch.cases))
     assert {runs[id(s)] for s in taken[0]} == {5}
 
 
 def test_a_loop_of_unknown_length_counts_one_trip():
     found = planned(lambda x: ws.while_loop(lambda x: np.sum(x) < 100, lambda x: x @ x, x), np.ones((4, 4)))
-    assert costs(found).contraction == 2 * 4**3
+    assert count_costs(found).contraction == 2 * 4**3
 
 
 # The ledger.
@@ -363,16 +375,16 @@ def test_a_loop_of_unknown_length_counts_one_trip():
 
 def test_a_ledger_adds_up(drawn):
     for p in drawn:
-        found = costs(p)
+        found = count_costs(p)
         assert found.flops == sum(x.flops for x in found.lines)
         assert found.bytes == sum(x.bytes for x in found.lines)
         assert found.microseconds == pytest.approx(sum(x.microseconds for x in found.lines))
         # These programs are small, so that all they touch stays in the caches.
-        assert found.microseconds == pytest.approx(total(p.steps))
+        assert found.microseconds == pytest.approx(total_microseconds(p.steps))
         times = [k.microseconds for k in found.kernels]
         assert times == sorted(times, reverse=True)
-        inner = [s for s in p.steps if parts(s)]
-        assert len(found.kernels) <= len(list(p.launches())) + sum(isinstance(s, Call) for s in p.steps) or inner
+        inner = [s for s in p.steps if nested_steps(s)]
+        assert len(found.kernels) <= len(list(p.launches())) + sum(isinstance(s, RoutineCall) for s in p.steps) or inner
 
 
 def test_a_line_gets_what_is_done_for_it():
@@ -381,7 +393,7 @@ def test_a_line_gets_what_is_done_for_it():
         y = h @ w
         return np.sum(y * y)
 
-    found = costs(planned(f, np.ones((30, 20)), np.ones((20, 40))))
+    found = count_costs(planned(f, np.ones((30, 20)), np.ones((20, 40))))
     by_line = {re.search(r"(\w) = ", x.line).group(1): x for x in found.lines if " = " in x.line}
     assert by_line["y"].flops == found.contraction == 2 * 30 * 20 * 40
     assert by_line["h"].flops > 5 * 600
@@ -390,7 +402,7 @@ def test_a_line_gets_what_is_done_for_it():
 
 def test_what_no_line_asks_for_has_a_line_of_its_own():
     step = ws.estimate(lambda w, x: np.mean((w * x) ** 2), np.ones(3), batch=np.ones(3))
-    assert ELSEWHERE in [x.line for x in step.cost().lines]
+    assert NO_USER_LINE in [x.line for x in step.cost().lines]
 
 
 def test_parts_are_whole_and_add_up():
@@ -398,7 +410,7 @@ def test_parts_are_whole_and_add_up():
     for _ in range(200):
         weights = [int(w) for w in rng.integers(0, 5, rng.integers(1, 9))]
         amount = int(rng.integers(0, 1000))
-        found = shared_out(amount, weights)
+        found = apportion(amount, weights)
         assert sum(found) == amount and min(found) >= 0
         if any(weights):
             exact = [amount * w / sum(weights) for w in weights]
@@ -407,15 +419,15 @@ def test_parts_are_whole_and_add_up():
 
 def test_a_table_shows_the_hot_spots_and_counts_the_rest():
     rows = [(0.5 / 2**i, 1234.5, 10 + i, f"<k{i}>") for i in range(SHOWN + 3)]
-    found = text("all", [Table(("share", "µs", "n", "name"), rows)]).splitlines()
+    found = tables_as_text("all", [ReportTable(("share", "µs", "n", "name"), rows)]).splitlines()
     assert found[0] == "all" and found[3].split() == ["50.0%", "1,234.50", "10", "<k0>"]
     assert len(found) == 3 + SHOWN + 1 and found[-1].endswith("3 more")
 
 
 def test_a_ledger_is_a_table_in_a_notebook():
-    found: Costs = costs(planned(lambda x, y: x @ y, np.ones((3, 4)), np.ones((4, 5))))
+    found: Costs = count_costs(planned(lambda x, y: x @ y, np.ones((3, 4)), np.ones((4, 5))))
     page = found._repr_html_()
     assert page.count("<table>") == 2 and "<td>contract</td>" in page
     assert "default rates" in found.title()
-    assert "measured" in costs(planned(np.tanh, np.ones(3)), DEFAULT._replace(cores=3)).title()
+    assert "measured" in count_costs(planned(np.tanh, np.ones(3)), DEFAULT_RATES._replace(cores=3)).title()
     assert [v for v in str(found).splitlines() if "contract" in v]

@@ -4,29 +4,29 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.backends.cpu.target.machine import CpuMachine
+from wholestep.compiler.driver import compile_graph
 from wholestep.kernel import interpret
-from wholestep.kernel.build import Builder
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.lang import Axis, Index, axes_of
-from wholestep.kernel.text import show
-from wholestep.lower.collapse import collapsed
-from wholestep.lower.layouts import runs
-from wholestep.lower.plan import Call
-from wholestep.lower.program import plan
-from wholestep.lower.target import Machine
-from wholestep.passes.pipeline import ALL, optimized
-from wholestep.runtime import pool
-from wholestep.runtime.compiled import compiled
+from wholestep.kernel.text import format_kernel
+from wholestep.lower.compile import lower_program
+from wholestep.lower.program.steps import RoutineCall
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep.primitives.movement import reshape_groups
+from wholestep.runtime.cpu import thread_pool
 
 F32 = np.dtype(np.float32)
-MACHINE = Machine(vector=64, registers=32)
+MACHINE = CpuMachine(vector=64, registers=32)
 
 
 def planned(f, *args, resident=()):
-    return plan(optimized(ws.jit(f).lower(*args), ALL), MACHINE, resident)
+    return lower_program(run_passes(ws.jit(f).lower(*args), ALL_PASSES), MACHINE, resident)
 
 
 def doubled(shape, strides):
-    with Builder("doubled") as b:
+    with KernelBuilder("doubled") as b:
         x, y = b.buffer("x", F32, 1000), b.buffer("y", F32, 1000)
         axes = [Axis(f"i{k}", n) for k, n in enumerate(shape)]
         at = Index(0, dict(zip(axes, strides, strict=True)))
@@ -37,19 +37,19 @@ def doubled(shape, strides):
 
 def test_loops_that_walk_as_one_are_joined():
     kernel = doubled((4, 5, 3), (15, 3, 1))
-    joined = collapsed(kernel)
-    assert "for i2 in 60" in show(joined) and show(joined).count("for") == 1
+    joined = collapse_loops(kernel)
+    assert "for i2 in 60" in format_kernel(joined) and format_kernel(joined).count("for") == 1
     x = np.arange(1000, dtype=F32)
     a, b = np.zeros(1000, F32), np.zeros(1000, F32)
-    interpret.run(kernel, [x, a])
-    interpret.run(joined, [x, b])
+    interpret.run_kernel(kernel, [x, a])
+    interpret.run_kernel(joined, [x, b])
     np.testing.assert_array_equal(a, b)
 
 
 def test_loops_with_a_gap_between_rounds_stay_apart():
     kernel = doubled((4, 5, 3), (20, 4, 1))
-    assert collapsed(kernel) is kernel
-    assert show(collapsed(doubled((4, 5, 3), (40, 3, 1)))).count("for") == 2
+    assert collapse_loops(kernel) is kernel
+    assert format_kernel(collapse_loops(doubled((4, 5, 3), (40, 3, 1)))).count("for") == 2
 
 
 @pytest.mark.parametrize("axis", [None, 0])
@@ -60,7 +60,7 @@ def test_a_large_reduction_is_shared_and_keeps_its_bits(axis):
     f = ws.jit(lambda x: np.sum(x, axis=axis))
     found = []
     for n in (1, 2, 4):
-        with pool.threads(n):
+        with thread_pool.threads(n):
             found.append(np.asarray(f(x)).tobytes())
     assert len(set(found)) == 1
     np.testing.assert_allclose(np.frombuffer(found[0], F32), np.sum(x, axis=axis).reshape(-1), rtol=2e-5, atol=1e-3)
@@ -74,8 +74,8 @@ def test_half_precision_is_not_staged():
 
 def test_states_that_change_places_take_a_detour():
     x, y = np.arange(4.0), np.arange(4.0) + 10
-    program = compiled(ws.jit(lambda x, y: (y, x + 1)).lower(x, y), [(0, 0), (1, 1)])
-    assert any(isinstance(step, Call) and step.routine == "copy" for step in program.plan.steps)
+    program = compile_graph(ws.jit(lambda x, y: (y, x + 1)).lower(x, y), [(0, 0), (1, 1)])
+    assert any(isinstance(step, RoutineCall) and step.routine == "copy" for step in program.plan.steps)
     state = [x.copy(), y.copy()]
     instance = program.instance(state)
     instance(())
@@ -86,7 +86,7 @@ def test_states_that_change_places_take_a_detour():
 
 def test_a_state_shifted_over_itself_is_not_written_too_early():
     x = np.arange(100.0)
-    program = compiled(ws.jit(lambda x: np.concatenate([x[1:], x[:1]]) * 2).lower(x), [(0, 0)])
+    program = compile_graph(ws.jit(lambda x: np.concatenate([x[1:], x[:1]]) * 2).lower(x), [(0, 0)])
     state = [x.copy()]
     program.instance(state)(())
     np.testing.assert_array_equal(state[0], np.roll(x, -1) * 2)
@@ -152,7 +152,7 @@ def test_what_is_cheap_is_made_again_from_what_is_stored():
         return (t * v + 1).sum(0), (g - 2).sum(1), (g / v.sum(1, keepdims=True)).max(0)
 
     large = [np.ones((64, 64), np.float32)] * 3
-    held = [h for h in planned(f, *large).held if h.nbytes == 64 * 64 * 4]
+    held = [h for h in planned(f, *large).live_ranges if h.nbytes == 64 * 64 * 4]
     assert [h.what.split()[0] for h in held] == ["tanh"]
 
 
@@ -177,5 +177,5 @@ def test_neither_is_one_with_a_short_last_axis_where_its_terms_take_long() -> No
 
 
 def test_a_reshape_of_nothing_has_no_runs() -> None:
-    assert runs((2, 0, 3), (0, 6)) is None
-    assert runs((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]
+    assert reshape_groups((2, 0, 3), (0, 6)) is None
+    assert reshape_groups((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.compiler import devices
 from wholestep.kernel.lang import axes_of
-from wholestep.runtime import devices
 
 
 def lanes(f, *args):
     """The lanes of each kernel of a compiled function."""
-    program = devices.prepare(ws.jit(f).lower(*args), (), "cpu")
+    program = devices.compile_for_device(ws.jit(f).lower(*args), (), "cpu")
     return [max(a.lanes for a in axes_of(kernel)) for kernel in program.kernels]
 
 

@@ -18,70 +18,85 @@ from tests.lower.test_budget import works_of
 
 import wholestep as ws
 from wholestep import errors, nn, tree
-from wholestep.backends.cpu.compiler import machine
-from wholestep.backends.cpu.target import host
-from wholestep.lower import pieces, streaming
-from wholestep.lower.ahead import ahead
-from wholestep.lower.budget.amount import Amount, amount
-from wholestep.lower.budget.exact import FEW, Exact
-from wholestep.lower.budget.prices import Prices
-from wholestep.lower.budget.replay import Impossible, Replayed
-from wholestep.lower.budget.rewrite import rewritten
-from wholestep.lower.budget.search import Found, Search
-from wholestep.lower.budget.uses import Uses
-from wholestep.lower.cost import DEFAULT, Rates, microseconds
-from wholestep.lower.plan import BACK, OUT, Branch, Call, Plan, Ref, Repeat, Slot, Step, every_step
-from wholestep.lower.program import plan
-from wholestep.lower.streaming import WANTED
-from wholestep.lower.verify import verify_plan
-from wholestep.lower.work import Context
-from wholestep.passes.pipeline import ALL, optimized
-from wholestep.runtime import mapped, rates
-from wholestep.runtime.compiled import compiled
-from wholestep.runtime.mapped import NOTHING, Streams
+from wholestep.backends.cpu.compiler import machine_model
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.backends.cpu.target import row_streaming, split_launches
+from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
+from wholestep.compiler.driver import compile_graph
+from wholestep.lower.buffers.tasks import ProgramBuilder
+from wholestep.lower.compile import lower_program
+from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates, microseconds
+from wholestep.lower.program.program import BufferSlot, LoweredProgram
+from wholestep.lower.program.steps import (
+    PREFETCH_NOW,
+    RELOAD_COPY,
+    SPILL_COPY,
+    ForLoop,
+    MemRef,
+    RoutineCall,
+    Step,
+    Switch,
+    walk_steps,
+)
+from wholestep.lower.remat.apply import apply_choices
+from wholestep.lower.remat.branch_and_bound import MAX_CHOICE_BITS, BranchAndBound
+from wholestep.lower.remat.candidates import TemporaryUses
+from wholestep.lower.remat.greedy import GreedySearch, RematSolution
+from wholestep.lower.remat.memory_budget import MemoryBudget, parse_memory_budget
+from wholestep.lower.remat.recompute_cost import RematPrices
+from wholestep.lower.remat.simulate import InfeasibleChoices, SimulatedSchedule
+from wholestep.lower.verify_program import verify_program
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep.runtime.cpu import machine_rates
+from wholestep.runtime.memory import mapped_arrays
+from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 from wholestep.testing import guarded
 
 SEED = int(os.environ.get("BUDGET_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("BUDGET_COUNT") or 40)
 CHUNK = 5
-FAST = DEFAULT._replace(disk_write=1e13, disk_read=1e13)
+FAST = DEFAULT_RATES._replace(disk_write=1e13, disk_read=1e13)
 """A disk that takes less than any kernel."""
-SLOW = DEFAULT._replace(disk_write=1e6, disk_read=1e6)
+SLOW = DEFAULT_RATES._replace(disk_write=1e6, disk_read=1e6)
 """One that takes longer than any."""
 
 
 pytestmark = pytest.mark.usefixtures("small_pieces")
 
 
-def planned(made: Training, budget: Amount | None = None) -> Plan:
-    return plan(optimized(made.graph, ALL), machine(host()), made.resident, budget)
+def planned(made: Training, budget: MemoryBudget | None = None) -> LoweredProgram:
+    return lower_program(run_passes(made.graph, ALL_PASSES), machine_model(host_target()), made.resident, budget)
 
 
-def outcome(made: Training, budget: Amount | None, streams: Streams = NOTHING) -> list[bytes]:
+def outcome(made: Training, budget: MemoryBudget | None, streams: FileInputs = NO_FILE_INPUTS) -> list[bytes]:
     """What three calls on resident state give, as bytes; memory of a budgeted program is watched."""
-    program = compiled(made.graph, made.resident, budget, streams)
+    program = compile_graph(made.graph, made.resident, budget, streams)
     if budget is not None:
-        guarded.check(program, made.args)
+        guarded.check_guarded(program, made.args)
     state = [made.args[i].copy() for i, _ in made.resident]
     instance = program.instance(state)
     results = [x.tobytes() for _ in range(3) for x in instance(made.args[len(state) :])]
     return [*results, *[x.tobytes() for x in state]]
 
 
-def within(made: Training, budget: Amount) -> Amount:
+def within(made: Training, budget: MemoryBudget) -> MemoryBudget:
     """The budget, or the one that works in its place."""
     try:
         planned(made, budget)
     except errors.BudgetError as error:
-        found = amount(str(error).split('memory_budget="')[-1].split('"')[0])
+        found = parse_memory_budget(str(error).split('memory_budget="')[-1].split('"')[0])
         assert found is not None
         return budget._replace(share=found.share)
     return budget
 
 
-def routines(plan: Plan) -> list[str]:
+def routines(plan: LoweredProgram) -> list[str]:
     """The routines of a plan that have to do with its file."""
-    return [s.routine for s in every_step(plan.steps) if isinstance(s, Call) and s.routine in (OUT, BACK, WANTED)]
+    return [
+        s.routine
+        for s in walk_steps(plan.steps)
+        if isinstance(s, RoutineCall) and s.routine in (SPILL_COPY, RELOAD_COPY, PREFETCH_NOW)
+    ]
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
@@ -91,41 +106,43 @@ def test_random_steps_keep_every_bit(first: int, tmp_path: Path, monkeypatch: py
         made = training((SEED, i), int(rng.integers(10, 50)))
         if rng.random() < 0.3:
             made = repeated(made, 2)
-        speed = FAST if rng.random() < 0.7 else DEFAULT
-        monkeypatch.setattr(rates, "current", lambda speed=speed: speed)
-        budget = within(made, Amount(share=float(rng.uniform(0.1, 0.9)), rates=speed, spill=True))
+        speed = FAST if rng.random() < 0.7 else DEFAULT_RATES
+        monkeypatch.setattr(machine_rates, "current_rates", lambda speed=speed: speed)
+        budget = within(made, MemoryBudget(share=float(rng.uniform(0.1, 0.9)), rates=speed, spill=True))
         said = f"BUDGET_SEED={SEED} program {i} at {budget}"
         fitted = planned(made, budget)
-        verify_plan(fitted)
+        verify_program(fitted)
         assert fitted.arena <= budget.arena(0, planned(made).arena), said
         assert str(fitted) == str(planned(made, budget)), said
         assert bool(fitted.file) == any(d.kind == "spill" for d in fitted.decisions), said
-        assert outcome(made, None) == outcome(made, budget, Streams((), tmp_path)), said
+        assert outcome(made, None) == outcome(made, budget, FileInputs((), tmp_path)), said
 
 
 # The search.
 
 
-def paid(replayed: Replayed, works: list[float], speed: Rates) -> float:
+def paid(schedule: SimulatedSchedule, works: list[float], speed: Rates) -> float:
     """What is paid for runs that no work asks for, counted one by one."""
     total = 0.0
-    for run in replayed.runs:
+    for run in schedule.runs:
         if run.kind == "again":
-            total += works[run.work]
+            total += works[run.task]
         elif run.kind != "work":
             (place, _) = run.reads[0]
-            total += microseconds(Call({"out": OUT, "back": BACK}[run.kind], (), (place.nbytes,)), speed)
+            total += microseconds(
+                RoutineCall({"out": SPILL_COPY, "back": RELOAD_COPY}[run.kind], (), (place.nbytes,)), speed
+            )
     return total
 
 
-def replays(uses: Uses, prices: Prices) -> Iterator[Replayed]:
+def replays(uses: TemporaryUses, prices: RematPrices) -> Iterator[SimulatedSchedule]:
     """What every possible choice leads to."""
     gaps = list(uses.gaps())
-    kinds = [(None, "recompute", *["spill"] * prices.spills(g.place)) for g in gaps]
+    kinds = [(None, "recompute", *["spill"] * prices.can_spill(g.place)) for g in gaps]
     for chosen in itertools.product(*kinds):
         try:
-            yield Replayed(uses, {g: k for g, k in zip(gaps, chosen, strict=True) if k})
-        except Impossible:
+            yield SimulatedSchedule(uses, {g: k for g, k in zip(gaps, chosen, strict=True) if k})
+        except InfeasibleChoices:
             continue
 
 
@@ -133,39 +150,43 @@ def test_small_graphs_are_searched_through_in_both_ways() -> None:
     seen, kinds = 0, set()
     for i in range(160):
         made = training((11, i), 14)
-        found = works_of(optimized(made.graph, ALL), made.resident)
-        uses = Uses(found)
+        found = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
+        uses = TemporaryUses(found)
         if not 2 <= len(list(uses.gaps())) <= 5:
             continue
-        works = [1.0 + 0.37 * (k % 11) for k in range(len(found.works))]
-        speed = DEFAULT._replace(disk_write=2e8 * (1 + i % 7), disk_read=5e8 * (1 + i % 5))
-        prices = Prices(works, speed)
+        works = [1.0 + 0.37 * (k % 11) for k in range(len(found.tasks))]
+        speed = DEFAULT_RATES._replace(disk_write=2e8 * (1 + i % 7), disk_read=5e8 * (1 + i % 5))
+        prices = RematPrices(works, speed, row_streaming.is_evictable)
         every = list(replays(uses, prices))
-        peaks = [int(r.held().max()) for r in every]
+        peaks = [int(r.live_bytes().max()) for r in every]
         for limit in sorted(set(peaks))[:3]:
-            search = Search(uses, prices, {})
+            search = GreedySearch(uses, prices, {})
             best = min(paid(r, works, speed) for r, p in zip(every, peaks, strict=True) if p <= limit)
-            start = Found({}, every[peaks.index(min(peaks))], 0)
-            found_best = Exact(search, limit, lambda r: int(r.held().max()), start).run()
-            assert paid(found_best.replayed, works, speed) == pytest.approx(best)
-            assert found_best.replayed.price(prices) == pytest.approx(best)
+            start = RematSolution({}, every[peaks.index(min(peaks))], 0)
+            found_best = BranchAndBound(search, limit, lambda r: int(r.live_bytes().max()), start).run()
+            assert paid(found_best.schedule, works, speed) == pytest.approx(best)
+            assert found_best.schedule.price(prices) == pytest.approx(best)
             kinds |= set(found_best.choices.values())
             seen += 1
-    assert seen >= 20 and kinds == {"recompute", "spill"} and FEW >= 8
+    assert seen >= 20 and kinds == {"recompute", "spill"} and MAX_CHOICE_BITS >= 8
 
 
 def test_the_greedy_search_is_never_worse_than_one_way_alone() -> None:
     cheaper = 0
     for i in range(30):
         made = training((13, i), 30)
-        uses = Uses(works_of(optimized(made.graph, ALL), made.resident))
-        works = [1.0 + 0.37 * (k % 11) for k in range(len(uses.works))]
-        most = int(Replayed(uses, {}).held().max())
+        uses = TemporaryUses(works_of(run_passes(made.graph, ALL_PASSES), made.resident))
+        works = [1.0 + 0.37 * (k % 11) for k in range(len(uses.tasks))]
+        most = int(SimulatedSchedule(uses, {}).live_bytes().max())
 
-        def least(rates: Rates | None, uses: Uses = uses, works: list[float] = works, most: int = most) -> Found:
-            return Search(uses, Prices(works, rates), {}).run(int(0.7 * most), lambda r: int(r.held().max(initial=0)))
+        def least(
+            rates: Rates | None, uses: TemporaryUses = uses, works: list[float] = works, most: int = most
+        ) -> RematSolution:
+            return GreedySearch(uses, RematPrices(works, rates, row_streaming.is_evictable), {}).run(
+                int(0.7 * most), lambda r: int(r.live_bytes().max(initial=0))
+            )
 
-        one, both, dear = least(None), least(DEFAULT), least(SLOW)
+        one, both, dear = least(None), least(DEFAULT_RATES), least(SLOW)
         if one.nbytes <= 0.7 * most:
             assert max(both.nbytes, dear.nbytes) <= 0.7 * most
             assert set(dear.choices.values()) <= {"recompute"}
@@ -175,7 +196,7 @@ def test_the_greedy_search_is_never_worse_than_one_way_alone() -> None:
     assert cheaper
 
 
-def chain() -> tuple[Uses, Any]:
+def chain() -> tuple[TemporaryUses, Any]:
     """A chain of large values that are all needed again; its uses, and the gaps of the values in their order."""
 
     def forward(x: Any, w: Any) -> Any:
@@ -188,7 +209,7 @@ def chain() -> tuple[Uses, Any]:
         return x
 
     program = ws.jit(forward).lower(np.ones((32, 32), np.float32), np.ones((32, 32), np.float32))
-    uses = Uses(works_of(optimized(program, ALL)))
+    uses = TemporaryUses(works_of(run_passes(program, ALL_PASSES)))
     return uses, [g for g in uses.gaps() if g.place.nbytes >= 4096]
 
 
@@ -196,19 +217,21 @@ def test_a_value_goes_to_the_file_once_and_comes_back_each_time() -> None:
     uses, gaps = chain()
     several = next(g.place for g in gaps if len([h for h in gaps if h.place is g.place]) > 1)
     own = [g for g in gaps if g.place is several]
-    made = Replayed(uses, dict.fromkeys(own, "spill"))
+    made = SimulatedSchedule(uses, dict.fromkeys(own, "spill"))
     kinds = [run.kind for run in made.runs if run.kind != "work"]
     assert kinds == ["out", *["back"] * len(own)]
-    prices = Prices([1.0] * len(uses.works), DEFAULT)
-    assert made.price(prices) == prices.out(several) + len(own) * prices.back(several)
-    search = Search(uses, prices, {})
+    prices = RematPrices([1.0] * len(uses.tasks), DEFAULT_RATES, row_streaming.is_evictable)
+    assert made.price(prices) == prices.spill(several) + len(own) * prices.reload(several)
+    search = GreedySearch(uses, prices, {})
     search.take({own[0]: "spill"})
-    assert search.ways(own[1])["spill"] == prices.back(several)
-    dear = Prices([1e9] * len(uses.works), DEFAULT)
-    alone = Search(uses, dear, {g.place: "keep" for g in gaps if g.place is not several})
-    limit = int(made.held().max())
-    exact = Exact(alone, limit, lambda r: limit + len(own) - sum(run.kind == "back" for run in r.runs), alone.found())
-    exact.price = made.price(prices) + 0.5 * prices.out(several)
+    assert search.return_prices(own[1])["spill"] == prices.reload(several)
+    dear = RematPrices([1e9] * len(uses.tasks), DEFAULT_RATES, row_streaming.is_evictable)
+    alone = GreedySearch(uses, dear, {g.place: "keep" for g in gaps if g.place is not several})
+    limit = int(made.live_bytes().max())
+    exact = BranchAndBound(
+        alone, limit, lambda r: limit + len(own) - sum(run.kind == "back" for run in r.runs), alone.solution()
+    )
+    exact.price = made.price(prices) + 0.5 * prices.spill(several)
     assert exact.run().choices == dict.fromkeys(own, "spill")
 
 
@@ -219,34 +242,34 @@ def test_what_is_made_again_may_read_what_comes_from_the_file() -> None:
         (old, new)
         for new in first
         for old in uses.reads[uses.writer(new)]
-        if uses.again(new) and old in first and first[old].start < first[new].end < first[old].end
+        if uses.recomputable(new) and old in first and first[old].start < first[new].end < first[old].end
     )
     old, new = pair
     choices: Any = {first[old]: "spill", first[new]: "recompute"}
-    made = Replayed(uses, choices)
+    made = SimulatedSchedule(uses, choices)
     kinds = [run.kind for run in made.runs if run.kind != "work"]
     assert kinds == ["out", "back", "again"]
     assert made.runs[[run.kind for run in made.runs].index("again")].reads
-    prices = Prices([3.0] * len(uses.works), DEFAULT)
-    search = Search(uses, prices, {})
+    prices = RematPrices([3.0] * len(uses.tasks), DEFAULT_RATES, row_streaming.is_evictable)
+    search = GreedySearch(uses, prices, {})
     search.take({first[old]: "spill"})
-    assert search.again(new, first[new].end) == pytest.approx(3.0 + prices.back(old))
+    assert search.recompute_price(new, first[new].end) == pytest.approx(3.0 + prices.reload(old))
 
 
 def test_small_values_and_those_already_in_files_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     uses, gaps = chain()
-    prices = Prices([1.0] * len(uses.works), FAST)
-    assert prices.spills(gaps[0].place)
-    monkeypatch.setattr(streaming, "LEAST", gaps[0].place.nbytes + 1)
-    assert not prices.spills(gaps[0].place) and prices.back(gaps[0].place) == prices.out(gaps[0].place) == np.inf
+    prices = RematPrices([1.0] * len(uses.tasks), FAST, row_streaming.is_evictable)
+    assert prices.can_spill(gaps[0].place)
+    monkeypatch.setattr(row_streaming, "EVICTED_BYTES", gaps[0].place.nbytes + 1)
+    assert not prices.can_spill(gaps[0].place) and prices.reload(gaps[0].place) == prices.spill(gaps[0].place) == np.inf
     gaps[0].place.file = True
     assert gaps[0] not in set(uses.gaps())
 
 
 def test_moves_are_works_with_the_line_of_the_value() -> None:
     uses, gaps = chain()
-    made = Replayed(uses, {gaps[0]: "spill"})
-    works = rewritten(made)
+    made = SimulatedSchedule(uses, {gaps[0]: "spill"})
+    works = apply_choices(made)
     out, back = (works[[r.kind for r in made.runs].index(kind)] for kind in ("out", "back"))
     assert out.reads == (gaps[0].place,) and out.writes == back.reads and out.writes[0].file
     assert back.writes[0] not in (gaps[0].place, *out.writes) and not back.writes[0].file
@@ -254,23 +277,23 @@ def test_moves_are_works_with_the_line_of_the_value() -> None:
 
 # Advice.
 
-TIME = Call("copy", (Ref(0), Ref(0, 1 << 20)), (80_000,))
+TIME = RoutineCall("copy", (MemRef(0), MemRef(0, 1 << 20)), (80_000,))
 """What takes some microseconds."""
 
 
-def went(at: int, nbytes: int = 4096) -> Call:
-    return Call(OUT, (Ref(5, at), Ref(0)), (nbytes,))
+def went(at: int, nbytes: int = 4096) -> RoutineCall:
+    return RoutineCall(SPILL_COPY, (MemRef(5, at), MemRef(0)), (nbytes,))
 
 
-def came(at: int, nbytes: int = 4096) -> Call:
-    return Call(BACK, (Ref(0), Ref(5, at)), (nbytes,))
+def came(at: int, nbytes: int = 4096) -> RoutineCall:
+    return RoutineCall(RELOAD_COPY, (MemRef(0), MemRef(5, at)), (nbytes,))
 
 
 def wanted(steps: tuple[Step, ...]) -> list[int]:
     """Where advice stands, by the number of steps before it that are no advice."""
     found, count = [], 0
     for step in steps:
-        if isinstance(step, Call) and step.routine == WANTED:
+        if isinstance(step, RoutineCall) and step.routine == PREFETCH_NOW:
             found.append(count)
         else:
             count += 1
@@ -279,87 +302,89 @@ def wanted(steps: tuple[Step, ...]) -> list[int]:
 
 def speed(steps: float, nbytes: int = 4096) -> Rates:
     """Rates at which so many bytes are read in the time of so many steps."""
-    return DEFAULT._replace(disk_read=nbytes / (steps * microseconds(TIME) * 1e-6))
+    return DEFAULT_RATES._replace(disk_read=nbytes / (steps * microseconds(TIME) * 1e-6))
 
 
 def test_a_value_is_asked_for_when_there_is_just_time_to_read_it() -> None:
     steps = (went(0), *[TIME] * 9, came(0))
-    assert wanted(ahead(steps, speed(2.5))) == [7]
-    assert wanted(ahead(steps, speed(0.5))) == [9]
-    assert [s for s in ahead(steps, speed(2.5)) if s not in steps] == [Call(WANTED, (Ref(5, 0),), (4096, 0))]
+    assert wanted(place_prefetches(steps, speed(2.5))) == [7]
+    assert wanted(place_prefetches(steps, speed(0.5))) == [9]
+    assert [s for s in place_prefetches(steps, speed(2.5)) if s not in steps] == [
+        RoutineCall(PREFETCH_NOW, (MemRef(5, 0),), (4096, 0))
+    ]
 
 
 def test_nothing_is_asked_for_before_it_was_written_or_came_back() -> None:
-    assert wanted(ahead((TIME, went(0), TIME, TIME, came(0)), speed(50))) == [2]
-    assert wanted(ahead((went(0), TIME, TIME, came(0), TIME, TIME, TIME, came(0)), speed(50))) == [1, 4]
-    assert wanted(ahead((TIME, went(0), came(0)), speed(50))) == []
+    assert wanted(place_prefetches((TIME, went(0), TIME, TIME, came(0)), speed(50))) == [2]
+    assert wanted(place_prefetches((went(0), TIME, TIME, came(0), TIME, TIME, TIME, came(0)), speed(50))) == [1, 4]
+    assert wanted(place_prefetches((TIME, went(0), came(0)), speed(50))) == []
 
 
 def test_the_disk_reads_one_value_after_another() -> None:
     steps = (went(0), went(4096), *[TIME] * 9, came(0), came(4096))
-    found = ahead(steps, speed(2.5))
+    found = place_prefetches(steps, speed(2.5))
     assert wanted(found) == [6, 8]
-    asked = [s.refs[0].offset for s in found if isinstance(s, Call) and s.routine == WANTED]
+    asked = [s.refs[0].offset for s in found if isinstance(s, RoutineCall) and s.routine == PREFETCH_NOW]
     assert asked == [0, 4096]
 
 
 def test_advice_stays_in_the_trip_and_the_case_that_it_is_for() -> None:
     body = (went(0), *[TIME] * 4, came(0))
-    inner = tuple([TIME, Repeat(0, 3, body), Branch(Ref(0), (body, (TIME,))), TIME])
-    found = ahead(inner, speed(1.5))
+    inner = tuple([TIME, ForLoop(0, 3, body), Switch(MemRef(0), (body, (TIME,))), TIME])
+    found = place_prefetches(inner, speed(1.5))
     assert wanted(found) == []
     loop, branch = found[1], found[2]
-    assert isinstance(loop, Repeat) and isinstance(branch, Branch)
+    assert isinstance(loop, ForLoop) and isinstance(branch, Switch)
     assert wanted(loop.body) == wanted(branch.cases[0]) == [3] and wanted(branch.cases[1]) == []
 
 
-def spilled_plan() -> Plan:
+def spilled_plan() -> LoweredProgram:
     for i in range(50):
         made = training((17, i), 30)
-        budget = within(made, Amount(share=0.5, rates=FAST, spill=True))
+        budget = within(made, MemoryBudget(share=0.5, rates=FAST, spill=True))
         found = planned(made, budget)
-        if {OUT, BACK, WANTED} <= {s.routine for s in found.steps if isinstance(s, Call)}:
+        if {SPILL_COPY, RELOAD_COPY, PREFETCH_NOW} <= {s.routine for s in found.steps if isinstance(s, RoutineCall)}:
             return found
     raise AssertionError("no plan spills")
 
 
-def swapped(found: Plan, old: str, change: Any) -> Plan:
+def swapped(found: LoweredProgram, old: str, change: Any) -> LoweredProgram:
     """The plan with the first routine of a name changed."""
     steps = list(found.steps)
-    at = next(i for i, s in enumerate(steps) if isinstance(s, Call) and s.routine == old)
+    at = next(i for i, s in enumerate(steps) if isinstance(s, RoutineCall) and s.routine == old)
     steps[at : at + 1] = change(steps[at])
     return replace(found, steps=tuple(steps))
 
 
 def test_the_verifier_of_plans_follows_what_goes_out() -> None:
     found = spilled_plan()
-    verify_plan(found)
+    verify_program(found)
     with pytest.raises(errors.PlanError, match="read before it is written"):
-        verify_plan(swapped(found, OUT, lambda step: []))
+        verify_program(swapped(found, SPILL_COPY, lambda step: []))
     with pytest.raises(errors.PlanError, match="is not in the scratch file"):
-        verify_plan(swapped(found, BACK, lambda step: [replace(step, refs=(step.refs[0], Ref(0)))]))
+        verify_program(swapped(found, RELOAD_COPY, lambda step: [replace(step, refs=(step.refs[0], MemRef(0)))]))
     with pytest.raises(errors.PlanError, match="is not in the scratch file"):
-        verify_plan(swapped(found, OUT, lambda step: [replace(step, refs=(Ref(0), step.refs[1]))]))
-    first = next(s for s in found.steps if isinstance(s, Call) and s.routine == WANTED)
+        verify_program(swapped(found, SPILL_COPY, lambda step: [replace(step, refs=(MemRef(0), step.refs[1]))]))
+    first = next(s for s in found.steps if isinstance(s, RoutineCall) and s.routine == PREFETCH_NOW)
     with pytest.raises(errors.PlanError, match="read before it is written"):
-        verify_plan(replace(found, steps=(first, *found.steps)))
+        verify_program(replace(found, steps=(first, *found.steps)))
 
 
 def test_what_goes_out_in_many_pieces_is_written_everywhere() -> None:
-    x = ws.ShapeDtype((64 * pieces.PIECE,), np.uint8)
-    found = plan(ws.trace(lambda x: x + 1)(x), machine(host()))
-    size = 64 * pieces.PIECE
+    x = ws.ShapeDtype((64 * split_launches.PIECE_BYTES,), np.uint8)
+    found = lower_program(ws.trace(lambda x: x + 1)(x), machine_model(host_target()))
+    size = 64 * split_launches.PIECE_BYTES
     moves = (
-        Call(OUT, (Ref(4), Ref(2)), (size,)),
-        Call(WANTED, (Ref(4),), (size, 0)),
-        Call(BACK, (Ref(3), Ref(4)), (size,)),
+        RoutineCall(SPILL_COPY, (MemRef(4), MemRef(2)), (size,)),
+        RoutineCall(PREFETCH_NOW, (MemRef(4),), (size, 0)),
+        RoutineCall(RELOAD_COPY, (MemRef(3), MemRef(4)), (size,)),
     )
-    slots = (*found.slots, Slot("file", found.slots[0].type))
+    slots = (*found.slots, BufferSlot("file", found.slots[0].type))
     whole = replace(found, slots=slots, file=size, steps=(*found.steps, *moves))
-    verify_plan(whole)
-    cut = streaming.passed_through(whole.steps, frozenset((4,)), Context(machine(host())))
-    assert len([s for s in cut if isinstance(s, Repeat) and s.trips == 64]) == 2
-    verify_plan(replace(whole, steps=cut))
+    verify_program(whole)
+    cut = row_streaming.stream_rows(whole.steps, frozenset((4,)), ProgramBuilder(machine_model(host_target())).loop)
+    assert len([s for s in cut if isinstance(s, ForLoop) and s.trips == 64]) == 2
+    verify_program(replace(whole, steps=cut))
 
 
 # Through the public door.
@@ -386,7 +411,7 @@ def trained(step: Any, x: Any, calls: int = 3) -> Any:
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are planned for a fast disk."""
-    monkeypatch.setattr(rates, "current", lambda: FAST)
+    monkeypatch.setattr(machine_rates, "current_rates", lambda: FAST)
 
 
 @pytest.mark.usefixtures("fast")
@@ -509,8 +534,8 @@ def test_graphs_inside_loops_spill_into_the_file_around_them(tmp_path: Path) -> 
     free = ws.compile(loss, Tower(), **given)
     tried = within_loops(lambda share: ws.compile(loss, Tower(), memory_budget=share, folder=tmp_path, **given))
     assert trained(free, x) == trained(tried, x)
-    loops = [s for s in every_step(tried.plan.steps) if isinstance(s, Repeat)]
-    assert any(OUT in {t.routine for t in s.body if isinstance(t, Call)} for s in loops)
+    loops = [s for s in walk_steps(tried.plan.steps) if isinstance(s, ForLoop)]
+    assert any(SPILL_COPY in {t.routine for t in s.body if isinstance(t, RoutineCall)} for s in loops)
 
 
 def within_loops(made: Any) -> Any:
@@ -558,7 +583,7 @@ def test_a_disk_without_room_is_an_error_before_anything_runs(tmp_path: Path, mo
     def full(file: int, nbytes: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(mapped, "reserve", full)
+    monkeypatch.setattr(mapped_arrays, "reserve_disk_space", full)
     with pytest.raises(errors.StorageError, match="No space left on device"):
         step(x[:64])
     with pytest.raises(errors.StorageError, match="cannot be kept in a file"):

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import wholestep as ws
 from wholestep import errors
+from wholestep.nn.cross_entropies import cross_entropy, focal, nll_loss
 from wholestep.nn.ctc import ctc_loss
-from wholestep.nn.entropies import cross_entropy, focal, nll_loss
 from wholestep.nn.losses import gaussian_nll, huber, log_cosh, mae, mse, poisson_nll, smooth_l1
-from wholestep.nn.margins import cosine_loss, cosine_similarity, hinge, multiclass_hinge, triplet
 from wholestep.nn.probabilities import bce, bce_with_logits, binary_focal, kl_div
+from wholestep.nn.ranking_losses import cosine_loss, cosine_similarity, hinge, multiclass_hinge, triplet
 
 torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
 F = torch.nn.functional

@@ -8,12 +8,12 @@ import pytest
 import wholestep as ws
 from wholestep import optim, tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
-from wholestep.optim.hyper import full_name, hyper_of, numbers, with_hyper
-from wholestep.optim.paths import names
+from wholestep.optim.hyper import full_name, hyper_of, hyperparameters_of, with_hyper
+from wholestep.optim.paths import parameter_paths
 
 RNG = np.random.default_rng(8)
 NESTED = {"layers": [{"bias": RNG.normal(size=2), "weight": RNG.normal(size=(2, 2))}], "head": RNG.normal(size=3)}
-FLAT = dict(zip(names(NESTED), tree.leaves(NESTED), strict=True))
+FLAT = dict(zip(parameter_paths(NESTED), tree.leaves(NESTED), strict=True))
 
 
 def gradient(params):
@@ -28,7 +28,7 @@ def updated(optimizer, params, steps=5):
 
 
 def test_flat_and_nested_parameters_have_the_same_names():
-    assert names(NESTED) == ["head", "layers[0].bias", "layers[0].weight"] == names(FLAT)
+    assert parameter_paths(NESTED) == ["head", "layers[0].bias", "layers[0].weight"] == parameter_paths(FLAT)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_each_group_moves_as_it_would_alone():
     optimizer = optim.groups({"layers[*].bias": optim.sgd(0.5, 0.9), "head": {"lr": 0.3}}, optim.adam(0.1))
     for params in (NESTED, FLAT):
         moved, state = updated(optimizer, params)
-        found = dict(zip(names(moved), tree.leaves(moved), strict=True))
+        found = dict(zip(parameter_paths(moved), tree.leaves(moved), strict=True))
         for path, alone in (
             ("layers[0].bias", optim.sgd(0.5, 0.9)),
             ("head", optim.adam(0.3)),
@@ -131,7 +131,7 @@ def test_replaced_numbers_come_out_again_and_nothing_else_changes():
 
 
 def test_any_end_of_a_path_that_is_clear_is_a_name():
-    known = numbers(optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(0.1)))
+    known = hyperparameters_of(optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(0.1)))
     for given in ("lr", "adamw.lr", "chain.adamw.lr"):
         assert full_name(known, given) == "lr"
     for given in ("w.lr", "clip.lr", "", "r"):

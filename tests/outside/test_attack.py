@@ -18,9 +18,9 @@ from tests.runtime.test_forks import START, script
 import wholestep as ws
 from wholestep.errors import CheckpointError, DtypeError, LogWarning, ParameterError, TreeError
 from wholestep.optim import sgd
-from wholestep.runtime import cache
-from wholestep.train.callbacks import Callback
-from wholestep.train.logs import JsonLogger
+from wholestep.runtime.cache import code_cache
+from wholestep.train.loop.callbacks import Callback
+from wholestep.train.loop.loggers import JsonLogger
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 
@@ -222,7 +222,7 @@ def test_a_table_in_utf16_is_read(tmp_path: Path) -> None:
 CACHED = """
 import os, sys, warnings
 import numpy as np, wholestep as ws
-from wholestep.runtime.cache import CacheWarning
+from wholestep.runtime.cache.code_cache import CacheWarning
 if sys.argv[1] == "gone":
     os.mkdir(sys.argv[2])
     os.chdir(sys.argv[2])
@@ -297,7 +297,7 @@ def test_the_next_save_removes_what_killed_ones_left(tmp_path: Path) -> None:
         """
 import os, signal, sys
 import numpy as np, wholestep as ws
-from wholestep.train.checkpoint.disk import Disk
+from wholestep.train.checkpoint.filesystem import Disk
 Disk.sync = lambda self, file: os.kill(os.getpid(), signal.SIGKILL)
 x = np.ones((2, 3))
 step = ws.compile(lambda p, x: np.mean((x @ p["w"]) ** 2), {"w": np.ones(3)}, optimizer=ws.optim.sgd(0.1), batch=x)
@@ -312,7 +312,7 @@ step.save(sys.argv[1])
 
 
 def test_a_large_constant_is_in_memory_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "place", lambda: None)
+    monkeypatch.setattr(code_cache, "cache_folder", lambda: None)
     c = np.random.default_rng(0).random(2 << 20)
     tracemalloc.start()
     try:

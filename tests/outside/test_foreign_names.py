@@ -10,7 +10,7 @@ import wholestep as ws
 from wholestep.boundary.foreign import KEYWORDS, NAMES
 from wholestep.errors import ArgumentError, UnknownNameError, UnsupportedError, WholestepError
 from wholestep.frontend.array import METHODS, Array
-from wholestep.train.step import Step
+from wholestep.train.step.step import Step
 
 PLACES = {"ws": ws, "ws.nn": ws.nn, "ws.optim": ws.optim, "ws.random": ws.random}
 CLASSES = {"model": ws.nn.Module, "step": Step, "x": Array}

@@ -14,7 +14,7 @@ import pytest
 import wholestep as ws
 from wholestep import nn, optim
 from wholestep.errors import WholestepError, WholestepWarning
-from wholestep.train.callbacks import EarlyStopping
+from wholestep.train.loop.callbacks import EarlyStopping
 
 R = np.random.default_rng(0)
 X, Y = R.normal(size=(16, 3)).astype(np.float32), R.normal(size=(16, 1)).astype(np.float32)

@@ -13,17 +13,18 @@ import pytest
 import wholestep as ws
 import wholestep.numpy as wnp
 from wholestep import tree
-from wholestep.backends.cpu.compiler import source
-from wholestep.backends.cpu.target import host
-from wholestep.backends.reference import run
+from wholestep.backends.cpu.compiler import llvm_source
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.backends.reference import interpret
+from wholestep.compiler.compilation_unit import CompilationUnit
+from wholestep.compiler.driver import graph_fingerprint, plan_graph
 from wholestep.errors import ShapeError, TreeError
 from wholestep.ir.graph import Graph
 from wholestep.ir.text import parse
 from wholestep.ir.verify import verify
-from wholestep.lower.cost import total
-from wholestep.passes.rolling.roll import rolled
-from wholestep.passes.rolling.tallies import tallied
-from wholestep.runtime.compiled import identity, plan_of
+from wholestep.lower.cost.roofline import total_microseconds
+from wholestep.passes.reroll.reroll import reroll
+from wholestep.passes.reroll.scan_accumulators import scan_accumulators
 
 LENGTH = 700
 ROOM = 600
@@ -108,9 +109,9 @@ def planned(graph: Graph) -> None:
     """All that is done to a graph before LLVM."""
     with little_room():
         verify(graph)
-        identity(graph)
-        plan = plan_of(graph, host(), ())
-        source(plan, host())
+        graph_fingerprint(graph)
+        plan = plan_graph(CompilationUnit(graph))
+        llvm_source(plan, host_target())
         assert plan.kernels()
 
 
@@ -128,8 +129,8 @@ def test_a_chain_of_operations_may_be_long(name: str) -> None:
 def test_a_long_chain_is_rolled_too(name: str) -> None:
     graph = ws.trace(ws.value_and_grad(CHAINS[name]))(X)
     with little_room():
-        made = tallied(rolled(graph, lambda _: False).graph)
-    for x, y in zip(run(graph, [X]), run(made, [X]), strict=True):
+        made = scan_accumulators(reroll(graph, lambda _: False).graph)
+    for x, y in zip(interpret(graph, [X]), interpret(made, [X]), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
@@ -201,5 +202,5 @@ def test_branches_in_branches_are_priced_once() -> None:
     def nested(n: int, x: Any) -> Any:
         return np.sin(x) if n == 0 else ws.cond(x[0] > 0, lambda y: nested(n - 1, y) * 1.1, lambda y: y, x)
 
-    plan = plan_of(ws.trace(lambda x: nested(40, x))(X), host(), ())
-    assert 0 < total(plan.steps) < 1e6
+    plan = plan_graph(CompilationUnit(ws.trace(lambda x: nested(40, x))(X)))
+    assert 0 < total_microseconds(plan.steps) < 1e6

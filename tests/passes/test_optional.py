@@ -14,15 +14,15 @@ from wholestep import config
 from wholestep.errors import BudgetError, PlanError
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import array_type
-from wholestep.lower import lowering
+from wholestep.lower.legalize import pipeline as legalize
 from wholestep.passes import optional, pipeline
-from wholestep.passes.optional import attempted, heard
-from wholestep.train import rolling
+from wholestep.passes.optional import collect_left_out, try_rewrite
+from wholestep.train.program import traced_step
 
 W, X = np.linspace(-1, 1, 9).reshape(3, 3), np.linspace(0, 1, 3)
-LOWERED = {"staging": "staged", "layouts": "channels_last", "operands": "arranged"}
-ROLLED = {"roll": "rolled", "tally": "tallied"}
-NAMES = [*pipeline.ALL, *LOWERED, *ROLLED]
+LOWERED = [item.name for item in legalize.LEGALIZATIONS if item.optional]
+ROLLED = {"reroll": "REROLL", "scan_accumulators": "SCAN_ACCUMULATORS"}
+NAMES = [*pipeline.ALL_PASSES, *LOWERED, *ROLLED]
 
 
 def loss(w: Any, x: Any) -> Any:
@@ -36,7 +36,7 @@ def raising(error: BaseException, otherwise: Callable[[Any], Any] = lambda given
     """A rewriting that fails at the first operation of the user, and where there is none gives what it should."""
 
     def change(given: Any, *args: Any, **kwargs: Any) -> Any:
-        for node in (given.graph if isinstance(given, rolling.Rolled) else given).nodes:
+        for node in given.nodes:
             if node.where is not None:
                 raise error.with_traceback(None)  # it may be raised again
         return otherwise(given)
@@ -47,11 +47,13 @@ def raising(error: BaseException, otherwise: Callable[[Any], Any] = lambda given
 def put(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
     """Let another function stand for a rewriting."""
     if name in LOWERED:
-        monkeypatch.setattr(lowering, LOWERED[name], change)
+        found = [x._replace(rewrite=change) if x.name == name else x for x in legalize.LEGALIZATIONS]
+        monkeypatch.setattr(legalize, "LEGALIZATIONS", tuple(found))
     elif name in ROLLED:
-        monkeypatch.setattr(rolling, ROLLED[name], change)
+        given = getattr(traced_step, ROLLED[name])
+        monkeypatch.setattr(traced_step, ROLLED[name], given._replace(rewrite=change))
     else:
-        monkeypatch.setattr(pipeline, "PIPELINE", pipeline.PIPELINE._replace(**{name: change}))
+        monkeypatch.setitem(pipeline.PASSES, name, pipeline.PASSES[name]._replace(rewrite=change))
 
 
 def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +75,8 @@ def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_fails_is_left_out_and_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lenient(monkeypatch)
     _, expected = trained()
-    otherwise = {"operands": lambda graph: (graph, set()), "roll": rolling.Rolled}.get(name, lambda given: given)
+    made = {"contraction_operands": lambda graph: (graph, set()), "reroll": traced_step.Rerolled}
+    otherwise = made.get(name, lambda given: given)
     put(monkeypatch, name, raising(KeyError("a value is not there"), otherwise))
     step, found = trained()
     np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -97,8 +100,8 @@ def test_in_a_strict_process_it_is_an_error(name: str, monkeypatch: pytest.Monke
 )
 def test_an_error_of_any_kind_leaves_the_program(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     lenient(monkeypatch)
-    with heard() as left:
-        assert attempted("turn", raising(error), ws.trace(loss)(W, X), "as it was") == "as it was"
+    with collect_left_out() as left:
+        assert try_rewrite("turn", raising(error), ws.trace(loss)(W, X), "as it was") == "as it was"
     assert [x.name for x in left] == ["turn"]
     assert left[0].why.startswith(type(error).__name__) and "\n" not in left[0].why
     assert "h = np.tanh(w @ h)" in str(left[0])
@@ -115,8 +118,8 @@ def test_the_operation_at_hand_is_blamed_and_not_the_one_around_it(monkeypatch: 
     def inside(node: Node) -> None:
         raise KeyError(node.op.name)
 
-    with heard() as left:
-        attempted("turn", around, first, None)
+    with collect_left_out() as left:
+        try_rewrite("turn", around, first, None)
     assert left[0].where == last.where != first.where
 
 
@@ -126,8 +129,8 @@ def test_interrupts_and_memory_pass_through(
     error: BaseException, strict: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(config, "strict", lambda: strict)
-    with heard() as left, pytest.raises(type(error)) as caught:
-        attempted("turn", raising(error), ws.trace(loss)(W, X), None)
+    with collect_left_out() as left, pytest.raises(type(error)) as caught:
+        try_rewrite("turn", raising(error), ws.trace(loss)(W, X), None)
     assert caught.value is error and not left
 
 
@@ -144,7 +147,7 @@ def mistyped(graph: Graph) -> Graph:
 
 
 @pytest.mark.parametrize("change", [turned_round, mistyped])
-@pytest.mark.parametrize("name", pipeline.ALL)
+@pytest.mark.parametrize("name", pipeline.ALL_PASSES)
 def test_a_result_that_breaks_the_rules_is_refused(name: str, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lenient(monkeypatch)
     graph = ws.trace(ws.grad(loss))(W, X)
@@ -157,14 +160,14 @@ def test_a_result_that_breaks_the_rules_is_refused(name: str, change: Any, monke
         return change(given)
 
     put(monkeypatch, name, broken)
-    with heard() as left:
-        found = pipeline.optimized(graph, [name])
+    with collect_left_out() as left:
+        found = pipeline.run_passes(graph, [name])
     assert found is graph and [x.name for x in left] == [name]
     assert "GraphError: verify" in left[0].why
     monkeypatch.setattr(config, "strict", lambda: True)
     once.clear()
     with pytest.raises(PlanError, match=f"{name}: the rewriting failed"):
-        pipeline.optimized(graph, [name])
+        pipeline.run_passes(graph, [name])
 
 
 def test_what_is_left_out_of_a_nested_graph_is_said_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,8 +179,8 @@ def test_what_is_left_out_of_a_nested_graph_is_said_each_time(monkeypatch: pytes
 
     graph = ws.trace(lambda x: ws.scan(step, x, None, length=3)[0])(X)
     for _ in range(2):
-        with heard() as left:
-            pipeline.optimized(graph, pipeline.ALL)
+        with collect_left_out() as left:
+            pipeline.run_passes(graph, pipeline.ALL_PASSES)
         assert {x.name for x in left} == {"fold"} and any("np.sin" in str(x) for x in left)
 
 
@@ -185,15 +188,15 @@ def test_each_thread_hears_of_its_own() -> None:
     found: list[list[Any]] = []
 
     def listen() -> None:
-        with heard() as left:
+        with collect_left_out() as left:
             found.append(left)
 
-    with heard() as outer:
+    with collect_left_out() as outer:
         thread = threading.Thread(target=listen)
         thread.start()
         thread.join()
-        with heard() as inner:
-            optional.say(optional.LeftOut("turn", None, "KeyError"))
-            optional.say(optional.LeftOut("turn", None, "KeyError"))
-        optional.say(optional.LeftOut("fold", None, "KeyError"))
+        with collect_left_out() as inner:
+            optional.report_left_out(optional.LeftOut("turn", None, "KeyError"))
+            optional.report_left_out(optional.LeftOut("turn", None, "KeyError"))
+        optional.report_left_out(optional.LeftOut("fold", None, "KeyError"))
     assert [x.name for x in outer] == ["turn", "fold"] and [x.name for x in inner] == ["turn"] and found == [[]]

@@ -1,5 +1,6 @@
 """Laws of the passes: meaning unchanged (to the bit for the exact ones), idempotent; and what they make, as text."""
 
+import inspect
 import os
 import secrets
 
@@ -9,14 +10,15 @@ from tests.passes.moving import moving
 from tests.programs.draw import program
 
 import wholestep as ws
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
+from wholestep.compiler.rewrites import REWRITES
 from wholestep.frontend.jit import jit
 from wholestep.ir.build import build
 from wholestep.ir.text import parse
 from wholestep.ir.types import array_type
 from wholestep.ir.verify import verify
-from wholestep.passes.check import evaluated
-from wholestep.passes.pipeline import ALL, EXACT, PIPELINE, optimized
+from wholestep.passes.differential_check import evaluate_row_major
+from wholestep.passes.pipeline import ALL_PASSES, EXACT_PASSES, PASSES, run_passes
 from wholestep.primitives.family import REGISTRY
 from wholestep.transforms.reverse import vjp
 
@@ -115,12 +117,12 @@ def near(a, b):
     )
 
 
-STEPS = {**{name: (name,) for name in ALL}, "exact": EXACT, "all": ALL}
+STEPS = {**{name: (name,) for name in ALL_PASSES}, "exact": EXACT_PASSES, "all": ALL_PASSES}
 
 
 def change(graph, step):
     """The graph after one pass, or after a pipeline."""
-    return getattr(PIPELINE, step)(graph) if step in ALL else optimized(graph, STEPS[step])
+    return PASSES[step].rewrite(graph) if step in ALL_PASSES else run_passes(graph, STEPS[step])
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -131,15 +133,15 @@ def test_meaning_is_unchanged_and_the_pass_is_idempotent(name, step):
     made = change(graph, step)
     verify(made)
     assert made.in_types == graph.in_types and made.out_types == graph.out_types
-    exact = set(STEPS[step]) <= set(EXACT)
-    for a, b in zip(evaluated(graph, args), evaluated(made, args), strict=True):
+    exact = set(STEPS[step]) <= set(EXACT_PASSES)
+    for a, b in zip(evaluate_row_major(graph, args), evaluate_row_major(made, args), strict=True):
         assert same_bits(a, b) if exact or np.asarray(a).dtype.kind != "f" or not np.isfinite(a).all() else near(a, b)
     assert str(change(made, step)) == str(made)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_optimized_program(name, golden):
-    golden(optimized(graph_of(name)[0], ALL))
+    golden(run_passes(graph_of(name)[0], ALL_PASSES))
 
 
 def test_every_samples_program_means_the_same():
@@ -155,10 +157,10 @@ def test_every_samples_program_means_the_same():
                 return [*first, *second] if p.multiple else [first, second]
 
             graph, _ = build(twice, types)
-            made = optimized(graph)
+            made = run_passes(graph)
             verify(made)
             with np.errstate(all="ignore"):
-                for a, b in zip(run(graph, sample.inputs), run(made, sample.inputs), strict=True):
+                for a, b in zip(interpret(graph, sample.inputs), interpret(made, sample.inputs), strict=True):
                     assert np.asarray(a).dtype == np.asarray(b).dtype, primitive.name
                     assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), primitive.name
 
@@ -171,9 +173,9 @@ def test_random_programs_and_their_gradients_keep_every_bit(chunk):
         drawn = program(seed, nodes, mixed=bool(k % 2))
         graph = vjp(drawn.graph, [t.inexact for t in drawn.graph.in_types], [True], True)
         args = [*drawn.args, np.ones(())]
-        for step in (*EXACT, "exact"):
+        for step in (*EXACT_PASSES, "exact"):
             made = change(graph, step)
-            for a, b in zip(evaluated(graph, args), evaluated(made, args), strict=True):
+            for a, b in zip(evaluate_row_major(graph, args), evaluate_row_major(made, args), strict=True):
                 assert same_bits(a, b), f"PROGRAMS_SEED={SEED}, program {k}, {step}\n{graph}"
             assert str(change(made, step)) == str(made), f"PROGRAMS_SEED={SEED}, program {k}, {step}\n{graph}"
 
@@ -182,13 +184,13 @@ def test_random_programs_and_their_gradients_keep_every_bit(chunk):
 def test_random_contractions_on_integers_are_equal(chunk):
     for k in range(chunk, 3 * COUNT, 10):
         graph, args = moving((SEED, k), 14)
-        expected = run(graph, args)
+        expected = interpret(graph, args)
         if max([np.abs(x).max(initial=0) for x in expected]) > 2**50:
             continue  # beyond this not every integer is a number, and the order of a sum shows
         for step in STEPS:
             made = change(graph, step)
             verify(made)
-            for a, b in zip(expected, run(made, args), strict=True):
+            for a, b in zip(expected, interpret(made, args), strict=True):
                 assert np.array_equal(a, b), f"PROGRAMS_SEED={SEED}, program {k}, {step}\n{graph}\n{made}"
             assert str(change(made, step)) == str(made), f"PROGRAMS_SEED={SEED}, program {k}, {step}\n{graph}"
 
@@ -212,8 +214,8 @@ def test_a_convolution_and_its_gradients_are_one_contraction_each(layout, stride
     out, pull = ws.vjp(convolved, x, w)
     gy = rng.integers(-3, 4, out.shape).astype(float)
     graph = jit(lambda x, w, gy: (convolved(x, w), *ws.vjp(convolved, x, w)[1](gy))).lower(x, w, gy)
-    made = optimized(graph, ALL)
-    for a, b in zip([out, *pull(gy)], run(made, [x, w, gy]), strict=True):
+    made = run_passes(graph, ALL_PASSES)
+    for a, b in zip([out, *pull(gy)], interpret(made, [x, w, gy]), strict=True):
         assert np.array_equal(a, b)
     operands = [v.node.op.name for node in made.nodes if node.op.name == "contract" for v in node.inputs if v.node]
     assert sorted(operands) == ["flip", "window", "window", "window"]
@@ -230,14 +232,20 @@ def f(x: f64[3]):
     return sub_1
 """
     graph = parse(source)
-    assert str(optimized(graph, ALL)) == str(graph)
+    assert str(run_passes(graph, ALL_PASSES)) == str(graph)
 
 
 def test_a_label_out_of_range_is_still_an_error():
     graph, args = graph_of("perceptron")
     wrong = [*args[:-1], np.array([0, 5, 0, 0, 0, 0])]
     only_gradient = parse(str(graph).replace("return neg_1, ", "return "))
-    for made in (optimized(graph, ALL), optimized(only_gradient, ALL)):
+    for made in (run_passes(graph, ALL_PASSES), run_passes(only_gradient, ALL_PASSES)):
         assert "scatter_add" not in str(made)
         with pytest.raises(IndexError, match="5 is out of bounds"):
-            run(made, wrong)
+            interpret(made, wrong)
+
+
+def test_every_rewrite_has_a_name_of_its_own_and_shows_a_graph_before_and_after():
+    assert len({item.name for item in REWRITES}) == len(REWRITES)
+    for item in REWRITES:
+        assert "-->" in (inspect.getdoc(item.rewrite) or ""), item.name

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wholestep import dtypes
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.build import build, inline
 from wholestep.ir.types import array_type
@@ -38,7 +38,7 @@ def real_matrix(graph, n_in, n_out):
     if t.dtype.kind == "c":
         units = np.concatenate([units, 1j * units])
     assert graph.out_types[0].shape == (n_out,)
-    return np.stack([split(run(graph, [u.astype(t.dtype)])[0]) for u in units], axis=1)
+    return np.stack([split(interpret(graph, [u.astype(t.dtype)])[0]) for u in units], axis=1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
@@ -47,8 +47,8 @@ def test_fft_is_the_sum_and_its_transpose_the_conjugate(n, inverse, rng):
     z = rng.normal(size=n) + 1j * rng.normal(size=n)
     graph = graph_of(fft, typed((n,), "c128"), axes=(0,), inverse=inverse)
     sign = 1 if inverse else -1
-    np.testing.assert_allclose(run(graph, [z])[0], fourier(n, sign) @ z, atol=1e-12)
-    pulled = run(vjp(graph, (True,), (True,)), [z, z])[0]
+    np.testing.assert_allclose(interpret(graph, [z])[0], fourier(n, sign) @ z, atol=1e-12)
+    pulled = interpret(vjp(graph, (True,), (True,)), [z, z])[0]
     np.testing.assert_allclose(pulled, fourier(n, sign).conj().T @ z, atol=1e-12)
 
 
@@ -72,7 +72,7 @@ def _inlined(pull, of, g):
 @pytest.mark.parametrize("n", [6, 7])
 def test_irfft_ignores_what_a_real_signal_cannot_have(n):
     z = np.arange(1.0, n // 2 + 2) + 1j
-    y = run(graph_of(irfft, typed(z.shape, "c128"), axis=0, n=n), [z])[0]
+    y = interpret(graph_of(irfft, typed(z.shape, "c128"), axis=0, n=n), [z])[0]
     z[0] = z[0].real
     if n % 2 == 0:
         z[-1] = z[-1].real
@@ -87,7 +87,7 @@ def test_single_precision_stays():
         (irfft, typed((3,), "c64"), {"axis": 0, "n": 4}),
     ):
         graph = graph_of(primitive, t, **params)
-        assert run(graph, [np.ones(t.shape, t.dtype)])[0].dtype == graph.out_types[0].dtype
+        assert interpret(graph, [np.ones(t.shape, t.dtype)])[0].dtype == graph.out_types[0].dtype
         assert graph.out_types[0].dtype.itemsize in (4, 8)
 
 

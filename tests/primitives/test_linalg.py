@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 
 from wholestep import dtypes
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.build import build
 from wholestep.ir.types import array_type
@@ -30,7 +30,7 @@ def gradient(graph, *arrays):
     """The cotangents of all inputs for a cotangent of ones."""
     on, given = [True] * len(arrays), [t.inexact for t in graph.out_types]
     gys = [np.ones(t.shape, t.dtype) for t in graph.out_types if t.inexact]
-    return run(vjp(graph, on, given), [*arrays, *gys])
+    return interpret(vjp(graph, on, given), [*arrays, *gys])
 
 
 def tangent_graph(graph):
@@ -69,7 +69,9 @@ RANKS = [
 def test_det_has_its_first_two_derivatives_at_any_rank(a):
     x = a.astype(float)
     expected = exact_adjugate(a)
-    np.testing.assert_allclose(run(graph_of(adjugate, x), [x])[0], expected, atol=1e-12 * (1 + np.abs(a).max() ** 3))
+    np.testing.assert_allclose(
+        interpret(graph_of(adjugate, x), [x])[0], expected, atol=1e-12 * (1 + np.abs(a).max() ** 3)
+    )
     graph = graph_of(det, x)
     np.testing.assert_allclose(gradient(graph, x)[0], expected.T, atol=1e-11)
     # det is linear in each element, so this second difference in integers is exact
@@ -79,7 +81,7 @@ def test_det_has_its_first_two_derivatives_at_any_rank(a):
     direction[0, 1] = 1.0
     step = a.copy()
     step[0, 1] += 1
-    second = run(made, [x, np.float64(1.0), direction])[1]
+    second = interpret(made, [x, np.float64(1.0), direction])[1]
     np.testing.assert_allclose(second, (exact_adjugate(step) - expected).T, atol=1e-11)
 
 
@@ -95,7 +97,7 @@ def test_slogdet_is_det_and_its_complex_sign_turns(rng):
     a = rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3))
     da = rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3))
     made = tangent_graph(graph_of(slogdet, a))
-    sign, log, dsign, dlog = run(made, [a, da])
+    sign, log, dsign, dlog = interpret(made, [a, da])
     change = np.trace(np.linalg.inv(a) @ da)
     np.testing.assert_allclose(sign * np.exp(log), np.linalg.det(a))
     np.testing.assert_allclose(dsign, sign * 1j * change.imag)
@@ -111,7 +113,7 @@ def test_cholesky_sees_one_triangle(dtype, rng):
     dirty = np.where(np.tri(len(a), dtype=bool), a, np.nan)
     whole = np.tril(a, -1) + np.tril(a, -1).conj().T + np.diag(a.diagonal().real)
     graph = graph_of(cholesky, a)
-    np.testing.assert_array_equal(run(graph, [dirty])[0], np.linalg.cholesky(whole))
+    np.testing.assert_array_equal(interpret(graph, [dirty])[0], np.linalg.cholesky(whole))
     (g,) = gradient(graph, dirty)
     assert np.isfinite(g).all() and (np.triu(g, 1) == 0).all() and (g.diagonal().imag == 0).all()
 
@@ -129,7 +131,7 @@ def test_triangular_solve_reads_its_triangle_only(trans, lower, unit, rng):
     params = {"lower": lower, "unit": unit, "trans": trans}
     graph = graph_of(triangular_solve, a, b, **params)
     op = (known, known.T, known.conj().T)[trans]
-    np.testing.assert_allclose(op @ run(graph, [dirty, b])[0], b, atol=1e-12)
+    np.testing.assert_allclose(op @ interpret(graph, [dirty, b])[0], b, atol=1e-12)
     ga, gb = gradient(graph, dirty, b)
     assert (ga[~mask] == 0).all() and np.isfinite(gb).all()
     laws.tangent(graph, [a, b], rng)
@@ -144,7 +146,7 @@ def tangent_graph_of_two(graph):
 @pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4), (2, 3, 3)])
 def test_lu_is_what_lapack_makes(shape, rng):
     a = rng.normal(size=shape)
-    packed, pivots, order = run(graph_of(lu, a), [a])
+    packed, pivots, order = interpret(graph_of(lu, a), [a])
     for at in np.ndindex(*shape[:-2]):
         expected, places = scipy.linalg.lu_factor(a[at])
         np.testing.assert_array_equal(packed[at], expected)
@@ -156,7 +158,7 @@ def test_lu_is_what_lapack_makes(shape, rng):
 
 def test_lu_of_a_singular_matrix_is_a_result():
     a = np.array([[1.0, 2.0], [2.0, 4.0]])
-    packed, _, order = run(graph_of(lu, a), [a])
+    packed, _, order = interpret(graph_of(lu, a), [a])
     np.testing.assert_array_equal(packed, [[2.0, 4.0], [0.5, 0.0]])
     np.testing.assert_array_equal(order, [1, 0])
     with pytest.raises(np.linalg.LinAlgError):
@@ -167,7 +169,7 @@ def test_pinv_of_a_deficient_matrix_keeps_its_rank(rng):
     left, right = rng.normal(size=(4, 2)), rng.normal(size=(2, 3))
     dleft, dright = rng.normal(size=(4, 2)), rng.normal(size=(2, 3))
     graph = graph_of(pinv, left @ right, rcond=1e-10)
-    (_, found) = run(tangent_graph(graph), [left @ right, dleft @ right + left @ dright])
+    (_, found) = interpret(tangent_graph(graph), [left @ right, dleft @ right + left @ dright])
 
     def at(t):
         return np.linalg.pinv((left + t * dleft) @ (right + t * dright), 1e-10)
@@ -184,7 +186,7 @@ def test_a_singular_system_raises_numpys_error():
         (graph_of(triangular_solve, a, b, lower=True, unit=False, trans=0), [0 * a, b]),
     ):
         with pytest.raises(np.linalg.LinAlgError):
-            run(graph, args)
+            interpret(graph, args)
 
 
 SQUARE = ["adjugate", "cholesky", "det", "eig", "expm", "slogdet", "sqrtm"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.errors import DerivativeError, DtypeError
 from wholestep.ir.build import build, inline
 from wholestep.ir.types import array_type
@@ -26,12 +26,12 @@ def graph_of(function, *arrays):
 def tangents(graph, *args):
     """The tangents of all outputs; the second half of the arguments are directions."""
     made, _ = jvp(graph, (True,) * len(graph.inputs), (True,) * len(graph.outputs))
-    return run(made, args)[len(graph.outputs) :]
+    return interpret(made, args)[len(graph.outputs) :]
 
 
 def gradient(graph, *arrays):
     gys = [np.ones(t.shape, t.dtype) for t in graph.out_types]
-    return run(vjp(graph, (True,) * len(arrays), (True,) * len(gys)), [*arrays, *gys])
+    return interpret(vjp(graph, (True,) * len(arrays), (True,) * len(gys)), [*arrays, *gys])
 
 
 def cx(rng, *shape):
@@ -44,7 +44,7 @@ def test_eigh_sees_one_triangle(lower, rng):
     seen = np.tri(4, dtype=bool) if lower else np.tri(4, dtype=bool).T
     dirty = np.where(seen, a, 7.0)
     graph = graph_of(lambda x: eigh(x, lower=lower), a)
-    for one, two in zip(run(graph, [a]), run(graph, [dirty]), strict=True):
+    for one, two in zip(interpret(graph, [a]), interpret(graph, [dirty]), strict=True):
         np.testing.assert_array_equal(one, two)
     (g,) = gradient(graph, dirty)
     assert (g[~seen] == 0).all() and (g.diagonal().imag == 0).all()
@@ -55,7 +55,7 @@ def test_eigh_sees_one_triangle(lower, rng):
 def test_the_phase_of_complex_eigenvectors_is_lapacks(n, lower, rng):
     a, da = cx(rng, n, n), cx(rng, n, n)
     graph = graph_of(lambda x: eigh(x, lower=lower), a)
-    _, v = run(graph, [a])
+    _, v = interpret(graph, [a])
     _, dv = tangents(graph, a, da)
     at = 0 if lower else n - 1
     assert np.abs(v[at].imag).max() < 1e-14
@@ -76,8 +76,8 @@ def test_a_component_that_is_almost_zero_does_not_set_the_phase(rng):
     graph = graph_of(projector, a)
     (d,) = tangents(graph, a, da)
     slope = (
-        8 * (run(graph, [a + 1e-3 * da])[0] - run(graph, [a - 1e-3 * da])[0])
-        - (run(graph, [a + 2e-3 * da])[0] - run(graph, [a - 2e-3 * da])[0])
+        8 * (interpret(graph, [a + 1e-3 * da])[0] - interpret(graph, [a - 1e-3 * da])[0])
+        - (interpret(graph, [a + 2e-3 * da])[0] - interpret(graph, [a - 2e-3 * da])[0])
     ) / 12e-3
     np.testing.assert_allclose(d, slope, atol=1e-9)
 
@@ -102,7 +102,7 @@ def test_eig_keeps_norm_and_phase(rng):
     for a in (rng.normal(size=(5, 5)), cx(rng, 5, 5)):
         da = (a[::-1] + 0.5).astype(a.dtype)
         graph = graph_of(eig, a)
-        w, v = run(graph, [a])
+        w, v = interpret(graph, [a])
         dw, dv = tangents(graph, a, da)
         assert w.dtype == v.dtype == np.complex128
         np.testing.assert_allclose(a @ dv + da @ v, dv * w + v * dw, atol=1e-11)
@@ -120,7 +120,7 @@ def test_the_derivative_of_an_eigenvector_can_be_taken_again(rng):
 def test_the_phase_of_complex_singular_vectors_is_lapacks(shape, rng):
     a, da = cx(rng, *shape), cx(rng, *shape)
     graph = graph_of(lambda x: svd(x, full_matrices=False), a)
-    u, s, vh = run(graph, [a])
+    u, s, vh = interpret(graph, [a])
     du, ds, dvh = tangents(graph, a, da)
     real, dreal = (vh[:, 0], dvh[:, 0]) if shape[0] >= shape[1] else (u[0], du[0])
     assert np.abs(real.imag).max() < 1e-14 and np.abs(dreal.imag).max() < 1e-12
@@ -156,7 +156,7 @@ def test_the_nuclear_norm_has_the_polar_factor_as_gradient(rng):
 def test_vectors_that_are_not_determined_have_no_derivative(function, text, rng):
     a = rng.normal(size=(4, 2))
     graph = graph_of(function, a)
-    assert run(graph, [a])[0].shape == (4, 4)
+    assert interpret(graph, [a])[0].shape == (4, 4)
     with pytest.raises(DerivativeError, match=text):
         gradient(graph, a)
     gradient(graph_of(function, a[:2]), a[:2])
@@ -172,7 +172,7 @@ def test_expm_has_all_derivatives(rng):
         graph = along(graph)
         args = [*args, b]
         expected = np.linalg.matrix_power(b, order) @ scipy.linalg.expm(a)
-        np.testing.assert_allclose(run(graph, args)[0], expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(interpret(graph, args)[0], expected, rtol=1e-9, atol=1e-9)
 
 
 def along(graph):
@@ -184,18 +184,18 @@ def along(graph):
 def test_a_root_that_is_complex_is_an_error():
     a = np.diag([-1.0, 1.0])
     with pytest.raises(DtypeError, match=r"sqrtm: the root of a real matrix is complex: f64\[2, 2\]"):
-        run(graph_of(sqrtm, a), [a])
-    np.testing.assert_allclose(run(graph_of(sqrtm, a + 0j), [a + 0j])[0], np.diag([1j, 1.0]))
+        interpret(graph_of(sqrtm, a), [a])
+    np.testing.assert_allclose(interpret(graph_of(sqrtm, a + 0j), [a + 0j])[0], np.diag([1j, 1.0]))
 
 
 def test_sylvester_is_scipys_and_its_singular_case_an_error(rng):
     a, b, q = cx(rng, 3, 3), cx(rng, 2, 2), cx(rng, 3, 2)
     for args in ([a, b, q], [a.real, b.real, q.real]):
-        x = run(graph_of(solve_sylvester, *args), args)[0]
+        x = interpret(graph_of(solve_sylvester, *args), args)[0]
         np.testing.assert_allclose(x, scipy.linalg.solve_sylvester(*args), atol=1e-12)
     args = [np.eye(2), -np.eye(2), np.ones((2, 2))]
     with pytest.raises(np.linalg.LinAlgError):
-        run(graph_of(solve_sylvester, *args), args)
+        interpret(graph_of(solve_sylvester, *args), args)
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 3), (0, 2, 2), (2, 0, 3)])

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import wholestep.primitives  # noqa: F401  (fills the registry)
-from wholestep.backends.reference import evaluate
-from wholestep.ir.build import Builder, building, close
+from wholestep.backends.reference import evaluate_node
+from wholestep.ir.build import GraphBuilder, building, close
 from wholestep.ir.graph import OPS, Graph, Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.family import REGISTRY, Elementwise, Primitive, Sample
@@ -133,7 +133,7 @@ def program(seed: Sequence[int], nodes: int, mixed: bool = False, only: set[str]
 
     rng = np.random.default_rng(list(seed))
     drawer = Drawer(rng, mixed, only)
-    builder = Builder(evaluate)
+    builder = GraphBuilder(evaluate_node)
     moves: list[Callable[[Drawer], None]] = [m for m, needs in MOVES if only is None or needs <= only]
     with building(builder):
         args = []

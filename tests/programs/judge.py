@@ -15,8 +15,8 @@ from tests.programs.draw import Drawn
 from tests.programs.jax_meaning import MEANING, meaning
 from tests.programs.test_programs import explained
 
-from wholestep.backends.reference import run
-from wholestep.testing.arrays import gap, largest, precision
+from wholestep.backends.reference import interpret
+from wholestep.testing.arrays import coarsest_eps, gap, largest_magnitude
 from wholestep.transforms.reverse import vjp
 
 
@@ -24,17 +24,17 @@ def check_against_jax(drawn: Drawn, seed: tuple[int, ...]) -> None:
     graph, args = drawn.graph, drawn.args
     wrt = tuple(range(len(args)))
     value, gradient = jax.jit(jax.value_and_grad(meaning(graph), wrt))(*args)
-    eps = precision(graph)
-    (found,) = run(graph, args)
+    eps = coarsest_eps(graph)
+    (found,) = interpret(graph, args)
     # A value is no surer than its arguments: a hundred roundings of theirs move it by so much.
-    unsure = max(1e4 * max(1.0, abs(float(value))), 1e2 * largest(list(gradient)))
+    unsure = max(1e4 * max(1.0, abs(float(value))), 1e2 * largest_magnitude(list(gradient)))
     assert gap(found, value) <= eps * unsure, f"the value is {found!r}, by JAX {value!r}"
     pullback = vjp(graph, (True,) * len(args), (True,))
-    pulled = run(pullback, [*args, np.float64(1.0)])
-    exact = run(doubled(pullback), [*widest(args), np.float64(1.0)])
+    pulled = interpret(pullback, [*args, np.float64(1.0)])
+    exact = interpret(doubled(pullback), [*widest(args), np.float64(1.0)])
     for i, (g, expected, truth) in enumerate(zip(pulled, gradient, exact, strict=True)):
         # Where a program is steep, single precision takes the judge itself further from what double precision gives.
-        bound = max(1e5 * eps * max(largest(list(gradient)), 1e-3), TIMES * gap(expected, truth))
+        bound = max(1e5 * eps * max(largest_magnitude(list(gradient)), 1e-3), TIMES * gap(expected, truth))
         assert gap(g, expected) <= bound, f"gradient {i}\n{g}\nby JAX\n{np.asarray(expected)}"
 
 

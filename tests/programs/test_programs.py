@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from tests.programs.draw import Drawn, program
 
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.ir.graph import Graph
 from wholestep.testing import laws
-from wholestep.testing.arrays import DOUBLE, STEP, directions, gap, largest, precision
+from wholestep.testing.arrays import DOUBLE, STEP, coarsest_eps, directions, gap, largest_magnitude
 from wholestep.transforms.reverse import vjp
 from wholestep.transforms.vmap import Batching
 
@@ -50,7 +50,7 @@ def slope(graph: Graph, args: list[np.ndarray], dxs: list[np.ndarray], step: flo
     """The directional derivative of a scalar program by central differences of fourth order."""
 
     def at(t: float) -> float:
-        return float(run(graph, [x + t * step * dx for x, dx in zip(args, dxs, strict=True)])[0])
+        return float(interpret(graph, [x + t * step * dx for x, dx in zip(args, dxs, strict=True)])[0])
 
     return (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
 
@@ -104,7 +104,7 @@ def check_inside(drawn: Drawn, seed: tuple[int, ...]) -> None:
     laws.types(graph, args)
     laws.text(graph)
     laws.adjoint(graph, args, rng)
-    if precision(graph) <= DOUBLE:
+    if coarsest_eps(graph) <= DOUBLE:
         check_tangent(drawn, rng, seed)
     pulled = vjp(graph, (True,) * len(args), (True,))
     values = laws.arguments(graph, args, pulled, rng)
@@ -119,10 +119,10 @@ def check_batch(graph: Graph, args: list[np.ndarray], rng: np.random.Generator) 
     on = on if any(on) else (True,) * len(args)
     made, marks = Batching(2).graph(graph, on)
     rows = [args, [x + np.asarray(1e-3, x.dtype) if o else x for x, o in zip(args, on, strict=True)]]
-    outs = run(made, [np.stack([a, b]) if o else a for a, b, o in zip(*rows, on, strict=True)])
+    outs = interpret(made, [np.stack([a, b]) if o else a for a, b, o in zip(*rows, on, strict=True)])
     for j in range(2):
-        for y, mark, expected in zip(outs, marks, run(graph, rows[j]), strict=True):
-            bound = 1e5 * precision(graph) * max(largest([expected]), 1e-3)
+        for y, mark, expected in zip(outs, marks, interpret(graph, rows[j]), strict=True):
+            bound = 1e5 * coarsest_eps(graph) * max(largest_magnitude([expected]), 1e-3)
             assert gap(y[j] if mark else y, expected) <= bound, f"row {j} of {on} differs from the loop"
 
 

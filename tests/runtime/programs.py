@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from wholestep.backends.cpu.native import object_code
-from wholestep.backends.cpu.support import CONTEXT, DECLARATIONS, POOL_BYTES, WORKER
-from wholestep.backends.cpu.target import host
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.backends.cpu.llvm_jit import object_code
+from wholestep.backends.cpu.support_ir.record_layouts import CONTEXT, POOL_BYTES, WORKER
+from wholestep.backends.cpu.support_ir.support import DECLARATIONS
 from wholestep.ir.graph import Graph
-from wholestep.runtime.artefact import Artefact, Site, Slot
-from wholestep.runtime.native import NativeProgram
+from wholestep.runtime.cpu.artifact import Artifact, ErrorSite, TableSlot
+from wholestep.runtime.cpu.executable import NativeExecutable
 
 SHARED = """
 define void @kernel(ptr %args, i64 %low, i64 %high) {{
@@ -151,12 +152,12 @@ done:
 
 def slot(kind, dtype, *shape):
     dtype = np.dtype(dtype)
-    return Slot(kind, dtype, shape, int(np.prod(shape)) * dtype.itemsize)
+    return TableSlot(kind, dtype, shape, int(np.prod(shape)) * dtype.itemsize)
 
 
 def made(text, names=(), **facts):
-    objects = (object_code(DECLARATIONS + text, host()),)
-    return NativeProgram(Graph((), (), (), "by_hand", names), Artefact(objects=objects, entry="entry", **facts))
+    objects = (object_code(DECLARATIONS + text, host_target()),)
+    return NativeExecutable(Graph((), (), (), "by_hand", names), Artifact(objects=objects, entry="entry", **facts))
 
 
 def shared(body, third, n):
@@ -174,7 +175,7 @@ def multiply(n=1000, **facts):
 def pick(n, size, where=None):
     """y = k, which fails where an element is not an index of an axis of this size."""
     slots = (slot("arena", "u1", 64), slot("input", "i8", n), slot("output", "i8", n))
-    facts = {"slots": slots, "inputs": (1,), "outputs": (2,), "sites": (Site("bounds", where),), "parallel": True}
+    facts = {"slots": slots, "inputs": (1,), "outputs": (2,), "sites": (ErrorSite("bounds", where),), "parallel": True}
     return made(shared(PICK.format(size=size), "store ptr %context, ptr %a3", n), ("k",), **facts)
 
 

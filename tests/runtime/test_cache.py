@@ -12,30 +12,30 @@ import pytest
 from tests.hang import HANG
 
 from wholestep import config
-from wholestep.backends.cpu.target import target
-from wholestep.runtime import cache, folder
-from wholestep.runtime.folder import Entry, Folder, Unusable
+from wholestep.backends.cpu.cpu_features import named_target
+from wholestep.runtime.cache import code_cache, private_folder
+from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, PrivateFolder
 
 pytestmark = pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no such folders")
 
 NAME = "0" * 64
-ENTRY = Entry((b"code" * 100, b"", bytes(range(256))), {"entry": "main", "slots": [1, 2]})
-V3 = target("x86-64-v3")
+ENTRY = CacheEntry((b"code" * 100, b"", bytes(range(256))), {"entry": "main", "slots": [1, 2]})
+V3 = named_target("x86-64-v3")
 
 
 @pytest.fixture
 def place(tmp_path):
-    return Folder(tmp_path / "a" / "b")
+    return PrivateFolder(tmp_path / "a" / "b")
 
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch):
     """Nobody edits the sources while the tests run, or it does not matter."""
-    monkeypatch.setattr(cache, "_STARTED", time.time() + 1e9)
-    cache.code_version.cache_clear()
+    monkeypatch.setattr(code_cache, "_STARTED", time.time() + 1e9)
+    code_cache.code_version.cache_clear()
     yield
     monkeypatch.undo()
-    cache.code_version.cache_clear()
+    code_cache.code_version.cache_clear()
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def asked(monkeypatch):
     """Set WHOLESTEP_CACHE, and be warned as if for the first time."""
 
     def ask(value):
-        monkeypatch.setattr(cache, "_said", [])
+        monkeypatch.setattr(code_cache, "_warned", [])
         monkeypatch.delenv("WHOLESTEP_CACHE", raising=False)
         if value is not None:
             monkeypatch.setenv("WHOLESTEP_CACHE", str(value))
@@ -69,7 +69,10 @@ def test_what_is_kept_comes_back(place):
     assert place.get(NAME) is None and place.usage() == (0, 0) and place.state() == "not made yet"
     place.put(NAME, ENTRY)
     assert place.get(NAME) == ENTRY and place.get("1" * 64) is None
-    assert place.usage() == (1, len(b"".join(folder.encode(NAME, ENTRY)))) and place.state() == "private to this user"
+    assert (
+        place.usage() == (1, len(b"".join(private_folder.encode_entry(NAME, ENTRY))))
+        and place.state() == "private to this user"
+    )
 
 
 def test_the_folder_and_its_files_are_private(place):
@@ -86,7 +89,7 @@ DAMAGE = {
     "grow": lambda data, draw: data + draw.randbytes(draw.randrange(1, 9)),
     "hole": lambda data, draw: _cut(data, *sorted(draw.sample(range(len(data) + 1), 2))),
     "noise": lambda data, draw: draw.randbytes(len(data)),
-    "other name": lambda data, draw: b"".join(folder.encode("2" * 64, ENTRY)),
+    "other name": lambda data, draw: b"".join(private_folder.encode_entry("2" * 64, ENTRY)),
 }
 """What can happen to the bytes of an entry."""
 
@@ -130,7 +133,7 @@ def test_an_entry_that_is_no_plain_file_of_this_user_is_never_believed(place, mo
     file.chmod(0o622)
     assert place.get(NAME) is None
     file.chmod(0o600)
-    monkeypatch.setattr(folder, "LARGEST", 100)
+    monkeypatch.setattr(private_folder, "MAX_ENTRY_BYTES", 100)
     assert place.get(NAME) is None
 
 
@@ -145,7 +148,7 @@ def test_what_belongs_to_another_user_is_refused(place):
     for path in (place.place, place.place.parent):
         os.chown(path, 12345, -1)
         for call in (lambda: place.get(NAME), lambda: place.put(NAME, ENTRY), place.state, place.usage):
-            with pytest.raises(Unusable, match="belongs to another user"):
+            with pytest.raises(FolderUnusable, match="belongs to another user"):
                 call()
         os.chown(path, 0, -1)
 
@@ -155,7 +158,7 @@ def test_a_folder_that_is_open_to_others_is_refused(place, mode):
     place.put(NAME, ENTRY)
     place.place.chmod(mode)
     for call in (lambda: place.get(NAME), lambda: place.put(NAME, ENTRY)):
-        with pytest.raises(Unusable, match="open to other users; its mode must be 700"):
+        with pytest.raises(FolderUnusable, match="open to other users; its mode must be 700"):
             call()
 
 
@@ -166,7 +169,7 @@ def test_a_parent_that_others_can_write_is_refused(place, mode, fine):
     if fine:
         assert place.get(NAME) == ENTRY
     else:
-        with pytest.raises(Unusable, match="other users can write"):
+        with pytest.raises(FolderUnusable, match="other users can write"):
             place.get(NAME)
 
 
@@ -174,12 +177,12 @@ def test_a_folder_behind_a_symbolic_link_is_refused(place):
     place.put(NAME, ENTRY)
     link = place.place.parent / "link"
     link.symlink_to(place.place)
-    with pytest.raises(Unusable, match="link"):
-        Folder(link).get(NAME)
+    with pytest.raises(FolderUnusable, match="link"):
+        PrivateFolder(link).get(NAME)
 
 
 def test_the_oldest_entries_go_when_the_folder_is_full(place):
-    each = len(b"".join(folder.encode(NAME, ENTRY)))
+    each = len(b"".join(private_folder.encode_entry(NAME, ENTRY)))
     place.cap = 3 * each
     for k in range(4):
         place.put(str(k) * 64, ENTRY)
@@ -210,7 +213,7 @@ FACTS = {"text": "graph", "target": V3, "flags": {"fast": False}}
     "change",
     [
         {"text": "graph "},
-        {"target": target("x86-64-v4")},
+        {"target": named_target("x86-64-v4")},
         {"flags": {"fast": True}},
         {"flags": {}},
         {"flags": {"fast": "False"}},
@@ -218,38 +221,38 @@ FACTS = {"text": "graph", "target": V3, "flags": {"fast": False}}
     ],
 )
 def test_everything_that_code_depends_on_is_in_the_key(change):
-    assert cache.key(**FACTS) == cache.key(**FACTS) != cache.key(**FACTS | change)
+    assert code_cache.cache_key(**FACTS) == code_cache.cache_key(**FACTS) != code_cache.cache_key(**FACTS | change)
 
 
-@pytest.mark.parametrize("fact", ["code_version", "llvm_version", "abi"])
+@pytest.mark.parametrize("fact", ["code_version", "llvm_version", "process_abi"])
 def test_what_makes_the_code_is_in_the_key(fact, monkeypatch):
-    before = cache.key(**FACTS)
-    monkeypatch.setattr(cache, fact, lambda: "another")
-    assert cache.key(**FACTS) != before
+    before = code_cache.cache_key(**FACTS)
+    monkeypatch.setattr(code_cache, fact, lambda: "another")
+    assert code_cache.cache_key(**FACTS) != before
 
 
 def test_flags_are_a_set():
-    assert cache.key("g", V3, {"a": 1, "b": 2}) == cache.key("g", V3, {"b": 2, "a": 1})
+    assert code_cache.cache_key("g", V3, {"a": 1, "b": 2}) == code_cache.cache_key("g", V3, {"b": 2, "a": 1})
 
 
 def test_every_source_that_makes_code_is_in_its_version():
-    root = Path(cache.__file__).parents[1]
-    assert all(list(root.glob(pattern)) for pattern in cache.SOURCES)
-    assert len(cache.code_version()) == 64
+    root = Path(config.__file__).parent
+    assert all(list(root.glob(pattern)) for pattern in code_cache.SOURCES)
+    assert len(code_cache.code_version()) == 64
 
 
 def test_a_flag_that_is_no_plain_value_is_refused():
     """The address of a function, say, would be another in each process."""
     with pytest.raises(TypeError):
-        cache.key("g", V3, {"pass": object()})
+        code_cache.cache_key("g", V3, {"pass": object()})
 
 
 def test_code_of_sources_that_changed_while_they_ran_is_not_kept(asked, tmp_path, monkeypatch):
     asked(tmp_path / "cache")
-    monkeypatch.setattr(cache, "_STARTED", 0.0)
+    monkeypatch.setattr(code_cache, "_STARTED", 0.0)
     make = Maker()
     for _ in range(2):
-        assert cache.cached("g", V3, {}, make) == ENTRY
+        assert code_cache.cached_code("g", V3, {}, make) == ENTRY
     assert make.calls == 2 and not (tmp_path / "cache").exists()
 
 
@@ -257,9 +260,9 @@ def test_a_program_is_made_once(asked, tmp_path):
     asked(tmp_path / "cache")
     make = Maker()
     for _ in range(3):
-        assert cache.cached("g", V3, {}, make) == ENTRY
+        assert code_cache.cached_code("g", V3, {}, make) == ENTRY
     assert make.calls == 1
-    cache.cached("h", V3, {}, make)
+    code_cache.cached_code("h", V3, {}, make)
     assert make.calls == 2
 
 
@@ -268,7 +271,7 @@ def test_the_cache_can_be_off(asked, tmp_path, monkeypatch):
     asked("off")
     make = Maker()
     for _ in range(2):
-        cache.cached("g", V3, {}, make)
+        code_cache.cached_code("g", V3, {}, make)
     assert make.calls == 2 and not list(tmp_path.iterdir())
 
 
@@ -276,11 +279,11 @@ def test_the_folder_is_where_the_user_keeps_such_things(asked, tmp_path, monkeyp
     asked(None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache.place().place == tmp_path / "xdg" / "wholestep"
+    assert code_cache.cache_folder().place == tmp_path / "xdg" / "wholestep"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
-    assert cache.place().place.parent.parent in (tmp_path, tmp_path / "Library")
+    assert code_cache.cache_folder().place.parent.parent in (tmp_path, tmp_path / "Library")
     asked(tmp_path / "mine")
-    assert cache.place().place == tmp_path / "mine"
+    assert code_cache.cache_folder().place == tmp_path / "mine"
 
 
 def refuse(number):
@@ -291,7 +294,7 @@ def refuse(number):
 
 
 def no_space(monkeypatch, tmp_path):
-    monkeypatch.setattr(folder, "_write", refuse(28))
+    monkeypatch.setattr(private_folder, "_write_file", refuse(28))
     return "No space left on device"
 
 
@@ -311,7 +314,7 @@ def a_file(monkeypatch, tmp_path):
 
 
 def unreadable(monkeypatch, tmp_path):
-    monkeypatch.setattr(folder, "_read", refuse(5))
+    monkeypatch.setattr(private_folder, "_read_file", refuse(5))
     (tmp_path / "cache").mkdir(mode=0o700)
     return "Input/output error"
 
@@ -350,27 +353,27 @@ def test_whatever_the_system_refuses_is_one_warning(asked, tmp_path, monkeypatch
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         make = Maker()
-        made = [cache.cached(program, V3, {}, make) for program in "ghg"]
+        made = [code_cache.cached_code(program, V3, {}, make) for program in "ghg"]
     monkeypatch.undo()
     assert made == [ENTRY] * 3 and make.calls == 3
-    assert [w.category for w in seen] == [cache.CacheWarning] and text in str(seen[0].message)
+    assert [w.category for w in seen] == [code_cache.CacheWarning] and text in str(seen[0].message)
     assert not [path for path in tmp_path.rglob("*") if path.suffix in (".tmp", ".code")]
 
 
 RIVALS = """
 import os, random, signal, sys, time
 from pathlib import Path
-from wholestep.runtime.folder import Entry, Folder
+from wholestep.runtime.cache.private_folder import CacheEntry, PrivateFolder
 place, rounds = Path(sys.argv[1]), int(sys.argv[2])
-entry = Entry((bytes(range(256)) * 4000,), {"a": 1})
+entry = CacheEntry((bytes(range(256)) * 4000,), {"a": 1})
 draw = random.Random(7)
 
 def rival():
     for _ in range(20):
-        found = Folder(place).get("0" * 64)
+        found = PrivateFolder(place).get("0" * 64)
         if found is not None and found != entry:
             os._exit(1)
-        Folder(place).put("0" * 64, entry)
+        PrivateFolder(place).put("0" * 64, entry)
     os._exit(0)
 
 for number in range(rounds):
@@ -382,8 +385,8 @@ for number in range(rounds):
     for child in children:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert code == 0 or (child in killed and code == -signal.SIGKILL), code
-    assert Folder(place).get("0" * 64) == entry
-    Folder(place).tidy(older=-1)
+    assert PrivateFolder(place).get("0" * 64) == entry
+    PrivateFolder(place).tidy(older=-1)
     assert [file.name for file in place.iterdir()] == ["0" * 64 + ".code"]
 """
 

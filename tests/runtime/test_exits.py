@@ -1,7 +1,14 @@
 """A process that ends while a daemon thread compiles ends with its own exit code, and without a complaint."""
 
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.runtime.test_forks import script
+
+import wholestep as ws
+from wholestep.exits import UNBROKEN
 
 COMPILING = """
 import sys, threading, time
@@ -65,3 +72,19 @@ def test_what_comes_at_the_very_end_still_compiles_in_the_main_thread() -> None:
         "UNBROKEN.close()\n"
         "assert ws.jit(lambda x: x + 1)(np.ones(2)).tolist() == [2.0, 2.0]\n"
     )
+
+
+@pytest.mark.parametrize("call", [lambda p: ws.jit(lambda q: q)(p), ws.tree.flatten, ws.tree.paths, ws.tree.structure])
+def test_the_end_of_a_process_waits_for_calls_of_optree(call: Callable[[Any], object]) -> None:
+    """Its C++ waits for the interpreter in functions that may not be left."""
+    held = []
+
+    class Key(str):
+        def __lt__(self, other: str) -> bool:
+            held.append(threading.get_ident() in UNBROKEN.depths)
+            return str(self) < str(other)
+
+        __hash__ = str.__hash__
+
+    call({Key("b"): 1.0, Key("a"): 2.0})
+    assert held and all(held)

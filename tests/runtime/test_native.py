@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.runtime import programs
 
-from wholestep.backends.cpu.native import CodeError
+from wholestep.backends.cpu.llvm_jit import CodeError
 from wholestep.errors import BoundsError, DtypeError, ShapeError, here
-from wholestep.runtime import arguments, pool
-from wholestep.runtime.artefact import Artefact, Site
-from wholestep.train.beside import beside
+from wholestep.runtime.cpu import ndarray_reader, thread_pool
+from wholestep.runtime.cpu.artifact import Artifact, ErrorSite
+from wholestep.train.program.interruptible import run_in_thread
 
 N = 1000
 
@@ -31,7 +31,7 @@ def sample(n=N):
 @pytest.mark.parametrize("n", [1, 2, 7, 1000])
 def test_every_share_is_done_once_by_any_number_of_threads(n, threads):
     x, w = sample(n)
-    with pool.threads(threads):
+    with thread_pool.threads(threads):
         (y,) = programs.multiply(n)([x, w])
     assert (y == x * w).all()
 
@@ -73,7 +73,7 @@ def test_an_instance_writes_its_state_and_reuses_its_results(multiply):
 def test_arrays_of_every_kind_are_read_right(turn, reader, brief, monkeypatch):
     x, w = sample()
     if not reader:
-        monkeypatch.setattr(arguments, "layout", lambda: None)
+        monkeypatch.setattr(ndarray_reader, "array_object_layout", lambda: None)
     program = programs.multiply(N, parallel=False, microseconds=1.0 if brief else 1e6)
     instance = program.instance([])
     given = turn(x)
@@ -85,14 +85,14 @@ def test_arrays_of_every_kind_are_read_right(turn, reader, brief, monkeypatch):
 
 def test_the_native_reader_is_used_where_it_can_be():
     known = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
-    assert (arguments.layout() is not None) == known
+    assert (ndarray_reader.array_object_layout() is not None) == known
 
 
 def test_an_interpreter_that_is_laid_out_differently_is_found_out(monkeypatch):
-    arguments.layout.cache_clear()
-    monkeypatch.setattr(arguments, "C_ORDER_AND_ALIGNED", 0x102)
-    assert arguments.layout() is None
-    arguments.layout.cache_clear()
+    ndarray_reader.array_object_layout.cache_clear()
+    monkeypatch.setattr(ndarray_reader, "C_ORDER_AND_ALIGNED", 0x102)
+    assert ndarray_reader.array_object_layout() is None
+    ndarray_reader.array_object_layout.cache_clear()
 
 
 def test_an_instance_may_be_given_its_own_results(multiply):
@@ -160,7 +160,7 @@ def test_outputs_in_one_slot_are_refused():
 def test_the_first_index_out_of_bounds_is_named_with_its_line(threads):
     keys = np.arange(1000) % 10
     keys[[900, 300, 301, 700]] = [50, 12, 13, -2]
-    with pool.threads(threads), pytest.raises(BoundsError) as caught:
+    with thread_pool.threads(threads), pytest.raises(BoundsError) as caught:
         programs.pick(1000, 10, here())([keys])
     assert "indexing: index 12 is out of bounds for axis 0 with size 10" in str(caught.value)
     assert f"{Path(__file__).name}" in str(caught.value)
@@ -169,8 +169,8 @@ def test_the_first_index_out_of_bounds_is_named_with_its_line(threads):
 def test_the_message_is_that_of_the_reference():
     with pytest.raises(IndexError) as numpys:
         np.zeros(10)[np.array([12])]
-    assert str(Site("bounds", None).error(12, 0, 10)).startswith(f"indexing: {numpys.value}")
-    assert type(Site("linalg", None, "Singular matrix").error(0, 0, 0)) is np.linalg.LinAlgError
+    assert str(ErrorSite("bounds", None).error(12, 0, 10)).startswith(f"indexing: {numpys.value}")
+    assert type(ErrorSite("linalg", None, "Singular matrix").error(0, 0, 0)) is np.linalg.LinAlgError
 
 
 def test_a_failed_run_is_forgotten_by_the_next():
@@ -208,7 +208,7 @@ def test_ctrl_c_ends_a_long_run_and_raises_nothing():
 
     finger = threading.Thread(target=press)
     finger.start()
-    assert beside(instance, (np.array(2**60),)) == ((), True)
+    assert run_in_thread(instance, (np.array(2**60),)) == ((), True)
     finger.join()
     assert instance.trips == state > 0
 
@@ -223,7 +223,7 @@ def test_callers_in_many_threads_get_their_own_results(multiply):
                 wrong.append((k, i))
 
     callers = [threading.Thread(target=call, args=(k,)) for k in range(8)]
-    with pool.threads(3):
+    with thread_pool.threads(3):
         for caller in callers:
             caller.start()
         for caller in callers:
@@ -247,7 +247,7 @@ def test_denormals_are_flushed_inside_and_nowhere_else(multiply, threads):
     x, w = np.full(N, 1e-30, np.float32), np.full((), 1e-10, np.float32)
     before = x * w
     assert (before > 0).all()
-    with pool.threads(threads):
+    with thread_pool.threads(threads):
         for _ in range(20):
             assert (multiply([x, w])[0] == 0).all()
             assert (multiply([before, np.full((), 2**20, np.float32)])[0] == 0).all()
@@ -283,6 +283,6 @@ def test_programs_and_calls_leave_nothing_behind():
 def test_constants_lie_where_the_code_expects_them():
     values = np.arange(12, dtype=np.float32)[::2], np.array(2.5, np.float32), np.zeros((0, 3))
     slots = (programs.slot("constant", "u1", 128), programs.slot("input", "f4", 6))
-    blob = Artefact((), "", slots, (1,), (), values, (0, 64, 128)).pool_of_constants(0)
+    blob = Artifact((), "", slots, (1,), (), values, (0, 64, 128)).pool_of_constants(0)
     assert blob[:24].tobytes() == values[0].tobytes() and blob[64:68].tobytes() == values[1].tobytes()
     assert blob.ctypes.data % 64 == 0 and not blob.flags.writeable

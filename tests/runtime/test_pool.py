@@ -14,7 +14,7 @@ from tests.runtime import programs
 
 from wholestep import config, errors
 from wholestep.errors import WholestepError
-from wholestep.runtime import cores, pool
+from wholestep.runtime.cpu import core_count, thread_pool
 
 N = 1000
 X, W = np.arange(N, dtype=np.float32), np.full((), 3, np.float32)
@@ -40,35 +40,35 @@ def wait_for(question):
 
 
 def test_workers_fall_asleep_and_are_woken(multiply):
-    with pool.threads(3):
+    with thread_pool.threads(3):
         for _ in range(3):
             assert right(multiply)
-            wait_for(lambda: asleep(pool.current()))
+            wait_for(lambda: asleep(thread_pool.current_pool()))
 
 
 def test_a_program_wakes_workers_that_fell_asleep_while_it_ran():
     """The second share can only be done by another thread: the first waits for it."""
-    with pool.threads(2):
+    with thread_pool.threads(2):
         meet = programs.meet()
         for _ in range(3):
-            wait_for(lambda: asleep(pool.current()))
+            wait_for(lambda: asleep(thread_pool.current_pool()))
             assert meet([np.array(5)])[0] == 2 * 5
 
 
 def test_shares_of_workers_that_never_come_are_done_by_the_caller(multiply, monkeypatch):
-    class Absent(pool.Worker):
+    class Absent(thread_pool.PoolWorker):
         def __init__(self, *_):
             pass
 
-    monkeypatch.setattr(pool, "Worker", Absent)
-    monkeypatch.setattr(pool, "_pool", pool.Pool(4))
-    assert pool.current().threads == 4
+    monkeypatch.setattr(thread_pool, "PoolWorker", Absent)
+    monkeypatch.setattr(thread_pool, "_pool", thread_pool.ThreadPool(4))
+    assert thread_pool.current_pool().threads == 4
     for _ in range(3):
         assert right(multiply)
 
 
 def test_a_pool_that_was_stopped_leaves_programs_working(multiply):
-    found = pool.Pool(3)
+    found = thread_pool.ThreadPool(3)
     found.stop()
     assert not any(worker.thread.is_alive() for worker in found._workers)
     assert found.threads == 1
@@ -79,7 +79,7 @@ def test_a_pool_that_was_stopped_leaves_programs_working(multiply):
 def test_while_one_program_has_the_threads_another_runs_alone(multiply):
     state = np.zeros((), np.int64)
     instance = programs.count(parallel=True).instance([state])
-    with pool.threads(4):
+    with thread_pool.threads(4):
         run = threading.Thread(target=instance, args=((np.array(2**60),),))
         run.start()
         wait_for(lambda: instance.trips)
@@ -92,27 +92,27 @@ def test_a_system_without_more_threads_gets_fewer(multiply, monkeypatch):
     def refuse(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(pool.Worker, "__init__", refuse)
-    found = pool.Pool(4)
+    monkeypatch.setattr(thread_pool.PoolWorker, "__init__", refuse)
+    found = thread_pool.ThreadPool(4)
     assert found.threads == 1
-    monkeypatch.setattr(pool, "_pool", found)
+    monkeypatch.setattr(thread_pool, "_pool", found)
     assert right(multiply)
 
 
 def test_the_number_of_threads_can_be_set_and_comes_back():
-    before = pool.thread_count()
-    with pool.threads(3):
-        assert pool.thread_count() == 3 == pool.current().threads
-        with pool.threads(1):
-            assert pool.current().threads == 1
-        assert pool.current().threads == 3
-    assert pool.thread_count() == before == pool.current().threads
+    before = thread_pool.thread_count()
+    with thread_pool.threads(3):
+        assert thread_pool.thread_count() == 3 == thread_pool.current_pool().threads
+        with thread_pool.threads(1):
+            assert thread_pool.current_pool().threads == 1
+        assert thread_pool.current_pool().threads == 3
+    assert thread_pool.thread_count() == before == thread_pool.current_pool().threads
 
 
 @pytest.mark.parametrize("count", [0, -1, 257])
 def test_a_useless_number_of_threads_is_refused(count):
     with pytest.raises(ValueError, match=f"threads: {count} is not a number from 1 to 256"):
-        pool.set_threads(count)
+        thread_pool.set_threads(count)
 
 
 @pytest.mark.parametrize("value", ["0", "many", "-2", "1.5", "257", "²"])
@@ -127,7 +127,7 @@ def test_the_environment_is_checked(monkeypatch, value):
 def test_the_environment_decides(monkeypatch):
     monkeypatch.setenv("WHOLESTEP_THREADS", " 5 ")
     config.reread()
-    assert cores.threads_and_reason() == (5, "WHOLESTEP_THREADS")
+    assert core_count.default_thread_count() == (5, "WHOLESTEP_THREADS")
     config.reread()
 
 
@@ -136,7 +136,13 @@ def test_threads_of_one_core_count_once(tmp_path):
         place = tmp_path / f"cpu{cpu}" / "topology"
         place.mkdir(parents=True)
         (place / "thread_siblings_list").write_text(siblings + "\n")
-    assert [cores.physical(mask, tmp_path) for mask in ({0, 1, 2, 3}, {0, 2}, {3}, {0, 1}, {8, 9})] == [2, 1, 1, 2, 2]
+    assert [core_count.physical_cores(mask, tmp_path) for mask in ({0, 1, 2, 3}, {0, 2}, {3}, {0, 1}, {8, 9})] == [
+        2,
+        1,
+        1,
+        2,
+        2,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,8 +150,8 @@ def test_threads_of_one_core_count_once(tmp_path):
 )
 def test_the_quota_of_a_container_is_a_limit(tmp_path, text, limit):
     (tmp_path / "cpu.max").write_text(text)
-    assert cores.quota(tmp_path / "cpu.max") == limit
-    assert cores.quota(tmp_path / "missing") is None
+    assert core_count.cgroup_cpu_quota(tmp_path / "cpu.max") == limit
+    assert core_count.cgroup_cpu_quota(tmp_path / "missing") is None
 
 
 FORKS = """
@@ -153,10 +159,10 @@ import os, sys, threading, time
 import numpy as np
 from tests.runtime import programs
 from tests.runtime.test_pool import N, X, W, asleep, right, wait_for
-from wholestep.runtime import pool
+from wholestep.runtime.cpu import thread_pool
 from wholestep.errors import ForkedError
 
-pool.set_threads(3)
+thread_pool.set_threads(3)
 program = programs.multiply(N)
 state = np.zeros((), np.int64)
 endless = programs.count(parallel=True).instance([state])
@@ -181,7 +187,7 @@ def refused():
 for _ in range(int(sys.argv[1])):
     fork(lambda: right(program))           # spinning, or before there is a pool
     assert right(program)
-    wait_for(lambda: asleep(pool.current()))
+    wait_for(lambda: asleep(thread_pool.current_pool()))
     fork(lambda: right(program) and right(program))
     run = threading.Thread(target=endless, args=((np.array(2**60),),))
     run.start()
@@ -195,7 +201,7 @@ assert right(program)
 
 EXITS = {
     "spinning": "assert right(program)",
-    "asleep": "assert right(program)\nwait_for(lambda: asleep(pool.current()))",
+    "asleep": "assert right(program)\nwait_for(lambda: asleep(thread_pool.current_pool()))",
     "in a program": (
         "run = programs.count(parallel=True).instance([np.zeros((), np.int64)])\n"
         "threading.Thread(target=run, args=((np.array(2**60),),), daemon=True).start()\n"
@@ -211,8 +217,8 @@ import sys, threading
 import numpy as np
 from tests.runtime import programs
 from tests.runtime.test_pool import N, asleep, right, wait_for
-from wholestep.runtime import pool
-pool.set_threads(3)
+from wholestep.runtime.cpu import thread_pool
+thread_pool.set_threads(3)
 program = programs.multiply(N)
 """
 

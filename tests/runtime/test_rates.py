@@ -13,13 +13,14 @@ import pytest
 import wholestep as ws
 from wholestep import config
 from wholestep.cli import doctor
-from wholestep.lower.cost import DEFAULT, Rates, cost, instructions, microseconds
-from wholestep.lower.plan import Launch
-from wholestep.runtime import cores, folder, pool, rates
-from wholestep.runtime.compiled import compiled
+from wholestep.compiler.driver import compile_graph
+from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates, count_kernel, microseconds, vector_instructions
+from wholestep.lower.program.steps import Launch
+from wholestep.runtime.cache import private_folder
+from wholestep.runtime.cpu import core_count, machine_rates, thread_pool
 from wholestep.train import calibrate as measuring
 
-FAST = DEFAULT._replace(contraction=3e11, cores=7)
+FAST = DEFAULT_RATES._replace(contraction=3e11, cores=7)
 needs_folders = pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no such folders")
 
 
@@ -27,7 +28,7 @@ needs_folders = pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="th
 def place(monkeypatch, tmp_path):
     """A folder of its own, and nothing known."""
     monkeypatch.setenv("WHOLESTEP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(rates, "_known", {})
+    monkeypatch.setattr(machine_rates, "_rates", {})
     config.reread()
     yield tmp_path / "cache"
     monkeypatch.undo()
@@ -35,24 +36,24 @@ def place(monkeypatch, tmp_path):
 
 
 def another_process(monkeypatch):
-    monkeypatch.setattr(rates, "_known", {})
+    monkeypatch.setattr(machine_rates, "_rates", {})
 
 
 def test_without_a_measurement_the_defaults_hold(place):
-    assert rates.current() == DEFAULT and rates.known() is None
+    assert machine_rates.current_rates() == DEFAULT_RATES and machine_rates.measured_rates() is None
     assert not place.exists()
 
 
 @needs_folders
 def test_what_was_measured_holds_here_and_in_later_processes(monkeypatch, place):
-    assert rates.keep(FAST)
-    assert rates.current() == FAST
+    assert machine_rates.store_rates(FAST)
+    assert machine_rates.current_rates() == FAST
     another_process(monkeypatch)
     monkeypatch.setattr(
         measuring, "measured", lambda: pytest.fail("it is measured when that is asked for, and only then")
     )
-    assert rates.current() == FAST
-    assert [f.parent.name for f in place.rglob("*.code")] == [rates.BESIDE]
+    assert machine_rates.current_rates() == FAST
+    assert [f.parent.name for f in place.rglob("*.code")] == [machine_rates.FOLDER_NAME]
     assert ws.estimate(lambda w, x: np.mean(w * x), np.ones(3), batch=np.ones(3)).cost().rates == FAST
 
 
@@ -69,8 +70,12 @@ def test_programs_planned_afterwards_are_planned_with_them():
         return ws.compile(deep, w, optimizer=ws.optim.sgd(0.1), batch=x, memory_budget="75%")
 
     before, by_default = made(), made().plan.decisions
-    slow = DEFAULT._replace(**{name: getattr(DEFAULT, name) / 1000 for name in ("contraction", "elementwise", "cache")})
-    rates.keep(slow._replace(memory=DEFAULT.memory / 1000, memory_all=DEFAULT.memory_all / 1000, cached=1e9))
+    slow = DEFAULT_RATES._replace(
+        **{name: getattr(DEFAULT_RATES, name) / 1000 for name in ("contraction", "elementwise", "cache")}
+    )
+    machine_rates.store_rates(
+        slow._replace(memory=DEFAULT_RATES.memory / 1000, memory_all=DEFAULT_RATES.memory_all / 1000, cached=1e9)
+    )
     after = made().plan.decisions
     assert by_default and min(d.microseconds for d in after) > 20 * max(d.microseconds for d in by_default)
     # What was compiled before is what it was, also where its plan is only asked for now.
@@ -93,45 +98,45 @@ def test_programs_planned_afterwards_are_planned_with_them():
     ],
 )
 def test_rates_that_do_not_fit_are_not_believed(facts):
-    rates.place().put(rates.key(), folder.Entry((), facts))
-    assert rates.current() == DEFAULT
+    machine_rates.rates_folder().put(machine_rates.machine_key(), private_folder.CacheEntry((), facts))
+    assert machine_rates.current_rates() == DEFAULT_RATES
 
 
 @needs_folders
 def test_a_damaged_file_is_not_believed(monkeypatch, place):
-    rates.keep(FAST)
+    machine_rates.store_rates(FAST)
     (file,) = place.rglob("*.code")
     file.write_bytes(file.read_bytes().replace(b"300000000000.0", b"900000000000.0"))
     another_process(monkeypatch)
-    assert rates.current() == DEFAULT
+    assert machine_rates.current_rates() == DEFAULT_RATES
 
 
 @needs_folders
 def test_another_machine_has_rates_of_its_own(monkeypatch):
-    rates.keep(FAST)
-    monkeypatch.setattr(cores, "available", lambda: (1234, "a test"))
-    assert rates.current() == DEFAULT
+    machine_rates.store_rates(FAST)
+    monkeypatch.setattr(core_count, "available_cores", lambda: (1234, "a test"))
+    assert machine_rates.current_rates() == DEFAULT_RATES
     monkeypatch.undo()
 
 
 @needs_folders
 def test_a_folder_that_others_can_read_is_refused(place):
     place.mkdir(mode=0o700)
-    (place / rates.BESIDE).mkdir()
-    (place / rates.BESIDE).chmod(0o755)
-    with pytest.raises(folder.Unusable, match="open to other users"):
-        rates.keep(FAST)
-    rates._known.clear()
-    assert rates.current() == DEFAULT
+    (place / machine_rates.FOLDER_NAME).mkdir()
+    (place / machine_rates.FOLDER_NAME).chmod(0o755)
+    with pytest.raises(private_folder.FolderUnusable, match="open to other users"):
+        machine_rates.store_rates(FAST)
+    machine_rates._rates.clear()
+    assert machine_rates.current_rates() == DEFAULT_RATES
 
 
 def test_without_a_folder_they_hold_for_this_process(monkeypatch):
     monkeypatch.setenv("WHOLESTEP_CACHE", "off")
     config.reread()
-    assert not rates.keep(FAST)
-    assert rates.current() == FAST
+    assert not machine_rates.store_rates(FAST)
+    assert machine_rates.current_rates() == FAST
     another_process(monkeypatch)
-    assert rates.current() == DEFAULT
+    assert machine_rates.current_rates() == DEFAULT_RATES
 
 
 def told():
@@ -144,7 +149,7 @@ def told():
 
 def test_the_doctor_says_whether_it_was_done():
     assert "not done" in told()
-    rates.keep(FAST)
+    machine_rates.store_rates(FAST)
     assert "300 GFLOP/s" in told() and "7 cores" in told()
 
 
@@ -156,13 +161,13 @@ def test_a_measurement_is_of_this_machine_and_kept(monkeypatch):
     monkeypatch.setattr(measuring, "LARGE", 1 << 20)
     monkeypatch.setattr(measuring, "SIZES", [1 << 16, 1 << 20])
     monkeypatch.setattr(measuring, "SPILLED", 1 << 20)
-    threads = pool.thread_count()
+    threads = thread_pool.thread_count()
     found = ws.calibrate()
-    assert found == rates.current() != DEFAULT
+    assert found == machine_rates.current_rates() != DEFAULT_RATES
     assert all(math.isfinite(x) and x > 0 for x in found)
-    assert found.cores == cores.available()[0] and found.vector in (16, 32, 64)
+    assert found.cores == core_count.available_cores()[0] and found.vector in (16, 32, 64)
     assert found.memory <= found.memory_all and found.launch < 1e-4
-    assert pool.thread_count() == threads
+    assert thread_pool.thread_count() == threads
 
 
 def test_the_model_says_what_was_measured():
@@ -170,8 +175,8 @@ def test_the_model_says_what_was_measured():
     x, square = np.ones(1 << 15, np.float32), np.ones((64, 64), np.float32)
 
     def kernel(f, *arrays):
-        launches = [s for s in compiled(ws.jit(f).lower(*arrays)).plan.launches()]
-        return max(launches, key=lambda s: cost(s.kernel).flops)
+        launches = [s for s in compile_graph(ws.jit(f).lower(*arrays)).plan.launches()]
+        return max(launches, key=lambda s: count_kernel(s.kernel).flops)
 
     launches = {
         "product": kernel(lambda a, b: a @ b, square, square),
@@ -199,7 +204,7 @@ def test_the_model_says_what_was_measured():
     assert predicted("near", near._replace(elementwise=1e15)) == pytest.approx(times["near"])
     assert predicted("far", alone._replace(elementwise=1e15, cached=1e-9)) == pytest.approx(times["far"])
     assert found.memory_all == pytest.approx(2 * found.memory)
-    assert instructions(launches["product"].kernel, found.vector)[0] * found.vector / 4 == 64**3
+    assert vector_instructions(launches["product"].kernel, found.vector)[0] * found.vector / 4 == 64**3
 
 
 def test_the_size_of_the_caches_is_where_memory_begins():

@@ -10,13 +10,14 @@ from tests.hang import HANG
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.backends.cpu.target import NAMED, levels, target
-from wholestep.runtime.compiled import make
+from wholestep.backends.cpu.cpu_features import LEVELS, host_levels, named_target
+from wholestep.compiler.compilation_unit import CompilationUnit
+from wholestep.compiler.driver import compile_entry
 
 SCRIPT = """
 import numpy as np
 import wholestep as ws
-from wholestep.backends.cpu.target import host
+from wholestep.backends.cpu.cpu_features import host_target
 
 def loss(params, batch):
     h = np.tanh(batch["x"] @ params["w"])
@@ -26,7 +27,7 @@ rng = np.random.default_rng(0)
 params = {"w": rng.normal(size=(19, 33)), "v": rng.normal(size=(33, 5))}
 batch = {"x": rng.normal(size=(37, 19)), "y": rng.integers(0, 5, 37)}
 step = ws.compile(loss, params, optimizer=ws.optim.adam(0.1), batch=batch)
-print(host().cpu, *[float(step(batch).loss).hex() for _ in range(3)])
+print(host_target().cpu, *[float(step(batch).loss).hex() for _ in range(3)])
 """
 
 
@@ -37,19 +38,19 @@ def run(name):
 
 
 def test_every_level_of_this_processor_trains_alike():
-    found = {name: run(name).stdout.split() for name in levels()}
+    found = {name: run(name).stdout.split() for name in host_levels()}
     assert found and all(printed[0] == name for name, printed in found.items())
     losses = [[float.fromhex(x) for x in printed[1:]] for printed in found.values()]
     for other in losses[1:]:
         np.testing.assert_allclose(other, losses[0], rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["x86-64-v9", *(set(NAMED) - set(levels()))])
+@pytest.mark.parametrize("name", ["x86-64-v9", *(set(LEVELS) - set(host_levels()))])
 def test_a_level_that_cannot_run_is_refused(name):
     done = run(name)
     assert done.returncode == 1
     assert "UnsupportedError: compile: " in done.stderr and f"'{name}'" in done.stderr
-    assert all(level in done.stderr for level in levels())
+    assert all(level in done.stderr for level in host_levels())
 
 
 def convolutional():
@@ -73,10 +74,10 @@ def step(request):
     )
 
 
-@pytest.mark.parametrize("name", sorted(NAMED))
+@pytest.mark.parametrize("name", sorted(LEVELS))
 def test_whole_steps_become_objects_for_every_level(step, name):
     """Arm among them, whose code nothing here runs: the plan, the text and the code are made, and verified by LLVM."""
-    made = make(step.graph, target(name), ())
+    made = compile_entry(CompilationUnit(step.graph, target=named_target(name)))
     parts = [bytes(part) for part in made.pieces[: made.facts["objects"]]]
-    machine = {"x86_64": 62, "aarch64": 183}[target(name).arch]
+    machine = {"x86_64": 62, "aarch64": 183}[named_target(name).arch]
     assert parts and all(p[:4] == b"\x7fELF" and int.from_bytes(p[18:20], "little") == machine for p in parts)

@@ -10,14 +10,14 @@ import pytest
 from tests.structure.programs import PROGRAMS
 from tests.structure.written import cast, cond, literal, op, scan, stated_pullback, wrapped
 
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.errors import DerivativeError
 from wholestep.ir.build import build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.ir.verify import verify
 from wholestep.testing import laws
-from wholestep.testing.arrays import type_of
+from wholestep.testing.arrays import type_of_array
 from wholestep.transforms.forward import copied, inline_jvp
 from wholestep.transforms.reverse import backward, inline_vjp, vjp
 from wholestep.transforms.vmap import Batching
@@ -30,7 +30,7 @@ def test_every_law_holds(name: str) -> None:
     program = PROGRAMS[name]
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     args = program.arguments(rng)
-    graph, captured = build(lambda *xs: program.function(*xs), [type_of(x) for x in args], name=name)
+    graph, captured = build(lambda *xs: program.function(*xs), [type_of_array(x) for x in args], name=name)
     assert not captured
     laws.check(graph, args, rng, smooth=program.smooth, reverse=program.reverse)
     laws.batch(graph, args, n=0, limit=1)
@@ -58,12 +58,12 @@ def test_the_same_loop_is_differentiated_twice_where_it_stands() -> None:
     laws.text(graph)
     rng = np.random.default_rng(0)
     args = [rng.normal(size=t.shape) for t in graph.in_types]
-    found = run(graph, args)
+    found = interpret(graph, args)
     everything = (True, True)
-    expected = run(plain, args[:2])
-    expected += run(vjp(plain, everything, (True, False)), args[:3])
-    expected += run(vjp(plain, everything, everything), args)
-    expected += run(vjp(plain, (True, False), (False, True)), [*args[:2], args[3]])
+    expected = interpret(plain, args[:2])
+    expected += interpret(vjp(plain, everything, (True, False)), args[:3])
+    expected += interpret(vjp(plain, everything, everything), args)
+    expected += interpret(vjp(plain, (True, False), (False, True)), [*args[:2], args[3]])
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-14)
 
@@ -87,7 +87,7 @@ def test_a_sum_over_the_mapped_axis_inside_structure(inside: str) -> None:
     for _ in range(3 if inside == "scan" else 1):
         expected = np.sin(expected.sum(0)) * expected
     assert marks == (True,)
-    np.testing.assert_allclose(run(made, [x])[0], expected, rtol=1e-14)
+    np.testing.assert_allclose(interpret(made, [x])[0], expected, rtol=1e-14)
     laws.check(made, [x], np.random.default_rng(2), batched=False)
 
 
@@ -104,14 +104,14 @@ def test_a_stated_pullback_may_not_revive_what_a_cast_has_cut() -> None:
         return wrapped("custom_vjp", lambda x, k: [x * cast(k, F64)], [x, k], rule=rule)
 
     graph, _ = build(program, [array_type((2,), F64)])
-    (g,) = run(vjp(graph, (True,), (True,)), [np.array([2.5, 3.5]), np.ones(2)])
+    (g,) = interpret(vjp(graph, (True,), (True,)), [np.array([2.5, 3.5]), np.ones(2)])
     np.testing.assert_array_equal(g, [2.0, 3.0])
 
 
 def test_a_while_loop_refuses_reverse_mode() -> None:
     program = PROGRAMS["until_small"]
     args = program.arguments(np.random.default_rng(0))
-    graph, _ = build(lambda *xs: program.function(*xs), [type_of(x) for x in args])
+    graph, _ = build(lambda *xs: program.function(*xs), [type_of_array(x) for x in args])
     with pytest.raises(DerivativeError, match="while_loop"):
         vjp(graph, (True, True), (False, True))
 
@@ -138,6 +138,6 @@ def test_a_value_given_twice_is_two_variables() -> None:
 
     graph, _ = build(program, [one, one])
     x = np.array([0.3, 0.7])
-    gx, dy = run(graph, [x, np.ones(2)])
+    gx, dy = interpret(graph, [x, np.ones(2)])
     np.testing.assert_allclose(gx, np.cos(x) * x, rtol=1e-15)
     np.testing.assert_allclose(dy, np.sin(x), rtol=1e-15)

@@ -3,10 +3,10 @@
 import pytest
 from tests.train.models import MODELS
 
-from wholestep.runtime import devices
+from wholestep.compiler import devices
 
 
-@pytest.fixture(params=sorted(devices.MAKERS))
+@pytest.fixture(params=sorted(devices.DEVICES))
 def device(request):
     return request.param
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from wholestep import errors
-from wholestep.nn.entropies import cross_entropy
-from wholestep.train import averages
-from wholestep.train.averages import mean_over
+from wholestep.nn.cross_entropies import cross_entropy
+from wholestep.train.loop import averages
+from wholestep.train.loop.averages import mean_over
 
 RNG = np.random.default_rng(0)
 PARAMS = {"w": RNG.normal(size=(4, 3)).astype(np.float32)}
@@ -47,7 +47,7 @@ def test_it_compiles_once_for_a_function_and_a_batch_size():
 
     for _ in range(3):
         mean_over(own, PARAMS, DATA, batch_size=8)
-    assert averages.compiled(own).traces == 1
+    assert averages.compile_loss(own).traces == 1
 
 
 @pytest.mark.parametrize(

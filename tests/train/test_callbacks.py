@@ -15,9 +15,9 @@ from tests.train.test_fit import Model, Stop, data, equal, fit, loader, made, pr
 
 import wholestep as ws
 from wholestep.errors import CheckpointError, LogWarning, MissingExtraError, ParameterError
-from wholestep.train.callbacks import Best, BestCheckpoint, Checkpoint, EarlyStopping, LossLog
-from wholestep.train.logs import ConsoleLogger, JsonLogger, TensorBoardLogger
-from wholestep.train.running import Callback
+from wholestep.train.loop.callbacks import Best, BestCheckpoint, Checkpoint, EarlyStopping, LossLog
+from wholestep.train.loop.loggers import ConsoleLogger, JsonLogger, TensorBoardLogger
+from wholestep.train.loop.run import Callback
 
 HOOKS = ("on_start", "on_step", "on_evaluation", "on_epoch", "on_end")
 

@@ -20,10 +20,10 @@ import wholestep as ws
 from wholestep import nn, tree
 from wholestep.errors import CheckpointError
 from wholestep.train.checkpoint import writers
-from wholestep.train.engine import Engine, Unfinished
-from wholestep.train.epochs import Rows
-from wholestep.train.loader import Loader
-from wholestep.train.loops import epoch_order
+from wholestep.train.data.loader import Loader
+from wholestep.train.program.engine import Engine, UnfinishedEpoch
+from wholestep.train.program.resident_epochs import ResidentData
+from wholestep.train.program.step_loops import epoch_order
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -287,7 +287,7 @@ def test_an_epoch_that_was_cut_is_continued(tmp_path, device, count, shuffle):
     batch = batch if count == 1 else tree.map(lambda x: np.stack([x] * count), batch)
     whole, cut, other = [compiled(device=device, batch=batch, steps_per_call=count, key=k) for k in (3, 3, 4)]
     whole.run(data, 2, 6, shuffle=shuffle)
-    bound = Rows(cut._engine, data, 6, shuffle, False).bounds()[0]
+    bound = ResidentData(cut._engine, data, 6, shuffle, False).programs()[0]
     bound.instance = Late(bound.instance)
     assert cut.run(data, 2, 6, shuffle=shuffle).interrupted
     assert int(cut.state["counters"]["step"]) <= steps
@@ -303,7 +303,7 @@ def interrupted(data, done):
     step = compiled()
     step.run(data, 1, 6)
     start = int(step.state["counters"]["step"])
-    step._engine.unfinished = Unfinished(start, done, 23, 6, 1, 0)
+    step._engine.unfinished = UnfinishedEpoch(start, done, 23, 6, 1, 0)
     order = np.asarray(epoch_order(step.state["counters"], 23, 0))
     for i in range(done):
         step(rows(data, order[6 * i : 6 * i + 6]))
@@ -358,7 +358,7 @@ def test_an_error_in_the_middle_is_noted(monkeypatch):
     monkeypatch.setattr(Engine, "call", failing)
     with pytest.raises(LookupError):
         step.run(data, 1, 6)
-    assert step._engine.unfinished == Unfinished(0, 3, 23, 6, 1, 0)
+    assert step._engine.unfinished == UnfinishedEpoch(0, 3, 23, 6, 1, 0)
 
 
 def test_the_position_in_the_data_comes_back(tmp_path):

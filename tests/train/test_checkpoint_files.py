@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import wholestep as ws
 from wholestep import nn
 from wholestep.errors import CheckpointError
-from wholestep.train.checkpoint import header, torch_linear, torch_name, write
-from wholestep.train.checkpoint.header import Damage
+from wholestep.train.checkpoint import safetensors_header, torch_linear, torch_name, write
+from wholestep.train.checkpoint.safetensors_header import Damage
 
 PARAMS = {"layers": [{"weight": np.zeros((3, 2), np.float32), "bias": np.zeros(2, np.float32)}]}
 
@@ -206,7 +206,7 @@ def resigned(folder, change):
     """A manifest that says something else, with a right checksum."""
     file = folder / "manifest.json"
     table = json.loads(file.read_text())
-    del table[header.SEAL]
+    del table[safetensors_header.SEAL]
     change(table)
     file.write_bytes(write.signed(table))
 
@@ -312,9 +312,13 @@ def test_what_is_wrong_is_said(tmp_path):
 def resealed(data, old, new):
     """A file with other text in its header, and the right checksum."""
     text = data[8 : 8 + int.from_bytes(data[:8], "little")]
-    digest = json.loads(text)["__metadata__"][header.SEAL]
-    blank = text.replace(old, new).replace(header.stamp(digest), header.stamp(header.BLANK))
-    found = blank.replace(header.stamp(header.BLANK), header.stamp(hashlib.sha256(blank).hexdigest()))
+    digest = json.loads(text)["__metadata__"][safetensors_header.SEAL]
+    blank = text.replace(old, new).replace(
+        safetensors_header.stamp(digest), safetensors_header.stamp(safetensors_header.BLANK)
+    )
+    found = blank.replace(
+        safetensors_header.stamp(safetensors_header.BLANK), safetensors_header.stamp(hashlib.sha256(blank).hexdigest())
+    )
     assert found != text
     return len(found).to_bytes(8, "little") + found + data[8 + len(text) :]
 
@@ -336,7 +340,7 @@ def test_a_header_is_judged_as_the_safetensors_library_judges_it(table, room, in
     text = json.dumps(table, indent=indent).encode()
     data = len(text).to_bytes(8, "little") + text + bytes(room)
     try:
-        found = {block.name: block.type.shape for block in header.decoded(text, room).blocks}
+        found = {block.name: block.type.shape for block in safetensors_header.decoded(text, room).blocks}
     except Damage:
         found = None
     try:
@@ -359,7 +363,7 @@ def test_a_header_is_judged_as_the_safetensors_library_judges_it(table, room, in
 def test_whatever_the_library_writes_is_read(arrays):
     data = outside.save(arrays, {"format": "np"})
     length = int.from_bytes(data[:8], "little")
-    found = header.decoded(data[8 : 8 + length], len(data) - 8 - length)
+    found = safetensors_header.decoded(data[8 : 8 + length], len(data) - 8 - length)
     assert {block.name: (block.type.shape, block.type.dtype) for block in found.blocks} == {
         name: (x.shape, x.dtype) for name, x in arrays.items()
     }
@@ -369,7 +373,7 @@ def test_whatever_the_library_writes_is_read(arrays):
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]":,0a\\ ', max_size=60).map(str.encode))
 def test_any_text_is_a_header_or_refused(text):
     try:
-        header.decoded(text, 0)
+        safetensors_header.decoded(text, 0)
     except Damage as damage:
         assert str(damage)
     else:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from wholestep.errors import ParameterError
-from wholestep.train import corpus as module
-from wholestep.train.corpus import CHARACTERS, corpus, decode, encode, windows
+from wholestep.train.data import text_corpus as module
+from wholestep.train.data.text_corpus import CHARACTERS, corpus, decode, encode, text_windows
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +75,12 @@ def test_every_character_comes_back():
 @pytest.mark.parametrize("length", [1, 4, 9])
 def test_windows_predict_each_character_once(length):
     text = np.arange(37, dtype=np.uint8)
-    rows = windows(text, length)
+    rows = text_windows(text, length)
     targets = rows[:, 1:].reshape(-1)
     assert rows.shape[1] == length + 1 and np.array_equal(targets, np.arange(1, len(targets) + 1))
     assert len(text) - 1 - len(targets) < length
     with pytest.raises(ParameterError, match="holds no piece of 40"):
-        windows(text, 40)
+        text_windows(text, 40)
 
 
 def test_examples_run():

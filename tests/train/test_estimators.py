@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from wholestep import errors
-from wholestep.train import estimators, perceptron
-from wholestep.train.estimators import WholestepClassifier, WholestepRegressor
+from wholestep.train.sklearn import estimators, mlp_ensemble
+from wholestep.train.sklearn.estimators import WholestepClassifier, WholestepRegressor
 
 SMALL = {"hidden_sizes": (16,), "members": 2, "batch_size": 32, "epochs": 50}
 BOTH = [WholestepClassifier, WholestepRegressor]
@@ -64,15 +64,15 @@ def test_single_precision_stays_single(cls):
 
 def test_fits_of_one_shape_share_a_program(monkeypatch):
     shapes = []
-    monkeypatch.setattr(perceptron, "POOL", perceptron.Pool(kept=2))
-    monkeypatch.setattr(perceptron, "made", lambda shape, made=perceptron.made: shapes.append(shape) or made(shape))
+    monkeypatch.setattr(mlp_ensemble, "POOL", mlp_ensemble.Pool(kept=2))
+    monkeypatch.setattr(mlp_ensemble, "made", lambda shape, made=mlp_ensemble.made: shapes.append(shape) or made(shape))
     for rows, lr, epochs in [(50, 0.01, 2), (31, 0.02, 3), (7, 0.01, 2)]:
         WholestepClassifier(**{**SMALL, "epochs": epochs}, lr=lr, weight_decay=lr).fit(X[:rows], Y[:rows])
     assert len(shapes) == 1
     for members in (1, 3, 4):
         WholestepClassifier(**{**SMALL, "members": members, "epochs": 1}).fit(X, Y)
     assert len(shapes) == 4
-    assert sum(map(len, perceptron.POOL.idle.values())) == 2
+    assert sum(map(len, mlp_ensemble.POOL.idle.values())) == 2
 
 
 def test_fits_side_by_side_are_those_one_after_the_other():
@@ -91,15 +91,15 @@ def test_fits_side_by_side_are_those_one_after_the_other():
 
 
 def test_an_interrupted_fit_does_not_give_its_step_back(monkeypatch):
-    monkeypatch.setattr(perceptron, "POOL", perceptron.Pool(kept=2))
+    monkeypatch.setattr(mlp_ensemble, "POOL", mlp_ensemble.Pool(kept=2))
 
     def interrupt(self, epoch):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(perceptron.Loop, "epoch", interrupt)
+    monkeypatch.setattr(mlp_ensemble.EnsembleTraining, "epoch", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fitted(WholestepClassifier)
-    assert not perceptron.POOL.idle
+    assert not mlp_ensemble.POOL.idle
 
 
 @pytest.mark.parametrize("cls", BOTH)

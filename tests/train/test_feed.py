@@ -7,8 +7,10 @@ import pytest
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.train import bound, compile, feed, result, watch
-from wholestep.train.feed import Feed
+from wholestep.train.program import resident_program
+from wholestep.train.state import batch_signature, captured_arrays, result
+from wholestep.train.state.batch_signature import BatchSignature
+from wholestep.train.step import compile
 
 X, Y = np.arange(6.0).reshape(2, 3), np.arange(2)
 EXAMPLES = {
@@ -29,7 +31,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_glance_and_a_second_look_give_the_same_arrays(name):
     example = EXAMPLES[name]
-    made = Feed(example, "batch", "step")
+    made = BatchSignature(example, "batch", "step")
     glanced, looked = made.arrays(example), made.checked(example)
     expected = [np.asarray(x) for x in tree.leaves(example)]
     assert len(glanced) == len(looked) == len(expected)
@@ -42,7 +44,7 @@ def test_a_glance_and_a_second_look_give_the_same_arrays(name):
 @pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in ("nothing",)])
 def test_what_does_not_fit_is_refused_by_both(name):
     example = EXAMPLES[name]
-    made = Feed(example, "batch", "step")
+    made = BatchSignature(example, "batch", "step")
     wrong = [
         tree.map(lambda x: np.asarray(x, np.complex64), example),
         tree.map(lambda x: np.asarray(x)[None], example),
@@ -63,13 +65,13 @@ def test_what_does_not_fit_is_refused_by_both(name):
     [X.T.copy().T, np.ascontiguousarray(X[:, ::-1])[:, ::-1], np.asfortranarray(X), X.view(), np.array(X)[::-1][::-1]],
 )
 def test_arrays_lie_row_by_row(x):
-    (found,) = Feed(X, "batch", "step").arrays(x)
+    (found,) = BatchSignature(X, "batch", "step").arrays(x)
     assert found.flags.c_contiguous and found.flags.aligned
     np.testing.assert_array_equal(found, x)
 
 
 def test_arrays_that_cannot_be_written_and_those_off_their_boundary_are_fine():
-    made = Feed(X, "batch", "step")
+    made = BatchSignature(X, "batch", "step")
     fixed = X.copy()
     fixed.flags.writeable = False
     off = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float64).reshape(2, 3)
@@ -82,19 +84,19 @@ def test_arrays_that_cannot_be_written_and_those_off_their_boundary_are_fine():
 
 
 def test_another_byte_order_and_masked_arrays_are_refused():
-    made = Feed(X, "batch", "step")
+    made = BatchSignature(X, "batch", "step")
     for x in (X.astype(">f8"), np.ma.array(X)):
         with pytest.raises(ws.errors.DtypeError):
             made.arrays(x)
 
 
 def test_a_dictionary_in_another_order_is_the_same():
-    made = Feed({"x": X, "y": Y}, "batch", "step")
+    made = BatchSignature({"x": X, "y": Y}, "batch", "step")
     for x in ({"y": Y, "x": X}, {"x": X, "y": Y}):
         found = made.arrays(x)
         assert found[0] is X and found[1] is Y
 
 
-@pytest.mark.parametrize("module", [bound, compile, feed, result, watch])
+@pytest.mark.parametrize("module", [resident_program, compile, batch_signature, result, captured_arrays])
 def test_examples_run(module):
     assert not doctest.testmod(module).failed

@@ -30,15 +30,16 @@ from wholestep.errors import (
     ShapeError,
     SkippedStepWarning,
 )
-from wholestep.train import fit as fitting
-from wholestep.train import kinds, progress, running
-from wholestep.train.callbacks import Checkpoint
-from wholestep.train.evaluation import Evaluate
-from wholestep.train.fit import fit
-from wholestep.train.loader import Loader
-from wholestep.train.progress import Plain, Status
-from wholestep.train.running import Callback
-from wholestep.train.step import Step
+from wholestep.train.data.loader import Loader
+from wholestep.train.loop import fit as fitting
+from wholestep.train.loop import progress, run
+from wholestep.train.loop.callbacks import Checkpoint
+from wholestep.train.loop.evaluation import Evaluate
+from wholestep.train.loop.fit import fit
+from wholestep.train.loop.progress import Plain, Status
+from wholestep.train.loop.run import Callback
+from wholestep.train.program import batch_shapes
+from wholestep.train.step.step import Step
 
 ROWS = 22
 X3, Y3 = np.arange(9.0).reshape(3, 3), np.ones(3)
@@ -363,7 +364,7 @@ def test_a_bad_batch_leaves_the_state_as_it_was():
 
 
 def test_batches_of_other_sizes_have_programs_of_their_own_and_few_are_kept(monkeypatch):
-    monkeypatch.setattr(kinds, "KEPT", 2)
+    monkeypatch.setattr(batch_shapes, "MAX_SHAPES", 2)
     step = made(size=3)
 
     def batch(n):
@@ -499,7 +500,7 @@ def test_a_history_is_a_table_and_a_picture(tmp_path):
 def still(monkeypatch):
     """A world in which memory and speed are always the same."""
     monkeypatch.setattr(fitting, "resident", lambda: 312_456_789)
-    monkeypatch.setattr(fitting.View, "seconds", property(lambda self: 0.004))
+    monkeypatch.setattr(fitting.RunDisplay, "seconds", property(lambda self: 0.004))
 
 
 def test_plain_progress(golden, capsys, still):
@@ -524,7 +525,7 @@ def test_what_moves_is_the_mean_of_the_last_losses(count, monkeypatch):
 
     monkeypatch.setattr(fitting, "display_for", lambda mode: Display())
     monkeypatch.setattr(fitting, "PAUSE", 0)
-    monkeypatch.setattr(running, "RECENT", 3)
+    monkeypatch.setattr(run, "RECENT", 3)
     step = made(count)
     history = fit(step, loader(count), epochs=2)
     losses, calls = history.losses, [x for x in seen if not isinstance(x, tuple)]
@@ -599,7 +600,7 @@ def test_what_is_not_installed_is_named(monkeypatch):
 def test_between_two_pictures_a_step_costs_one_look_at_the_clock(monkeypatch):
     """Losses are fetched and lines are made a few times a second by the clock, however many steps that is."""
     clock, drained, moved, looks = itertools.count(), [], [], []
-    drain, look = running.Run.drain, fitting.View.look
+    drain, look = run.TrainingRun.drain, fitting.RunDisplay.look
 
     class Display(progress.Silent):
         def move(self, status):
@@ -612,8 +613,8 @@ def test_between_two_pictures_a_step_costs_one_look_at_the_clock(monkeypatch):
 
     monkeypatch.setattr(fitting, "time", SimpleNamespace(perf_counter=lambda: 0.01 * next(clock)))
     monkeypatch.setattr(fitting, "display_for", lambda mode: Display())
-    monkeypatch.setattr(running.Run, "drain", lambda self: drained.append(0) or drain(self))
-    monkeypatch.setattr(fitting.View, "look", counted)
+    monkeypatch.setattr(run.TrainingRun, "drain", lambda self: drained.append(0) or drain(self))
+    monkeypatch.setattr(fitting.RunDisplay, "look", counted)
     fit(made(), loader(), epochs=200)
     assert len(looks) == 1000
     assert 2 <= len(moved) <= 1 + 0.01 * next(clock) / fitting.PAUSE
@@ -622,7 +623,7 @@ def test_between_two_pictures_a_step_costs_one_look_at_the_clock(monkeypatch):
 
 
 def test_numbers_as_people_read_them():
-    assert [progress.size(n) for n in (0, 999, 1500, 312_456_789, 5 * 10**9)] == [
+    assert [progress.show_bytes(n) for n in (0, 999, 1500, 312_456_789, 5 * 10**9)] == [
         "0 bytes",
         "999 bytes",
         "1.5 KB",
@@ -632,7 +633,10 @@ def test_numbers_as_people_read_them():
     assert [progress.clock(s) for s in (0.2, 9.6, 75, 3600, float("inf"))] == ["0:00", "0:10", "1:15", "1:00:00", "?"]
 
 
-MODULES = "loader fit history logs callbacks sampling sources progress evaluation running report tables prefetch kinds"
+MODULES = (
+    "data.loader data.sampling data.sources data.prefetch loop.fit loop.history loop.loggers "
+    "loop.callbacks loop.progress loop.evaluation loop.run loop.loss_chart program.batch_shapes"
+)
 
 
 @pytest.mark.parametrize("name", MODULES.split())

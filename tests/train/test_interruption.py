@@ -12,8 +12,8 @@ from tests.train.pressing import Pressing, press
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.train.beside import beside
-from wholestep.train.epochs import Rows
+from wholestep.train.program.interruptible import run_in_thread
+from wholestep.train.program.resident_epochs import ResidentData
 
 
 def compiled(device, **options):
@@ -26,7 +26,7 @@ def test_a_run_ends_after_a_whole_step(device):
     data = tree.map(lambda x: np.resize(x, (600_000, *x.shape[1:])), perceptron().data)
     _, step = compiled(device)
     _, other = compiled(device)
-    for bound in Rows(step._engine, data, 6, False, False).bounds():
+    for bound in ResidentData(step._engine, data, 6, False, False).programs():
         bound.instance = Pressing(bound.instance)
     result = step.run(data, 5, 6, shuffle=False)
     taken = len(result)
@@ -87,7 +87,7 @@ def test_a_handler_of_the_users_own_is_heard():
     before = signal.signal(signal.SIGINT, handler)
     try:
         with pytest.raises(LookupError):
-            beside(Long(), [1])
+            run_in_thread(Long(), [1])
         assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -95,7 +95,7 @@ def test_a_handler_of_the_users_own_is_heard():
 
 def test_the_handler_is_put_back():
     before = signal.getsignal(signal.SIGINT)
-    assert beside(Long(), [1]) == ([1], True)
+    assert run_in_thread(Long(), [1]) == ([1], True)
     assert signal.getsignal(signal.SIGINT) is before
     _thread_is_not_left_over()
 
@@ -106,12 +106,12 @@ def test_an_error_in_the_thread_is_the_callers():
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        beside(Failing(), [])
+        run_in_thread(Failing(), [])
 
 
 def test_a_stop_that_comes_when_nothing_runs_changes_nothing(device):
     model, step = compiled(device)
     step.run(model.data, 1, 6)
-    for bound in step._engine.bounds.values():
+    for bound in step._engine.programs.values():
         bound.instance.stop()
     assert step.run(model.data, 1, 6).status == "completed"

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 
 from wholestep import tree
-from wholestep.cli.audit import datafiles
-from wholestep.cli.audit.files import MEMORY, bounded
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError, UnsupportedError
-from wholestep.train import prefetch, tables
-from wholestep.train.datafiles import opened
-from wholestep.train.loader import Loader
-from wholestep.train.sampling import Weighted, Words
-from wholestep.train.sources import padded
+from wholestep.train.data import csv, prefetch
+from wholestep.train.data.file_errors import open_arrays
+from wholestep.train.data.loader import Loader
+from wholestep.train.data.sampling import RandomWords, Weighted
+from wholestep.train.data.sources import padded
+from wholestep_tools.audit import datafiles
+from wholestep_tools.audit.files import MEMORY, bounded
 
 N = 13
 
@@ -172,7 +172,7 @@ def test_every_row_comes_once_and_each_epoch_is_another_order():
 
 def test_the_order_is_the_same_everywhere():
     # Philox 4x64-10 is a published function: these words and this order hold on any machine.
-    assert Words(1, 2).draw(2).tolist() == [5705853004827290377, 6584680345644299050]
+    assert RandomWords(1, 2).draw(2).tolist() == [5705853004827290377, 6584680345644299050]
     assert next(iter(Loader(np.arange(8), 8, key=1))).tolist() == [3, 5, 2, 7, 0, 6, 1, 4]
 
 
@@ -393,8 +393,8 @@ def test_csv_columns_are_integers_or_floats(tmp_path, monkeypatch):
     path = tmp_path / "t.CSV"
     path.write_text('\ufeffid,"price, net",z\n1,2,nan\n\n2,"3.5",-1e3\n3,4,0\n', encoding="utf-8")
     for chunk in (1, 2, 100):
-        monkeypatch.setattr(tables, "CHUNK", chunk)
-        rows = opened(path)
+        monkeypatch.setattr(csv, "CHUNK", chunk)
+        rows = open_arrays(path)
         assert list(rows) == ["id", "price, net", "z"]
         assert [x.dtype.name for x in rows.values()] == ["int64", "float64", "float64"]
         assert rows["price, net"].tolist() == [2, 3.5, 4]
@@ -428,9 +428,9 @@ def test_a_bad_table_is_refused(tmp_path, text, error, says):
 
 @pytest.mark.parametrize("chunk", [1, 100])
 def test_integers_beyond_int64_are_floats_only_among_floats(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(tables, "CHUNK", chunk)
+    monkeypatch.setattr(csv, "CHUNK", chunk)
     (tmp_path / "t.csv").write_text("a,b\n18446744073709551616,-9223372036854775808\n0.5,9223372036854775807\n")
-    rows = opened(tmp_path / "t.csv")
+    rows = open_arrays(tmp_path / "t.csv")
     assert rows["a"].tolist() == [2.0**64, 0.5]
     assert rows["b"].tolist() == [-(2**63), 2**63 - 1]
 
@@ -438,7 +438,7 @@ def test_integers_beyond_int64_are_floats_only_among_floats(tmp_path, monkeypatc
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 def test_tables_are_text_with_a_byte_order_mark_or_utf8(tmp_path, encoding):
     (tmp_path / "t.csv").write_bytes("größe,b\n1,2.5\n".encode(encoding))
-    assert {name: x.tolist() for name, x in opened(tmp_path / "t.csv").items()} == {"größe": [1], "b": [2.5]}
+    assert {name: x.tolist() for name, x in open_arrays(tmp_path / "t.csv").items()} == {"größe": [1], "b": [2.5]}
 
 
 def test_text_in_another_encoding_is_refused_with_a_way_out(tmp_path):
@@ -487,7 +487,7 @@ def test_a_damaged_file_is_read_as_numpy_reads_it_or_refused():
 
 
 def test_arrays_of_npz_files_stay_on_disk_where_they_can(folder):
-    stored, packed = opened(folder / "rows.npz"), opened(folder / "small.npz")
+    stored, packed = open_arrays(folder / "rows.npz"), open_arrays(folder / "small.npz")
     assert all(isinstance(x, np.memmap) for x in stored.values())
     for name, x in data().items():
         np.testing.assert_array_equal(stored[name], x)
@@ -497,7 +497,7 @@ def test_arrays_of_npz_files_stay_on_disk_where_they_can(folder):
 def test_other_layouts_in_npz_files(tmp_path):
     arrays = {"f": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "e": np.zeros((2, 0)), "b": np.array([True, False])}
     np.savez(tmp_path / "a.npz", **arrays)
-    for name, x in opened(tmp_path / "a.npz").items():
+    for name, x in open_arrays(tmp_path / "a.npz").items():
         np.testing.assert_array_equal(x, arrays[name])
 
 

@@ -6,9 +6,9 @@ import pytest
 import wholestep as ws
 from wholestep import tree
 from wholestep.errors import MissingExtraError, ParameterError, TreeError
-from wholestep.train import data as extras
-from wholestep.train.loader import Loader
-from wholestep.train.lr_finder import lr_find
+from wholestep.train.data import datasets as extras
+from wholestep.train.data.loader import Loader
+from wholestep.train.loop.lr_finder import lr_find
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(40, 3))

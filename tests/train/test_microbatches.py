@@ -12,7 +12,7 @@ import pytest
 
 import wholestep as ws
 from wholestep import errors, nn
-from wholestep.train import means
+from wholestep.train.program import microbatch_means
 
 RNG = np.random.default_rng(0)
 PARAMS = {"w": RNG.normal(size=(8, 64)), "v": RNG.normal(size=(64,))}
@@ -365,6 +365,6 @@ def test_what_is_replaced_is_looked_at_too() -> None:
 
 
 def test_large_parts_are_not_tried_whole(monkeypatch: Any) -> None:
-    monkeypatch.setattr(means, "MOST", 0)
+    monkeypatch.setattr(microbatch_means, "MAX_ELEMENTS", 0)
     refused(MIXING["sum"])
     parted(LOSSES["mse"])

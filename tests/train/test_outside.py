@@ -11,8 +11,8 @@ import wholestep as ws
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend import outside
-from wholestep.train import labels
-from wholestep.train.feed import Feed
+from wholestep.train.data import labels
+from wholestep.train.state.batch_signature import BatchSignature
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 3)), RNG.normal(size=12)
@@ -60,13 +60,13 @@ def test_a_batch_of_what_users_hold_is_the_batch_of_arrays(name):
 
 def test_tensors_are_read_where_they_lie():
     x = Tensor(X)
-    (found,) = Feed(X, "batch", "step").arrays(x)
+    (found,) = BatchSignature(X, "batch", "step").arrays(x)
     assert np.shares_memory(found, X)
 
 
 def test_bfloat16_has_the_same_bits():
     x = bfloat16(X)
-    (found,) = Feed(x.values, "batch", "step").arrays(x)
+    (found,) = BatchSignature(x.values, "batch", "step").arrays(x)
     assert found.dtype == x.values.dtype and found.tobytes() == x.values.tobytes()
 
 
@@ -82,7 +82,9 @@ def test_other_shapes_of_what_users_hold_are_other_shapes():
 
 
 def test_numbers_take_the_dtype_of_their_place_and_arrays_keep_theirs():
-    pattern = Feed({"f": np.zeros(2, np.float32), "i": np.zeros(2, np.uint8), "b": np.zeros(2, bool)}, "batch", "step")
+    pattern = BatchSignature(
+        {"f": np.zeros(2, np.float32), "i": np.zeros(2, np.uint8), "b": np.zeros(2, bool)}, "batch", "step"
+    )
     fine = {"f": [1, 2.5], "i": [1, 255], "b": [True, False]}
     assert [x.dtype for x in pattern.arrays(fine)] == [np.bool_, np.float32, np.uint8]
     for wrong, says in [
@@ -121,14 +123,14 @@ def test_lists_and_tuples_stand_for_each_other_where_there_is_one():
 
 def test_an_example_of_lists_is_of_arrays_and_containers_stay():
     given = {"x": [[1.0, 2.0], [3.0, 4.0]], "k": (1.0, [X, Y]), "n": None, "e": []}
-    found = outside.taken(given, "batch", "compile")
+    found = outside.taken_over(given, "batch", "compile")
     assert found["x"].tolist() == given["x"] and found["k"][1] is not None and found["k"][0] == 1.0
     assert tree.structure(found) == tree.structure({**given, "x": 0})
-    assert outside.taken(BATCH, "batch", "compile") is BATCH
+    assert outside.taken_over(BATCH, "batch", "compile") is BATCH
     with pytest.raises(DtypeError, match=r"compile: batch\.y\[1\] is the text 'a'"):
-        outside.taken({"x": X, "y": [0, "a"]}, "batch", "compile")
+        outside.taken_over({"x": X, "y": [0, "a"]}, "batch", "compile")
     with pytest.raises(DtypeError, match=r"jit: batch\['a b'\] is a Broken, of which NumPy makes no array: too far\n"):
-        outside.taken({"a b": Broken()}, "batch", "jit")
+        outside.taken_over({"a b": Broken()}, "batch", "jit")
 
 
 class Broken:
@@ -270,7 +272,7 @@ def test_arrays_of_jax_go_in():
     step = ws.compile(loss, np.zeros(3, np.float32), batch={"x": x, "y": y})
     assert step({"x": jnp.asarray(x), "y": jnp.asarray(y)}).loss == step({"x": x, "y": y}).loss
     half = jnp.asarray(x, jnp.bfloat16)
-    (found,) = Feed(np.asarray(half), "batch", "step").arrays(half)
+    (found,) = BatchSignature(np.asarray(half), "batch", "step").arrays(half)
     assert found.tobytes() == np.asarray(half).tobytes()
     with pytest.raises(DtypeError, match=r"batch\.x is f32\[12, 3\].*\n.*\n.*astype\(np\.float64\)"):
         made()({"x": jnp.asarray(x), "y": Y})
@@ -287,5 +289,5 @@ def test_tensors_of_torch_go_in():
     )
     np.testing.assert_array_equal(ws.fit(step, data, progress=None).losses, ws.fit(plain, (X, Y), progress=None).losses)
     half = torch.tensor(X).to(torch.bfloat16)
-    (found,) = Feed(half.float().numpy().astype("bfloat16"), "batch", "step").arrays(half)
+    (found,) = BatchSignature(half.float().numpy().astype("bfloat16"), "batch", "step").arrays(half)
     np.testing.assert_array_equal(found.astype(np.float32), half.float().numpy())

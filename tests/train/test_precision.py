@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import wholestep as ws
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
-from wholestep.train.scaling import LEAST, MOST, Scaling
+from wholestep.train.state.loss_scaling import LEAST, MOST, Scaling
 
 
 def network(params, batch):

@@ -11,14 +11,17 @@ import pytest
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.backends.cpu.native import object_code
-from wholestep.backends.cpu.stamps import notes_text
-from wholestep.backends.cpu.target import host
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.backends.cpu.llvm_jit import object_code
+from wholestep.backends.cpu.profiled_entry import notes_text
+from wholestep.compiler import profiler
+from wholestep.compiler.profiler import ProfiledProgram
 from wholestep.errors import BoundsError, ParameterError, ShapeError, UnsupportedError
-from wholestep.lower.plan import Call, Launch, Repeat, every_step
-from wholestep.runtime import rates, recording
-from wholestep.runtime.recording import Recorder
-from wholestep.train import calibrate, estimate, inspected, profile
+from wholestep.lower.program.steps import ForLoop, Launch, RoutineCall, walk_steps
+from wholestep.runtime.cpu import machine_rates
+from wholestep.train import calibrate
+from wholestep.train.inspect import inspection, profile
+from wholestep.train.step import estimate
 
 ROWS, INNER, WIDE = 64, 24, 1100
 """WIDE * ROWS is more than what is worth sharing among threads."""
@@ -69,8 +72,8 @@ def test_a_profile_leaves_the_step_as_it_was():
 
 def test_a_program_with_clocks_computes_the_same(step):
     program, batch = step._engine.main.program, given()[1]
-    arrays = step._engine.head + step._engine.feed.arrays(batch)
-    recorder = Recorder(program, step._engine.state.arrays)
+    arrays = step._engine.head + step._engine.signature.arrays(batch)
+    recorder = ProfiledProgram(program, step._engine.state.arrays)
     plain = program.instance([x.copy() for x in step._engine.state.arrays])
     for _ in range(3):
         recorder(arrays)
@@ -82,14 +85,14 @@ def test_a_program_with_clocks_computes_the_same(step):
 
 
 def test_every_step_is_counted_as_often_as_it_ran(step, profiled):
-    steps = [s for s in every_step(step.plan.steps) if isinstance(s, Launch | Call)]
+    steps = [s for s in walk_steps(step.plan.steps) if isinstance(s, Launch | RoutineCall)]
     runs = {id(s): n for s, n in zip(steps, profiled.record.runs, strict=True)}
-    loops = [s for s in step.plan.steps if isinstance(s, Repeat)]
+    loops = [s for s in step.plan.steps if isinstance(s, ForLoop)]
     assert len(loops) == 2
     for loop in loops:
-        inside = [s for s in every_step(loop.body) if isinstance(s, Launch | Call)]
+        inside = [s for s in walk_steps(loop.body) if isinstance(s, Launch | RoutineCall)]
         assert inside and {runs[id(s)] for s in inside} == {5}
-    outside = {runs[id(s)] for s in step.plan.steps if isinstance(s, Launch | Call)}
+    outside = {runs[id(s)] for s in step.plan.steps if isinstance(s, Launch | RoutineCall)}
     assert outside == {1}
 
 
@@ -154,7 +157,7 @@ def test_several_steps_a_call_and_long_programs():
 
     step = ws.compile(f, params, optimizer=ws.optim.adam(1e-2), batch=x, steps_per_call=4)
     assert (
-        len(step.plan.steps[-1].body if isinstance(step.plan.steps[-1], Repeat) else list(every_step(step.plan.steps)))
+        len(step.plan.steps[-1].body if isinstance(step.plan.steps[-1], ForLoop) else list(walk_steps(step.plan.steps)))
         > 64
     )
     before = step.state
@@ -166,7 +169,7 @@ def test_several_steps_a_call_and_long_programs():
 
 
 def test_more_events_than_there_is_room_for_are_said(step, monkeypatch):
-    monkeypatch.setattr(recording, "MOST", 6)
+    monkeypatch.setattr(profiler, "MAX_EVENTS", 6)
     found = step.profile(given()[1], calls=1)
     assert len(found.record.events) == 6 and found.record.missing > 0
     monkeypatch.undo()
@@ -175,7 +178,7 @@ def test_more_events_than_there_is_room_for_are_said(step, monkeypatch):
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_the_clock_of_every_system_is_code(platform):
-    assert object_code(notes_text(3, platform), host())
+    assert object_code(notes_text(3, platform), host_target())
 
 
 # The trace.
@@ -202,7 +205,7 @@ def test_a_trace_is_what_the_format_says(profiled, tmp_path):
 
 
 def test_a_trace_says_what_it_leaves_out(step, tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "MOST", 6)
+    monkeypatch.setattr(profiler, "MAX_EVENTS", 6)
     found = step.profile(given()[1], calls=1)
     found.save(tmp_path / "trace.json")
     data = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))
@@ -262,8 +265,8 @@ def test_a_model_too_large_to_run_has_a_cost():
     assert found.microseconds > 1e6
 
 
-@pytest.mark.parametrize("module", [calibrate, estimate, inspected, profile], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [calibrate, estimate, inspection, profile], ids=lambda m: m.__name__)
 def test_examples(module, monkeypatch):
-    monkeypatch.setattr(rates, "_known", {})
+    monkeypatch.setattr(machine_rates, "_rates", {})
     found = doctest.testmod(module)
     assert not found.failed

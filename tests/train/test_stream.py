@@ -10,9 +10,9 @@ import pytest
 import wholestep as ws
 from wholestep import nn, tree
 from wholestep.errors import DtypeError, ParameterError, TreeError, UnsupportedError
-from wholestep.lower.plan import Call, Repeat, every_step
-from wholestep.runtime import mapped
-from wholestep.runtime.mapped import lies_in_file
+from wholestep.lower.program.steps import ForLoop, RoutineCall, walk_steps
+from wholestep.runtime.memory import mapped_arrays
+from wholestep.runtime.memory.mapped_arrays import is_file_backed
 
 LAYERS, WIDTH, ROWS = 5, 16, 6
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("small_pieces")
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """These stacks have several chunks."""
-    monkeypatch.setattr(mapped, "CHUNK", 2048)
+    monkeypatch.setattr(mapped_arrays, "CHUNK_BYTES", 2048)
 
 
 def make(i: int) -> dict[str, np.ndarray]:
@@ -78,7 +78,7 @@ def test_every_optimizer_comes_to_the_same_bits(name: str, tmp_path: Path) -> No
         assert memory(BATCH).loss == files(BATCH).loss
     assert bits(memory) == bits(files)
     kept = files.state["params"]["layers"]
-    assert lies_in_file(kept["w"]) and lies_in_file(kept["b"]) and not lies_in_file(files.params["head"])
+    assert is_file_backed(kept["w"]) and is_file_backed(kept["b"]) and not is_file_backed(files.params["head"])
 
 
 @pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "adafactor"])
@@ -97,7 +97,7 @@ def test_the_arena_does_not_grow_with_the_stack(name: str) -> None:
 def test_the_state_of_the_stack_is_in_files_and_the_rest_is_not(tmp_path: Path) -> None:
     _, files = pair(tmp_path)
     where = {
-        path: lies_in_file(x) for path, x in zip(files._engine.state.paths, files._engine.state.arrays, strict=True)
+        path: is_file_backed(x) for path, x in zip(files._engine.state.paths, files._engine.state.arrays, strict=True)
     }
     layers = {f"{part}.layers.{name}" for part in ("params", "optimizer.m", "optimizer.v") for name in "bw"}
     assert {path for path, on in where.items() if on} == layers
@@ -112,7 +112,7 @@ def test_the_state_of_the_stack_is_in_files_and_the_rest_is_not(tmp_path: Path) 
 
 def test_the_update_goes_piece_by_piece(tmp_path: Path) -> None:
     _, files = pair(tmp_path)
-    loops = [s for s in every_step(files.plan.steps) if isinstance(s, Repeat)]
+    loops = [s for s in walk_steps(files.plan.steps) if isinstance(s, ForLoop)]
     assert len(loops) >= 3 and any(s.trips * 1024 >= LAYERS * WIDTH * WIDTH * 4 for s in loops[2:])
 
 
@@ -197,7 +197,7 @@ def test_what_is_read_is_ones_own_and_what_is_set_is_taken_over(tmp_path: Path) 
     mine = files.params
     before = mine["layers"]["w"].copy()
     files(BATCH)
-    assert lies_in_file(mine["layers"]["w"]) and mine["layers"]["w"].tobytes() == before.tobytes()
+    assert is_file_backed(mine["layers"]["w"]) and mine["layers"]["w"].tobytes() == before.tobytes()
     mine["layers"]["w"][...] = 0
     assert files.params["layers"]["w"].any()
     memory(BATCH)
@@ -229,7 +229,7 @@ def test_reset_and_replace(tmp_path: Path) -> None:
         step(BATCH)
     assert bits(memory) == bits(files)
     kept = files._engine.state.tree["optimizer"]
-    assert lies_in_file(kept["m"]["layers"]["w"]) and not lies_in_file(kept["m"]["head"])
+    assert is_file_backed(kept["m"]["layers"]["w"]) and not is_file_backed(kept["m"]["head"])
 
 
 def test_attached_functions_pass_through_it_too(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_model_of_modules(tmp_path: Path) -> None:
         step(BATCH)
     assert bits(memory) == bits(files)
     assert memory.model(BATCH).tobytes() == files.model(BATCH).tobytes()
-    assert sum(map(lies_in_file, files._engine.state.arrays)) == 6
+    assert sum(map(is_file_backed, files._engine.state.arrays)) == 6
 
 
 class Blocks(nn.Module):
@@ -287,9 +287,9 @@ def test_a_stack_of_modules(keep, tmp_path: Path) -> None:
     for _ in range(2):
         assert memory(BATCH).loss == files(BATCH).loss
     assert bits(memory) == bits(files)
-    assert sum(map(lies_in_file, files._engine.state.arrays)) == 6
+    assert sum(map(is_file_backed, files._engine.state.arrays)) == 6
     assert files.plan.file and any(
-        s.routine.startswith("advise") for s in every_step(files.plan.steps) if isinstance(s, Call)
+        s.routine.startswith("advise") for s in walk_steps(files.plan.steps) if isinstance(s, RoutineCall)
     )
 
 
@@ -310,7 +310,7 @@ def test_layers_in_a_python_loop_stay_apart(tmp_path: Path) -> None:
     for _ in range(2):
         assert memory(BATCH).loss == files(BATCH).loss
     assert bits(memory) == bits(files)
-    assert sum(map(lies_in_file, files._engine.state.arrays)) == 36
+    assert sum(map(is_file_backed, files._engine.state.arrays)) == 36
     for made in (ws.compile, ws.estimate):
         folder = {"folder": tmp_path} if made is ws.compile else {}
         with pytest.raises(UnsupportedError, match="roll=True joins arrays"):
@@ -337,7 +337,7 @@ def test_the_reference_takes_the_same_state(tmp_path: Path) -> None:
         loss, parameters(), batch=BATCH, optimizer=ws.optim.sgd(0.1), device="reference", stream="*.w", folder=tmp_path
     )
     step(BATCH)
-    assert lies_in_file(step._engine.state.tree["params"]["layers"]["w"])
+    assert is_file_backed(step._engine.state.tree["params"]["layers"]["w"])
 
 
 # Layers made one at a time.

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep.cli.bench import models, spec
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep_tools.bench import models, spec
 
 B = ws.Dim("B")
 

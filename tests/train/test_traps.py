@@ -15,8 +15,8 @@ from numpy.random import normal
 import wholestep as ws
 from wholestep import errors, nn, optim
 from wholestep.dtypes import DRAWN
-from wholestep.train.logs import JsonLogger
-from wholestep.train.scaling import Scaling
+from wholestep.train.loop.loggers import JsonLogger
+from wholestep.train.state.loss_scaling import Scaling
 
 X = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 BATCH = {"x": X, "y": X[:, :1]}

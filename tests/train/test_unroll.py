@@ -7,10 +7,10 @@ from tests.train.models import perceptron
 
 import wholestep as ws
 from wholestep import nn, tree
+from wholestep.backends.cpu.target import schedule
 from wholestep.errors import DtypeError, NonScalarError, ParameterError, ShapeError
-from wholestep.lower import schedule
 from wholestep.optim.hyper import hyper_of
-from wholestep.runtime import pool
+from wholestep.runtime.cpu import thread_pool
 
 RNG = np.random.default_rng(8)
 PARAMS = {"w1": RNG.normal(size=(3, 4)), "w2": RNG.normal(size=(4, 1))}
@@ -182,7 +182,7 @@ def test_with_checkpoints_memory_grows_by_a_state_a_step():
 @pytest.fixture
 def shared(monkeypatch):
     """Every kernel that can be is shared out among threads."""
-    monkeypatch.setattr(schedule, "WORTH", 1)
+    monkeypatch.setattr(schedule, "SHARED_POINTS", 1)
 
 
 @pytest.mark.parametrize(("count", "threads"), [(2, 1), (5, 2), (5, 1)])
@@ -196,7 +196,7 @@ def test_the_gradient_of_each_step_takes_the_weights_as_leaves(count, threads, s
     optimizer = ws.optim.adam(0.05)
     batches = tree.map(lambda x: x[: 3 * count].reshape(count, 3, -1), model.data)
     given = {"optimizer": optimizer, "key": 7}
-    with pool.threads(threads):
+    with thread_pool.threads(threads):
         single = ws.compile(noisy, model.params, batch=tree.map(lambda x: x[0], batches), **given)
         losses = [single(tree.map(lambda x, i=i: x[i], batches)).loss for i in range(count)]
         many, through = [

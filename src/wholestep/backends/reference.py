@@ -1,4 +1,4 @@
-"""The meaning of the language: NumPy, node by node."""
+"""The reference semantics of graphs: NumPy, node by node."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wholestep.errors import BoundsError, Indexed, Where
 from wholestep.ir.graph import Graph, NDArray, Value
 
 
-def expand(data: Any, shape: tuple[Any, ...]) -> Any:
-    """A thin array at its full shape; see `Primitive.thin`."""
+def broadcast_thin(data: Any, shape: tuple[Any, ...]) -> Any:
+    """Broadcast a thin array to its full shape; see `Primitive.thin`."""
     return data if data.shape == shape else np.broadcast_to(data, shape)
 
 
-def evaluate(op: Any, inputs: Sequence[Value], params: dict[str, Any]) -> Any:
+def evaluate_node(op: Any, inputs: Sequence[Value], params: dict[str, Any]) -> Any:
     """Compute one node from the data of its inputs."""
     if op.thin:
         args = [v.data for v in inputs]
@@ -26,14 +26,14 @@ def evaluate(op: Any, inputs: Sequence[Value], params: dict[str, Any]) -> Any:
         for v in inputs:
             data, shape = v.data, v.type.shape
             args.append(data if data.shape == shape else np.broadcast_to(data, shape))
-    return apply(op, args, params, None)
+    return apply_primitive(op, args, params, None)
 
 
-def apply(op: Any, args: Sequence[Any], params: dict[str, Any], where: Where) -> Any:
-    """One primitive on arrays; an index out of range names the user's line."""
+def apply_primitive(op: Any, args: Sequence[Any], params: dict[str, Any], where: Where) -> Any:
+    """Run one primitive on arrays; an index out of range names the user's line."""
     try:
         if op.nested:
-            return op.ref(*args, run=run, **params)
+            return op.ref(*args, run=interpret, **params)
         return op.ref(*args, **params)
     except IndexError as error:
         if isinstance(error, BoundsError):
@@ -45,8 +45,8 @@ def apply(op: Any, args: Sequence[Any], params: dict[str, Any], where: Where) ->
         raise BoundsError(f"indexing: {error}", where=where) from None
 
 
-class Program:
-    """A graph made ready to run: values as slots in a list, freed after their last use."""
+class GraphInterpreter:
+    """A graph prepared for interpretation: values are slots of a list, freed after their last use."""
 
     __slots__ = ("inputs", "outputs", "size", "steps")
 
@@ -90,8 +90,8 @@ class Program:
             if shapes is None:
                 args = [memory[s] for s in sources]
             else:
-                args = [expand(memory[s], shape) for s, shape in zip(sources, shapes, strict=True)]
-            out = apply(op, args, params, where)
+                args = [broadcast_thin(memory[s], shape) for s, shape in zip(sources, shapes, strict=True)]
+            out = apply_primitive(op, args, params, where)
             if op.multiple:
                 for slot, value in zip(targets, out, strict=True):
                     memory[slot] = value
@@ -99,10 +99,10 @@ class Program:
                 memory[targets[0]] = out
             for slot in dying:
                 memory[slot] = None
-        return [expand(memory[slot], shape) for slot, shape in self.outputs]
+        return [broadcast_thin(memory[slot], shape) for slot, shape in self.outputs]
 
 
-def run(graph: Graph, arrays: Sequence[NDArray]) -> list[Any]:
-    """The outputs of a graph for these inputs."""
-    program: Program = graph.derived("reference", lambda: Program(graph))
+def interpret(graph: Graph, arrays: Sequence[NDArray]) -> list[Any]:
+    """Return the outputs of a graph for these inputs."""
+    program: GraphInterpreter = graph.derived("reference", lambda: GraphInterpreter(graph))
     return program(arrays)

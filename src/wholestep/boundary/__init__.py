@@ -1,1 +1,1 @@
-"""What a caller meets where this library ends: short tracebacks, and answers to names and arguments of other ones."""
+"""The public boundary: short tracebacks, and answers to the names and arguments of other libraries."""

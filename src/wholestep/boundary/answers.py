@@ -39,7 +39,7 @@ def elsewhere(place: str, name: str) -> Ours | None:
         return None
     for other in (place, *PLACES):
         module = sys.modules.get("wholestep" + other.removeprefix("ws"))
-        known = names_of(module)
+        known = public_names(module)
         if name in known and other != place:
             return Ours(f"{other}.{name}")
         same = [n for n in known if n.lower() == name.lower()]
@@ -48,7 +48,7 @@ def elsewhere(place: str, name: str) -> Ours | None:
     return None
 
 
-def names_of(module: Any) -> Sequence[str]:
+def public_names(module: Any) -> Sequence[str]:
     """The public names of a module."""
     return getattr(module, "__all__", ())
 
@@ -62,10 +62,10 @@ def answered(
         return error.__cause__.with_traceback(error.__traceback__)
     if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
-    return arguments(f, args, kwargs, error)
+    return call_error(f, args, kwargs, error)
 
 
-def arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError) -> TypeError:
+def call_error(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError) -> TypeError:
     """The error for a call that does not fit the parameters of a function."""
     try:
         parameters = inspect.signature(f).parameters
@@ -109,7 +109,7 @@ def maker(f: Callable[..., Any], name: str) -> str | None:
     """The function that makes the objects of an optimizer's class, whose constructor has no defaults."""
     if not f.__qualname__.endswith("__init__") or not str(f.__module__).startswith("wholestep.optim."):
         return None
-    return next((n for n in names_of(sys.modules["wholestep.optim"]) if n.replace("_", "") == name.lower()), None)
+    return next((n for n in public_names(sys.modules["wholestep.optim"]) if n.replace("_", "") == name.lower()), None)
 
 
 def keyword(foreign: str, names: Sequence[str]) -> str:

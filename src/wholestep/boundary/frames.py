@@ -13,7 +13,7 @@ from wholestep import config
 from wholestep.errors import PlanError, WholestepError, is_internal, is_own
 
 
-def cut(error: BaseException) -> None:
+def cut_frames(error: BaseException) -> None:
     """Take the internal frames out of the traceback of an error, and of those that it came from.
 
     An error that this library raises on purpose keeps the frames of the caller alone. One that was raised by the

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from wholestep.boundary.answers import answered
-from wholestep.boundary.frames import cut
+from wholestep.boundary.frames import cut_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -24,7 +24,7 @@ def boundary(f: F) -> F:
     """
     if not isinstance(f, FunctionType) or f.__code__.co_filename == boundary.__code__.co_filename:
         return f
-    shorten, answer = cut, answered
+    shorten, answer = cut_frames, answered
 
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -51,7 +51,7 @@ def bounded(cls: C) -> C:
     for name, member in list(vars(cls).items()):
         if name.startswith("_") and name not in ENTRANCES:
             continue
-        if isinstance(member, FunctionType) and cut.__name__ not in member.__code__.co_names:
+        if isinstance(member, FunctionType) and cut_frames.__name__ not in member.__code__.co_names:
             setattr(cls, name, boundary(member))
         elif isinstance(member, property) and member.fget is not None:
             setattr(cls, name, property(boundary(member.fget), member.fset, member.fdel, member.__doc__))

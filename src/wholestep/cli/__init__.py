@@ -1,14 +1,21 @@
-"""The command `wholestep`: `train` trains, `bench` and `depth` measure, `audit` and `doctor` look for faults."""
+"""The command `wholestep`: `train` trains, `doctor` looks for faults; other distributions add further commands."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import Any
 
-from wholestep.cli import audit, bench, depth, doctor, train
+from wholestep.cli import doctor, train
 from wholestep.cli.options import Version
-from wholestep.errors import WholestepError
+from wholestep.errors import CommandError, WholestepError
+
+FURTHER = "wholestep.commands"
+"""The group of entry points that further commands are found by: functions that add one to the command line."""
+TOOLS = ("audit", "bench", "depth")
+"""The commands of the distribution `wholestep-tools`, which lies in `tools/` of a checkout."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,8 +46,25 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action=Version, help="show the version, and exit")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     train.add(commands)
-    audit.add(commands)
-    bench.add(commands)
-    depth.add(commands)
     doctor.add(commands)
+    further = {point.name: point for point in entry_points(group=FURTHER)}
+    for _, point in sorted(further.items()):
+        point.load()(commands)
+    for name in TOOLS:
+        if name not in further:
+            add_missing(commands, name)
     return top
+
+
+def add_missing(commands: Any, name: str) -> None:
+    """Add a command that says how to install it, whatever its options; no help lists it."""
+
+    def refuse(options: argparse.Namespace) -> int:
+        raise CommandError(
+            f"`wholestep {name}` is a tool of those who develop Wholestep, and not installed",
+            hint="run `pip install -e tools` in a checkout of Wholestep's source",
+        )
+
+    absent = commands.add_parser(name, add_help=False, prefix_chars="\0")
+    absent.add_argument("rest", nargs="*")
+    absent.set_defaults(run=refuse)

@@ -10,7 +10,7 @@ from wholestep import nn
 SIDE = 8
 
 
-class Reader(nn.Module):
+class DigitReader(nn.Module):
     """Scores f32[n, 10] of images f32[n, 64]; in training each image is moved by up to a pixel, as the key says."""
 
     def __init__(self, *, channels: int = 32, key: Any) -> None:
@@ -22,12 +22,12 @@ class Reader(nn.Module):
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         x = x.reshape(-1, SIDE, SIDE)
-        x = (moved(x, key) if self.training else x)[:, None]
+        x = (shift_at_random(x, key) if self.training else x)[:, None]
         x = nn.max_pool2d(nn.relu(self.second(nn.relu(self.first(x)))), 2)
         return self.last(nn.relu(self.hidden(x.reshape(len(x), -1))))
 
 
-def moved(x: Any, key: Any) -> Any:
+def shift_at_random(x: Any, key: Any) -> Any:
     """Images f32[n, 8, 8], each moved by -1, 0 or 1 pixels along both axes."""
     n = len(x)
     down, right = ws.random.randint(key, (2, n, 1, 1), 0, 3)
@@ -35,13 +35,13 @@ def moved(x: Any, key: Any) -> Any:
     return padded[np.arange(n)[:, None, None], down + np.arange(SIDE)[:, None], right + np.arange(SIDE)]
 
 
-def loss(model: Reader, batch: tuple[np.ndarray, np.ndarray], *, key: Any) -> Any:
+def digits_loss(model: DigitReader, batch: tuple[np.ndarray, np.ndarray], *, key: Any) -> Any:
     """The mean cross-entropy, with labels that leave a twentieth to the other digits."""
     x, labels = batch
     return nn.cross_entropy(model(x, key=key), labels, label_smoothing=0.05)
 
 
-def accuracy(model: Reader, batch: tuple[np.ndarray, np.ndarray]) -> Any:
+def digits_accuracy(model: DigitReader, batch: tuple[np.ndarray, np.ndarray]) -> Any:
     """The share of images that are read correctly."""
     x, labels = batch
     return nn.metrics.accuracy(model(x), labels)

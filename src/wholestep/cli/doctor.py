@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import sys
@@ -15,14 +16,15 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from wholestep import config
-from wholestep.backends.cpu import support
-from wholestep.backends.cpu.native import object_code
-from wholestep.backends.cpu.target import host
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.backends.cpu.llvm_jit import object_code
+from wholestep.backends.cpu.support_ir import support
 from wholestep.ir.graph import Graph
-from wholestep.runtime import cache, cores, rates, symbols
-from wholestep.runtime.artefact import Artefact, Slot
-from wholestep.runtime.folder import Unusable
-from wholestep.runtime.native import NativeProgram
+from wholestep.runtime.cache import code_cache
+from wholestep.runtime.cache.private_folder import FolderUnusable
+from wholestep.runtime.cpu import core_count, external_symbols, machine_rates
+from wholestep.runtime.cpu.artifact import Artifact, TableSlot
+from wholestep.runtime.cpu.executable import NativeExecutable
 
 GPU_PACKAGES = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvmath-python", "wgpu")
 SIZE = 1000
@@ -102,21 +104,21 @@ def first_line(error: Exception) -> str:
 
 
 def processor() -> tuple[str, str]:
-    found = host()
+    found = host_target()
     return f"{platform.machine()}, {found.cpu}", "code is made for exactly this processor"
 
 
 def vectors() -> tuple[str, str]:
-    found = host()
+    found = host_target()
     fused = "fused multiply-add" if found.fma else "no fused multiply-add: it is emulated, and slow"
     tiles = ", bfloat16 tiles" if found.amx_bf16 else ""
     size = f"{8 * found.vector_bytes} bits, {found.registers} registers, {fused}{tiles}"
     return size, f"{found.lanes(4)} float32 or {found.lanes(8)} float64 numbers at a time"
 
 
-def threads() -> tuple[str, str]:
-    count, reason = cores.threads_and_reason()
-    logical = len(cores.affinity())
+def thread_facts() -> tuple[str, str]:
+    count, reason = core_count.default_thread_count()
+    logical = len(core_count.cpu_affinity())
     return f"{count} of {logical} logical processors", f"decided by {reason}; results do not depend on it"
 
 
@@ -130,18 +132,27 @@ def memory() -> tuple[str, str]:
 
 
 def compiler() -> tuple[str, str]:
-    llvmlite, llvm = cache.llvm_version().split()
+    llvmlite, llvm = code_cache.llvm_version().split()
     return f"llvmlite {llvmlite}, LLVM {llvm}", "code is made inside this process; no other compiler is needed"
 
 
 def blas() -> tuple[str, str]:
+    external_symbols.resolve_symbol("lapack.dpotrf")
+    scipy = importlib.metadata.version("scipy")
+    return (
+        f"SciPy {scipy} on {', '.join(blas_names()) or 'an unnamed BLAS'}",
+        "LAPACK is called directly from compiled code",
+    )
+
+
+def blas_names() -> list[str]:
+    """The BLAS libraries of this process with their versions, as far as threadpoolctl is there to tell."""
+    if importlib.util.find_spec("threadpoolctl") is None:
+        return []
     import threadpoolctl
 
-    symbols.resolve("lapack.dpotrf")
     found = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
-    names = sorted({f"{info['internal_api']} {info.get('version') or 'of unknown version'}" for info in found})
-    scipy = importlib.metadata.version("scipy")
-    return f"SciPy {scipy} on {', '.join(names) or 'an unnamed BLAS'}", "LAPACK is called directly from compiled code"
+    return sorted({f"{info['internal_api']} {info.get('version') or 'of unknown version'}" for info in found})
 
 
 def graphics() -> tuple[str, str]:
@@ -154,20 +165,20 @@ def graphics() -> tuple[str, str]:
     return ", ".join(found) or "no GPU libraries", "this version compiles for the CPU"
 
 
-def kept() -> tuple[str, str]:
+def cache_facts() -> tuple[str, str]:
     try:
-        folder = cache.place()
+        folder = code_cache.cache_folder()
         if folder is None:
             return "off", "every process compiles again"
         count, size = folder.usage()
         entries = f"{count} entr{'y' if count == 1 else 'ies'}, {size / 2**20:.1f} of {folder.cap >> 20} MiB"
         return f"{folder.place}: {entries}", f"{folder.state()}; what is in it is checked before it is used"
-    except Unusable as error:
+    except FolderUnusable as error:
         return "cannot be used", f"{error}; every process compiles again"
 
 
 def calibrated() -> tuple[str, str]:
-    found = rates.known()
+    found = machine_rates.measured_rates()
     if found is None:
         return "not done", "times are predicted by default rates; wholestep.calibrate() measures this machine's"
     r, day = found.rates, time.strftime("%Y-%m-%d", time.localtime(found.measured))
@@ -183,22 +194,22 @@ def environment() -> tuple[str, str]:
 LOOKS: dict[str, Callable[[], tuple[str, str]]] = {
     "processor": processor,
     "vectors": vectors,
-    "threads": threads,
+    "threads": thread_facts,
     "memory": memory,
     "compiler": compiler,
     "BLAS": blas,
     "GPU": graphics,
-    "cache": kept,
+    "cache": cache_facts,
     "calibration": calibrated,
     "environment": environment,
 }
-"""What is looked at, in order."""
+"""The facts that are looked at, in order."""
 
 
-def trial() -> NativeProgram:
+def trial() -> NativeExecutable:
     """A small program from text to machine code, with threads."""
     text = support.DECLARATIONS + TRIAL.replace("SIZE", str(SIZE))
-    slots = tuple(Slot(kind, np.dtype(np.float32), (SIZE,), 4 * SIZE) for kind in ("input", "output"))
-    code = object_code(text, host())
-    made = Artefact(objects=(code,), entry="trial", slots=slots, inputs=(0,), outputs=(1,), parallel=True)
-    return NativeProgram(Graph((), (), (), "trial", ("x",)), made)
+    slots = tuple(TableSlot(kind, np.dtype(np.float32), (SIZE,), 4 * SIZE) for kind in ("input", "output"))
+    code = object_code(text, host_target())
+    made = Artifact(objects=(code,), entry="trial", slots=slots, inputs=(0,), outputs=(1,), parallel=True)
+    return NativeExecutable(Graph((), (), (), "trial", ("x",)), made)

@@ -31,7 +31,7 @@ class Version(argparse.Action):
         parser.exit()
 
 
-def at_least(least: int) -> Callable[[str], int]:
+def integer_at_least(least: int) -> Callable[[str], int]:
     """An option's value as an integer that is not too small."""
 
     def integer(text: str) -> int:
@@ -46,10 +46,10 @@ def at_least(least: int) -> Callable[[str], int]:
     return integer
 
 
-def positive(text: str) -> float:
+def positive_number(text: str) -> float:
     """An option's value as a number above 0.
 
-    >>> positive("1.5")
+    >>> positive_number("1.5")
     1.5
     """
     try:

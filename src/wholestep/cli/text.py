@@ -34,7 +34,7 @@ class Writer(nn.Module):
         return self.head(self.norm(x[:, -1])), new
 
 
-def loss(model: Writer, text: Any) -> Any:
+def text_loss(model: Writer, text: Any) -> Any:
     """The cross-entropy of each character that follows, in bits."""
     return nn.cross_entropy(model(text[:, :-1]), text[:, 1:]) / np.log(2)
 

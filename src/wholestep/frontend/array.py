@@ -561,7 +561,7 @@ class Array:
 
 def data_of(value: Value) -> Any:
     """The data of a value where the trace has it: computed already, or a constant of the program; else None."""
-    if value.data is not None or value.node is None or value.node.op.name != "constant":
+    if value.data is not None or value.node is None or not value.node.op.literal:
         return value.data
     data = value.node.params["value"]
     builder = current()

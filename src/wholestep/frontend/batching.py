@@ -13,7 +13,7 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import Printed, with_said, without_said
-from wholestep.frontend.scope import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
+from wholestep.frontend.tracing import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.family import expand
@@ -41,7 +41,8 @@ def vmap(
     them, a prefix of the arguments. `out_axes` places it in the results; None asserts that a result does not vary.
     Inside, `ws.psum(x, axis_name)` and `ws.pmean` combine the elements. Keyword arguments are batched along axis 0.
 
-    Raises ShapeError where batch sizes differ, AxisError for an axis that is not there, TreeError for a prefix that
+    Shapes: arguments [..., n, ...] with one n, at their axes in `in_axes`; results with n at `out_axes`; dtypes stay.
+    Raises: ShapeError where batch sizes differ, AxisError for an axis that is not there, TreeError for a prefix that
     does not fit.
 
     >>> import numpy as np, wholestep as ws
@@ -147,7 +148,8 @@ def place(v: Value, on: bool, target: int | None, n: Any) -> Array:
 def psum(x: Any, axis_name: str) -> Any:
     """The sum of x over the elements of the `vmap` with this axis name; every element gets it.
 
-    Raises UnsupportedError outside such a vmap.
+    Shapes: x an array of any shape and numeric dtype; the sum has them too.
+    Raises: UnsupportedError outside of such a vmap.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.vmap(lambda x: x / ws.psum(x, "i"), axis_name="i")(np.array([1.0, 3.0])).tolist()
@@ -164,7 +166,10 @@ def _psum(leaf: Any, axis_name: str) -> Array:
 
 
 def pmean(x: Any, axis_name: str) -> Any:
-    """The mean of x over the elements of the `vmap` with this axis name. Raises as psum does.
+    """The mean of x over the elements of the `vmap` with this axis name.
+
+    Shapes: as `psum`, with a floating result.
+    Raises: as `psum` does.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.vmap(lambda x: x - ws.pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0])).tolist()

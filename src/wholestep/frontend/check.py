@@ -11,7 +11,7 @@ from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, GradientError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import jvp, vjp
-from wholestep.frontend.scope import type_of
+from wholestep.frontend.tracing import type_of
 
 STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
 """Fourth-order central differences: error O(h**4)."""
@@ -23,7 +23,7 @@ class Point:
     def __init__(self, args: Sequence[Any]) -> None:
         self.leaves, self.structure = tree.flatten(tuple(args))
         self.on = [isinstance(x, (np.ndarray, np.generic, float, complex)) and type_of(x).inexact for x in self.leaves]
-        self.wide = [widened(x) for x, o in zip(self.leaves, self.on, strict=True) if o]
+        self.wide = [widen_to_float64(x) for x, o in zip(self.leaves, self.on, strict=True) if o]
         self.paths = [p for p, o in zip(tree.paths(tuple(args), "args"), self.on, strict=True) if o]
         if not self.wide:
             raise DtypeError("gradcheck: no argument is a floating array")
@@ -44,7 +44,7 @@ class Point:
         return out
 
 
-def widened(x: Any) -> Any:
+def widen_to_float64(x: Any) -> Any:
     """A floating array in double precision, where differences mean something."""
     array = np.asarray(x)
     return array.astype(np.complex128 if dtypes.is_complex(array.dtype) else np.float64)
@@ -53,7 +53,7 @@ def widened(x: Any) -> Any:
 def results(f: Callable[..., Any], args: Any) -> list[Any]:
     """The floating results of f, in double precision."""
     leaves = tree.leaves(f(*args))
-    return [widened(y) for y in leaves if not isinstance(y, Array) and type_of(y).inexact]
+    return [widen_to_float64(y) for y in leaves if not isinstance(y, Array) and type_of(y).inexact]
 
 
 def gradcheck(
@@ -66,12 +66,16 @@ def gradcheck(
     rtol: float = 1e-6,
     atol: float = 1e-8,
 ) -> None:
-    """Check the derivatives of f at a point against its values; raises GradientError that names the worst element.
+    """Check the derivatives of f at a point against its values.
 
     Every element of the Jacobian is checked in float64, in forward ("fwd") and reverse ("rev") mode, against
     fourth-order central differences with step `eps`, or against the complex step where `analytic` says that f is
-    analytic and takes complex arguments (Squire and Trapp, 1998). With `order=2` so are the derivatives of both modes'
-    derivatives. The point must be smooth: away from ties and kinks.
+    analytic and takes complex arguments. With `order=2` so are the derivatives of both modes' derivatives. The point
+    must be smooth: away from ties and kinks.
+
+    Shapes: trees of arrays of floating dtypes, converted to float64; f returns a tree of arrays.
+    Raises: GradientError that names the worst element, DtypeError where no argument is a floating array.
+    Source: Squire and Trapp, "Using complex variables to estimate derivatives of real functions", 1998.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.gradcheck(lambda x: np.sin(x) * x, np.array([0.3, -1.2]))
@@ -112,7 +116,7 @@ def along(f: Any, arrays: Sequence[Any], direction: Any, analytic: bool, eps: fl
     return total
 
 
-def basis(point: Point, direction: Any) -> list[Any]:
+def one_hot_tangent(point: Point, direction: Any) -> list[Any]:
     """A tangent that is one in one place."""
     i, index, unit = direction
     out = [np.zeros_like(x) for x in point.wide]
@@ -124,8 +128,8 @@ def forward_columns(f: Any, point: Point) -> list[Any]:
     """The derivative along every direction, by jvp."""
     made = []
     for direction in point.directions():
-        _, dy = jvp(f, point.wide, basis(point, direction))
-        made.append([widened(y) for y in tree.leaves(dy) if type_of(y).inexact])
+        _, dy = jvp(f, point.wide, one_hot_tangent(point, direction))
+        made.append([widen_to_float64(y) for y in tree.leaves(dy) if type_of(y).inexact])
     return made
 
 
@@ -134,7 +138,9 @@ def reverse_columns(f: Any, point: Point) -> list[Any]:
     out, pullback = vjp(f, *point.wide)
     leaves, structure = tree.flatten(out)
     floats = [i for i, y in enumerate(leaves) if type_of(y).inexact]
-    columns = [[np.zeros(np.shape(leaves[i]), widened(leaves[i]).dtype) for i in floats] for _ in point.directions()]
+    columns = [
+        [np.zeros(np.shape(leaves[i]), widen_to_float64(leaves[i]).dtype) for i in floats] for _ in point.directions()
+    ]
     for at, i in enumerate(floats):
         units = (1.0, 1.0j) if np.iscomplexobj(leaves[i]) else (1.0,)
         for index in np.ndindex(np.shape(leaves[i])):

@@ -11,7 +11,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import FUNCTIONS
-from wholestep.frontend.lift import cast_to, lift
+from wholestep.frontend.promotion import cast_to, lift
 from wholestep.frontend.selection import SELECTED, Selection, first
 from wholestep.ir.graph import Value
 from wholestep.primitives.creation import constant

@@ -10,10 +10,10 @@ import numpy as np
 from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.lift import cast_to
-from wholestep.frontend.printing import Printed, taken, without_said
+from wholestep.frontend.printing import Printed, take_prints, without_said
+from wholestep.frontend.promotion import cast_to
 from wholestep.frontend.pure import pure
-from wholestep.frontend.scope import PLAIN, Traced, as_array, entered, scope, trace_flat, type_of
+from wholestep.frontend.tracing import PLAIN, Traced, as_array, entered, scope, trace_flat, type_of
 from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
@@ -25,8 +25,11 @@ from wholestep.primitives.structure import while_loop as while_primitive
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
     """`true_fn(*operands)` where pred holds, `false_fn(*operands)` elsewhere; only one of them runs.
 
-    `pred` is a scalar. Where its value is known, the branch is simply called. Both branches return the same structure,
-    shapes and dtypes. Raises ShapeError for a pred that is no scalar, TreeError or DtypeError where branches differ.
+    Where the value of `pred` is known, the branch is simply called. Both branches return one structure, its shapes and
+    dtypes.
+
+    Shapes: `pred` a scalar, boolean or a number; operands trees of any arrays; the result as the branches return it.
+    Raises: ShapeError for a pred that is no scalar, TreeError or DtypeError where the branches differ.
 
     >>> import wholestep as ws
     >>> ws.jit(lambda x: ws.cond(x > 0, lambda x: x, lambda x: -2 * x, x))(-3.0)
@@ -40,7 +43,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if known is not None:
         return (true_fn if bool(known) else false_fn)(*operands)
     with scope("cond") as work:
-        leaves, rebuild, _ = arguments(operands, entered)
+        leaves, rebuild, _ = loop_arguments(operands, entered)
         values = [a.value for a in leaves]
         branches = [
             traced_branch(f, rebuild, values, leaves, name) for f, name in ((false_fn, "false"), (true_fn, "true"))
@@ -52,7 +55,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         return work.leave(branches[0].arrays(outs))
 
 
-def arguments(
+def loop_arguments(
     operands: Sequence[Any], enter: Callable[[Any, str], Array] = as_array
 ) -> tuple[list[Array], Callable[[Sequence[Any]], Any], Any]:
     """Array leaves of the operands as traced arrays, and how to put others back around them."""
@@ -98,26 +101,27 @@ def widened(graph: Graph, n: int, places: Sequence[int], captured: Sequence[Valu
 def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False) -> Any:
     """Apply `carry, y = f(carry, x)` along the first axis of xs: `carry, ys = ws.scan(f, init, xs)`.
 
-    The loop stays a loop, whatever its length, in the program and in its derivatives. `xs` is a tree of arrays, or
-    None with `length`; ys are stacked, None for nothing; `reverse` runs from the last x to the first. The carry keeps
-    its structure, shapes and dtypes. Raises ShapeError where lengths differ, TreeError or DtypeError where the carry
-    changes.
+    The loop stays a loop, whatever its length, in the program and in its derivatives. `xs` is a tree of arrays, or None
+    with `length`; ys are stacked, None for nothing; `reverse` runs from the last x to the first.
+
+    Shapes: `xs` and ys trees of arrays [length, ...]; the carry any tree, with the same shapes and dtypes at each step.
+    Raises: ShapeError where lengths differ, TreeError or DtypeError where the carry changes.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.scan(lambda c, x: (c + x, c), 0.0, np.array([1.0, 2.0, 3.0]))
     (np.float64(6.0), array([0., 1., 3.]))
     """
     with scope("scan") as work:
-        rows, rebuild, _ = arguments((xs,))
+        rows, rebuild, _ = loop_arguments((xs,))
         count = steps(rows, length)
-        start, unflatten, structure = arguments((init,))
+        start, unflatten, structure = loop_arguments((init,))
         types = [array_type(a.shape[1:], a.dtype) for a in rows]
         k = len(start)
 
         def step(*items: Array) -> Any:
             carry, y = pair_of(f(unflatten(items[:k])[0], rebuild(items[k:])[0]))
             check_carry(carry, structure)
-            said = taken()
+            said = take_prints()
             return carry, Printed((y, said)) if said else y
 
         traced, start = settled(step, start, [*types], "scan")
@@ -201,15 +205,17 @@ def settled(step: Any, start: list[Array], types: Sequence[Type], what: str) -> 
 def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init: Any) -> Any:
     """`while cond_fun(x): x = body_fun(x)`, as part of the program.
 
-    The carry keeps its structure, shapes and dtypes. It has a forward-mode derivative; reverse mode needs a fixed
-    number of steps: use scan or fori_loop. Raises as scan does.
+    It has a forward-mode derivative; reverse mode needs a fixed number of steps: use scan or fori_loop.
+
+    Shapes: `init` a tree of any arrays, whose shapes and dtypes `body_fun` keeps; `cond_fun` gives a scalar.
+    Raises: as `scan` does, and ShapeError for a condition that is no scalar.
 
     >>> import wholestep as ws
     >>> ws.while_loop(lambda x: x < 10, lambda x: x * 2, 1)
     np.int64(16)
     """
     with scope("while_loop") as work:
-        start, unflatten, structure = arguments((init,))
+        start, unflatten, structure = loop_arguments((init,))
 
         def body(*items: Array) -> Any:
             out = body_fun(unflatten(items)[0])
@@ -251,8 +257,10 @@ def scalar_bool(x: Any) -> Any:
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init: Any) -> Any:
     """`for i in range(lower, upper): x = body_fun(i, x)`, as part of the program.
 
-    With bounds that are plain integers it differentiates both ways; with traced ones it is a while_loop. Raises as
-    scan does, and DtypeError for bounds that are no integers.
+    With bounds that are plain integers it differentiates both ways; with traced ones it is a while_loop.
+
+    Shapes: bounds integer scalars; `init` a tree of any arrays, of which `body_fun` keeps structure, shapes and dtypes.
+    Raises: as `scan` does, and DtypeError for bounds that are no integers.
 
     >>> import wholestep as ws
     >>> ws.fori_loop(0, 5, lambda i, x: x + i, 0)

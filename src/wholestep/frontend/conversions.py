@@ -1,4 +1,4 @@
-"""What to write where NumPy or Python asks a traced array for its value: read off the line of the caller."""
+"""Hints for conversions: the replacement for a line in which a traced array is asked for its value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def advice(asked: str) -> str:
         return KEEP
     operation = dis.opname[frame.f_code.co_code[frame.f_lasti]]
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and operation == "STORE_SUBSCR":
-        return written(frame, node.value.id)
+        return constant_text(frame, node.value.id)
     return instead_of(frame, node) if isinstance(node, ast.Call) else KEEP
 
 
@@ -59,10 +59,10 @@ def into_plain(array: Any) -> str:
     names = [] if frame is None else [name for name, value in frame.f_locals.items() if value is array]
     if frame is None or not names:
         return "make it inside the traced function with wholestep.numpy (zeros, empty, array), or leave out= away"
-    return written(frame, names[0])
+    return constant_text(frame, names[0])
 
 
-def written(frame: FrameType, name: str) -> str:
+def constant_text(frame: FrameType, name: str) -> str:
     """What to write for a variable that holds a plain array and is assigned traced ones."""
     made = None
     for node in statements(frame):

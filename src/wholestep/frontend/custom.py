@@ -13,8 +13,8 @@ from wholestep import tree
 from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import with_said, without_said
-from wholestep.frontend.scope import PLAIN, as_array, entered
 from wholestep.frontend.selection import Selection
+from wholestep.frontend.tracing import PLAIN, as_array, entered
 from wholestep.ir.build import build, current
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type, array_type
@@ -96,6 +96,9 @@ def name_of(f: Any) -> str:
 def stop_gradient(x: Any) -> Any:
     """The same values with a derivative of zero, for every array of a tree.
 
+    Shapes: an array of any shape and dtype, or a tree of them; the same.
+    Raises: nothing of its own.
+
     >>> import wholestep as ws
     >>> ws.grad(lambda x: x * ws.stop_gradient(x))(3.0)
     np.float64(3.0)
@@ -105,6 +108,9 @@ def stop_gradient(x: Any) -> Any:
 
 def capture(label: str, x: Any) -> Any:
     """x under a name, by which `ws.frontier_grad` and the compiled step can ask for it; the value is unchanged.
+
+    Shapes: an array of any shape and dtype, or a tree of them; the same.
+    Raises: nothing of its own.
 
     >>> import wholestep as ws
     >>> ws.grad(lambda x: ws.capture("h", x * 2.0) * 3.0)(1.0)
@@ -117,6 +123,9 @@ def keep(x: Any) -> Any:
     """x, which stays in memory until its last use, whatever `memory_budget` a step has; the value is unchanged.
 
     A value that costs less to make than to read is stored nowhere, and nothing is changed by that.
+
+    Shapes: an array of any shape and dtype, or a tree of them; the same.
+    Raises: nothing of its own.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.grad(lambda x: np.sum(np.tanh(ws.keep(x @ x))))(np.zeros((1, 1))).tolist()
@@ -131,6 +140,9 @@ def recompute(x: Any) -> Any:
     Unlike `checkpoint` it names one value and not all inside a function. It holds in compiled programs, with a
     `memory_budget` or without; `step.plan.decisions` says what came of it. A value that cannot be made again, because
     what it is made from is no longer there, stays.
+
+    Shapes: an array of any shape and dtype, or a tree of them; the same.
+    Raises: nothing of its own.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.grad(lambda x: np.sum(np.tanh(ws.recompute(x @ x))))(np.zeros((1, 1))).tolist()
@@ -285,7 +297,11 @@ class custom_vjp:
 
     `fwd(*args)` returns `(out, residuals)`, any tree of arrays and plain values; `bwd(residuals, cotangent)` returns a
     tuple with one cotangent for each argument, None for none. Forward mode is the transpose of the stated rule. Works
-    under every transform. Raises DerivativeError where it is differentiated before `defvjp`.
+    under every transform.
+
+    Shapes: those of f; cotangents have the shapes and dtypes of what they belong to.
+    Raises: DerivativeError where it is differentiated before `defvjp`; TreeError, ShapeError or DtypeError for a rule
+    whose cotangents do not fit.
 
     >>> import numpy as np, wholestep as ws
     >>> @ws.custom_vjp
@@ -354,8 +370,10 @@ class BatchedTangent(Batched):
 class custom_jvp:
     """A function whose forward-mode derivative the user states; reverse mode is its transpose.
 
-    `rule(primals, tangents)` returns `(out, tangent)`, the tangent linear in the tangents. Works under every
-    transform. Raises DerivativeError where it is differentiated before `defjvp`.
+    `rule(primals, tangents)` returns `(out, tangent)`, the tangent linear in the tangents. Works under every transform.
+
+    Shapes: those of f; `tangents` like `primals`, the tangent like the result.
+    Raises: DerivativeError where it is differentiated before `defjvp`, TreeError for a rule that gives no such pair.
 
     >>> import numpy as np, wholestep as ws
     >>> @ws.custom_jvp
@@ -427,6 +445,9 @@ class composite:
     `rule(args, out, cotangent) -> cotangents` that says the same with less work, and `ws.testing` compares the two.
     Where it does, automatic precision leaves the function in float32, unless `narrow` says that the rule is as good in
     half precisions.
+
+    Shapes: those of f; a pullback gives cotangents of the types of the arguments.
+    Raises: TreeError, ShapeError or DtypeError for a pullback whose cotangents do not fit, and whatever f raises.
 
     >>> import numpy as np, wholestep as ws
     >>> softplus = ws.composite(lambda x: np.log1p(np.exp(x)), name="softplus")

@@ -13,9 +13,9 @@ from wholestep.backends import reference
 from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError, DtypeError, NonScalarError, ShapeError, TreeError, show
 from wholestep.frontend.array import Array
-from wholestep.frontend.lift import constant_of
-from wholestep.frontend.names import returns
-from wholestep.frontend.scope import (
+from wholestep.frontend.closure_reads import returns
+from wholestep.frontend.promotion import constant_of
+from wholestep.frontend.tracing import (
     LEAVES,
     Scope,
     as_array,
@@ -144,9 +144,11 @@ def value_and_grad(
     The result is called as f is and returns `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`, where f
     returns `(loss, aux)`. The gradient has the structure, shapes and dtypes of the arguments at `argnums`; for complex
     arguments it is dL/da + i dL/db, or the complex derivative with `holomorphic`. An argument that the loss does not
-    depend on has gradient zero; with `allow_unused=False` it raises DerivativeError.
+    depend on has gradient zero.
 
-    Raises NonScalarError for a loss that is no scalar and DtypeError for integer arguments or losses.
+    Shapes: f returns a real floating scalar (complex if `holomorphic`); arguments are trees of inexact arrays.
+    Raises: NonScalarError for a loss that is no scalar, DtypeError for integer arguments or losses, DerivativeError for
+    `argnums` outside the call, and with `allow_unused=False` for an argument that the loss does not depend on.
 
     >>> import numpy as np, wholestep as ws
     >>> value, gradient = ws.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
@@ -220,9 +222,12 @@ def grad(
     holomorphic: bool = False,
     allow_unused: bool = True,
 ) -> Callable[..., Any]:
-    """The gradient of a scalar function; see value_and_grad for the arguments and what is raised.
+    """The gradient of a scalar function; the arguments are those of `value_and_grad`.
 
     With `has_aux` the result returns `(gradient, aux)`.
+
+    Shapes: f returns a real floating scalar; the gradient is like the arguments at `argnums`, dtypes too.
+    Raises: as `value_and_grad` does.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.grad(np.sin)(0.0)
@@ -251,7 +256,7 @@ class Linearized:
         if current() is None and not any(isinstance(a, Array) for a in arrays):
             given = [np.asarray(x) for x in (*arrays, *self.known)]
             with np.errstate(all="ignore"):
-                return [np.array(out) for out in reference.run(self.graph, given)]
+                return [np.array(out) for out in reference.interpret(self.graph, given)]
         with scope("vjp") as work:
             values = [as_array(a, "pullback").value for a in arrays]
             known = [v if isinstance(v, Value) else constant_of(v) for v in self.known]
@@ -299,7 +304,8 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     many times, with traced cotangents too. With `has_aux` f returns `(out, aux)` and vjp `(out, pullback, aux)`.
     Integer results take any cotangent and pass nothing on.
 
-    Raises DtypeError for integer primals, TreeError and ShapeError for a cotangent that does not fit.
+    Shapes: primals are trees of floating or complex arrays, cotangents like the primals, results of any dtype.
+    Raises: DtypeError for integer primals, TreeError and ShapeError for a cotangent that does not fit.
 
     >>> import numpy as np, wholestep as ws
     >>> out, pullback = ws.vjp(lambda x, y: x * y, 2.0, 3.0)
@@ -350,8 +356,9 @@ def _as_scalar(x: Any, scalar: bool) -> Any:
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False) -> Any:
     """The value of f and its derivative along tangents: `out, tangent = ws.jvp(f, primals, tangents)`.
 
-    `primals` and `tangents` are sequences, one tree for each argument; shapes agree leaf by leaf. Raises TypeError
-    where they are no sequences, TreeError and ShapeError where they do not fit, DtypeError for integer primals.
+    Shapes: `primals` and `tangents` are sequences, one tree of floating or complex arrays for each argument, with equal
+    shapes leaf by leaf; the tangent is like the value.
+    Raises: TreeError or ShapeError where they do not fit, DtypeError for integer primals.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.jvp(np.sin, (0.0,), (2.0,))
@@ -385,7 +392,10 @@ def _tangent(v: Value, tangents: dict[Value, Value]) -> Value:
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of f at a point and its derivative there as a linear function: `out, push = ws.linearize(f, x)`.
 
-    `push(*tangents)` may be called many times without running f again. Raises as jvp does.
+    `push(*tangents)` may be called many times without running f again.
+
+    Shapes: primals and tangents as in `jvp`; `push` gives what is like the value.
+    Raises: as `jvp` does.
 
     >>> import numpy as np, wholestep as ws
     >>> out, push = ws.linearize(np.sin, 0.0)
@@ -424,9 +434,12 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
 def trace_gradients(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """The gradient of a scalar function with respect to every intermediate value, the way a tape keeps them.
 
-    The result is called as f is and returns `(value, gradient, records)`: a list of `Intermediate`, in the order of
-    the program, with the operation, the user's line, the value and its gradient (None where the loss does not depend
-    on it). Raises as value_and_grad does.
+    The result is called as f is and returns `(value, gradient, records)`: a list of `Intermediate`, in the order of the
+    program, with the operation, the user's line, the value and its gradient (None where the loss does not depend on
+    it).
+
+    Shapes: f returns a real floating scalar; each gradient has the shape and dtype of its value.
+    Raises: as `value_and_grad` does.
 
     >>> import numpy as np, wholestep as ws
     >>> value, gradient, records = ws.trace_gradients(lambda x: np.exp(x) * 2.0)(0.0)

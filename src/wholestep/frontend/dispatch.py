@@ -1,4 +1,4 @@
-"""Which NumPy calls are covered: one table from NumPy's functions to ours, and a clear error for the rest."""
+"""Dispatch of NumPy calls: one table from NumPy's functions to ours, and a clear error for the rest."""
 
 from __future__ import annotations
 

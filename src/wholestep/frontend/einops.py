@@ -12,7 +12,7 @@ told: list[Any] = []
 """The backend, once einops knows it; it looks among the subclasses of its own classes, so a reference is enough."""
 
 
-def tell() -> None:
+def register_backend() -> None:
     """Make einops know traced arrays if somebody has imported it: asked at the start of every trace."""
     if told or "einops" not in sys.modules:
         return

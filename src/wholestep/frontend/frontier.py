@@ -11,7 +11,7 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import loss_value
-from wholestep.frontend.scope import enter, guarded, scope
+from wholestep.frontend.tracing import enter, guarded, scope
 from wholestep.ir.graph import Node, Value
 from wholestep.primitives.family import ones, zeros
 from wholestep.transforms.reverse import backward
@@ -21,9 +21,11 @@ def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[
     """The gradient of a scalar function with respect to intermediate values that it names with `ws.capture`.
 
     The walk back stops at them, as when a long program is differentiated in stretches: a value that reaches the loss
-    only through another named one has gradient zero. The result is called as f is
-    and returns `(value, {label: gradient})`; a label given to a tree, or several times, has a list of gradients.
-    Raises DerivativeError for a label that the function does not give.
+    only through another named one has gradient zero. The result is called as f is and returns
+    `(value, {label: gradient})`; a label given to a tree, or several times, has a list of gradients.
+
+    Shapes: f returns a real floating scalar; gradients have the shapes and dtypes of the values.
+    Raises: DerivativeError for a label that the function does not give, NonScalarError or DtypeError for another loss.
 
     >>> import numpy as np, wholestep as ws
     >>> f = lambda x: np.sum(ws.capture("h", np.sin(x)) ** 2)
@@ -38,7 +40,9 @@ def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         with scope("grad") as work:
             start = len(work.builder.nodes)
-            loss = loss_value(f(*tree.map(entered, args), **tree.map(entered, kwargs)), "frontier_grad", False)
+            loss = loss_value(
+                f(*tree.map(enter_frontier, args), **tree.map(enter_frontier, kwargs)), "frontier_grad", False
+            )
             value = loss.value
             nodes = work.builder.nodes[start:]
             wanted = frontier(nodes, labels)
@@ -56,7 +60,7 @@ def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[
     return differentiated
 
 
-def entered(leaf: Any) -> Any:
+def enter_frontier(leaf: Any) -> Any:
     """A floating argument as a traced array, so that what follows is traced; everything else as it is."""
     kind = getattr(getattr(leaf, "dtype", None), "kind", None)
     if isinstance(leaf, float | complex) or kind in ("f", "c", "V"):

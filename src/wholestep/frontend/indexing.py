@@ -11,15 +11,15 @@ import numpy as np
 from wholestep.errors import BoundsError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend.array import Array, View, data_of
 from wholestep.frontend.dispatch import HOOKS, is_traced
-from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift, wrap
-from wholestep.frontend.selection import Selection, put, wide
+from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift, wrap
+from wholestep.frontend.selection import Selection, put, widen_mask
 from wholestep.ir.graph import Value
 from wholestep.primitives.indexing import gather, scatter, scatter_add
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import flip, permute, reshape, slice_, steps_between, update_slice
 
 
-class Basic(NamedTuple):
+class BasicIndexing(NamedTuple):
     """The part of an index made of slices, integers and new axes: slice, then flip, then reshape."""
 
     start: tuple[Any, ...]
@@ -49,10 +49,10 @@ class Basic(NamedTuple):
         return update_slice(x, new, start=self.start, step=self.step)
 
 
-class Index(NamedTuple):
+class IndexExpression(NamedTuple):
     """A parsed index: the basic part, then the index arrays and where their result goes."""
 
-    basic: Basic
+    basic: BasicIndexing
     layout: tuple[Any, ...]
     arrays: tuple[Value, ...]
     axes: tuple[int, ...]
@@ -66,7 +66,7 @@ class Fresh(NamedTuple):
     places: Value
 
 
-def parse(x: Array, index: Any) -> Index:
+def parse_index(x: Array, index: Any) -> IndexExpression:
     """Split an index into slices and arrays; raises IndexError and its kin as NumPy does."""
     items = [plain_item(x, item) for item in (index if isinstance(index, tuple) else (index,))]
     dots = any([item is Ellipsis for item in items])
@@ -126,10 +126,10 @@ def parse(x: Array, index: Any) -> Index:
         stop.append(b)
         step.append(s)
         axis += 1
-    basic = Basic(tuple(start), tuple(stop), tuple(step), tuple(flips), tuple(shape))
+    basic = BasicIndexing(tuple(start), tuple(stop), tuple(step), tuple(flips), tuple(shape))
     scalar = not shape and all(integers) and not dots
     values = index_values(arrays)
-    return Index(basic, tuple(layout), values, tuple(axes), place if arrays and adjacent else 0, scalar)
+    return IndexExpression(basic, tuple(layout), values, tuple(axes), place if arrays and adjacent else 0, scalar)
 
 
 def index_values(arrays: Sequence[Any]) -> tuple[Value, ...]:
@@ -285,16 +285,16 @@ def getitem(x: Array, index: Any) -> Any:
         mask, tail = found
         chosen = Selection(x.value, mask)
         return Selection(chosen.full[chosen.behind((slice(None), *tail))], mask) if tail else chosen
-    where = parse(x, index)
+    where = parse_index(x, index)
     if where.arrays:
-        return wrap(read(x.value, where))
+        return wrap(read_at_index(x.value, where))
     if where.scalar:
         return Array(where.basic.get(x.value), True)
     layout = where.layout
     return x.view_through(View(where.basic.get, where.basic.put, lambda plain: plain[layout], layout))
 
 
-def read(x: Value, where: Index) -> Value:
+def read_at_index(x: Value, where: IndexExpression) -> Value:
     """Slices first, then the gather, then its axes where NumPy puts them."""
     out: Value = gather(where.basic.get(x), *where.arrays, axes=where.axes)
     k = where.arrays[0].ndim
@@ -304,7 +304,7 @@ def read(x: Value, where: Index) -> Value:
     return permute(out, axes=tuple(order))
 
 
-def written(x: Value, where: Index, new: Value, add: bool) -> Value:
+def write_at_index(x: Value, where: IndexExpression, new: Value, add: bool) -> Value:
     """x with `new` at the index."""
     if not where.arrays:
         return where.basic.put(x, where.basic.get(x) + new if add else new)
@@ -316,7 +316,7 @@ def written(x: Value, where: Index, new: Value, add: bool) -> Value:
     return where.basic.put(x, writer(where.basic.get(x), new, *where.arrays, axes=where.axes))
 
 
-def result_shape(where: Index) -> tuple[Any, ...]:
+def result_shape(where: IndexExpression) -> tuple[Any, ...]:
     """The shape of what the index reads."""
     if not where.arrays:
         return where.basic.shape
@@ -336,16 +336,16 @@ def setitem(x: Array, index: Any, new: Any, add: bool = False) -> None:
     v = full_of(new, (), x.dtype) if type(new) in WEAK else cast_to(lift(new).value, x.dtype)
     plain = lone_mask(x, index)
     if plain is not None and not add and v.ndim <= x.ndim - plain.ndim:
-        x.write(select(wide(plain.value, x.shape), broadcast_to(v, x.shape), x.value))
+        x.write(select(widen_mask(plain.value, x.shape), broadcast_to(v, x.shape), x.value))
         return
-    where = parse(x, index)
+    where = parse_index(x, index)
     if is_same_view(x, where, new):
         return
     shape = result_shape(where)
-    x.write(written(x.value, where, fitted(v, shape, x), add))
+    x.write(write_at_index(x.value, where, fitted(v, shape, x), add))
 
 
-def is_same_view(x: Array, where: Index, new: Any) -> bool:
+def is_same_view(x: Array, where: IndexExpression, new: Any) -> bool:
     """Whether `new` is x[index] itself: `x[index] += v` has written it already, and assigns it once more."""
     if not isinstance(new, Array) or new._parent is not x or new._view is None:
         return False

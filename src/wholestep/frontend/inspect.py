@@ -9,11 +9,11 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.frontend.array import Array
-from wholestep.frontend.einops import tell
+from wholestep.frontend.einops import register_backend
 from wholestep.frontend.jit import identifier, jit
-from wholestep.frontend.scope import LEAVES, as_array, type_of
 from wholestep.frontend.shapes import ShapeDtype
-from wholestep.ir.build import Builder, building, close
+from wholestep.frontend.tracing import LEAVES, as_array, type_of
+from wholestep.ir.build import GraphBuilder, building, close
 from wholestep.ir.graph import Graph
 from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
@@ -22,7 +22,10 @@ from wholestep.ir.verify import verify
 def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of f's results, without computing anything.
 
-    Arguments are arrays, or `ShapeDtype`s, whose sizes may be symbolic. Raises whatever f raises on such shapes.
+    Arguments are arrays, or `ShapeDtype`s, whose sizes may be symbolic.
+
+    Shapes: trees of arrays or `ShapeDtype`s; a tree of `ShapeDtype`s like what f returns.
+    Raises: DtypeError for a result that is no array, and whatever f raises on such shapes.
 
     >>> import numpy as np, wholestep as ws
     >>> B = ws.Dim("B")
@@ -30,8 +33,8 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     f64[6*B]
     """
     leaves, structure = tree.flatten((args, kwargs))
-    tell()
-    builder = Builder(None, "eval_shape")
+    register_backend()
+    builder = GraphBuilder(None, "eval_shape")
     with building(builder):
         given = [
             Array(builder.input(abstract(leaf)), not abstract(leaf).shape and not isinstance(leaf, np.ndarray))
@@ -56,6 +59,9 @@ def described(leaf: Any) -> tuple[Any, Any]:
 def trace(f: Callable[..., Any]) -> Callable[..., Graph]:
     """The graph of f for the arguments it is called with; print it to read the program.
 
+    Shapes: arrays or `ShapeDtype`s of any shapes and dtypes; a `Graph`.
+    Raises: DtypeError for a result that is no array, and whatever f raises.
+
     >>> import numpy as np, wholestep as ws
     >>> print(ws.trace(lambda x: np.sin(x) * 2.0)(1.0))
     def graph(x: f64):
@@ -78,8 +84,8 @@ def trace(f: Callable[..., Any]) -> Callable[..., Graph]:
 def symbolic_graph(f: Callable[..., Any], args: Any, kwargs: Any) -> Graph:
     """The graph of f for arguments some of which are only shapes."""
     leaves, structure = tree.flatten((args, kwargs))
-    tell()
-    builder = Builder(None, "trace")
+    register_backend()
+    builder = GraphBuilder(None, "trace")
     with building(builder):
         given = [
             Array(builder.input(abstract(leaf))) if isinstance(leaf, (ShapeDtype, *LEAVES)) else leaf for leaf in leaves

@@ -15,7 +15,7 @@ from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
 from wholestep.frontend.derivatives import grad, jvp, linearize, vjp
-from wholestep.frontend.scope import LEAVES, type_of
+from wholestep.frontend.tracing import LEAVES, type_of
 
 
 def basis(example: Any) -> Any:
@@ -50,7 +50,7 @@ def partial(f: Callable[..., Any], argnums: int | Sequence[int], args: Sequence[
     return functools.wraps(f)(chosen), [args[n] for n in numbers]
 
 
-def cut(wide: Any, example: Any, axis: int) -> Any:
+def split_basis_axis(wide: Any, example: Any, axis: int) -> Any:
     """Split the axis that ran over a basis back into the leaves of `example`."""
     leaves, structure = tree.flatten(example)
     out, at = [], 0
@@ -67,8 +67,9 @@ def cut(wide: Any, example: Any, axis: int) -> Any:
 def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
     """The Jacobian by reverse mode: one pass for each output element, all in one batch.
 
-    A result of shape s and an argument of shape t give an array of shape s + t; trees give a tree of results holding
-    trees of arguments. Raises DtypeError for integer arguments.
+    Shapes: a result of shape s and an argument of shape t give an array of shape s + t; trees give a tree of results
+    that holds trees of arguments. All are floating or complex.
+    Raises: DtypeError for integer arguments or results, DerivativeError for `argnums` outside the call.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.jacrev(lambda x: x**2)(np.array([1.0, 2.0])).tolist()
@@ -87,8 +88,8 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
             return (made, aux[0]) if has_aux else made
         rows = vmap(pullback)(basis(out))
         picked = rows[0] if isinstance(argnums, int) else rows
-        columns = [cut(row, out, 0) for row in tree.leaves(picked)]
-        made = transposed(columns, tree.structure(out), tree.structure(picked))
+        columns = [split_basis_axis(row, out, 0) for row in tree.leaves(picked)]
+        made = transpose_blocks(columns, tree.structure(out), tree.structure(picked))
         return (made, aux[0]) if has_aux else made
 
     return jacobian_of
@@ -106,14 +107,17 @@ def real_outputs(out: Any, what: str) -> None:
             raise DtypeError(f"{what}: a result is {type_of(leaf)}, and integers and booleans have no derivative")
 
 
-def transposed(columns: Sequence[Any], outer: Any, inner: Any) -> Any:
+def transpose_blocks(columns: Sequence[Any], outer: Any, inner: Any) -> Any:
     """Trees of results, one for each argument leaf, as a tree of results that holds trees of arguments."""
     rows = list(zip(*[tree.leaves(c) for c in columns], strict=True))
     return tree.unflatten(outer, [tree.unflatten(inner, list(row)) for row in rows])
 
 
 def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
-    """The Jacobian by forward mode: one pass for each argument element, all in one batch. See jacrev.
+    """The Jacobian by forward mode: one pass for each argument element, all in one batch.
+
+    Shapes: as `jacrev`.
+    Raises: as `jacrev` does.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.jacfwd(np.sin)(0.0)
@@ -128,7 +132,7 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
         real_outputs(out, "jacfwd")
         columns = vmap(push, out_axes=-1)(*basis(tuple(primals)))
         picked: Any = primals[0] if isinstance(argnums, int) else tuple(primals)
-        made = tree.map(lambda leaf: scalar_like(cut(leaf, picked, leaf.ndim - 1)), columns)
+        made = tree.map(lambda leaf: scalar_like(split_basis_axis(leaf, picked, leaf.ndim - 1)), columns)
         return (made, aux[0]) if has_aux else made
 
     return jacobian_of
@@ -140,7 +144,10 @@ def scalar_like(x: Any) -> Any:
 
 
 def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
-    """The Jacobian, by reverse mode; see jacrev.
+    """The Jacobian, by reverse mode: another name of `jacrev`.
+
+    Shapes: as `jacrev`.
+    Raises: as `jacrev` does.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.jacobian(lambda x: x[::-1] * 2.0)(np.array([1.0, 2.0])).tolist()
@@ -152,6 +159,9 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux
 def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
     """The matrix of second derivatives: forward mode over reverse mode.
 
+    Shapes: f returns a real floating scalar; for an argument of shape s, an array of shape s + s and its dtype.
+    Raises: as `jacrev` does.
+
     >>> import numpy as np, wholestep as ws
     >>> ws.hessian(lambda x: np.sum(x**3))(np.array([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
@@ -162,7 +172,10 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux:
 def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of a scalar function times a vector, at the cost of two gradients.
 
-    `primals` and `tangents` as in jvp. The result is like the primals: one tree for one argument, a tuple for several.
+    Shapes: `primals` and `tangents` as in `jvp`; the result like the primals: one tree for one argument, a tuple for
+    several.
+    Raises: as `jvp` and `grad` do.
+    Source: Pearlmutter, "Fast exact multiplication by the Hessian", 1994.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.hvp(lambda x: np.sum(x**3), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),)).tolist()
@@ -174,6 +187,9 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
 def elementwise_grad(f: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
     """The derivative of an elementwise function, element by element: the gradient of the sum of its results.
+
+    Shapes: the argument and the result floating or complex arrays of one shape, which the derivative has too.
+    Raises: as `grad` does.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.elementwise_grad(np.exp)(np.array([0.0, 0.0])).tolist()

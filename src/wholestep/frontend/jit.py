@@ -12,26 +12,26 @@ import numpy as np
 
 from wholestep import config, tree
 from wholestep.boundary.public import bounded
+from wholestep.compiler import devices
 from wholestep.contents import same_bits
 from wholestep.dims import bind
 from wholestep.errors import DtypeError, MutationError, StaticArgumentError, TreeError, Where
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
 from wholestep.frontend.array import Array
-from wholestep.frontend.einops import tell
-from wholestep.frontend.lift import WEAK
-from wholestep.frontend.names import Reading, readings
+from wholestep.frontend.closure_reads import Reading, readings
+from wholestep.frontend.einops import register_backend
 from wholestep.frontend.printing import with_said, without_said
+from wholestep.frontend.promotion import WEAK
 from wholestep.frontend.pure import pure
 from wholestep.frontend.recompilation import Sizes
-from wholestep.frontend.scope import LEAVES, as_array, check_function, guarded, parameter_names, type_of
 from wholestep.frontend.shapes import ShapeDtype
-from wholestep.ir.build import Builder, building, close, current, inline
+from wholestep.frontend.tracing import LEAVES, as_array, check_function, guarded, parameter_names, type_of
+from wholestep.ir.build import GraphBuilder, building, close, current, inline
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
 from wholestep.primitives.marks import identity
-from wholestep.runtime import devices
 from wholestep.words import printable
 
 ANY_SIZE = (
@@ -52,7 +52,7 @@ class Captured(NamedTuple):
     where: Where
 
 
-class Program(NamedTuple):
+class TracedFunction(NamedTuple):
     """A traced function and how to call it."""
 
     graph: Graph
@@ -63,7 +63,7 @@ class Program(NamedTuple):
 
     def run(self, arrays: Sequence[Any], device: str) -> list[Any]:
         """The results for plain arrays, in fresh ones."""
-        made = self.graph.derived(("program", device), lambda: devices.prepare(self.graph, (), device))
+        made = self.graph.derived(("program", device), lambda: devices.compile_for_device(self.graph, (), device))
         results: list[Any] = made(arrays)
         return results
 
@@ -92,7 +92,9 @@ class jit:
     The program is compiled for `device`: "cpu", or "reference" for the interpreter, node by node in NumPy.
     `traces` counts how often f was traced, and `reasons` says why, one line each.
 
-    Raises StaticArgumentError for an unhashable static argument, and whatever f raises.
+    Shapes: those of f, for every combination of which it is traced once.
+    Raises: StaticArgumentError for an unhashable static argument, TreeError for a static name that f does not take,
+    ParameterError for another device, MutationError for a changed constant, and whatever f raises.
 
     >>> import numpy as np, wholestep as ws
     >>> f = ws.jit(lambda x: np.sin(x) * 2.0)
@@ -106,10 +108,10 @@ class jit:
         *,
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
-        device: str = devices.DEFAULT,
+        device: str = devices.DEFAULT_DEVICE,
     ) -> None:
         check_function(f, "jit")
-        devices.maker(device)
+        devices.device_named(device)
         self.device = device
         functools.update_wrapper(self, f)
         self.f = f
@@ -117,7 +119,7 @@ class jit:
         numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.static_numbers, self.static_names = complete_statics(f, numbers, names)
-        self.programs: dict[Any, Program] = {}
+        self.programs: dict[Any, TracedFunction] = {}
         self.open: list[Any] = []
         """The keys of programs whose sizes are symbolic, and which calls of any size may use."""
         self.reasons: list[str] = []
@@ -158,7 +160,7 @@ class jit:
         found = [key for key, known in self.programs.items() if known is program and key not in self.open]
         self.open += found
 
-    def fitting(self, key: Any) -> Program | None:
+    def fitting(self, key: Any) -> TracedFunction | None:
         """A program for any size that takes arguments of these kinds."""
         for pattern in self.open:
             if pattern[:-1] != key[:-1] or len(pattern[-1]) != len(key[-1]):
@@ -197,7 +199,8 @@ class jit:
         made = [Array(v, s) for v, s in zip(outs, program.scalars, strict=True)]
         return without_said(tree.unflatten(program.structure, made))
 
-    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
+    @UNBROKEN
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TracedFunction, list[Any]]:
         """The program for these arguments, traced if it must be, and their array leaves."""
         static = {n % len(args): args[n] for n in self.static_numbers if -len(args) <= n < len(args)}
         named = {k: v for k, v in kwargs.items() if k in self.static_names}
@@ -207,9 +210,9 @@ class jit:
         on = [isinstance(leaf, ENTERING) and not isinstance(leaf, bool) for leaf in leaves]
         if not all(on) and any([outside.foreign(leaf) for leaf in leaves]):
             names = parameter_names(self.f, len(args))
-            taken = [outside.taken(x, name, self.name, False) for x, name in zip(dynamic, names, strict=True)]
+            taken = [outside.taken_over(x, name, self.name, False) for x, name in zip(dynamic, names, strict=True)]
             own = tuple([static.get(i, x) for i, x in enumerate(taken)])
-            keywords = {k: outside.taken(x, k, self.name, False) for k, x in given.items()}
+            keywords = {k: outside.taken_over(x, k, self.name, False) for k, x in given.items()}
             return self.prepare(own, {**keywords, **named})
         fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
         arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
@@ -291,11 +294,11 @@ class jit:
         leaves: list[Any],
         structure: Any,
         on: list[bool],
-    ) -> Program:
+    ) -> TracedFunction:
         """Run f once on abstract arrays."""
-        tell()
-        builder = Builder(None, "jit")
-        with UNBROKEN, building(builder):
+        register_backend()
+        builder = GraphBuilder(None, "jit")
+        with building(builder):
             entered = iter([Array(identity(builder.input(t)), s, w) for t, s, w in kinds])
             given = [next(entered) if o else guarded(leaf) for leaf, o in zip(leaves, on, strict=True)]
             dynamic, keywords = tree.unflatten(structure, given)
@@ -313,7 +316,7 @@ class jit:
             print(graph, file=sys.stderr)
         used = {id(value) for part in graph.family() for value in part.constants} | builder.consulted
         constants = [Captured(*held) for held in builder.held.values() if id(held[1]) in used]
-        return Program(graph, outer, shape, [a._scalar for a in arrays], constants)
+        return TracedFunction(graph, outer, shape, [a._scalar for a in arrays], constants)
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
         """The user's names for the graph's inputs."""

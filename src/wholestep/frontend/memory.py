@@ -10,7 +10,7 @@ import numpy as np
 from wholestep.frontend.array import Array
 
 
-def turned(x: Any) -> bool:
+def may_be_transposed(x: Any) -> bool:
     """Whether an operand may lie in another order than row by row."""
     if type(x) is Array:
         return x._parent is not None or x._strides is not None

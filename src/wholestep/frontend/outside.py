@@ -1,4 +1,4 @@
-"""What users hold becomes NumPy arrays where a batch or data is given: tensors, data frames, series, lists of numbers.
+"""Conversion of foreign data to NumPy arrays: tensors, data frames, series, lists of numbers.
 
 Nothing is imported for it: whoever has made such an object has imported its library. Nothing is cast either: an array
 keeps the dtype that it has there, and only plain Python numbers, which have none, take one.
@@ -13,8 +13,8 @@ import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, ShapeError, TreeError
-from wholestep.frontend.scope import LEAVES
 from wholestep.frontend.shapes import ShapeDtype
+from wholestep.frontend.tracing import LEAVES
 from wholestep.ir.graph import NDArray
 
 OWN = (*LEAVES, ShapeDtype, str, bytes, type)
@@ -39,7 +39,7 @@ def is_table(x: Any) -> bool:
     return isinstance(x, Mapping) or frame or (hasattr(x, "column_names") and hasattr(x, "schema"))
 
 
-def taken(given: Any, root: str, what: str, lists: bool = True) -> Any:
+def taken_over(given: Any, root: str, what: str, lists: bool = True) -> Any:
     """A tree with NumPy arrays for what is foreign in it; a table becomes a dictionary of its columns.
 
     Lists of nothing but Python numbers, or of such lists, become arrays where `lists` says so; every other list, tuple
@@ -87,7 +87,7 @@ def array(x: Any, path: str, what: str) -> NDArray:
         device: Any = getattr(x, "__dlpack_device__", tuple)()
         lacking = missing(x)
         near = not device or int(device[0]) in CPU
-        made = read(plain(x)) if near else None
+        made = read_foreign(to_plain(x)) if near else None
     except Exception as error:  # of any kind: it is the other library's
         reason = str(error).strip().split("\n")[0]
         raise DtypeError(f"{shown}, of which NumPy makes no array: {reason}", hint="convert it to one first") from error
@@ -113,7 +113,7 @@ def missing(x: Any) -> int:
     return int(found) if isinstance(found, int | np.integer) else 0
 
 
-def plain(x: Any) -> Any:
+def to_plain(x: Any) -> Any:
     """A tensor without what belongs to its library: its gradient, a conjugation that is still to be done."""
     if getattr(x, "requires_grad", False):
         x = x.detach()
@@ -122,7 +122,7 @@ def plain(x: Any) -> Any:
     return x
 
 
-def read(x: Any) -> NDArray:
+def read_foreign(x: Any) -> NDArray:
     """What NumPy reads; torch has a bfloat16 that it does not know, which every float32 holds exactly."""
     if str(getattr(x, "dtype", "")) == "torch.bfloat16":
         return np.asarray(x.float()).astype(dtypes.from_short("bf16"))
@@ -175,12 +175,12 @@ def numbers(x: Sequence[Any], wanted: Any, path: str, what: str) -> NDArray:
     """
     try:
         made = np.asarray(x)
-        if wanted is not None and fits(made.dtype, wanted) and all(type(n) in (int, float, complex) for n in flat(x)):
+        if wanted is not None and suits(made.dtype, wanted) and all(type(n) in (int, float, complex) for n in flat(x)):
             made = np.asarray(x, wanted)
     except ValueError:
         raise ShapeError(
             f"{what}: {path} is a list of rows of different lengths",
-            hint="fill them up to one length: wholestep.train.sources.padded does so for a loader",
+            hint="fill them up to one length: wholestep.train.data.sources.padded does so for a loader",
         ) from None
     except OverflowError as error:
         raise DtypeError(f"{what}: {path}: {error}") from None
@@ -188,7 +188,7 @@ def numbers(x: Sequence[Any], wanted: Any, path: str, what: str) -> NDArray:
     return made
 
 
-def fits(found: Any, wanted: Any) -> bool:
+def suits(found: Any, wanted: Any) -> bool:
     """Whether a dtype holds plain numbers of a kind: integers are numbers of every kind, floats no integers."""
     if dtypes.is_bool(wanted) or dtypes.is_bool(found):
         return False

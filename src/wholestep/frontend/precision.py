@@ -10,7 +10,7 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import Call, body_graph, composite, name_of, result
 from wholestep.frontend.printing import with_said, without_said
-from wholestep.frontend.scope import scope
+from wholestep.frontend.tracing import scope
 from wholestep.ir.build import inline
 from wholestep.transforms.autocast import FULL, HALVES, half
 from wholestep.transforms.autocast import autocast as recast
@@ -29,8 +29,10 @@ def autocast(
     dtypes, so gradients of float32 arrays are float32. With "float32" f is left alone by an `autocast` around it.
     The table of all operations is in docs/precision.md.
 
-    Raises ParameterError for another dtype, and whatever f raises. Where f decides by `if` on a value, it decides by
-    the value in float32.
+    Where f decides by `if` on a value, it decides by the value in float32.
+
+    Shapes: those of f, dtypes too: what f is given and returns keeps its own.
+    Raises: ParameterError for another `dtype`, and whatever f raises.
 
     >>> import numpy as np, wholestep as ws
     >>> f = ws.autocast(lambda x, w: x @ w)

@@ -12,8 +12,8 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import ParameterError, Where, here
 from wholestep.frontend.array import Array
-from wholestep.frontend.lift import constant_of
-from wholestep.frontend.scope import PLAIN
+from wholestep.frontend.promotion import constant_of
+from wholestep.frontend.tracing import PLAIN
 from wholestep.ir.build import current
 
 
@@ -43,7 +43,7 @@ class Said:
         yield self.layout.text([np.asarray(x)[at] for x in self.arrays])
 
 
-class Loop:
+class PrintLoop:
     """What the steps of a loop print, whose values are stacked along the first axis."""
 
     def __init__(self, items: Sequence[Any], reverse: bool, where: Where = None) -> None:
@@ -58,7 +58,7 @@ class Loop:
 
 
 tree.register(Said, lambda s: (s.arrays, s.layout), lambda layout, arrays: Said(layout, tuple(arrays)))
-tree.register(Loop, lambda s: (s.items, s.reverse), lambda reverse, items: Loop(tuple(items), reverse))
+tree.register(PrintLoop, lambda s: (s.items, s.reverse), lambda reverse, items: PrintLoop(tuple(items), reverse))
 
 
 class Elements:
@@ -94,7 +94,8 @@ def print(form: Any, *values: Any) -> None:  # it is `ws.print`
     for every step of a `ws.scan` or `ws.fori_loop`, and for a whole batch at once inside `ws.vmap`. Nothing is printed
     twice where something is differentiated.
 
-    Raises ParameterError for a format that the values do not fit, and UnsupportedError inside `ws.cond`,
+    Shapes: values of any shapes and dtypes; nothing is returned.
+    Raises: ParameterError for a format that the values do not fit, and UnsupportedError inside `ws.cond`,
     `ws.while_loop` and functions with a derivative of their own, whose results are not known outside.
 
     >>> import numpy as np, wholestep as ws
@@ -116,9 +117,9 @@ def print(form: Any, *values: Any) -> None:  # it is `ws.print`
     arrays: list[Any] = [leaf for leaf in leaves if isinstance(leaf, (Array, *PLAIN))]
     fixed = [(i, leaf) for i, leaf in enumerate(leaves) if not isinstance(leaf, (Array, *PLAIN))]
     layout = Layout(text, structure, tuple(fixed))
-    check(layout, arrays, where)
+    check_format(layout, arrays, where)
     if builder is None or (builder.evaluate is not None and all(x.value.data is not None for x in traced(arrays))):
-        show([Said(layout, [shown(x) for x in arrays])])
+        print_value([Said(layout, [shown(x) for x in arrays])])
         return
     # A print of no array takes a constant out of the program, or else nobody knows how often it came here.
     # `Layout.text` leaves what is too much.
@@ -130,7 +131,7 @@ def has_fields(form: str) -> bool:
     """Whether a format has a place for a value, or is none at all."""
     try:
         return any(name is not None for _, name, *_ in string.Formatter().parse(form))
-    except ValueError:  # a brace alone, which `check` tells of
+    except ValueError:  # a brace alone, which `check_format` tells of
         return True
 
 
@@ -139,7 +140,7 @@ def traced(leaves: Sequence[Any]) -> list[Array]:
     return [leaf for leaf in leaves if isinstance(leaf, Array)]
 
 
-def check(layout: Layout, arrays: Sequence[Any], where: Where) -> None:
+def check_format(layout: Layout, arrays: Sequence[Any], where: Where) -> None:
     """Raise ParameterError where values do not fit their format, tried on ones of their kind."""
     try:
         layout.text([np.ones([1] * x.ndim, x.dtype) if isinstance(x, Array) else x for x in arrays])
@@ -156,7 +157,7 @@ def shown(leaf: Any) -> Any:
     return np.broadcast_to(leaf.value.data, leaf.shape) if isinstance(leaf, Array) else leaf
 
 
-def taken() -> tuple[Any, ...]:
+def take_prints() -> tuple[Any, ...]:
     """What the current program prints, which whoever takes it makes results of the program."""
     builder = current()
     if builder is None or not builder.said:
@@ -171,7 +172,7 @@ def with_said(f: Callable[..., Any]) -> Callable[..., Any]:
 
     def printing(*args: Any, **kwargs: Any) -> Any:
         out = f(*args, **kwargs)
-        said = taken()
+        said = take_prints()
         return Printed((out, said)) if said else out
 
     return printing
@@ -189,7 +190,7 @@ def without_said(out: Any, *, loop: bool = False, reverse: bool = False) -> Any:
     if not isinstance(out, Printed):
         return out
     made, said = out
-    tell([Loop(said, reverse)] if loop else said)
+    tell([PrintLoop(said, reverse)] if loop else said)
     return made
 
 
@@ -200,10 +201,10 @@ def tell(said: Sequence[Any]) -> None:
     if builder is not None and any(x.value.data is None for x in traced(leaves)):
         builder.said += said
     else:
-        show(tree.map(shown, tuple(said)))
+        print_value(tree.map(shown, tuple(said)))
 
 
-def show(said: Sequence[Any]) -> None:
+def print_value(said: Sequence[Any]) -> None:
     """Print what is known."""
     for item in said:
         for line in item.lines(()):

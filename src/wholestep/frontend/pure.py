@@ -23,7 +23,7 @@ import numpy as np
 
 from wholestep.errors import ImpurityError, Where
 from wholestep.frontend.array import Array
-from wholestep.frontend.names import content, of_a_library
+from wholestep.frontend.closure_reads import content, of_a_library
 
 MOST = 4096
 """Objects that are looked at from one function; a container of more items is not looked into."""
@@ -149,7 +149,7 @@ class Reach:
         if of_a_library(f):
             return
         self.functions.append(f)
-        names = set(names_of(f.__code__))
+        names = set(dotted_names(f.__code__))
         self.telling = self.telling or not TELLING.isdisjoint(names)
         for name in names:
             value = f.__globals__.get(name)
@@ -166,12 +166,12 @@ def is_library(module: str) -> bool:
     return root in ("wholestep", "numpy", "scipy") or (root != "__main__" and root in sys.stdlib_module_names)
 
 
-def names_of(code: CodeType) -> Iterator[str]:
+def dotted_names(code: CodeType) -> Iterator[str]:
     """The globals and attributes that some code names, that of the functions in it included."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from names_of(inner)
+            yield from dotted_names(inner)
 
 
 def state_of(generator: Any) -> Any:
@@ -179,14 +179,14 @@ def state_of(generator: Any) -> Any:
     if isinstance(generator, random.Random):
         return None if isinstance(generator, random.SystemRandom) else generator.getstate()
     if isinstance(generator, np.random.RandomState):
-        return comparable(generator.get_state(legacy=False))
-    return comparable(getattr(generator, "bit_generator", generator).state)
+        return state_bytes(generator.get_state(legacy=False))
+    return state_bytes(getattr(generator, "bit_generator", generator).state)
 
 
-def comparable(state: Any) -> Any:
+def state_bytes(state: Any) -> Any:
     """A state with its arrays as bytes."""
     if isinstance(state, dict):
-        return {name: comparable(x) for name, x in state.items()}
+        return {name: state_bytes(x) for name, x in state.items()}
     return state.tobytes() if isinstance(state, np.ndarray) else state
 
 

@@ -14,7 +14,7 @@ from wholestep.errors import ShapeError, ValueDependentError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import KNOWN, METHODS, Array
 from wholestep.frontend.dispatch import FUNCTIONS
-from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift
+from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift
 from wholestep.ir.graph import Value
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import reshape
@@ -29,7 +29,7 @@ ALIKE = 200
 """Pairs of values that are compared at most to find out whether two masks are one."""
 
 
-def same(x: Value, y: Value) -> bool:
+def same_selection(x: Value, y: Value) -> bool:
     """Whether two values are made alike, so that `x[m > 0]` and `x[m > 0]` choose the same elements."""
     pairs, seen = [(x, y)], {(x, y)}
     while pairs:
@@ -39,7 +39,7 @@ def same(x: Value, y: Value) -> bool:
         a, b = v.node, w.node
         if a is None or b is None or a.op is not b.op or len(a.outputs) != 1 or len(seen) > ALIKE:
             return False
-        if a.op.name == "constant" or v.type is not w.type or a.params != b.params:
+        if a.op.literal or v.type is not w.type or a.params != b.params:
             return False
         new = {pair for pair in zip(a.inputs, b.inputs, strict=True) if pair not in seen}
         seen |= new
@@ -47,7 +47,7 @@ def same(x: Value, y: Value) -> bool:
     return True
 
 
-def wide(mask: Value, shape: tuple[Any, ...]) -> Value:
+def widen_mask(mask: Value, shape: tuple[Any, ...]) -> Value:
     """A mask over the leading axes, repeated along the others."""
     if mask.ndim < len(shape):
         mask = reshape(mask, shape=(*mask.shape, *[1] * (len(shape) - mask.ndim)))
@@ -125,7 +125,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
     def chosen(self) -> Value:
         """The mask at the shape of `full`."""
-        return wide(self.mask, self.full.shape)
+        return widen_mask(self.mask, self.full.shape)
 
     def filled(self, number: Any) -> Array:
         """The whole array with a number, or a value of its shape, in place of what was not chosen."""
@@ -157,7 +157,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
     def _write_out(self, name: str, target: Any, made: Selection) -> Any:
         if target is None:
             return made
-        if not isinstance(target, Selection) or not same(target.mask, self.mask):
+        if not isinstance(target, Selection) or not same_selection(target.mask, self.mask):
             self.refuse(f"{name}: out=", hint="assign the result instead: y[mask] = f(x[mask])")
         ufuncs.assign_out(name, target.full, made.full)
         return target
@@ -165,7 +165,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
     def apply(self, ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any = None) -> Any:
         """An elementwise function of what one mask chooses, of scalars, and of arrays like one chosen row."""
         operands = self.aligned(ufunc.__name__, inputs)
-        mask = wide(self.mask, (*self.mask.shape, *[1] * len(self.rest)))
+        mask = widen_mask(self.mask, (*self.mask.shape, *[1] * len(self.rest)))
         made = ufuncs.general(ufunc, tuple(operands), None if dtype is None else np.dtype(dtype), mask)
         return tuple([Selection(m, self.mask) for m in made]) if isinstance(made, tuple) else Selection(made, self.mask)
 
@@ -175,7 +175,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _aligned(self, name: str, x: Any) -> Any:
         if isinstance(x, Selection):
-            if not same(x.mask, self.mask):
+            if not same_selection(x.mask, self.mask):
                 self.refuse(
                     f"{name}: operands are chosen by two masks", "choose both with one mask, named once and used twice"
                 )
@@ -214,9 +214,9 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _narrowed(self, index: Selection) -> Value:
         """The mask of those chosen elements that another mask chooses again."""
-        if not same(index.mask, self.mask):
+        if not same_selection(index.mask, self.mask):
             self.refuse("boolean indexing")
-        made: Value = wide(self.mask, index.full.shape) & index.full.value
+        made: Value = widen_mask(self.mask, index.full.shape) & index.full.value
         return made
 
     def behind(self, index: Any, arrays: int = 0) -> tuple[Any, ...]:
@@ -344,7 +344,7 @@ def put(x: Array, mask: Value, new: Any, add: bool) -> None:
     """Write to the elements of x that a mask over its leading axes chooses, whose number is not known."""
     rest = x.shape[mask.ndim :]
     if isinstance(new, Selection):
-        if not same(new.mask, mask):
+        if not same_selection(new.mask, mask):
             new.refuse("assignment: elements that another mask chooses", "read and write with one mask: y[m] = f(x[m])")
         v, own = cast_to(new.full.value, x.dtype), new.rest
     else:
@@ -362,4 +362,4 @@ def put(x: Array, mask: Value, new: Any, add: bool) -> None:
     if isinstance(new, Selection):
         v = reshape(v, shape=(*mask.shape, *[1] * (len(rest) - len(own)), *own))
     v = broadcast_to(v, x.shape)
-    x.write(select(wide(mask, x.shape), x.value + v if add else v, x.value))
+    x.write(select(widen_mask(mask, x.shape), x.value + v if add else v, x.value))

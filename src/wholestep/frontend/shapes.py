@@ -8,12 +8,15 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Dim, substitute
-from wholestep.frontend.lift import checked
+from wholestep.frontend.promotion import checked
 from wholestep.ir.types import Type, array_type
 
 
 class ShapeDtype:
     """The shape and dtype of an array that need not exist; sizes may be symbolic (`ws.Dim("B")`).
+
+    Shapes: `shape` a size or a sequence of sizes, `dtype` any supported one; no memory is taken.
+    Raises: DtypeError for a dtype that is not supported.
 
     >>> import wholestep as ws
     >>> ws.ShapeDtype((ws.Dim("B"), 3), "float32")

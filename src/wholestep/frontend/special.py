@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from wholestep.frontend.lift import cast_to
+from wholestep.frontend.promotion import cast_to
 from wholestep.ir.graph import Value
 from wholestep.primitives import arithmetic as ar
 from wholestep.primitives import functions as fn

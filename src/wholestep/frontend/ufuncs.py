@@ -14,17 +14,8 @@ from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import KNOWN, Array
 from wholestep.frontend.conversions import into_plain
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, unsupported
-from wholestep.frontend.lift import (
-    WEAK,
-    broadcast_shapes,
-    broadcast_to,
-    cast_to,
-    checked,
-    full_of,
-    lift,
-    wrap,
-)
-from wholestep.frontend.memory import in_order_of, turned
+from wholestep.frontend.memory import in_order_of, may_be_transposed
+from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.special import SPECIAL
 from wholestep.ir.graph import Value
 from wholestep.primitives import arithmetic as ar
@@ -271,7 +262,7 @@ def wrapped(out: Any, results: tuple[np.dtype[Any], ...]) -> Any:
 def laid(made: Any, operands: tuple[Any, ...]) -> Any:
     """The result in the memory order of its operands, where one of them may not lie row by row."""
     for x in operands:
-        if turned(x):
+        if may_be_transposed(x):
             if type(made) is Array:
                 return in_order_of(made, operands)
             return tuple([in_order_of(m, operands) for m in made])
@@ -478,7 +469,7 @@ def astype(x: Array, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> 
     if wanted == x.dtype and not copy:
         return x
     made = Array(cast_to(x.value, wanted), x._scalar)
-    return in_order_of(made, [x]) if turned(x) else made
+    return in_order_of(made, [x]) if may_be_transposed(x) else made
 
 
 HOOKS.ufunc = call

@@ -16,7 +16,7 @@ Evaluate = Callable[[Any, tuple[Value, ...], dict[str, Any]], Any]
 """Computes a node now: `(op, inputs, params) -> data`; handed in, because meaning lives above the language."""
 
 
-class Builder:
+class GraphBuilder:
     """A program being written.
 
     With `evaluate`, every node whose inputs are known is computed as it is emitted (values attached to the trace).
@@ -52,7 +52,7 @@ class Builder:
         self.evaluate = evaluate
         self.recording = True
         self.closed = False
-        self.parent: Builder | None = None
+        self.parent: GraphBuilder | None = None
         self.reason = reason
         self.said: list[Any] = []
         """What `ws.print` was called with and nobody has taken yet to make it results of the program."""
@@ -89,14 +89,14 @@ class Builder:
 
 class _Stack(threading.local):
     def __init__(self) -> None:
-        self.builders: list[Builder] = []
+        self.builders: list[GraphBuilder] = []
         self.where: Where = None
 
 
 _stack = _Stack()
 
 
-def current() -> Builder | None:
+def current() -> GraphBuilder | None:
     """The builder that `emit` writes to, or None outside every trace."""
     builders = _stack.builders
     return builders[-1] if builders else None
@@ -115,7 +115,7 @@ def escaped(value: Value | None) -> EscapedError:
 
 
 @contextmanager
-def building(builder: Builder) -> Iterator[Builder]:
+def building(builder: GraphBuilder) -> Iterator[GraphBuilder]:
     """Make `builder` the current one; it is closed on the way out and its values may not be used again."""
     builders = _stack.builders
     builder.parent = builders[-1] if builders else None
@@ -150,7 +150,7 @@ def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
     return append(builder, node, types)
 
 
-def append(builder: Builder, node: Node, types: Any) -> Any:
+def append(builder: GraphBuilder, node: Node, types: Any) -> Any:
     """Add a node whose types are already known."""
     evaluate = builder.evaluate
     if node.op.collective and builder.parent is not None:
@@ -215,7 +215,7 @@ def build(
 
     Returns the graph and the values it captured from outside; the captured ones are its last inputs.
     """
-    builder = Builder(evaluate, reason)
+    builder = GraphBuilder(evaluate, reason)
     with building(builder):
         inputs = [builder.input(t) for t in types]
         outputs = [v if v.builder is builder else builder.capture(v) for v in function(*inputs)]
@@ -229,7 +229,7 @@ def build(
 
 
 def close(
-    builder: Builder, outputs: Sequence[Value], name: str = "graph", names: Sequence[str] = ()
+    builder: GraphBuilder, outputs: Sequence[Value], name: str = "graph", names: Sequence[str] = ()
 ) -> tuple[Graph, list[Value]]:
     """The finished graph of a builder, and what it captured."""
     nodes, results = without_aliases(lean(builder.nodes, outputs), outputs)

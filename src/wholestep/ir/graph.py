@@ -22,6 +22,7 @@ class Operation(Protocol):
     alias: bool
     collective: bool
     nested: bool
+    literal: bool
 
     def type(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -164,7 +165,7 @@ class Graph:
 
     @property
     def constants(self) -> list[NDArray]:
-        return [n.params["value"] for n in self.nodes if n.op.name == "constant"]
+        return [n.params["value"] for n in self.nodes if n.op.literal]
 
     @property
     def in_types(self) -> tuple[Type, ...]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.dims import Dim, read
+from wholestep.dims import Dim, parse_dim
 from wholestep.errors import GraphError
 from wholestep.ir.graph import OPS, PRINTER, Graph, Node, Value
 from wholestep.ir.types import Type, array_type
@@ -215,7 +215,7 @@ class Parser:
 
     def size(self, tree: ast.expr) -> Any:
         try:
-            return read(tree)
+            return parse_dim(tree)
         except ValueError as error:
             raise GraphError(f"parse: {error}") from None
 

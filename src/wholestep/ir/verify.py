@@ -1,4 +1,4 @@
-"""What every graph must satisfy, as code: each value is made once, before it is used, with the type its rule gives."""
+"""The graph verifier: each value is defined once, before its uses, with the type that its rule gives."""
 
 from __future__ import annotations
 

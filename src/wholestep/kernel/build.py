@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep.dims import Size
 from wholestep.kernel.lang import (
-    AT_WORK,
+    ACTIVE,
     BOOL,
     I64,
     Axis,
@@ -24,22 +24,22 @@ from wholestep.kernel.lang import (
     Statement,
     Store,
     Var,
-    identity,
+    neutral_element,
 )
 from wholestep.kernel.ops import OPS
 
 
-class Frame(NamedTuple):
+class OpenBody(NamedTuple):
     """A body that is being written: its statements, and what was said in it."""
 
     body: list[Statement]
     memo: dict[Any, Any]
 
 
-class Open:
+class OpenLoop:
     """A loop that is being written."""
 
-    def __init__(self, builder: Builder, axis: Axis, ordered: bool) -> None:
+    def __init__(self, builder: KernelBuilder, axis: Axis, ordered: bool) -> None:
         self.builder = builder
         self.axis = axis
         self.ordered = ordered
@@ -51,7 +51,7 @@ class Open:
     def fold(self, op: str, *values: Var, init: Var | None = None) -> Var:
         """Reduce a value of the body over the loop; the result may be used once the loop is closed."""
         dtype = values[0].dtype
-        start = self.builder.constant(identity(op, dtype), dtype) if init is None else init
+        start = self.builder.constant(neutral_element(op, dtype), dtype) if init is None else init
         result = Var("fold", (), dtype)
         self.builder.depths[result] = self.depth - 1
         self.folds.append(Fold(op, result, start, values))
@@ -73,22 +73,22 @@ class Open:
         return after
 
 
-class Builder:
+class KernelBuilder:
     """A kernel that is being written. A value is placed in the outermost body where all that it reads is in sight."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.buffers: list[Buffer] = []
-        self.frames: list[Frame] = [Frame([], {})]
+        self.frames: list[OpenBody] = [OpenBody([], {})]
         self.depths: dict[Axis | Var, int] = {}
         """In which body, counted from outside, an axis or value is in sight."""
 
-    def __enter__(self) -> Builder:
-        AT_WORK.builders.append(self)
+    def __enter__(self) -> KernelBuilder:
+        ACTIVE.builders.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        AT_WORK.builders.pop()
+        ACTIVE.builders.pop()
 
     def buffer(self, name: str, dtype: DType, room: Size, written: bool = False) -> Buffer:
         """A new buffer of the kernel."""
@@ -103,7 +103,7 @@ class Builder:
     def emit(self, op: str, args: Sequence[Var], dtype: DType, attr: Any = None, *, here: bool = False) -> Var:
         """The value; one that says the same and is in sight is used again. With `here` it stays in this body."""
         made = Var(op, tuple(args), dtype, attr)
-        key = (op, made.args, dtype, key_of(attr))
+        key = (op, made.args, dtype, attribute_key(attr))
         depth = len(self.frames) - 1
         if not here:
             depth = self.depth([*made.reads(), *axes_read(made)])
@@ -171,11 +171,11 @@ class Builder:
             self.frames.extend(inner)
 
     @contextmanager
-    def loop(self, axis: Axis, ordered: bool = False, guard: Var | None = None) -> Iterator[Open]:
+    def loop(self, axis: Axis, ordered: bool = False, guard: Var | None = None) -> Iterator[OpenLoop]:
         """A loop whose body is written inside the `with`; no step is taken where the guard is false."""
-        made = Open(self, axis, ordered)
+        made = OpenLoop(self, axis, ordered)
         self.depths[axis] = len(self.frames)
-        self.frames.append(Frame([], {}))
+        self.frames.append(OpenBody([], {}))
         yield made
         body = self.frames.pop().body
         loop = Loop(axis, tuple(body), tuple(made.folds), tuple(made.carries), made.ordered, guard)
@@ -194,15 +194,15 @@ def axes_read(value: Var) -> list[Axis]:
     return [] if index is None else [k for k in index.terms if isinstance(k, Axis)]
 
 
-def key_of(attr: Any) -> Any:
+def attribute_key(attr: Any) -> Any:
     """Something that tells two attributes apart: numbers by their bits, so that 0.0 and -0.0 differ."""
     if isinstance(attr, np.generic):
         return attr.tobytes(), attr.dtype
     return attr
 
 
-def builder() -> Builder:
+def builder() -> KernelBuilder:
     """The builder at work."""
-    found = AT_WORK.builders[-1]
-    assert isinstance(found, Builder)
+    found = ACTIVE.builders[-1]
+    assert isinstance(found, KernelBuilder)
     return found

@@ -34,7 +34,7 @@ FOLDS: dict[str, Op] = {
 """The reductions: how many values each takes, of which kinds, and how two results become one."""
 
 
-def run(
+def run_kernel(
     kernel: Kernel,
     arrays: Sequence[Array],
     calls: Mapping[str, Callable[..., Any]] | None = None,
@@ -52,12 +52,12 @@ def run(
         if array.dtype != buffer.dtype or array.shape != (buffer.size,):
             wanted = f"{buffer.name}: {buffer.dtype} ({buffer.size},)"
             raise KernelError(f"run: {kernel.name} wants {wanted}, given was {array.dtype} {array.shape}")
-    machine = Machine(kernel, dict(zip(kernel.buffers, arrays, strict=True)), calls or {}, sizes or {})
+    machine = KernelInterpreter(kernel, dict(zip(kernel.buffers, arrays, strict=True)), calls or {}, sizes or {})
     with np.errstate(all="ignore"):
         machine.block(kernel.body)
 
 
-class Machine:
+class KernelInterpreter:
     """The values in sight. A value has one dimension for each loop around it, of length 1 where it does not vary.
 
     `active` says at which points the guards of the loops around let anything be read or written.
@@ -126,7 +126,7 @@ class Machine:
             return 1
         if loop.axis in self.whole:
             return max(self.size(loop.axis.size), 1)
-        points = int(np.prod(self.shape, dtype=np.int64)) * breadth(loop.body)
+        points = int(np.prod(self.shape, dtype=np.int64)) * parallel_points(loop.body)
         return max(POINTS // points, 1)
 
     def folded(self, fold: Fold, before: Array) -> Array:
@@ -209,7 +209,7 @@ class Machine:
         return found
 
 
-def breadth(body: tuple[Statement, ...]) -> int:
+def parallel_points(body: tuple[Statement, ...]) -> int:
     """How many points the loops of a body have that are computed at once."""
-    inner = [(1 if s.ordered else s.axis.extent) * breadth(s.body) for s in body if isinstance(s, Loop)]
+    inner = [(1 if s.ordered else s.axis.extent) * parallel_points(s.body) for s in body if isinstance(s, Loop)]
     return max([1, *inner])

@@ -26,17 +26,27 @@ class Axis:
 
     A size may be symbolic: it is then given when the program is called, and `extent` is what is supposed meanwhile.
     `lanes` elements form one vector; `tile` such vectors (elements, where lanes is 1) are worked on side by side. Of an
-    ordered or folding loop, `tile` is how often the body is unrolled.
+    ordered or folding loop, `tile` is how often the body is unrolled. An axis is never changed: a `Schedule` gives a
+    kernel new ones.
     """
 
     __slots__ = ("extent", "lanes", "name", "size", "tile")
+    name: str
+    size: Size
+    extent: int
+    lanes: int
+    tile: int
 
-    def __init__(self, name: str, size: Size, *, lanes: int = 1, tile: int = 1) -> None:
-        self.name = name
-        self.size = size
-        self.extent = size if isinstance(size, int) else most(size)
-        self.lanes = lanes
-        self.tile = tile
+    def __init__(self, name: str, size: Size, *, extent: int | None = None, lanes: int = 1, tile: int = 1) -> None:
+        fill = object.__setattr__
+        fill(self, "name", name)
+        fill(self, "size", size)
+        fill(self, "extent", size if isinstance(size, int) else most(size) if extent is None else extent)
+        fill(self, "lanes", lanes)
+        fill(self, "tile", tile)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"an axis is never changed: {name}")
 
     @property
     def block(self) -> int:
@@ -155,77 +165,77 @@ class Var:
 
     # Operators go to the builder at work, so that scalar mathematics reads as mathematics.
     def __add__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("add", self, y)
+        return ACTIVE.builders[-1].op("add", self, y)
 
     def __radd__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("add", y, self)
+        return ACTIVE.builders[-1].op("add", y, self)
 
     def __sub__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("sub", self, y)
+        return ACTIVE.builders[-1].op("sub", self, y)
 
     def __rsub__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("sub", y, self)
+        return ACTIVE.builders[-1].op("sub", y, self)
 
     def __mul__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("mul", self, y)
+        return ACTIVE.builders[-1].op("mul", self, y)
 
     def __rmul__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("mul", y, self)
+        return ACTIVE.builders[-1].op("mul", y, self)
 
     def __truediv__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("div", self, y)
+        return ACTIVE.builders[-1].op("div", self, y)
 
     def __rtruediv__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("div", y, self)
+        return ACTIVE.builders[-1].op("div", y, self)
 
     def __neg__(self) -> Var:
-        return AT_WORK.builders[-1].op("neg", self)
+        return ACTIVE.builders[-1].op("neg", self)
 
     def __and__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("and", self, y)
+        return ACTIVE.builders[-1].op("and", self, y)
 
     def __or__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("or", self, y)
+        return ACTIVE.builders[-1].op("or", self, y)
 
     def __xor__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("xor", self, y)
+        return ACTIVE.builders[-1].op("xor", self, y)
 
     def __invert__(self) -> Var:
-        return AT_WORK.builders[-1].op("not", self)
+        return ACTIVE.builders[-1].op("not", self)
 
     def __lshift__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("shl", self, y)
+        return ACTIVE.builders[-1].op("shl", self, y)
 
     def __rshift__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("shr", self, y)
+        return ACTIVE.builders[-1].op("shr", self, y)
 
     def __lt__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("lt", self, y)
+        return ACTIVE.builders[-1].op("lt", self, y)
 
     def __le__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("le", self, y)
+        return ACTIVE.builders[-1].op("le", self, y)
 
     def __gt__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("lt", y, self)
+        return ACTIVE.builders[-1].op("lt", y, self)
 
     def __ge__(self, y: Any) -> Var:
-        return AT_WORK.builders[-1].op("le", y, self)
+        return ACTIVE.builders[-1].op("le", y, self)
 
 
-class Scribe(Protocol):
+class OperatorTarget(Protocol):
     """What the operators of values write with."""
 
     def op(self, name: str, *args: Any) -> Var: ...
 
 
-class AtWork(threading.local):
+class BuilderStack(threading.local):
     """The builders at work, innermost last; every thread has its own, since programs may be compiled side by side."""
 
     def __init__(self) -> None:
-        self.builders: list[Scribe] = []
+        self.builders: list[OperatorTarget] = []
 
 
-AT_WORK = AtWork()
+ACTIVE = BuilderStack()
 
 
 class Store(NamedTuple):
@@ -328,7 +338,7 @@ def sizes_of(kernel: Kernel) -> dict[Dim, None]:
     return found
 
 
-def trips(kernel: Kernel) -> int:
+def loop_points(kernel: Kernel) -> int:
     """How many points the loops of a kernel have, counted where they are deepest."""
 
     def count(body: tuple[Statement, ...]) -> int:
@@ -337,14 +347,14 @@ def trips(kernel: Kernel) -> int:
     return count(kernel.body)
 
 
-IDENTITY: dict[str, Any] = {"add": 0, "fma": 0, "mul": 1, "and": True, "or": False}
+NEUTRAL: dict[str, Any] = {"add": 0, "fma": 0, "mul": 1, "and": True, "or": False}
 """What a fold starts from where nothing else is said; that of max and min depends on the dtype."""
 
 
-def identity(op: str, dtype: DType) -> Any:
+def neutral_element(op: str, dtype: DType) -> Any:
     """The neutral number of a fold in a dtype."""
-    if op in IDENTITY:
-        return IDENTITY[op]
+    if op in NEUTRAL:
+        return NEUTRAL[op]
     if dtype.kind == "b":
         return op == "min"
     if dtype.kind in "iu":

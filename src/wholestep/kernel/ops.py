@@ -20,7 +20,7 @@ class Op(NamedTuple):
     gives: str = ""
 
 
-def product(a: Any, b: Any) -> tuple[Any, Any]:
+def two_product(a: Any, b: Any) -> tuple[Any, Any]:
     """a * b in float64 and what its rounding left out, for numbers that are neither huge nor tiny (Dekker).
 
     Veltkamp's halves have 26 bits each, the sign of the lower one included, so that each partial product is exact.
@@ -35,7 +35,7 @@ def product(a: Any, b: Any) -> tuple[Any, Any]:
     return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
 
 
-def total(a: Any, b: Any) -> tuple[Any, Any]:
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
     """a + b in float64 and what its rounding left out (Knuth)."""
     s = a + b
     t = s - a
@@ -44,7 +44,7 @@ def total(a: Any, b: Any) -> tuple[Any, Any]:
 
 def odd(a: Any, b: Any) -> Any:
     """a + b in float64, rounded to an odd last bit where it is not exact: rounding again then does no harm."""
-    s, rest = total(a, b)
+    s, rest = two_sum(a, b)
     bits = s.view(np.int64)
     inexact = (rest != 0) & (bits & 1 == 0) & np.isfinite(s)
     return np.where(inexact, bits + np.where((rest > 0) == (s > 0), 1, -1), bits).view(np.float64)
@@ -75,9 +75,9 @@ def _scaled_fma(u: Any, v: Any, c: Any, shift: Any) -> Any:
     """(u * v + c) * 2**shift with one rounding, for factors between 1/2 and 1 and a shift from -1077 on."""
     # The product is a multiple of 2**-106: of a summand far below that the sign is all that counts.
     c = np.where(np.abs(c) < 2.0**-500, np.copysign(2.0**-500, c), c)
-    high, low = product(u, v)
-    near_high, near_low = total(c, low)
-    most, rest = total(high, near_high)
+    high, low = two_product(u, v)
+    near_high, near_low = two_sum(c, low)
+    most, rest = two_sum(high, near_high)
     rest = odd(rest, near_low)
     found = most + rest
     made = np.ldexp(found, shift)
@@ -85,7 +85,7 @@ def _scaled_fma(u: Any, v: Any, c: Any, shift: Any) -> Any:
     # added and taken off leaves no smaller bits.
     small = np.abs(made) <= 2.0**-1022
     anchor = np.where(small, np.copysign(np.ldexp(1.0, -1022 - np.where(small, shift, 0)), found), 0.0)
-    top, under = total(anchor, most)
+    top, under = two_sum(anchor, most)
     tiny = np.ldexp((top + odd(under, rest)) - anchor, shift)
     return np.where(small, np.copysign(tiny, found), made)
 

@@ -11,8 +11,8 @@ from wholestep.dims import Size, spelled
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import I64, Axis, Buffer, Carry, DType, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.kernel.ops import OPS
-from wholestep.kernel.text import INFIX, NUMBERED, constant
-from wholestep.kernel.verify import gives
+from wholestep.kernel.text import INFIX, NUMBERED, parse_number
+from wholestep.kernel.verify import result_dtype
 
 SIGNS = {sign: op for op, sign in INFIX.items()}
 HEAD = re.compile(r"kernel (\w+)\((.*)\):")
@@ -27,7 +27,7 @@ CALL = re.compile(r"(\w+)\((.*)\)")
 TERM = re.compile(r"([+-]?) ?(?:(\d+)\*)?(\w+) ?")
 
 
-class Parser:
+class KernelParser:
     """Reads a kernel line by line; what a name stands for is what was last made under it."""
 
     def __init__(self, source: str) -> None:
@@ -62,9 +62,9 @@ class Parser:
             raise self.wrong(f"{said!r} is not understood")
         return found
 
-    def body(self, indent: int) -> Body:
+    def body(self, indent: int) -> ParsedBlock:
         """The lines that are indented this far."""
-        made = Body([], [], {}, [])
+        made = ParsedBlock([], [], {}, [])
         while self.at < len(self.lines):
             line = self.lines[self.at]
             depth = len(line) - len(line.lstrip(" "))
@@ -75,7 +75,7 @@ class Parser:
             self.line(line.strip(), indent, made)
         return made
 
-    def line(self, said: str, indent: int, body: Body) -> None:
+    def line(self, said: str, indent: int, body: ParsedBlock) -> None:
         word = said.partition(" ")[0]
         if word == "for":
             body.made.append(self.loop(said, indent))
@@ -90,8 +90,8 @@ class Parser:
 
     def loop(self, said: str, indent: int) -> Loop:
         name, extent, symbolic, supposed, lanes, tile, ordered, guard = self.match(LOOP, said).groups()
-        fresh = Axis(name, int(extent or supposed), lanes=int(lanes or 1), tile=int(tile or 1))
-        fresh.size = fresh.extent if symbolic is None else self.size(symbolic)
+        size = int(extent) if symbolic is None else self.size(symbolic)
+        fresh = Axis(name, size, extent=int(extent or supposed), lanes=int(lanes or 1), tile=int(tile or 1))
         axis = self.axes.setdefault(name, fresh)
         facts = [(a.size, a.extent, a.lanes, a.tile) for a in (axis, fresh)]
         if facts[0] != facts[1]:
@@ -103,12 +103,12 @@ class Parser:
             raise KernelError(f"parse: the loop over {name} carries {', '.join(body.started)} to no next step")
         return Loop(axis, body.statements(), tuple(body.folds), tuple(body.carries), ordered is not None, under)
 
-    def carry(self, said: str, body: Body) -> None:
+    def carry(self, said: str, body: ParsedBlock) -> None:
         name, init = self.match(CARRY, said).groups()
         body.started[name] = self.value(init)
         self.define(name, Var("carry", (), self.value(init).dtype))
 
-    def next(self, said: str, body: Body) -> None:
+    def next(self, said: str, body: ParsedBlock) -> None:
         name, following, after = self.match(NEXT, said).groups()
         if name not in body.started:
             raise self.wrong(f"this loop carries no {name}")
@@ -116,7 +116,7 @@ class Parser:
         inside, given = self.value(name), self.value(following)
         body.carries.append(Carry(inside, init, given, self.define(after, Var("carried", (), init.dtype))))
 
-    def fold(self, said: str, body: Body) -> None:
+    def fold(self, said: str, body: ParsedBlock) -> None:
         name, op, values, init = self.match(FOLD, said).groups()
         given = self.arguments(values)
         result = self.define(name, Var("fold", (), self.value(init).dtype))
@@ -148,14 +148,14 @@ class Parser:
     def operation(self, op: str, args: tuple[Var, ...]) -> Var:
         if len(args) != OPS[op].arity:
             raise self.wrong(f"{op} takes {OPS[op].arity} values")
-        return Var(op, args, gives(op, args))
+        return Var(op, args, result_dtype(op, args))
 
     def number(self, dtype: DType, inner: str) -> Var:
         """A conversion, or a number."""
         if NUMBERED.fullmatch(inner):
             return Var("convert", (self.value(inner),), dtype)
         try:
-            return Var("const", (), dtype, constant(inner, dtype))
+            return Var("const", (), dtype, parse_number(inner, dtype))
         except (KeyError, ValueError, OverflowError):
             raise self.wrong(f"{inner!r} is no number of dtype {dtype}") from None
 
@@ -222,7 +222,7 @@ class Parser:
             raise self.wrong(str(error)) from None
 
 
-class Body(NamedTuple):
+class ParsedBlock(NamedTuple):
     """A block of lines that was read: its statements, folds, carries that have no next value yet, and carries."""
 
     made: list[Statement]
@@ -234,16 +234,16 @@ class Body(NamedTuple):
         return tuple(self.made)
 
 
-READERS: dict[str, Callable[[Parser, str], Var]] = {
+READERS: dict[str, Callable[[KernelParser, str], Var]] = {
     "size": lambda p, inner: Var("size", (), I64, p.size(inner)),
     "index": lambda p, inner: Var("index", (), I64, p.index(inner)),
-    "bits": Parser.bits,
-    "across": Parser.across,
-    "call": Parser.call,
+    "bits": KernelParser.bits,
+    "across": KernelParser.across,
+    "call": KernelParser.call,
 }
 """How a value is read that is no plain operation."""
 
 
-def parse(source: str) -> Kernel:
+def parse_kernel(source: str) -> Kernel:
     """The kernel that this text describes; raises KernelError where it describes none."""
-    return Parser(source).kernel()
+    return KernelParser(source).kernel()

@@ -71,7 +71,7 @@ class Names(dict[Any, str]):
         return "undefined"
 
 
-class Printer:
+class KernelPrinter:
     """Writes a kernel line by line. With `plain`, axes and buffers are called by their positions; with `free` the
     length of the outermost loop, and that of the buffers, are left out."""
 
@@ -90,7 +90,7 @@ class Printer:
             heads.append(
                 f"{'mut ' if b.written else ''}{name}: {dtypes.short(b.dtype)}[{'n' if self.free else b.size}]"
             )
-        name = "k" if self.plain or not good(kernel.name) else kernel.name
+        name = "k" if self.plain or not is_plain_name(kernel.name) else kernel.name
         self.lines.append(Line(f"kernel {name}({', '.join(heads)}):", kernel))
         self.body(kernel.body, INDENT)
         return self.lines
@@ -104,7 +104,7 @@ class Printer:
         """A name that nothing else has; a thing that has one keeps it."""
         if thing in self.names:
             return self.names[thing]
-        base = self.number(letter) if self.plain or not good(given) else given
+        base = self.number(letter) if self.plain or not is_plain_name(given) else given
         name, k = base, 0
         while name in self.taken:
             k += 1
@@ -139,7 +139,7 @@ class Printer:
         if self.free and indent == INDENT:
             count = "n"
         self.lines.append(
-            Line(f"{indent}for {name} in {count}{schedule(axis)}{ordered}{self.guard(loop.guard)}:", loop)
+            Line(f"{indent}for {name} in {count}{format_schedule(axis)}{ordered}{self.guard(loop.guard)}:", loop)
         )
         inner = indent + INDENT
         for c in loop.carries:
@@ -186,8 +186,8 @@ class Printer:
         return f"{text} {'-' if const < 0 else '+'} {abs(const)}" if const else text
 
 
-FORMS: dict[str, Callable[[Printer, Var], str]] = {
-    "const": lambda p, v: f"{dtypes.short(v.dtype)}({number(v.attr, v.dtype)})",
+FORMS: dict[str, Callable[[KernelPrinter, Var], str]] = {
+    "const": lambda p, v: f"{dtypes.short(v.dtype)}({format_number(v.attr, v.dtype)})",
     "size": lambda p, v: f"size({v.attr})",
     "index": lambda p, v: f"index({p.index(v.attr)})",
     "load": lambda p, v: f"{p.names[v.attr[0]]}[{p.index(v.attr[1])}]{p.guard(v.args[0] if v.args else None)}",
@@ -199,34 +199,34 @@ FORMS: dict[str, Callable[[Printer, Var], str]] = {
 """How a value is written that is no plain operation."""
 
 
-def good(name: str) -> bool:
+def is_plain_name(name: str) -> bool:
     """Whether a name can stand in the text as it is."""
     return name.isidentifier() and name not in WORDS and not NUMBERED.fullmatch(name) and not keyword.iskeyword(name)
 
 
-def schedule(axis: Axis) -> str:
+def format_schedule(axis: Axis) -> str:
     """` lanes 16 tile 4`."""
     lanes = f" lanes {axis.lanes}" if axis.lanes != 1 else ""
     return f"{lanes} tile {axis.tile}" if axis.tile != 1 else lanes
 
 
-def number(value: Any, dtype: DType) -> str:
+def format_number(value: Any, dtype: DType) -> str:
     """A number, as few digits as give the same bits back; the bits themselves where no digits do."""
-    return digits(np.asarray(value, dtype).tobytes(), dtype)
+    return shortest_digits(np.asarray(value, dtype).tobytes(), dtype)
 
 
 @lru_cache(maxsize=4096)
-def digits(data: bytes, dtype: DType) -> str:
+def shortest_digits(data: bytes, dtype: DType) -> str:
     """A number, given by its bytes."""
     value = np.frombuffer(data, dtype)[0]
     tries = [str(bool(value))] if dtype.kind == "b" else [str(value), repr(float(value))] if value == value else ["nan"]
     for said in tries:
-        if constant(said, dtype).tobytes() == data:
+        if parse_number(said, dtype).tobytes() == data:
             return said
     return hex(int.from_bytes(data, "little"))
 
 
-def constant(said: str, dtype: DType) -> Any:
+def parse_number(said: str, dtype: DType) -> Any:
     """The number that a text says."""
     if said.startswith("0x"):
         return np.frombuffer(int(said, 16).to_bytes(dtype.itemsize, "little"), dtype)[0]
@@ -237,15 +237,15 @@ def constant(said: str, dtype: DType) -> Any:
     return np.asarray(float(said)).astype(dtype)[()]
 
 
-def show(kernel: Kernel) -> str:
+def format_kernel(kernel: Kernel) -> str:
     """The kernel as text that `parse` reads back."""
-    return "\n".join([line.text for line in Printer().kernel(kernel)]) + "\n"
+    return "\n".join([line.text for line in KernelPrinter().kernel(kernel)]) + "\n"
 
 
-def canonical(kernel: Kernel, free: bool = False) -> str:
+def canonical_text(kernel: Kernel, free: bool = False) -> str:
     """The text without any name that was given: the same for kernels that differ in names only; with `free`, in these
     and in the length of the outermost loop."""
-    return "\n".join([line.text for line in Printer(plain=True, free=free).kernel(kernel)]) + "\n"
+    return "\n".join([line.text for line in KernelPrinter(plain=True, free=free).kernel(kernel)]) + "\n"
 
 
-PRINTER.append(show)
+PRINTER.append(format_kernel)

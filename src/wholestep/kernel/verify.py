@@ -1,4 +1,4 @@
-"""What every kernel must satisfy, as code: values in sight and of fitting dtype, indices inside, steps independent."""
+"""The kernel verifier: values in scope and of fitting dtype, indices inside, iterations independent."""
 
 from __future__ import annotations
 
@@ -11,61 +11,62 @@ import numpy as np
 
 from wholestep.dims import Dim
 from wholestep.errors import KernelError
-from wholestep.kernel.independence import Access, clash, dependence, reach
+from wholestep.kernel.accesses import MemoryAccess
+from wholestep.kernel.dependence import find_conflict, index_range, varying_axes
 from wholestep.kernel.interpret import FOLDS
 from wholestep.kernel.lang import BOOL, I64, Axis, Carry, DType, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
 from wholestep.kernel.ops import OPS
-from wholestep.kernel.text import Printer
+from wholestep.kernel.text import KernelPrinter
 
 SYMBOL = re.compile(r"[\w.:]+")
 
 
-def verify(kernel: Kernel) -> None:
+def verify_kernel(kernel: Kernel) -> None:
     """Check a kernel; raises KernelError that shows the statement and its neighbours."""
-    checker = Checker(kernel)
+    checker = KernelVerifier(kernel)
     checker.body(kernel.body)
     stored = {a.buffer for a in checker.accesses if isinstance(a.source, Store)}
     for a in checker.accesses:
         if not a.path and kernel.outer is not None and a.buffer in stored:
             raise checker.wrong(f"{a.buffer} is loaded before a loop that may be shared out and stores to it", a.source)
-    fault = clash(checker.accesses, dependence(kernel))
+    fault = find_conflict(checker.accesses, varying_axes(kernel))
     if fault is not None:
         raise checker.wrong(fault.problem, fault.source)
 
 
-def gives(op: str, args: tuple[Var, ...]) -> DType:
+def result_dtype(op: str, args: tuple[Var, ...]) -> DType:
     """The dtype of what an operation makes of these values."""
     return BOOL if OPS[op].gives == "b" else args[-1].dtype
 
 
-def kind(dtype: DType) -> str:
+def dtype_kind(dtype: DType) -> str:
     """The kind that operations take: "b", "i", "f"; other dtypes are only stored, and have their own letter."""
     if dtype.kind in "iu":
         return "i"
     return "f" if dtype in (np.float32, np.float64) else "b" if dtype == BOOL else "h"
 
 
-class Frame(NamedTuple):
+class OpenLoopCheck(NamedTuple):
     """A loop that is being checked, and the values made in it."""
 
     loop: Loop | None
     made: list[Var]
 
 
-class Checker:
+class KernelVerifier:
     """Goes through a kernel once; keeps what is in sight, on which axes it depends, and what memory is touched."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.depends: dict[Var, frozenset[Axis]] = {}
         self.sight: set[Var] = set()
-        self.frames = [Frame(None, [])]
+        self.frames = [OpenLoopCheck(None, [])]
         self.path: tuple[Loop, ...] = ()
-        self.accesses: list[Access] = []
+        self.accesses: list[MemoryAccess] = []
 
     def wrong(self, problem: str, source: object) -> KernelError:
         """An error that shows where in the kernel it is."""
-        lines = Printer().kernel(self.kernel)
+        lines = KernelPrinter().kernel(self.kernel)
         at = next(i for i, line in enumerate(lines) if line.source is source)
         shown = [f"  {'->' if i == at else '  '} {line.text}" for i, line in enumerate(lines) if abs(i - at) <= 5]
         return KernelError("\n".join([f"verify: {problem}", *shown]))
@@ -88,7 +89,7 @@ class Checker:
         for c in loop.carries:
             self.require(c, self.carried(c))
         self.path = (*self.path, loop)
-        self.frames.append(Frame(loop, []))
+        self.frames.append(OpenLoopCheck(loop, []))
         for c in loop.carries:
             # What the next step gets is not known yet: it may depend on every axis in sight.
             self.require(c, self.define(c.inside, around | {loop.axis}))
@@ -116,7 +117,7 @@ class Checker:
             return f"the loop over {axis} stands inside another one over it"
         if axis.extent < 0 or axis.tile < 1 or axis.lanes < 1 or axis.lanes & (axis.lanes - 1):
             return f"{axis} wants an extent of at least 0, a tile of at least 1 and lanes that are a power of two"
-        if not loop.ordered and not all(folding(loop, c) for c in loop.carries):
+        if not loop.ordered and not all(folds_across_loops(loop, c) for c in loop.carries):
             return f"the loop over {axis} carries values and so must be ordered"
         if axis.lanes > 1 and (loop.ordered or loop.carries):
             return f"the steps of a loop that are in order, over {axis}, cannot be the lanes of a vector"
@@ -144,7 +145,7 @@ class Checker:
             return f"{op} is no fold: the folds are {', '.join(FOLDS)}"
         if len(values) != known.arity or len({v.dtype for v in values}) != 1:
             return f"a fold by {op} takes {known.arity} values of one dtype"
-        return refused(op, known.takes, values[0].dtype)
+        return dtype_refusal(op, known.takes, values[0].dtype)
 
     def seen(self, *values: Var) -> str:
         for v in values:
@@ -161,7 +162,7 @@ class Checker:
         return ""
 
     def value(self, var: Var) -> str:
-        problem = self.seen(*var.args) or RULES.get(var.op, operation)(self, var)
+        problem = self.seen(*var.args) or RULES.get(var.op, check_operation)(self, var)
         if problem:
             return problem
         depends = frozenset().union(*[self.depends[v] for v in var.reads()])
@@ -177,27 +178,29 @@ class Checker:
             return f"{store.buffer} is stored to, but not marked as written"
         if store.value.dtype != store.buffer.dtype:
             return f"{store.value.dtype} is stored to {store.buffer}, which holds {store.buffer.dtype}"
-        return self.seen(store.value) or self.touch(Access(store, store.buffer, store.index, self.path, store.guard))
+        return self.seen(store.value) or self.touch(
+            MemoryAccess(store, store.buffer, store.index, self.path, store.guard)
+        )
 
     def index(self, index: Index) -> str:
         for key in index.terms:
             if isinstance(key, Axis) and key not in self.axes():
                 return f"an index uses {key} outside its loop"
-            if isinstance(key, Var) and kind(key.dtype) != "i":
+            if isinstance(key, Var) and dtype_kind(key.dtype) != "i":
                 return f"an index uses a value of dtype {key.dtype}"
         return self.seen(*index.values())
 
-    def touch(self, access: Access) -> str:
+    def touch(self, access: MemoryAccess) -> str:
         """Check a load or store: in bounds wherever that can be known before it runs."""
         if access.buffer not in self.kernel.buffers:
             return f"{access.buffer} is no buffer of the kernel"
-        problem = self.index(access.place) or ("" if access.guard is None else self.guard(access.guard))
+        problem = self.index(access.offset) or ("" if access.guard is None else self.guard(access.guard))
         if problem:
             return problem
         if not all(axis.extent for axis in self.axes()):
             return ""  # never reached
         self.accesses.append(access)
-        low, high = reach(access.place)
+        low, high = index_range(access.offset)
         surely = access.guard is None and all(loop.guard is None for loop in self.path)
         if surely and (-math.inf < low < 0 or access.buffer.size <= high < math.inf):
             return f"{access.buffer}[{low}] to [{high}] are touched, it has {access.buffer.size} elements"
@@ -207,25 +210,25 @@ class Checker:
         return self.seen(guard) or ("" if guard.dtype == BOOL else f"a guard is a bool, not {guard.dtype}")
 
 
-def folding(loop: Loop, carry: Carry) -> bool:
+def folds_across_loops(loop: Loop, carry: Carry) -> bool:
     """Whether a carry only hands on what a fold inside the loop has come to, so that it is a fold over both loops."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
     uses = [v for s in walk(loop.body) if isinstance(s, Var) for v in s.reads()]
     uses += [s.value for s in walk(loop.body) if isinstance(s, Store)]
     ends = [f.result for s in inner for f in s.folds if f.init is carry.inside]
-    ends += [c.after for s in inner for c in s.carries if c.init is carry.inside and folding(s, c)]
+    ends += [c.after for s in inner for c in s.carries if c.init is carry.inside and folds_across_loops(s, c)]
     return ends == [carry.next] and carry.inside not in uses
 
 
-def refused(op: str, takes: str, dtype: DType) -> str:
+def dtype_refusal(op: str, takes: str, dtype: DType) -> str:
     """Why an operation does not take a dtype; empty where it does."""
-    if kind(dtype) in takes:
+    if dtype_kind(dtype) in takes:
         return ""
-    how = ", which is computed with in float32" if kind(dtype) == "h" else ""
+    how = ", which is computed with in float32" if dtype_kind(dtype) == "h" else ""
     return f"{op} does not take {dtype}{how}"
 
 
-def operation(checker: Checker, var: Var) -> str:
+def check_operation(checker: KernelVerifier, var: Var) -> str:
     op = OPS.get(var.op)
     if op is None:
         return f"{var.op} is no operation that stands by itself"
@@ -236,38 +239,38 @@ def operation(checker: Checker, var: Var) -> str:
         return f"select chooses by a bool, not by {var.args[0].dtype}"
     if len({v.dtype for v in chosen}) != 1:
         return f"{var.op} wants values of one dtype, not {' and '.join(str(v.dtype) for v in chosen)}"
-    if var.dtype != gives(var.op, var.args):
-        return f"{var.op} gives {gives(var.op, var.args)}, not {var.dtype}"
-    return refused(var.op, op.takes, chosen[0].dtype)
+    if var.dtype != result_dtype(var.op, var.args):
+        return f"{var.op} gives {result_dtype(var.op, var.args)}, not {var.dtype}"
+    return dtype_refusal(var.op, op.takes, chosen[0].dtype)
 
 
-def const(checker: Checker, var: Var) -> str:
+def check_const(checker: KernelVerifier, var: Var) -> str:
     found = np.asarray(var.attr).dtype
     return "" if found == var.dtype and np.ndim(var.attr) == 0 else f"a constant of {var.dtype} is given as {found}"
 
 
-def size(checker: Checker, var: Var) -> str:
+def check_size(checker: KernelVerifier, var: Var) -> str:
     return "" if var.dtype == I64 and isinstance(var.attr, Dim) else "a size is symbolic, and an int64"
 
 
-def index(checker: Checker, var: Var) -> str:
+def check_index(checker: KernelVerifier, var: Var) -> str:
     return checker.index(var.attr) if var.dtype == I64 else f"an index is an int64, not {var.dtype}"
 
 
-def load(checker: Checker, var: Var) -> str:
+def check_load(checker: KernelVerifier, var: Var) -> str:
     buffer, place = var.attr
     if var.dtype != buffer.dtype:
         return f"{buffer} holds {buffer.dtype}, not {var.dtype}"
     if len(var.args) > 1:
         return "a load has one guard at most"
-    return checker.touch(Access(var, buffer, place, checker.path, var.args[0] if var.args else None))
+    return checker.touch(MemoryAccess(var, buffer, place, checker.path, var.args[0] if var.args else None))
 
 
-def convert(checker: Checker, var: Var) -> str:
+def check_convert(checker: KernelVerifier, var: Var) -> str:
     return "" if len(var.args) == 1 else "convert takes one value"
 
 
-def bits(checker: Checker, var: Var) -> str:
+def check_bits(checker: KernelVerifier, var: Var) -> str:
     if len(var.args) != 1 or BOOL in (var.dtype, var.args[0].dtype):
         return "bits takes one value, not a bool, and gives no bool"
     if var.args[0].dtype.itemsize != var.dtype.itemsize:
@@ -275,7 +278,7 @@ def bits(checker: Checker, var: Var) -> str:
     return ""
 
 
-def across(checker: Checker, var: Var) -> str:
+def check_across(checker: KernelVerifier, var: Var) -> str:
     op, axis = var.attr
     loop = next((loop for loop in checker.path if loop.axis is axis), None)
     if loop is None or loop.ordered or axis.symbolic or axis.steps > 1:
@@ -288,22 +291,22 @@ def across(checker: Checker, var: Var) -> str:
     return checker.reduction(op, var.args)
 
 
-def call(checker: Checker, var: Var) -> str:
+def check_call(checker: KernelVerifier, var: Var) -> str:
     if not isinstance(var.attr, str) or not SYMBOL.fullmatch(var.attr):
         return f"{var.attr!r} is no symbol"
     if not var.args or {v.dtype for v in var.args} != {var.dtype}:
         return f"{var.attr} takes values of one dtype and gives it"
-    return refused(var.attr, "if", var.dtype)
+    return dtype_refusal(var.attr, "if", var.dtype)
 
 
-RULES: dict[str, Callable[[Checker, Var], str]] = {
-    "const": const,
-    "size": size,
-    "index": index,
-    "load": load,
-    "convert": convert,
-    "bits": bits,
-    "across": across,
-    "call": call,
+RULES: dict[str, Callable[[KernelVerifier, Var], str]] = {
+    "const": check_const,
+    "size": check_size,
+    "index": check_index,
+    "load": check_load,
+    "convert": check_convert,
+    "bits": check_bits,
+    "across": check_across,
+    "call": check_call,
 }
 """What is wrong with a value that is no plain operation; empty where nothing is."""

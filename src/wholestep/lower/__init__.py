@@ -1,5 +1,5 @@
-"""Lowering: a graph becomes a plan, kernels in an order with every buffer's place in memory."""
+"""Lowering: compile a graph into a program of kernels and routine calls with every buffer assigned."""
 
-from wholestep.lower import elements  # the rules of elements enter themselves
+from wholestep.lower.kernels import op_rules  # the rules of elements enter themselves
 
-__all__ = ["elements"]
+__all__ = ["op_rules"]

@@ -17,7 +17,11 @@ from wholestep.nn.exponentials import in_single, pointwise
 def relu(x: Any) -> Any:
     """max(x, 0), with derivative 0 at 0.
 
-    Any shape; the dtype of x, as of every function here. nan stays nan.
+    nan stays nan.
+
+    Shapes: x of any shape and numeric dtype; the same.
+    Raises: nothing of its own.
+    Source: Nair and Hinton, "Rectified linear units improve restricted Boltzmann machines", 2010.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.relu(np.array([-1.0, 2.0])).tolist(), float(ws.grad(ws.nn.relu)(0.0))
@@ -28,14 +32,25 @@ def relu(x: Any) -> Any:
 
 
 def relu6(x: Any) -> Any:
-    """min(max(x, 0), 6)."""
+    """min(max(x, 0), 6).
+
+    Shapes: x of any shape and numeric dtype; the same.
+    Raises: nothing of its own.
+    Source: Krizhevsky, "Convolutional deep belief networks on CIFAR-10", 2010.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.relu6(np.array([-1.0, 3.0, 9.0])).tolist()
+    [0.0, 3.0, 6.0]
+    """
     return hardtanh(x, 0, 6)
 
 
 def hardtanh(x: Any, low: float = -1, high: float = 1) -> Any:
     """x held between two bounds, with derivative 0 at the bounds themselves.
 
-    Raises ParameterError where the bounds are equal or in the wrong order.
+    Shapes: x of any shape, real; the same shape and dtype.
+    Raises: ParameterError where the bounds are equal or in the wrong order.
+    Source: Collobert, "Large scale machine learning", 2004.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.hardtanh(np.array([-3.0, 0.5])).tolist()
@@ -48,14 +63,25 @@ def hardtanh(x: Any, low: float = -1, high: float = 1) -> Any:
 
 
 def leaky_relu(x: Any, slope: float = 0.01) -> Any:
-    """x where it is positive, slope * x elsewhere."""
+    """x where it is positive, slope * x elsewhere.
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Maas, Hannun and Ng, "Rectifier nonlinearities improve neural network acoustic models", 2013.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.leaky_relu(np.array([-2.0, 2.0]), 0.5).tolist()
+    [-1.0, 2.0]
+    """
     return in_single(lambda a: wnp.where(a > 0, a, slope * a), x)
 
 
 def prelu(x: Any, slope: Any) -> Any:
     """Leaky ReLU with slopes that are trained: one for all, or one for each channel (axis 1).
 
-    Raises ShapeError for slopes that are neither.
+    Shapes: x floats [n, channels, ...], slope a scalar, [1] or [channels]; the shape of x.
+    Raises: ShapeError for slopes that are neither.
+    Source: He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.prelu(np.array([[-2.0, -2.0]]), np.array([0.5, 0.25])).tolist()
@@ -72,26 +98,51 @@ def prelu(x: Any, slope: Any) -> Any:
 
 
 def elu(x: Any, alpha: float = 1.0) -> Any:
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Clevert, Unterthiner and Hochreiter, "Fast and accurate deep network learning by exponential linear units",
+    2016.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.elu(np.array([-1.0, 2.0])).round(4).tolist()
+    [-0.6321, 2.0]
+    """
     return in_single(lambda a: wnp.where(a > 0, a, alpha * wnp.expm1(wnp.where(a > 0, 0, a))), x)
 
 
 def selu(x: Any) -> Any:
-    """ELU with the two constants that keep mean 0 and variance 1 (Klambauer et al., 2017)."""
+    """ELU with the two constants that keep mean 0 and variance 1.
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Klambauer, Unterthiner, Mayr and Hochreiter, "Self-normalizing neural networks", 2017.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.selu(np.array([-1.0, 1.0])).round(4).tolist()
+    [-1.1113, 1.0507]
+    """
     return in_single(lambda a: 1.0507009873554805 * elu(a, 1.6732632423543772), x)
 
 
 def celu(x: Any, alpha: float = 1.0) -> Any:
     """x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere: smooth for every alpha.
 
-    Raises ParameterError for alpha 0.
+    Shapes: x floats of any shape; the same.
+    Raises: ParameterError for alpha 0.
+    Source: Barron, "Continuously differentiable exponential linear units", 2017.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.celu(np.array([-1.0, 2.0]), 2.0).round(4).tolist()
+    [-0.7869, 2.0]
     """
     if alpha == 0:
         raise ParameterError("celu: alpha is 0")
     return in_single(lambda a: wnp.where(a > 0, a, alpha * wnp.expm1(wnp.where(a > 0, 0, a) / alpha)), x)
 
 
-def normal(a: Any) -> Any:
+def normal_cdf(a: Any) -> Any:
     """The normal distribution function."""
     import scipy.special
 
@@ -115,36 +166,67 @@ def near_slope(a: Any) -> Any:
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:
-    """x times the normal distribution function at x (Hendrycks and Gimpel, 2016).
+    """x times the normal distribution function at x.
 
-    `approximate="tanh"` takes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) in its place. Raises ParameterError
-    for another word.
+    `approximate="tanh"` takes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) in its place.
+
+    Shapes: x floats of any shape; the same.
+    Raises: ParameterError for another word.
+    Source: Hendrycks and Gimpel, "Gaussian error linear units (GELUs)", 2016.
 
     >>> import wholestep as ws
     >>> round(float(ws.nn.gelu(1.0)), 4), round(float(ws.nn.gelu(1.0, "tanh")), 4)
     (0.8413, 0.8412)
     """
     if approximate == "none":
-        return in_single(pointwise(lambda a: a * normal(a), lambda a: normal(a) + a * density(a), "gelu"), x)
+        return in_single(pointwise(lambda a: a * normal_cdf(a), lambda a: normal_cdf(a) + a * density(a), "gelu"), x)
     if approximate == "tanh":
         return in_single(pointwise(lambda a: a * near_normal(a), near_slope, "gelu"), x)
     raise ParameterError(f"gelu: approximate is {approximate!r}", hint='"none" and "tanh" are known')
 
 
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent, (exp(x) - exp(-x)) / (exp(x) + exp(-x)).
+
+    Shapes: x floats or complex numbers of any shape; the same.
+    Raises: nothing of its own.
+    Source: "NIST handbook of mathematical functions", 2010, section 4.28.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.tanh(np.array([0.0, 1.0])).round(4).tolist()
+    [0.0, 0.7616]
+    """
     return in_single(wnp.tanh, x)
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)), without overflow."""
+    """1 / (1 + exp(-x)), without overflow.
+
+    Shapes: x floats of any shape; the same.
+    Raises: TypeError for complex numbers.
+    Source: Verhulst, "Recherches mathématiques sur la loi d'accroissement de la population", 1845.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.sigmoid(np.array([0.0, -1000.0])).tolist()
+    [0.5, 0.0]
+    """
     import scipy.special
 
     return in_single(scipy.special.expit, x)
 
 
 def silu(x: Any) -> Any:
-    """x * sigmoid(x), also called swish."""
+    """x * sigmoid(x), also called swish.
+
+    Shapes: x floats of any shape; the same.
+    Raises: TypeError for complex numbers.
+    Source: Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function approximation in
+    reinforcement learning", 2018.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.silu(np.array([0.0, 1.0])).round(4).tolist()
+    [0.0, 0.7311]
+    """
 
     def slope(a: Any) -> Any:
         share = sigmoid(a)
@@ -154,7 +236,16 @@ def silu(x: Any) -> Any:
 
 
 def mish(x: Any) -> Any:
-    """x * tanh(softplus(x)) (Misra, 2019)."""
+    """x * tanh(softplus(x)).
+
+    Shapes: x floats of any shape; the same.
+    Raises: TypeError for complex numbers.
+    Source: Misra, "Mish: a self regularized non-monotonic activation function", 2019.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.mish(np.array([0.0, 1.0])).round(4).tolist()
+    [0.0, 0.8651]
+    """
 
     def slope(a: Any) -> Any:
         share = tanh(softplus(a))
@@ -166,7 +257,9 @@ def mish(x: Any) -> Any:
 def softplus(x: Any, beta: float = 1.0) -> Any:
     """log(1 + exp(beta * x)) / beta, without overflow.
 
-    Raises ParameterError for beta 0 or less.
+    Shapes: x floats of any shape; the same.
+    Raises: ParameterError for beta 0 or less.
+    Source: Dugas et al., "Incorporating second-order functional knowledge for better option pricing", 2001.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.softplus(np.array([0.0, 1000.0])).round(4).tolist()
@@ -178,38 +271,101 @@ def softplus(x: Any, beta: float = 1.0) -> Any:
 
 
 def softsign(x: Any) -> Any:
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Turian, Bergstra and Bengio, "Quadratic features and deep architectures for chunking", 2009.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.softsign(np.array([-1.0, 3.0])).tolist()
+    [-0.5, 0.75]
+    """
     a = wnp.asarray(x)
     return a / (1 + wnp.abs(a))
 
 
 def hardsigmoid(x: Any) -> Any:
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6.
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Howard et al., "Searching for MobileNetV3", 2019.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.hardsigmoid(np.array([-4.0, 0.0, 4.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
     return relu6(wnp.asarray(x) + 3) / 6
 
 
 def hardswish(x: Any) -> Any:
-    """x * relu6(x + 3) / 6."""
+    """x * relu6(x + 3) / 6.
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Howard et al., "Searching for MobileNetV3", 2019.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.hardswish(np.array([-1.0, 0.0, 4.0])).round(4).tolist()
+    [-0.3333, 0.0, 4.0]
+    """
     return wnp.asarray(x) * hardsigmoid(x)
 
 
 def tanhshrink(x: Any) -> Any:
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: PyTorch's Tanhshrink.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.tanhshrink(np.array([0.0, 1.0])).round(4).tolist()
+    [0.0, 0.2384]
+    """
     return in_single(lambda a: a - tanh(a), x)
 
 
 def softshrink(x: Any, bound: float = 0.5) -> Any:
-    """x moved towards 0 by `bound`, and 0 where it is no further away than that."""
+    """x moved towards 0 by `bound`, and 0 where it is no further away than that.
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Donoho and Johnstone, "Ideal spatial adaptation by wavelet shrinkage", 1994.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.softshrink(np.array([-2.0, 0.25, 2.0])).tolist()
+    [-1.5, 0.0, 1.5]
+    """
     return in_single(lambda a: wnp.where(a > bound, a - bound, wnp.where(a < -bound, a + bound, 0 * a)), x)
 
 
 def hardshrink(x: Any, bound: float = 0.5) -> Any:
-    """x where it is further than `bound` from 0, and 0 elsewhere."""
+    """x where it is further than `bound` from 0, and 0 elsewhere.
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Donoho and Johnstone, "Ideal spatial adaptation by wavelet shrinkage", 1994.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.hardshrink(np.array([-2.0, 0.25, 2.0])).tolist()
+    [-2.0, 0.0, 2.0]
+    """
     return in_single(lambda a: wnp.where(wnp.abs(a) <= bound, 0, a), x)
 
 
 def threshold(x: Any, bound: float, value: float) -> Any:
-    """x where it exceeds a bound, and a value elsewhere."""
+    """x where it exceeds a bound, and a value elsewhere.
+
+    Shapes: x floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: PyTorch's Threshold.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.threshold(np.array([-1.0, 2.0]), 0.5, 7.0).tolist()
+    [7.0, 2.0]
+    """
     return in_single(lambda a: wnp.where(a <= bound, value, a), x)
 
 
@@ -222,9 +378,11 @@ def gated(name: str, x: Any, axis: int, made: Callable[[Any, Any], Any]) -> Any:
 
 
 def glu(x: Any, axis: int = -1) -> Any:
-    """The first half of an axis times the sigmoid of the second (Dauphin et al., 2017).
+    """The first half of an axis times the sigmoid of the second.
 
-    `[..., 2 n, ...] -> [..., n, ...]`, as of every gate. Raises ShapeError for an axis of odd size.
+    Shapes: x floats [..., 2 n, ...]; [..., n, ...].
+    Raises: ShapeError for an axis of odd size, or that is not there.
+    Source: Dauphin, Fan, Auli and Grangier, "Language modeling with gated convolutional networks", 2017.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.glu(np.array([4.0, 0.0])).tolist()
@@ -234,15 +392,42 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 def geglu(x: Any, axis: int = -1) -> Any:
-    """The first half of an axis times the gelu of the second (Shazeer, 2020)."""
+    """The first half of an axis times the gelu of the second.
+
+    Shapes: x floats [..., 2 n, ...]; [..., n, ...].
+    Raises: as `glu` does.
+    Source: Shazeer, "GLU variants improve transformer", 2020.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.geglu(np.array([2.0, 1.0])).round(4).tolist()
+    [1.6827]
+    """
     return gated("geglu", x, axis, lambda a, b: a * gelu(b))
 
 
 def swiglu(x: Any, axis: int = -1) -> Any:
-    """The first half of an axis times the silu of the second (Shazeer, 2020)."""
+    """The first half of an axis times the silu of the second.
+
+    Shapes: x floats [..., 2 n, ...]; [..., n, ...].
+    Raises: as `glu` does.
+    Source: Shazeer, "GLU variants improve transformer", 2020.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.swiglu(np.array([2.0, 1.0])).round(4).tolist()
+    [1.4621]
+    """
     return gated("swiglu", x, axis, lambda a, b: a * silu(b))
 
 
 def gated_act(x: Any, axis: int = -1) -> Any:
-    """The tanh of the first half of an axis times the sigmoid of the second (van den Oord et al., WaveNet, 2016)."""
+    """The tanh of the first half of an axis times the sigmoid of the second.
+
+    Shapes: x floats [..., 2 n, ...]; [..., n, ...].
+    Raises: as `glu` does.
+    Source: van den Oord et al., "WaveNet: a generative model for raw audio", 2016.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.gated_act(np.array([1.0, 0.0])).round(4).tolist()
+    [0.3808]
+    """
     return gated("gated_act", x, axis, lambda a, b: tanh(a) * sigmoid(b))

@@ -16,11 +16,11 @@ from wholestep.errors import DtypeError, ParameterError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import value_and_grad
 from wholestep.frontend.frozen import Frozen
-from wholestep.frontend.scope import type_of
-from wholestep.nn.marks import Mark
+from wholestep.frontend.tracing import type_of
+from wholestep.nn.annotations import Mark
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.parameters import buffers
-from wholestep.nn.places import Walk
+from wholestep.nn.traversal import ModelWalk
 
 
 class Weights(Module):
@@ -109,8 +109,8 @@ class Weights(Module):
         """
         if (lr is None) == (optimizer is None):
             raise ParameterError("weights.step: it takes a learning rate or optimizer=, one of the two")
-        own = Walk(self)
-        if [p.path for p in own.parameters] != [p.path for p in Walk(grads).parameters]:
+        own = ModelWalk(self)
+        if [p.path for p in own.parameters] != [p.path for p in ModelWalk(grads).parameters]:
             raise TreeError("weights.step: the gradient is not that of these weights", hint="weights.grad gives it")
         if optimizer is None:
             new = tree.map(lambda p, g: (p - wnp.asarray(lr, p.dtype) * g).astype(p.dtype, copy=False), self, grads)
@@ -125,10 +125,10 @@ class Weights(Module):
     @contextmanager
     def _bound_to(self, model: Any) -> Iterator[None]:
         """Inside, the weights are those of a model of the same structure, which a transform has filled."""
-        parts = [part for _, part in Walk(self).modules]
+        parts = [part for _, part in ModelWalk(self).modules]
         held = [(part, dict(vars(part)), part._sealed, part._inside) for part in parts]
         try:
-            for part, (_, filled) in zip(parts, Walk(model).modules, strict=True):
+            for part, (_, filled) in zip(parts, ModelWalk(model).modules, strict=True):
                 part._inside = part._sealed = True
                 vars(part).update({name: x for name, x in vars(filled).items() if not isinstance(x, Module)})
             yield
@@ -148,7 +148,8 @@ def params(**weights: Any) -> Weights:
     such, whose items are attributes in turn. Arrays are copied. An objective reads the weights where it is written, at
     each call; an array that was read before the objective is called is a constant there.
 
-    Raises DtypeError for an array of integers without a mark, ParameterError for a name that is a method of weights.
+    Shapes: floating or complex arrays of any shapes; gradients have those of the weights.
+    Raises: DtypeError for an array of integers without a mark, ParameterError for a name that is a method of weights.
 
     >>> import numpy as np, wholestep as ws
     >>> x, y = np.array([1.0, 2.0, 3.0]), np.array([3.0, 5.0, 7.0])
@@ -164,7 +165,7 @@ def params(**weights: Any) -> Weights:
 
 
 def as_weight(name: str, value: Any) -> Any:
-    """What a field holds for a value that was given: numbers become arrays, dictionaries weights of their own."""
+    """The value that a field holds for a given one: numbers become arrays, dictionaries weights of their own."""
     if isinstance(value, Mark | Frozen):
         return value
     if isinstance(value, dict):

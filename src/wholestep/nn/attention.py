@@ -11,9 +11,9 @@ from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.custom import stop_gradient
-from wholestep.nn.exponentials import normalized
-from wholestep.nn.noise import dropout
-from wholestep.nn.windows import shown
+from wholestep.nn.dropouts import dropout
+from wholestep.nn.exponentials import with_softmax_pullback
+from wholestep.nn.windows import type_text
 
 
 def scaled_dot_product_attention(
@@ -27,13 +27,18 @@ def scaled_dot_product_attention(
     key: Any = None,
     scale: float | None = None,
 ) -> Any:
-    """softmax(q k.T * scale + mask) v: [..., heads, time, width] each, with k and v of one time and q of another.
+    """Attention: softmax(q k.T * scale + mask) v.
 
     `mask` broadcasts to [..., heads, time of q, time of k]: True where a query may look at a key, or a number of q's
     dtype to add. With `causal` query i looks at keys up to i. A row that may look at nothing gives 0. k and v may have
     fewer heads, each serving as many queries' heads in a row as there are for it. `scale` is width**-0.5 if not given.
-    Weights are dropped with probability p by `key`. The softmax of half precisions is computed in float32. Raises
-    ShapeError where shapes do not fit and DtypeError for another mask.
+    Weights are dropped with probability p by `key`. The softmax of half precisions is computed in float32.
+
+    Shapes: q floats [..., heads, time, width], k and v [..., kv heads, other time, width]; `mask` bool or of the dtype
+    of q; the shape of q.
+    Raises: ShapeError where shapes do not fit, DtypeError for another mask, and as `dropout` does.
+    Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1; Ainslie et al., "GQA: training generalized
+    multi-query transformer models", 2023, for fewer heads of k and v.
 
     >>> import numpy as np, wholestep as ws
     >>> q = k = np.zeros((3, 2)); v = np.array([[3.0], [5.0], [7.0]])
@@ -41,7 +46,7 @@ def scaled_dot_product_attention(
     [[3.0], [4.0], [5.0]]
     """
     q, k, v = wnp.asarray(q), wnp.asarray(k), wnp.asarray(v)
-    groups = fit(q, k, v)
+    groups = heads_per_key(q, k, v)
     *lead, t, width = q.shape
     s = k.shape[-2]
     folded = q.reshape(*lead[:-1], lead[-1] // groups, groups * t, width) if groups > 1 else q
@@ -57,10 +62,13 @@ def scaled_dot_product_attention(
 def multi_head_attention(
     q: Any, k: Any, v: Any, heads: int, *, mask: Any = None, causal: bool = False, p: float = 0.0, key: Any = None
 ) -> Any:
-    """Attention of several heads side by side in the last axis: [..., time, heads * width] each.
+    """Attention of several heads side by side in the last axis.
 
-    k and v may have fewer heads of the same width. There are no projections here; `MultiHeadAttention` has them. As
-    `scaled_dot_product_attention` in all else. Raises ShapeError where the heads do not divide an axis.
+    k and v may have fewer heads of the same width. There are no projections here; `MultiHeadAttention` has them.
+
+    Shapes: q floats [..., time, heads * width], k and v [..., other time, kv heads * width]; the shape of q.
+    Raises: ShapeError where the heads do not divide an axis, and as `scaled_dot_product_attention` does.
+    Source: as `scaled_dot_product_attention`.
 
     >>> import numpy as np, wholestep as ws
     >>> x = np.ones((5, 7, 8))
@@ -70,7 +78,7 @@ def multi_head_attention(
     q, k, v = wnp.asarray(q), wnp.asarray(k), wnp.asarray(v)
     width = q.shape[-1] // heads if heads > 0 and q.shape[-1] % heads == 0 else 0
     if width == 0 or k.shape[-1] % width:
-        raise ShapeError(f"multi_head_attention: {heads} heads do not fit q {shown(q)} and k {shown(k)}")
+        raise ShapeError(f"multi_head_attention: {heads} heads do not fit q {type_text(q)} and k {type_text(k)}")
     few = k.shape[-1] // width
     parts = [split_heads(x, count) for x, count in ((q, heads), (k, few), (v, few))]
     return merge_heads(scaled_dot_product_attention(*parts, mask=mask, causal=causal, p=p, key=key))
@@ -79,7 +87,7 @@ def multi_head_attention(
 def split_heads(x: Any, heads: int) -> Any:
     """[..., time, heads * width] -> [..., heads, time, width]."""
     if x.shape[-1] % heads:
-        raise ShapeError(f"attention: {heads} heads do not divide the last axis of {shown(x)}")
+        raise ShapeError(f"attention: {heads} heads do not divide the last axis of {type_text(x)}")
     return wnp.swapaxes(x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads), -2, -3)
 
 
@@ -89,9 +97,9 @@ def merge_heads(x: Any) -> Any:
     return turned.reshape(*turned.shape[:-2], turned.shape[-2] * turned.shape[-1])
 
 
-def fit(q: Any, k: Any, v: Any) -> int:
-    """How many heads of q each head of k serves; raises ShapeError where shapes do not fit."""
-    given = f"q {shown(q)}, k {shown(k)}, v {shown(v)}"
+def heads_per_key(q: Any, k: Any, v: Any) -> int:
+    """The number of heads of q that each head of k serves; raises ShapeError where shapes do not fit."""
+    given = f"q {type_text(q)}, k {type_text(k)}, v {type_text(v)}"
     if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise ShapeError(f"attention: {given}", hint="q and k share their last axis, k and v the one before it")
     if q.ndim < 3 or k.ndim < 3 or q.shape[-3] == k.shape[-3]:
@@ -116,7 +124,7 @@ def masked_softmax(scores: Any, mask: Any, causal: bool, dtype: Any) -> Any:
         total = wnp.sum(powers, axis=-1, keepdims=True)
         return powers / (total if mask is None else wnp.where(total == 0, 1, total))
 
-    return normalized(of, -1)(wide)
+    return with_softmax_pullback(of, -1)(wide)
 
 
 def masked(scores: Any, mask: Any, dtype: Any) -> Any:
@@ -126,12 +134,12 @@ def masked(scores: Any, mask: Any, dtype: Any) -> Any:
     except ValueError:
         fits = False
     if not fits:
-        raise ShapeError(f"attention: the mask {shown(mask)} does not broadcast to the scores {shown(scores)}")
+        raise ShapeError(f"attention: the mask {type_text(mask)} does not broadcast to the scores {type_text(scores)}")
     if dtypes.is_bool(mask.dtype):
         return wnp.where(mask, scores, -math.inf)
     if mask.dtype != dtype:
         raise DtypeError(
-            f"attention: the mask is {shown(mask)}, and q is {dtypes.short(dtype)}",
+            f"attention: the mask is {type_text(mask)}, and q is {dtypes.short(dtype)}",
             hint="a mask is boolean, True where a query may look, or a number of q's dtype to add",
         )
     return scores + mask.astype(scores.dtype, copy=False)

@@ -11,12 +11,12 @@ from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import BoundsError, ParameterError, ShapeError
 from wholestep.nn.attention import merge_heads, scaled_dot_product_attention, split_heads
-from wholestep.nn.dense import Linear, sized
+from wholestep.nn.dropouts import probability
 from wholestep.nn.keys import keys_from
+from wholestep.nn.linears import Linear, sized
 from wholestep.nn.module import Module
-from wholestep.nn.noise import probability
 from wholestep.nn.positions import rope
-from wholestep.nn.windows import shown
+from wholestep.nn.windows import type_text
 
 
 class MultiHeadAttention(Module):
@@ -29,8 +29,13 @@ class MultiHeadAttention(Module):
     the last one. Masks are those of `scaled_dot_product_attention`.
 
     To decode, make a cache of `length` places and give it with the position of x's first element: the call then returns
-    (y, cache), and what comes out token by token is what the whole sequence gives. Raises ParameterError for heads that
-    do not divide, ShapeError where x does not fit, IndexError beyond the end of the cache.
+    (y, cache), and what comes out token by token is what the whole sequence gives.
+
+    Shapes: x floats [batch, time, width], `context` [batch, other time, context width]; the shape of x.
+    Raises: ParameterError for heads that do not divide, ShapeError where x does not fit, IndexError beyond the end of
+    the cache.
+    Source: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA: training generalized multi-query
+    transformer models", 2023, for `kv_heads`.
 
     >>> import numpy as np, wholestep as ws
     >>> attention = ws.nn.MultiHeadAttention(16, 4, key=0, causal=True, rope=10000.0)
@@ -92,14 +97,14 @@ class MultiHeadAttention(Module):
     ) -> Any:
         x = wnp.asarray(x)
         if x.ndim != 3:
-            raise ShapeError(f"MultiHeadAttention: x is {shown(x)}; it must be [batch, time, width]")
+            raise ShapeError(f"MultiHeadAttention: x is {type_text(x)}; it must be [batch, time, width]")
         q, k, v = self.projected(x, context)
         if self.rope is not None:
             places = position + wnp.arange(x.shape[1])
             q, k = rope(q, places, self.rope), rope(k, places, self.rope)
         causal = self.causal
         if cache is not None:
-            cache = {"k": written(cache["k"], k, position), "v": written(cache["v"], v, position)}
+            cache = {"k": write_cache(cache["k"], k, position), "v": write_cache(cache["v"], v, position)}
             k, v = cache["k"], cache["v"]
             mask, causal = self.visible(mask, position, x.shape[1], k.shape[2], q.dtype), False
         p = self.dropout if self.training else 0.0
@@ -135,7 +140,7 @@ class MultiHeadAttention(Module):
         )
 
     def visible(self, mask: Any, position: Any, time: int, length: int, dtype: Any) -> Any:
-        """What of a cache may be looked at: what is written, and with `causal` nothing later; and the mask given."""
+        """The mask of a cache: what is written, with `causal` nothing later, and the mask given."""
         last = position + (wnp.arange(time)[:, None] if self.causal else time - 1)
         seen = wnp.arange(length) <= last
         if mask is None:
@@ -149,11 +154,11 @@ class MultiHeadAttention(Module):
         return {name: np.zeros(shape, dtypes.check(dtype)) for name in ("k", "v")}
 
 
-def written(held: Any, new: Any, position: Any) -> Any:
+def write_cache(held: Any, new: Any, position: Any) -> Any:
     """A cache [batch, heads, length, width] with new entries from a position on; raises IndexError beyond its end."""
     time, length = new.shape[2], held.shape[2]
     if held.shape != (*new.shape[:2], length, new.shape[3]):
-        raise ShapeError(f"MultiHeadAttention: the cache is {shown(held)} and new entries are {shown(new)}")
+        raise ShapeError(f"MultiHeadAttention: the cache is {type_text(held)} and new entries are {type_text(new)}")
     made = wnp.array(held)  # which takes traced entries, also where the cache is plain
     if isinstance(position, int | np.integer):
         if position < 0 or position + time > length:

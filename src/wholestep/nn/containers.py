@@ -13,18 +13,20 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.activations import relu
-from wholestep.nn.dense import Linear
+from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from, takes_key
+from wholestep.nn.linears import Linear
 from wholestep.nn.module import Module
-from wholestep.nn.noise import Dropout
-from wholestep.nn.windows import shown
+from wholestep.nn.windows import type_text
 
 
 class Sequential(Module):
     """Modules and functions one after another, each called with what the one before returned.
 
-    A key is split among those parts whose call has a keyword-only `key`. Raises ParameterError for a part that cannot
-    be called.
+    A key is split among those parts whose call has a keyword-only `key`.
+
+    Shapes: those of the first part and of the last one.
+    Raises: ParameterError for a part that cannot be called, and whatever the parts raise.
 
     >>> import numpy as np, wholestep as ws
     >>> model = ws.nn.Sequential(ws.nn.Linear(3, 8, key=0), ws.nn.relu, ws.nn.Linear(8, 2, key=1))
@@ -67,7 +69,11 @@ def in_turn(layers: Sequence[Any], x: Any, key: Any) -> Any:
 class MLP(Module):
     """Dense layers of the sizes given, with an activation and dropout after each but the last.
 
-    `key` is a seed or a key. Raises ParameterError for less than two sizes.
+    `key` is a seed or a key.
+
+    Shapes: x [..., sizes[0]]; [..., sizes[-1]].
+    Raises: ParameterError for less than two sizes, and as `Linear` does.
+    Source: Rumelhart, Hinton and Williams, "Learning representations by back-propagating errors", 1986.
 
     >>> import numpy as np, wholestep as ws
     >>> model = ws.nn.MLP([3, 16, 16, 1], key=0, activation=ws.nn.tanh)
@@ -98,7 +104,15 @@ class MLP(Module):
 
 
 class Identity(Module):
-    """x as it is."""
+    """x as it is.
+
+    Shapes: x anything; the same.
+    Raises: nothing of its own.
+
+    >>> import wholestep as ws
+    >>> ws.nn.Identity()(3.0)
+    3.0
+    """
 
     def __call__(self, x: Any) -> Any:
         return x
@@ -106,7 +120,15 @@ class Identity(Module):
 
 @dataclass(eq=False, repr=False)
 class Lambda(Module):
-    """A function as a module, for where one is asked for."""
+    """A function as a module, for where one is asked for.
+
+    Shapes: those of the function.
+    Raises: whatever the function raises.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.Lambda(lambda x: x[::-1])(np.array([1.0, 2.0])).tolist()
+    [2.0, 1.0]
+    """
 
     function: Callable[..., Any]
 
@@ -118,6 +140,9 @@ class Lambda(Module):
 class Flatten(Module):
     """All axes from `start` on as one.
 
+    Shapes: x of any dtype with `start` axes or more; its first `start` axes, and one for the rest.
+    Raises: ShapeError for an x without axis `start`.
+
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.Flatten()(np.ones((5, 3, 2))).shape
     (5, 6)
@@ -128,5 +153,5 @@ class Flatten(Module):
     def __call__(self, x: Any) -> Any:
         x = wnp.asarray(x)
         if not 0 <= self.start <= x.ndim:
-            raise ShapeError(f"Flatten: x is {shown(x)}, with no axis {self.start}")
+            raise ShapeError(f"Flatten: x is {type_text(x)}, with no axis {self.start}")
         return x.reshape(*x.shape[: self.start], math.prod(x.shape[self.start :]))

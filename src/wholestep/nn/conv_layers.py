@@ -10,15 +10,15 @@ import numpy as np
 from wholestep.errors import ParameterError
 from wholestep.nn import init
 from wholestep.nn.convolution import conv1d, conv2d, conv3d
-from wholestep.nn.dense import sized
 from wholestep.nn.keys import keys_from
+from wholestep.nn.linears import sized
 from wholestep.nn.module import Module
 from wholestep.nn.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from wholestep.nn.windows import Ints, Padding, per_axis
 
 
 class Convolution(Module):
-    """What the convolutions share: `function` over `n` axes, with a kernel and a bias [out].
+    """The common part of convolutions: `function` over `n` axes, with a kernel and a bias [out].
 
     Both are drawn uniformly within fan_in**-0.5, as in PyTorch, the fan-in being what axis 1 and the window give.
     """
@@ -58,7 +58,7 @@ class Convolution(Module):
         return type(self).function(x, self.weight, self.bias, **self.options())
 
     def options(self) -> dict[str, Any]:
-        """How the windows lie."""
+        """The options of the windows."""
         return {
             "stride": self.stride,
             "padding": self.padding,
@@ -68,19 +68,29 @@ class Convolution(Module):
 
 
 class Conv1d(Convolution):
-    """`conv1d` with a kernel [out, in / groups, i] of its own: [n, in, length] -> [n, out, ...].
+    """`conv1d` with a kernel and a bias of its own; options are those of `Conv2d`.
 
-    As `Conv2d` in all else.
+    Shapes: x floats [n, in, length]; [n, out, ...]. `weight` is [out, in / groups, i].
+    Raises: as `Conv2d` does.
+    Source: as `conv1d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.Conv1d(3, 8, 3, key=0, padding="same")(np.ones((2, 3, 5), np.float32)).shape
+    (2, 8, 5)
     """
 
     n, function = 1, staticmethod(conv1d)
 
 
 class Conv2d(Convolution):
-    """`conv2d` with a kernel [out, in / groups, i, j] of its own: [n, in, height, width] -> [n, out, ...].
+    """`conv2d` with a kernel and a bias of its own.
 
     `key` is a seed or a key. Kernel and bias are drawn uniformly within (in / groups * i * j)**-0.5, as in PyTorch.
-    Raises ParameterError for sizes that are not positive integers and for groups that do not divide the channels.
+
+    Shapes: x floats [n, in, height, width]; [n, out, ...]. `weight` is [out, in / groups, i, j].
+    Raises: ParameterError for sizes that are not positive integers and for groups that do not divide the channels, and
+    as `conv2d` does.
+    Source: as `conv2d`.
 
     >>> import numpy as np, wholestep as ws
     >>> layer = ws.nn.Conv2d(3, 8, 3, key=0, padding="same")
@@ -92,16 +102,22 @@ class Conv2d(Convolution):
 
 
 class Conv3d(Convolution):
-    """`conv3d` with a kernel [out, in / groups, i, j, k] of its own: [n, in, depth, height, width] -> [n, out, ...].
+    """`conv3d` with a kernel and a bias of its own; options are those of `Conv2d`.
 
-    As `Conv2d` in all else.
+    Shapes: x floats [n, in, depth, height, width]; [n, out, ...]. `weight` is [out, in / groups, i, j, k].
+    Raises: as `Conv2d` does.
+    Source: as `conv3d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.Conv3d(3, 8, 3, key=0, padding="same")(np.ones((2, 3, 5, 5, 5), np.float32)).shape
+    (2, 8, 5, 5, 5)
     """
 
     n, function = 3, staticmethod(conv3d)
 
 
 class TransposedConvolution(Convolution):
-    """What the transposed convolutions share."""
+    """The common part of transposed convolutions."""
 
     transposed = True
 
@@ -116,16 +132,29 @@ class TransposedConvolution(Convolution):
 
 
 class ConvTranspose1d(TransposedConvolution):
-    """`conv_transpose1d` with a kernel [in, out / groups, i] of its own; as `ConvTranspose2d` in all else."""
+    """`conv_transpose1d` with a kernel and a bias of its own; options are those of `ConvTranspose2d`.
+
+    Shapes: x floats [n, in, length]; [n, out, ...]. `weight` is [in, out / groups, i].
+    Raises: as `ConvTranspose2d` does.
+    Source: as `conv_transpose1d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.ConvTranspose1d(3, 8, 2, key=0, stride=2)(np.ones((2, 3, 5), np.float32)).shape
+    (2, 8, 10)
+    """
 
     n, function = 1, staticmethod(conv_transpose1d)
 
 
 class ConvTranspose2d(TransposedConvolution):
-    """`conv_transpose2d` with a kernel [in, out / groups, i, j] of its own: [n, in, height, width] -> [n, out, ...].
+    """`conv_transpose2d` with a kernel and a bias of its own.
 
     Options are those of `Conv2d`, and `output_padding`. Kernel and bias are drawn uniformly within
     (out / groups * i * j)**-0.5, as in PyTorch.
+
+    Shapes: x floats [n, in, height, width]; [n, out, ...]. `weight` is [in, out / groups, i, j].
+    Raises: as `Conv2d` does, and what `conv_transpose2d` raises.
+    Source: as `conv_transpose2d`.
 
     >>> import numpy as np, wholestep as ws
     >>> layer = ws.nn.ConvTranspose2d(8, 3, 4, key=0, stride=2, padding=1)
@@ -137,6 +166,15 @@ class ConvTranspose2d(TransposedConvolution):
 
 
 class ConvTranspose3d(TransposedConvolution):
-    """`conv_transpose3d` with a kernel [in, out / groups, i, j, k] of its own; as `ConvTranspose2d` in all else."""
+    """`conv_transpose3d` with a kernel and a bias of its own; options are those of `ConvTranspose2d`.
+
+    Shapes: x floats [n, in, depth, height, width]; [n, out, ...]. `weight` is [in, out / groups, i, j, k].
+    Raises: as `ConvTranspose2d` does.
+    Source: as `conv_transpose3d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.ConvTranspose3d(3, 8, 2, key=0, stride=2)(np.ones((2, 3, 5, 5, 5), np.float32)).shape
+    (2, 8, 10, 10, 10)
+    """
 
     n, function = 3, staticmethod(conv_transpose3d)

@@ -6,7 +6,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
-from wholestep.nn.windows import Ints, Padding, padded, rank_is, shown, slide, windows
+from wholestep.nn.windows import Ints, Padding, pad_axes, rank_is, slide, type_text, windows
 
 PLACES, INSIDE = "xyz", "ijk"
 """Labels of the places of windows, and of the places in one."""
@@ -15,9 +15,11 @@ PLACES, INSIDE = "xyz", "ijk"
 def conv1d(
     x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
 ) -> Any:
-    """Correlate sequences [n, c, length] with a kernel [o, c / groups, i].
+    """Correlate sequences with a kernel; options are those of `conv2d`.
 
-    As `conv2d` in all else.
+    Shapes: x [n, c, length], w [o, c / groups, i] and b [o]; [n, o, ...].
+    Raises: as `conv2d` does.
+    Source: as `conv2d`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.conv1d(np.arange(4.0).reshape(1, 1, 4), np.array([[[-1.0, 1.0]]])).tolist()
@@ -29,13 +31,15 @@ def conv1d(
 def conv2d(
     x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
 ) -> Any:
-    """Correlate images [n, c, height, width] with a kernel [o, c / groups, i, j], which gives [n, o, ...].
+    """Correlate images with a kernel.
 
     `stride`, `padding` and `dilation` are an integer or one for each axis; padding, with zeros, may also be a pair
     (before, after) for each axis, "valid" for none, or "same" for what leaves ceil(size / stride) places, one more
-    after than before where it is odd. Each of `groups` groups of output channels reads its own group of input
-    channels. `b` has shape [o]. The dtype is what NumPy gives x and w. Raises ShapeError for arrays that do not fit,
-    ParameterError for numbers that make no sense.
+    after than before where it is odd. Each of `groups` groups of output channels reads its own group of input channels.
+
+    Shapes: x [n, c, height, width], w [o, c / groups, i, j] and b [o]; [n, o, ...], of the wider dtype.
+    Raises: ShapeError for arrays that do not fit, ParameterError for numbers that make no sense.
+    Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 
     >>> import numpy as np, wholestep as ws
     >>> x, w = np.ones((8, 3, 28, 28)), np.ones((16, 3, 5, 5))
@@ -48,9 +52,15 @@ def conv2d(
 def conv3d(
     x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
 ) -> Any:
-    """Correlate volumes [n, c, depth, height, width] with a kernel [o, c / groups, i, j, k].
+    """Correlate volumes with a kernel; options are those of `conv2d`.
 
-    As `conv2d` in all else.
+    Shapes: x [n, c, depth, height, width], w [o, c / groups, i, j, k] and b [o]; [n, o, ...].
+    Raises: as `conv2d` does.
+    Source: as `conv2d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.conv3d(np.ones((2, 3, 4, 4, 4)), np.ones((5, 3, 2, 2, 2)), stride=2).shape
+    (2, 5, 2, 2, 2)
     """
     return convolved("conv3d", 3, x, w, b, stride, padding, dilation, groups)
 
@@ -62,26 +72,26 @@ def convolved(
     x, w = wnp.asarray(x), wnp.asarray(w)
     rank_is(name, x, n + 2, "[n, channels, ...]")
     if w.ndim != n + 2:
-        raise ShapeError(f"{name}: the kernel is {shown(w)}; it must have {n + 2} axes")
-    fits(name, x, w, n, groups, inputs=w.shape[1] * groups, split=w.shape[0])
+        raise ShapeError(f"{name}: the kernel is {type_text(w)}; it must have {n + 2} axes")
+    check_kernel(name, x, w, n, groups, inputs=w.shape[1] * groups, split=w.shape[0])
     at = slide(name, x, n, w.shape[2:], stride, padding, dilation)
-    return with_bias(name, correlated(windows(padded(x, at.around), at), w, n, groups), b, n)
+    return with_bias(name, correlated(windows(pad_axes(x, at.around), at), w, n, groups), b, n)
 
 
-def fits(name: str, x: Any, w: Any, n: int, groups: Any, *, inputs: Any, split: Any) -> None:
+def check_kernel(name: str, x: Any, w: Any, n: int, groups: Any, *, inputs: Any, split: Any) -> None:
     """Raise ShapeError or ParameterError where a kernel that reads `inputs` channels does not fit x."""
     if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
         raise ParameterError(f"{name}: groups is {groups!r}; it must be an integer of 1 or more")
     if x.shape[1] != inputs:
         raise ShapeError(
-            f"{name}: x is {shown(x)}, with {x.shape[1]} channels, and the kernel {shown(w)} with {groups} groups "
-            f"reads {inputs}",
+            f"{name}: x is {type_text(x)}, with {x.shape[1]} channels, and the kernel {type_text(w)} "
+            f"with {groups} groups reads {inputs}",
             hint="the channels are axis 1, not the last one: np.moveaxis(x, -1, 1)"
             if x.shape[-1] == inputs
             else f"x is [n, channels, ...]; make the layer for {x.shape[1]} channels",
         )
     if split % groups:
-        raise ShapeError(f"{name}: {groups} groups do not divide the {split} channels of the kernel {shown(w)}")
+        raise ShapeError(f"{name}: {groups} groups do not divide the {split} channels of the kernel {type_text(w)}")
 
 
 def correlated(seen: Any, w: Any, n: int, groups: int) -> Any:
@@ -101,5 +111,5 @@ def with_bias(name: str, y: Any, b: Any, n: int) -> Any:
         return y
     each = wnp.asarray(b)
     if each.shape != (y.shape[1],):
-        raise ShapeError(f"{name}: the bias is {shown(each)}; it must be [{y.shape[1]}]")
+        raise ShapeError(f"{name}: the bias is {type_text(each)}; it must be [{y.shape[1]}]")
     return y + each.reshape(-1, *[1] * n)

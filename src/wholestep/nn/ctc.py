@@ -9,10 +9,10 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.control import scan
-from wholestep.frontend.scope import type_of
-from wholestep.nn.entropies import inside
-from wholestep.nn.exponentials import shift_of
-from wholestep.nn.reduction import Reduction, floating, reduced
+from wholestep.frontend.tracing import type_of
+from wholestep.nn.cross_entropies import checked_index
+from wholestep.nn.exponentials import finite_maximum
+from wholestep.nn.reduction import Reduction, real_floating, reduce_losses
 
 INFINITY = float("inf")
 
@@ -29,14 +29,17 @@ def ctc_loss(
 ) -> Any:
     """-log of the chance of each target sequence, summed over every way to spread it over time.
 
-    `log_probs` f[T, N, C] are logarithms of probabilities over classes at each time; `targets` i[N, L] are labels,
-    whatever stands beyond their lengths; `input_lengths` and `target_lengths` i[N] say how much of each counts. `blank`
-    is the class that stands for no label and parts repeated ones. The mean is of each loss divided by its target's
-    length, as in PyTorch. A target that does not fit into its input has the loss infinity, or 0 with `zero_infinity`,
-    and no gradient.
+    `log_probs` are logarithms of probabilities over classes at each time, `targets` labels, whatever stands beyond
+    their lengths; the lengths say how much of each counts. `blank` is the class that stands for no label and parts
+    repeated ones. The mean is of each loss divided by its target's length, as in PyTorch. A target that does not fit
+    into its input has the loss infinity, or 0 with `zero_infinity`, and no gradient.
 
-    Raises BoundsError for a label outside the classes or a length beyond the arrays, ShapeError and DtypeError for what
-    does not fit. Source: Graves et al., "Connectionist temporal classification", 2006, section 4.1, in logarithms.
+    Shapes: `log_probs` floats [T, N, C], `targets` integers [N, L], both lengths integers [N]; a scalar, or [N] with
+    `reduction="none"`.
+    Raises: BoundsError for a label outside the classes or a length beyond the arrays, ShapeError and DtypeError for
+    what does not fit.
+    Source: Graves, Fernández, Gomez and Schmidhuber, "Connectionist temporal classification", 2006, section 4.1, in
+    logarithms.
 
     >>> import numpy as np, wholestep as ws
     >>> even = np.log(np.full((3, 1, 2), 0.5))
@@ -44,18 +47,18 @@ def ctc_loss(
     >>> float(np.exp(-loss).round(3))  # 6 of the 8 ways: one run of ones
     0.75
     """
-    x, labels = floating("ctc_loss", log_probs, "log_probs"), wnp.asarray(targets)
+    x, labels = real_floating("ctc_loss", log_probs, "log_probs"), wnp.asarray(targets)
     check_shapes(x, labels, input_lengths, target_lengths)
     times, _, classes = x.shape
     inputs, lengths = length_of("input", input_lengths, times), length_of("target", target_lengths, labels.shape[1])
-    place = int(inside("ctc_loss", np.asarray(blank), classes))
+    place = int(checked_index("ctc_loss", np.asarray(blank), classes))
     there = wnp.arange(labels.shape[1]) < lengths[:, None]
-    states = extended(inside("ctc_loss", wnp.where(there, labels, place), classes), place)
+    states = extended(checked_index("ctc_loss", wnp.where(there, labels, place), classes), place)
     chance = at_end(forward(x, states, inputs, place), lengths)
     losses = wnp.where(chance == -INFINITY, 0 if zero_infinity else INFINITY, -chance)
     if reduction == "mean":
         losses = losses / wnp.maximum(lengths, 1).astype(x.dtype)
-    return reduced("ctc_loss", log_probs, losses, reduction)
+    return reduce_losses("ctc_loss", log_probs, losses, reduction)
 
 
 def check_shapes(x: Any, labels: Any, input_lengths: Any, target_lengths: Any) -> None:
@@ -77,7 +80,7 @@ def check_shapes(x: Any, labels: Any, input_lengths: Any, target_lengths: Any) -
 
 def length_of(what: str, lengths: Any, most: int) -> Any:
     """Lengths in int64; raises BoundsError for one beyond the array, in a compiled program by reading a table."""
-    checked = inside("ctc_loss", wnp.asarray(lengths), most + 1, what=f"{what} length")
+    checked = checked_index("ctc_loss", wnp.asarray(lengths), most + 1, what=f"{what} length")
     return wnp.take(wnp.arange(most + 1), checked)
 
 
@@ -103,7 +106,7 @@ def forward(x: Any, states: Any, inputs: Any, blank: int) -> Any:
 
     def step(alpha: Any, now: Any) -> tuple[Any, None]:
         t, emission = now
-        stay, come, skip = [shifted(alpha, by) for by in range(3)]
+        stay, come, skip = [shift_states(alpha, by) for by in range(3)]
         # Before the first input the only place is ahead of the first state, from where it and the second are reached.
         reached = log_sum(wnp.stack([stay, come, wnp.where(skips, skip, -INFINITY)]))
         return wnp.where(t < inputs[:, None], reached + emission, alpha), None
@@ -111,7 +114,7 @@ def forward(x: Any, states: Any, inputs: Any, blank: int) -> Any:
     return scan(step, first, (wnp.arange(times), emitted))[0]
 
 
-def shifted(alpha: Any, by: int) -> Any:
+def shift_states(alpha: Any, by: int) -> Any:
     """Each state's chance moved on by some states."""
     kept = alpha[:, : alpha.shape[1] - by]
     return wnp.concatenate(
@@ -129,7 +132,7 @@ def at_end(alpha: Any, lengths: Any) -> Any:
 
 def log_sum(x: Any) -> Any:
     """log(sum(exp(x))) along the first axis, with no gradient where nothing is possible."""
-    top = shift_of(x, 0)
+    top = finite_maximum(x, 0)
     total = wnp.sum(wnp.exp(x - top), axis=0)
     possible = total > 0
     return wnp.where(possible, wnp.log(wnp.where(possible, total, 1)) + top[0], -INFINITY)

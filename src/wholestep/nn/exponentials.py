@@ -28,7 +28,7 @@ def pointwise(f: Callable[[Any], Any], slope: Callable[[Any], Any], name: str) -
     return made
 
 
-def normalized(f: Callable[[Any], Any], axis: int) -> Callable[[Any], Any]:
+def with_softmax_pullback(f: Callable[[Any], Any], axis: int) -> Callable[[Any], Any]:
     """f, which is a softmax, with a pullback that needs nothing but its result."""
     made = composite(f, name="softmax", narrow=True)
     made.defvjp(lambda args, y, g: (y * (g - wnp.sum(g * y, axis=axis, keepdims=True)),))
@@ -38,7 +38,11 @@ def normalized(f: Callable[[Any], Any], axis: int) -> Callable[[Any], Any]:
 def softmax(x: Any, axis: int = -1) -> Any:
     """Exponentials along an axis, divided by their sum.
 
-    Any shape; the dtype of x. A slice that is -inf throughout gives nan: attention has a softmax of its own for that.
+    A slice that is -inf throughout gives nan: attention has a softmax of its own for that.
+
+    Shapes: x floats of any shape; the same.
+    Raises: AxisError for an axis that is not there, ValueError for one without elements.
+    Source: Blanchard, Higham and Higham, "Accurately computing the log-sum-exp and softmax functions", 2021.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.softmax(np.log([1.0, 3.0])).round(6).tolist()
@@ -49,11 +53,15 @@ def softmax(x: Any, axis: int = -1) -> Any:
         powers = wnp.exp(a - stop_gradient(wnp.max(a, axis=axis, keepdims=True)))
         return powers / wnp.sum(powers, axis=axis, keepdims=True)
 
-    return in_single(normalized(of, axis), x)
+    return in_single(with_softmax_pullback(of, axis), x)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:
     """The logarithm of the softmax along an axis, exact also where the softmax rounds to 0.
+
+    Shapes: x floats of any shape; the same.
+    Raises: as `softmax` does.
+    Source: as `softmax`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.log_softmax(np.array([0.0, 1000.0])).tolist()
@@ -61,7 +69,7 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
     """
 
     def of(a: Any) -> Any:
-        off = a - shift_of(a, axis)
+        off = a - finite_maximum(a, axis)
         return off - wnp.log(wnp.sum(wnp.exp(off), axis=axis, keepdims=True))
 
     return in_single(of, x)
@@ -70,41 +78,47 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
 def logsumexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = False) -> Any:
     """The logarithm of the sum of the exponentials along one axis or several, without overflow.
 
+    Shapes: x floats of any shape; without the axes, or with `keepdims` of size 1 along them.
+    Raises: as `softmax` does.
+    Source: as `softmax`.
+
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.logsumexp(np.array([1000.0, 1000.0])).round(3))
     1000.693
     """
 
     def of(a: Any) -> Any:
-        shift = shift_of(a, axis)
+        shift = finite_maximum(a, axis)
         made = wnp.log(wnp.sum(wnp.exp(a - shift), axis=axis, keepdims=True)) + shift
         return made if keepdims else wnp.squeeze(made, axis=axis)
 
     return in_single(of, x)
 
 
-def shift_of(a: Any, axis: Any) -> Any:
+def finite_maximum(a: Any, axis: Any) -> Any:
     """The largest element along an axis, a constant to subtract before exponentials; 0 where it is not finite."""
     largest = stop_gradient(wnp.max(a, axis=axis, keepdims=True))
     return wnp.where(wnp.isfinite(largest), largest, 0)
 
 
 def one_hot(ids: Any, classes: int, dtype: Any = "float32") -> Any:
-    """A 1 at the place of each id along a new last axis, and 0 elsewhere: `[...] -> [..., classes]`.
+    """A 1 at the place of each id along a new last axis, and 0 elsewhere.
 
-    Negative ids count from the end, as an index does. Raises DtypeError for ids that are not integer, IndexError for
-    one outside the classes.
+    Negative ids count from the end, as an index does.
+
+    Shapes: ids [...] of any integer dtype; [..., classes] of `dtype`.
+    Raises: DtypeError for ids that are not integer, IndexError for one outside the classes.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.one_hot(np.array([0, 2]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    places = integers("one_hot", ids)
+    places = integer_index("one_hot", ids)
     line = wnp.arange(classes)
     return wnp.where(wnp.take(line, places)[..., None] == line, 1, 0).astype(dtypes.check(dtype))
 
 
-def integers(name: str, ids: Any) -> Any:
+def integer_index(name: str, ids: Any) -> Any:
     """An array of integers, to be used as an index; raises DtypeError for any other."""
     found = wnp.asarray(ids)
     if not dtypes.is_integer(found.dtype):
@@ -114,6 +128,9 @@ def integers(name: str, ids: Any) -> Any:
 
 def safe_log(x: Any) -> Any:
     """The logarithm, with x below the smallest normal number of its dtype counted as that number, derivative 0.
+
+    Shapes: x floats or complex numbers of any shape; the same.
+    Raises: ValueError for integers.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.safe_log(np.array([0.0, 1.0])).round(1).tolist(), float(ws.grad(ws.nn.safe_log)(0.0))
@@ -139,6 +156,9 @@ def faded(missed: Any, gamma: Any) -> Any:
 
 def safe_sqrt(x: Any) -> Any:
     """The square root, 0 with derivative 0 where x is 0 or less; the root itself has an infinite derivative at 0.
+
+    Shapes: x floats or complex numbers of any shape; the same.
+    Raises: nothing of its own.
 
     >>> import wholestep as ws
     >>> float(ws.nn.safe_sqrt(4.0)), float(ws.grad(ws.nn.safe_sqrt)(0.0))

@@ -27,7 +27,11 @@ def fans(shape: Sequence[int], layout: str | None = None) -> tuple[int, int]:
 
     Layout "io" is [in, out], as of Linear, and "oi" is [out, in, *size], as of a convolution, where each element of the
     window counts; if not given, "io" for two axes and "oi" for more. In a convolution with groups, "in" is what a group
-    reads. Raises ShapeError for less than two axes, ParameterError for another layout.
+    reads.
+
+    Shapes: a shape of two sizes or more; two integers.
+    Raises: ShapeError for less than two axes, ParameterError for another layout.
+    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 
     >>> import wholestep as ws
     >>> ws.nn.init.fans((300, 10)), ws.nn.init.fans((16, 3, 5, 5))
@@ -48,7 +52,9 @@ GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": 2**0.5, "selu": 0
 def gain_of(nonlinearity: str, a: float = 0.0) -> float:
     """The factor that keeps the variance through a nonlinearity, `a` being the slope of "leaky_relu".
 
-    Values as PyTorch has them. Raises ParameterError for one without a factor.
+    Shapes: no arrays; a Python float.
+    Raises: ParameterError for a nonlinearity without a factor.
+    Source: PyTorch's calculate_gain.
 
     >>> import wholestep as ws
     >>> ws.nn.init.gain_of("tanh")
@@ -62,22 +68,50 @@ def gain_of(nonlinearity: str, a: float = 0.0) -> float:
 
 
 def zeros(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
-    """Zeros."""
+    """Zeros, as of biases.
+
+    Shapes: zeros of `shape` and `dtype`.
+    Raises: TypeError for a dtype that is not supported.
+
+    >>> import wholestep as ws
+    >>> ws.nn.init.zeros((2,)).tolist()
+    [0.0, 0.0]
+    """
     return np.zeros(shape, dtypes.check(dtype))
 
 
 def ones(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
-    """Ones."""
+    """Ones, as of gains.
+
+    Shapes: ones of `shape` and `dtype`.
+    Raises: as `zeros` does.
+
+    >>> import wholestep as ws
+    >>> ws.nn.init.ones((2,)).tolist()
+    [1.0, 1.0]
+    """
     return np.ones(shape, dtypes.check(dtype))
 
 
 def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> Any:
-    """One number everywhere."""
+    """One number everywhere.
+
+    Shapes: an array of `shape` and `dtype`.
+    Raises: as `zeros` does.
+
+    >>> import wholestep as ws
+    >>> ws.nn.init.constant((2,), 0.5).tolist()
+    [0.5, 0.5]
+    """
     return np.full(shape, value, dtypes.check(dtype))
 
 
 def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = dtypes.DRAWN) -> Any:
-    """Normal numbers.
+    """Normal numbers of a mean and a standard deviation.
+
+    Shapes: floats of `shape` and `dtype`.
+    Raises: as `ws.random.normal` does.
+    Source: as `ws.random.normal`.
 
     >>> import wholestep as ws
     >>> ws.nn.init.normal(0, (2, 3), std=0.02).dtype
@@ -95,26 +129,62 @@ def truncated_normal(
     high: float = 2.0,
     dtype: Any = dtypes.DRAWN,
 ) -> Any:
-    """Normal numbers, only those between `low` and `high` standard deviations from the mean."""
+    """Normal numbers, only those between `low` and `high` standard deviations from the mean.
+
+    Shapes: floats of `shape` and `dtype`.
+    Raises: as `ws.random.truncated_normal` does.
+    Source: as `ws.random.truncated_normal`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> bool(np.abs(ws.nn.init.truncated_normal(0, (100,), std=0.5)).max() <= 1.0)
+    True
+    """
     return random.truncated_normal(as_key(key), low, high, tuple(shape), dtype) * std + mean
 
 
 def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = dtypes.DRAWN) -> Any:
-    """Uniform numbers from [low, high)."""
+    """Uniform numbers from [low, high).
+
+    Shapes: floats of `shape` and `dtype`.
+    Raises: as `ws.random.uniform` does.
+    Source: as `ws.random.uniform`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> bool(np.abs(ws.nn.init.uniform(0, (100,), -0.5, 0.5)).max() <= 0.5)
+    True
+    """
     return random.uniform(as_key(key), tuple(shape), dtype, low, high)
 
 
 def xavier_uniform(
     key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = dtypes.DRAWN
 ) -> Any:
-    """Uniform numbers of variance gain**2 * 2 / (fan-in + fan-out) (Glorot and Bengio, 2010); layouts as in `fans`."""
+    """Uniform numbers of variance gain**2 * 2 / (fan-in + fan-out); layouts as in `fans`.
+
+    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Raises: as `fans` does.
+    Source: as `fans`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> bool(np.abs(ws.nn.init.xavier_uniform(0, (3, 3))).max() <= 1.0)
+    True
+    """
     return symmetric(key, shape, gain * (6 / sum(fans(shape, layout))) ** 0.5, dtype)
 
 
 def xavier_normal(
     key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = dtypes.DRAWN
 ) -> Any:
-    """Normal numbers of variance gain**2 * 2 / (fan-in + fan-out) (Glorot and Bengio, 2010)."""
+    """Normal numbers of variance gain**2 * 2 / (fan-in + fan-out); layouts as in `fans`.
+
+    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Raises: as `fans` does.
+    Source: as `fans`.
+
+    >>> import wholestep as ws
+    >>> bool(0.09 < ws.nn.init.xavier_normal(0, (100, 100)).std() < 0.11)
+    True
+    """
     return normal(key, shape, gain * (2 / sum(fans(shape, layout))) ** 0.5, dtype=dtype)
 
 
@@ -128,10 +198,14 @@ def kaiming_uniform(
     layout: str | None = None,
     dtype: Any = dtypes.DRAWN,
 ) -> Any:
-    """Uniform numbers of variance gain**2 / fan (He et al., 2015), the gain that of a nonlinearity.
+    """Uniform numbers of variance gain**2 / fan, the gain that of a nonlinearity.
 
     `mode` is "fan_in" or "fan_out". With a = 5**0.5 the numbers lie within fan_in**-0.5, as those of new layers here
-    and in PyTorch. Raises as `fans` and `gain_of` do.
+    and in PyTorch.
+
+    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Raises: as `fans` does, and ParameterError for a nonlinearity without a gain or another mode.
+    Source: He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
 
     >>> import numpy as np, wholestep as ws
     >>> bool(np.abs(ws.nn.init.kaiming_uniform(0, (100, 7), a=5**0.5)).max() <= 0.1)
@@ -150,24 +224,54 @@ def kaiming_normal(
     layout: str | None = None,
     dtype: Any = dtypes.DRAWN,
 ) -> Any:
-    """Normal numbers of variance gain**2 / fan (He et al., 2015); as `kaiming_uniform` in all else."""
+    """Normal numbers of variance gain**2 / fan; options are those of `kaiming_uniform`.
+
+    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Raises: as `kaiming_uniform` does.
+    Source: as `kaiming_uniform`.
+
+    >>> import wholestep as ws
+    >>> bool(0.13 < ws.nn.init.kaiming_normal(0, (100, 100)).std() < 0.15)
+    True
+    """
     return normal(key, shape, gain_of(nonlinearity, a) * fan_of(shape, mode, layout) ** -0.5, dtype=dtype)
 
 
 def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> Any:
-    """Uniform numbers of variance 1 / fan-in (LeCun et al., Efficient BackProp, 1998)."""
+    """Uniform numbers of variance 1 / fan-in; layouts as in `fans`.
+
+    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Raises: as `fans` does.
+    Source: LeCun, Bottou, Orr and Müller, "Efficient backprop", 1998.
+
+    >>> import numpy as np, wholestep as ws
+    >>> bool(np.abs(ws.nn.init.lecun_uniform(0, (3, 5))).max() <= 1.0)
+    True
+    """
     return symmetric(key, shape, (3 / fans(shape, layout)[0]) ** 0.5, dtype)
 
 
 def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> Any:
-    """Normal numbers of variance 1 / fan-in (LeCun et al., Efficient BackProp, 1998)."""
+    """Normal numbers of variance 1 / fan-in; layouts as in `fans`.
+
+    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Raises: as `fans` does.
+    Source: as `lecun_uniform`.
+
+    >>> import wholestep as ws
+    >>> bool(0.09 < ws.nn.init.lecun_normal(0, (100, 100)).std() < 0.11)
+    True
+    """
     return normal(key, shape, fans(shape, layout)[0] ** -0.5, dtype=dtype)
 
 
 def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> Any:
-    """A matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer (Saxe et al., 2014).
+    """A matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer.
 
-    Raises ShapeError for less than two axes.
+    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Raises: ShapeError for less than two axes.
+    Source: Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep linear neural
+    networks", 2014.
 
     >>> import numpy as np, wholestep as ws
     >>> w = ws.nn.init.orthogonal(0, (3, 5), dtype="float64")

@@ -34,7 +34,7 @@ def key_needed(name: str, key: Any) -> Any:
 
 
 def takes_key(part: Any) -> bool:
-    """Whether calling a part takes a keyword-only `key`."""
+    """Test whether calling a part takes a keyword-only `key`."""
     call = type(part).__call__ if not inspect.isroutine(part) and not isinstance(part, type) else part
     try:
         found = inspect.signature(call).parameters.get("key")

@@ -1,4 +1,4 @@
-"""How far numbers are from the numbers that they should be."""
+"""Losses of numbers against target numbers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any
 from wholestep import numpy as wnp
 from wholestep import scipy
 from wholestep.frontend.custom import stop_gradient
-from wholestep.nn.reduction import Reduction, floating, number, pair, reduced
+from wholestep.nn.reduction import Reduction, loss_setting, paired_operands, real_floating, reduce_losses
 
 
 def mse(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
     """The mean squared error, (x - t)**2.
 
-    Both have one shape. As in every loss here, `reduction` is "mean", "sum" or "none"; `weights` say how much each
-    sample counts and have the losses' shape or that of their first axes; the mean divides by the total of the weights;
-    integer and boolean targets are taken in the predictions' dtype. Raises ShapeError where shapes differ, DtypeError
-    for predictions that are not floating-point, ParameterError for another reduction.
+    As in every loss here, `reduction` is "mean", "sum" or "none"; `weights` say how much each sample counts, and the
+    mean divides by their total; integer and boolean targets are taken in the predictions' dtype.
+
+    Shapes: predictions floats and targets of one shape, weights of that or of its first axes; a scalar, or that shape
+    with `reduction="none"`.
+    Raises: ShapeError where shapes differ, DtypeError for predictions that are not real floats, ParameterError for
+    another reduction.
+    Source: Legendre, "Nouvelles méthodes pour la détermination des orbites des comètes", 1805.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.mse(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
@@ -25,19 +29,23 @@ def mse(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduc
     >>> float(ws.nn.mse(np.array([1.0, 2.0]), np.array([1.0, 4.0]), weights=np.array([3.0, 1.0])))
     1.0
     """
-    x, t = pair("mse", predictions, targets)
-    return reduced("mse", predictions, (x - t) * (x - t), reduction, weights)
+    x, t = paired_operands("mse", predictions, targets)
+    return reduce_losses("mse", predictions, (x - t) * (x - t), reduction, weights)
 
 
 def mae(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
-    """The mean absolute error, |x - t|, with a derivative of 0 where they are equal. Arguments as in `mse`.
+    """The mean absolute error, |x - t|, with a derivative of 0 where they are equal.
+
+    Shapes: as `mse`.
+    Raises: as `mse` does.
+    Source: Koenker and Bassett, "Regression quantiles", 1978.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.mae(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
     1.0
     """
-    x, t = pair("mae", predictions, targets)
-    return reduced("mae", predictions, wnp.abs(x - t), reduction, weights)
+    x, t = paired_operands("mae", predictions, targets)
+    return reduce_losses("mae", predictions, wnp.abs(x - t), reduction, weights)
 
 
 def huber(
@@ -45,16 +53,17 @@ def huber(
 ) -> Any:
     """Huber's loss: (x - t)**2 / 2 up to a distance of `delta`, then delta * (|x - t| - delta / 2).
 
-    Arguments as in `mse`; raises ParameterError also for a negative delta. Source: Huber, "Robust estimation of a
-    location parameter", 1964.
+    Shapes: as `mse`.
+    Raises: as `mse` does, and ParameterError for a negative delta.
+    Source: Huber, "Robust estimation of a location parameter", 1964.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.huber(np.array([0.5, 3.0]), np.zeros(2), reduction="none").tolist()
     [0.125, 2.5]
     """
-    x, t = pair("huber", predictions, targets)
-    return reduced(
-        "huber", predictions, scipy.special.huber(number("huber", "delta", delta), x - t), reduction, weights
+    x, t = paired_operands("huber", predictions, targets)
+    return reduce_losses(
+        "huber", predictions, scipy.special.huber(loss_setting("huber", "delta", delta), x - t), reduction, weights
     )
 
 
@@ -63,34 +72,38 @@ def smooth_l1(
 ) -> Any:
     """Huber's loss divided by its threshold `beta`, so that its slope far away is 1; `mae` where beta is 0.
 
-    Arguments as in `mse`; raises ParameterError also for a negative beta. Source: Girshick, "Fast R-CNN", 2015.
+    Shapes: as `mse`.
+    Raises: as `mse` does, and ParameterError for a negative beta.
+    Source: Girshick, "Fast R-CNN", 2015.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.smooth_l1(np.array([1.0, 4.0]), np.zeros(2), beta=2.0, reduction="none").tolist()
     [0.25, 3.0]
     """
-    x, t = pair("smooth_l1", predictions, targets)
-    if number("smooth_l1", "beta", beta) == 0:
-        return reduced("smooth_l1", predictions, wnp.abs(x - t), reduction, weights)
-    return reduced("smooth_l1", predictions, scipy.special.huber(beta, x - t) / beta, reduction, weights)
+    x, t = paired_operands("smooth_l1", predictions, targets)
+    if loss_setting("smooth_l1", "beta", beta) == 0:
+        return reduce_losses("smooth_l1", predictions, wnp.abs(x - t), reduction, weights)
+    return reduce_losses("smooth_l1", predictions, scipy.special.huber(beta, x - t) / beta, reduction, weights)
 
 
 def log_cosh(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
     """log(cosh(x - t)): half the squared error near by, |x - t| - log(2) far away, exact to rounding everywhere.
 
-    Arguments as in `mse`.
+    Shapes: as `mse`.
+    Raises: as `mse` does.
+    Source: Saleh and Saleh, "Statistical properties of the log-cosh loss function used in machine learning", 2022.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.log_cosh(np.array([1e-4, 1e4]), np.zeros(2), reduction="none").round(9).tolist()
     [5e-09, 9999.306852819]
     """
-    x, t = pair("log_cosh", predictions, targets)
+    x, t = paired_operands("log_cosh", predictions, targets)
     gap = x - t
     size = wnp.abs(gap)
     near = size < 1
     half = wnp.sinh(wnp.where(near, gap, 0) / 2)
     far = size + wnp.log1p(wnp.exp(-2 * size)) - math.log(2)
-    return reduced("log_cosh", predictions, wnp.where(near, wnp.log1p(2 * half * half), far), reduction, weights)
+    return reduce_losses("log_cosh", predictions, wnp.where(near, wnp.log1p(2 * half * half), far), reduction, weights)
 
 
 def poisson_nll(
@@ -103,22 +116,26 @@ def poisson_nll(
     weights: Any = None,
     reduction: Reduction = "mean",
 ) -> Any:
-    """What a Poisson distribution loses on counts: exp(x) - t * x, where x is the logarithm of its mean.
+    """The negative log-likelihood of counts under Poisson distributions: exp(x) - t * x, with x the log of a mean.
 
     With `log_input=False` x is the mean itself, x - t * log(x + eps). `full` adds Stirling's approximation of log(t!)
-    for counts above 1, which no gradient sees. Other arguments as in `mse`.
+    for counts above 1, which no gradient sees.
+
+    Shapes: as `mse`.
+    Raises: as `mse` does.
+    Source: McCullagh and Nelder, "Generalized linear models", 1989, chapter 6.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.poisson_nll(np.zeros(2), np.array([0, 3])))
     1.0
     """
-    x, t = pair("poisson_nll", predictions, targets)
+    x, t = paired_operands("poisson_nll", predictions, targets)
     losses = wnp.exp(x) - t * x if log_input else x - t * wnp.log(x + eps)
     if full:
         many = t > 1
         n = wnp.where(many, t, 1)
         losses = losses + wnp.where(many, n * wnp.log(n) - n + 0.5 * wnp.log(2 * math.pi * n), 0)
-    return reduced("poisson_nll", predictions, losses, reduction, weights)
+    return reduce_losses("poisson_nll", predictions, losses, reduction, weights)
 
 
 def gaussian_nll(
@@ -131,18 +148,23 @@ def gaussian_nll(
     weights: Any = None,
     reduction: Reduction = "mean",
 ) -> Any:
-    """What a normal distribution loses on targets: (log(v) + (x - t)**2 / v) / 2.
+    """The negative log-likelihood of targets under normal distributions: (log(v) + (x - t)**2 / v) / 2.
 
-    Variances have the shape of the means, or one that broadcasts to it. One below `eps` counts as `eps`, and still has
-    the derivative it would have there, so that it can grow again. `full` adds log(2 pi) / 2. Other arguments as in
-    `mse`. Source: Nix and Weigend, "Estimating the mean and variance of the target probability distribution", 1994.
+    A variance below `eps` counts as `eps`, and still has the derivative it would have there, so that it can grow again.
+    `full` adds log(2 pi) / 2.
+
+    Shapes: means and targets as `mse`; variances of their shape, or one that broadcasts to it.
+    Raises: as `mse` does, and ValueError for variances that do not broadcast.
+    Source: Nix and Weigend, "Estimating the mean and variance of the target probability distribution", 1994.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.gaussian_nll(np.array([1.0]), np.array([3.0]), np.array([1.0])))
     2.0
     """
-    x, t = pair("gaussian_nll", means, targets)
-    v = floating("gaussian_nll", variances, "variances")
+    x, t = paired_operands("gaussian_nll", means, targets)
+    v = real_floating("gaussian_nll", variances, "variances")
     v = v + stop_gradient(wnp.maximum(v, eps) - v)
     losses = 0.5 * (wnp.log(v) + (x - t) * (x - t) / v)
-    return reduced("gaussian_nll", means, losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction, weights)
+    return reduce_losses(
+        "gaussian_nll", means, losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction, weights
+    )

@@ -25,9 +25,9 @@ import numpy as np
 from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
-from wholestep.frontend.scope import type_of
-from wholestep.nn.entropies import inside, labels_of, without
-from wholestep.nn.reduction import check_axis, floating, pair, reduced
+from wholestep.frontend.tracing import type_of
+from wholestep.nn.cross_entropies import checked_index, labels_of, without
+from wholestep.nn.reduction import check_axis, paired_operands, real_floating, reduce_losses
 
 Average = Literal["macro", "micro", "weighted"] | None
 
@@ -38,8 +38,11 @@ def accuracy(predictions: Any, labels: Any, *, axis: int = -1, weights: Any = No
     """The share of labels that are predicted.
 
     Floating-point predictions are scores with the classes along `axis`, of which the highest counts (the first of equal
-    ones); integers are predicted classes, in the shape of the labels. The result is a float64 scalar; `weights` are as
-    in `ws.nn.mse`. Raises BoundsError for a label outside the classes of the scores.
+    ones); integers are predicted classes.
+
+    Shapes: labels integers; scores floats with a further axis, classes of the shape of the labels; `weights` as
+    `ws.nn.mse`; f64.
+    Raises: BoundsError for a label outside the classes of the scores, ShapeError or DtypeError for what does not fit.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.metrics.accuracy(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 1])))
@@ -51,7 +54,8 @@ def accuracy(predictions: Any, labels: Any, *, axis: int = -1, weights: Any = No
 def top_k_accuracy(scores: Any, labels: Any, k: int, *, axis: int = -1, weights: Any = None) -> Any:
     """The share of labels that are among the `k` highest scores along `axis`; of equal scores the first are higher.
 
-    The result is a float64 scalar. Raises ParameterError for a `k` below 1, and as `accuracy` does.
+    Shapes: labels integers, scores floats with a further axis; f64.
+    Raises: ParameterError for a `k` below 1, and as `accuracy` does.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.metrics.top_k_accuracy(np.array([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]), np.array([1, 2]), 2))
@@ -61,26 +65,33 @@ def top_k_accuracy(scores: Any, labels: Any, k: int, *, axis: int = -1, weights:
 
 
 def confusion_matrix(predictions: Any, labels: Any, classes: int, *, axis: int = -1) -> Any:
-    """i64[classes, classes]: how often each label (row) was predicted as each class (column).
+    """The number of times each label (row) was predicted as each class (column).
 
-    Predictions are as in `accuracy`. Raises BoundsError for a label or a prediction outside the classes.
+    Predictions are as in `accuracy`.
+
+    Shapes: predictions and labels as `accuracy`; i64[classes, classes].
+    Raises: BoundsError for a label or a prediction outside the classes, and as `accuracy` does.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.metrics.confusion_matrix(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
     [[1, 1], [0, 1]]
     """
-    found, true = chosen("confusion_matrix", predictions, labels, axis)
-    at = [wnp.ravel(inside("confusion_matrix", x, classes)) for x in (true, found)]
+    found, true = predicted_classes("confusion_matrix", predictions, labels, axis)
+    at = [wnp.ravel(checked_index("confusion_matrix", x, classes)) for x in (true, found)]
     counts = wnp.zeros((classes, classes), np.int64)
     np.add.at(counts, tuple(at), 1)
     return counts
 
 
 def precision(matrix: Any, *, average: Average = None) -> Any:
-    """Of what was predicted as a class, the share that is of it: from a confusion matrix, f64 for each class.
+    """Of what was predicted as a class, the share that is of it.
 
     A class that was never predicted has 0. `average` gives one number: the mean over classes ("macro"), the mean by how
     often each class occurs ("weighted"), or the share over all classes together ("micro").
+
+    Shapes: a confusion matrix [classes, classes]; f64[classes], a scalar with `average`.
+    Raises: ShapeError for a matrix that is not square, ParameterError for another `average`.
+    Source: van Rijsbergen, "Information retrieval", 1979, chapter 7.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.metrics.precision(np.array([[2, 1], [0, 1]])).tolist()
@@ -91,9 +102,13 @@ def precision(matrix: Any, *, average: Average = None) -> Any:
 
 
 def recall(matrix: Any, *, average: Average = None) -> Any:
-    """Of what is of a class, the share that was predicted as it: from a confusion matrix, f64 for each class.
+    """Of what is of a class, the share that was predicted as it.
 
     A class that does not occur has 0; `average` is as in `precision`.
+
+    Shapes: as `precision`.
+    Raises: as `precision` does.
+    Source: as `precision`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.metrics.recall(np.array([[3, 1], [0, 1]])).tolist()
@@ -104,9 +119,13 @@ def recall(matrix: Any, *, average: Average = None) -> Any:
 
 
 def f1(matrix: Any, *, average: Average = None) -> Any:
-    """The harmonic mean of precision and recall: from a confusion matrix, f64 for each class.
+    """The harmonic mean of precision and recall.
 
     A class that neither occurs nor was predicted has 0; `average` is as in `precision`.
+
+    Shapes: as `precision`.
+    Raises: as `precision` does.
+    Source: as `precision`.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.metrics.f1(np.array([[1, 1], [1, 1]]), average="macro"))
@@ -119,15 +138,19 @@ def f1(matrix: Any, *, average: Average = None) -> Any:
 def r2(predictions: Any, targets: Any, *, weights: Any = None) -> Any:
     """The coefficient of determination: 1 minus the squared error over the variance of the targets.
 
-    Both have one shape, samples along the first axis; several targets a sample give the mean over them, and `weights`
-    are those of samples. A target that never changes scores 1 where it is met exactly and 0 elsewhere. Raises
-    ShapeError where shapes differ or there is no axis of samples.
+    Several targets a sample give the mean over them. A target that never changes scores 1 where it is met exactly and 0
+    elsewhere.
+
+    Shapes: predictions floats and targets of one shape [samples, ...], `weights` [samples]; f64.
+    Raises: ShapeError where shapes differ or there is no axis of samples, DtypeError for predictions that are not real
+    floats.
+    Source: Wright, "Correlation and causation", 1921.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.metrics.r2(np.array([1.0, 2.0, 3.5]), np.array([1.0, 2.0, 3.0])))
     0.875
     """
-    x, t = pair("r2", predictions, targets)
+    x, t = paired_operands("r2", predictions, targets)
     if t.ndim == 0:
         raise ShapeError(f"r2: targets are {type_of(t)}, which has no axis of samples")
     metric = R2(t.shape[1:])
@@ -136,7 +159,10 @@ def r2(predictions: Any, targets: Any, *, weights: Any = None) -> Any:
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of everything seen so far, by weight; nan before anything was. Sums are float64.
+    """The mean of everything seen so far, by weight; nan before anything was.
+
+    Shapes: values of any shape, weights of that or of its first axes; f64, of sums in float64.
+    Raises: ShapeError, in `update`, for weights that do not fit.
 
     >>> import numpy as np
     >>> metric = Mean()
@@ -154,8 +180,8 @@ class Mean:
         x = wnp.asarray(values).astype(np.float64)
         ones = wnp.ones(x.shape)
         return {
-            "total": state["total"] + reduced("Mean", x, x, "sum", weights),
-            "count": state["count"] + reduced("Mean", ones, ones, "sum", weights),
+            "total": state["total"] + reduce_losses("Mean", x, x, "sum", weights),
+            "count": state["count"] + reduce_losses("Mean", ones, ones, "sum", weights),
         }
 
     def compute(self, state: dict[str, Any]) -> Any:
@@ -166,7 +192,16 @@ class Mean:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of labels predicted so far: `accuracy`, batch by batch; with a `k`, `top_k_accuracy`."""
+    """The share of labels predicted so far: `accuracy`, batch by batch; with a `k`, `top_k_accuracy`.
+
+    Shapes: as `accuracy`.
+    Raises: as `accuracy` and `top_k_accuracy` do.
+
+    >>> import numpy as np
+    >>> metric = Accuracy()
+    >>> float(metric.compute(metric.update(metric.init(), np.array([1, 1]), np.array([1, 0]))))
+    0.5
+    """
 
     k: int | None = None
     axis: int = -1
@@ -190,7 +225,16 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class ConfusionMatrix:
-    """How often each label was predicted as each class so far: `confusion_matrix`, batch by batch."""
+    """Counts of each label predicted as each class so far: `confusion_matrix`, batch by batch.
+
+    Shapes: as `confusion_matrix`.
+    Raises: as `confusion_matrix` does.
+
+    >>> import numpy as np
+    >>> metric = ConfusionMatrix(2)
+    >>> metric.update(metric.init(), np.array([1, 1]), np.array([1, 0])).tolist()
+    [[0, 1], [0, 1]]
+    """
 
     classes: int
     axis: int = -1
@@ -212,7 +256,17 @@ class ConfusionMatrix:
 class R2:
     """The coefficient of determination so far: `r2`, batch by batch, for targets of this shape each.
 
-    Sums of squares are about the running mean (Chan, Golub and LeVeque, 1979), so nothing cancels.
+    Sums of squares are about the running mean, so nothing cancels.
+
+    Shapes: as `r2`, with targets [samples, *shape].
+    Raises: as `r2` does.
+    Source: as `r2`; Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+    variances", 1979.
+
+    >>> import numpy as np
+    >>> metric = R2()
+    >>> float(metric.compute(metric.update(metric.init(), np.array([1.0, 2.0, 3.5]), np.array([1.0, 2.0, 3.0]))))
+    0.875
     """
 
     shape: tuple[int, ...] = ()
@@ -223,7 +277,7 @@ class R2:
 
     def update(self, state: dict[str, Any], predictions: Any, targets: Any, *, weights: Any = None) -> dict[str, Any]:
         """The state after some more samples, along the first axis."""
-        x, t = [a.astype(np.float64) for a in pair("r2", predictions, targets)]
+        x, t = [a.astype(np.float64) for a in paired_operands("r2", predictions, targets)]
         w = wnp.ones(t.shape[:1]) if weights is None else wnp.asarray(weights).astype(np.float64)
         if w.shape != t.shape[:1]:
             raise ShapeError(f"r2: weights are {type_of(w)}, and there are {t.shape[0]} samples")
@@ -249,11 +303,11 @@ class R2:
         return wnp.mean(wnp.where(still, wnp.where(state["errors"] == 0, 1.0, 0.0), score))
 
 
-def chosen(name: str, predictions: Any, labels: Any, axis: int) -> tuple[Any, Any]:
+def predicted_classes(name: str, predictions: Any, labels: Any, axis: int) -> tuple[Any, Any]:
     """Predicted classes and labels, both of integers and of one shape."""
     x = wnp.asarray(predictions)
     if dtypes.is_inexact(x.dtype):
-        x = floating(name, x, "scores")
+        x = real_floating(name, x, "scores")
         check_axis(name, x, axis)
         return wnp.argmax(x, axis=axis), labels_of(name, labels, x, axis)
     true = wnp.asarray(labels)
@@ -266,16 +320,16 @@ def chosen(name: str, predictions: Any, labels: Any, axis: int) -> tuple[Any, An
 
 
 def hits(name: str, predictions: Any, labels: Any, axis: int) -> Any:
-    """Where the label is what was predicted."""
-    found, true = chosen(name, predictions, labels, axis)
+    """True where the label is the predicted one."""
+    found, true = predicted_classes(name, predictions, labels, axis)
     return found == true
 
 
 def top_hits(name: str, scores: Any, labels: Any, k: int, axis: int) -> Any:
-    """Where the label is among the k highest scores."""
+    """True where the label is among the k highest scores."""
     if operator.index(k) < 1:
         raise ParameterError(f"{name}: k is {k}; it must be 1 or more")
-    x = floating(name, scores, "scores")
+    x = real_floating(name, scores, "scores")
     check_axis(name, x, axis)
     at = wnp.expand_dims(labels_of(name, labels, x, axis), axis)
     own = wnp.take_along_axis(x, at, axis=axis)
@@ -286,7 +340,7 @@ def top_hits(name: str, scores: Any, labels: Any, k: int, axis: int) -> Any:
 def share(found: Any, weights: Any, name: str) -> Any:
     """The mean of truth values."""
     ones = found.astype(np.float64)
-    return reduced(name, ones, ones, "mean", weights)
+    return reduce_losses(name, ones, ones, "mean", weights)
 
 
 def margins(name: str, matrix: Any) -> tuple[Any, Any, Any]:

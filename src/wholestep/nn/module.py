@@ -17,10 +17,10 @@ from wholestep.errors import DtypeError, EscapedError, TreeError, UnsupportedErr
 from wholestep.frontend.array import Array
 from wholestep.frontend.frozen import Frozen, thawed
 from wholestep.ir.build import current
-from wholestep.nn.blame import noted
-from wholestep.nn.marks import BUFFER, FROZEN, TIED, Mark, frozen
-from wholestep.nn.places import Rebuilt, Walk, refuse_hidden, refuse_inexact
+from wholestep.nn.annotations import BUFFER, FROZEN, TIED, Mark, frozen
+from wholestep.nn.call_sites import noted
 from wholestep.nn.trained import note_of
+from wholestep.nn.traversal import ModelWalk, Rebuilt, refuse_hidden, refuse_inexact
 from wholestep.words import printable
 
 M = TypeVar("M", bound="Module")
@@ -39,7 +39,9 @@ class Module:
     gives the array. `undecayed` names fields that weight decay leaves alone;
     `torch_names` says what PyTorch calls fields that have another name there, and `torch_turned` which are transposed.
 
-    An array of integers or booleans without a mark is a DtypeError that names the field.
+    Shapes: parameters are floating or complex arrays of any shape; frozen arrays and buffers of any dtype.
+    Raises: DtypeError for a field with an array of integers or booleans without a mark, UnsupportedError for a class
+    with `forward` or `__slots__`.
 
     >>> import numpy as np, wholestep as ws
     >>> class Linear(ws.nn.Module):
@@ -123,7 +125,7 @@ class Module:
 
     def _forget(self, name: str) -> None:
         """Drop what is noted of a field; a value of it in `__dict__` keeps its place in the order."""
-        for note, dropped in (("_marks", [name]), ("_ties", [name]), ("_odd", within(self._odd, name))):
+        for note, dropped in (("_marks", [name]), ("_ties", [name]), ("_odd", paths_below(self._odd, name))):
             known = getattr(self, note)
             if any(key in known for key in dropped):
                 object.__setattr__(self, note, {key: value for key, value in known.items() if key not in dropped})
@@ -131,7 +133,7 @@ class Module:
     def _frozen(self) -> Self:
         """A copy in which every parameter is frozen."""
         copied = copy_of(self)
-        for _, module in Walk(copied).modules:
+        for _, module in ModelWalk(copied).modules:
             for name, value in list(vars(module).items()):
                 if isinstance(value, np.ndarray) and module._marks.get(name) not in (BUFFER, FROZEN):
                     object.__setattr__(module, "_marks", {**module._marks, name: FROZEN})
@@ -148,7 +150,7 @@ class Module:
         (True, False, True)
         """
         copied = copy_of(self)
-        for _, module in Walk(copied).modules:
+        for _, module in ModelWalk(copied).modules:
             module.__dict__.pop("training", None)
             if module.training != training:
                 module.__dict__["training"] = training
@@ -159,14 +161,14 @@ class Module:
         return self.train(False)
 
     def __repr__(self) -> str:
-        return printable(shown(self, {}) + note_of(self))
+        return printable(value_text(self, {}) + note_of(self))
 
     def _torch_rows(self, path: str) -> tuple[int, int] | None:
-        """Which rows of PyTorch's tensor the array at a path below is, where it is not all of them."""
+        """The rows of PyTorch's tensor that the array at a path below is, where it is not all of them."""
         return None
 
     def _title(self) -> str:
-        """What kind of a part it is."""
+        """The kind of part this is."""
         return type(self).__name__
 
     def _listed(self) -> list[str]:
@@ -184,7 +186,7 @@ def no_call(self: Module, *args: Any, **kwargs: Any) -> Any:
 
 def taken_apart(module: Module) -> tuple[Any, ...]:
     """A module as a node of a tree: its parameters, its structure, and their paths."""
-    walk = Walk(module)
+    walk = ModelWalk(module)
     return [p.value for p in walk.parameters], walk.structure, [tree.Path(p.path) for p in walk.parameters]
 
 
@@ -198,7 +200,7 @@ tree.register(Module, taken_apart, put_together)
 
 def copy_of(module: M) -> M:
     """The same arrays in modules and containers of their own."""
-    walk = Walk(module)
+    walk = ModelWalk(module)
     copied: M = Rebuilt(walk.structure, [p.value for p in walk.parameters]).root
     return copied
 
@@ -226,23 +228,23 @@ def check_value(module: Module, path: str, kind: str | None, value: Any) -> None
         raise DtypeError(f"nn: {path} is {kind}, and {value!r} is no array", hint="delete the field first: del")
     elif not isinstance(value, Module):
         if tree.one_level(value) is not None:
-            Walk(value, path)
+            ModelWalk(value, path)
         else:
             refuse_hidden(value, path)
 
 
-def within(paths: Iterable[str], name: str) -> list[str]:
+def paths_below(paths: Iterable[str], name: str) -> list[str]:
     """The paths that begin with a field."""
     field = tree.access("", name)
     return [path for path in paths if path.startswith(field) and path[len(field) :][:1] in ("", ".", "[")]
 
 
 def path_of(module: Module, target: Any, path: str) -> str:
-    """Where a module holds an array or a module, or the path that was given; raises TreeError where there is none."""
+    """The path at which a module holds an array or a module, or the one that was given; raises TreeError for none."""
     if isinstance(target, str):
         at_path(module, target)
         return target
-    walk = Walk(module)
+    walk = ModelWalk(module)
     held = [(p.path, p.value) for p in walk.places] + walk.modules[1:]
     found = [where for where, value in held if value is target]
     if not found:
@@ -254,7 +256,7 @@ def path_of(module: Module, target: Any, path: str) -> str:
 
 
 def at_path(root: Any, path: str) -> Any:
-    """What is at a path such as `layers[0].weight`; raises TreeError where there is nothing."""
+    """The value at a path such as `layers[0].weight`; raises TreeError where there is nothing."""
     at = root
     for attribute, item in re.findall(r"\.?([^\W\d]\w*)|\[([^\]]+)\]", path):
         try:
@@ -275,10 +277,10 @@ def frozen_items(value: Any) -> Any:
     return tree.rebuild(type(value), level.metadata, [frozen_items(child) for child in level.children])
 
 
-def shown(value: Any, met: dict[int, str], path: str = "") -> str:
+def value_text(value: Any, met: dict[int, str], path: str = "") -> str:
     """A value in a few words; a module over several lines where it has parts."""
     if isinstance(value, Frozen):
-        return f"frozen {shown(thawed(value), met)}"
+        return f"frozen {value_text(thawed(value), met)}"
     if isinstance(value, np.ndarray | Array):
         return f"{value.dtype}{list(value.shape)}"
     if not isinstance(value, Module):
@@ -287,20 +289,20 @@ def shown(value: Any, met: dict[int, str], path: str = "") -> str:
             return str(getattr(value, "__name__", None) or repr(value))
         keys = [f"({key}): " for key in level.keys]
         pairs = zip(level.keys, level.children, strict=True)
-        items = [shown(child, met, tree.access(path, key)) for key, child in pairs]
+        items = [value_text(child, met, tree.access(path, key)) for key, child in pairs]
         return blocked(type(value).__name__, [key + item for key, item in zip(keys, items, strict=True)])
     if id(value) in met:
         return f"{type(value).__name__}, the same as {met[id(value)] or 'the whole'}"
     met[id(value)] = path
-    parts = [f"{name}={field(value, name, met, tree.access(path, name))}" for name in value._listed()]
+    parts = [f"{name}={field_lines(value, name, met, tree.access(path, name))}" for name in value._listed()]
     parts += [f"{name}={tie}, tied" for name, tie in value._ties.items()]
     return blocked(value._title(), parts)
 
 
-def field(module: Module, name: str, met: dict[int, str], path: str) -> str:
+def field_lines(module: Module, name: str, met: dict[int, str], path: str) -> str:
     """One field, with its mark."""
     kind = module._marks.get(name)
-    return f"{kind + ' ' if kind in (BUFFER, FROZEN) else ''}{shown(vars(module)[name], met, path)}"
+    return f"{kind + ' ' if kind in (BUFFER, FROZEN) else ''}{value_text(vars(module)[name], met, path)}"
 
 
 def blocked(name: str, parts: list[str]) -> str:

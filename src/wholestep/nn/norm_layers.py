@@ -11,8 +11,8 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.nn import init
-from wholestep.nn.dense import sized
-from wholestep.nn.marks import buffer
+from wholestep.nn.annotations import buffer
+from wholestep.nn.linears import sized
 from wholestep.nn.module import Module
 from wholestep.nn.normalization import (
     batch_norm,
@@ -21,11 +21,11 @@ from wholestep.nn.normalization import (
     in_wide,
     instance_norm,
     layer_norm,
-    moments,
+    mean_and_variance,
     rms_norm,
 )
-from wholestep.nn.windows import shown
-from wholestep.numpy.reductions import counted
+from wholestep.nn.windows import type_text
+from wholestep.numpy.reductions import traced_count
 
 GAIN = {"gain": "weight"}
 STATISTICS = {"mean": "running_mean", "var": "running_var"}
@@ -33,6 +33,10 @@ STATISTICS = {"mean": "running_mean", "var": "running_var"}
 
 class LayerNorm(Module):
     """`layer_norm` over the last axes, whose sizes are given, with a gain and a bias of its own.
+
+    Shapes: x floats [..., *size]; the same. `gain` and `bias` have shape size.
+    Raises: ParameterError for sizes that are not positive integers, and as `layer_norm` does.
+    Source: as `layer_norm`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.LayerNorm(2)(np.array([[1.0, 3.0]], np.float32)).round(3).tolist()
@@ -56,7 +60,16 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """`rms_norm` over the last axes, whose sizes are given, with a gain of its own."""
+    """`rms_norm` over the last axes, whose sizes are given, with a gain of its own.
+
+    Shapes: x floats [..., *size]; the same. `gain` has shape size.
+    Raises: ParameterError for sizes that are not positive integers, and as `rms_norm` does.
+    Source: as `rms_norm`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.RMSNorm(2)(np.array([[3.0, 3.0]], np.float32)).round(3).tolist()
+    [[1.0, 1.0]]
+    """
 
     undecayed = ("gain",)
     torch_names = GAIN
@@ -72,11 +85,14 @@ class RMSNorm(Module):
 
 
 class BatchNorm(Module):
-    """`batch_norm` over [n, channels, ...]: by the batch in training, by running statistics in evaluation.
+    """Batch normalisation of channels: by the batch in training, by running statistics in evaluation.
 
     In training `mean` and `var` move towards those of the batch by `momentum` of the way, the variance being the
-    unbiased one there, and the biased one in the forward; of a single number per channel both are 0. Raises
-    ParameterError for a momentum outside [0, 1], ShapeError for another number of channels.
+    unbiased one there, and the biased one in the forward; of a single number per channel both are 0.
+
+    Shapes: x floats [n, channels, ...]; the same. `gain`, `bias` and the buffers `mean` and `var` are [channels].
+    Raises: ParameterError for a momentum outside [0, 1], ShapeError for another number of channels.
+    Source: as `batch_norm`.
 
     >>> import numpy as np, wholestep as ws
     >>> norm = ws.nn.BatchNorm(1)
@@ -110,7 +126,7 @@ class BatchNorm(Module):
     def __call__(self, x: Any) -> Any:
         x, channels = wnp.asarray(x), len(self.mean)
         if x.ndim < 2 or x.shape[1] != channels:
-            raise ShapeError(f"BatchNorm: x is {shown(x)}; axis 1 must be the {channels} channels")
+            raise ShapeError(f"BatchNorm: x is {type_text(x)}; axis 1 must be the {channels} channels")
         if not self.training:
             return batch_norm(x, self.gain, self.bias, mean=self.mean, var=self.var, eps=self.eps)
         self.follow(x)
@@ -120,7 +136,7 @@ class BatchNorm(Module):
         """Move the running statistics towards those of a batch."""
         axes = but_channels(x)
         count = x.size // x.shape[1]
-        mean, var = [stop_gradient(m).reshape(-1) for m in moments(in_wide(x), axes)]
+        mean, var = [stop_gradient(m).reshape(-1) for m in mean_and_variance(in_wide(x), axes)]
         self.mean = self.toward(self.mean, mean)
         self.var = self.toward(self.var, unbiased(var, count))
 
@@ -133,11 +149,20 @@ def unbiased(var: Any, count: Any) -> Any:
     """The estimate of a variance from that of so many numbers, which may be a symbolic size."""
     if isinstance(count, int):
         return var * (count / max(count - 1, 1))
-    return var * count / wnp.maximum(counted(count) - 1, 1)
+    return var * count / wnp.maximum(traced_count(count) - 1, 1)
 
 
 class GroupNorm(Module):
-    """`group_norm` of so many groups of channels, with a gain and a bias [channels] of its own."""
+    """`group_norm` of so many groups of channels, with a gain and a bias [channels] of its own.
+
+    Shapes: x floats [n, channels, ...]; the same. `gain` and `bias` are [channels].
+    Raises: ParameterError for groups that do not divide the channels, and as `group_norm` does.
+    Source: as `group_norm`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.GroupNorm(2, 4)(np.array([[1.0, 3.0, 0.0, 2.0]], np.float32)).round(3).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
+    """
 
     undecayed = ("gain", "bias")
     torch_names = GAIN
@@ -157,7 +182,16 @@ class GroupNorm(Module):
 
 
 class InstanceNorm(Module):
-    """`instance_norm`, with a gain and a bias [channels] of its own if `affine`."""
+    """`instance_norm`, with a gain and a bias [channels] of its own if `affine`.
+
+    Shapes: x floats [n, channels, ..., places]; the same. `gain` and `bias` are [channels].
+    Raises: ParameterError for channels that are no positive integer, and as `instance_norm` does.
+    Source: as `instance_norm`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.InstanceNorm(1)(np.array([[[1.0, 3.0]]], np.float32)).round(3).tolist()
+    [[[-1.0, 1.0]]]
+    """
 
     undecayed = ("gain", "bias")
     torch_names = GAIN

@@ -11,50 +11,61 @@ from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single
-from wholestep.nn.windows import shown
+from wholestep.nn.windows import type_text
 
 
 def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """Mean 0 and variance 1 over the last axes, then a gain and a bias (Ba et al., 2016).
+    """Mean 0 and variance 1 over the last axes, then a gain and a bias.
 
-    Over as many axes as `gain` has, or `bias`, or the last one. Raises ShapeError where they do not fit, DtypeError for
-    an x that is not floating, ParameterError for a negative eps.
+    Over as many axes as `gain` has, or `bias`, or the last one.
+
+    Shapes: x floats [..., *size], gain and bias of shape size; the shape and dtype of x.
+    Raises: ShapeError where they do not fit, DtypeError for an x that is not floating, ParameterError for a negative
+    eps.
+    Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.layer_norm(np.array([1.0, 3.0])).round(4).tolist()
     [-1.0, 1.0]
     """
     a, axes = over_last("layer_norm", x, eps, gain, bias)
-    return in_single(lambda v: scaled(normalized(v, axes, eps), gain, bias), a)
+    return in_single(lambda v: apply_gain_and_bias(standardize(v, axes, eps), gain, bias), a)
 
 
 def rms_norm(x: Any, gain: Any = None, eps: float = 1e-5) -> Any:
-    """Mean square 1 over the last axes, with nothing subtracted, then a gain (Zhang and Sennrich, 2019).
+    """Mean square 1 over the last axes, with nothing subtracted, then a gain.
 
-    As `layer_norm` in all else.
+    Shapes: x floats [..., *size], gain of shape size, by default the last axis; the shape and dtype of x.
+    Raises: as `layer_norm` does.
+    Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.rms_norm(np.array([3.0, 3.0])).round(4).tolist()
     [1.0, 1.0]
     """
     a, axes = over_last("rms_norm", x, eps, gain)
-    return in_single(lambda v: scaled(v / wnp.sqrt(wnp.mean(v * v, axis=axes, keepdims=True) + eps), gain, None), a)
+    return in_single(
+        lambda v: apply_gain_and_bias(v / wnp.sqrt(wnp.mean(v * v, axis=axes, keepdims=True) + eps), gain, None), a
+    )
 
 
 def batch_norm(
     x: Any, gain: Any = None, bias: Any = None, *, mean: Any = None, var: Any = None, eps: float = 1e-5
 ) -> Any:
-    """Normalise each channel (axis 1) over the batch and all places (Ioffe and Szegedy, 2015).
+    """Normalise each channel (axis 1) over the batch and all places.
 
-    With `mean` and `var`, of shape [channels] as `gain` and `bias` are, by these instead of the batch's own, as in
-    prediction. The variance of the batch is the biased one. Raises as `layer_norm` does, and ParameterError for one of
-    mean and var without the other.
+    With `mean` and `var`, by these instead of the batch's own, as in prediction. The variance of the batch is the
+    biased one.
+
+    Shapes: x floats [n, channels, ...], all others [channels]; the shape and dtype of x.
+    Raises: as `layer_norm` does, and ParameterError for one of mean and var without the other.
+    Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.batch_norm(np.array([[1.0, 5.0], [3.0, 5.0]])).round(4).tolist()
     [[-1.0, 0.0], [1.0, 0.0]]
     """
-    name, a = "batch_norm", checked("batch_norm", x, eps, 2)
+    name, a = "batch_norm", check_operand("batch_norm", x, eps, 2)
     if (mean is None) != (var is None):
         raise ParameterError(
             f"{name}: one of mean and var without the other", hint="give both, or none for the batch's"
@@ -62,8 +73,8 @@ def batch_norm(
     each = [on_channels(name, what, a, v) for what, v in zip(PARTS, (gain, bias, mean, var), strict=True)]
 
     def of(v: Any) -> Any:
-        own_mean, own_var = moments(v, but_channels(v)) if mean is None else each[2:]
-        return scaled((v - own_mean) / wnp.sqrt(own_var + eps), *each[:2])
+        own_mean, own_var = mean_and_variance(v, but_channels(v)) if mean is None else each[2:]
+        return apply_gain_and_bias((v - own_mean) / wnp.sqrt(own_var + eps), *each[:2])
 
     return in_single(of, a)
 
@@ -72,48 +83,51 @@ PARTS = ("gain", "bias", "mean", "var")
 
 
 def instance_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """Normalise each channel (axis 1) of each sample over its places (Ulyanov et al., 2016).
+    """Normalise each channel (axis 1) of each sample over its places.
 
-    `gain` and `bias` have shape [channels]. Raises as `layer_norm` does.
+    Shapes: x floats [n, channels, ..., places], gain and bias [channels]; the shape and dtype of x.
+    Raises: as `layer_norm` does, and ShapeError for an x without places.
+    Source: Ulyanov, Vedaldi and Lempitsky, "Instance normalization: the missing ingredient for fast stylization", 2016.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.instance_norm(np.array([[[1.0, 3.0]]])).round(4).tolist()
     [[[-1.0, 1.0]]]
     """
-    a = checked("instance_norm", x, eps, 3)
+    a = check_operand("instance_norm", x, eps, 3)
     each = [on_channels("instance_norm", what, a, v) for what, v in zip(PARTS, (gain, bias), strict=False)]
-    return in_single(lambda v: scaled(normalized(v, tuple(range(2, v.ndim)), eps), *each), a)
+    return in_single(lambda v: apply_gain_and_bias(standardize(v, tuple(range(2, v.ndim)), eps), *each), a)
 
 
 def group_norm(x: Any, groups: int, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """Normalise groups of channels (axis 1) of each sample, over their places too (Wu and He, 2018).
+    """Normalise groups of channels (axis 1) of each sample, over their places too.
 
-    `gain` and `bias` have shape [channels]. Raises as `layer_norm` does, and ShapeError for groups that do not divide
-    the channels.
+    Shapes: x floats [n, channels, ...], gain and bias [channels]; the shape and dtype of x.
+    Raises: as `layer_norm` does, and ShapeError for groups that do not divide the channels.
+    Source: Wu and He, "Group normalization", 2018.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.group_norm(np.array([[1.0, 3.0, 0.0, 2.0]]), 2).round(4).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
     """
-    a = checked("group_norm", x, eps, 2)
+    a = check_operand("group_norm", x, eps, 2)
     if groups < 1 or a.shape[1] % groups:
-        raise ShapeError(f"group_norm: {groups} groups do not divide the {a.shape[1]} channels of {shown(a)}")
+        raise ShapeError(f"group_norm: {groups} groups do not divide the {a.shape[1]} channels of {type_text(a)}")
     each = [on_channels("group_norm", what, a, v) for what, v in zip(PARTS, (gain, bias), strict=False)]
 
     def of(v: Any) -> Any:
         split = v.reshape(v.shape[0], groups, v.shape[1] // groups, *v.shape[2:])
-        return scaled(normalized(split, tuple(range(2, split.ndim)), eps).reshape(v.shape), *each)
+        return apply_gain_and_bias(standardize(split, tuple(range(2, split.ndim)), eps).reshape(v.shape), *each)
 
     return in_single(of, a)
 
 
-def normalized(x: Any, axes: tuple[int, ...], eps: float) -> Any:
+def standardize(x: Any, axes: tuple[int, ...], eps: float) -> Any:
     """Mean 0 and variance 1 over some axes."""
     centred = x - wnp.mean(x, axis=axes, keepdims=True)
     return centred / wnp.sqrt(wnp.mean(centred * centred, axis=axes, keepdims=True) + eps)
 
 
-def moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+def mean_and_variance(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """Mean and biased variance over some axes, which are kept with size 1."""
     mean = wnp.mean(x, axis=axes, keepdims=True)
     centred = x - mean
@@ -125,7 +139,7 @@ def but_channels(x: Any) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-def scaled(x: Any, gain: Any, bias: Any) -> Any:
+def apply_gain_and_bias(x: Any, gain: Any, bias: Any) -> Any:
     """x with a gain and a bias, where there are any."""
     y = x if gain is None else x * in_wide(gain)
     return y if bias is None else y + in_wide(bias)
@@ -137,13 +151,13 @@ def in_wide(x: Any) -> Any:
     return found.astype(dtypes.compute_dtype(found.dtype), copy=False)
 
 
-def checked(name: str, x: Any, eps: float, least: int) -> Any:
+def check_operand(name: str, x: Any, eps: float, least: int) -> Any:
     """A floating array of so many axes; raises DtypeError, ShapeError or ParameterError."""
     a = wnp.asarray(x)
     if not dtypes.is_float(a.dtype):
-        raise DtypeError(f"{name}: x is {shown(a)}, not floating", hint="convert it with .astype(np.float32)")
+        raise DtypeError(f"{name}: x is {type_text(a)}, not floating", hint="convert it with .astype(np.float32)")
     if a.ndim < least:
-        raise ShapeError(f"{name}: x is {shown(a)}; it must have {least} axes or more")
+        raise ShapeError(f"{name}: x is {type_text(a)}; it must have {least} axes or more")
     if not eps >= 0:
         raise ParameterError(f"{name}: eps is {eps}; it must be 0 or more")
     return a
@@ -151,11 +165,13 @@ def checked(name: str, x: Any, eps: float, least: int) -> Any:
 
 def over_last(name: str, x: Any, eps: float, *parts: Any) -> tuple[Any, tuple[int, ...]]:
     """The array, and the last axes that gain and bias have; raises ShapeError where they do not fit."""
-    a = checked(name, x, eps, 1)
+    a = check_operand(name, x, eps, 1)
     shapes = [wnp.asarray(part).shape for part in parts if part is not None]
     wanted = shapes[0] if shapes else a.shape[-1:]
     if not wanted or any(shape != wanted for shape in shapes) or a.shape[-len(wanted) :] != wanted:
-        raise ShapeError(f"{name}: gain and bias of shapes {shapes} for x {shown(a)}", hint="its last axes, both alike")
+        raise ShapeError(
+            f"{name}: gain and bias of shapes {shapes} for x {type_text(a)}", hint="its last axes, both alike"
+        )
     return a, tuple(range(-len(wanted), 0))
 
 
@@ -165,5 +181,5 @@ def on_channels(name: str, what: str, x: Any, part: Any) -> Any:
         return None
     each = wnp.asarray(part)
     if each.shape != (x.shape[1],):
-        raise ShapeError(f"{name}: {what} is {shown(each)} for x {shown(x)}; it must be [{x.shape[1]}]")
+        raise ShapeError(f"{name}: {what} is {type_text(each)} for x {type_text(x)}; it must be [{x.shape[1]}]")
     return in_wide(each).reshape(-1, *[1] * (x.ndim - 2))

@@ -7,7 +7,7 @@ from typing import Any
 
 from wholestep import tree
 from wholestep.errors import ParameterError, TreeError
-from wholestep.nn.places import Place, Rebuilt, Walk
+from wholestep.nn.traversal import ArrayPlace, ModelWalk, Rebuilt
 
 
 def split(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -16,19 +16,23 @@ def split(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     `model` is a module, or a tree of arrays and modules. The arrays are the model's own; each comes once, under its
     first path.
 
+    Shapes: two dictionaries of arrays, the model's own.
+    Raises: as `buffers` does.
+
     >>> import numpy as np, wholestep as ws
     >>> params, buffers = ws.nn.split({"w": np.ones(2), "ids": ws.nn.frozen(np.arange(2))})
     >>> list(params), list(buffers)
     (['w'], ['ids'])
     """
-    walk = Walk(model)
+    walk = ModelWalk(model)
     return by_path(walk.parameters), by_path(walk.kept)
 
 
 def join(model: Any, params: Mapping[str, Any] | None = None, buffers: Mapping[str, Any] | None = None) -> Any:
     """A copy of a model with other arrays, by path; None leaves what is there.
 
-    Raises TreeError that lists the paths which are missing or unknown. Shapes and dtypes may be others.
+    Shapes: dictionaries of arrays, whose shapes and dtypes may be others than those of the model.
+    Raises: TreeError that lists the paths which are missing or unknown.
 
     >>> import numpy as np, wholestep as ws
     >>> model = ws.nn.Module()
@@ -36,13 +40,16 @@ def join(model: Any, params: Mapping[str, Any] | None = None, buffers: Mapping[s
     >>> ws.nn.join(model, {"scale": np.zeros(2)}).scale.tolist(), model.scale.tolist()
     ([0.0, 0.0], [1.0, 1.0])
     """
-    walk = Walk(model)
+    walk = ModelWalk(model)
     leaves = [p.value for p in walk.parameters] if params is None else ordered(walk.parameters, params, "parameters")
     return Rebuilt(walk.structure, leaves, None if buffers is None else ordered(walk.kept, buffers, "buffers")).root
 
 
 def named_parameters(model: Any) -> dict[str, Any]:
     """The parameters of a model by path, each once.
+
+    Shapes: a dictionary of floating or complex arrays, those of the model.
+    Raises: as `buffers` does.
 
     >>> import numpy as np, wholestep as ws
     >>> model = ws.nn.Module()
@@ -57,6 +64,9 @@ def buffers(model: Any) -> dict[str, Any]:
     """The buffers and frozen arrays of a model by path.
 
     A loss that is differentiated outside of a compiled step returns these, since its assignments are made in a copy:
+
+    Shapes: a dictionary of arrays as the model holds them.
+    Raises: TreeError for a model whose marks stand outside of fields.
 
     >>> import numpy as np, wholestep as ws
     >>> class Centred(ws.nn.Module):
@@ -77,7 +87,10 @@ def buffers(model: Any) -> dict[str, Any]:
 
 
 def decay_flags(model: Any) -> dict[str, bool]:
-    """For each parameter, by path, whether weight decay applies to it: see `nn.no_decay` and `Module.undecayed`.
+    """The parameters to which weight decay applies, by path: see `nn.no_decay` and `Module.undecayed`.
+
+    Shapes: a dictionary with a boolean for each parameter.
+    Raises: as `buffers` does.
 
     >>> import numpy as np, wholestep as ws
     >>> class Affine(ws.nn.Module):
@@ -87,13 +100,16 @@ def decay_flags(model: Any) -> dict[str, bool]:
     >>> ws.nn.decay_flags(Affine())
     {'weight': True, 'bias': False}
     """
-    return {place.path: place.decayed for place in Walk(model).parameters}
+    return {place.path: place.decayed for place in ModelWalk(model).parameters}
 
 
 def matching(model: Any, pattern: str) -> list[str]:
     """The paths of the parameters that a pattern means, in which `*` stands for any characters.
 
-    A pattern that names a part means all in it. Raises ParameterError where nothing matches.
+    A pattern that names a part means all in it.
+
+    Shapes: a list of paths.
+    Raises: ParameterError where nothing matches.
 
     >>> import numpy as np, wholestep as ws
     >>> model = {"layers": [{"w": np.ones(1), "b": np.ones(1)} for _ in range(2)]}
@@ -110,12 +126,12 @@ def matching(model: Any, pattern: str) -> list[str]:
     return found
 
 
-def by_path(places: list[Place]) -> dict[str, Any]:
+def by_path(places: list[ArrayPlace]) -> dict[str, Any]:
     """Arrays under their paths, which other paths go through as they are: `params.layers[0].weight`."""
     return {tree.Path(place.path): place.value for place in places}
 
 
-def ordered(places: list[Place], given: Mapping[str, Any], what: str) -> list[Any]:
+def ordered(places: list[ArrayPlace], given: Mapping[str, Any], what: str) -> list[Any]:
     """The given arrays in the order of their places; raises TreeError where the names are others."""
     wanted = [place.path for place in places]
     missing, unexpected = [p for p in wanted if p not in given], [p for p in given if p not in wanted]

@@ -23,7 +23,7 @@ from wholestep.nn.windows import Ints, Padding
 
 @dataclass(eq=False, repr=False)
 class MaxPool(Module):
-    """What the max pools share."""
+    """The common part of the max pools."""
 
     size: Ints
     stride: Ints | None = None
@@ -36,13 +36,26 @@ class MaxPool(Module):
 
 
 class MaxPool1d(MaxPool):
-    """`max_pool1d` as a layer."""
+    """`max_pool1d` as a layer.
+
+    Shapes: x floats [n, c, length]; [n, c, ...].
+    Raises: in the call, as `max_pool1d` does.
+    Source: as `max_pool1d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.MaxPool1d(2)(np.ones((1, 3, 4))).shape
+    (1, 3, 2)
+    """
 
     function = staticmethod(max_pool1d)
 
 
 class MaxPool2d(MaxPool):
     """`max_pool2d` as a layer.
+
+    Shapes: x floats [n, c, height, width]; [n, c, ...].
+    Raises: in the call, as `max_pool2d` does.
+    Source: as `max_pool2d`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.MaxPool2d(2)(np.ones((1, 3, 4, 4))).shape
@@ -53,14 +66,23 @@ class MaxPool2d(MaxPool):
 
 
 class MaxPool3d(MaxPool):
-    """`max_pool3d` as a layer."""
+    """`max_pool3d` as a layer.
+
+    Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
+    Raises: in the call, as `max_pool3d` does.
+    Source: as `max_pool3d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.MaxPool3d(2)(np.ones((1, 3, 4, 4, 4))).shape
+    (1, 3, 2, 2, 2)
+    """
 
     function = staticmethod(max_pool3d)
 
 
 @dataclass(eq=False, repr=False)
 class AvgPool(Module):
-    """What the mean pools share."""
+    """The common part of the mean pools."""
 
     size: Ints
     stride: Ints | None = None
@@ -75,13 +97,26 @@ class AvgPool(Module):
 
 
 class AvgPool1d(AvgPool):
-    """`avg_pool1d` as a layer."""
+    """`avg_pool1d` as a layer.
+
+    Shapes: x floats [n, c, length]; [n, c, ...].
+    Raises: in the call, as `avg_pool1d` does.
+    Source: as `avg_pool1d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.AvgPool1d(2)(np.ones((1, 3, 4))).shape
+    (1, 3, 2)
+    """
 
     function = staticmethod(avg_pool1d)
 
 
 class AvgPool2d(AvgPool):
     """`avg_pool2d` as a layer.
+
+    Shapes: x floats [n, c, height, width]; [n, c, ...].
+    Raises: in the call, as `avg_pool2d` does.
+    Source: as `avg_pool2d`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.AvgPool2d(3, stride=2, padding=1)(np.ones((1, 3, 4, 4))).shape
@@ -92,14 +127,32 @@ class AvgPool2d(AvgPool):
 
 
 class AvgPool3d(AvgPool):
-    """`avg_pool3d` as a layer."""
+    """`avg_pool3d` as a layer.
+
+    Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
+    Raises: in the call, as `avg_pool3d` does.
+    Source: as `avg_pool3d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.AvgPool3d(2)(np.ones((1, 3, 4, 4, 4))).shape
+    (1, 3, 2, 2, 2)
+    """
 
     function = staticmethod(avg_pool3d)
 
 
 @dataclass(eq=False, repr=False)
 class AdaptiveMaxPool(Module):
-    """`adaptive_max_pool` as a layer."""
+    """`adaptive_max_pool` as a layer.
+
+    Shapes: x floats [n, c, ...]; [n, c, *size].
+    Raises: in the call, as `adaptive_max_pool` does.
+    Source: as `adaptive_max_pool`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.AdaptiveMaxPool((2, 3))(np.ones((1, 4, 8, 9))).shape
+    (1, 4, 2, 3)
+    """
 
     size: Ints
 
@@ -109,7 +162,16 @@ class AdaptiveMaxPool(Module):
 
 @dataclass(eq=False, repr=False)
 class AdaptiveAvgPool(Module):
-    """`adaptive_avg_pool` as a layer."""
+    """`adaptive_avg_pool` as a layer.
+
+    Shapes: x floats [n, c, ...]; [n, c, *size].
+    Raises: in the call, as `adaptive_avg_pool` does.
+    Source: as `adaptive_avg_pool`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.AdaptiveAvgPool((2, 3))(np.ones((1, 4, 8, 9))).shape
+    (1, 4, 2, 3)
+    """
 
     size: Ints
 
@@ -120,6 +182,10 @@ class AdaptiveAvgPool(Module):
 @dataclass(eq=False, repr=False)
 class Upsample(Module):
     """`upsample` as a layer.
+
+    Shapes: x [n, c, ...]; [n, c, ...].
+    Raises: in the call, as `upsample` does.
+    Source: as `upsample`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.Upsample(2, mode="bilinear")(np.ones((1, 3, 4, 4))).shape

@@ -15,20 +15,46 @@ from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.nn.exponentials import in_single, logsumexp
-from wholestep.nn.windows import Ints, Padding, Pairs, Slide, padded, per_axis, rank_is, shown, slide, taps, windows
+from wholestep.nn.windows import (
+    Ints,
+    Padding,
+    Pairs,
+    Slide,
+    pad_axes,
+    per_axis,
+    rank_is,
+    slide,
+    taps,
+    type_text,
+    windows,
+)
 
 
 def max_pool1d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
-    """The largest element of each window of sequences [n, c, length]; as `max_pool2d` in all else."""
+    """The largest element of each window of sequences; options are those of `max_pool2d`.
+
+    Shapes: x floats [n, c, length]; [n, c, ...].
+    Raises: as `max_pool2d` does.
+    Source: as `max_pool2d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.max_pool1d(np.ones((1, 3, 4)), 2).shape
+    (1, 3, 2)
+    """
     return max_pooled("max_pool1d", 1, x, size, stride, padding, ceil_mode)
 
 
 def max_pool2d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
-    """The largest element of each window of images [n, c, height, width].
+    """The largest element of each window of images.
 
     The stride is the size if it is not given. Padding counts as -inf: at most half a window, so that none is padding
     throughout. With `ceil_mode` a last window may stick out, if it begins inside. The whole gradient goes to the first
-    of equal elements in row-major order; nan is larger than anything. Raises ShapeError, ParameterError and DtypeError.
+    of equal elements in row-major order; nan is larger than anything.
+
+    Shapes: x floats [n, c, height, width]; [n, c, ...].
+    Raises: ShapeError for an x or a window that does not fit, ParameterError for numbers that make no sense, DtypeError
+    for an x that is not real floats.
+    Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.max_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2).tolist()
@@ -38,7 +64,16 @@ def max_pool2d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding 
 
 
 def max_pool3d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
-    """The largest element of each window of volumes [n, c, depth, height, width]; as `max_pool2d` in all else."""
+    """The largest element of each window of volumes; options are those of `max_pool2d`.
+
+    Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
+    Raises: as `max_pool2d` does.
+    Source: as `max_pool2d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.max_pool3d(np.ones((1, 3, 4, 4, 4)), 2).shape
+    (1, 3, 2, 2, 2)
+    """
     return max_pooled("max_pool3d", 3, x, size, stride, padding, ceil_mode)
 
 
@@ -51,7 +86,16 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
-    """The mean of each window of sequences [n, c, length]; as `avg_pool2d` in all else."""
+    """The mean of each window of sequences; options are those of `avg_pool2d`.
+
+    Shapes: x floats [n, c, length]; [n, c, ...].
+    Raises: as `max_pool2d` does.
+    Source: as `max_pool2d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.avg_pool1d(np.ones((1, 3, 4)), 2).shape
+    (1, 3, 2)
+    """
     return mean_pooled("avg_pool1d", 1, x, size, stride, padding, ceil_mode, count_include_pad)
 
 
@@ -64,10 +108,14 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
-    """The mean of each window of images [n, c, height, width].
+    """The mean of each window of images.
 
-    Padding counts as zeros, or with `count_include_pad=False` not at all; what sticks out beyond the padding with
-    `ceil_mode` never counts. As `max_pool2d` in all else.
+    The stride is the size if it is not given. Padding counts as zeros, or with `count_include_pad=False` not at all;
+    what sticks out beyond the padding with `ceil_mode` never counts.
+
+    Shapes: x floats [n, c, height, width]; [n, c, ...].
+    Raises: as `max_pool2d` does.
+    Source: as `max_pool2d`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.avg_pool2d(np.ones((1, 1, 2, 2)), 2, padding=1).tolist()
@@ -85,7 +133,16 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
-    """The mean of each window of volumes [n, c, depth, height, width]; as `avg_pool2d` in all else."""
+    """The mean of each window of volumes; options are those of `avg_pool2d`.
+
+    Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
+    Raises: as `max_pool2d` does.
+    Source: as `max_pool2d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.avg_pool3d(np.ones((1, 3, 4, 4, 4)), 2).shape
+    (1, 3, 2, 2, 2)
+    """
     return mean_pooled("avg_pool3d", 3, x, size, stride, padding, ceil_mode, count_include_pad)
 
 
@@ -94,8 +151,11 @@ def smooth_max_pool(
 ) -> Any:
     """log(mean(exp(beta * x))) / beta over each window: the mean for beta near 0, the maximum for a large one.
 
-    Over all axes after the first two. Padding does not count. Raises ParameterError for beta 0 or less, and what
-    `max_pool2d` raises.
+    Windows go over all axes after the first two. Padding does not count.
+
+    Shapes: x floats [n, c, ...]; [n, c, ...].
+    Raises: ParameterError for beta 0 or less, and as `max_pool2d` does.
+    Source: Pinheiro and Collobert, "From image-level to pixel-level labeling with convolutional networks", 2015.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.smooth_max_pool(np.array([[[1.0, 2.0]]]), 2, beta=100.0).round(2).tolist()
@@ -109,14 +169,23 @@ def smooth_max_pool(
     inside = tuple(range(-n, 0))
 
     def of(v: Any) -> Any:
-        seen = windows(padded(beta * v, at.around, -math.inf), at)
-        return (logsumexp(seen, axis=inside) - np.log(counted(v, at, ((0, 0),) * n))) / beta
+        seen = windows(pad_axes(beta * v, at.around, -math.inf), at)
+        return (logsumexp(seen, axis=inside) - np.log(window_counts(v, at, ((0, 0),) * n))) / beta
 
     return in_single(of, a)
 
 
 def global_max_pool(x: Any) -> Any:
-    """The largest element of each channel: [n, c, ...] -> [n, c]; the gradient goes to the first of equal ones."""
+    """The largest element of each channel; the gradient goes to the first of equal ones.
+
+    Shapes: x floats [n, c, ...]; [n, c].
+    Raises: as `global_avg_pool` does, and ValueError for empty axes.
+    Source: as `global_avg_pool`, with the maximum.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.global_max_pool(np.arange(4.0).reshape(1, 1, 4)).tolist()
+    [[3.0]]
+    """
     a = floats("global_max_pool", x)
     flat = a.reshape(*a.shape[:2], math.prod(a.shape[2:]))
     first = wnp.argmax(flat, axis=-1)[..., None]
@@ -124,7 +193,16 @@ def global_max_pool(x: Any) -> Any:
 
 
 def global_avg_pool(x: Any) -> Any:
-    """The mean of each channel: [n, c, ...] -> [n, c]."""
+    """The mean of each channel.
+
+    Shapes: x floats [n, c, ...]; [n, c].
+    Raises: ShapeError for an x without places.
+    Source: Lin, Chen and Yan, "Network in network", 2014.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.global_avg_pool(np.arange(4.0).reshape(1, 1, 4)).tolist()
+    [[1.5]]
+    """
     a = floats("global_avg_pool", x)
     return wnp.mean(a, axis=tuple(range(2, a.ndim)))
 
@@ -133,18 +211,27 @@ def adaptive_max_pool(x: Any, size: Ints) -> Any:
     """The largest elements of so many parts of each axis after the first two.
 
     Part i of m of an axis of n elements runs from floor(i n / m) to ceil((i + 1) n / m), as in PyTorch; parts may
-    overlap. `size` is an integer, or one for each axis. Raises ParameterError for another size, ShapeError for an
-    empty axis.
+    overlap. `size` is an integer, or one for each axis.
+
+    Shapes: x floats [n, c, ...]; [n, c, *size].
+    Raises: ParameterError for a size that is not positive, ShapeError for an x without places, DtypeError for an x that
+    is not real floats.
+    Source: He, Zhang, Ren and Sun, "Spatial pyramid pooling in deep convolutional networks for visual recognition",
+    2014.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.adaptive_max_pool(np.arange(5.0).reshape(1, 1, 5), 2).tolist()
     [[[2.0, 4.0]]]
     """
-    return adapted("adaptive_max_pool", x, size, lambda part: largest(list(wnp.unstack(part, axis=-1))))
+    return adapted("adaptive_max_pool", x, size, lambda part: elementwise_largest(list(wnp.unstack(part, axis=-1))))
 
 
 def adaptive_avg_pool(x: Any, size: Ints) -> Any:
     """The means of so many parts of each axis after the first two; parts as in `adaptive_max_pool`.
+
+    Shapes: x floats [n, c, ...]; [n, c, *size].
+    Raises: as `adaptive_max_pool` does.
+    Source: as `adaptive_max_pool`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.adaptive_avg_pool(np.arange(5.0).reshape(1, 1, 5), 2).tolist()
@@ -157,14 +244,14 @@ def floats(name: str, x: Any) -> Any:
     """A floating array [n, channels, ...]; raises DtypeError or ShapeError for another."""
     a = wnp.asarray(x)
     if not dtypes.is_float(a.dtype):
-        raise DtypeError(f"{name}: x is {shown(a)}, not floating", hint="convert it with .astype(np.float32)")
+        raise DtypeError(f"{name}: x is {type_text(a)}, not floating", hint="convert it with .astype(np.float32)")
     if a.ndim < 3:
         rank_is(name, a, 3, "[n, channels, ...]")
     return a
 
 
 def placed(name: str, n: int, x: Any, size: Ints, stride: Ints | None, padding: Padding, ceil_mode: bool) -> Slide:
-    """How the windows of a pool lie; with `ceil_mode`, what is added after takes in the last one that sticks out."""
+    """The windows of a pool; with `ceil_mode`, the padding after takes in the last one that sticks out."""
     rank_is(name, x, n + 2, "[n, channels, ...]")
     at = slide(name, x, n, size, size if stride is None else stride, padding)
     for size_, pair in zip(at.size, at.around, strict=True):
@@ -183,7 +270,7 @@ def reaching(length: int, size: int, stride: int, pair: tuple[int, int]) -> tupl
     return before, after + max((places - 1) * stride + size - total, 0)
 
 
-def largest(parts: list[Any]) -> Any:
+def elementwise_largest(parts: list[Any]) -> Any:
     """The largest of several arrays, the first of equal ones; nan where any is nan."""
     return functools.reduce(lambda best, x: wnp.where((x > best) | (x != x), x, best), parts)
 
@@ -192,16 +279,16 @@ def max_pooled(name: str, n: int, x: Any, size: Ints, stride: Ints | None, paddi
     """A max pool over n axes, one after another, the last first, which leaves the first winner the same."""
     a = floats(name, x)
     at = placed(name, n, a, size, stride, padding, ceil_mode)
-    wide = padded(a, at.around, -math.inf)
+    wide = pad_axes(a, at.around, -math.inf)
     if at.stride == at.size:
         return largest_of_tiles(wide, at.size)
     for axis in reversed(range(n)):
-        wide = largest(taps(wide, axis + 2, at.size[axis], at.stride[axis]))
+        wide = elementwise_largest(taps(wide, axis + 2, at.size[axis], at.stride[axis]))
     return wide
 
 
 def largest_of_tiles(x: Any, size: Sequence[int]) -> Any:
-    """As `largest` of windows side by side: elementwise over x cut into tiles, where taps would be spread and added."""
+    """The maximum of windows side by side: elementwise over x cut into tiles, where taps would be spread and added."""
     lead, lengths = x.shape[: x.ndim - len(size)], x.shape[x.ndim - len(size) :]
     places = [length // s for length, s in zip(lengths, size, strict=True)]
     whole = x[(..., *[slice(p * s) for p, s in zip(places, size, strict=True)])]
@@ -222,16 +309,16 @@ def mean_pooled(
     included = placed(name, n, given, size, stride, padding, False).around if include else ((0, 0),) * n
 
     def of(a: Any) -> Any:
-        wide = padded(a, at.around)
+        wide = pad_axes(a, at.around)
         for axis in reversed(range(n)):
             wide = functools.reduce(operator.add, taps(wide, axis + 2, at.size[axis], at.stride[axis]))
-        return wide / counted(a, at, included)
+        return wide / window_counts(a, at, included)
 
     return in_single(of, given)
 
 
-def counted(x: Any, at: Slide, included: Pairs) -> Any:
-    """How many elements of each window count: those of x and of the padding that is included."""
+def window_counts(x: Any, at: Slide, included: Pairs) -> Any:
+    """The number of elements of each window that count: those of x and of the padding that is included."""
     n, counts = len(at.size), np.ones(())
     for length, size, stride, (before, after), (low, high) in zip(
         x.shape[x.ndim - n :], at.size, at.stride, at.around, included, strict=True
@@ -247,7 +334,7 @@ def adapted(name: str, x: Any, size: Ints, pooled: Callable[[Any], Any]) -> Any:
     a = floats(name, x)
     counts = per_axis(name, "size", size, a.ndim - 2)
     if 0 in a.shape[2:]:
-        raise ShapeError(f"{name}: x is {shown(a)}, with nothing to pool")
+        raise ShapeError(f"{name}: x is {type_text(a)}, with nothing to pool")
     for axis in reversed(range(2, a.ndim)):
         length, m = a.shape[axis], counts[axis - 2]
         last = wnp.moveaxis(a, axis, -1)

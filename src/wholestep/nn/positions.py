@@ -10,16 +10,19 @@ from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single
-from wholestep.nn.windows import shown
+from wholestep.nn.windows import type_text
 
 
 def rope(x: Any, positions: Any = None, base: float = 10000.0, *, interleaved: bool = False) -> Any:
-    """Rotate pairs of elements of the last axis by angles in proportion to the position (Su et al., RoFormer, 2021).
+    """Rotate pairs of elements of the last axis by angles in proportion to the position.
 
-    x is [..., time, width], positions [time] or what broadcasts to x's axes but the last; 0, 1, ... if not given. Pair
-    i turns by position * base**(-2 i / width). It is made of elements i and i + width / 2, with `interleaved` of
-    2 i and 2 i + 1. Angles are computed in float64. Raises ShapeError for an odd width, ParameterError for a base that
-    is 0 or less.
+    Pair i turns by position * base**(-2 i / width). It is made of elements i and i + width / 2, with `interleaved` of 2
+    i and 2 i + 1. Angles are computed in float64.
+
+    Shapes: x floats [..., time, width], positions [time] or what broadcasts to x's axes but the last, 0, 1, ... if not
+    given; the shape and dtype of x. Angles are in radians.
+    Raises: ShapeError for an odd width, ParameterError for a base that is 0 or less.
+    Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.rope(np.ones((2, 2))).round(4).tolist()
@@ -27,7 +30,7 @@ def rope(x: Any, positions: Any = None, base: float = 10000.0, *, interleaved: b
     """
     a = wnp.asarray(x)
     if a.ndim < 2 or a.shape[-1] % 2:
-        raise ShapeError(f"rope: x is {shown(a)}; it must be [..., time, width] with an even width")
+        raise ShapeError(f"rope: x is {type_text(a)}; it must be [..., time, width] with an even width")
     if not base > 0:
         raise ParameterError(f"rope: base is {base}; it must be positive")
     half = a.shape[-1] // 2
@@ -51,9 +54,11 @@ def frequencies(half: int, base: float) -> Any:
 
 
 def sinusoidal_positions(time: int, width: int, base: float = 10000.0, dtype: Any = "float32") -> Any:
-    """A table [time, width] to add to embeddings: sines in even columns, cosines in odd ones (Vaswani et al., 2017).
+    """A table to add to embeddings: sines in even columns, cosines in odd ones.
 
-    Raises ShapeError for an odd width.
+    Shapes: sizes are integers; [time, width] of `dtype`.
+    Raises: ShapeError for an odd width.
+    Source: Vaswani et al., "Attention is all you need", 2017, section 3.5.
 
     >>> import wholestep as ws
     >>> ws.nn.sinusoidal_positions(2, 2).round(4).tolist()

@@ -1,4 +1,4 @@
-"""How far probabilities are from what happened, or from other probabilities."""
+"""Losses of probabilities against outcomes, or against other probabilities."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import Any
 from wholestep import numpy as wnp
 from wholestep import scipy
 from wholestep.nn.exponentials import faded
-from wholestep.nn.reduction import Reduction, check_axis, number, pair, reduced
+from wholestep.nn.reduction import Reduction, check_axis, loss_setting, paired_operands, reduce_losses
 
 
 def bce(probabilities: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
     """Binary cross-entropy of probabilities: -t * log(p) - (1 - t) * log(1 - p).
 
-    Targets have the probabilities' shape and lie between 0 and 1; other arguments as in `mse`. What was held impossible
-    and happened costs infinity; `bce_with_logits` has no such edge.
+    What was held impossible and happened costs infinity; `bce_with_logits` has no such edge.
+
+    Shapes: as `mse`; targets lie between 0 and 1.
+    Raises: as `mse` does.
+    Source: Good, "Rational decisions", 1952.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.bce(np.array([0.5, 1.0]), np.array([0, 1]), reduction="sum").round(6))
     0.693147
     """
-    p, t = pair("bce", probabilities, targets)
-    return reduced(
+    p, t = paired_operands("bce", probabilities, targets)
+    return reduce_losses(
         "bce", probabilities, -scipy.special.xlogy(t, p) - scipy.special.xlog1py(1 - t, -p), reduction, weights
     )
 
@@ -31,20 +34,24 @@ def bce_with_logits(
 ) -> Any:
     """Binary cross-entropy of sigmoid(logits), without overflow: t * softplus(-x) + (1 - t) * softplus(x).
 
-    Targets have the logits' shape and lie between 0 and 1. `pos_weight`, a number or an array that broadcasts to the
-    logits, multiplies the first term; the mean does not divide by it. Other arguments as in `mse`.
+    `pos_weight`, a number or an array that broadcasts to the logits, multiplies the first term; the mean does not
+    divide by it.
+
+    Shapes: as `mse`; targets lie between 0 and 1.
+    Raises: as `mse` does, and ValueError for a `pos_weight` that does not broadcast.
+    Source: as `bce`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.bce_with_logits(np.array([0.0, 1000.0]), np.array([1, 0]), reduction="none").round(6).tolist()
     [0.693147, 1000.0]
     """
-    x, t = pair("bce_with_logits", logits, targets)
+    x, t = paired_operands("bce_with_logits", logits, targets)
     surprise = wnp.logaddexp(wnp.zeros_like(x), -x)
-    factor = 1 if pos_weight is None else 1 + (positive(pos_weight, x) - 1) * t
-    return reduced("bce_with_logits", logits, (1 - t) * x + factor * surprise, reduction, weights)
+    factor = 1 if pos_weight is None else 1 + (positive_weight(pos_weight, x) - 1) * t
+    return reduce_losses("bce_with_logits", logits, (1 - t) * x + factor * surprise, reduction, weights)
 
 
-def positive(pos_weight: Any, x: Any) -> Any:
+def positive_weight(pos_weight: Any, x: Any) -> Any:
     """The weight of positive targets, in the logits' dtype."""
     return wnp.broadcast_to(wnp.asarray(pos_weight).astype(x.dtype, copy=False), x.shape)
 
@@ -60,21 +67,24 @@ def kl_div(
 ) -> Any:
     """The Kullback-Leibler divergence of predicted from target distributions: the sum of t * (log(t) - x) along `axis`.
 
-    `log_probs` are logarithms of probabilities; targets have their shape and are probabilities, or logarithms of them
-    with `log_targets`. The mean is over distributions, as a divergence asks for (PyTorch's "batchmean"). A target of 0
-    costs nothing. Other arguments as in `mse`.
+    `log_probs` are logarithms of probabilities; targets are probabilities, or with `log_targets` logarithms too. The
+    mean is over distributions, as a divergence asks for (PyTorch's "batchmean"). A target of 0 costs nothing.
+
+    Shapes: `log_probs` floats and targets of one shape; a scalar, or that shape without `axis` with `reduction="none"`.
+    Raises: as `mse` does, and AxisError for an axis that is not there.
+    Source: Kullback and Leibler, "On information and sufficiency", 1951.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.kl_div(np.log([[0.5, 0.5]]), np.array([[1.0, 0.0]])).round(6))
     0.693147
     """
-    x, t = pair("kl_div", log_probs, targets)
+    x, t = paired_operands("kl_div", log_probs, targets)
     check_axis("kl_div", x, axis)
     if log_targets:
         terms = wnp.exp(t) * (t - x)
     else:
         terms = scipy.special.xlogy(t, t) - t * wnp.where(t == 0, 0, x)
-    return reduced("kl_div", log_probs, wnp.sum(terms, axis=axis), reduction, weights)
+    return reduce_losses("kl_div", log_probs, wnp.sum(terms, axis=axis), reduction, weights)
 
 
 def binary_focal(
@@ -88,18 +98,21 @@ def binary_focal(
 ) -> Any:
     """The focal loss of sigmoid(logits): binary cross-entropy times (1 - p)**gamma, p being the chance of the target.
 
-    Targets have the logits' shape. `alpha` is the weight of positive targets and 1 - alpha that of negative ones; None
-    weighs none. Other arguments as in `mse`. Source: Lin et al., "Focal loss for dense object detection", 2017.
+    `alpha` is the weight of positive targets and 1 - alpha that of negative ones; None weighs none.
+
+    Shapes: as `mse`; targets lie between 0 and 1.
+    Raises: as `mse` does, and ParameterError for a negative gamma or an alpha outside [0, 1].
+    Source: as `focal`.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.binary_focal(np.zeros(1), np.ones(1), alpha=None).round(6))
     0.173287
     """
-    x, t = pair("binary_focal", logits, targets)
+    x, t = paired_operands("binary_focal", logits, targets)
     missed = t * scipy.special.expit(-x) + (1 - t) * scipy.special.expit(x)
     surprise = (1 - t) * x + wnp.logaddexp(wnp.zeros_like(x), -x)
-    losses = faded(missed, number("binary_focal", "gamma", gamma)) * surprise
+    losses = faded(missed, loss_setting("binary_focal", "gamma", gamma)) * surprise
     if alpha is not None:
-        number("binary_focal", "alpha", alpha, 0.0, 1.0)
+        loss_setting("binary_focal", "alpha", alpha, 0.0, 1.0)
         losses = losses * (alpha * t + (1 - alpha) * (1 - t))
-    return reduced("binary_focal", logits, losses, reduction, weights)
+    return reduce_losses("binary_focal", logits, losses, reduction, weights)

@@ -30,23 +30,22 @@ from wholestep.nn.activations import (
     tanhshrink,
     threshold,
 )
+from wholestep.nn.annotations import buffer, frozen, no_decay, tied
 from wholestep.nn.attention import multi_head_attention, scaled_dot_product_attention
 from wholestep.nn.attention_layer import MultiHeadAttention
 from wholestep.nn.containers import MLP, Flatten, Identity, Lambda, Sequential
 from wholestep.nn.conv_layers import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from wholestep.nn.convolution import conv1d, conv2d, conv3d
+from wholestep.nn.cross_entropies import cross_entropy, focal, nll_loss
 from wholestep.nn.ctc import ctc_loss
-from wholestep.nn.dense import Linear, linear
-from wholestep.nn.entropies import cross_entropy, focal, nll_loss
+from wholestep.nn.dropouts import ChannelDropout, Dropout, channel_dropout, dropout
+from wholestep.nn.embeddings import Embedding, embedding
 from wholestep.nn.exponentials import log_softmax, logsumexp, one_hot, safe_log, safe_sqrt, softmax
+from wholestep.nn.linears import Linear, linear
 from wholestep.nn.losses import gaussian_nll, huber, log_cosh, mae, mse, poisson_nll, smooth_l1
-from wholestep.nn.margins import cosine_loss, cosine_similarity, hinge, multiclass_hinge, triplet
-from wholestep.nn.marks import buffer, frozen, no_decay, tied
 from wholestep.nn.module import Module
-from wholestep.nn.noise import ChannelDropout, Dropout, channel_dropout, dropout
 from wholestep.nn.norm_layers import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from wholestep.nn.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
-from wholestep.nn.overview import Summary, summary
 from wholestep.nn.parameters import buffers, decay_flags, join, matching, named_parameters, split
 from wholestep.nn.pool_layers import (
     AdaptiveAvgPool,
@@ -74,6 +73,7 @@ from wholestep.nn.pooling import (
 )
 from wholestep.nn.positions import rope, sinusoidal_positions
 from wholestep.nn.probabilities import bce, bce_with_logits, binary_focal, kl_div
+from wholestep.nn.ranking_losses import cosine_loss, cosine_similarity, hinge, multiclass_hinge, triplet
 from wholestep.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from wholestep.nn.resampling import pixel_shuffle, pixel_unshuffle, upsample
 from wholestep.nn.stack import Stack
@@ -86,7 +86,7 @@ from wholestep.nn.streaming import (
     streaming_conv_transpose1d,
     streaming_conv_transpose1d_init,
 )
-from wholestep.nn.tables import Embedding, embedding
+from wholestep.nn.summaries import Summary, summary
 from wholestep.nn.transformer import FeedForward, TransformerBlock
 from wholestep.nn.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 

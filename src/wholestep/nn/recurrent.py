@@ -11,16 +11,16 @@ from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.control import scan
 from wholestep.nn import init
 from wholestep.nn.activations import relu, sigmoid, tanh
-from wholestep.nn.dense import linear, sized
+from wholestep.nn.dropouts import dropout as dropped
+from wholestep.nn.dropouts import probability
 from wholestep.nn.keys import keys_from
+from wholestep.nn.linears import linear, sized
 from wholestep.nn.module import Module
-from wholestep.nn.noise import dropout as dropped
-from wholestep.nn.noise import probability
-from wholestep.nn.windows import shown
+from wholestep.nn.windows import type_text
 
 
 class Cell(Module):
-    """What cells share: weights [in, gates * width] and [width, gates * width], and two biases.
+    """The common part of cells: weights [in, gates * width] and [width, gates * width], and two biases.
 
     All are drawn uniformly within width**-0.5, as in PyTorch. `advance` is one step from what x adds to the gates.
     """
@@ -48,14 +48,16 @@ class Cell(Module):
 
     @property
     def width(self) -> int:
-        """How wide the state is."""
+        """The width of the state."""
         return int(self.weight_hh.shape[0])
 
 
 class RNNCell(Cell):
     """One step of a plain recurrent network: h' = tanh(x w_ih + b_ih + h w_hh + b_hh), or with relu.
 
-    x is [batch, in] and h [batch, width]. Raises ParameterError for another activation.
+    Shapes: x floats [batch, in] and h [batch, width]; [batch, width].
+    Raises: ParameterError for another activation or sizes that are not positive, ShapeError where x or h does not fit.
+    Source: Elman, "Finding structure in time", 1990.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.RNNCell(3, 4, key=0)(np.ones((2, 3), np.float32), np.zeros((2, 4), np.float32)).shape
@@ -76,9 +78,18 @@ class RNNCell(Cell):
 
 
 class GRUCell(Cell):
-    """One step of a gated recurrent unit (Cho et al., 2014), with the reset gate after the product, as in PyTorch.
+    """One step of a gated recurrent unit, with the reset gate after the product, as in PyTorch.
 
     Gates lie in the order r, z, n: n = tanh(x w_in + b_in + r * (h w_hn + b_hn)) and h' = (1 - z) * n + z * h.
+
+    Shapes: x floats [batch, in] and h [batch, width]; [batch, width].
+    Raises: ParameterError for sizes that are not positive, ShapeError where x or h does not fit.
+    Source: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine translation",
+    2014.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.GRUCell(3, 4, key=0)(np.ones((2, 3), np.float32), np.zeros((2, 4), np.float32)).shape
+    (2, 4)
     """
 
     gates = 3
@@ -92,9 +103,19 @@ class GRUCell(Cell):
 
 
 class LSTMCell(Cell):
-    """One step of a long short-term memory (Hochreiter and Schmidhuber, 1997); the state is (h, c).
+    """One step of a long short-term memory; the state is (h, c).
 
     Gates lie in the order i, f, g, o: c' = sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c').
+
+    Shapes: x floats [batch, in], h and c [batch, width]; (h, c), both [batch, width].
+    Raises: as `GRUCell` does.
+    Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; Gers, Schmidhuber and Cummins, "Learning to
+    forget", 2000, for f.
+
+    >>> import numpy as np, wholestep as ws
+    >>> h = c = np.zeros((2, 4), np.float32)
+    >>> [x.shape for x in ws.nn.LSTMCell(3, 4, key=0)(np.ones((2, 3), np.float32), (h, c))]
+    [(2, 4), (2, 4)]
     """
 
     gates, states = 4, 2
@@ -107,7 +128,7 @@ class LSTMCell(Cell):
 
 
 class Recurrent(Module):
-    """What recurrent layers share: cells, one for each layer, and a second set that runs backwards."""
+    """The common part of recurrent layers: a cell for each layer, and a second set that runs backwards."""
 
     cell: ClassVar[type[Cell]]
 
@@ -142,7 +163,7 @@ class Recurrent(Module):
     def __call__(self, x: Any, state: Any = None, *, key: Any = None) -> tuple[Any, Any]:
         x = wnp.asarray(x)
         if x.ndim != 3:
-            raise ShapeError(f"{type(self).__name__}: x is {shown(x)}; it must be [batch, time, in]")
+            raise ShapeError(f"{type(self).__name__}: x is {type_text(x)}; it must be [batch, time, in]")
         ways = [(self.cells, False), (self.backward_cells, True)][: 1 + bool(self.backward_cells)]
         begins = self.begins(x, state)
         p = self.dropout if self.training else 0.0
@@ -169,7 +190,7 @@ class Recurrent(Module):
             given = [wnp.asarray(s) for s in (state if states > 1 else [state])]
         if len(given) != states or any(s.shape != (count, x.shape[0], width) for s in given):
             raise ShapeError(
-                f"{name}: the state is {', '.join(map(shown, given))}; it must be {states} arrays "
+                f"{name}: the state is {', '.join(map(type_text, given))}; it must be {states} arrays "
                 f"[{count}, {x.shape[0]}, {width}]"
             )
         return iter([given[0][i] if states == 1 else tuple([s[i] for s in given]) for i in range(count)])
@@ -188,12 +209,17 @@ def through(cell: Cell, x: Any, begin: Any, backwards: bool) -> tuple[Any, Any]:
 
 
 class RNN(Recurrent):
-    """Plain recurrent layers over [batch, time, in]: returns all outputs and the last state.
+    """Plain recurrent layers: returns all outputs and the last state.
 
     `layers` cells lie on each other; with `bidirectional` each has a second one that runs from the end, whose outputs
-    come after its own. The state is [layers * directions, batch, width], zeros if not given. `dropout` acts between
-    layers and needs a `key` in training. Further options are those of `RNNCell`. Raises ShapeError where x or the state
-    does not fit, ParameterError for sizes that are not positive integers.
+    come after its own. `dropout` acts between layers and needs a `key` in training. Further options are those of
+    `RNNCell`.
+
+    Shapes: x floats [batch, time, in]; outputs [batch, time, directions * width], the state
+    [layers * directions, batch, width], zeros if not given.
+    Raises: ShapeError where x or the state does not fit, ParameterError for sizes that are not positive integers, and
+    in training for a missing key.
+    Source: as `RNNCell`.
 
     >>> import numpy as np, wholestep as ws
     >>> ys, state = ws.nn.RNN(3, 4, key=0)(np.ones((2, 5, 3), np.float32))
@@ -205,13 +231,27 @@ class RNN(Recurrent):
 
 
 class GRU(Recurrent):
-    """Gated recurrent units over [batch, time, in], made of `GRUCell`; as `RNN` in all else."""
+    """Gated recurrent units over time, made of `GRUCell`; options are those of `RNN`.
+
+    Shapes: as `RNN`.
+    Raises: as `RNN` does.
+    Source: as `GRUCell`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ys, state = ws.nn.GRU(3, 4, key=0)(np.ones((2, 5, 3), np.float32))
+    >>> ys.shape, state.shape
+    ((2, 5, 4), (1, 2, 4))
+    """
 
     cell = GRUCell
 
 
 class LSTM(Recurrent):
-    """Long short-term memory over [batch, time, in], made of `LSTMCell`; the state is (h, c), each as that of `RNN`.
+    """Long short-term memory over time, made of `LSTMCell`; the state is (h, c), and options are those of `RNN`.
+
+    Shapes: as `RNN`, with two states.
+    Raises: as `RNN` does.
+    Source: as `LSTMCell`.
 
     >>> import numpy as np, wholestep as ws
     >>> ys, (h, c) = ws.nn.LSTM(3, 4, 2, key=0, bidirectional=True)(np.ones((2, 5, 3), np.float32))

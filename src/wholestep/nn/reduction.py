@@ -1,4 +1,4 @@
-"""What every loss does at its edges: operands of one shape going in, one number or one for each sample coming out."""
+"""The common part of all losses: operands of one shape in, one number or one for each sample out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, Literal
 from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
-from wholestep.frontend.scope import type_of
+from wholestep.frontend.tracing import type_of
 
 Reduction = Literal["mean", "sum", "none"]
 
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def reduced(name: str, like: Any, losses: Any, reduction: str, weights: Any = None, units: Any = None) -> Any:
+def reduce_losses(name: str, like: Any, losses: Any, reduction: str, weights: Any = None, units: Any = None) -> Any:
     """Losses as they are, their sum, or their mean, each counting `weights` times, in the dtype of `like`.
 
     The mean divides by the total of the weights. `units` is what each loss counts apart from `weights` and is in the
@@ -23,12 +23,12 @@ def reduced(name: str, like: Any, losses: Any, reduction: str, weights: Any = No
     if reduction not in REDUCTIONS:
         raise ParameterError(f"{name}: reduction is {reduction!r}; it is one of {', '.join(map(repr, REDUCTIONS))}")
     if weights is not None:
-        weights = aligned(name, weights, losses)
+        weights = align_weights(name, weights, losses)
         losses = losses * weights
-    return total(losses, reduction, weights, units).astype(narrow(like, losses), copy=False)
+    return weighted_total(losses, reduction, weights, units).astype(narrow(like, losses), copy=False)
 
 
-def total(losses: Any, reduction: str, weights: Any, units: Any) -> Any:
+def weighted_total(losses: Any, reduction: str, weights: Any, units: Any) -> Any:
     """Losses as they are, their sum, or their mean by weights and units."""
     if reduction == "none":
         return losses
@@ -46,7 +46,7 @@ def narrow(like: Any, losses: Any) -> Any:
     return given if dtypes.compute_dtype(given) == losses.dtype else losses.dtype
 
 
-def aligned(name: str, weights: Any, losses: Any) -> Any:
+def align_weights(name: str, weights: Any, losses: Any) -> Any:
     """Weights in the dtype of the losses, one for each, or one for all that share their leading indices."""
     array = wnp.asarray(weights)
     if array.shape != losses.shape[: array.ndim]:
@@ -57,9 +57,9 @@ def aligned(name: str, weights: Any, losses: Any) -> Any:
     return array.reshape(array.shape + (1,) * (losses.ndim - array.ndim)).astype(losses.dtype, copy=False)
 
 
-def pair(name: str, predictions: Any, targets: Any, what: str = "targets") -> tuple[Any, Any]:
+def paired_operands(name: str, predictions: Any, targets: Any, what: str = "targets") -> tuple[Any, Any]:
     """Predictions and targets as arrays of one shape, integer and boolean targets in the predictions' dtype."""
-    x, t = floating(name, predictions, "predictions"), wnp.asarray(targets)
+    x, t = real_floating(name, predictions, "predictions"), wnp.asarray(targets)
     if x.shape != t.shape:
         raise ShapeError(
             f"{name}: predictions are {type_of(x)}, and {what} {type_of(t)}",
@@ -68,7 +68,7 @@ def pair(name: str, predictions: Any, targets: Any, what: str = "targets") -> tu
     return x, t.astype(dtypes.compute_dtype(t.dtype) if dtypes.is_inexact(t.dtype) else x.dtype, copy=False)
 
 
-def floating(name: str, x: Any, what: str) -> Any:
+def real_floating(name: str, x: Any, what: str) -> Any:
     """An operand as real floating-point numbers, half precisions in single; raises DtypeError for any other."""
     array = wnp.asarray(x)
     if not dtypes.is_inexact(array.dtype) or dtypes.is_complex(array.dtype):
@@ -84,7 +84,7 @@ def check_axis(name: str, x: Any, axis: int) -> None:
         raise AxisError(f"{name}: there is no axis {axis} in {type_of(x)}")
 
 
-def number(name: str, field: str, value: Any, least: float = 0.0, most: float = float("inf")) -> Any:
+def loss_setting(name: str, field: str, value: Any, least: float = 0.0, most: float = float("inf")) -> Any:
     """A setting of a loss, checked where it is a plain number; raises ParameterError outside [least, most]."""
     if isinstance(value, int | float) and not least <= value <= most:
         bound = f"in [{least:g}, {most:g}]" if most < float("inf") else f"{least:g} or more"

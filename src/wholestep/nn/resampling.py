@@ -11,7 +11,7 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single
-from wholestep.nn.windows import Ints, per_axis, rank_is, shown
+from wholestep.nn.windows import Ints, per_axis, rank_is, type_text
 
 MODES = {"nearest": None, "linear": 1, "bilinear": 2, "trilinear": 3}
 """The modes of upsampling, and over how many axes each goes."""
@@ -23,12 +23,16 @@ MOST_PHASES = 8
 def upsample(
     x: Any, scale: float | Sequence[float] | None = None, *, size: Ints | None = None, mode: str = "nearest"
 ) -> Any:
-    """Resample the axes after the first two: [n, c, ...] -> [n, c, ...], by a scale or to a size.
+    """Resample the axes after the first two, by a scale or to a size.
 
     "nearest" takes element floor(i / scale), "linear", "bilinear" and "trilinear" interpolate between the centres of
     elements over one, two or three axes, as PyTorch does with align_corners=False. `scale` and `size` are one number or
-    one for each axis. Raises ParameterError for both or none of them, or numbers that make no sense, ShapeError where
-    the mode does not fit x.
+    one for each axis.
+
+    Shapes: x [n, c, ...]; [n, c, ...], interpolated in the dtype of x.
+    Raises: ParameterError for both or none of scale and size, or numbers that make no sense, ShapeError where the mode
+    does not fit x.
+    Source: PyTorch's interpolate.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.upsample(np.array([[[1.0, 3.0]]]), 2).tolist()
@@ -40,7 +44,7 @@ def upsample(
     if mode not in MODES:
         raise ParameterError(f"upsample: mode is {mode!r}", hint=f"{', '.join(MODES)} are known")
     if a.ndim < 3 or MODES[mode] not in (None, a.ndim - 2) or 0 in a.shape[2:]:
-        raise ShapeError(f"upsample: {mode} does not fit x {shown(a)}", hint="x is [n, channels, ...]")
+        raise ShapeError(f"upsample: {mode} does not fit x {type_text(a)}", hint="x is [n, channels, ...]")
     sizes, steps = targets(a.shape[2:], scale, size)
     for axis, (length, step) in enumerate(zip(sizes, steps, strict=True), 2):
         a = nearest(a, axis, length, step) if mode == "nearest" else interpolated(a, axis, length, step)
@@ -117,41 +121,47 @@ def in_phases(x: Any, axis: int, factor: int) -> Any:
 
 
 def pixel_shuffle(x: Any, factor: int) -> Any:
-    """Channels turned into pixels: [n, c * r * r, height, width] -> [n, c, height * r, width * r] (Shi et al., 2016).
+    """Channels turned into pixels.
 
-    Raises ShapeError for channels that r * r does not divide.
+    Shapes: x [n, c * r * r, height, width] of any dtype; [n, c, height * r, width * r].
+    Raises: ShapeError for channels that r * r does not divide, ParameterError for a factor that is no positive integer.
+    Source: Shi et al., "Real-time single image and video super-resolution using an efficient sub-pixel convolutional
+    neural network", 2016.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.pixel_shuffle(np.arange(4.0).reshape(1, 4, 1, 1), 2).tolist()
     [[[[0.0, 1.0], [2.0, 3.0]]]]
     """
-    a, r = wnp.asarray(x), whole("pixel_shuffle", factor)
+    a, r = wnp.asarray(x), whole_factor("pixel_shuffle", factor)
     rank_is("pixel_shuffle", a, 4, "[n, channels, height, width]")
     n, c, h, w = a.shape
     if c % (r * r):
-        raise ShapeError(f"pixel_shuffle: {r} * {r} does not divide the {c} channels of {shown(a)}")
+        raise ShapeError(f"pixel_shuffle: {r} * {r} does not divide the {c} channels of {type_text(a)}")
     return a.reshape(n, c // (r * r), r, r, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, c // (r * r), h * r, w * r)
 
 
 def pixel_unshuffle(x: Any, factor: int) -> Any:
     """Pixels turned into channels, the inverse of `pixel_shuffle`.
 
-    Raises ShapeError for a height or width that the factor does not divide.
+    Shapes: x [n, c, height * r, width * r] of any dtype; [n, c * r * r, height, width].
+    Raises: ShapeError for a height or width that the factor does not divide, ParameterError for a factor that is no
+    positive integer.
+    Source: as `pixel_shuffle`.
 
     >>> import numpy as np, wholestep as ws
     >>> x = np.arange(32.0).reshape(1, 2, 4, 4)
     >>> bool((ws.nn.pixel_shuffle(ws.nn.pixel_unshuffle(x, 2), 2) == x).all())
     True
     """
-    a, r = wnp.asarray(x), whole("pixel_unshuffle", factor)
+    a, r = wnp.asarray(x), whole_factor("pixel_unshuffle", factor)
     rank_is("pixel_unshuffle", a, 4, "[n, channels, height, width]")
     n, c, h, w = a.shape
     if h % r or w % r:
-        raise ShapeError(f"pixel_unshuffle: {r} does not divide height and width of {shown(a)}")
+        raise ShapeError(f"pixel_unshuffle: {r} does not divide height and width of {type_text(a)}")
     return a.reshape(n, c, h // r, r, w // r, r).transpose(0, 1, 3, 5, 2, 4).reshape(n, c * r * r, h // r, w // r)
 
 
-def whole(name: str, factor: Any) -> int:
+def whole_factor(name: str, factor: Any) -> int:
     """A factor of 1 or more; raises ParameterError for another."""
     if isinstance(factor, bool) or not hasattr(factor, "__index__") or operator.index(factor) < 1:
         raise ParameterError(f"{name}: the factor is {factor!r}; it must be an integer of 1 or more")

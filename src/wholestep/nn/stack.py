@@ -17,11 +17,11 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
 from wholestep.frontend.checkpoint import checked_policy, checkpoint
 from wholestep.frontend.control import scan
-from wholestep.frontend.scope import type_of
+from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import current
 from wholestep.nn.keys import as_key, takes_key
 from wholestep.nn.module import Module, copy_of
-from wholestep.nn.places import Body, Fixed, Rebuilt, Reread, Walk, without_arrays
+from wholestep.nn.traversal import Fixed, ModelWalk, ModuleBody, Rebuilt, Reread, without_arrays
 
 SPEC = "_stack"
 """The field that says what a stack is made of; all the others are those of its layers."""
@@ -29,13 +29,13 @@ SPEC = "_stack"
 
 @dataclass(frozen=True)
 class Spec:
-    """What a stack is made of: the class of its layers, how many there are, and what the backward pass finds kept."""
+    """The making of a stack: the class of its layers, their number, and what is kept for the backward pass."""
 
     cls: type[Any]
     depth: int
     keep: Any
     inner: Spec | None = None
-    """What a layer is made of that is a stack itself."""
+    """The making of a layer that is a stack itself."""
 
 
 class Stack(Module):
@@ -52,15 +52,17 @@ class Stack(Module):
     is a layer whose arrays are views, `len(stack)` is n.
 
     `keep` says what the backward pass finds: "all" that it needs; "inputs" of the layers, whose insides are then
-    computed again; the inputs of every `k`-th layer, an integer, or "sqrt", an integer near √n (Chen et al., 2016),
-    for one more forward pass; or, inside the layers, what a policy of `ws.checkpoint` names. Parameters train to the
-    same bits in all modes. A stack that is larger than memory lies in files: `ws.compile(..., stream="blocks.*",
-    folder=...)` with the paths of its parameters, and "inputs" here.
+    computed again; the inputs of every `k`-th layer, an integer, or "sqrt", an integer near √n, for one more forward
+    pass; or, inside the layers, what a policy of `ws.checkpoint` names. Parameters train to the same bits in all modes.
+    A stack that is larger than memory lies in files: `ws.compile(..., stream="blocks.*", folder=...)` with the paths of
+    its parameters, and "inputs" here.
 
     An optimizer sees the stacked arrays: one that measures whole arrays, such as `lamb`, measures all layers together.
 
-    Raises ShapeError or DtypeError where a layer does not return the type that it is given, TreeError for layers of
+    Shapes: x and the result of one shape and dtype, those that a layer takes and returns; parameters [n, ...].
+    Raises: ShapeError or DtypeError where a layer does not return the type that it is given, TreeError for layers of
     different structure, ParameterError for another `keep` and for n below 1.
+    Source: Chen et al., "Training deep nets with sublinear memory cost", 2016, for "sqrt".
 
     >>> import numpy as np, wholestep as ws
     >>> stack = ws.nn.Stack(lambda key: ws.nn.Linear(3, 3, key=key), 4, key=0, keep="inputs")
@@ -156,21 +158,21 @@ class Stack(Module):
         return self._layer(at, lambda x: x)
 
     def _layer(self, at: int, taken: Callable[[Any], Any]) -> Any:
-        walk = Walk(self)
+        walk = ModelWalk(self)
         rows = [[taken(place.value[at, ...]) for place in places] for places in (walk.parameters, walk.kept)]
         return Rebuilt(self._structure(walk), rows[0], rows[1]).root
 
-    def _structure(self, walk: Walk) -> Body:
+    def _structure(self, walk: ModelWalk) -> ModuleBody:
         """The structure of one layer."""
         own, spec = walk.structure, self._spec
         fields = {name: field for name, field in zip(own.names, own.fields, strict=True) if name != SPEC}
         if spec.inner is not None:
             fields[SPEC] = Fixed(spec.inner)
-        return Body(spec.cls, own.marks, own.ties, tuple(fields), tuple(fields.values()))
+        return ModuleBody(spec.cls, own.marks, own.ties, tuple(fields), tuple(fields.values()))
 
     def _fill(self, layers: Iterable[Any], depth: int, keep: Any) -> None:
         """Stack the arrays of layers, one layer after another, so that no more than one is there beside them."""
-        first: Walk | None = None
+        first: ModelWalk | None = None
         stacked: list[Any] = []
         for i, layer in enumerate(layers):
             walk = walked(layer, i)
@@ -187,7 +189,7 @@ class Stack(Module):
 
     def _fill_in_trace(self, layer: Callable[..., Any], keys: Any, keep: Any) -> None:
         """The same in a trace, where one layer is traced for all."""
-        found: list[Walk] = []
+        found: list[ModelWalk] = []
 
         def arrays(key: Any) -> list[Any]:
             found.append(walked(made_with(layer, key), 0))
@@ -201,7 +203,7 @@ class Stack(Module):
         ]
         self._become(found[-1], stacked, keep, depth)
 
-    def _become(self, layer: Walk, stacked: Sequence[Any], keep: Any, depth: int) -> None:
+    def _become(self, layer: ModelWalk, stacked: Sequence[Any], keep: Any, depth: int) -> None:
         """Take the fields of a layer, around stacked arrays."""
         n = len(layer.parameters)
         whole = Rebuilt(without_arrays(layer.structure), stacked[:n], stacked[n:]).root
@@ -232,7 +234,7 @@ class Stack(Module):
         return tree.map(lambda x: np.repeat(x[None], len(self), axis=0), make(layer, *args, **kwargs))
 
     def __call__(self, x: Any, *args: Any, key: Any = None, cache: Any = None, **kwargs: Any) -> Any:
-        walk, spec = Walk(self), self._spec
+        walk, spec = ModelWalk(self), self._spec
         structure = without_arrays(self._structure(walk))
         draws = key is not None and takes_key(spec.cls.__call__)
         keys = random.split(as_key(key), spec.depth) if draws else None
@@ -277,14 +279,14 @@ def made_with(layer: Callable[..., Any], key: Any) -> Any:
     return layer(key=key) if named else layer(key)
 
 
-def walked(layer: Any, i: int) -> Walk:
+def walked(layer: Any, i: int) -> ModelWalk:
     """A layer taken apart."""
     if not isinstance(layer, Module):
         raise ParameterError(f"Stack: layer {i} is a {type(layer).__name__}, not a module")
-    return Walk(layer)
+    return ModelWalk(layer)
 
 
-def refuse_shared(walk: Walk, other: Walk, i: int) -> None:
+def refuse_shared(walk: ModelWalk, other: ModelWalk, i: int) -> None:
     """Raise TreeError for a parameter that two layers share: stacked, it would be one no longer."""
     known = {id(place.value) for place in other.parameters}
     for place in walk.parameters:
@@ -300,7 +302,7 @@ def room(x: Any, depth: int) -> Any:
     return (wnp if isinstance(x, Array) else np).empty((depth, *x.shape), x.dtype)
 
 
-def refuse_other(walk: Walk, first: Walk, i: int) -> None:
+def refuse_other(walk: ModelWalk, first: ModelWalk, i: int) -> None:
     """Raise TreeError for a layer that is not like the first."""
     for a, b in zip(first.places, walk.places, strict=False):
         if (a.path, a.kind, type_of(a.value)) != (b.path, b.kind, type_of(b.value)):
@@ -330,7 +332,7 @@ def check_returned(x: Any, y: Any, name: str) -> None:
 
 
 def with_cache(returned: Any, given: Any, name: str) -> tuple[Any, Any]:
-    """What a layer returned with its cache; raises where that is another one than it was given."""
+    """The result of a layer with its cache; raises where that is of another type than the one given."""
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TreeError(
             f"Stack: {name} is given a cache and returns no pair (y, cache)", hint="leave out cache, or return the pair"
@@ -345,7 +347,7 @@ def with_cache(returned: Any, given: Any, name: str) -> tuple[Any, Any]:
 def assign(stack: Stack, path: str, value: Any) -> None:
     """Put a new value into a buffer, by its path."""
     owner, _, name = path.rpartition(".")
-    found = next(module for at, module in Walk(stack).modules if at == owner)
+    found = next(module for at, module in ModelWalk(stack).modules if at == owner)
     setattr(found, name, value)
 
 
@@ -353,7 +355,7 @@ def assign(stack: Stack, path: str, value: Any) -> None:
 
 
 def checked_keep(keep: Any) -> Any:
-    """What to keep; raises ParameterError for what is no way."""
+    """The mode of `keep`; raises ParameterError for one that there is not."""
     if isinstance(keep, str) and keep in ("all", "inputs", "sqrt"):
         return keep
     if isinstance(keep, int | np.integer):

@@ -1,4 +1,4 @@
-"""What PyTorch calls each array of a model and how it lays it out, as each layer class says of its own fields."""
+"""PyTorch's name and layout of each array of a model, as each layer class says of its own fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.ir.graph import NDArray
-from wholestep.nn.places import Place, Walk
+from wholestep.nn.traversal import ArrayPlace, ModelWalk
 
 SEGMENT = re.compile(r"\.?([^\W\d]\w*)|\[([^\]]+)\]")
 
@@ -43,24 +43,24 @@ class Theirs(NamedTuple):
         return [np.array(part, order="C") for part in x.reshape(-1, *x.shape[len(self.depths) :])[: len(self.names)]]
 
 
-def theirs(model: Any) -> Iterator[tuple[Place, list[Theirs]]]:
+def theirs(model: Any) -> Iterator[tuple[ArrayPlace, list[Theirs]]]:
     """Each array of a model, parameters first, and what PyTorch calls it: once for each of the places it stands at."""
-    walk = Walk(model)
+    walk = ModelWalk(model)
     modules = dict(walk.modules)
-    ties = {tree.access(at, name): at_path for at, module in walk.modules for name, at_path in tied(at, module)}
+    ties = {tree.access(at, name): at_path for at, module in walk.modules for name, at_path in tied_fields(at, module)}
     for place in walk.places:
         others = [alias for alias, target in ties.items() if target in place.aliases]
         yield place, [beside(path, modules) for path in (*place.aliases, *others)]
 
 
-def tied(at: str, module: Any) -> Iterator[tuple[str, str]]:
+def tied_fields(at: str, module: Any) -> Iterator[tuple[str, str]]:
     """The names of fields that are tied, and the paths that they stand for."""
     for name, target in module._ties.items():
         yield name, tree.access(at, tree.Path(target)) if at else target
 
 
 def beside(path: str, modules: dict[str, Any]) -> Theirs:
-    """What PyTorch calls the array at a path."""
+    """PyTorch's name of the array at a path."""
     at, segments, depths = "", list[str](), list[int]()
     while True:
         module = modules.get(at)
@@ -73,25 +73,25 @@ def beside(path: str, modules: dict[str, Any]) -> Theirs:
         matched, name = next_name(layer_of(module), path, at)
         at += matched
         segments += [name] if name else []
-    owner = max((module for module in modules if within(path, module)), key=len, default="")
+    owner = max((module for module in modules if lies_in_module(path, module)), key=len, default="")
     template = ".".join(segments)
     names = [template.format(*where) for where in itertools.product(*map(range, depths))]
     turned = path[len(owner) :].removeprefix(".") in getattr(layer_of(modules.get(owner)), "torch_turned", ())
-    return Theirs(path, tuple(names), tuple(depths), turned, rows_of(path, modules))
+    return Theirs(path, tuple(names), tuple(depths), turned, tensor_rows(path, modules))
 
 
-def rows_of(path: str, modules: dict[str, Any]) -> slice | None:
-    """Which rows of a tensor are ours, if a module on the way says so."""
+def tensor_rows(path: str, modules: dict[str, Any]) -> slice | None:
+    """The rows of a tensor that are ours, if a module on the way says so."""
     for at, module in modules.items():
-        if within(path, at):
+        if lies_in_module(path, at):
             found = module._torch_rows(path[len(at) :].removeprefix("."))
             if found is not None:
                 return slice(*found)
     return None
 
 
-def within(path: str, module: str) -> bool:
-    """Whether an array lies in a module, by their paths."""
+def lies_in_module(path: str, module: str) -> bool:
+    """Test whether an array lies in a module, by their paths."""
     return not module or path.startswith((f"{module}.", f"{module}["))
 
 
@@ -104,7 +104,7 @@ def layer_of(module: Any) -> Any:
 
 
 def depths_of(module: Any) -> list[int]:
-    """How many layers a stack has, and those of its layers that are stacks themselves."""
+    """The number of layers of a stack, and those of its layers that are stacks themselves."""
     found, spec = [], getattr(module, "_stack", None)
     while spec is not None:
         found.append(spec.depth)
@@ -113,10 +113,10 @@ def depths_of(module: Any) -> list[int]:
 
 
 def next_name(cls: Any, path: str, at: str) -> tuple[str, str]:
-    """How much of a path comes next, and what that is called."""
+    """The next part of a path, and its name."""
     rest = path[len(at) :]
     for pattern, name in getattr(cls, "torch_names", {}).items():
-        if match := compiled(pattern).match(rest):
+        if match := compile_pattern(pattern).match(rest):
             return match[0], name.format(*match.groups())
     match = SEGMENT.match(rest)
     assert match is not None, path
@@ -129,7 +129,7 @@ def braced(item: str) -> str:
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A pattern of a path, in which [*] stands for a number between brackets."""
     body = re.escape(pattern).replace(re.escape("[*]"), r"\[([0-9]+)\]")
     return re.compile(rf"\.?{body}(?=[.\[]|\Z)")

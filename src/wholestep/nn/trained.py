@@ -15,16 +15,16 @@ def give(model: Any, step: Any, loss: str) -> None:
     """Note that a step trains a copy of the modules in a tree, for as long as both are there."""
     for part in tree.flatten(model, is_module)[0]:
         if is_module(part):
-            _given[id(part)] = weakref.ref(part, partial(forget, id(part))), weakref.ref(step), loss
+            _given[id(part)] = weakref.ref(part, partial(forget_model, id(part))), weakref.ref(step), loss
 
 
-def forget(key: int, _: Any) -> None:
+def forget_model(key: int, _: Any) -> None:
     """A model is gone, and its number may become that of another object."""
     _given.pop(key, None)
 
 
 def is_module(x: Any) -> bool:
-    """Whether a node is a module, without asking for the class, which asks this module."""
+    """Test whether a node is a module, without asking for the class, which asks this module."""
     return bool(getattr(type(x), "_is_module", False))
 
 

@@ -11,20 +11,25 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
 from wholestep.nn.activations import gelu
 from wholestep.nn.attention_layer import MultiHeadAttention
-from wholestep.nn.dense import Linear
+from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
+from wholestep.nn.linears import Linear
 from wholestep.nn.module import Module
-from wholestep.nn.noise import Dropout
 from wholestep.nn.norm_layers import LayerNorm, RMSNorm
 
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
 class FeedForward(Module):
-    """Two dense layers with an activation between, applied to each place: [..., width] -> [..., width].
+    """Two dense layers with an activation between, applied to each place.
 
     With `gated` the first makes twice as much, and one half is multiplied by the activation of the other: with silu
-    that is SwiGLU (Shazeer, 2020). Dropout acts on what is between.
+    that is SwiGLU. Dropout acts on what is between.
+
+    Shapes: x floats [..., width]; the same.
+    Raises: as `Linear` does, and ParameterError in training for dropout without a key.
+    Source: Vaswani et al., "Attention is all you need", 2017, section 3.3; Shazeer, "GLU variants improve transformer",
+    2020, for `gated`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.FeedForward(8, 32, key=0, activation=ws.nn.silu, gated=True)(np.ones((2, 8), np.float32)).shape
@@ -61,10 +66,15 @@ class FeedForward(Module):
 class TransformerBlock(Module):
     """x + attention(norm(x)), then x + feed_forward(norm(x)); or with `norm_first=False` the norms after the sums.
 
-    x is [batch, time, width]. `hidden` is 4 * width if not given, `norm` "layer" or "rms". `kv_heads`, `causal` and
-    `rope` are those of `MultiHeadAttention`; `activation` and `gated` those of `FeedForward`. Dropout acts on the
-    weights of attention, between the dense layers, and on what is added to x; it needs a `key` in training. `cache` and
-    `position` decode step by step, as in `MultiHeadAttention`. Raises ParameterError for another norm.
+    `hidden` is 4 * width if not given, `norm` "layer" or "rms". `kv_heads`, `causal` and `rope` are those of
+    `MultiHeadAttention`; `activation` and `gated` those of `FeedForward`. Dropout acts on the weights of attention,
+    between the dense layers, and on what is added to x; it needs a `key` in training. `cache` and `position` decode
+    step by step, as in `MultiHeadAttention`.
+
+    Shapes: x floats [batch, time, width]; the same.
+    Raises: ParameterError for another norm, and as `MultiHeadAttention` does.
+    Source: Vaswani et al., "Attention is all you need", 2017; Xiong et al., "On layer normalization in the transformer
+    architecture", 2020, for `norm_first`.
 
     >>> import numpy as np, wholestep as ws
     >>> block = ws.nn.TransformerBlock(16, 4, key=0, causal=True, dropout=0.1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
-from wholestep.frontend.scope import type_of
+from wholestep.frontend.tracing import type_of
 
 Ints: TypeAlias = int | Sequence[int]
 """One integer for all axes, or one for each."""
@@ -22,7 +22,7 @@ Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Slide(NamedTuple):
-    """How windows lie on the last axes: for each axis a size, a step, the distance inside and what is added around."""
+    """Sliding windows on the last axes: for each axis a size, a stride, a dilation and the padding around it."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -31,11 +31,11 @@ class Slide(NamedTuple):
 
     @property
     def span(self) -> tuple[int, ...]:
-        """What one window covers of each axis."""
+        """The extent of one window along each axis."""
         return tuple([(m - 1) * d + 1 for m, d in zip(self.size, self.dilation, strict=True)])
 
 
-def shown(x: Any) -> str:
+def type_text(x: Any) -> str:
     """An array's dtype and shape, as errors show them."""
     return str(type_of(x))
 
@@ -44,7 +44,7 @@ def rank_is(name: str, x: Any, ndim: int, layout: str) -> None:
     """Raise ShapeError for an array of another number of axes."""
     if x.ndim != ndim:
         raise ShapeError(
-            f"{name}: x is {shown(x)}, and its axes must be {layout}",
+            f"{name}: x is {type_text(x)}, and its axes must be {layout}",
             hint="add an axis for one sample with x[None]" if x.ndim == ndim - 1 else None,
         )
 
@@ -69,23 +69,23 @@ def slide(name: str, x: Any, n: int, size: Ints, stride: Ints, padding: Padding,
         per_axis(name, "dilation", dilation, n),
         ((0, 0),) * n,
     )
-    found = plain._replace(around=around(name, padding, x.shape[x.ndim - n :], plain))
+    found = plain._replace(around=padding_pairs(name, padding, x.shape[x.ndim - n :], plain))
     for length, span, (before, after) in zip(x.shape[x.ndim - n :], found.span, found.around, strict=True):
         if length + before + after < span:
             raise ShapeError(
-                f"{name}: a window covers {found.span}, more than {shown(x)} padded by {found.around}",
+                f"{name}: a window covers {found.span}, more than {type_text(x)} padded by {found.around}",
                 hint="a smaller window, less dilation or more padding",
             )
     return found
 
 
-def around(name: str, padding: Padding, lengths: Sequence[int], plain: Slide) -> Pairs:
-    """What is added before and after each axis."""
+def padding_pairs(name: str, padding: Padding, lengths: Sequence[int], plain: Slide) -> Pairs:
+    """The padding before and after each axis."""
     n = len(lengths)
     if padding == "valid":
         return ((0, 0),) * n
     if padding == "same":
-        return tuple([same(*facts) for facts in zip(lengths, plain.span, plain.stride, strict=True)])
+        return tuple([same_padding(*facts) for facts in zip(lengths, plain.span, plain.stride, strict=True)])
     if isinstance(padding, str):
         raise ParameterError(f"{name}: padding is {padding!r}", hint='integers, pairs, "same" and "valid" are known')
     if isinstance(padding, Sequence) and padding and all(isinstance(pair, Sequence) for pair in padding):
@@ -96,13 +96,13 @@ def around(name: str, padding: Padding, lengths: Sequence[int], plain: Slide) ->
     return tuple([(p, p) for p in per_axis(name, "padding", padding, n, 0)])
 
 
-def same(length: int, span: int, stride: int) -> tuple[int, int]:
+def same_padding(length: int, span: int, stride: int) -> tuple[int, int]:
     """Padding that leaves ceil(length / stride) windows; where it is odd, one more after than before."""
     total = max((-(-length // stride) - 1) * stride + span - length, 0)
     return total // 2, total - total // 2
 
 
-def padded(x: Any, pairs: Pairs, value: float = 0) -> Any:
+def pad_axes(x: Any, pairs: Pairs, value: float = 0) -> Any:
     """x with a value around its last axes."""
     if not any(map(any, pairs)):
         return x

@@ -1,1 +1,1 @@
-"""What a notebook adds: `%load_ext wholestep`, pipelines, weights by bare names, and views of programs and models."""
+"""The notebook extension `%load_ext wholestep`: pipelines, weights by bare names, and views of programs and models."""

@@ -8,12 +8,12 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from wholestep.nn.ambient import params
-from wholestep.nn.marks import buffer, frozen, tied
+from wholestep.nn.annotations import buffer, frozen, tied
 from wholestep.notebook.names import NamedWeights
 from wholestep.notebook.views import VIEWS
 
 NAMES = {"params": params, "frozen": frozen, "buffer": buffer, "tied": tied}
-"""What a session has by name, where it has no such name of its own."""
+"""Names that a session gets, unless it has such a name of its own."""
 
 MISSING = 'pipescript is not installed, so there is no |> and no params{ ... }: pip install "wholestep[notebook]"'
 
@@ -36,7 +36,7 @@ def load_ipython_extension(shell: Any) -> None:
     shell.extension_manager.load_extension("pipescript")
     from pipescript.tracers.macro_tracer import register_namespace_macro
 
-    register_namespace_macro("params", lambda found: block(found, namespace), params)
+    register_namespace_macro("params", lambda found: params_block(found, namespace), params)
 
 
 def unload_ipython_extension(shell: Any) -> None:
@@ -55,6 +55,6 @@ def unload_ipython_extension(shell: Any) -> None:
         delattr(builtins, "params")
 
 
-def block(found: dict[str, Any], namespace: MutableMapping[str, Any]) -> NamedWeights:
+def params_block(found: dict[str, Any], namespace: MutableMapping[str, Any]) -> NamedWeights:
     """The weights of a `params{ ... }` block."""
     return NamedWeights(**found).bound_in(namespace)

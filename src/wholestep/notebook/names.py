@@ -91,7 +91,7 @@ class NamedWeights(Weights):
                 f"params: {', '.join(taken)} would be hidden by weights of the same name",
                 hint=f"rename the weight, or `del {taken[0]}` first",
             )
-        namespace.update({name: bare(self, name) for name in names})
+        namespace.update({name: bare_value(self, name) for name in names})
         self._bound = names
         return self
 
@@ -100,8 +100,8 @@ class NamedWeights(Weights):
             self._namespace.pop(name, None)
 
 
-def bare(weights: Weights, name: str) -> Any:
-    """What a bare name stands for: weights and modules themselves, and arrays as they are at each moment."""
+def bare_value(weights: Weights, name: str) -> Any:
+    """The value of a bare name: weights and modules themselves, and arrays as they are at each moment."""
     value = getattr(weights, name)
     if isinstance(value, list | tuple):
         raise UnsupportedError(

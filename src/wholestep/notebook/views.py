@@ -1,4 +1,4 @@
-"""How programs and models look in a notebook."""
+"""Views of programs and models in a notebook."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from wholestep.ir.graph import Graph
 from wholestep.nn.module import Module
-from wholestep.nn.overview import summary
+from wholestep.nn.summaries import summary
 from wholestep.words import preformatted
 
 

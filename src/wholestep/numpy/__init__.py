@@ -323,7 +323,7 @@ __all__ = [
 # fmt: on
 
 PARTS = (ufunc_methods,)
-"""What enters itself in the tables of the frontend and has no name of its own here."""
+"""Modules that register themselves in the tables of the frontend and have no name of their own here."""
 
 
 def __getattr__(name: str) -> Any:

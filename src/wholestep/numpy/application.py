@@ -9,15 +9,15 @@ from typing import Any
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import broadcast_shapes, lift
-from wholestep.numpy.movement import array_of, axis_of, broadcast_to, expand_dims, moveaxis, reshape, stack
+from wholestep.frontend.promotion import broadcast_shapes, lift
+from wholestep.numpy.movement import axis_of, broadcast_to, expand_dims, moveaxis, reshape, stack, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
 
 
 @covers(np.apply_along_axis)
 def apply_along_axis(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """numpy.apply_along_axis: the function is traced once for each vector."""
-    x = array_of(arr)
+    x = traced_array(arr)
     place = axis_of("apply_along_axis", axis, x.ndim)
     moved = moveaxis(x, place, -1)
     lead = moved.shape[:-1]
@@ -33,7 +33,7 @@ def apply_along_axis(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any
 @covers(np.apply_over_axes)
 def apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
     """numpy.apply_over_axes."""
-    made = array_of(a)
+    made = traced_array(a)
     ndim = made.ndim
     for axis in np.atleast_1d(axes).tolist():
         at = axis + ndim if axis < 0 else axis
@@ -107,7 +107,7 @@ class vectorize:
 
 
 def _cores(signature: str | None, n: int) -> tuple[list[int], int | None]:
-    """How many core axes each argument has, and how many outputs there are."""
+    """The number of core axes of each argument, and the number of outputs."""
     if signature is None:
         return [0] * n, None
     left, _, right = signature.replace(" ", "").partition("->")

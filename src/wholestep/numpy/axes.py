@@ -9,15 +9,15 @@ from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.numpy.movement import (
-    array_of,
-    axes_of,
     axis_of,
     concatenate,
     expand_dims,
     flip,
+    normalized_axes,
     ravel,
     reshape,
     swapaxes,
+    traced_array,
     transpose,
 )
 from wholestep.numpy.outside import np
@@ -26,7 +26,7 @@ from wholestep.numpy.outside import np
 @covers(np.matrix_transpose)
 def matrix_transpose(x: Any, /) -> Array:
     """numpy.matrix_transpose: a view."""
-    a = array_of(x)
+    a = traced_array(x)
     if a.ndim < 2:
         raise ShapeError(f"matrix_transpose: a matrix has two axes or more, not {a.type}")
     return swapaxes(a, -1, -2)
@@ -35,7 +35,7 @@ def matrix_transpose(x: Any, /) -> Array:
 @covers(np.rollaxis)
 def rollaxis(a: Any, axis: Any, start: int = 0) -> Array:
     """numpy.rollaxis: a view."""
-    x = array_of(a)
+    x = traced_array(a)
     source = axis_of("rollaxis", axis, x.ndim)
     target = start + x.ndim if start < 0 else start
     if not 0 <= target <= x.ndim:
@@ -48,22 +48,22 @@ def rollaxis(a: Any, axis: Any, start: int = 0) -> Array:
 @covers(np.flipud)
 def flipud(m: Any) -> Array:
     """numpy.flipud: a view."""
-    return flip(array_of(m), 0)
+    return flip(traced_array(m), 0)
 
 
 @covers(np.fliplr)
 def fliplr(m: Any) -> Array:
     """numpy.fliplr: a view."""
-    return flip(array_of(m), 1)
+    return flip(traced_array(m), 1)
 
 
 @covers(np.rot90)
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     """numpy.rot90: a view, turned k times by 90 degrees."""
-    x = array_of(m)
+    x = traced_array(m)
     if len(axes) != 2:
         raise ShapeError("rot90: turning needs two axes")
-    i, j = axes_of("rot90", tuple(axes), x.ndim)
+    i, j = normalized_axes("rot90", tuple(axes), x.ndim)
     turns = operator.index(k) % 4
     if turns == 0:
         return x[...]  # type: ignore[no-any-return]
@@ -77,7 +77,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
 @covers(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """numpy.roll."""
-    x = array_of(a)
+    x = traced_array(a)
     if axis is None:
         return reshape(roll(ravel(x), int(np.sum(shift)), 0), x.shape)
     pairs = np.broadcast_arrays(shift, axis)
@@ -92,7 +92,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
 
 def _each(arys: tuple[Any, ...], one: Any) -> Any:
-    made = tuple([one(array_of(a)) for a in arys])
+    made = tuple([one(traced_array(a)) for a in arys])
     return made[0] if len(made) == 1 else made
 
 
@@ -105,10 +105,10 @@ def atleast_1d(*arys: Any) -> Any:
 @covers(np.atleast_2d)
 def atleast_2d(*arys: Any) -> Any:
     """numpy.atleast_2d: views."""
-    return _each(arys, _two)
+    return _each(arys, _at_least_2d)
 
 
-def _two(x: Array) -> Array:
+def _at_least_2d(x: Array) -> Array:
     return x if x.ndim > 1 else expand_dims(x, tuple(range(2 - x.ndim)))
 
 

@@ -9,10 +9,19 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift, promoted
+from wholestep.frontend.promotion import lift, promoted
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
-from wholestep.numpy.movement import array_of, axes_of, axis_of, broadcast_to, concatenate, flip, ravel, reshape
+from wholestep.numpy.movement import (
+    axis_of,
+    broadcast_to,
+    concatenate,
+    flip,
+    normalized_axes,
+    ravel,
+    reshape,
+    traced_array,
+)
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.sorting import argsort, searchsorted
 from wholestep.primitives.arithmetic import conj
@@ -31,7 +40,7 @@ def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: An
         return a
     if n < 0:
         raise ValueError("order must be non-negative but got " + repr(n))
-    x = array_of(a)
+    x = traced_array(a)
     if x.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
     place = axis_of("diff", axis, x.ndim)
@@ -39,7 +48,7 @@ def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: An
     parts: list[Any] = [x]
     for more, at in ((prepend, 0), (append, 2)):
         if more is not NO_VALUE:
-            piece = array_of(more)
+            piece = traced_array(more)
             parts.insert(at, piece if piece.ndim else broadcast_to(piece, edge))
     x = concatenate(parts, place) if len(parts) > 1 else x
     ufunc = np.not_equal if x.dtype.kind == "b" else np.subtract
@@ -51,11 +60,11 @@ def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: An
 @covers(np.ediff1d)
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """numpy.ediff1d."""
-    x = ravel(array_of(ary))
+    x = ravel(traced_array(ary))
     parts = [x[1:] - x[:-1]]
     for more, at in ((to_begin, 0), (to_end, 2)):
         if more is not None:
-            piece = ravel(array_of(more))
+            piece = ravel(traced_array(more))
             if not np.can_cast(piece.dtype, x.dtype, "same_kind"):
                 raise TypeError(
                     "dtype of `to_begin` and `to_end` must be compatible with input `ary` under `same_kind`"
@@ -67,11 +76,11 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 @covers(np.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Any:
     """numpy.trapezoid."""
-    a = array_of(y)
+    a = traced_array(y)
     place = axis_of("trapezoid", axis, a.ndim)
     step: Any = dx
     if x is not None:
-        at = array_of(x)
+        at = traced_array(x)
         step = diff(at, axis=0 if at.ndim == 1 else place)
         if at.ndim == 1:
             step = reshape(step, [-1 if i == place else 1 for i in range(a.ndim)])
@@ -82,8 +91,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Any:
 @covers(np.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> Any:
     """numpy.gradient; a tuple where there are several axes."""
-    x = array_of(f)
-    axes = axes_of("gradient", axis, x.ndim)
+    x = traced_array(f)
+    axes = normalized_axes("gradient", axis, x.ndim)
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
     steps = _spacings(x, varargs, axes)
@@ -148,8 +157,8 @@ def _one_sided(f: list[Any], a: Any, b: Any) -> Any:
 @covers(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """numpy.interp, differentiable in x, xp and fp; at a knot the slope on its right is taken."""
-    at, knots = array_of(x).astype(np.float64), array_of(xp).astype(np.float64)
-    heights = array_of(fp)
+    at, knots = traced_array(x).astype(np.float64), traced_array(xp).astype(np.float64)
+    heights = traced_array(fp)
     heights = heights.astype(np.complex128 if dtypes.is_complex(heights.dtype) else np.float64)
     if knots.ndim != 1 or heights.shape != knots.shape:
         raise ValueError("fp and xp are not of the same length.")
@@ -185,7 +194,7 @@ def _segments(at: Array, knots: Array, heights: Array) -> Any:
 def _cumulative(
     name: str, function: Any, x: Any, axis: Any, dtype: Any, out: Any, include_initial: bool, unit: int
 ) -> Any:
-    a = array_of(x)
+    a = traced_array(x)
     a = reshape(a, (1,)) if a.ndim == 0 else a
     if axis is None and a.ndim > 1:
         raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
@@ -216,7 +225,7 @@ def cumulative_prod(
 @covers(np.unwrap)
 def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * math.pi) -> Any:
     """numpy.unwrap: whole periods are added where the step is too large; they do not change the derivative."""
-    x = array_of(p)
+    x = traced_array(p)
     place = axis_of("unwrap", axis, x.ndim)
     steps = diff(x, axis=place)
     kind = np.result_type(steps.dtype, period)
@@ -234,7 +243,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * mat
 
 def _sliding(a: Any, v: Any, mode: Any, turn: bool, name: str) -> Any:
     """The longer operand's windows times the shorter one, which `turn` reverses (and does not conjugate)."""
-    x, y = [Array(w) for w in promoted(array_of(a), array_of(v))]
+    x, y = [Array(w) for w in promoted(traced_array(a), traced_array(v))]
     if x.ndim > 1 or y.ndim > 1:
         raise ShapeError(f"{name}: operands are 1-d, not {x.type} and {y.type}")
     x, y = reshape(x, (-1,)), reshape(y, (-1,))

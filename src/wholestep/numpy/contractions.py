@@ -10,10 +10,10 @@ import numpy as np
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import broadcast_shapes, broadcast_to, lift, promoted, wrap
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
-from wholestep.numpy.movement import axes_of, axis_of, moveaxis, reshape
+from wholestep.numpy.movement import axis_of, moveaxis, normalized_axes, reshape
 from wholestep.primitives.arithmetic import conj
 from wholestep.primitives.contraction import LETTERS, contract
 from wholestep.primitives.reduction import any_, sum_
@@ -129,7 +129,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         n = int(axes)
         axes = (list(range(x.ndim - n, x.ndim)), list(range(n)))
     ax, ay = [[i] if isinstance(i, int | np.integer) else list(i) for i in axes]
-    left, right = axes_of("tensordot", ax, x.ndim), axes_of("tensordot", ay, y.ndim)
+    left, right = normalized_axes("tensordot", ax, x.ndim), normalized_axes("tensordot", ay, y.ndim)
     if len(left) != len(right) or any(x.shape[i] != y.shape[j] for i, j in zip(left, right, strict=True)):
         raise ShapeError(f"tensordot: axes {axes} do not match: {x.type} and {y.type}")
     a_labels, b_labels = list(LETTERS[: x.ndim]), list(LETTERS[x.ndim : x.ndim + y.ndim])
@@ -148,24 +148,24 @@ def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
             raise ShapeError(f"vecdot: a scalar has no axis: {x.type} and {y.type}")
     a = moveaxis(wrap(x), axis_of("vecdot", axis, x.ndim), -1).value
     b = moveaxis(wrap(y), axis_of("vecdot", axis, y.ndim), -1).value
-    return stacked("vecdot", conj(a) if a.dtype.kind == "c" else a, "Z", b, "Z", "")
+    return stacked_matmul("vecdot", conj(a) if a.dtype.kind == "c" else a, "Z", b, "Z", "")
 
 
 @covers(np.matvec, "numpy.matvec")
 def matvec(x1: Any, x2: Any, /) -> Any:
     """numpy.matvec: stacks of matrices times stacks of vectors."""
     x, y = operands(x1, x2)
-    return stacked("matvec", x, "YZ", y, "Z", "Y")
+    return stacked_matmul("matvec", x, "YZ", y, "Z", "Y")
 
 
 @covers(np.vecmat, "numpy.vecmat")
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """numpy.vecmat: stacks of vectors, conjugated, times stacks of matrices."""
     x, y = operands(x1, x2)
-    return stacked("vecmat", conj(x) if x.dtype.kind == "c" else x, "Z", y, "ZY", "Y")
+    return stacked_matmul("vecmat", conj(x) if x.dtype.kind == "c" else x, "Z", y, "ZY", "Y")
 
 
-def stacked(name: str, x: Value, a: str, y: Value, b: str, out: str) -> Array:
+def stacked_matmul(name: str, x: Value, a: str, y: Value, b: str, out: str) -> Array:
     """A contraction of the last axes, named by a and b, over leading axes that broadcast."""
     if x.ndim < len(a) or y.ndim < len(b):
         raise ShapeError(f"{name}: too few axes: {x.type} and {y.type}")
@@ -202,7 +202,7 @@ def summed_alone(v: Value, labels: str, elsewhere: str) -> tuple[Value, str]:
     return add(v, axes=alone), "".join([c for i, c in enumerate(labels) if i not in alone])
 
 
-def pair(x: Value, a: str, y: Value, b: str, out: str) -> Value:
+def contract_pair(x: Value, a: str, y: Value, b: str, out: str) -> Value:
     """One two-operand step of an einsum."""
     x, a = summed_alone(x, a, b + out)
     y, b = summed_alone(y, b, a + out)

@@ -10,8 +10,8 @@ from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import HOOKS, covers, is_traced
-from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, promoted, value_of, wrap
-from wholestep.numpy.movement import array_of, check_depth, concatenate, moveaxis, reshape
+from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, promoted, value_of, wrap
+from wholestep.numpy.movement import check_depth, concatenate, moveaxis, reshape, traced_array
 from wholestep.numpy.outside import np
 from wholestep.primitives.creation import iota
 from wholestep.primitives.movement import concat
@@ -58,7 +58,7 @@ def _supported(dtype: Any) -> bool:
     return True
 
 
-def _filled(shape: Any, number: Any, dtype: Any) -> Array:
+def _full_of(shape: Any, number: Any, dtype: Any) -> Array:
     sizes = tuple(shape) if np.iterable(shape) else (shape,)
     return Array(
         full_of(number, tuple([s if type(s).__name__ == "Dim" else operator.index(s) for s in sizes]), checked(dtype))
@@ -68,19 +68,19 @@ def _filled(shape: Any, number: Any, dtype: Any) -> Array:
 @covers(np.zeros, "numpy.zeros", creates=True)
 def zeros(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
     """numpy.zeros: inside a trace an array that takes traced values."""
-    return _filled(shape, 0, np.float64 if dtype is None else dtype)
+    return _full_of(shape, 0, np.float64 if dtype is None else dtype)
 
 
 @covers(np.ones, "numpy.ones", creates=True)
 def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
     """numpy.ones: inside a trace an array that takes traced values."""
-    return _filled(shape, 1, np.float64 if dtype is None else dtype)
+    return _full_of(shape, 1, np.float64 if dtype is None else dtype)
 
 
 @covers(np.empty, "numpy.empty", creates=True)
 def empty(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
     """numpy.empty: inside a trace zeros that take traced values."""
-    return _filled(shape, 0, np.float64 if dtype is None else dtype)
+    return _full_of(shape, 0, np.float64 if dtype is None else dtype)
 
 
 @covers(np.full, "numpy.full", creates=True)
@@ -174,11 +174,11 @@ def array(
     if not is_traced(object):
         plain = np.array(object, dtype, ndmin=ndmin)
         return Array(lift(plain).value) if _supported(plain.dtype) else plain
-    made = as_array(object, dtype, bool(copy), None if copy is None else copy)
+    made = convert_array(object, dtype, bool(copy), None if copy is None else copy)
     return reshape(made, (*[1] * (ndmin - made.ndim), *made.shape)) if made.ndim < ndmin else made
 
 
-def as_array(a: Any, dtype: Any, fresh: bool, copy: Any) -> Array:
+def convert_array(a: Any, dtype: Any, fresh: bool, copy: Any) -> Array:
     """An array of a dtype: the same one where nothing changes, unless it must be fresh."""
     x = lift(a)
     wanted = x.dtype if dtype is None else checked(dtype)
@@ -197,7 +197,7 @@ def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
 ) -> Array:
     """numpy.asarray: the array itself where the dtype fits; lists may hold traced arrays."""
-    return as_array(a, dtype, bool(copy), copy)
+    return convert_array(a, dtype, bool(copy), copy)
 
 
 @covers(np.asanyarray, "numpy.asanyarray")
@@ -205,7 +205,7 @@ def asanyarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
 ) -> Array:
     """numpy.asanyarray: the array itself where the dtype fits; lists may hold traced arrays."""
-    return as_array(a, dtype, bool(copy), copy)
+    return convert_array(a, dtype, bool(copy), copy)
 
 
 @covers(np.ascontiguousarray, "numpy.ascontiguousarray")
@@ -221,7 +221,7 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
 
 
 def _contiguous(a: Any, dtype: Any, flag: str) -> Array:
-    x = as_array(a, dtype, False, None)
+    x = convert_array(a, dtype, False, None)
     x = x if x.ndim or flag[0] == "F" else reshape(x, (1,))
     if x.layout().flags[flag]:
         return x
@@ -231,7 +231,7 @@ def _contiguous(a: Any, dtype: Any, flag: str) -> Array:
 @covers(np.asarray_chkfinite, "numpy.asarray_chkfinite")
 def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     """numpy.asarray_chkfinite; checked where the values are known."""
-    x = as_array(a, dtype, False, None)
+    x = convert_array(a, dtype, False, None)
     data = x.value.data
     if data is not None and dtypes.is_inexact(x.dtype) and not np.isfinite(data).all():
         raise ValueError("array must not contain infs or NaNs")
@@ -244,7 +244,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     wanted = {r.upper() for r in (requirements or ())}
     if wanted & {"F", "F_CONTIGUOUS", "FORTRAN"}:
         return asfortranarray(a, dtype)
-    return as_array(a, dtype, False, None)
+    return convert_array(a, dtype, False, None)
 
 
 def _evenly(start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Array, Any]:
@@ -322,7 +322,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
         return made if dtype is None else made.astype(dtype)
     plain = [x.known("arange")[()] if isinstance(x, Array) else x for x in (start, stop, step)]
     count = len(np.arange(*plain))
-    made = array_of(start) + np.arange(count) * step
+    made = traced_array(start) + np.arange(count) * step
     return made if dtype is None else made.astype(dtype)
 
 

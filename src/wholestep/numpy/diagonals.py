@@ -10,7 +10,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
-from wholestep.numpy.movement import array_of, axes_of, flat_view, ravel, view
+from wholestep.numpy.movement import flat_view, normalized_axes, ravel, traced_array, view
 from wholestep.numpy.outside import np
 from wholestep.numpy.reductions import sum as sum_of
 from wholestep.numpy.selection import where
@@ -33,11 +33,11 @@ def _diagonal_of(v: Value, offset: int) -> Value:
 @covers(np.diagonal)
 def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
     """numpy.diagonal: a view that cannot be written."""
-    x = array_of(a)
+    x = traced_array(a)
     if x.ndim < 2:
         raise ShapeError(f"diagonal: needs an array of two axes or more, not {x.type}")
     k = operator.index(offset)
-    i, j = axes_of("diagonal", (axis1, axis2), x.ndim)
+    i, j = normalized_axes("diagonal", (axis1, axis2), x.ndim)
     order = (*[n for n in range(x.ndim) if n not in (i, j)], i, j)
     return view(x, lambda v: _diagonal_of(permute(v, axes=order), k), None, lambda plain: np.diagonal(plain, k, i, j))
 
@@ -45,7 +45,7 @@ def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
 @covers(np.diag)
 def diag(v: Any, k: Any = 0) -> Array:
     """numpy.diag: a matrix from its diagonal, or the diagonal of a matrix."""
-    x = array_of(v)
+    x = traced_array(v)
     if x.ndim == 2:
         return diagonal(x, k)
     if x.ndim != 1:
@@ -55,7 +55,7 @@ def diag(v: Any, k: Any = 0) -> Array:
     size = n + abs(off)
     before = max(off, 0) + max(-off, 0) * size
     if n == 0:
-        return Array(array_of(np.zeros((size, size), x.dtype)).value)
+        return Array(traced_array(np.zeros((size, size), x.dtype)).value)
     after = size * size - before - ((n - 1) * (size + 1) + 1)
     flat = pad(x.value, before=(before,), after=(after,), interior=(size,))
     return Array(reshape(flat, shape=(size, size)))
@@ -64,7 +64,7 @@ def diag(v: Any, k: Any = 0) -> Array:
 @covers(np.diagflat)
 def diagflat(v: Any, k: Any = 0) -> Array:
     """numpy.diagflat."""
-    return diag(ravel(array_of(v)), k)
+    return diag(ravel(traced_array(v)), k)
 
 
 @covers(np.trace)
@@ -77,23 +77,23 @@ def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = 
 @covers(np.tril)
 def tril(m: Any, k: int = 0) -> Array:
     """numpy.tril."""
-    x = _square(m, "tril")
+    x = _matrix_of(m, "tril")
     return where(np.tri(*x.shape[-2:], k=k, dtype=bool), x, np.zeros((), x.dtype))  # type: ignore[no-any-return]
 
 
 @covers(np.triu)
 def triu(m: Any, k: int = 0) -> Array:
     """numpy.triu."""
-    x = _square(m, "triu")
+    x = _matrix_of(m, "triu")
     return where(np.tri(*x.shape[-2:], k=k - 1, dtype=bool), np.zeros((), x.dtype), x)  # type: ignore[no-any-return]
 
 
-def _square(m: Any, name: str) -> Array:
+def _matrix_of(m: Any, name: str) -> Array:
     """A matrix; of a vector NumPy makes one with the vector in every row."""
-    x = array_of(m)
+    x = traced_array(m)
     if x.ndim == 0:
         raise ShapeError(f"{name}: the array has no axes")
-    return x if x.ndim > 1 else array_of(np.broadcast_to(x, (x.shape[0], x.shape[0])))
+    return x if x.ndim > 1 else traced_array(np.broadcast_to(x, (x.shape[0], x.shape[0])))
 
 
 @covers(np.fill_diagonal)
@@ -112,7 +112,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         step = 1 + int(np.cumprod(x.shape[:-1]).sum())
     flat = flat_view(x)
     count = len(range(*slice(0, end, step).indices(x.size)))
-    flat[slice(0, end, step)] = np.resize(ravel(array_of(val)), count)
+    flat[slice(0, end, step)] = np.resize(ravel(traced_array(val)), count)
 
 
 def writable(name: str, a: Any) -> Array:

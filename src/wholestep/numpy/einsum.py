@@ -12,13 +12,13 @@ import numpy as np
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import broadcast_to as broadcast_value
-from wholestep.frontend.lift import cast_to, checked, lift, promoted, wrap
+from wholestep.frontend.promotion import broadcast_to as broadcast_value
+from wholestep.frontend.promotion import cast_to, checked, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
-from wholestep.numpy.contractions import pair, shapes_of, summed_alone
+from wholestep.numpy.contractions import contract_pair, shapes_of, summed_alone
 from wholestep.numpy.creation import arange
-from wholestep.numpy.movement import array_of, transpose
+from wholestep.numpy.movement import traced_array, transpose
 from wholestep.primitives.contraction import LETTERS
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import broadcast, permute, reshape, slice_
@@ -33,10 +33,10 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     dtype, casting = options.pop("dtype", None), options.pop("casting", "safe")
     if set(options) - {"order"}:
         raise TypeError(f"einsum() got an unexpected keyword argument {min(set(options) - {'order'})!r}")
-    inputs, result = labelled(spec, arrays)
+    inputs, result = operand_labels(spec, arrays)
     sizes = label_sizes(spec, inputs, arrays)
     if len(arrays) == 1 and out is None and set(inputs[0]) == set(result):
-        return remapped(array_of(arrays[0]), inputs[0], result)
+        return remapped(traced_array(arrays[0]), inputs[0], result)
     values = promoted(*arrays)
     if dtype is not None:
         wanted = checked(dtype)
@@ -72,7 +72,7 @@ def remapped(x: Array, labels: str, result: str) -> Array:
 
 
 def on_diagonals(shape: Sequence[Any], labels: str) -> Value:
-    """Where the indices of axes with one label agree."""
+    """A mask, true where the indices of axes with one label agree."""
     ndim = len(labels)
 
     def places(i: int) -> Any:
@@ -98,17 +98,17 @@ def subscripts(operands: Sequence[Any]) -> tuple[str, list[Array]]:
         return operands[0].replace(" ", ""), [lift(x) for x in operands[1:]]
     pairs = len(operands) // 2
     arrays = [lift(x) for x in operands[: 2 * pairs : 2]]
-    spec = ",".join([spelled(s) for s in operands[1 : 2 * pairs : 2]])
-    return spec + (f"->{spelled(operands[-1])}" if len(operands) % 2 else ""), arrays
+    spec = ",".join([letters_of(s) for s in operands[1 : 2 * pairs : 2]])
+    return spec + (f"->{letters_of(operands[-1])}" if len(operands) % 2 else ""), arrays
 
 
-def spelled(sublist: Any) -> str:
+def letters_of(sublist: Any) -> str:
     """A sublist of integers as letters; Ellipsis as three dots."""
     ordered = LETTERS[26:] + LETTERS[:26]
     return "".join(["..." if item is Ellipsis else ordered[item] for item in sublist])
 
 
-def labelled(spec: str, arrays: Sequence[Array]) -> tuple[list[str], str]:
+def operand_labels(spec: str, arrays: Sequence[Array]) -> tuple[list[str], str]:
     """The labels of each operand and of the result, one letter for each axis."""
     left, arrow, result = spec.partition("->")
     terms = left.split(",")
@@ -184,7 +184,7 @@ def contracted(terms: list[Operand], result: str, optimize: Any) -> Value:
             needed = set(result).union(*[labels for _, labels in (*terms, *group[2:])])
             out = "".join([c for c in dict.fromkeys(a + b) if c in needed])
             out = result if set(out) == set(result) and not terms and len(group) == 2 else out
-            group = [(pair(x, a, y, b, out), out), *group[2:]]
+            group = [(contract_pair(x, a, y, b, out), out), *group[2:]]
         terms += group
     v, labels = summed_alone(*terms[0], result)
     if labels == result:
@@ -194,7 +194,7 @@ def contracted(terms: list[Operand], result: str, optimize: Any) -> Value:
 
 
 def order(labels: list[str], result: str, shapes: list[Any], optimize: Any) -> Sequence[tuple[int, ...]]:
-    """Which operands to take together, step by step; those made go to the end of the list."""
+    """The operands to contract, step by step; results go to the end of the list."""
     if len(labels) < 3:
         return [tuple(range(len(labels)))]
     if isinstance(optimize, list | tuple) and optimize and optimize[0] == "einsum_path":

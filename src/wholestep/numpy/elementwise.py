@@ -9,17 +9,17 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import cast_to, full_of, lift, wrap
+from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
-from wholestep.numpy.movement import array_of
+from wholestep.numpy.movement import traced_array
 from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 from wholestep.primitives import arithmetic as ar
 from wholestep.primitives.functions import i0 as i0_primitive
 
 
-def floating(a: Any) -> Array:
+def at_least_float64(a: Any) -> Array:
     """An array of at least float64 where it held integers or booleans."""
     x = lift(a)
     return x if dtypes.is_inexact(x.dtype) else x.astype(np.float64)
@@ -100,7 +100,7 @@ def angle(z: Any, deg: bool = False) -> Any:
 @covers(np.real_if_close)
 def real_if_close(a: Any, tol: Any = 100) -> Array:
     """numpy.real_if_close; the values decide the dtype, so they must be known."""
-    x = array_of(a)
+    x = traced_array(a)
     if not dtypes.is_complex(x.dtype):
         return x
     limit = float(np.finfo(x.dtype).eps) * tol if tol > 1 else tol

@@ -1,4 +1,4 @@
-"""What the namespace takes from NumPy as it is: ufuncs, constants, types; and a clear error for the rest."""
+"""Names taken from NumPy as they are: ufuncs, constants, types; and a clear error for the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced, public_name, refusing
-from wholestep.frontend.lift import lift
+from wholestep.frontend.promotion import lift
 from wholestep.numpy import types
 
 METHODS = ("reduce", "accumulate", "reduceat", "outer", "at")
@@ -22,7 +22,7 @@ ITERATORS = frozenset(("nditer", "nested_iters", "ndenumerate"))
 """Loops over the memory of plain arrays."""
 
 
-def listed(x: Any) -> Any:
+def stack_traced(x: Any) -> Any:
     """A list that holds traced arrays as one array; anything else as it is."""
     return lift(x) if isinstance(x, list | tuple) and is_traced(x) else x
 
@@ -36,13 +36,13 @@ class Ufunc:
         self.__doc__ = outside.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.outside(*map(listed, args), **kwargs)
+        return self.outside(*map(stack_traced, args), **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.outside, name)
         if name not in METHODS:
             return found
-        return lambda *args, **kwargs: found(*map(listed, args), **kwargs)
+        return lambda *args, **kwargs: found(*map(stack_traced, args), **kwargs)
 
     def __repr__(self) -> str:
         return repr(self.outside)

@@ -13,10 +13,10 @@ from numpy.fft import fftfreq, rfftfreq
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import cast_to, lift, wrap
+from wholestep.frontend.promotion import cast_to, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.numpy.contractions import delivered
-from wholestep.numpy.movement import axes_of, axis_of
+from wholestep.numpy.movement import axis_of, normalized_axes
 from wholestep.primitives import fft as primitives
 from wholestep.primitives.arithmetic import conj, imag, make_complex, real
 from wholestep.primitives.movement import pad, slice_
@@ -71,7 +71,7 @@ def checked_length(n: Any, size: Any) -> Any:
     return n
 
 
-def resized(v: Value, axis: int, n: Any) -> Value:
+def resize_axis(v: Value, axis: int, n: Any) -> Value:
     """An axis cropped, or padded with zeros at its end, to a size."""
     size = v.shape[axis]
     if n < size:
@@ -89,11 +89,11 @@ def normalised(v: Value, norm: Any, n: Any, inverse: bool) -> Value:
     if norm not in _SWAPPED:
         raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
     if norm == "ortho":
-        return scaled(v, 1 / math.sqrt(n))
-    return scaled(v, 1 / n) if (norm == "forward") is not inverse else v
+        return scale_value(v, 1 / math.sqrt(n))
+    return scale_value(v, 1 / n) if (norm == "forward") is not inverse else v
 
 
-def scaled(v: Value, factor: float) -> Value:
+def scale_value(v: Value, factor: float) -> Value:
     """A value times a real number, part by part."""
     if v.dtype.kind != "c":
         return v * factor
@@ -101,25 +101,25 @@ def scaled(v: Value, factor: float) -> Value:
     return made
 
 
-def along(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any, inverse: bool) -> Any:
+def fft_along(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any, inverse: bool) -> Any:
     """The complex transform along one axis."""
     x = lift(a)
     place = axis_of(name, axis, x.ndim)
     n = checked_length(n, x.shape[place])
-    v = primitives.fft(resized(complex_value(x), place, n), axes=(place,), inverse=inverse)
+    v = primitives.fft(resize_axis(complex_value(x), place, n), axes=(place,), inverse=inverse)
     return delivered(name, wrap(normalised(v, norm, n, inverse)), out)
 
 
 @covers(np.fft.fft)
 def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
     """numpy.fft.fft."""
-    return along("fft", a, n, axis, norm, out, inverse=False)
+    return fft_along("fft", a, n, axis, norm, out, inverse=False)
 
 
 @covers(np.fft.ifft)
 def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
     """numpy.fft.ifft."""
-    return along("ifft", a, n, axis, norm, out, inverse=True)
+    return fft_along("ifft", a, n, axis, norm, out, inverse=True)
 
 
 @covers(np.fft.rfft)
@@ -128,7 +128,7 @@ def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = Non
     x = lift(a)
     place = axis_of("rfft", axis, x.ndim)
     n = checked_length(n, x.shape[place])
-    v = primitives.rfft(resized(real_value("rfft", x), place, n), axis=place)
+    v = primitives.rfft(resize_axis(real_value("rfft", x), place, n), axis=place)
     return delivered("rfft", wrap(normalised(v, norm, n, False)), out)
 
 
@@ -138,7 +138,7 @@ def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = No
     x = lift(a)
     place = axis_of("irfft", axis, x.ndim)
     n = checked_length(n, (x.shape[place] - 1) * 2)
-    v = primitives.irfft(resized(complex_value(x), place, n // 2 + 1), axis=place, n=n)
+    v = primitives.irfft(resize_axis(complex_value(x), place, n // 2 + 1), axis=place, n=n)
     return delivered("irfft", wrap(normalised(v, norm, n, True)), out)
 
 
@@ -170,14 +170,14 @@ def sizes_and_axes(name: str, x: Array, s: Any, axes: Any, real_inverse: bool = 
     return sizes, places
 
 
-def over(v: Value, sizes: Sequence[Any], axes: Sequence[int], norm: Any, inverse: bool) -> Value:
+def fft_over_axes(v: Value, sizes: Sequence[Any], axes: Sequence[int], norm: Any, inverse: bool) -> Value:
     """The complex transform along several axes, the last one first where one is repeated."""
     if len(set(axes)) < len(axes):
         for n, axis in zip(reversed(sizes), reversed(axes), strict=True):
-            v = over(v, [n], [axis], norm, inverse)
+            v = fft_over_axes(v, [n], [axis], norm, inverse)
         return v
     for n, axis in zip(sizes, axes, strict=True):
-        v = resized(v, axis, checked_length(n, n))
+        v = resize_axis(v, axis, checked_length(n, n))
     if axes:
         v = primitives.fft(v, axes=tuple(axes), inverse=inverse)
     return normalised(v, norm, math.prod(sizes), inverse)
@@ -189,7 +189,7 @@ def over_axes(name: str, a: Any, s: Any, axes: Any, norm: Any, out: Any, inverse
     sizes, places = sizes_and_axes(name, x, s, axes)
     if not places and x.ndim:
         return x
-    return delivered(name, wrap(over(complex_value(x), sizes, places, norm, inverse)), out)
+    return delivered(name, wrap(fft_over_axes(complex_value(x), sizes, places, norm, inverse)), out)
 
 
 @covers(np.fft.fftn)
@@ -210,7 +210,7 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
     x = lift(a)
     sizes, places = sizes_and_axes("rfftn", x, s, axes)
     v = rfft(x, sizes[-1], places[-1], norm).value
-    return delivered("rfftn", wrap(over(v, sizes[:-1], places[:-1], norm, inverse=False)), out)
+    return delivered("rfftn", wrap(fft_over_axes(v, sizes[:-1], places[:-1], norm, inverse=False)), out)
 
 
 @covers(np.fft.irfftn)
@@ -218,7 +218,7 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any =
     """numpy.fft.irfftn: real along the last axis."""
     x = lift(a)
     sizes, places = sizes_and_axes("irfftn", x, s, axes, real_inverse=True)
-    v = over(complex_value(x), sizes[:-1], places[:-1], norm, inverse=True)
+    v = fft_over_axes(complex_value(x), sizes[:-1], places[:-1], norm, inverse=True)
     return irfft(wrap(v), sizes[-1], places[-1], norm, out)
 
 
@@ -249,16 +249,16 @@ def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: A
 @covers(np.fft.fftshift)
 def fftshift(x: Any, axes: Any = None) -> Any:
     """numpy.fft.fftshift."""
-    return shifted("fftshift", lift(x), axes, lambda n: n // 2)
+    return roll_by_size("fftshift", lift(x), axes, lambda n: n // 2)
 
 
 @covers(np.fft.ifftshift)
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """numpy.fft.ifftshift."""
-    return shifted("ifftshift", lift(x), axes, lambda n: -(n // 2))
+    return roll_by_size("ifftshift", lift(x), axes, lambda n: -(n // 2))
 
 
-def shifted(name: str, x: Array, axes: Any, step: Any) -> Any:
+def roll_by_size(name: str, x: Array, axes: Any, step: Any) -> Any:
     """An array rolled along axes, by a step that depends on their sizes."""
-    places = axes_of(name, tuple(axes) if isinstance(axes, list) else axes, x.ndim)
+    places = normalized_axes(name, tuple(axes) if isinstance(axes, list) else axes, x.ndim)
     return np.roll(x, tuple([step(int(x.shape[i])) for i in places]), places)

@@ -7,9 +7,9 @@ from typing import Any
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift
+from wholestep.frontend.promotion import lift
 from wholestep.ir.graph import Value
-from wholestep.numpy.movement import array_of, axes_of, broadcast_to, concatenate, moveaxis, reshape
+from wholestep.numpy.movement import broadcast_to, concatenate, moveaxis, normalized_axes, reshape, traced_array
 from wholestep.numpy.outside import np
 from wholestep.primitives.contraction import window
 from wholestep.primitives.movement import permute
@@ -24,7 +24,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     order = list(range(n))
     if indexing == "xy" and n > 1:
         order[:2] = [1, 0]
-    lines = [array_of(x) for x in xi]
+    lines = [traced_array(x) for x in xi]
     made = [reshape(x, [x.size if i == order[k] else 1 for i in range(n)]) for k, x in enumerate(lines)]
     if not sparse:
         shape = tuple([lines[order.index(i)].size for i in range(n)])
@@ -39,13 +39,13 @@ def sliding_window_view(
     """numpy.lib.stride_tricks.sliding_window_view: a view that cannot be written."""
     if writeable:
         raise UnsupportedError("sliding_window_view: writeable=True is not covered; windows overlap")
-    a = array_of(x)
+    a = traced_array(x)
     sizes = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
     if axis is None:
         axes: tuple[int, ...] = tuple(range(a.ndim))
     else:
         given = axis if isinstance(axis, tuple | list) else (axis,)
-        axes = tuple([axes_of("sliding_window_view", i, a.ndim)[0] for i in given])
+        axes = tuple([normalized_axes("sliding_window_view", i, a.ndim)[0] for i in given])
     if len(sizes) != len(axes):
         raise ShapeError(f"sliding_window_view: {len(sizes)} window sizes for {len(axes)} axes of {a.type}")
 
@@ -61,7 +61,7 @@ def sliding_window_view(
 
 
 class Joiner:
-    """What numpy.r_ and numpy.c_ are: slices and arrays joined by an index expression."""
+    """The kind of numpy.r_ and numpy.c_: slices and arrays joined by an index expression."""
 
     def __init__(self, outside: Any, axis: int, ndmin: int, trans1d: int) -> None:
         self.outside = outside
@@ -79,11 +79,13 @@ class Joiner:
                     raise ValueError("special directives must be the first entry.")
                 axis, ndmin, trans1d = _directive(item, self.defaults)
             else:
-                parts.append(_part(item, ndmin, trans1d))
+                parts.append(_grid_item(item, ndmin, trans1d))
         kinds = [item for item in parts if isinstance(item, int | float | complex)]
         arrays = [p if isinstance(p, Array) else None for p in parts]
         dtype = np.result_type(*[a.dtype for a in arrays if a is not None], *kinds)
-        wide = [_part(lift(p).reshape(1), ndmin, -1) if a is None else a for p, a in zip(parts, arrays, strict=True)]
+        wide = [
+            _grid_item(lift(p).reshape(1), ndmin, -1) if a is None else a for p, a in zip(parts, arrays, strict=True)
+        ]
         return concatenate([w.astype(dtype) for w in wide], axis)
 
     def __len__(self) -> int:
@@ -102,13 +104,13 @@ def _directive(text: str, defaults: tuple[int, int, int]) -> tuple[int, int, int
     return axis, ndmin, trans1d
 
 
-def _part(item: Any, ndmin: int, trans1d: int) -> Any:
+def _grid_item(item: Any, ndmin: int, trans1d: int) -> Any:
     """One item with at least ndmin axes; Python scalars are left for promotion."""
     if isinstance(item, slice):
         item = np.r_[item]
     if type(item) in (int, float, complex, bool):
         return item
-    x = array_of(item)
+    x = traced_array(item)
     missing = ndmin - x.ndim
     if x.ndim == 0:
         return reshape(x, (1,) * max(ndmin, 1))

@@ -6,9 +6,9 @@ from typing import Any
 
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift
+from wholestep.frontend.promotion import lift
 from wholestep.numpy.creation import linspace
-from wholestep.numpy.movement import array_of, ravel
+from wholestep.numpy.movement import ravel, traced_array
 from wholestep.numpy.outside import np
 
 
@@ -19,16 +19,16 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     Which bin an element is in has no derivative. Raises UnsupportedError for a rule that chooses the number of bins
     from traced data.
     """
-    values = ravel(array_of(a))
+    values = ravel(traced_array(a))
     edges = lift(edges_of(a, values, bins, range))
     n = edges.shape[0] - 1
     place = np.searchsorted(edges, values, side="right") - 1
     place = np.where(values == edges[-1], n - 1, place)
     inside = (values >= edges[0]) & (values <= edges[-1])
-    each = lift(np.ones(values.shape, np.int64)) if weights is None else ravel(array_of(weights))
+    each = lift(np.ones(values.shape, np.int64)) if weights is None else ravel(traced_array(weights))
     if each.shape != values.shape:
         raise ShapeError(f"histogram: weights are {each.type}, and the values {values.type}")
-    made = array_of(np.zeros(n + 1, each.dtype)).copy()
+    made = traced_array(np.zeros(n + 1, each.dtype)).copy()
     np.add.at(made, np.where(inside, place, n), each)
     counts = made[:n]
     if density:

@@ -9,22 +9,13 @@ from wholestep.dims import Dim
 from wholestep.errors import BoundsError, DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import broadcast_shapes, lift, wrap
+from wholestep.frontend.promotion import broadcast_shapes, lift, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy.creation import arange
 from wholestep.numpy.diagonals import writable
-from wholestep.numpy.movement import (
-    array_of,
-    axis_of,
-    broadcast_to,
-    concatenate,
-    cycled,
-    flat_view,
-    ravel,
-    reshape,
-)
+from wholestep.numpy.movement import axis_of, broadcast_to, concatenate, cycled, flat_view, ravel, reshape, traced_array
 from wholestep.numpy.outside import np
-from wholestep.numpy.selection import known_of, unknown, where
+from wholestep.numpy.selection import is_unknown, known_of, where
 
 MODES = ("raise", "wrap", "clip")
 
@@ -53,7 +44,7 @@ def positions(name: str, indices: Any, size: int, mode: str, negative: bool = Tr
 @covers(np.take)
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     """numpy.take."""
-    x = array_of(a)
+    x = traced_array(a)
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("take", axis, x.ndim)
@@ -66,7 +57,7 @@ def _copied(x: Array) -> Array:
     return Array(x.value, x._scalar or x.ndim == 0)
 
 
-def _along(x: Array, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
+def _index_along(x: Array, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
     """The index that picks along one axis and walks the others."""
     index = lift(indices) if is_traced(indices) else np.asarray(indices)
     if index.dtype.kind not in "iu":
@@ -88,11 +79,11 @@ def _along(x: Array, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
 @covers(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
     """numpy.take_along_axis."""
-    x = array_of(arr)
+    x = traced_array(arr)
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("take_along_axis", axis, x.ndim)
-    return x[_along(x, indices, place, "take_along_axis")]  # type: ignore[no-any-return]
+    return x[_index_along(x, indices, place, "take_along_axis")]  # type: ignore[no-any-return]
 
 
 @covers(np.put_along_axis)
@@ -102,7 +93,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     if axis is None:
         x, axis = flat_view(x), 0
     place = axis_of("put_along_axis", axis, x.ndim)
-    x[_along(x, indices, place, "put_along_axis")] = values
+    x[_index_along(x, indices, place, "put_along_axis")] = values
 
 
 @covers(np.put)
@@ -111,7 +102,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     x = flat_view(writable("put", a))
     index = positions("put", ind, x.size, mode)
     count = math.prod(index.shape)
-    if count and array_of(v).size:
+    if count and traced_array(v).size:
         x[index.reshape(-1)] = cycled(v, count)
 
 
@@ -119,11 +110,11 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     """numpy.putmask: writes a in place where the mask holds; works without knowing the mask."""
     x = writable("putmask", a)
-    chosen = array_of(mask).astype(bool)
+    chosen = traced_array(mask).astype(bool)
     if chosen.size != x.size:
         raise ShapeError(f"putmask: the mask {chosen.type} and the array {x.type} must be of one size")
-    if array_of(values).size:
-        new = reshape(cycled(array_of(values).astype(x.dtype), x.size), x.shape)
+    if traced_array(values).size:
+        new = reshape(cycled(traced_array(values).astype(x.dtype), x.size), x.shape)
         x[...] = where(reshape(chosen, x.shape), new, x)
 
 
@@ -131,10 +122,10 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """numpy.place: writes arr in place, the first value where the mask first holds, and so on."""
     x = writable("place", arr)
-    chosen = array_of(mask).astype(bool)
+    chosen = traced_array(mask).astype(bool)
     if chosen.size != x.size:
         raise ShapeError(f"place: the mask {chosen.type} and the array {x.type} must be of one size")
-    new = ravel(array_of(vals)).astype(x.dtype)
+    new = ravel(traced_array(vals)).astype(x.dtype)
     if new.size == 0:
         if np.any(known_of("place", mask)):
             raise ValueError("Cannot insert from an empty array!")
@@ -159,11 +150,11 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
 @covers(np.choose)
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """numpy.choose."""
-    options = [array_of(c) for c in choices]
+    options = [traced_array(c) for c in choices]
     index = positions("choose", a, len(options), mode, negative=False)
     shape = broadcast_shapes("choose", [index.shape, *[o.shape for o in options]])
     board = concatenate([broadcast_to(o, shape)[None] for o in options], 0)
-    made = take_along_axis(board, broadcast_to(array_of(index), shape)[None], 0)[0]
+    made = take_along_axis(board, broadcast_to(traced_array(index), shape)[None], 0)[0]
     made = wrap(made.value)
     return made if out is None else assign_out("choose", out, made, "unsafe")
 
@@ -171,8 +162,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 @covers(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """numpy.compress; a condition that is not known chooses along the first axis, as x[condition] does."""
-    if unknown(condition) and out is None and (axis is None or axis_of("compress", axis, array_of(a).ndim) == 0):
-        return (ravel(array_of(a)) if axis is None else array_of(a))[lift(condition) != 0]
+    if is_unknown(condition) and out is None and (axis is None or axis_of("compress", axis, traced_array(a).ndim) == 0):
+        return (ravel(traced_array(a)) if axis is None else traced_array(a))[lift(condition) != 0]
     mask = known_of("compress", condition)
     if mask.ndim != 1:
         raise ShapeError("compress: the condition must be a 1-d array")
@@ -182,9 +173,9 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
 @covers(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
     """numpy.extract; a condition that is not known chooses as x[condition] does."""
-    if unknown(condition):
-        return ravel(array_of(arr))[ravel(lift(condition)) != 0]
-    return take(ravel(array_of(arr)), np.flatnonzero(known_of("extract", condition)), 0)
+    if is_unknown(condition):
+        return ravel(traced_array(arr))[ravel(lift(condition)) != 0]
+    return take(ravel(traced_array(arr)), np.flatnonzero(known_of("extract", condition)), 0)
 
 
 @covers(np.nonzero)
@@ -216,7 +207,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     """numpy.ix_; boolean arguments must be known."""
     found = []
     for i, arg in enumerate(args):
-        x = array_of(arg)
+        x = traced_array(arg)
         if x.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
         if x.dtype.kind == "b":

@@ -9,40 +9,49 @@ from typing import Any
 from wholestep.errors import BoundsError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift
+from wholestep.frontend.promotion import lift
 from wholestep.numpy.axes import atleast_1d, atleast_2d, atleast_3d
-from wholestep.numpy.movement import array_of, axis_of, broadcast_to, check_depth, concatenate, moveaxis, ravel, reshape
+from wholestep.numpy.movement import (
+    axis_of,
+    broadcast_to,
+    check_depth,
+    concatenate,
+    moveaxis,
+    ravel,
+    reshape,
+    traced_array,
+)
 from wholestep.numpy.outside import np
-from wholestep.numpy.selection import known_of, unknown
+from wholestep.numpy.selection import is_unknown, known_of
 
 
-def _listed(arrays: Any) -> list[Any]:
+def _array_list(arrays: Any) -> list[Any]:
     return [arrays[i] for i in range(len(arrays))] if isinstance(arrays, Array) else list(arrays)
 
 
 @covers(np.vstack)
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """numpy.vstack."""
-    return concatenate([atleast_2d(lift(a)) for a in _listed(tup)], 0, dtype=dtype, casting=casting)
+    return concatenate([atleast_2d(lift(a)) for a in _array_list(tup)], 0, dtype=dtype, casting=casting)
 
 
 @covers(np.hstack)
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """numpy.hstack."""
-    parts = [atleast_1d(lift(a)) for a in _listed(tup)]
+    parts = [atleast_1d(lift(a)) for a in _array_list(tup)]
     return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 @covers(np.dstack)
 def dstack(tup: Any) -> Array:
     """numpy.dstack."""
-    return concatenate([atleast_3d(lift(a)) for a in _listed(tup)], 2)
+    return concatenate([atleast_3d(lift(a)) for a in _array_list(tup)], 2)
 
 
 @covers(np.column_stack)
 def column_stack(tup: Any) -> Array:
     """numpy.column_stack."""
-    parts = [array_of(a) for a in _listed(tup)]
+    parts = [traced_array(a) for a in _array_list(tup)]
     return concatenate([p if p.ndim > 1 else reshape(p, (-1, 1)) for p in parts], 1)
 
 
@@ -53,7 +62,7 @@ def block(arrays: Any) -> Array:
     leaves: list[Array] = []
     _gather_leaves(arrays, leaves)
     ndim = max([depth, *[leaf.ndim for leaf in leaves]])
-    return Array(_joined(arrays, ndim - depth, ndim).value)
+    return Array(_join_arrays(arrays, ndim - depth, ndim).value)
 
 
 def _depth(arrays: Any, around: int = 0) -> int:
@@ -76,11 +85,11 @@ def _gather_leaves(arrays: Any, leaves: list[Array]) -> None:
         leaves.append(lift(arrays))
 
 
-def _joined(arrays: Any, axis: int, ndim: int) -> Array:
+def _join_arrays(arrays: Any, axis: int, ndim: int) -> Array:
     if not isinstance(arrays, list):
-        x = array_of(arrays)
+        x = traced_array(arrays)
         return reshape(x, (*[1] * (ndim - x.ndim), *x.shape))
-    return concatenate([_joined(item, axis + 1, ndim) for item in arrays], axis)
+    return concatenate([_join_arrays(item, axis + 1, ndim) for item in arrays], axis)
 
 
 @covers(np.append)
@@ -94,7 +103,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> Array:
 @covers(np.tile)
 def tile(A: Any, reps: Any) -> Array:
     """numpy.tile."""
-    x = array_of(A)
+    x = traced_array(A)
     counts = (
         [operator.index(r) for r in reps] if isinstance(reps, tuple | list | np.ndarray) else [operator.index(reps)]
     )
@@ -109,7 +118,7 @@ def tile(A: Any, reps: Any) -> Array:
 @covers(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Array:
     """numpy.repeat; the counts decide the shape, so they must be known."""
-    x = array_of(a)
+    x = traced_array(a)
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("repeat", axis, x.ndim)
@@ -130,7 +139,7 @@ def _taken(x: Array, index: Any, axis: int) -> Array:
 @covers(np.resize)
 def resize(a: Any, new_shape: Any) -> Array:
     """numpy.resize: the elements again and again, as many as the new shape needs."""
-    x = ravel(array_of(a))
+    x = ravel(traced_array(a))
     shape = tuple(new_shape) if isinstance(new_shape, tuple | list) else (operator.index(new_shape),)
     if any(n < 0 for n in shape):
         raise ShapeError("resize: all sizes of the new shape must be non-negative")
@@ -144,11 +153,11 @@ def resize(a: Any, new_shape: Any) -> Array:
 @covers(np.delete)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
     """numpy.delete; what is deleted must be known, unless a mask along the first axis says it."""
-    x = array_of(arr)
+    x = traced_array(arr)
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("delete", axis, x.ndim)
-    if place == 0 and unknown(obj) and lift(obj).dtype.kind == "b":
+    if place == 0 and is_unknown(obj) and lift(obj).dtype.kind == "b":
         return x[~lift(obj)]  # type: ignore[no-any-return]
     what = obj if isinstance(obj, slice) else known_of("delete", obj)
     if not isinstance(what, slice) and what.size == 0 and not isinstance(obj, np.ndarray):
@@ -160,7 +169,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
 @covers(np.insert)
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
     """numpy.insert; where is inserted must be known."""
-    x = array_of(arr)
+    x = traced_array(arr)
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("insert", axis, x.ndim)
@@ -170,7 +179,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
     at = known_of("insert", obj)
     if at.dtype.kind == "b":
         at = np.flatnonzero(at)
-    new = array_of(values).astype(x.dtype)
+    new = traced_array(values).astype(x.dtype)
     if at.size == 1:
         return _insert_one(x, int(at.ravel()[0]), new, place, at.ndim == 0)
     at = np.where(at < 0, at + size, at).astype(np.int64)

@@ -11,9 +11,9 @@ from wholestep.dims import sampled
 from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced
-from wholestep.frontend.lift import broadcast_shapes, lift, promoted, wrap
-from wholestep.frontend.lift import broadcast_to as broadcast_value
-from wholestep.frontend.memory import turned
+from wholestep.frontend.memory import may_be_transposed
+from wholestep.frontend.promotion import broadcast_shapes, lift, promoted, wrap
+from wholestep.frontend.promotion import broadcast_to as broadcast_value
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import np
@@ -33,7 +33,7 @@ def axis_of(name: str, axis: Any, ndim: int) -> int:
     return found % ndim
 
 
-def axes_of(name: str, axes: Any, ndim: int) -> tuple[int, ...]:
+def normalized_axes(name: str, axes: Any, ndim: int) -> tuple[int, ...]:
     """Non-negative axes, all of them for None; raises AxisError outside the array and ShapeError for repeats."""
     if axes is None:
         return tuple(range(ndim))
@@ -61,14 +61,14 @@ def check_depth(name: str, around: int) -> None:
         )
 
 
-def array_of(a: Any) -> Array:
+def traced_array(a: Any) -> Array:
     """Anything array-like as a traced array with memory: a NumPy scalar becomes a new 0-d array."""
     x = lift(a)
     return Array(x.value) if x._scalar else x
 
 
 def by_columns(x: Array, order: str) -> bool:
-    """Whether this order= of an array means that the first index runs fastest."""
+    """Test whether this order= of an array means that the first index runs fastest."""
     if order in ("C", "K"):
         return False
     if order not in ("F", "A"):
@@ -79,7 +79,7 @@ def by_columns(x: Array, order: str) -> bool:
 @covers(np.reshape)
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
     """numpy.reshape: a view where the memory allows it, a copy elsewhere, as NumPy decides."""
-    x = array_of(a)
+    x = traced_array(a)
     wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     sizes = [s if type(s).__name__ == "Dim" else operator.index(s) for s in wanted]
     if by_columns(x, order):
@@ -116,7 +116,7 @@ def fill_in(x: Array, sizes: list[Any]) -> list[Any]:
 
 
 def shares(x: Array) -> bool:
-    """Whether NumPy could make this view without copying."""
+    """Test whether NumPy could make this view without copying."""
     parent = x._parent
     assert parent is not None
     if parent._parent is None and parent._strides is None:
@@ -131,17 +131,17 @@ def shares(x: Array) -> bool:
 @covers(np.ravel)
 def ravel(a: Any, order: str = "C") -> Array:
     """numpy.ravel: a view of what lies in one piece, a copy of the rest."""
-    x = array_of(a)
+    x = traced_array(a)
     if order == "K":
         strides = x.layout().strides
         x = transpose(x, sorted(range(x.ndim), key=lambda i: -abs(strides[i])))
     elif by_columns(x, order):
         x = transpose(x)
     made = reshape(x, (-1,))
-    return made if not turned(x) or x.layout().flags.c_contiguous else Array(made.value)
+    return made if not may_be_transposed(x) or x.layout().flags.c_contiguous else Array(made.value)
 
 
-class Flat(Array):
+class FlatIterator(Array):
     """x.flat: the elements in row-major order. Reading copies; writing reaches x, short values again and again."""
 
     __slots__ = ()
@@ -151,13 +151,13 @@ class Flat(Array):
         return found if found._scalar else Array(found.value)
 
     def __setitem__(self, index: Any, new: Any) -> None:
-        v = array_of(new)
+        v = traced_array(new)
         if v.ndim and not is_traced(index):
             v = cycled(v, np.empty(self.shape[0], bool)[index].size)
         super().__setitem__(index, v)
 
 
-def flat_view(x: Array) -> Flat:
+def flat_view(x: Array) -> FlatIterator:
     """The elements in row-major order as one axis; what is written to it reaches x, wherever x keeps its memory."""
     old, size = x.shape, x.size
     way = View(
@@ -165,7 +165,7 @@ def flat_view(x: Array) -> Flat:
         lambda base, v: reshape_primitive(v, shape=old),
         lambda plain: np.empty(size, plain.dtype),
     )
-    made = Flat(way.get(x.value))
+    made = FlatIterator(way.get(x.value))
     made._parent, made._view = x, way
     made._seen = x._root()._version
     return made
@@ -176,7 +176,7 @@ FUNCTIONS[np.ndarray.flat] = flat_view
 
 def cycled(values: Any, count: int) -> Array:
     """The values again and again, `count` in all."""
-    flat = ravel(array_of(values))
+    flat = ravel(traced_array(values))
     times = -(-count // max(flat.size, 1))
     return (concatenate([flat] * times, 0) if times > 1 else flat)[:count]  # type: ignore[no-any-return]
 
@@ -187,7 +187,7 @@ def transpose(a: Any, axes: Any = None) -> Array:
     x = lift(a)
     if x._scalar and not axes:
         return x
-    order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
+    order = tuple(reversed(range(x.ndim))) if axes is None else normalized_axes("transpose", tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise ShapeError(f"transpose: axes {axes} do not match {x.type}")
     back = tuple([order.index(i) for i in range(x.ndim)])
@@ -213,7 +213,7 @@ def swapaxes(a: Any, axis1: Any, axis2: Any) -> Array:
 def moveaxis(a: Any, source: Any, destination: Any) -> Array:
     """numpy.moveaxis: a view."""
     x = lift(a)
-    sources, targets = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
+    sources, targets = normalized_axes("moveaxis", source, x.ndim), normalized_axes("moveaxis", destination, x.ndim)
     if len(sources) != len(targets):
         raise ShapeError(f"moveaxis: {len(sources)} sources and {len(targets)} destinations")
     order = [i for i in range(x.ndim) if i not in sources]
@@ -228,7 +228,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
     x = lift(a)
     if x._scalar:
         return x
-    gone = [i for i, n in enumerate(x.shape) if n == 1] if axis is None else axes_of("squeeze", axis, x.ndim)
+    gone = [i for i, n in enumerate(x.shape) if n == 1] if axis is None else normalized_axes("squeeze", axis, x.ndim)
     for i in gone:
         if x.shape[i] != 1:
             raise ShapeError(f"squeeze: axis {i} of {x.type} has size {x.shape[i]}, not 1")
@@ -240,7 +240,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
     """numpy.expand_dims: a view with new axes of size 1."""
     x = lift(a)
     many = axis if isinstance(axis, tuple | list) else (axis,)
-    places = axes_of("expand_dims", tuple(many), x.ndim + len(many))
+    places = normalized_axes("expand_dims", tuple(many), x.ndim + len(many))
     rest = iter(x.shape)
     return reshape(x, tuple([1 if i in places else next(rest) for i in range(x.ndim + len(many))]))
 
@@ -248,7 +248,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
 @covers(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     """numpy.broadcast_to: a view that cannot be written."""
-    x = array_of(array)
+    x = traced_array(array)
     wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if broadcast_shapes("broadcast_to", [x.shape, wanted]) != wanted:
         raise ShapeError(f"broadcast_to: {x.type} does not broadcast to {wanted}")
@@ -258,7 +258,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
 @covers(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
     """numpy.broadcast_arrays: views, which can be written where no array has to grow."""
-    arrays = [array_of(a) for a in args]
+    arrays = [traced_array(a) for a in args]
     shape = broadcast_shapes("broadcast_arrays", [a.shape for a in arrays])
     if all([a.shape == shape for a in arrays]):
         return tuple(arrays)
@@ -268,8 +268,8 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
 @covers(np.flip)
 def flip(m: Any, axis: Any = None) -> Array:
     """numpy.flip: a view in reverse order."""
-    x = array_of(m)
-    axes = axes_of("flip", axis, x.ndim)
+    x = traced_array(m)
+    axes = normalized_axes("flip", axis, x.ndim)
     return view(
         x,
         lambda v: flip_primitive(v, axes=axes),
@@ -278,7 +278,7 @@ def flip(m: Any, axis: Any = None) -> Array:
     )
 
 
-def joined(values: Sequence[Value], axis: int) -> Array:
+def concatenate_values(values: Sequence[Value], axis: int) -> Array:
     """Values of one dtype, one after the other."""
     return wrap(concat(*values, axis=axis) if len(values) > 1 else values[0])
 
@@ -288,7 +288,7 @@ def concatenate(
     arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Array:
     """numpy.concatenate."""
-    items = [array_of(a) for a in arrays]
+    items = [traced_array(a) for a in arrays]
     if not items:
         raise ShapeError("concatenate: need at least one array")
     values = promoted(*items)
@@ -308,7 +308,7 @@ def concatenate(
                 f"concatenate: {first.type} and {v.type} differ beyond axis {place}",
                 hint="all sizes but the one along the axis must agree",
             )
-    made = joined(values, place)
+    made = concatenate_values(values, place)
     made = made if dtype is None else made.astype(dtype, casting=casting)
     return made if out is None else assign_out("concatenate", out, made, casting)
 
@@ -316,7 +316,7 @@ def concatenate(
 @covers(np.stack)
 def stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """numpy.stack."""
-    items = [array_of(a) for a in arrays]
+    items = [traced_array(a) for a in arrays]
     if not items:
         raise ShapeError("stack: need at least one array")
     for item in items:

@@ -8,4 +8,4 @@ import numpy
 
 np: Any = numpy
 NO_VALUE: Any = np._NoValue
-"""What NumPy's signatures have where a parameter was not given."""
+"""The default of NumPy's signatures for a parameter that was not given."""

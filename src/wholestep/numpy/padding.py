@@ -8,9 +8,9 @@ from typing import Any
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import broadcast_to as broadcast_value
-from wholestep.frontend.lift import cast_to, lift
-from wholestep.numpy.movement import array_of, broadcast_to, concatenate
+from wholestep.frontend.promotion import broadcast_to as broadcast_value
+from wholestep.frontend.promotion import cast_to, lift
+from wholestep.numpy.movement import broadcast_to, concatenate, traced_array
 from wholestep.numpy.outside import np
 
 Width = tuple[int, int]
@@ -27,7 +27,7 @@ OPTIONS = {
 @covers(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """numpy.pad; mode "empty" gives zeros."""
-    x = array_of(array)
+    x = traced_array(array)
     widths = _widths(pad_width, x.ndim)
     if callable(mode):
         return _by_function(x, widths, mode, kwargs)
@@ -54,7 +54,7 @@ def _extended(x: Array, axis: int, width: Width, mode: str, options: dict[str, A
         return x[(*[slice(None)] * axis, places)]  # type: ignore[no-any-return]
     if mode in ("constant", "empty"):
         first, last = _pair(options.get("constant_values", 0), axis, x.ndim)
-        ends = [_filled(x, axis, n, v) for n, v in zip(width, (first, last), strict=True)]
+        ends = [_constant_edge(x, axis, n, v) for n, v in zip(width, (first, last), strict=True)]
     elif mode == "linear_ramp":
         first, last = _pair(options.get("end_values", 0), axis, x.ndim)
         ends = [_ramp(x, axis, width[0], first, 0), _ramp(x, axis, width[1], last, 1)]
@@ -81,7 +81,7 @@ POSITIONS: dict[str, Callable[[Any, int], Any]] = {
     "reflect": _reflect,
     "symmetric": _symmetric,
 }
-"""Where each element of the padded axis is read from."""
+"""The source index of each element of the padded axis."""
 
 
 def _widths(given: Any, ndim: int) -> list[Width]:
@@ -114,7 +114,7 @@ def _sized(shape: tuple[Any, ...], axis: int, n: int) -> tuple[Any, ...]:
     return (*shape[:axis], n, *shape[axis + 1 :])
 
 
-def _filled(x: Array, axis: int, n: int, number: Any) -> Array:
+def _constant_edge(x: Array, axis: int, n: int, number: Any) -> Array:
     return Array(broadcast_value(cast_to(lift(number).value, x.dtype), _sized(x.shape, axis, n)))
 
 
@@ -170,7 +170,7 @@ def _odd(x: Array, axis: int, width: Width, mode: str) -> Array:
 def _by_function(x: Array, widths: list[Width], function: Any, options: dict[str, Any]) -> Array:
     """A function that writes the padding of each vector along each axis."""
     for axis, width in enumerate(widths):
-        x = concatenate([_filled(x, axis, width[0], 0), x, _filled(x, axis, width[1], 0)], axis)
+        x = concatenate([_constant_edge(x, axis, width[0], 0), x, _constant_edge(x, axis, width[1], 0)], axis)
     padded = Array(x.value)
     for axis, width in enumerate(widths):
         moved = np.moveaxis(padded, axis, -1)

@@ -9,9 +9,9 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift, promoted
+from wholestep.frontend.promotion import lift, promoted
 from wholestep.numpy.calculus import convolve
-from wholestep.numpy.movement import array_of, concatenate, ravel, stack
+from wholestep.numpy.movement import concatenate, ravel, stack, traced_array
 from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 
@@ -19,7 +19,7 @@ from wholestep.numpy.selection import known_of
 @covers(np.polyval)
 def polyval(p: Any, x: Any) -> Any:
     """numpy.polyval."""
-    coefficients, at = array_of(p), lift(x)
+    coefficients, at = traced_array(p), lift(x)
     made: Any = np.zeros_like(at)
     for i in range(coefficients.shape[0]):
         made = made * at + coefficients[i]
@@ -27,7 +27,7 @@ def polyval(p: Any, x: Any) -> Any:
 
 
 def _line(p: Any) -> Array:
-    x = array_of(p)
+    x = traced_array(p)
     return ravel(x) if x.ndim == 0 else x
 
 
@@ -90,7 +90,7 @@ def polyder(p: Any, m: Any = 1) -> Any:
     count = operator.index(m)
     if count < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
-    x = array_of(p)
+    x = traced_array(p)
     for _ in range(count):
         n = x.shape[0] - 1
         x = x[:-1] * np.arange(n, 0, -1)
@@ -103,12 +103,12 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
     count = operator.index(m)
     if count < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    constants = ravel(array_of(0.0 if k is None else k))
+    constants = ravel(traced_array(0.0 if k is None else k))
     if constants.shape[0] == 1 and count > 1:
         constants = constants[0] * np.ones(count)
     if constants.shape[0] < count:
         raise ShapeError("polyint: k must be a scalar or a rank-1 array of length 1 or >m")
-    x = array_of(p)
+    x = traced_array(p)
     for i in range(count):
         x = concatenate([x / np.arange(x.shape[0], 0, -1), constants[i : i + 1]], 0)
     return x
@@ -117,7 +117,7 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
 @covers(np.vander)
 def vander(x: Any, N: Any = None, increasing: bool = False) -> Array:
     """numpy.vander."""
-    a = array_of(x)
+    a = traced_array(x)
     if a.ndim != 1:
         raise ShapeError(f"vander: x must be a one-dimensional array or sequence, not {a.type}")
     count = a.shape[0] if N is None else operator.index(N)
@@ -152,13 +152,13 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
     """numpy.polyfit, the coefficients alone; a least-squares problem, differentiable in x, y and w."""
     if full or cov:
         raise UnsupportedError("polyfit: full= and cov= are not covered for traced arrays", hint="use np.linalg.lstsq")
-    at, heights = array_of(x) + 0.0, array_of(y) + 0.0
+    at, heights = traced_array(x) + 0.0, traced_array(y) + 0.0
     degree = operator.index(deg)
     if at.ndim != 1 or heights.ndim not in (1, 2) or at.shape[0] != heights.shape[0] or degree < 0:
         raise ShapeError(f"polyfit: cannot fit {heights.type} at {at.type} with degree {degree}")
     rows: Any = vander(at, degree + 1)
     if w is not None:
-        weights = array_of(w) + 0.0
+        weights = traced_array(w) + 0.0
         rows = rows * weights[:, None]
         heights = heights * (weights[:, None] if heights.ndim == 2 else weights)
     scale = np.sqrt(np.sum(rows * rows, axis=0))
@@ -170,7 +170,7 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
 @covers(np.roots)
 def roots(p: Any) -> Any:
     """numpy.roots: the eigenvalues of the companion matrix; which coefficients are zero must be known."""
-    x = array_of(p)
+    x = traced_array(p)
     if x.ndim != 1:
         raise ShapeError("roots: the input must be a rank-1 array")
     held = np.flatnonzero(known_of("roots", x))

@@ -9,9 +9,9 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift, wrap
+from wholestep.frontend.promotion import lift, wrap
 from wholestep.frontend.ufuncs import assign_out
-from wholestep.numpy.movement import array_of, axes_of, reshape
+from wholestep.numpy.movement import normalized_axes, reshape, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.sorting import sort
 from wholestep.numpy.statistics import moved_last
@@ -133,11 +133,11 @@ def quantiles(
     scale: float,
     skip_nan: bool,
 ) -> Any:
-    """What all quantiles share."""
-    x = array_of(a)
+    """The common part of all quantiles."""
+    x = traced_array(a)
     if dtypes.is_complex(x.dtype):
         raise DtypeError(f"{name}: a must be an array of real numbers")
-    axes = axes_of(name, axis, x.ndim)
+    axes = normalized_axes(name, axis, x.ndim)
     fractions = _checked(name, q, scale, method, weights)
     dtype = _result_dtype(x, fractions, q, method)
     rows = sort(moved_last(x, axes), -1)
@@ -162,68 +162,29 @@ def _truth(keepdims: Any) -> bool:
     return keepdims is not NO_VALUE and bool(keepdims)
 
 
-@covers(np.quantile)
-def quantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
-    """numpy.quantile, every method; not with weights."""
-    return quantiles("quantile", a, q, axis, out, method, keepdims, weights, 1, False)
+def _quantile(outside: Any, scale: float, skip_nan: bool, keep: Any) -> Callable[..., Any]:
+    def implementation(
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: Any = keep,
+        *,
+        weights: Any = None,
+    ) -> Any:
+        return quantiles(outside.__name__, a, q, axis, out, method, keepdims, weights, scale, skip_nan)
+
+    implementation.__name__ = implementation.__qualname__ = outside.__name__
+    implementation.__doc__ = f"numpy.{outside.__name__}, every method; not with weights."
+    return covers(outside)(implementation)
 
 
-@covers(np.percentile)
-def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Any:
-    """numpy.percentile, every method; not with weights."""
-    return quantiles("percentile", a, q, axis, out, method, keepdims, weights, 100, False)
-
-
-@covers(np.nanquantile)
-def nanquantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = NO_VALUE,
-    *,
-    weights: Any = None,
-) -> Any:
-    """numpy.nanquantile, every method; not with weights."""
-    return quantiles("nanquantile", a, q, axis, out, method, keepdims, weights, 1, True)
-
-
-@covers(np.nanpercentile)
-def nanpercentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = NO_VALUE,
-    *,
-    weights: Any = None,
-) -> Any:
-    """numpy.nanpercentile, every method; not with weights."""
-    return quantiles("nanpercentile", a, q, axis, out, method, keepdims, weights, 100, True)
+quantile = _quantile(np.quantile, 1, False, False)
+percentile = _quantile(np.percentile, 100, False, False)
+nanquantile = _quantile(np.nanquantile, 1, True, NO_VALUE)
+nanpercentile = _quantile(np.nanpercentile, 100, True, NO_VALUE)
 
 
 @covers(np.median)
@@ -241,8 +202,8 @@ def nanmedian(
 
 
 def _median(name: str, a: Any, axis: Any, out: Any, keepdims: Any, skip_nan: bool) -> Any:
-    x = array_of(a)
-    axes = axes_of(name, axis, x.ndim)
+    x = traced_array(a)
+    axes = normalized_axes(name, axis, x.ndim)
     rows = sort(moved_last(x, axes), -1)
     n = rows.shape[-1]
     nan = np.isnan(rows) if dtypes.is_inexact(x.dtype) else None

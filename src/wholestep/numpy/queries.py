@@ -7,11 +7,11 @@ from typing import Any
 
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift
+from wholestep.frontend.promotion import lift
 from wholestep.numpy.outside import np
 
 
-def stand_in(x: Any) -> Any:
+def stand_in_array(x: Any) -> Any:
     """A plain array of the same shape and dtype that takes no memory; other things as they are."""
     if not is_traced(x):
         return x
@@ -49,7 +49,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 @covers(np.can_cast)
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """numpy.can_cast."""
-    return bool(np.can_cast(stand_in(from_), to, casting))
+    return bool(np.can_cast(stand_in_array(from_), to, casting))
 
 
 @covers(np.min_scalar_type)
@@ -62,19 +62,19 @@ def min_scalar_type(a: Any, /) -> Any:
 @covers(np.common_type)
 def common_type(*arrays: Any) -> Any:
     """numpy.common_type."""
-    return np.common_type(*[stand_in(a) for a in arrays])
+    return np.common_type(*[stand_in_array(a) for a in arrays])
 
 
 @covers(np.iscomplexobj)
 def iscomplexobj(x: Any) -> bool:
     """numpy.iscomplexobj."""
-    return bool(np.iscomplexobj(stand_in(x)))
+    return bool(np.iscomplexobj(stand_in_array(x)))
 
 
 @covers(np.isrealobj)
 def isrealobj(x: Any) -> bool:
     """numpy.isrealobj."""
-    return bool(np.isrealobj(stand_in(x)))
+    return bool(np.isrealobj(stand_in_array(x)))
 
 
 @covers(np.may_share_memory)

@@ -13,11 +13,11 @@ from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
+from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
 from wholestep.frontend.ufuncs import ACCUMULATE, assign_out
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
-from wholestep.numpy.movement import axes_of, axis_of, ravel
+from wholestep.numpy.movement import axis_of, normalized_axes, ravel
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.primitives import arithmetic as ar
 from wholestep.primitives import logic as lo
@@ -25,7 +25,7 @@ from wholestep.primitives import reduction as re
 from wholestep.primitives.movement import reshape
 
 
-def kept(v: Value, shape: tuple[Any, ...], axes: tuple[int, ...], keepdims: Any) -> Value:
+def restore_axes(v: Value, shape: tuple[Any, ...], axes: tuple[int, ...], keepdims: Any) -> Value:
     """A reduced value with its lost axes back as size 1 where keepdims asks for them."""
     if not keepdims or keepdims is NO_VALUE:
         return v
@@ -33,7 +33,7 @@ def kept(v: Value, shape: tuple[Any, ...], axes: tuple[int, ...], keepdims: Any)
     return made
 
 
-def reduced(
+def apply_reduction(
     name: str,
     primitive: Any,
     a: Any,
@@ -46,9 +46,9 @@ def reduced(
     identity: Any,
     combine: Callable[[Any, Any], Any] | None,
 ) -> Any:
-    """What all reductions share: axes, dtype=, where=, initial=, keepdims= and out=."""
+    """The common part of all reductions: axes, dtype=, where=, initial=, keepdims= and out=."""
     x = lift(a)
-    axes = axes_of(name, axis, x.ndim)
+    axes = normalized_axes(name, axis, x.ndim)
     v = x.value if dtype is None else cast_to(x.value, checked(dtype))
     if where is not True and where is not NO_VALUE:
         if identity is None and (initial is NO_VALUE or initial is None):
@@ -57,10 +57,10 @@ def reduced(
         mask = broadcast_to(cast_to(value_of(where), np.dtype(bool)), v.shape)
         v = lo.select(mask, v, full_of(fill, v.shape, v.dtype))
     if identity is None and initial is not NO_VALUE and initial is not None and math.prod(v.shape) == 0:
-        made = full_of(initial, re.without(v.shape, axes), v.dtype)
+        made = full_of(initial, re.reduced_shape(v.shape, axes), v.dtype)
     else:
         made = primitive(v, axes=axes)
-    result = wrap(kept(made, v.shape, axes, keepdims))
+    result = wrap(restore_axes(made, v.shape, axes, keepdims))
     if initial is not NO_VALUE and initial is not None and combine is not None:
         result = combine(result, initial)
     return result if out is None or out is NO_VALUE else assign_out(name, _single(out), result, "unsafe")
@@ -87,7 +87,7 @@ def sum(
 ) -> Any:
     """numpy.sum."""
     dtype = sum_dtype(lift(a).type) if dtype is None else dtype
-    return reduced("sum", re.sum_, a, axis, dtype, out, keepdims, initial, where, 0, np.add)
+    return apply_reduction("sum", re.sum_, a, axis, dtype, out, keepdims, initial, where, 0, np.add)
 
 
 @covers(np.prod)
@@ -102,7 +102,7 @@ def prod(
 ) -> Any:
     """numpy.prod."""
     dtype = sum_dtype(lift(a).type) if dtype is None else dtype
-    return reduced("prod", re.prod, a, axis, dtype, out, keepdims, initial, where, 1, np.multiply)
+    return apply_reduction("prod", re.prod, a, axis, dtype, out, keepdims, initial, where, 1, np.multiply)
 
 
 def complex_extremum(v: Value, axes: tuple[int, ...], real: Any) -> Value:
@@ -115,7 +115,7 @@ def complex_extremum(v: Value, axes: tuple[int, ...], real: Any) -> Value:
     edge = -math.inf if real is re.max_ else math.inf
 
     def over(part: Any) -> Any:
-        return wrap(kept(real(lift(part).value, axes=axes), v.shape, axes, True))
+        return wrap(restore_axes(real(lift(part).value, axes=axes), v.shape, axes, True))
 
     first = plain.real == over(plain.real)
     chosen = first & (plain.imag == over(np.where(first, plain.imag, edge)))
@@ -138,14 +138,14 @@ def _extremum(name: str, primitive: Any, combine: Any) -> Callable[..., Any]:
         where: Any = NO_VALUE,
     ) -> Any:
         x = lift(a)
-        axes = axes_of(name, axis, x.ndim)
+        axes = normalized_axes(name, axis, x.ndim)
         chosen = functools.partial(complex_extremum, real=primitive) if dtypes.is_complex(x.dtype) else primitive
         empty = any(isinstance(x.shape[i], int) and x.shape[i] == 0 for i in axes)
         if empty and (initial is NO_VALUE or initial is None):
             raise ShapeError(
                 f"{name}: no element to choose from in {x.type}", hint="give initial=, the value of an empty choice"
             )
-        return reduced(name, chosen, a, axis, None, out, keepdims, initial, where, None, combine)
+        return apply_reduction(name, chosen, a, axis, None, out, keepdims, initial, where, None, combine)
 
     return extremum
 
@@ -173,24 +173,24 @@ def min(
 @covers(np.any)
 def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Any:
     """numpy.any."""
-    return reduced("any", re.any_, a, axis, np.bool_, out, keepdims, NO_VALUE, where, False, None)
+    return apply_reduction("any", re.any_, a, axis, np.bool_, out, keepdims, NO_VALUE, where, False, None)
 
 
 @covers(np.all)
 def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Any:
     """numpy.all."""
-    return reduced("all", re.all_, a, axis, np.bool_, out, keepdims, NO_VALUE, where, True, None)
+    return apply_reduction("all", re.all_, a, axis, np.bool_, out, keepdims, NO_VALUE, where, True, None)
 
 
-def count_of(x: Array, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
-    """How many elements a mean is over."""
+def mean_count(x: Array, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
+    """The number of elements that a mean is over."""
     if where is True or where is NO_VALUE:
         return math.prod([x.shape[i] for i in axes])
     wide = np.broadcast_to(where, x.shape) if not isinstance(where, Array) else wrap(broadcast_to(where.value, x.shape))
     return sum(lift(wide), axis=axes, keepdims=keepdims)
 
 
-def counted(n: Any) -> Any:
+def traced_count(n: Any) -> Any:
     """A number of elements, traced where it is symbolic; it promotes as a Python number does."""
     return Array(full_of(n, (), np.dtype(np.int64)), True, True) if isinstance(n, Dim) else n
 
@@ -208,11 +208,11 @@ def mean(
 ) -> Any:
     """numpy.mean."""
     x = lift(a)
-    axes = axes_of("mean", axis, x.ndim)
+    axes = normalized_axes("mean", axis, x.ndim)
     wanted = mean_dtype(x, dtype)
     wide = dtypes.compute_dtype(wanted)
     total = sum(x, axis=axes, dtype=wide, keepdims=keepdims, where=where)
-    made = (total / count_of(x, axes, where, keepdims)).astype(wanted, copy=False)
+    made = (total / mean_count(x, axes, where, keepdims)).astype(wanted, copy=False)
     return made if out is None else assign_out("mean", _single(out), made, "unsafe")
 
 
@@ -231,7 +231,7 @@ def var(
 ) -> Any:
     """numpy.var; of complex numbers the mean of |x - mean|**2, a real array."""
     x = lift(a)
-    axes = axes_of("var", axis, x.ndim)
+    axes = normalized_axes("var", axis, x.ndim)
     wanted = mean_dtype(x, dtype)
     x = x.astype(dtypes.compute_dtype(wanted), copy=False)
     ddof = ddof if correction is NO_VALUE else correction
@@ -241,8 +241,8 @@ def var(
         off = lift(np.where(where, off, 0))  # neither the mean nor a derivative sees what is left out
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
     total = sum(square, axis=axes, keepdims=keepdims, where=where)
-    count = count_of(x, axes, where, keepdims) - ddof
-    count = np.maximum(counted(count), 0)
+    count = mean_count(x, axes, where, keepdims) - ddof
+    count = np.maximum(traced_count(count), 0)
     real = dtypes.real_of(wanted) if dtypes.is_complex(wanted) else wanted
     made = (total / count).astype(real, copy=False)
     return made if out is None else assign_out("var", _single(out), made, "unsafe")
@@ -266,11 +266,11 @@ def std(
     correction: Any = NO_VALUE,
 ) -> Any:
     """numpy.std; its derivative at zero is 0."""
-    made = root(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))
+    made = real_root(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))
     return made if out is None else assign_out("std", _single(out), made, "unsafe")
 
 
-def root(x: Any) -> Any:
+def real_root(x: Any) -> Any:
     """The square root of a sum of squares, whose derivative at zero is taken as 0."""
     nothing = x == 0
     return np.where(nothing, x, np.sqrt(np.where(nothing, 1, x)))[()]
@@ -279,41 +279,41 @@ def root(x: Any) -> Any:
 @covers(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """numpy.argmax: the first of equals."""
-    return _arg("argmax", re.argmax, a, axis, out, keepdims)
+    return _arg_extremum("argmax", re.argmax, a, axis, out, keepdims)
 
 
 @covers(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
     """numpy.argmin: the first of equals."""
-    return _arg("argmin", re.argmin, a, axis, out, keepdims)
+    return _arg_extremum("argmin", re.argmin, a, axis, out, keepdims)
 
 
-def _arg(name: str, primitive: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+def _arg_extremum(name: str, primitive: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x = lift(a)
     if dtypes.is_complex(x.dtype):
         raise UnsupportedError(f"{name}: not covered for complex arrays such as {x.type}")
     if axis is None:
         made = primitive(ravel(x).value, axis=0)
-        made = kept(made, x.shape, tuple(range(x.ndim)), keepdims)
+        made = restore_axes(made, x.shape, tuple(range(x.ndim)), keepdims)
     else:
         place = axis_of(name, axis, x.ndim)
-        made = kept(primitive(x.value, axis=place), x.shape, (place,), keepdims)
+        made = restore_axes(primitive(x.value, axis=place), x.shape, (place,), keepdims)
     return wrap(made) if out is None else assign_out(name, _single(out), wrap(made))
 
 
 @covers(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """numpy.cumsum."""
-    return _running("cumsum", re.cumsum, a, axis, dtype, out)
+    return _cumulative("cumsum", re.cumsum, a, axis, dtype, out)
 
 
 @covers(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """numpy.cumprod; the derivative is exact where factors are zero."""
-    return _running("cumprod", re.cumprod, a, axis, dtype, out)
+    return _cumulative("cumprod", re.cumprod, a, axis, dtype, out)
 
 
-def _running(name: str, primitive: Any, a: Any, axis: Any, dtype: Any, out: Any = None) -> Any:
+def _cumulative(name: str, primitive: Any, a: Any, axis: Any, dtype: Any, out: Any = None) -> Any:
     x = lift(a)
     dtype = sum_dtype(x.type) if dtype is None else checked(dtype)
     x = x if axis is not None else ravel(x)

@@ -8,8 +8,8 @@ from typing import Any
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array, data_of
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted, value_of
-from wholestep.frontend.memory import in_order_of, turned
+from wholestep.frontend.memory import in_order_of, may_be_transposed
+from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted, value_of
 from wholestep.frontend.selection import Selection, put
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
@@ -28,8 +28,8 @@ def known_of(name: str, x: Any) -> Any:
     return np.broadcast_to(a.known(name), a.shape)
 
 
-def unknown(x: Any) -> bool:
-    """Whether an argument is traced and has no value yet."""
+def is_unknown(x: Any) -> bool:
+    """Test whether an argument is traced and has no value yet."""
     return is_traced(x) and data_of(lift(x).value) is None
 
 
@@ -62,7 +62,7 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Array:
     made = Array(x.value)
     if order == "F" or (order == "A" and x.layout().flags.fnc):
         return in_order_of(made, [np.empty(x.shape, x.dtype, order="F")])
-    return in_order_of(made, [x]) if order == "K" and turned(x) else made
+    return in_order_of(made, [x]) if order == "K" and may_be_transposed(x) else made
 
 
 @covers(np.clip)
@@ -77,7 +77,7 @@ def clip(
     **kwargs: Any,
 ) -> Any:
     """numpy.clip; the derivative is 1 on the closed interval."""
-    low, high = _bound(a_min, min), _bound(a_max, max)
+    low, high = _clip_bound(a_min, min), _clip_bound(a_max, max)
     where_, dtype = kwargs.pop("where", True), kwargs.pop("dtype", None)
     if kwargs.keys() - {"casting", "order", "subok"}:
         raise TypeError(f"clip: unexpected keyword arguments {sorted(kwargs)}")
@@ -101,7 +101,7 @@ def _or_nan(beyond: Value, bound: Value) -> Value:
     return beyond | isnan(bound) if bound.type.inexact else beyond
 
 
-def _bound(old: Any, new: Any) -> Any:
+def _clip_bound(old: Any, new: Any) -> Any:
     """One bound under its old or its new name."""
     if old is not NO_VALUE and new is not NO_VALUE:
         raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
@@ -159,8 +159,8 @@ def _conditions(condlist: Any, x: Array) -> list[Any]:
     single = np.ndim(first) == 0 if not isinstance(first, Array) else first.ndim == 0
     several = not (isinstance(condlist, Array | np.ndarray) and condlist.ndim == 0) and (not single or x.ndim == 0)
     found = list(condlist) if several else [condlist]
-    return [c.astype(bool) if isinstance(c, Array) else np.asarray(c, bool) for c in map(_listed, found)]
+    return [c.astype(bool) if isinstance(c, Array) else np.asarray(c, bool) for c in map(_condition, found)]
 
 
-def _listed(c: Any) -> Any:
+def _condition(c: Any) -> Any:
     return lift(c) if is_traced(c) else c

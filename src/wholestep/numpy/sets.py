@@ -6,14 +6,14 @@ from typing import Any
 
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift, promoted
-from wholestep.numpy.movement import array_of, concatenate, ravel
+from wholestep.frontend.promotion import lift, promoted
+from wholestep.numpy.movement import concatenate, ravel, traced_array
 from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 
 
-def _places(flat: Any, values: Any) -> Any:
-    """Where each of the values stands in a flat array, the first time; NaN in its turn."""
+def _first_places(flat: Any, values: Any) -> Any:
+    """The first place of each of the values in a flat array; NaN in its turn."""
     order = np.argsort(flat, kind="stable")
     rank = np.argsort(values, kind="stable")
     inside = np.searchsorted(flat[order], values[rank])
@@ -27,7 +27,7 @@ def _places(flat: Any, values: Any) -> Any:
 def _read(x: Array, values: Any) -> Array:
     """The values, taken from where they stand in x, so that their derivative goes there."""
     flat = ravel(x)
-    return flat[_places(known_of("unique", flat), values)]  # type: ignore[no-any-return]
+    return flat[_first_places(known_of("unique", flat), values)]  # type: ignore[no-any-return]
 
 
 @covers(np.unique)
@@ -42,7 +42,7 @@ def unique(
     sorted: bool = True,
 ) -> Any:
     """numpy.unique; the values must be known."""
-    x = array_of(ar)
+    x = traced_array(ar)
     known = known_of("unique", x)
     found = np.unique(known, True, return_inverse, return_counts, axis, equal_nan=equal_nan)
     index = found[1]
@@ -59,14 +59,14 @@ def unique(
 @covers(np.unique_values)
 def unique_values(x: Any) -> Array:
     """numpy.unique_values; the values must be known."""
-    a = array_of(x)
+    a = traced_array(x)
     return _read(a, np.unique_values(known_of("unique_values", a)))
 
 
 @covers(np.unique_counts)
 def unique_counts(x: Any) -> Any:
     """numpy.unique_counts; the values must be known."""
-    a = array_of(x)
+    a = traced_array(x)
     found = np.unique_counts(known_of("unique_counts", a))
     return type(found)(_read(a, found.values), lift(found.counts))
 
@@ -74,7 +74,7 @@ def unique_counts(x: Any) -> Any:
 @covers(np.unique_inverse)
 def unique_inverse(x: Any) -> Any:
     """numpy.unique_inverse; the values must be known."""
-    a = array_of(x)
+    a = traced_array(x)
     found = np.unique_inverse(known_of("unique_inverse", a))
     return type(found)(_read(a, found.values), lift(found.inverse_indices))
 
@@ -82,7 +82,7 @@ def unique_inverse(x: Any) -> Any:
 @covers(np.unique_all)
 def unique_all(x: Any) -> Any:
     """numpy.unique_all; the values must be known."""
-    a = array_of(x)
+    a = traced_array(x)
     found = np.unique_all(known_of("unique_all", a))
     return type(found)(ravel(a)[found.indices], lift(found.indices), lift(found.inverse_indices), lift(found.counts))
 
@@ -92,7 +92,7 @@ def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
 ) -> Any:
     """numpy.isin: every element is compared with every one looked for."""
-    x, y = array_of(element), ravel(array_of(test_elements))
+    x, y = traced_array(element), ravel(traced_array(test_elements))
     found = np.any(x[..., None] == y, axis=-1)
     return np.logical_not(found) if invert else found
 
@@ -100,13 +100,13 @@ def isin(
 @covers(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> Any:
     """numpy.union1d; the values must be known."""
-    return unique(concatenate([ravel(array_of(ar1)), ravel(array_of(ar2))], 0))
+    return unique(concatenate([ravel(traced_array(ar1)), ravel(traced_array(ar2))], 0))
 
 
 @covers(np.intersect1d)
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """numpy.intersect1d; the values must be known, and are read from the first array."""
-    x, y = array_of(ar1), array_of(ar2)
+    x, y = traced_array(ar1), traced_array(ar2)
     known = [known_of("intersect1d", ravel(a)) for a in (x, y)]
     _, first, second = np.intersect1d(*known, assume_unique, return_indices=True)
     kind = np.result_type(x.dtype, y.dtype)
@@ -117,7 +117,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 @covers(np.setdiff1d)
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """numpy.setdiff1d; the values must be known."""
-    x = ravel(array_of(ar1))
+    x = ravel(traced_array(ar1))
     known, other = known_of("setdiff1d", x), known_of("setdiff1d", ar2)
     if assume_unique:
         return x[~np.isin(known, other)]
@@ -127,7 +127,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 @covers(np.setxor1d)
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """numpy.setxor1d; the values must be known."""
-    x, y = [Array(v) for v in promoted(ravel(array_of(ar1)), ravel(array_of(ar2)))]
+    x, y = [Array(v) for v in promoted(ravel(traced_array(ar1)), ravel(traced_array(ar2)))]
     both = concatenate([x, y], 0)
     return _read(both, np.setxor1d(known_of("setxor1d", x), known_of("setxor1d", y), assume_unique))
 
@@ -135,7 +135,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 @covers(np.trim_zeros)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """numpy.trim_zeros; the values must be known."""
-    x = array_of(filt)
+    x = traced_array(filt)
     sides = trim.lower()
     if set(sides) - set("fb"):
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")

@@ -9,19 +9,19 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift, promoted, wrap
-from wholestep.numpy.movement import array_of, axis_of, flip, ravel
+from wholestep.frontend.promotion import lift, promoted, wrap
+from wholestep.numpy.movement import axis_of, flip, ravel, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
 from wholestep.primitives.order import partition as partition_primitive
 from wholestep.primitives.order import sort as sort_primitive
 
 
-def _along(name: str, a: Any, axis: Any, order: Any) -> tuple[Array, int]:
+def _sort_operand(name: str, a: Any, axis: Any, order: Any) -> tuple[Array, int]:
     """The array and the axis to sort; None flattens."""
     if order is not None:
         raise UnsupportedError(f"{name}: order= belongs to structured arrays, which are not covered")
-    x = array_of(a)
+    x = traced_array(a)
     if axis is None:
         return ravel(x), 0
     return x, axis_of(name, axis, x.ndim)
@@ -38,7 +38,7 @@ def sort(
     descending: Any = NO_VALUE,
 ) -> Array:
     """numpy.sort; equal elements keep their order, whatever kind= asks for."""
-    x, place = _along("sort", a, axis, order)
+    x, place = _sort_operand("sort", a, axis, order)
     return _sorted(x, place, descending)[0]
 
 
@@ -66,11 +66,11 @@ def argsort(
     descending: Any = NO_VALUE,
 ) -> Array:
     """numpy.argsort; equal elements keep their order, whatever kind= asks for."""
-    x, place = _along("argsort", a, axis, order)
+    x, place = _sort_operand("argsort", a, axis, order)
     return _sorted(x, place, descending)[1]
 
 
-def _places(kth: Any, size: int) -> tuple[int, ...]:
+def _partition_points(kth: Any, size: int) -> tuple[int, ...]:
     found = [operator.index(k) for k in np.atleast_1d(known_of("partition", kth))]
     for k in found:
         if not -size <= k < size:
@@ -81,21 +81,21 @@ def _places(kth: Any, size: int) -> tuple[int, ...]:
 @covers(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Array:
     """numpy.partition; elements are permuted as NumPy permutes them."""
-    x, place = _along("partition", a, axis, order)
-    return Array(partition_primitive(x.value, axis=place, kth=_places(kth, x.shape[place]))[0])
+    x, place = _sort_operand("partition", a, axis, order)
+    return Array(partition_primitive(x.value, axis=place, kth=_partition_points(kth, x.shape[place]))[0])
 
 
 @covers(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Array:
     """numpy.argpartition; among equal elements the order may differ from NumPy's."""
-    x, place = _along("argpartition", a, axis, order)
-    return Array(partition_primitive(x.value, axis=place, kth=_places(kth, x.shape[place]))[1])
+    x, place = _sort_operand("argpartition", a, axis, order)
+    return Array(partition_primitive(x.value, axis=place, kth=_partition_points(kth, x.shape[place]))[1])
 
 
 @covers(np.lexsort)
 def lexsort(keys: Any, axis: Any = -1) -> Array:
     """numpy.lexsort: the last key counts most."""
-    rows = [array_of(k) for k in keys]
+    rows = [traced_array(k) for k in keys]
     if not rows:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
     place = axis_of("lexsort", axis, rows[0].ndim)
@@ -110,7 +110,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Array:
 @covers(np.sort_complex)
 def sort_complex(a: Any) -> Array:
     """numpy.sort_complex."""
-    x = sort(array_of(a), -1)
+    x = sort(traced_array(a), -1)
     if dtypes.is_complex(x.dtype):
         return x
     small = x.dtype.kind in "iu" and x.dtype.itemsize <= 2
@@ -132,11 +132,11 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         plain = np.searchsorted(np.broadcast_to(rows, x.shape), np.broadcast_to(wanted, y.shape), side)
         return lift(plain)
     item = y[..., None]
-    before = below(x, item) if side == "left" else ~below(item, x)
+    before = less_with_nan_last(x, item) if side == "left" else ~less_with_nan_last(item, x)
     return np.sum(before, axis=-1)
 
 
-def below(x: Any, y: Any) -> Any:
+def less_with_nan_last(x: Any, y: Any) -> Any:
     """x < y where NaN is larger than every number."""
     if not dtypes.is_inexact(x.dtype):
         return x < y
@@ -155,5 +155,5 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
         return searchsorted(bins, a, side)
     if not np.all(steps <= 0):
         raise ValueError("bins must be monotonically increasing or decreasing")
-    backwards = flip(array_of(bins)) if is_traced(bins) else edges[::-1]
+    backwards = flip(traced_array(bins)) if is_traced(bins) else edges[::-1]
     return wrap((len(edges) - searchsorted(backwards, a, side)).value)

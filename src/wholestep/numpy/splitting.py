@@ -9,14 +9,14 @@ from typing import Any
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.numpy.movement import array_of, axis_of, moveaxis
+from wholestep.numpy.movement import axis_of, moveaxis, traced_array
 from wholestep.numpy.outside import np
 
 
 @covers(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array]:
     """numpy.array_split: views, the first ones longer where the division leaves a rest."""
-    x = array_of(ary)
+    x = traced_array(ary)
     place = axis_of("array_split", axis, x.ndim)
     size = x.shape[place]
     if hasattr(indices_or_sections, "__len__"):
@@ -34,7 +34,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array
 @covers(np.split)
 def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array]:
     """numpy.split: views of equal size, or cut at the given places."""
-    x = array_of(ary)
+    x = traced_array(ary)
     if not hasattr(indices_or_sections, "__len__"):
         count = operator.index(indices_or_sections)
         size = x.shape[axis_of("split", axis, x.ndim)]
@@ -46,7 +46,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array]:
 @covers(np.hsplit)
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """numpy.hsplit: views."""
-    x = array_of(ary)
+    x = traced_array(ary)
     if x.ndim == 0:
         raise ShapeError("hsplit: only works on arrays of 1 or more dimensions")
     return split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
@@ -55,7 +55,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 @covers(np.vsplit)
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """numpy.vsplit: views."""
-    x = array_of(ary)
+    x = traced_array(ary)
     if x.ndim < 2:
         raise ShapeError("vsplit: only works on arrays of 2 or more dimensions")
     return split(x, indices_or_sections, 0)
@@ -64,7 +64,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 @covers(np.dsplit)
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """numpy.dsplit: views."""
-    x = array_of(ary)
+    x = traced_array(ary)
     if x.ndim < 3:
         raise ShapeError("dsplit: only works on arrays of 3 or more dimensions")
     return split(x, indices_or_sections, 2)
@@ -73,7 +73,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 @covers(np.unstack)
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """numpy.unstack: views along an axis."""
-    a = array_of(x)
+    a = traced_array(x)
     if a.ndim == 0:
         raise ShapeError("unstack: the array has no axes")
     return tuple(moveaxis(a, axis, 0))

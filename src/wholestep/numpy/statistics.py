@@ -9,10 +9,18 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift
+from wholestep.frontend.promotion import lift
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
-from wholestep.numpy.movement import array_of, axes_of, broadcast_to, concatenate, moveaxis, reshape, transpose
+from wholestep.numpy.movement import (
+    broadcast_to,
+    concatenate,
+    moveaxis,
+    normalized_axes,
+    reshape,
+    traced_array,
+    transpose,
+)
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
 
@@ -44,13 +52,13 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE) -> 
 @covers(np.average)
 def average(a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = NO_VALUE) -> Any:
     """numpy.average."""
-    x = array_of(a)
-    axes = axes_of("average", axis, x.ndim)
+    x = traced_array(a)
+    axes = normalized_axes("average", axis, x.ndim)
     if weights is None:
         made = reductions.mean(x, axis, keepdims=keepdims)
         scale: Any = lift(made.dtype.type(math.prod([x.shape[i] for i in axes])))
     else:
-        w = _weights(x, array_of(weights), axes, axis)
+        w = _broadcast_weights(x, traced_array(weights), axes, axis)
         integral = x.dtype.kind in "biu"
         kind = np.result_type(x.dtype, w.dtype, np.float64) if integral else np.result_type(x.dtype, w.dtype)
         scale = reductions.sum(w, axis=axes, dtype=kind, keepdims=keepdims)
@@ -63,7 +71,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: Any = False
     return made, (scale if scale.shape == made.shape else Array(broadcast_to(scale, made.shape).value))
 
 
-def _weights(x: Array, w: Array, axes: tuple[int, ...], axis: Any) -> Array:
+def _broadcast_weights(x: Array, w: Array, axes: tuple[int, ...], axis: Any) -> Array:
     """Weights that broadcast against x."""
     if w.shape == x.shape:
         return w
@@ -113,10 +121,10 @@ def cov(
 
 def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Array:
     """One variable in each row."""
-    x = array_of(m)
-    if x.ndim > 2 or (y is not None and array_of(y).ndim > 2):
+    x = traced_array(m)
+    if x.ndim > 2 or (y is not None and traced_array(y).ndim > 2):
         raise ShapeError("cov: more than two dimensions")
-    kinds = [x.dtype, np.dtype(np.float64)] if y is None else [x.dtype, array_of(y).dtype, np.dtype(np.float64)]
+    kinds = [x.dtype, np.dtype(np.float64)] if y is None else [x.dtype, traced_array(y).dtype, np.dtype(np.float64)]
     wanted = np.result_type(*kinds) if dtype is None else np.dtype(dtype)
 
     def rows(a: Array) -> Array:
@@ -124,7 +132,7 @@ def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Array:
         wide = a if a.ndim == 2 else reshape(a, (1, -1))
         return transpose(wide) if not rowvar and wide.shape[0] != 1 else wide
 
-    return rows(x) if y is None else concatenate([rows(x), rows(array_of(y))], 0)
+    return rows(x) if y is None else concatenate([rows(x), rows(traced_array(y))], 0)
 
 
 def _one_weight_each(name: str, weights: Any, x: Array) -> Any:
@@ -162,7 +170,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Array:
         return lift(np.bincount(places, minlength=minlength))
     if places.size and places.min() < 0:
         raise ValueError("'list' argument must have no negative elements")
-    w = array_of(weights).astype(np.float64)
+    w = traced_array(weights).astype(np.float64)
     if w.shape != places.shape:
         raise ValueError("The weights and list don't have the same length.")
     made = Array(lift(np.zeros(size)).value)

@@ -8,7 +8,7 @@ import numpy as np
 
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import is_traced
-from wholestep.frontend.lift import cast_to, checked, lift
+from wholestep.frontend.promotion import cast_to, checked, lift
 
 
 class ScalarType(type):
@@ -54,7 +54,7 @@ complex64, complex128 = [_scalar_type(t) for t in (np.complex64, np.complex128)]
 
 
 class AnyArray(type(np.ndarray)):  # type: ignore[misc]
-    """What makes `isinstance(x, ndarray)` true for traced arrays too."""
+    """The metaclass that makes `isinstance(x, ndarray)` true for traced arrays too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, np.ndarray | Array)

@@ -8,8 +8,16 @@ from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import is_traced, unsupported
-from wholestep.frontend.lift import broadcast_shapes, lift, wrap
-from wholestep.numpy.movement import array_of, axes_of, axis_of, broadcast_to, concatenate, expand_dims, reshape
+from wholestep.frontend.promotion import broadcast_shapes, lift, wrap
+from wholestep.numpy.movement import (
+    axis_of,
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    normalized_axes,
+    reshape,
+    traced_array,
+)
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.statistics import moved_last
 from wholestep.primitives.order import cummax, cummin
@@ -31,8 +39,8 @@ def reduce(
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.reduce")
     initial, where = options.pop("initial", None), options.pop("where", True)
-    a = array_of(x) if dtype is None else array_of(x).astype(dtype)
-    axes = axes_of(name, axis, a.ndim)
+    a = traced_array(x) if dtype is None else traced_array(x).astype(dtype)
+    axes = normalized_axes(name, axis, a.ndim)
     if name in IN_TURN and len(axes) > 1:
         raise ValueError(f"reduction operation '{name}' is not reorderable, so at most one axis may be specified")
     rows = moved_last(a, axes)
@@ -40,7 +48,7 @@ def reduce(
         unit = initial if ufunc.identity is None else ufunc.identity
         if unit is None:
             raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
-        mask = moved_last(broadcast_to(array_of(where), a.shape), axes)
+        mask = moved_last(broadcast_to(traced_array(where), a.shape), axes)
         rows = lift(np.where(mask, rows, lift(unit).astype(a.dtype)))
     made = _folded(ufunc, rows, initial)
     if keepdims and keepdims is not NO_VALUE:
@@ -77,7 +85,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
         return ufuncs.accumulate(ufunc, x, axis, dtype, out)
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.accumulate")
-    a = array_of(x) if dtype is None else array_of(x).astype(dtype)
+    a = traced_array(x) if dtype is None else traced_array(x).astype(dtype)
     place = axis_of(name, axis, a.ndim)
     head = (slice(None),) * place
     parts: list[Any] = [a[(*head, slice(0, 1))]]
@@ -90,7 +98,7 @@ def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = 
     """`ufunc.reduceat`: one reduction for each index, which must be plain."""
     if is_traced(indices):
         raise UnsupportedError(f"{ufunc.__name__}.reduceat: the indices must be plain integers")
-    a = array_of(x)
+    a = traced_array(x)
     place = axis_of(ufunc.__name__, axis, a.ndim)
     size, head = a.shape[place], (slice(None),) * place
     starts = np.asarray(indices).tolist()
@@ -130,7 +138,7 @@ def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
 
 
 def _turns(flat: Any) -> Any:
-    """How often each entry has come before."""
+    """The number of times each entry has come before."""
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
     first = np.searchsorted(ordered, ordered)
@@ -139,14 +147,14 @@ def _turns(flat: Any) -> Any:
     return turn
 
 
-def _running(primitive: Any) -> Any:
+def _accumulator(primitive: Any) -> Any:
     def run(x: Any, axis: Any, dtype: Any) -> Array:
-        a = array_of(x) if dtype is None else array_of(x).astype(dtype)
+        a = traced_array(x) if dtype is None else traced_array(x).astype(dtype)
         return Array(primitive(a.value, axis=axis_of("accumulate", axis, a.ndim))[0])
 
     return run
 
 
-ufuncs.ACCUMULATE.setdefault("maximum", _running(cummax))
-ufuncs.ACCUMULATE.setdefault("minimum", _running(cummin))
+ufuncs.ACCUMULATE.setdefault("maximum", _accumulator(cummax))
+ufuncs.ACCUMULATE.setdefault("minimum", _accumulator(cummin))
 ufuncs.METHODS.update(reduce=reduce, accumulate=accumulate, reduceat=reduceat, at=at)

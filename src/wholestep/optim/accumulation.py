@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,28 +12,62 @@ from wholestep import numpy as wnp
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, checked, within
-from wholestep.optim.protocol import Optimizer, check_optimizer, needed, scalar, updated, working, zeros
+from wholestep.optim.hyper import Spelled, number_in, public_function
+from wholestep.optim.protocol import (
+    call_update,
+    check_optimizer,
+    required_extra,
+    scalar_like,
+    working_array,
+    working_zeros,
+)
 
 
 @dataclass(frozen=True, repr=False)
 class Accumulate(Spelled):
-    """The optimizer gets, every so many calls, the weighted mean of the gradients since it last did."""
+    """Update once every `steps` calls, with the mean of their gradients: what one batch of them all would give.
+
+    A mean over batches is the mean over their samples only where they are equally large. For losses that are means over
+    tokens, or batches of different sizes, the loss says with `has_aux=True` how many samples its mean is over, and
+    `weight` names that number in aux, a dictionary; a window in which nothing counts makes no update. At the end of the
+    data a window may be open: `step.flush()`, or `optimizer.flush(state, params)`, closes it, and `step.set(steps=1)`
+    makes every following call close it at once; nothing is compiled anew. The optimizer inside, its schedule and its
+    count see only whole windows; it is told the mean loss, and has no objective.
+
+    Shapes: trees of floating or complex arrays; the state has an array like each, beside that of the optimizer.
+    Raises: ParameterError for fewer steps than one, or where aux lacks the weight; DtypeError for what is no optimizer.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.accumulate(ws.optim.sgd(1.0), 2, weight="rows"), np.zeros(1)
+    >>> state = optimizer.init(p)
+    >>> for gradient, rows in ((1.0, 3), (5.0, 1)):
+    ...     p, state = optimizer.update(np.array([gradient]), state, p, aux={"rows": rows})
+    >>> p.tolist()
+    [-2.0]
+    """
 
     optimizer: Any
-    steps: float = field(metadata=within(1.0))
-    weight: str | None
+    steps: float = field(metadata=number_in(1.0))
+    _: KW_ONLY
+    weight: str | None = None
+
+    def resolved(self) -> Accumulate:
+        """The same; raises DtypeError for what is no optimizer, or no name of a weight."""
+        check_optimizer("accumulate: the first argument", self.optimizer)
+        if self.weight is not None and not isinstance(self.weight, str):
+            raise DtypeError(f"accumulate: weight is a {type(self.weight).__name__}, not the name of a number in aux")
+        return self
 
     def init(self, params: Any) -> Any:
         """The optimizer's state and an empty window."""
-        return {"optimizer": self.optimizer.init(params), **empty(params)}
+        return {"optimizer": self.optimizer.init(params), **empty_window(params)}
 
     def update(self, grads: Any, state: Any, params: Any, *, loss: Any = None, aux: Any = None) -> tuple[Any, Any]:
         """The parameters as they are, or, at the end of a window, new ones; and a new state."""
         weight = self.weight_of(aux)
         window = {
             "count": state["count"] + 1,
-            "gradient": tree.map(lambda a, g: a + scalar(weight, a) * working(g), state["gradient"], grads),
+            "gradient": tree.map(lambda a, g: a + scalar_like(weight, a) * working_array(g), state["gradient"], grads),
             "weight": state["weight"] + weight,
             "loss": state["loss"] + (0.0 if loss is None else weight * wnp.asarray(loss).astype(np.float64)),
         }
@@ -52,10 +86,10 @@ class Accumulate(Spelled):
 
         def apply(state: Any, params: Any) -> tuple[Any, Any]:
             total = state["weight"]
-            mean = tree.map(lambda a: a / scalar(total, a), state["gradient"])
+            mean = tree.map(lambda a: a / scalar_like(total, a), state["gradient"])
             given = {"loss": state["loss"] / total} if lossy else {}
-            new, inner = updated(self.optimizer, mean, state["optimizer"], params, given)
-            return new, {"optimizer": inner, **empty(params)}
+            new, inner = call_update(self.optimizer, mean, state["optimizer"], params, given)
+            return new, {"optimizer": inner, **empty_window(params)}
 
         def wait(state: Any, params: Any) -> tuple[Any, Any]:
             return params, state
@@ -64,10 +98,10 @@ class Accumulate(Spelled):
         return made
 
     def weight_of(self, aux: Any) -> Any:
-        """What this batch counts: 1, or what the loss says."""
+        """The weight of this batch: 1, or the one that the loss returns."""
         if self.weight is None:
             return np.ones(())
-        given = needed("accumulate", "aux", {"aux": aux})
+        given = required_extra("accumulate", "aux", {"aux": aux})
         if not isinstance(given, Mapping) or self.weight not in given:
             raise ParameterError(
                 f"accumulate: the loss says nothing of the weight {self.weight!r}",
@@ -76,33 +110,10 @@ class Accumulate(Spelled):
         return wnp.asarray(given[self.weight]).astype(np.float64)
 
 
-def empty(params: Any) -> dict[str, Any]:
+accumulate = public_function(Accumulate)
+
+
+def empty_window(params: Any) -> dict[str, Any]:
     """A window that holds nothing."""
     none = np.zeros(())
-    return {"count": np.zeros((), np.int64), "gradient": tree.map(zeros, params), "weight": none, "loss": none}
-
-
-def accumulate(optimizer: Optimizer, steps: float, *, weight: str | None = None) -> Accumulate:
-    """Update once every `steps` calls, with the mean of their gradients: what one batch of them all would give.
-
-    A mean over batches is the mean over their samples only where they are equally large. For losses that are means over
-    tokens, or batches of different sizes, the loss says with `has_aux=True` how many samples its mean is over, and
-    `weight` names that number in aux, a dictionary; a window in which nothing counts makes no update. At the end of the
-    data a window may be open: `step.flush()`, or `optimizer.flush(state, params)`, closes it, and `step.set(steps=1)`
-    makes every following call close it at once; nothing is compiled anew. The optimizer inside, its schedule and its
-    count see only whole windows; it is told the mean loss, and has no objective.
-
-    Raises ParameterError for fewer steps than one, or where aux lacks the weight; DtypeError for what is no optimizer.
-
-    >>> import numpy as np, wholestep as ws
-    >>> optimizer, p = ws.optim.accumulate(ws.optim.sgd(1.0), 2, weight="rows"), np.zeros(1)
-    >>> state = optimizer.init(p)
-    >>> for gradient, rows in ((1.0, 3), (5.0, 1)):
-    ...     p, state = optimizer.update(np.array([gradient]), state, p, aux={"rows": rows})
-    >>> p.tolist()
-    [-2.0]
-    """
-    check_optimizer("accumulate: the first argument", optimizer)
-    if weight is not None and not isinstance(weight, str):
-        raise DtypeError(f"accumulate: weight is a {type(weight).__name__}, not the name of a number in aux")
-    return checked(Accumulate(optimizer, steps, weight))
+    return {"count": np.zeros((), np.int64), "gradient": tree.map(working_zeros, params), "weight": none, "loss": none}

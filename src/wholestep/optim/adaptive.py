@@ -2,92 +2,142 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import Rate, checked, rate_at, scheduled, within
-from wholestep.optim.leafwise import Leafwise, pulled, stepped
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
+from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import real_zeros, scalar, squared, toward, zeros
+from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
 
 @dataclass(frozen=True, repr=False)
 class Rmsprop(Leafwise):
-    """p -= lr * g / (sqrt(v) + eps), where v is a running mean of |g|**2."""
+    """RMSProp: the gradient over the root of the running mean of its square, which keeps `keep` of what it was.
 
-    lr: Rate = field(metadata=scheduled())
-    keep: float = field(metadata=within(0.0, 1.0))
-    eps: float = field(metadata=within())
-    momentum: float | None = field(metadata=within(0.0, 1.0, optional=True))
-    centered: bool
-    weight_decay: float | None = field(metadata=within(optional=True))
-    decay: Choice
+    `centered` takes the square of the mean gradient off that mean; `momentum` gathers the steps in a velocity;
+    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
+    torch.optim.RMSprop.
+
+    Shapes: trees of floating or complex arrays; the state has one to three arrays like each.
+    Raises: as `sgd` does.
+    Source: Tieleman and Hinton, "Lecture 6.5: rmsprop", Coursera, 2012.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.rmsprop(0.1), np.ones(1)
+    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(6).tolist()
+    [0.0]
+    """
+
+    lr: Rate = field(metadata=number_or_schedule())
+    keep: float = field(default=0.99, metadata=number_in(0.0, 1.0))
+    eps: float = field(default=1e-8, metadata=number_in())
+    _: KW_ONLY
+    momentum: float | None = field(default=0.0, metadata=number_in(0.0, 1.0, off=0.0))
+    centered: bool = False
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The rate."""
-        return rate_at(self.lr, common["count"]), stepped(common)
+        return rate_at(self.lr, common["count"]), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:
         """The second moment, the first where it is taken off, and with momentum a velocity."""
         kept = {"v": real_zeros(p)}
         if self.centered:
-            kept["m"] = zeros(p)
-        return kept if self.momentum is None else {**kept, "velocity": zeros(p)}
+            kept["m"] = working_zeros(p)
+        return kept if self.momentum is None else {**kept, "velocity": working_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         """One parameter after the update, and what is kept for it."""
-        g = pulled(p, g, decay)
-        new = {"v": toward(kept["v"], squared(g), self.keep)}
+        g = add_weight_decay(p, g, decay)
+        new = {"v": running_mean(kept["v"], squared_magnitude(g), self.keep)}
         spread = new["v"]
         if self.centered:
-            new["m"] = toward(kept["m"], g, self.keep)
-            spread = wnp.maximum(spread - squared(new["m"]), scalar(0.0, spread))
-        step = g / (wnp.sqrt(spread) + scalar(self.eps, spread))
+            new["m"] = running_mean(kept["m"], g, self.keep)
+            spread = wnp.maximum(spread - squared_magnitude(new["m"]), scalar_like(0.0, spread))
+        step = g / (wnp.sqrt(spread) + scalar_like(self.eps, spread))
         if self.momentum is not None:
-            step = new["velocity"] = scalar(self.momentum, p) * kept["velocity"] + step
-        return p - scalar(numbers, p) * step, new
+            step = new["velocity"] = scalar_like(self.momentum, p) * kept["velocity"] + step
+        return p - scalar_like(numbers, p) * step, new
+
+
+rmsprop = public_function(Rmsprop)
 
 
 @dataclass(frozen=True, repr=False)
 class Adagrad(Leafwise):
-    """p -= lr * g / (sqrt(v) + eps), where v is the sum of |g|**2."""
+    """AdaGrad: the gradient over the root of the sum of all its squares, which begins at `start`.
 
-    lr: Rate = field(metadata=scheduled())
-    eps: float = field(metadata=within())
-    start: float = field(metadata=within())
-    weight_decay: float | None = field(metadata=within(optional=True))
-    decay: Choice
+    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
+    torch.optim.Adagrad.
+
+    Shapes: trees of floating or complex arrays; the state has one real array like each.
+    Raises: as `sgd` does.
+    Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization",
+    2011.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.adagrad(0.5), np.ones(1)
+    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(6).tolist()
+    [0.5]
+    """
+
+    lr: Rate = field(metadata=number_or_schedule())
+    eps: float = field(default=1e-10, metadata=number_in())
+    _: KW_ONLY
+    start: float = field(default=0.0, metadata=number_in())
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The rate."""
-        return rate_at(self.lr, common["count"]), stepped(common)
+        return rate_at(self.lr, common["count"]), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:
         """The sum of squares."""
         v = real_zeros(p)
-        return {"v": v + scalar(self.start, v)}
+        return {"v": v + scalar_like(self.start, v)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         """One parameter after the update, and the sum of squares."""
-        g = pulled(p, g, decay)
-        v = kept["v"] + squared(g)
-        return p - scalar(numbers, p) * g / (wnp.sqrt(v) + scalar(self.eps, v)), {"v": v}
+        g = add_weight_decay(p, g, decay)
+        v = kept["v"] + squared_magnitude(g)
+        return p - scalar_like(numbers, p) * g / (wnp.sqrt(v) + scalar_like(self.eps, v)), {"v": v}
+
+
+adagrad = public_function(Adagrad)
 
 
 @dataclass(frozen=True, repr=False)
 class Adadelta(Leafwise):
-    """p -= lr * g * sqrt(d + eps) / sqrt(v + eps), with running means v of |g|**2 and d of the squared steps."""
+    """Adadelta: steps whose size is that of earlier steps, so that they have the unit of the parameter.
 
-    lr: Rate = field(metadata=scheduled())
-    keep: float = field(metadata=within(0.0, 1.0))
-    eps: float = field(metadata=within())
-    weight_decay: float | None = field(metadata=within(optional=True))
-    decay: Choice
+    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
+    torch.optim.Adadelta.
+
+    Shapes: trees of floating or complex arrays; the state has two real arrays like each.
+    Raises: as `sgd` does.
+    Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.adadelta(), np.ones(1)
+    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(6).tolist()
+    [0.996838]
+    """
+
+    lr: Rate = field(default=1.0, metadata=number_or_schedule())
+    keep: float = field(default=0.9, metadata=number_in(0.0, 1.0))
+    eps: float = field(default=1e-6, metadata=number_in())
+    _: KW_ONLY
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The rate."""
-        return rate_at(self.lr, common["count"]), stepped(common)
+        return rate_at(self.lr, common["count"]), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:
         """The mean squares of gradients and of steps."""
@@ -95,63 +145,10 @@ class Adadelta(Leafwise):
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         """One parameter after the update, and what is kept for it."""
-        g = pulled(p, g, decay)
-        v, d = toward(kept["v"], squared(g), self.keep), kept["d"]
-        step = wnp.sqrt(d + scalar(self.eps, d)) / wnp.sqrt(v + scalar(self.eps, v)) * g
-        return p - scalar(numbers, p) * step, {"v": v, "d": toward(d, squared(step), self.keep)}
+        g = add_weight_decay(p, g, decay)
+        v, d = running_mean(kept["v"], squared_magnitude(g), self.keep), kept["d"]
+        step = wnp.sqrt(d + scalar_like(self.eps, d)) / wnp.sqrt(v + scalar_like(self.eps, v)) * g
+        return p - scalar_like(numbers, p) * step, {"v": v, "d": running_mean(d, squared_magnitude(step), self.keep)}
 
 
-def rmsprop(
-    lr: Rate,
-    keep: float = 0.99,
-    eps: float = 1e-8,
-    *,
-    momentum: float = 0.0,
-    centered: bool = False,
-    weight_decay: float = 0.0,
-    decay: Choice = None,
-) -> Rmsprop:
-    """RMSProp: the gradient over the root of the running mean of its square, which keeps `keep` of what it was.
-
-    `centered` takes the square of the mean gradient off that mean; `momentum` gathers the steps in a velocity;
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
-    torch.optim.RMSprop. Raises as `sgd` does. Tieleman and Hinton, Coursera lecture 6.5 (2012).
-
-    >>> import numpy as np, wholestep as ws
-    >>> optimizer, p = ws.optim.rmsprop(0.1), np.ones(1)
-    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(6).tolist()
-    [0.0]
-    """
-    return checked(Rmsprop(lr, keep, eps, momentum or None, bool(centered), weight_decay or None, decay))
-
-
-def adagrad(
-    lr: Rate, eps: float = 1e-10, *, start: float = 0.0, weight_decay: float = 0.0, decay: Choice = None
-) -> Adagrad:
-    """AdaGrad: the gradient over the root of the sum of all its squares, which begins at `start`.
-
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
-    torch.optim.Adagrad. Raises as `sgd` does. Duchi, Hazan and Singer, Adaptive subgradient methods (2011).
-
-    >>> import numpy as np, wholestep as ws
-    >>> optimizer, p = ws.optim.adagrad(0.5), np.ones(1)
-    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(6).tolist()
-    [0.5]
-    """
-    return checked(Adagrad(lr, eps, start, weight_decay or None, decay))
-
-
-def adadelta(
-    lr: Rate = 1.0, keep: float = 0.9, eps: float = 1e-6, *, weight_decay: float = 0.0, decay: Choice = None
-) -> Adadelta:
-    """Adadelta: steps whose size is that of earlier steps, so that they have the unit of the parameter.
-
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
-    torch.optim.Adadelta. Raises as `sgd` does. Zeiler, ADADELTA (2012).
-
-    >>> import numpy as np, wholestep as ws
-    >>> optimizer, p = ws.optim.adadelta(), np.ones(1)
-    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(6).tolist()
-    [0.996838]
-    """
-    return checked(Adadelta(lr, keep, eps, weight_decay or None, decay))
+adadelta = public_function(Adadelta)

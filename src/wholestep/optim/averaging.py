@@ -12,71 +12,21 @@ from wholestep import numpy as wnp
 from wholestep import tree
 from wholestep.errors import TreeError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, checked, within
-from wholestep.optim.protocol import Optimizer, check_optimizer, scalar, toward, updated, working
+from wholestep.optim.hyper import Spelled, number_in, public_function
+from wholestep.optim.protocol import call_update, check_optimizer, running_mean, scalar_like, working_array
 
 
 @dataclass(frozen=True, repr=False)
 class Ema(Spelled):
-    """An optimizer, and a running mean of the parameters that it gives."""
-
-    optimizer: Any
-    decay: float = field(metadata=within(0.0, 1.0))
-
-    def init(self, params: Any) -> Any:
-        """The optimizer's state, and the parameters as their own mean."""
-        return {"optimizer": self.optimizer.init(params), "average": tree.map(copied, params)}
-
-    def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
-        """New parameters, and a new state."""
-        new, inner = updated(self.optimizer, grads, state["optimizer"], params, extras)
-        average = tree.map(lambda mean, p: toward(mean, working(p), self.decay), state["average"], new)
-        return new, {"optimizer": inner, "average": average}
-
-
-@dataclass(frozen=True, repr=False)
-class Lookahead(Spelled):
-    """An optimizer whose parameters are drawn back, every so many updates, towards slow ones that follow them."""
-
-    optimizer: Any
-    steps: float = field(metadata=within(1.0))
-    alpha: float = field(metadata=within(0.0, np.inf))
-
-    def init(self, params: Any) -> Any:
-        """The optimizer's state, the slow parameters, and the number of updates since they moved."""
-        slow = tree.map(copied, params)
-        return {"optimizer": self.optimizer.init(params), "slow": slow, "since": np.zeros((), np.int64)}
-
-    def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
-        """New parameters, which are the slow ones after every so many updates, and a new state."""
-        new, inner = updated(self.optimizer, grads, state["optimizer"], params, extras)
-        since = state["since"] + 1
-
-        def follow(fast: Any, slow: Any) -> tuple[Any, Any, Any]:
-            slow = tree.map(lambda s, f: s + scalar(self.alpha, s) * (working(f) - s), slow, fast)
-            return tree.map(lambda s, f: s.astype(f.dtype), slow, fast), slow, wnp.zeros_like(since)
-
-        def go_on(fast: Any, slow: Any) -> tuple[Any, Any, Any]:
-            return fast, slow, since
-
-        moved, slow, since = cond(since >= self.steps, follow, go_on, tree.map(wnp.asarray, new), state["slow"])
-        return moved, {"optimizer": inner, "slow": slow, "since": since}
-
-
-def copied(x: Any) -> Any:
-    """A parameter in an array of its own, in the dtype that arithmetic on it is carried out in."""
-    return wnp.array(working(x))
-
-
-def ema(optimizer: Optimizer, decay: float = 0.999) -> Ema:
     """Keep a running mean of the parameters: average = decay * average + (1 - decay) * p after every update.
 
     It begins as the first parameters, is float32 for half precisions, and changes nothing about the training.
     `average(state)` reads it from the optimizer's state, and `with step.averaged():` puts it in the place of the
     parameters for as long as an evaluation takes.
 
-    Raises ParameterError for a decay outside [0, 1), DtypeError for what is no number or optimizer. Polyak and
-    Juditsky, Acceleration of stochastic approximation by averaging (1992).
+    Shapes: trees of floating or complex arrays; the state has an array like each, beside that of the optimizer.
+    Raises: ParameterError for a decay outside [0, 1), DtypeError for what is no number or optimizer.
+    Source: Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer, p = ws.optim.ema(ws.optim.sgd(1.0), 0.5), np.zeros(1)
@@ -84,15 +34,36 @@ def ema(optimizer: Optimizer, decay: float = 0.999) -> Ema:
     >>> p.tolist(), ws.optim.average(state).tolist()
     ([-1.0], [-0.5])
     """
-    check_optimizer("ema: the first argument", optimizer)
-    return checked(Ema(optimizer, decay))
+
+    optimizer: Any
+    decay: float = field(default=0.999, metadata=number_in(0.0, 1.0))
+
+    def resolved(self) -> Ema:
+        """The same; raises DtypeError for what is no optimizer."""
+        check_optimizer("ema: the first argument", self.optimizer)
+        return self
+
+    def init(self, params: Any) -> Any:
+        """The optimizer's state, and the parameters as their own mean."""
+        return {"optimizer": self.optimizer.init(params), "average": tree.map(working_copy, params)}
+
+    def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
+        """New parameters, and a new state."""
+        new, inner = call_update(self.optimizer, grads, state["optimizer"], params, extras)
+        average = tree.map(lambda mean, p: running_mean(mean, working_array(p), self.decay), state["average"], new)
+        return new, {"optimizer": inner, "average": average}
 
 
-def lookahead(optimizer: Optimizer, steps: float = 6, alpha: float = 0.5) -> Lookahead:
+ema = public_function(Ema)
+
+
+@dataclass(frozen=True, repr=False)
+class Lookahead(Spelled):
     """After every `steps` updates slow weights go the part alpha of the way to the parameters, which go back to them.
 
-    Raises ParameterError for fewer steps than one or a negative alpha, DtypeError for what is no number or optimizer.
-    Zhang and others, Lookahead optimizer (2019).
+    Shapes: trees of floating or complex arrays; the state has an array like each, beside that of the optimizer.
+    Raises: ParameterError for fewer steps than one or a negative alpha, DtypeError for what is no number or optimizer.
+    Source: Zhang, Lucas, Hinton and Ba, "Lookahead optimizer: k steps forward, 1 step back", 2019.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer, p = ws.optim.lookahead(ws.optim.sgd(1.0), 2, 0.5), np.zeros(1)
@@ -103,14 +74,50 @@ def lookahead(optimizer: Optimizer, steps: float = 6, alpha: float = 0.5) -> Loo
     >>> seen
     [-1.0, -1.0, -2.0]
     """
-    check_optimizer("lookahead: the first argument", optimizer)
-    return checked(Lookahead(optimizer, steps, alpha))
+
+    optimizer: Any
+    steps: float = field(default=6, metadata=number_in(1.0))
+    alpha: float = field(default=0.5, metadata=number_in(0.0, np.inf))
+
+    def resolved(self) -> Lookahead:
+        """The same; raises DtypeError for what is no optimizer."""
+        check_optimizer("lookahead: the first argument", self.optimizer)
+        return self
+
+    def init(self, params: Any) -> Any:
+        """The optimizer's state, the slow parameters, and the number of updates since they moved."""
+        slow = tree.map(working_copy, params)
+        return {"optimizer": self.optimizer.init(params), "slow": slow, "since": np.zeros((), np.int64)}
+
+    def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
+        """New parameters, which are the slow ones after every so many updates, and a new state."""
+        new, inner = call_update(self.optimizer, grads, state["optimizer"], params, extras)
+        since = state["since"] + 1
+
+        def follow(fast: Any, slow: Any) -> tuple[Any, Any, Any]:
+            slow = tree.map(lambda s, f: s + scalar_like(self.alpha, s) * (working_array(f) - s), slow, fast)
+            return tree.map(lambda s, f: s.astype(f.dtype), slow, fast), slow, wnp.zeros_like(since)
+
+        def go_on(fast: Any, slow: Any) -> tuple[Any, Any, Any]:
+            return fast, slow, since
+
+        moved, slow, since = cond(since >= self.steps, follow, go_on, tree.map(wnp.asarray, new), state["slow"])
+        return moved, {"optimizer": inner, "slow": slow, "since": since}
+
+
+lookahead = public_function(Lookahead)
+
+
+def working_copy(x: Any) -> Any:
+    """A parameter in an array of its own, in the dtype that arithmetic on it is carried out in."""
+    return wnp.array(working_array(x))
 
 
 def average(state: Any) -> Any:
     """The running mean of the parameters that `ema` keeps somewhere in an optimizer's state.
 
-    Raises TreeError where there is none, or more than one.
+    Shapes: a state; a tree of arrays like the parameters, float32 for half precisions.
+    Raises: TreeError where there is none, or more than one.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer = ws.optim.chain(ws.optim.clip_by_value(1.0), ws.optim.ema(ws.optim.sgd(0.1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,31 @@ from wholestep import dtypes, tree
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError, UnsupportedError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, checked, label, labels, within
-from wholestep.optim.leafwise import pulled
-from wholestep.optim.paths import Choice, chosen
-from wholestep.optim.protocol import Optimizer, Transform, check_optimizer, scalar, squared, updated, working
+from wholestep.optim.hyper import Spelled, label, labels, number_in, public_function
+from wholestep.optim.leafwise import add_weight_decay
+from wholestep.optim.paths import Choice, chosen_parameters
+from wholestep.optim.protocol import (
+    Optimizer,
+    Transform,
+    call_update,
+    check_optimizer,
+    scalar_like,
+    squared_magnitude,
+    working_array,
+)
 
 
 @dataclass(frozen=True, repr=False)
 class Chain(Spelled):
-    """Transforms, each of which gets what the one before it gives, and an optimizer at the end."""
+    """The optimizer that `chain` makes: transforms, each of which gets what the one before it gives, and an optimizer.
+
+    Shapes: as `chain`.
+    Raises: as `chain` does.
+
+    >>> import wholestep as ws
+    >>> len(ws.optim.chain(ws.optim.clip_by_value(1.0), ws.optim.sgd(0.1)).links)
+    2
+    """
 
     links: tuple[Any, ...]
 
@@ -33,7 +49,7 @@ class Chain(Spelled):
         *transforms, last = labels(self.links)
         for name, link in zip(transforms, self.links[:-1], strict=True):
             grads, new[name] = link.apply(grads, state[name], params)
-        moved, new[last] = updated(self.links[-1], grads, state[last], params, extras)
+        moved, new[last] = call_update(self.links[-1], grads, state[last], params, extras)
         return moved, new
 
     def __repr__(self) -> str:
@@ -50,9 +66,20 @@ class Stateless(Spelled):
 
 @dataclass(frozen=True, repr=False)
 class ClipByGlobalNorm(Stateless):
-    """All gradients times max_norm / norm where their norm is larger."""
+    """Scale all gradients by one number so that their common norm is `max_norm` where it is larger.
 
-    max_norm: float = field(metadata=within(strictly=True))
+    They are untouched at or below it. The scale is max_norm / norm, without an epsilon.
+
+    Shapes: a tree of floating or complex arrays; the same.
+    Raises: ParameterError for a norm that is not positive, DtypeError for what is no number.
+    Source: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.optim.clip_by_global_norm(2.5).apply({"a": np.array([3.0]), "b": np.array([4.0])}, None, None)[0]
+    {'a': array([1.5]), 'b': array([2.])}
+    """
+
+    max_norm: float = field(metadata=number_in(strictly=True))
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
         """Gradients whose norm is max_norm at most."""
@@ -61,14 +88,27 @@ class ClipByGlobalNorm(Stateless):
         factor = wnp.where(over, self.max_norm / wnp.where(over, norm, 1), 1)
         # A norm that is nan is over nothing, and must not pass for a small one.
         factor = wnp.where(wnp.isnan(norm), norm, factor)
-        return tree.map(lambda g: working(g) * scalar(factor, working(g)), grads), None
+        return tree.map(lambda g: working_array(g) * scalar_like(factor, working_array(g)), grads), None
+
+
+clip_by_global_norm = public_function(ClipByGlobalNorm)
 
 
 @dataclass(frozen=True, repr=False)
 class ClipByValue(Stateless):
-    """Each element of a gradient brought into [-limit, limit]."""
+    """Bring each element of every gradient into [-limit, limit].
 
-    limit: float = field(metadata=within(strictly=True))
+    Shapes: a tree of real floating arrays; the same.
+    Raises: ParameterError for a limit that is not positive, DtypeError for what is no number, and UnsupportedError for
+    complex gradients.
+    Source: Mikolov, "Statistical language models based on neural networks", 2012.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.optim.clip_by_value(1.0).apply(np.array([-3.0, 0.5]), None, None)[0].tolist()
+    [-1.0, 0.5]
+    """
+
+    limit: float = field(metadata=number_in(strictly=True))
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
         """Gradients of which no element is larger than the limit."""
@@ -76,46 +116,82 @@ class ClipByValue(Stateless):
 
     def clipped(self, g: Any) -> Any:
         """One gradient."""
-        g = working(g)
+        g = working_array(g)
         if dtypes.is_complex(g.dtype):
             raise UnsupportedError(
                 "clip_by_value: complex gradients have no order", hint="clip_by_global_norm takes them"
             )
-        return wnp.clip(g, scalar(-self.limit, g), scalar(self.limit, g))
+        return wnp.clip(g, scalar_like(-self.limit, g), scalar_like(self.limit, g))
+
+
+clip_by_value = public_function(ClipByValue)
 
 
 @dataclass(frozen=True, repr=False)
 class Normalize(Stateless):
-    """Each gradient over its own norm."""
+    """Divide the gradient of each parameter by its own norm plus eps.
 
-    eps: float = field(metadata=within())
-    only: Choice
+    `only` says which parameters: a function of the path, a table, patterns, or None for all.
+
+    Shapes: a tree of floating or complex arrays; the same.
+    Raises: ParameterError for a negative eps or a pattern that matches nothing.
+    Source: Hazan, Levy and Shalev-Shwartz, "Beyond convexity: stochastic quasi-convex optimization", 2015.
+
+    >>> import numpy as np, wholestep as ws
+    >>> g = np.array([3.0, 4.0])
+    >>> ws.optim.normalize().apply(g, None, g)[0].round(6).tolist()
+    [0.6, 0.8]
+    """
+
+    eps: float = field(default=1e-8, metadata=number_in())
+    _: KW_ONLY
+    only: Choice = None
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
         """Gradients of length 1, those of the parameters that are not meant as they were."""
         structure = tree.structure(params)
-        pairs = zip(tree.below(structure, grads), chosen("normalize", self.only, params), strict=True)
-        return tree.unflatten(structure, [self.normalized(working(g)) if yes else g for g, yes in pairs]), None
+        pairs = zip(tree.below(structure, grads), chosen_parameters("normalize", self.only, params), strict=True)
+        return tree.unflatten(structure, [self.normalized(working_array(g)) if yes else g for g, yes in pairs]), None
 
     def normalized(self, g: Any) -> Any:
         """One gradient of length 1."""
-        return g / (scalar(global_norm(g), g) + scalar(self.eps, g))
+        return g / (scalar_like(global_norm(g), g) + scalar_like(self.eps, g))
+
+
+normalize = public_function(Normalize)
 
 
 @dataclass(frozen=True, repr=False)
 class AddDecayedWeights(Stateless):
-    """Each gradient with weight_decay * p added."""
+    """Add weight_decay * p to the gradient of each parameter p that `decay` means.
 
-    weight_decay: float = field(metadata=within())
-    decay: Choice
+    That is the gradient of a penalty of weight_decay * p**2 / 2.
+
+    Shapes: a tree of floating or complex arrays; the same.
+    Raises: ParameterError for a negative number or a pattern that matches nothing.
+    Source: Krogh and Hertz, "A simple weight decay can improve generalization", 1992.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.optim.add_decayed_weights(0.1).apply(np.zeros(1), None, np.ones(1))[0].tolist()
+    [0.1]
+    """
+
+    weight_decay: float = field(metadata=number_in())
+    _: KW_ONLY
+    decay: Choice = None
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
         """Gradients that pull the parameters that are meant towards zero."""
         leaves, structure = tree.flatten(params)
-        yes = chosen("add_decayed_weights", self.decay, params)
+        yes = chosen_parameters("add_decayed_weights", self.decay, params)
         each = zip(leaves, tree.below(structure, grads), yes, strict=True)
-        made = [pulled(working(p), working(g), self.weight_decay if y else None) for p, g, y in each]
+        made = [
+            add_weight_decay(working_array(p), working_array(g), self.weight_decay if y else None) for p, g, y in each
+        ]
         return tree.unflatten(structure, made), None
+
+
+add_decayed_weights = public_function(AddDecayedWeights)
 
 
 def global_norm(grads: Any) -> Any:
@@ -123,11 +199,14 @@ def global_norm(grads: Any) -> Any:
 
     Squares that would overflow are taken of numbers that were divided by the largest.
 
+    Shapes: a tree of floating or complex arrays; a real scalar.
+    Raises: nothing of its own.
+
     >>> import numpy as np
     >>> float(global_norm({"w": np.array([3.0]), "b": np.array([4.0])}))
     5.0
     """
-    arrays = [working(g) for g in tree.leaves(grads) if wnp.size(g)]
+    arrays = [working_array(g) for g in tree.leaves(grads) if wnp.size(g)]
     if not arrays:
         return wnp.zeros(())
 
@@ -135,17 +214,17 @@ def global_norm(grads: Any) -> Any:
         return wnp.sqrt(total)
 
     def careful(total: Any) -> Any:
-        largest = sum_of([wnp.max(abs(g)) for g in arrays], wnp.maximum)
+        largest = fold_items([wnp.max(abs(g)) for g in arrays], wnp.maximum)
         with np.errstate(invalid="ignore"):
-            parts = [wnp.sum(squared(g / scalar(largest, g))) for g in arrays]
-        return (largest * wnp.sqrt(sum_of(parts, wnp.add))).astype(total.dtype)
+            parts = [wnp.sum(squared_magnitude(g / scalar_like(largest, g))) for g in arrays]
+        return (largest * wnp.sqrt(fold_items(parts, wnp.add))).astype(total.dtype)
 
     with np.errstate(over="ignore"):
-        total = wnp.asarray(sum_of([wnp.sum(squared(g)) for g in arrays], wnp.add))
+        total = wnp.asarray(fold_items([wnp.sum(squared_magnitude(g)) for g in arrays], wnp.add))
     return cond(wnp.isfinite(total), plain, careful, total)
 
 
-def sum_of(items: list[Any], add: Any) -> Any:
+def fold_items(items: list[Any], add: Any) -> Any:
     """Items put together by a function of two."""
     total = items[0]
     for item in items[1:]:
@@ -156,9 +235,11 @@ def sum_of(items: list[Any], add: Any) -> Any:
 def chain(*links: Transform | Optimizer) -> Chain:
     """Transforms and, at the end, an optimizer that gets the gradients as the transforms have left them.
 
-    A transform is an object with `init(params) -> state` and `apply(grads, state, params) -> (grads, state)`. The state
-    of a chain is a dictionary by the names of its links. Raises ParameterError where there is nothing to chain and
-    DtypeError for a link that is no transform, or a last one that is no optimizer.
+    A transform is an object with `init(params) -> state` and `apply(grads, state, params) -> (grads, state)`.
+
+    Shapes: trees of arrays; the state is a dictionary of those of the links, by their names.
+    Raises: ParameterError where there is nothing to chain, DtypeError for a link that is no transform, or a last one
+    that is no optimizer.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer = ws.optim.chain(ws.optim.clip_by_global_norm(1.0), ws.optim.sgd(0.5))
@@ -175,57 +256,3 @@ def chain(*links: Transform | Optimizer) -> Chain:
             )
     check_optimizer(f"chain: the last link, {label(links[-1])},", links[-1])
     return Chain(links)
-
-
-def clip_by_global_norm(max_norm: float) -> ClipByGlobalNorm:
-    """Scale all gradients by one number so that their common norm is `max_norm` where it is larger.
-
-    They are untouched at or below it. The scale is max_norm / norm, without an epsilon. Raises ParameterError for a
-    norm that is not positive, DtypeError for what is no number. Pascanu, Mikolov and Bengio, On the difficulty of
-    training recurrent neural networks (2013).
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.optim.clip_by_global_norm(2.5).apply({"a": np.array([3.0]), "b": np.array([4.0])}, None, None)[0]
-    {'a': array([1.5]), 'b': array([2.])}
-    """
-    return checked(ClipByGlobalNorm(max_norm))
-
-
-def clip_by_value(limit: float) -> ClipByValue:
-    """Bring each element of every gradient into [-limit, limit].
-
-    Raises ParameterError for a limit that is not positive, DtypeError for what is no number, and UnsupportedError for
-    complex gradients.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.optim.clip_by_value(1.0).apply(np.array([-3.0, 0.5]), None, None)[0].tolist()
-    [-1.0, 0.5]
-    """
-    return checked(ClipByValue(limit))
-
-
-def normalize(eps: float = 1e-8, *, only: Choice = None) -> Normalize:
-    """Divide the gradient of each parameter by its own norm plus eps.
-
-    `only` says which parameters: a function of the path, a table, patterns, or None for all. Raises ParameterError for
-    a negative eps or a pattern that matches nothing.
-
-    >>> import numpy as np, wholestep as ws
-    >>> g = np.array([3.0, 4.0])
-    >>> ws.optim.normalize().apply(g, None, g)[0].round(6).tolist()
-    [0.6, 0.8]
-    """
-    return checked(Normalize(eps, only))
-
-
-def add_decayed_weights(weight_decay: float, *, decay: Choice = None) -> AddDecayedWeights:
-    """Add weight_decay * p to the gradient of each parameter p that `decay` means.
-
-    That is the gradient of a penalty of weight_decay * p**2 / 2. Raises ParameterError for a negative number or a
-    pattern that matches nothing.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.optim.add_decayed_weights(0.1).apply(np.zeros(1), None, np.ones(1))[0].tolist()
-    [0.1]
-    """
-    return checked(AddDecayedWeights(weight_decay, decay))

@@ -2,40 +2,70 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
-from wholestep.optim.hyper import Rate, checked, rate_at, scheduled, within
-from wholestep.optim.schedules import Schedule, ascending, blend, elapsed, part
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
+from wholestep.optim.schedules import Schedule, blend, check_ascending, count_as_float, part_done
 
 
 @dataclass(frozen=True, repr=False)
 class Warmup(Schedule):
-    """A straight line up to where another schedule begins."""
+    """From `start` at the first update in a straight line to the first value of `then` at update `steps`; then `then`.
 
-    then: Rate = field(metadata=scheduled())
-    steps: float = field(metadata=within(strictly=True))
-    start: float = field(metadata=within())
+    `then` is a schedule, which counts from the end of the warm-up, or a number.
+
+    Shapes: count an integer or an array of any shape; f64 of its shape.
+    Raises: ParameterError for a negative value or no steps, DtypeError for what is neither number nor function.
+    Source: Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017.
+
+    >>> from wholestep.optim import cosine
+    >>> schedule = warmup(cosine(1.0, 4), 2)
+    >>> [float(schedule(t).round(6)) for t in range(7)]
+    [0.0, 0.5, 1.0, 0.853553, 0.5, 0.146447, 0.0]
+    """
+
+    then: Rate = field(metadata=number_or_schedule())
+    steps: float = field(metadata=number_in(strictly=True))
+    start: float = field(default=0.0, metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
         """The value for the update with this number."""
-        t = elapsed(count)
-        rising = blend(self.start, rate_at(self.then, wnp.zeros_like(t)), part(t, self.steps))
+        t = count_as_float(count)
+        rising = blend(self.start, rate_at(self.then, wnp.zeros_like(t)), part_done(t, self.steps))
         return wnp.where(t < self.steps, rising, rate_at(self.then, wnp.maximum(t - self.steps, 0.0)))
+
+
+warmup = public_function(Warmup)
 
 
 @dataclass(frozen=True, repr=False)
 class Join(Schedule):
-    """One schedule after another, each of which counts from where it begins."""
+    """The first schedule until update boundaries[0], the second from there on, counting from 0 again, and so forth.
+
+    Numbers are schedules too.
+
+    Shapes: count an integer or an array of any shape; f64 of its shape.
+    Raises: ParameterError for boundaries that do not ascend or are not one fewer than the schedules, DtypeError for
+    what is neither number nor function.
+
+    >>> from wholestep.optim import linear
+    >>> [float(join((linear(0.0, 1.0, 2), linear(1.0, 0.0, 4)), (2,))(t)) for t in (0, 1, 2, 4, 6)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
 
     schedules: tuple[Any, ...]
-    boundaries: tuple[float, ...] = field(metadata=within(strictly=True))
+    boundaries: tuple[float, ...] = field(metadata=number_in(strictly=True))
+
+    def resolved(self) -> Join:
+        """The same, whose numbers and schedules are checked."""
+        return replace(self, schedules=tuple([scaled(s, 1.0).schedule for s in self.schedules]))
 
     def __call__(self, count: Any) -> Any:
         """The value for the update with this number."""
-        t = elapsed(count)
+        t = count_as_float(count)
         found = rate_at(self.schedules[0], t)
         for schedule, boundary in zip(self.schedules[1:], self.boundaries, strict=True):
             found = wnp.where(t >= boundary, rate_at(schedule, wnp.maximum(t - boundary, 0.0)), found)
@@ -43,7 +73,7 @@ class Join(Schedule):
 
     def agree(self) -> None:
         """The boundaries ascend, and there is one schedule more."""
-        ascending("join", "the boundaries", self.boundaries)
+        check_ascending("join", "the boundaries", self.boundaries)
         if len(self.schedules) != len(self.boundaries) + 1:
             raise ParameterError(
                 f"join: {len(self.schedules)} schedules and {len(self.boundaries)} boundaries; "
@@ -51,52 +81,27 @@ class Join(Schedule):
             )
 
 
+join = public_function(Join)
+
+
 @dataclass(frozen=True, repr=False)
 class Scaled(Schedule):
-    """A schedule times a number."""
+    """A schedule, or a number, times `factor`.
 
-    schedule: Rate = field(metadata=scheduled())
-    factor: float = field(metadata=within())
+    Shapes: count an integer or an array of any shape; f64 of its shape.
+    Raises: ParameterError for a negative factor, DtypeError for what is neither number nor function.
+
+    >>> from wholestep.optim import cosine
+    >>> float(scaled(cosine(1.0, 10), 0.5)(0))
+    0.5
+    """
+
+    schedule: Rate = field(metadata=number_or_schedule())
+    factor: float = field(metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
         """The value for the update with this number."""
         return rate_at(self.schedule, count) * self.factor
 
 
-def warmup(then: Rate, steps: float, start: float = 0.0) -> Warmup:
-    """From `start` at the first update in a straight line to the first value of `then` at update `steps`; then `then`.
-
-    `then` is a schedule, which counts from the end of the warm-up, or a number. Raises ParameterError for a negative
-    value or no steps, DtypeError for what is neither number nor function.
-
-    >>> from wholestep.optim import cosine
-    >>> schedule = warmup(cosine(1.0, 4), 2)
-    >>> [float(schedule(t).round(6)) for t in range(7)]
-    [0.0, 0.5, 1.0, 0.853553, 0.5, 0.146447, 0.0]
-    """
-    return checked(Warmup(then, steps, start))
-
-
-def join(schedules: tuple[Rate, ...], boundaries: tuple[float, ...]) -> Join:
-    """The first schedule until update boundaries[0], the second from there on, counting from 0 again, and so forth.
-
-    Numbers are schedules too. Raises ParameterError for boundaries that do not ascend or are not one fewer than the
-    schedules, DtypeError for what is neither number nor function.
-
-    >>> from wholestep.optim import linear
-    >>> [float(join((linear(0.0, 1.0, 2), linear(1.0, 0.0, 4)), (2,))(t)) for t in (0, 1, 2, 4, 6)]
-    [0.0, 0.5, 1.0, 0.5, 0.0]
-    """
-    return checked(Join(tuple([checked(Scaled(s, 1.0)).schedule for s in schedules]), tuple(boundaries)))
-
-
-def scaled(schedule: Rate, factor: float) -> Scaled:
-    """A schedule, or a number, times `factor`.
-
-    Raises ParameterError for a negative factor, DtypeError for what is neither number nor function.
-
-    >>> from wholestep.optim import cosine
-    >>> float(scaled(cosine(1.0, 10), 0.5)(0))
-    0.5
-    """
-    return checked(Scaled(schedule, factor))
+scaled = public_function(Scaled)

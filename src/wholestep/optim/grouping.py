@@ -8,9 +8,9 @@ from typing import Any
 
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
-from wholestep.optim.hyper import Spelled, overridden
-from wholestep.optim.paths import check_patterns, names
-from wholestep.optim.protocol import Optimizer, check_optimizer, updated
+from wholestep.optim.hyper import Spelled, override_fields
+from wholestep.optim.paths import check_patterns, parameter_paths
+from wholestep.optim.protocol import Optimizer, call_update, check_optimizer
 
 
 class Divided(Spelled):
@@ -42,7 +42,7 @@ class Divided(Spelled):
                 moved[part], new[part] = own[part], None
             else:
                 given = {**extras, **self.objective(part, params, extras)}
-                moved[part], new[part] = updated(optimizer, slopes[part], state[part], own[part], given)
+                moved[part], new[part] = call_update(optimizer, slopes[part], state[part], own[part], given)
         return self.joined(params, moved), new
 
     def objective(self, part: str, params: Any, extras: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,19 +57,27 @@ class Divided(Spelled):
         """A tree like the parameters as a dictionary by path for each part."""
         found: dict[str, dict[str, Any]] = {part: {} for part in self.parts()}
         leaves = tree.below(tree.structure(params), x)
-        for part, name, leaf in zip(self.assigned(params), names(params), leaves, strict=True):
+        for part, name, leaf in zip(self.assigned(params), parameter_paths(params), leaves, strict=True):
             found[part][name] = leaf
         return found
 
     def joined(self, params: Any, divided: Mapping[str, Mapping[str, Any]]) -> Any:
         """The tree again."""
-        places = zip(self.assigned(params), names(params), strict=True)
+        places = zip(self.assigned(params), parameter_paths(params), strict=True)
         return tree.unflatten(tree.structure(params), [divided[part][name] for part, name in places])
 
 
 @dataclass(frozen=True, repr=False)
 class Groups(Divided):
-    """Parameters whose path matches a pattern have an optimizer of their own."""
+    """The optimizer that `groups` makes: parameters whose path matches a pattern have an optimizer of their own.
+
+    Shapes: as `groups`.
+    Raises: as `groups` does.
+
+    >>> import wholestep as ws
+    >>> ws.optim.groups({"*.bias": None}, ws.optim.sgd(0.1)).groups
+    (('*.bias', None),)
+    """
 
     groups: tuple[tuple[str, Any], ...]
     default: Any
@@ -80,7 +88,7 @@ class Groups(Divided):
 
     def assigned(self, params: Any) -> list[str]:
         """The first pattern that matches each path."""
-        paths = names(params)
+        paths = parameter_paths(params)
         check_patterns("groups", [pattern for pattern, _ in self.groups], paths)
         return [next((p for p, _ in self.groups if tree.matches(p, path)), "default") for path in paths]
 
@@ -96,8 +104,9 @@ def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
     and have no state. Their gradients are still computed, for the guard to look at; `nn.frozen` saves that.
     Hyper-parameters are spelled `groups['*.bias'].lr` and `default.lr` where a shorter name is not clear.
 
-    Raises ParameterError for hyper-parameters that the default does not have, or whose numbers are wrong; and, when it
-    meets the parameters, for a pattern that matches nothing.
+    Shapes: trees of floating or complex arrays; states are those of the optimizers.
+    Raises: ParameterError for hyper-parameters that the default does not have, or whose numbers are wrong, and, when it
+    meets the parameters, for a pattern that matches nothing; DtypeError for what is no optimizer or pattern.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer = ws.optim.groups({"head": {"lr": 1.0}, "body.b": None}, ws.optim.sgd(0.1))
@@ -112,7 +121,7 @@ def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
             raise DtypeError(f"groups: {pattern!r} is no pattern of paths")
         if pattern == "default":
             raise ParameterError("groups: default is the name of what matches no pattern", hint="write default*")
-        members.append((pattern, overridden(default, given, "groups") if isinstance(given, Mapping) else given))
+        members.append((pattern, override_fields(default, given, "groups") if isinstance(given, Mapping) else given))
     for name, optimizer in [*members, ("default", default)]:
         check_optimizer(f"groups: {name}", optimizer, optional=True)
     return Groups(tuple(members), default)

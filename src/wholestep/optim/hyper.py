@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
+from wholestep.boundary.answers import call_error
 from wholestep.errors import DtypeError, ParameterError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 Rate: TypeAlias = Any
@@ -19,7 +22,7 @@ Rate: TypeAlias = Any
 Path: TypeAlias = tuple[str, ...]
 
 DESCEND: Any = object()
-"""What a visitor answers where it leaves a field as it is and wants to see what is inside."""
+"""A visitor's answer that leaves a field as it is and asks to see what is inside."""
 
 
 class Range(NamedTuple):
@@ -48,18 +51,27 @@ class Number(NamedTuple):
     range: Range | None
 
 
-def within(least: float = 0.0, below: float = np.inf, strictly: bool = False, optional: bool = False) -> dict[str, Any]:
-    """The metadata of a field that holds such a number, or a tuple of them; None too where it is optional."""
-    return {"range": Range(least, below, strictly), "optional": optional}
+def number_in(
+    least: float = 0.0, below: float = np.inf, strictly: bool = False, optional: bool = False, off: float | None = None
+) -> dict[str, Any]:
+    """The metadata of a field that holds such a number, or a tuple of them; None too where it is optional.
+
+    A field with a number `off` is optional: users write that number, and the field then holds None.
+    """
+    return {"range": Range(least, below, strictly), "optional": optional or off is not None, "off": off}
 
 
-def scheduled(least: float = 0.0) -> dict[str, Any]:
+def number_or_schedule(least: float = 0.0) -> dict[str, Any]:
     """The metadata of a field that holds a number of this least size, or a function of the number of updates."""
-    return {**within(least), "scheduled": True}
+    return {**number_in(least), "scheduled": True}
 
 
 class Spelled:
     """Something that prints as the call that makes it."""
+
+    def resolved(self) -> Any:
+        """The same, with what follows from other arguments filled in; raises for a choice that there is not."""
+        return self
 
     def agree(self) -> None:
         """Raise ParameterError where numbers that are each in their range do not fit together."""
@@ -71,9 +83,57 @@ class Spelled:
         return f"{label(self)}({', '.join(f'{name}={x!r}' for name, x in said)})"
 
 
+def public_function(kind: Callable[P, T]) -> Callable[P, T]:
+    """The public function of a class: it makes objects whose numbers are checked.
+
+    Its parameters, their defaults and its documentation are those of the class, whose constructor checks nothing, and
+    loses its defaults for that.
+    """
+    cls: Any = kind
+    signature = inspect.signature(cls)
+
+    def make(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise call_error(make, args, kwargs, error) from None
+        given.apply_defaults()
+        return check_numbers(as_fields(cls(*given.args, **given.kwargs)).resolved())  # type: ignore[no-any-return]
+
+    made: Any = make
+    made.__name__ = made.__qualname__ = function_name(cls)
+    made.__module__, made.__doc__ = cls.__module__, cls.__doc__
+    made.__signature__ = signature.replace(return_annotation=cls.__name__)
+    cls.__init__.__defaults__ = cls.__init__.__kwdefaults__ = None
+    return make
+
+
+def as_fields(x: Any) -> Any:
+    """An object with arguments as its fields hold them: booleans, tuples, and None for a number that means none."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(x):
+        value, off = getattr(x, field.name), field.metadata.get("off")
+        if field.type == "bool":
+            changes[field.name] = bool(value)
+        elif str(field.type).startswith("tuple"):
+            changes[field.name] = tuple(value)
+        elif off is not None and isinstance(value, int | float | np.integer | np.floating) and value == off:
+            changes[field.name] = None
+    return dataclasses.replace(x, **changes)
+
+
+def function_name(kind: type) -> str:
+    """The name of a class as a function would be spelled: `clip_by_value` for ClipByValue, `linear` for LinearSchedule.
+
+    >>> function_name(type("LinearSchedule", (), {}))
+    'linear'
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__.removesuffix("Schedule")).lower()
+
+
 def label(x: Any) -> str:
-    """The name of a kind of optimizer, transform or schedule: that of its class as a function would be spelled."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(x).__name__).lower()
+    """The name of a kind of optimizer, transform or schedule: that of the function that makes it."""
+    return function_name(type(x))
 
 
 def labels(items: Iterable[Any]) -> list[str]:
@@ -82,7 +142,7 @@ def labels(items: Iterable[Any]) -> list[str]:
     return [name if found.count(name) == 1 else f"{name}[{found[:i].count(name)}]" for i, name in enumerate(found)]
 
 
-def checked(x: T) -> T:
+def check_numbers(x: T) -> T:
     """The same with its numbers as floats; raises DtypeError for what is no number, ParameterError for a wrong one."""
     made: Any = x
     name = label(x)
@@ -91,13 +151,13 @@ def checked(x: T) -> T:
         free = (value is None and facts.get("optional")) or (callable(value) and facts.get("scheduled"))
         if "range" in facts and not free:
             items = value if isinstance(value, tuple) else (value,)
-            found = tuple([number(name, field.name, item, facts["range"]) for item in items])
+            found = tuple([checked_number(name, field.name, item, facts["range"]) for item in items])
             made = dataclasses.replace(made, **{field.name: found if isinstance(value, tuple) else found[0]})
     check_agreement(made)
     return made  # type: ignore[no-any-return]
 
 
-def number(name: str, field: str, value: Any, allowed: Range) -> float:
+def checked_number(name: str, field: str, value: Any, allowed: Range) -> float:
     """A number as a float; raises DtypeError for what is none, ParameterError for one outside of the range."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise DtypeError(f"{name}: {field} is a {type(value).__name__}, not a number")
@@ -107,43 +167,43 @@ def number(name: str, field: str, value: Any, allowed: Range) -> float:
     return found
 
 
-def is_part(x: Any) -> bool:
-    """Whether something is an object with fields that may hold hyper-parameters."""
+def has_hyperparameters(x: Any) -> bool:
+    """Test whether something is an object with fields that may hold hyper-parameters."""
     return dataclasses.is_dataclass(x) and not isinstance(x, type)
 
 
-def visited(x: Any, visit: Callable[[Path, Any, Any], Any], path: Path = ()) -> Any:
+def map_fields(x: Any, visit: Callable[[Path, Any, Any], Any], path: Path = ()) -> Any:
     """The same object with other fields: `visit(path, field, value)` gives the new value or DESCEND."""
-    if not is_part(x):
+    if not has_hyperparameters(x):
         return x
     changes = {}
     for field in dataclasses.fields(x):
         old = getattr(x, field.name)
-        new = visited_value(old, field, visit, path)
+        new = map_field(old, field, visit, path)
         if new is not old:
             changes[field.name] = new
     return dataclasses.replace(x, **changes) if changes else x
 
 
-def visited_value(old: Any, field: Any, visit: Callable[[Path, Any, Any], Any], path: Path) -> Any:
-    """What becomes of the value of one field."""
+def map_field(old: Any, field: Any, visit: Callable[[Path, Any, Any], Any], path: Path) -> Any:
+    """The new value of one field."""
     new = visit((*path, field.name), field, old)
     if new is not DESCEND:
         return new
     if isinstance(old, tuple):
-        return visited_items(old, field, visit, path)
+        return map_items(old, field, visit, path)
     # The optimizer that another one wraps is known by its kind, every other part by its field.
-    return visited(old, visit, (*path, label(old) if field.name == "optimizer" else field.name))
+    return map_fields(old, visit, (*path, label(old) if field.name == "optimizer" else field.name))
 
 
-def visited_items(old: tuple[Any, ...], field: Any, visit: Callable[[Path, Any, Any], Any], path: Path) -> Any:
-    """What becomes of a tuple of numbers, of parts, or of parts under names."""
+def map_items(old: tuple[Any, ...], field: Any, visit: Callable[[Path, Any, Any], Any], path: Path) -> Any:
+    """The new value of a tuple of numbers, of parts, or of parts under names."""
     new = []
     for i, (item, name) in enumerate(zip(old, labels(old), strict=True)):
         if isinstance(item, tuple) and len(item) == 2:
-            new.append((item[0], visited(item[1], visit, (*path, f"{field.name}[{item[0]!r}]"))))
-        elif is_part(item):
-            new.append(visited(item, visit, (*path, f"{field.name}[{i}]" if callable(item) else name)))
+            new.append((item[0], map_fields(item[1], visit, (*path, f"{field.name}[{item[0]!r}]"))))
+        elif has_hyperparameters(item):
+            new.append(map_fields(item, visit, (*path, f"{field.name}[{i}]" if callable(item) else name)))
         else:
             given = visit((*path, f"{field.name}[{i}]"), field, item)
             new.append(item if given is DESCEND else given)
@@ -154,7 +214,7 @@ def _differs(a: Any, b: Any) -> bool:
     return a[1] is not b[1] if isinstance(a, tuple) and len(a) == 2 else a is not b
 
 
-def numbers(optimizer: Any) -> dict[str, Number]:
+def hyperparameters_of(optimizer: Any) -> dict[str, Number]:
     """The hyper-parameters of an optimizer by name: the floats in its fields, and in those of the parts it is made of.
 
     A name is the end of the path to the number, as short as it can be without being that of another: `lr`, or
@@ -168,11 +228,11 @@ def numbers(optimizer: Any) -> dict[str, Number]:
         found.append(Number(path, float(value), field.metadata.get("range")))
         return value
 
-    visited(optimizer, note, (label(optimizer),))
-    return dict(zip(shortened([n.path for n in found]), found, strict=True))
+    map_fields(optimizer, note, (label(optimizer),))
+    return dict(zip(shortest_names([n.path for n in found]), found, strict=True))
 
 
-def shortened(paths: Sequence[Path]) -> list[str]:
+def shortest_names(paths: Sequence[Path]) -> list[str]:
     """The shortest end of each path that no other path has; the whole path where there is none."""
     counts: dict[Path, int] = {}
     for path in paths:
@@ -189,19 +249,19 @@ def hyper_of(optimizer: Any) -> dict[str, float]:
     >>> hyper_of(optim.chain(optim.clip_by_global_norm(1.0), optim.sgd(optim.cosine(0.1, 100))))
     {'max_norm': 1.0, 'peak': 0.1, 'steps': 100.0, 'end': 0.0}
     """
-    return {name: found.value for name, found in numbers(optimizer).items()}
+    return {name: found.value for name, found in hyperparameters_of(optimizer).items()}
 
 
 def with_hyper(optimizer: Any, values: Mapping[str, Any]) -> Any:
     """The same optimizer with other numbers, which may be traced."""
     if not values:
         return optimizer
-    names = {found.path: name for name, found in numbers(optimizer).items()}
+    names = {found.path: name for name, found in hyperparameters_of(optimizer).items()}
 
     def replace(path: Path, field: Any, value: Any) -> Any:
         return values.get(names[path], value) if path in names else DESCEND
 
-    return visited(optimizer, replace, (label(optimizer),))
+    return map_fields(optimizer, replace, (label(optimizer),))
 
 
 def full_name(names: Mapping[str, Number], given: str) -> str | None:
@@ -212,7 +272,7 @@ def full_name(names: Mapping[str, Number], given: str) -> str | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def overridden(optimizer: Any, values: Mapping[str, Any], who: str) -> Any:
+def override_fields(optimizer: Any, values: Mapping[str, Any], who: str) -> Any:
     """The same optimizer with other fields, numbers or not; raises ParameterError for a name that is not just one."""
     found: dict[str, list[str]] = {name: [] for name in values}
 
@@ -224,22 +284,22 @@ def overridden(optimizer: Any, values: Mapping[str, Any], who: str) -> Any:
                 return values[name]
         return DESCEND
 
-    made = visited(optimizer, replace, (label(optimizer),))
+    made = map_fields(optimizer, replace, (label(optimizer),))
     for name, places in found.items():
         if len(places) != 1:
             what = f"it has {', '.join(places)}" if places else "it has none"
-            known = ", ".join(sorted(numbers(optimizer)))
+            known = ", ".join(sorted(hyperparameters_of(optimizer)))
             raise ParameterError(f"{who}: which {name} of {optimizer!r} is meant? {what}", hint=f"there are {known}")
-    return checked_throughout(made)
+    return check_all_numbers(made)
 
 
-def checked_throughout(x: Any) -> Any:
-    """`checked` for an object and every part of it."""
+def check_all_numbers(x: Any) -> Any:
+    """`check_numbers` for an object and every part of it."""
 
     def check(path: Path, field: Any, value: Any) -> Any:
-        return checked(visited(value, check)) if is_part(value) else DESCEND
+        return check_numbers(map_fields(value, check)) if has_hyperparameters(value) else DESCEND
 
-    return checked(visited(x, check))
+    return check_numbers(map_fields(x, check))
 
 
 def check_agreement(x: Any) -> None:
@@ -247,7 +307,7 @@ def check_agreement(x: Any) -> None:
     if isinstance(x, tuple):
         for item in x:
             check_agreement(item)
-    elif is_part(x):
+    elif has_hyperparameters(x):
         if isinstance(x, Spelled):
             x.agree()
         for field in dataclasses.fields(x):
@@ -255,7 +315,7 @@ def check_agreement(x: Any) -> None:
 
 
 def fields_named(optimizer: Any, name: str) -> list[Any]:
-    """What the fields of an optimizer and of its parts hold whose path ends with this name."""
+    """The values of the fields of an optimizer and its parts whose path ends with this name."""
     found: list[Any] = []
 
     def note(path: Path, field: Any, value: Any) -> Any:
@@ -263,22 +323,22 @@ def fields_named(optimizer: Any, name: str) -> list[Any]:
             found.append(value)
         return DESCEND
 
-    visited(optimizer, note, (label(optimizer),))
+    map_fields(optimizer, note, (label(optimizer),))
     return found
 
 
 def functions_of(optimizer: Any) -> list[Any]:
     """The functions among the fields of an optimizer and of its parts, schedules that are parts themselves left out."""
-    if not is_part(optimizer):
+    if not has_hyperparameters(optimizer):
         return [value for value in getattr(optimizer, "__dict__", {}).values() if callable(value)]
     found: list[Any] = []
 
     def note(path: Path, field: Any, value: Any) -> Any:
-        if callable(value) and not is_part(value):
+        if callable(value) and not has_hyperparameters(value):
             found.append(value)
         return DESCEND
 
-    visited(optimizer, note)
+    map_fields(optimizer, note)
     return found
 
 

@@ -9,14 +9,14 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep import tree
 from wholestep.optim.hyper import Spelled, label
-from wholestep.optim.paths import Choice, chosen
-from wholestep.optim.protocol import scalar, working
+from wholestep.optim.paths import Choice, chosen_parameters
+from wholestep.optim.protocol import scalar_like, working_array
 
 
 class Leafwise(Spelled):
     """The state is a dictionary: scalars such as `count`, and trees like the parameters, named by what `kept` gives.
 
-    Arithmetic is carried out in `working` precision, and parameters stay in the dtype that they have.
+    Arithmetic is carried out in `working_array` precision, and parameters stay in the dtype that they have.
     """
 
     weight_decay: Any = None
@@ -27,11 +27,11 @@ class Leafwise(Spelled):
         return {"count": np.zeros((), np.int64)}
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """What the rule needs beside the arrays, made once a step; and new scalars."""
+        """The scalars that the rule needs, computed once a step; and the new scalars of the state."""
         raise NotImplementedError
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """What is kept for one parameter, at the beginning."""
+        """The initial state of one parameter."""
         return {}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
@@ -41,8 +41,8 @@ class Leafwise(Spelled):
     def init(self, params: Any) -> Any:
         """The state to begin with."""
         leaves, structure = tree.flatten(params)
-        chosen(label(self), self.decay, params)
-        return {**self.common(), **transposed([self.kept(p) for p in leaves], structure)}
+        chosen_parameters(label(self), self.decay, params)
+        return {**self.common(), **dict_of_trees([self.kept(p) for p in leaves], structure)}
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
         """New parameters and a new state."""
@@ -53,32 +53,32 @@ class Leafwise(Spelled):
         for name in [name for name in state if name not in common]:
             for old, value in zip(olds, tree.below(structure, state[name]), strict=True):
                 old[name] = value
-        decays = [self.weight_decay if yes else None for yes in chosen(label(self), self.decay, params)]
+        decays = [self.weight_decay if yes else None for yes in chosen_parameters(label(self), self.decay, params)]
         new_leaves, news = [], []
         for p, g, old, decay in zip(leaves, tree.below(structure, grads), olds, decays, strict=True):
             p = wnp.asarray(p)
-            new, kept = self.moved(working(p), working(g), old, numbers, decay)
+            new, kept = self.moved(working_array(p), working_array(g), old, numbers, decay)
             new_leaves.append(new.astype(p.dtype, copy=False))
             news.append(kept)
-        return tree.unflatten(structure, new_leaves), {**common, **transposed(news, structure)}
+        return tree.unflatten(structure, new_leaves), {**common, **dict_of_trees(news, structure)}
 
 
-def transposed(kept: list[dict[str, Any]], structure: tree.TreeDef) -> dict[str, Any]:
+def dict_of_trees(kept: list[dict[str, Any]], structure: tree.TreeDef) -> dict[str, Any]:
     """A dictionary of trees from a dictionary for each leaf."""
     names = kept[0] if kept else ()
     return {name: tree.unflatten(structure, [each[name] for each in kept]) for name in names}
 
 
-def stepped(common: dict[str, Any]) -> dict[str, Any]:
+def increment_count(common: dict[str, Any]) -> dict[str, Any]:
     """The scalars of a state after one more update, where they are only the number of updates."""
     return {"count": common["count"] + 1}
 
 
-def pulled(p: Any, g: Any, decay: Any) -> Any:
+def add_weight_decay(p: Any, g: Any, decay: Any) -> Any:
     """A gradient with that of decay * |p|**2 / 2 added: weight decay that goes through the optimizer."""
-    return g if decay is None else g + scalar(decay, p) * p
+    return g if decay is None else g + scalar_like(decay, p) * p
 
 
-def shrunk(p: Any, rate: Any, decay: Any) -> Any:
+def decay_parameter(p: Any, rate: Any, decay: Any) -> Any:
     """(1 - rate * decay) * p: weight decay beside the optimizer."""
-    return p if decay is None else p * scalar(1 - rate * decay, p)
+    return p if decay is None else p * scalar_like(1 - rate * decay, p)

@@ -1,4 +1,4 @@
-"""How far to go along a direction: step lengths tried until the objective has fallen enough."""
+"""Line searches: step lengths tried until the objective has fallen enough."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def backtracking(at: Objective, first: Any, value: Any, slope: Any, tries: int) 
 
     def high(state: Any) -> Any:
         t, found, tried = state
-        return ~enough(found, t, value, slope) & (tried < tries)
+        return ~sufficient_decrease(found, t, value, slope) & (tried < tries)
 
     def shorter(state: Any) -> Any:
         t, _, tried = state
         return t / 2, at(t / 2)[0], tried + 1
 
     t, found, _ = while_loop(high, shorter, (first, at(first)[0], np.ones((), np.int64)))
-    return wnp.where(enough(found, t, value, slope), t, wnp.zeros_like(t))
+    return wnp.where(sufficient_decrease(found, t, value, slope), t, wnp.zeros_like(t))
 
 
 def strong_wolfe(at: Objective, first: Any, value: Any, slope: Any, tries: int) -> Any:
@@ -56,21 +56,21 @@ def strong_wolfe(at: Objective, first: Any, value: Any, slope: Any, tries: int) 
 
     def unmet(state: Any) -> Any:
         t, found, steep, _, _, tried = state
-        fine = enough(found, t, value, slope) & (abs(steep) <= -FLATTER * slope)
+        fine = sufficient_decrease(found, t, value, slope) & (abs(steep) <= -FLATTER * slope)
         return ~fine & (tried < tries)
 
     def narrower(state: Any) -> Any:
         t, found, steep, low, high, tried = state
-        far = ~enough(found, t, value, slope) | (steep > 0)
+        far = ~sufficient_decrease(found, t, value, slope) | (steep > 0)
         low, high = wnp.where(far, low, t), wnp.where(far, t, high)
         t = wnp.where(wnp.isinf(high), 2 * low, (low + wnp.where(wnp.isinf(high), 0, high)) / 2)
         return (t, *at(t), low, high, tried + 1)
 
     start = (first, *at(first), wnp.zeros_like(first), wnp.full_like(first, np.inf), np.ones((), np.int64))
     t, found, _, low, _, _ = while_loop(unmet, narrower, start)
-    return wnp.where(enough(found, t, value, slope), t, low)
+    return wnp.where(sufficient_decrease(found, t, value, slope), t, low)
 
 
-def enough(found: Any, t: Any, value: Any, slope: Any) -> Any:
-    """Whether a value is low enough for the length of its step; what is not finite is not."""
+def sufficient_decrease(found: Any, t: Any, value: Any, slope: Any) -> Any:
+    """Test whether a value has decreased enough for the length of its step; what is not finite has not."""
     return wnp.isfinite(found) & (found <= value + SUFFICIENT * t * slope)

@@ -2,66 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import Rate, checked, rate_at, scheduled, within
-from wholestep.optim.leafwise import Leafwise, shrunk, stepped
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
+from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import real_zeros, scalar, squared, toward, zeros
+from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
 
 @dataclass(frozen=True, repr=False)
 class Adam(Leafwise):
-    """p -= lr * m' / (sqrt(v') + eps), where m' and v' are the bias-corrected means of g and |g|**2."""
-
-    lr: Rate = field(metadata=scheduled())
-    b1: float = field(metadata=within(0.0, 1.0))
-    b2: float = field(metadata=within(0.0, 1.0))
-    eps: float = field(metadata=within())
-    amsgrad: bool
-
-    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, the rate over the correction of m, one over the root of the correction of v)."""
-        # The corrections are numbers, made once a step; what is left for each element is one pass over p, g, m and v.
-        new = stepped(common)
-        rate = rate_at(self.lr, common["count"])
-        return (rate, rate / (1 - self.b1 ** new["count"]), 1 / wnp.sqrt(1 - self.b2 ** new["count"])), new
-
-    def kept(self, p: Any) -> dict[str, Any]:
-        """Both moments, and with `amsgrad` the largest second one so far."""
-        kept = {"m": zeros(p), "v": real_zeros(p)}
-        return {**kept, "largest": real_zeros(p)} if self.amsgrad else kept
-
-    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and its moments."""
-        rate, size, shrink = numbers
-        new = {"m": toward(kept["m"], g, self.b1), "v": toward(kept["v"], squared(g), self.b2)}
-        v = new["v"]
-        if self.amsgrad:
-            v = new["largest"] = wnp.maximum(kept["largest"], v)
-        root = wnp.sqrt(v) * scalar(shrink, v) + scalar(self.eps, v)
-        return shrunk(p, rate, decay) - scalar(size, v) * new["m"] / root, new
-
-
-@dataclass(frozen=True, repr=False)
-class Adamw(Adam):
-    """Adam on parameters that have shrunk by lr * weight_decay."""
-
-    weight_decay: float = field(metadata=within())
-    decay: Choice
-
-
-def adam(lr: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, *, amsgrad: bool = False) -> Adam:
     """Adam: p -= lr * m' / (sqrt(v') + eps), with bias-corrected means m' of the gradient and v' of its square.
 
     `lr` is a number, or a function of the number of updates made so far, 0 for the first. With `amsgrad` the largest v
     so far takes the place of v. Moments have the dtype of their parameter, float32 for half precisions; for a complex
-    parameter the second moment is that of the absolute value. Raises ParameterError for a negative rate or eps, or
-    means that keep all or less than nothing, and DtypeError for what is no number.
+    parameter the second moment is that of the absolute value.
 
-    Kingma and Ba, Adam (2015); Reddi, Kale and Kumar, On the convergence of Adam and beyond (2018).
+    Shapes: trees of floating or complex arrays; the state has two arrays like each, with `amsgrad` three.
+    Raises: ParameterError for a negative rate or eps, or means that keep all or less than nothing, DtypeError for what
+    is no number.
+    Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015; Reddi, Kale and Kumar, "On the
+    convergence of Adam and beyond", 2018.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer, params = ws.optim.adam(0.1), np.array([1.0, -1.0])
@@ -69,25 +32,50 @@ def adam(lr: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, *, ams
     >>> params.round(5).tolist()
     [0.9, -0.9]
     """
-    return checked(Adam(lr, b1, b2, eps, bool(amsgrad)))
+
+    lr: Rate = field(metadata=number_or_schedule())
+    b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
+    b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
+    eps: float = field(default=1e-8, metadata=number_in())
+    _: KW_ONLY
+    amsgrad: bool = False
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate, the rate over the correction of m, one over the root of the correction of v)."""
+        # The corrections are numbers, made once a step; what is left for each element is one pass over p, g, m and v.
+        new = increment_count(common)
+        rate = rate_at(self.lr, common["count"])
+        return (rate, rate / (1 - self.b1 ** new["count"]), 1 / wnp.sqrt(1 - self.b2 ** new["count"])), new
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """Both moments, and with `amsgrad` the largest second one so far."""
+        kept = {"m": working_zeros(p), "v": real_zeros(p)}
+        return {**kept, "largest": real_zeros(p)} if self.amsgrad else kept
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        """One parameter after the update, and its moments."""
+        rate, size, shrink = numbers
+        new = {"m": running_mean(kept["m"], g, self.b1), "v": running_mean(kept["v"], squared_magnitude(g), self.b2)}
+        v = new["v"]
+        if self.amsgrad:
+            v = new["largest"] = wnp.maximum(kept["largest"], v)
+        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        return decay_parameter(p, rate, decay) - scalar_like(size, v) * new["m"] / root, new
 
 
-def adamw(
-    lr: Rate,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    weight_decay: float = 0.01,
-    *,
-    amsgrad: bool = False,
-    decay: Choice = None,
-) -> Adamw:
+adam = public_function(Adam)
+
+
+@dataclass(frozen=True, repr=False)
+class Adamw(Adam):
     """AdamW: Adam, and p -= lr * weight_decay * p beside it, so that the decay does not pass through the moments.
 
     `decay` says which parameters decay: a function of the path, a table of paths, a pattern or several (`*` stands for
-    any characters), or None for all. Raises as `adam` does, and ParameterError for a pattern that matches nothing.
+    any characters), or None for all.
 
-    Loshchilov and Hutter, Decoupled weight decay regularization (2019).
+    Shapes: as `adam`.
+    Raises: as `adam` does, and ParameterError for a pattern that matches nothing.
+    Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer = ws.optim.adamw(0.1, weight_decay=0.5, decay="w")
@@ -96,4 +84,10 @@ def adamw(
     >>> float(params["b"]), float(params["w"])
     (1.0, 0.95)
     """
-    return checked(Adamw(lr, b1, b2, eps, bool(amsgrad), weight_decay, decay))
+
+    weight_decay: float = field(default=0.01, metadata=number_in())
+    _: KW_ONLY
+    decay: Choice = None
+
+
+adamw = public_function(Adamw)

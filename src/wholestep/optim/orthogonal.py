@@ -10,10 +10,10 @@ from wholestep import dtypes, tree
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.optim.grouping import Divided
-from wholestep.optim.hyper import Rate, checked, rate_at, scheduled, within
-from wholestep.optim.leafwise import Leafwise, shrunk, stepped
-from wholestep.optim.paths import Choice, names
-from wholestep.optim.protocol import Optimizer, check_optimizer, scalar, toward, working, zeros
+from wholestep.optim.hyper import Rate, check_numbers, number_in, number_or_schedule, rate_at
+from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
+from wholestep.optim.paths import Choice, parameter_paths
+from wholestep.optim.protocol import Optimizer, check_optimizer, running_mean, scalar_like, working_array, working_zeros
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """Coefficients of x, x**3 and x**5 that bring singular values near 1 fastest, at the price of staying in [0.7, 1.2]."""
@@ -23,24 +23,33 @@ SIZES = ("original", "rms", None)
 
 @dataclass(frozen=True, repr=False)
 class Muon(Leafwise):
-    """p -= lr * s * orthogonalised(momentum), for matrices only."""
+    """The optimizer that `muon` makes, for matrices only: p -= lr * s * orthogonalised(momentum).
 
-    lr: Rate = field(metadata=scheduled())
-    momentum: float = field(metadata=within(0.0, 1.0))
+    Shapes: matrices of real floats; the state has an array like each.
+    Raises: as `muon` does.
+    Source: as `muon`.
+
+    >>> import wholestep as ws
+    >>> isinstance(ws.optim.muon(0.1), ws.optim.Muon)
+    True
+    """
+
+    lr: Rate = field(metadata=number_or_schedule())
+    momentum: float = field(metadata=number_in(0.0, 1.0))
     nesterov: bool
     iterations: int
-    eps: float = field(metadata=within(strictly=True))
-    weight_decay: float = field(metadata=within())
+    eps: float = field(metadata=number_in(strictly=True))
+    weight_decay: float = field(metadata=number_in())
     size: str | None
     decay: Choice
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The rate."""
-        return rate_at(self.lr, common["count"]), stepped(common)
+        return rate_at(self.lr, common["count"]), increment_count(common)
 
     def init(self, params: Any) -> Any:
         """The number of updates and a momentum for each parameter; raises ShapeError for what is no matrix."""
-        for name, p in zip(names(params), tree.leaves(params), strict=True):
+        for name, p in zip(parameter_paths(params), tree.leaves(params), strict=True):
             if wnp.ndim(p) != 2:
                 raise ShapeError(
                     f"muon: {name or 'the parameter'} has {wnp.ndim(p)} axes, and only matrices are orthogonalised",
@@ -50,19 +59,21 @@ class Muon(Leafwise):
 
     def kept(self, p: Any) -> dict[str, Any]:
         """The momentum."""
-        if dtypes.is_complex(working(p).dtype):
+        if dtypes.is_complex(working_array(p).dtype):
             raise UnsupportedError("muon: complex parameters are not covered", hint="adam takes them")
-        return {"momentum": zeros(p)}
+        return {"momentum": working_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         """One matrix after the update, and its momentum."""
-        m = toward(kept["momentum"], g, self.momentum)
-        direction = orthogonalised(toward(g, m, 1 - self.momentum) if self.nesterov else m, self.iterations, self.eps)
+        m = running_mean(kept["momentum"], g, self.momentum)
+        direction = orthogonalised(
+            running_mean(g, m, 1 - self.momentum) if self.nesterov else m, self.iterations, self.eps
+        )
         rate = numbers * self.stretch(p.shape)
-        return shrunk(p, numbers, decay) - scalar(rate, p) * direction, {"momentum": m}
+        return decay_parameter(p, numbers, decay) - scalar_like(rate, p) * direction, {"momentum": m}
 
     def stretch(self, shape: tuple[int, ...]) -> float:
-        """How much longer the step of a matrix of this shape is than the rate."""
+        """The factor of the rate for a matrix of this shape."""
         rows, columns = shape
         if self.size is None:
             return 1.0
@@ -92,10 +103,10 @@ class Matrices(Divided):
 
 def orthogonalised(x: Any, iterations: int, eps: Any) -> Any:
     """About u @ vt of the singular value decomposition of x, by Newton and Schulz's iteration with a quintic."""
-    a, b, c = [scalar(k, x) for k in QUINTIC]
+    a, b, c = [scalar_like(k, x) for k in QUINTIC]
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
-    x = x / wnp.maximum(wnp.sqrt(wnp.sum(x * x)), scalar(eps, x))
+    x = x / wnp.maximum(wnp.sqrt(wnp.sum(x * x)), scalar_like(eps, x))
     for _ in range(iterations):
         gram = x @ x.T
         x = a * x + (b * gram + c * (gram @ gram)) @ x
@@ -122,8 +133,10 @@ def muon(
     optimizer of all parameters that are no matrices. The formulas are those of torch.optim.Muon, which iterates in
     bfloat16 where this is in the precision of the parameters.
 
-    Raises ParameterError for numbers out of range, DtypeError for what is none, ShapeError, when it meets them, for
-    parameters that are no matrices where there is no `rest`. Jordan and others, Muon (2024).
+    Shapes: matrices of real floats, and with `rest` any other parameters; the state has an array like each matrix.
+    Raises: ParameterError for numbers out of range, DtypeError for what is none; in `init`, ShapeError for parameters
+    that are no matrices where there is no `rest`, UnsupportedError for complex ones.
+    Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer = ws.optim.muon(0.1, rest=ws.optim.adamw(3e-4))
@@ -137,7 +150,7 @@ def muon(
         raise ParameterError(f"muon: iterations is {iterations!r}; it must be an integer from 1 to 99")
     if size not in SIZES:
         raise ParameterError(f"muon: size is {size!r}; it is one of {', '.join(map(repr, SIZES))}")
-    made = checked(Muon(lr, momentum, bool(nesterov), iterations, eps, weight_decay, size, decay))
+    made = check_numbers(Muon(lr, momentum, bool(nesterov), iterations, eps, weight_decay, size, decay))
     if rest is None:
         return made
     check_optimizer("muon: rest", rest)

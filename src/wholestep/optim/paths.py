@@ -10,21 +10,21 @@ from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
 
 Choice: TypeAlias = Callable[[str], bool] | Mapping[str, bool] | str | Sequence[str] | None
-"""Which parameters are meant: a function of the path, a table of paths, a pattern, or several; None for all."""
+"""A choice of parameters: a function of the path, a table of paths, a pattern, or several; None for all."""
 
 
-def names(params: Any) -> list[str]:
+def parameter_paths(params: Any) -> list[str]:
     """The path of each parameter; a key of a flat dictionary, such as `layers[0].weight`, is the path itself."""
     return [re.sub(r"^\['([^']*)'\]", r"\1", path) for path in tree.paths(params)]
 
 
-def chosen(who: str, choice: Choice, params: Any) -> list[bool]:
+def chosen_parameters(who: str, choice: Choice, params: Any) -> list[bool]:
     """For each parameter whether it is meant.
 
     Raises ParameterError for a pattern that no path matches or a table that lacks one, DtypeError for another kind of
     choice.
     """
-    paths = names(params)
+    paths = parameter_paths(params)
     if choice is None:
         return [True] * len(paths)
     if callable(choice):

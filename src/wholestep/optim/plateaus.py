@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,52 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
 from wholestep.optim.compound import Scaled
-from wholestep.optim.hyper import DESCEND, Path, Spelled, checked, visited, within
-from wholestep.optim.protocol import Optimizer, check_optimizer, needed, updated
+from wholestep.optim.hyper import DESCEND, Path, Spelled, fields_named, map_fields, number_in, public_function
+from wholestep.optim.protocol import call_update, check_optimizer, required_extra
 
 
 @dataclass(frozen=True, repr=False)
 class Plateau(Spelled):
-    """An optimizer whose rates are multiplied by a scale, which falls where the loss does not."""
+    """Multiply the optimizer's rates by `factor` where the loss has not improved for more than `patience` looks.
+
+    A look is taken at the mean loss of every `every` updates, an epoch's worth, say. It is an improvement if it is less
+    than the best one by the part `threshold`. After a fall, `cooldown` looks do not count as bad. The scale, which
+    multiplies numbers and schedules alike, starts at 1 and does not fall below `least`. It is in the state, so all of
+    this happens inside the compiled program. The rule is that of torch's ReduceLROnPlateau with its relative threshold
+    for losses that are not negative.
+
+    Shapes: those of the optimizer, and a loss of one number.
+    Raises: ParameterError for numbers out of range, for an optimizer without a field `lr`, and in `update` for no loss.
+    Source: PyTorch's ReduceLROnPlateau.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.plateau(ws.optim.sgd(1.0), 0.5, patience=1), np.zeros(1)
+    >>> state, scales = optimizer.init(p), []
+    >>> for loss in (3.0, 2.0, 2.0, 2.0, 2.0, 2.0):
+    ...     p, state = optimizer.update(np.ones(1), state, p, loss=loss)
+    ...     scales.append(float(state["scale"]))
+    >>> scales
+    [1.0, 1.0, 1.0, 0.5, 0.5, 0.25]
+    """
 
     optimizer: Any
-    factor: float = field(metadata=within(0.0, 1.0))
-    patience: float = field(metadata=within())
-    threshold: float = field(metadata=within(0.0, 1.0))
-    cooldown: float = field(metadata=within())
-    every: float = field(metadata=within(1.0))
-    least: float = field(metadata=within())
+    factor: float = field(default=0.1, metadata=number_in(0.0, 1.0))
+    patience: float = field(default=10, metadata=number_in())
+    _: KW_ONLY
+    threshold: float = field(default=1e-4, metadata=number_in(0.0, 1.0))
+    cooldown: float = field(default=0, metadata=number_in())
+    every: float = field(default=1, metadata=number_in(1.0))
+    least: float = field(default=0.0, metadata=number_in())
+
+    def resolved(self) -> Plateau:
+        """The same; raises ParameterError where the optimizer has no field `lr`."""
+        check_optimizer("plateau: the first argument", self.optimizer)
+        if not fields_named(self.optimizer, "lr"):
+            raise ParameterError(
+                f"plateau: {self.optimizer!r} has no learning rate",
+                hint="it is a field `lr` of a dataclass, or of a part of it",
+            )
+        return self
 
     def init(self, params: Any) -> Any:
         """The optimizer's state, and what the losses so far have come to."""
@@ -35,13 +65,13 @@ class Plateau(Spelled):
 
     def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
         """New parameters, and a state whose scale takes account of this loss from the next update on."""
-        loss = wnp.asarray(needed("plateau", "loss", extras)).astype(np.float64)
-        inner = times(self.optimizer, state["scale"])
-        new, own = updated(inner, grads, state["optimizer"], params, extras)
+        loss = wnp.asarray(required_extra("plateau", "loss", extras)).astype(np.float64)
+        inner = scale_rates(self.optimizer, state["scale"])
+        new, own = call_update(inner, grads, state["optimizer"], params, extras)
         return new, {"optimizer": own, **self.watched(state, loss)}
 
     def watched(self, state: Any, loss: Any) -> dict[str, Any]:
-        """What the losses have come to with one more."""
+        """The statistics of the losses with one more."""
         total, seen = state["sum"] + loss, state["seen"] + 1
         due = seen >= self.every
         mean = total / seen
@@ -61,7 +91,10 @@ class Plateau(Spelled):
         }
 
 
-def times(optimizer: Any, scale: Any) -> Any:
+plateau = public_function(Plateau)
+
+
+def scale_rates(optimizer: Any, scale: Any) -> Any:
     """The same optimizer with every field `lr` multiplied by a number, which may be traced."""
 
     def scaled(path: Path, fact: Any, value: Any) -> Any:
@@ -69,50 +102,4 @@ def times(optimizer: Any, scale: Any) -> Any:
             return DESCEND
         return Scaled(value, scale) if callable(value) else value * scale
 
-    return visited(optimizer, scaled)
-
-
-def plateau(
-    optimizer: Optimizer,
-    factor: float = 0.1,
-    patience: float = 10,
-    *,
-    threshold: float = 1e-4,
-    cooldown: float = 0,
-    every: float = 1,
-    least: float = 0.0,
-) -> Plateau:
-    """Multiply the optimizer's rates by `factor` where the loss has not improved for more than `patience` looks.
-
-    A look is taken at the mean loss of every `every` updates, an epoch's worth, say. It is an improvement if it is less
-    than the best one by the part `threshold`. After a fall, `cooldown` looks do not count as bad. The scale, which
-    multiplies numbers and schedules alike, starts at 1 and does not fall below `least`. It is in the state, so all of
-    this happens inside the compiled program. The rule is that of torch's ReduceLROnPlateau with its relative threshold
-    for losses that are not negative.
-
-    Raises ParameterError for numbers out of range, or an optimizer without a field `lr`; and in `update` where no
-    loss is given.
-
-    >>> import numpy as np, wholestep as ws
-    >>> optimizer, p = ws.optim.plateau(ws.optim.sgd(1.0), 0.5, patience=1), np.zeros(1)
-    >>> state, scales = optimizer.init(p), []
-    >>> for loss in (3.0, 2.0, 2.0, 2.0, 2.0, 2.0):
-    ...     p, state = optimizer.update(np.ones(1), state, p, loss=loss)
-    ...     scales.append(float(state["scale"]))
-    >>> scales
-    [1.0, 1.0, 1.0, 0.5, 0.5, 0.25]
-    """
-    check_optimizer("plateau: the first argument", optimizer)
-    found: list[Path] = []
-
-    def note(path: Path, fact: dataclasses.Field[Any], value: Any) -> Any:
-        if path[-1] == "lr":
-            found.append(path)
-        return DESCEND
-
-    visited(optimizer, note)
-    if not found:
-        raise ParameterError(
-            f"plateau: {optimizer!r} has no learning rate", hint="it is a field `lr` of a dataclass, or of a part of it"
-        )
-    return checked(Plateau(optimizer, factor, patience, threshold, cooldown, every, least))
+    return map_fields(optimizer, scaled)

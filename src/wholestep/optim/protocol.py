@@ -1,4 +1,4 @@
-"""What an optimizer is, what a transform of gradients is, and the arithmetic that they share."""
+"""The protocols of optimizers and of gradient transforms, and the arithmetic that they share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,25 @@ from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError
 
 EXTRAS = ("loss", "objective", "aux")
-"""What `update` is given by keyword if it names it: the value of the loss, a function of params that computes it again,
+"""Keywords that `update` is given if it names them: the value of the loss, a function of params that computes it again,
 and what the loss returned beside it."""
 
 
 class Optimizer(Protocol):
-    """Two pure functions of trees of arrays, which run eagerly and inside a compiled step."""
+    """Two pure functions of trees of arrays, which run eagerly and inside a compiled step.
+
+    Shapes: trees of floating or complex arrays; states are trees of arrays, whose types stay.
+    Raises: in `init` and `update`, what the optimizer raises.
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Halve:
+    ...     def init(self, params):
+    ...         return None
+    ...     def update(self, grads, state, params):
+    ...         return params / 2, state
+    >>> ws.compile(lambda p, x: (p * x).sum(), np.ones(2), optimizer=Halve(), batch=np.ones(2))(np.ones(2)).loss
+    2.0
+    """
 
     def init(self, params: Any) -> Any:
         """The state to begin with, a tree of arrays."""
@@ -26,7 +39,21 @@ class Optimizer(Protocol):
 
 
 class Transform(Protocol):
-    """Two pure functions that change gradients on their way to an optimizer; `chain` puts them before it."""
+    """Two pure functions that change gradients on their way to an optimizer; `chain` puts them before it.
+
+    Shapes: trees of arrays like the parameters; states are trees of arrays, whose types stay.
+    Raises: in `init` and `apply`, what the transform raises.
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Negate:
+    ...     def init(self, params):
+    ...         return None
+    ...     def apply(self, grads, state, params):
+    ...         return -grads, state
+    >>> optimizer = ws.optim.chain(Negate(), ws.optim.sgd(1.0))
+    >>> optimizer.update(np.ones(1), optimizer.init(np.zeros(1)), np.zeros(1))[0].tolist()
+    [1.0]
+    """
 
     def init(self, params: Any) -> Any:
         """The state to begin with, None where there is none."""
@@ -46,13 +73,15 @@ def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
     raise DtypeError(f"{who} is {what}, not an optimizer", hint="ws.optim.adam(1e-3) is one")
 
 
-def updated(optimizer: Any, grads: Any, state: Any, params: Any, extras: Mapping[str, Any]) -> Any:
-    """What `update` gives, with those of the extras that it names."""
-    return optimizer.update(grads, state, params, **{name: extras[name] for name in named(optimizer.update, extras)})
+def call_update(optimizer: Any, grads: Any, state: Any, params: Any, extras: Mapping[str, Any]) -> Any:
+    """The result of `update`, called with those of the extras that it names."""
+    return optimizer.update(
+        grads, state, params, **{name: extras[name] for name in accepted_extras(optimizer.update, extras)}
+    )
 
 
-def named(f: Callable[..., Any], extras: Mapping[str, Any]) -> list[str]:
-    """Which extras a function takes by keyword."""
+def accepted_extras(f: Callable[..., Any], extras: Mapping[str, Any]) -> list[str]:
+    """The extras that a function takes by keyword."""
     try:
         known = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
@@ -62,7 +91,7 @@ def named(f: Callable[..., Any], extras: Mapping[str, Any]) -> list[str]:
     return [p.name for p in known if p.name in extras and p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def needed(name: str, what: str, extras: Mapping[str, Any]) -> Any:
+def required_extra(name: str, what: str, extras: Mapping[str, Any]) -> Any:
     """An extra that this update cannot do without; raises ParameterError where it was not given."""
     if extras.get(what) is None:
         raise ParameterError(
@@ -72,28 +101,28 @@ def needed(name: str, what: str, extras: Mapping[str, Any]) -> Any:
     return extras[what]
 
 
-def working(x: Any) -> Any:
+def working_array(x: Any) -> Any:
     """An array in the dtype that arithmetic on it is carried out in: half precisions become float32."""
     array = wnp.asarray(x)
     return array.astype(dtypes.compute_dtype(array.dtype), copy=False)
 
 
-def scalar(x: Any, like: Any) -> Any:
+def scalar_like(x: Any, like: Any) -> Any:
     """A number in the precision of an array, so that arithmetic with it stays there."""
     return wnp.asarray(x).astype(dtypes.real_of(like.dtype))
 
 
-def toward(mean: Any, x: Any, keep: Any) -> Any:
+def running_mean(mean: Any, x: Any, keep: Any) -> Any:
     """A running mean after one more value: keep * mean + (1 - keep) * x."""
-    return scalar(keep, mean) * mean + scalar(1 - keep, mean) * x
+    return scalar_like(keep, mean) * mean + scalar_like(1 - keep, mean) * x
 
 
-def squared(x: Any) -> Any:
+def squared_magnitude(x: Any) -> Any:
     """|x|**2."""
     return x.real * x.real + x.imag * x.imag if dtypes.is_complex(x.dtype) else x * x
 
 
-def zeros(x: Any) -> Any:
+def working_zeros(x: Any) -> Any:
     """Zeros like a parameter, in the dtype that arithmetic on it is carried out in."""
     array = wnp.asarray(x)
     # Unlike zeros_like, this takes no memory from the system until somebody writes.

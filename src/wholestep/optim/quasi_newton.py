@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,28 +13,63 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.control import cond, scan
 from wholestep.frontend.derivatives import value_and_grad
-from wholestep.optim.hyper import Rate, Spelled, checked, rate_at, scheduled
+from wholestep.optim.hyper import Rate, Spelled, number_or_schedule, public_function, rate_at
 from wholestep.optim.line_search import backtracking, strong_wolfe
-from wholestep.optim.protocol import needed, working
+from wholestep.optim.protocol import required_extra, working_array
 
 SEARCHES: dict[str, Any] = {"backtracking": backtracking, "strong_wolfe": strong_wolfe}
 
 CURVED = 1e-10
-"""How much a gradient must have grown along a step for the pair to say something of the curvature."""
+"""The least growth of a gradient along a step for the pair to say something of the curvature."""
 
 
 @dataclass(frozen=True, repr=False)
 class Lbfgs(Spelled):
-    """p += t * d, where d is the gradient times an inverse Hessian built of pairs (step, change of the gradient)."""
+    """L-BFGS, for objectives that are the same at every update: the whole data in each batch, and nothing random.
 
-    lr: Rate = field(metadata=scheduled())
-    history: int
-    line_search: str | None
-    tries: int
+    Each update is one iteration, with the last `history` steps and changes of the gradient. `line_search` is
+    "strong_wolfe"; "backtracking", which computes values only where the other needs gradients too; or None for steps of
+    lr times the direction (of min(1, 1 / |g|_1) times that at first), as torch.optim.LBFGS makes them with max_iter=1.
+    A search evaluates the objective up to `tries` times, beginning with that length, and stays where it is if none was
+    lower; a compiled step gives it the objective, and eagerly `update` takes `loss=` and `objective=`, a function of
+    the parameters.
+
+    Shapes: trees of real floating arrays; the state has 2 * `history` + 2 vectors of all their elements.
+    Raises: ParameterError for wrong counts or another line search, and in `update` where an objective is needed and not
+    given; UnsupportedError for complex parameters.
+    Source: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", 1989.
+
+    >>> import numpy as np, wholestep as ws
+    >>> f = lambda p: np.sum(np.array([1.0, 30.0]) * (p - 1.0) ** 2)
+    >>> optimizer, p = ws.optim.lbfgs(), np.zeros(2)
+    >>> state = optimizer.init(p)
+    >>> for _ in range(12):
+    ...     value, g = ws.value_and_grad(f)(p)
+    ...     p, state = optimizer.update(g, state, p, loss=value, objective=f)
+    >>> p.round(4).tolist()
+    [1.0, 1.0]
+    """
+
+    lr: Rate = field(default=1.0, metadata=number_or_schedule())
+    history: int = 10
+    _: KW_ONLY
+    line_search: str | None = "strong_wolfe"
+    tries: int = 20
+
+    def resolved(self) -> Lbfgs:
+        """The same with counts as integers; raises ParameterError for a wrong count or another line search."""
+        counts = {"history": self.history, "tries": self.tries}
+        for name, count in counts.items():
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+                raise ParameterError(f"lbfgs: {name} is {count!r}; it must be an integer of 1 or more")
+        if self.line_search is not None and self.line_search not in SEARCHES:
+            known = ", ".join(map(repr, (*SEARCHES, None)))
+            raise ParameterError(f"lbfgs: line_search is {self.line_search!r}; it is one of {known}")
+        return replace(self, history=int(self.history), tries=int(self.tries))
 
     def init(self, params: Any) -> Any:
         """The pairs, none of which counts yet, and the last step and gradient, as one vector each."""
-        p = flat(params)
+        p = flatten_arrays(params)
         pairs = np.zeros((self.history, p.size), p.dtype)
         vector, one = wnp.zeros_like(p), np.ones((), p.dtype)
         return {
@@ -49,24 +84,27 @@ class Lbfgs(Spelled):
 
     def update(self, grads: Any, state: Any, params: Any, *, loss: Any = None, objective: Any = None) -> Any:
         """New parameters and a new state."""
-        p, g = flat(params), flat(grads)
-        kept = remembered(state, g)
-        d = direction(kept, -g)
+        p, g = flatten_arrays(params), flatten_arrays(grads)
+        kept = remember_pair(state, g)
+        d = two_loop_direction(kept, -g)
         rate = wnp.asarray(rate_at(self.lr, state["count"])).astype(p.dtype)
         length = wnp.where(state["count"] == 0, wnp.maximum(wnp.sum(abs(g)), 1), wnp.ones((), p.dtype))
         t = first = rate / length
         if self.line_search is not None:
             given = {"loss": loss, "objective": objective}
-            value, f = [needed("lbfgs", name, given) for name in ("loss", "objective")]
+            value, f = [required_extra("lbfgs", name, given) for name in ("loss", "objective")]
             value = wnp.asarray(value).astype(p.dtype)
             slope = wnp.sum(g * d)
-            t = SEARCHES[self.line_search](along(f, params, p, d), first, value, slope, self.tries)
+            t = SEARCHES[self.line_search](along_direction(f, params, p, d), first, value, slope, self.tries)
         step = t * d
         new = {**kept, "count": state["count"] + 1, "step": step, "gradient": g}
         return shaped(p + step, params), new
 
 
-def remembered(state: Any, g: Any) -> Any:
+lbfgs = public_function(Lbfgs)
+
+
+def remember_pair(state: Any, g: Any) -> Any:
     """The state with the pair that this gradient completes, the oldest one dropped, where there is such a pair."""
     s, y = state["step"], g - state["gradient"]
     curvature = wnp.sum(s * y)
@@ -81,7 +119,7 @@ def remembered(state: Any, g: Any) -> Any:
     return kept
 
 
-def direction(kept: Any, q: Any) -> Any:
+def two_loop_direction(kept: Any, q: Any) -> Any:
     """The inverse Hessian that the pairs make times a vector: Nocedal's two loops; an empty pair changes nothing."""
     pairs = (kept["steps"], kept["changes"], kept["curvatures"])
 
@@ -98,19 +136,19 @@ def direction(kept: Any, q: Any) -> Any:
     return scan(forth, kept["scale"] * q, (pairs, lengths))[0]
 
 
-def along(objective: Callable[[Any], Any], params: Any, p: Any, d: Any) -> Callable[[Any], tuple[Any, Any]]:
+def along_direction(objective: Callable[[Any], Any], params: Any, p: Any, d: Any) -> Callable[[Any], tuple[Any, Any]]:
     """The objective as a function of the length of the step, with its slope."""
 
     def at(t: Any) -> tuple[Any, Any]:
         value, slopes = value_and_grad(objective)(shaped(p + t * d, params))
-        return wnp.asarray(value).astype(p.dtype), wnp.sum(flat(slopes) * d)
+        return wnp.asarray(value).astype(p.dtype), wnp.sum(flatten_arrays(slopes) * d)
 
     return at
 
 
-def flat(x: Any) -> Any:
+def flatten_arrays(x: Any) -> Any:
     """A tree of arrays as one vector."""
-    leaves = [working(leaf) for leaf in tree.leaves(x)]
+    leaves = [working_array(leaf) for leaf in tree.leaves(x)]
     if any(dtypes.is_complex(leaf.dtype) for leaf in leaves):
         raise UnsupportedError("lbfgs: complex parameters are not covered", hint="give real and imaginary parts")
     return wnp.concatenate([leaf.reshape(-1) for leaf in leaves]) if leaves else wnp.zeros(0)
@@ -123,35 +161,3 @@ def shaped(vector: Any, like: Any) -> Any:
         made.append(vector[begin : begin + leaf.size].reshape(leaf.shape).astype(leaf.dtype))
         begin += leaf.size
     return tree.unflatten(tree.structure(like), made)
-
-
-def lbfgs(lr: Rate = 1.0, history: int = 10, *, line_search: str | None = "strong_wolfe", tries: int = 20) -> Lbfgs:
-    """L-BFGS, for objectives that are the same at every update: the whole data in each batch, and nothing random.
-
-    Each update is one iteration, with the last `history` steps and changes of the gradient. `line_search` is
-    "strong_wolfe"; "backtracking", which computes values only where the other needs gradients too; or None for steps of
-    lr times the direction (of min(1, 1 / |g|_1) times that at first), as torch.optim.LBFGS makes them with max_iter=1.
-    A search evaluates the objective up to `tries` times, beginning with that length, and stays where it is if none was
-    lower; a compiled step gives it the objective, and eagerly `update` takes `loss=` and `objective=`, a function of
-    the parameters.
-
-    Raises ParameterError for wrong counts or another line search, and in `update` where an objective is needed and not
-    given; UnsupportedError for complex parameters. Liu and Nocedal, On the limited memory BFGS method (1989).
-
-    >>> import numpy as np, wholestep as ws
-    >>> f = lambda p: np.sum(np.array([1.0, 30.0]) * (p - 1.0) ** 2)
-    >>> optimizer, p = ws.optim.lbfgs(), np.zeros(2)
-    >>> state = optimizer.init(p)
-    >>> for _ in range(12):
-    ...     value, g = ws.value_and_grad(f)(p)
-    ...     p, state = optimizer.update(g, state, p, loss=value, objective=f)
-    >>> p.round(4).tolist()
-    [1.0, 1.0]
-    """
-    for name, count in (("history", history), ("tries", tries)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise ParameterError(f"lbfgs: {name} is {count!r}; it must be an integer of 1 or more")
-    if line_search is not None and line_search not in SEARCHES:
-        known = ", ".join(map(repr, (*SEARCHES, None)))
-        raise ParameterError(f"lbfgs: line_search is {line_search!r}; it is one of {known}")
-    return checked(Lbfgs(lr, int(history), line_search, int(tries)))

@@ -1,4 +1,4 @@
-"""Common subexpressions: what is computed once need not be computed twice."""
+"""Common subexpression elimination by value numbering."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ def cse(graph: Graph) -> Graph:
         -->
         a = sin(x); c = add(a, y)
 
-    What stands inside a checkpoint is computed again on purpose; it is another graph, so it never meets its twin.
+    The body of a checkpoint is recomputed on purpose; it is a graph of its own, so nothing in it is merged.
     """
     known: dict[Any, Node] = {}
 
     def merged(node: Node) -> tuple[Value, ...] | None:
-        twin = known.setdefault(key_of(node), node)
+        twin = known.setdefault(value_number(node), node)
         return None if twin is node else twin.outputs
 
     return rewrite(graph, merged)
 
 
-def key_of(node: Node) -> Any:
-    """What two nodes have in common if they compute the same."""
+def value_number(node: Node) -> Any:
+    """The key that two nodes share if they compute the same."""
     name, inputs, params = node.op.name, node.inputs, node.params
     if name == "full":
         value = params["value"]
         return (name, type(value), repr(value), params["shape"], params["dtype"])
     if name == "contract":
-        return (name, inputs, spelled(params["spec"]))
+        return (name, inputs, canonical_spec(params["spec"]))
     if name in COMMUTATIVE and id(inputs[0]) > id(inputs[1]) and inputs[0].dtype.kind != "c":
         inputs = (inputs[1], inputs[0])
-    return (name, inputs, *[key_of_param(v) for v in params.values()])
+    return (name, inputs, *[param_key(v) for v in params.values()])
 
 
 @lru_cache(maxsize=4096)
-def spelled(spec: str) -> str:
-    """A contraction's labels in the order in which they first appear; the names of labels mean nothing."""
+def canonical_spec(spec: str) -> str:
+    """A contraction's spec with labels renamed in the order in which they first appear."""
     labels = dict.fromkeys(c for c in spec if c not in ",->")
     return spec.translate({ord(c): new for c, new in zip(labels, LETTERS, strict=False)})
 
 
-class Content:
+class ArrayContent:
     """An array compared by its bytes; only its head is hashed, so that large ones cost nothing until two are alike."""
 
     __slots__ = ("array",)
@@ -66,18 +66,18 @@ class Content:
         return hash((self.array.shape, self.array.dtype, self.array.reshape(-1)[:16].tobytes()))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Content):
+        if not isinstance(other, ArrayContent):
             return NotImplemented
         a, b = self.array, other.array
         return a is b or same_bits(a, b)
 
 
-def key_of_param(value: Any) -> Any:
+def param_key(value: Any) -> Any:
     """A parameter as something that can be compared and hashed; arrays by content, numbers by type and sign of zero."""
     if type(value) in (tuple, str, int):
         return value
     if isinstance(value, np.ndarray):
-        return Content(value)
+        return ArrayContent(value)
     if isinstance(value, float | complex):
         return (type(value), repr(value))
     try:

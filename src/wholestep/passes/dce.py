@@ -1,4 +1,4 @@
-"""Dead code: what no output needs is not computed."""
+"""Dead code elimination."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from wholestep.ir.graph import Graph
 
 
 def dce(graph: Graph) -> Graph:
-    """Keep the nodes that the outputs need.
+    """Drop the nodes that no output needs.
 
     a = sin(x); b = cos(x); return b
     -->

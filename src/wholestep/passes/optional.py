@@ -1,4 +1,4 @@
-"""Optional rewritings: where one fails, the program stays as it was and says so, or raises with WHOLESTEP_STRICT=1."""
+"""Optional rewrites: where one fails, the program stays as it was and reports it, or raises with WHOLESTEP_STRICT=1."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 PASSED_ON = (MemoryError, SymbolicError)
-"""What is no fault of a rewriting: memory that is not there, and a number asked of a size without one."""
+"""Exceptions that are no fault of a rewrite: exhausted memory, and a symbolic size asked for its number."""
 
 
 class LeftOut(NamedTuple):
-    """A rewriting that failed: its name, the user's line that it had come to, and what went wrong."""
+    """A rewrite that failed: its name, the user's line of the node at hand, and the error."""
 
     name: str
     where: Where
@@ -35,8 +35,8 @@ _heard: ContextVar[tuple[list[LeftOut], ...]] = ContextVar("heard", default=())
 
 
 @contextmanager
-def heard() -> Iterator[list[LeftOut]]:
-    """The rewritings that are left out inside the block, each once; the blocks around it hear of them too."""
+def collect_left_out() -> Iterator[list[LeftOut]]:
+    """Collect the rewrites that are left out inside the block, each once; the blocks around it collect them too."""
     found: list[LeftOut] = []
     token = _heard.set((*_heard.get(), found))
     try:
@@ -45,18 +45,18 @@ def heard() -> Iterator[list[LeftOut]]:
         _heard.reset(token)
 
 
-def say(left: LeftOut) -> None:
-    """Tell every block around that a rewriting was left out."""
+def report_left_out(left: LeftOut) -> None:
+    """Report a rewrite that was left out to every collecting block around."""
     for found in _heard.get():
         if left not in found:
             found.append(left)
 
 
-def attempted(name: str, change: Callable[[G], T], given: G, otherwise: T) -> T:
-    """What a rewriting makes of a program; `otherwise`, the program without it, where the rewriting fails.
+def try_rewrite(name: str, change: Callable[[G], T], given: G, otherwise: T) -> T:
+    """The result of a rewrite; `otherwise`, the program without it, where the rewrite fails.
 
-    No user code runs in a rewriting, so that an exception is a fault of the rewriting, whatever its type. Interrupts
-    and exhausted memory pass through. Raises PlanError instead where WHOLESTEP_STRICT=1 or WHOLESTEP_CHECK=1.
+    No user code runs in a rewrite, so that an exception is a fault of the rewrite, whatever its type. Interrupts and
+    exhausted memory pass through. Raises PlanError instead where WHOLESTEP_STRICT=1 or WHOLESTEP_CHECK=1.
     """
     try:
         return change(given)
@@ -64,15 +64,15 @@ def attempted(name: str, change: Callable[[G], T], given: G, otherwise: T) -> T:
         raise
     except Exception as error:
         first = str(error).partition("\n")[0]
-        left = LeftOut(name, came_to(error), f"{type(error).__name__}: {first}" if first else type(error).__name__)
+        left = LeftOut(name, failing_line(error), f"{type(error).__name__}: {first}" if first else type(error).__name__)
         if config.strict() or config.check():
             raise PlanError(f"{name}: the rewriting failed: {left.why}", where=left.where) from error
-    say(left)
+    report_left_out(left)
     return otherwise
 
 
-def came_to(error: BaseException) -> Where:
-    """The user's line of the operation at hand where an error was raised: the innermost variable that holds one."""
+def failing_line(error: BaseException) -> Where:
+    """The user's line of the node at hand where an error was raised: that of the innermost variable that holds one."""
     found: Where = None
     trace = error.__traceback__
     while trace is not None:

@@ -1,85 +1,73 @@
-"""The passes in their order, with names; run, and checked where WHOLESTEP_CHECK asks for it."""
+"""The optimizing passes in their order, with names, run until none of them changes the graph."""
 
 from __future__ import annotations
 
-import difflib
-import sys
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Hashable, Sequence
+from typing import cast
 
-from wholestep import config
 from wholestep.ir.graph import Graph
 from wholestep.ir.verify import verify
-from wholestep.passes.chains import chains
-from wholestep.passes.check import check
-from wholestep.passes.convolutions import convolutions
+from wholestep.passes.absorb_transposes import absorb_transposes
+from wholestep.passes.convolution_gradients import convolution_gradients
 from wholestep.passes.cse import cse
 from wholestep.passes.dce import dce
 from wholestep.passes.fold import fold
-from wholestep.passes.indicators import indicators
-from wholestep.passes.joins import joins
-from wholestep.passes.optional import LeftOut, attempted, heard, say
-from wholestep.passes.rewrite import inside
+from wholestep.passes.matrix_chain import matrix_chain
+from wholestep.passes.named_pass import Pass
+from wholestep.passes.one_hot_indexing import one_hot_indexing
+from wholestep.passes.optional import LeftOut, collect_left_out, report_left_out
+from wholestep.passes.pads_to_concat import pads_to_concat
+from wholestep.passes.rewrite import map_nested_graphs
 from wholestep.passes.simplify import simplify
-from wholestep.passes.sums import sums
-from wholestep.passes.transposes import transposes
+from wholestep.passes.simplify_reductions import simplify_reductions
 
-Pass = Callable[[Graph], Graph]
-
-
-class Pipeline(NamedTuple):
-    """Every pass, in the order in which they run."""
-
-    fold: Pass = fold
-    simplify: Pass = simplify
-    indicators: Pass = indicators
-    joins: Pass = joins
-    sums: Pass = sums
-    transposes: Pass = transposes
-    convolutions: Pass = convolutions
-    chains: Pass = chains
-    cse: Pass = cse
-    dce: Pass = dce
-
-
-PIPELINE = Pipeline()
-ALL = PIPELINE._fields
-EXACT = ("fold", "simplify", "indicators", "cse", "dce")
-"""The passes that keep every bit, since each operation that stays is given the same numbers; the others keep the
-meaning to rounding. A sum or a product of matrices may still round otherwise where NumPy finds its operand laid
+OPTIMIZATIONS = (
+    Pass("fold", fold, exact=True),
+    Pass("simplify", simplify, exact=True),
+    Pass("one_hot_indexing", one_hot_indexing, exact=True),
+    Pass("pads_to_concat", pads_to_concat),
+    Pass("simplify_reductions", simplify_reductions),
+    Pass("absorb_transposes", absorb_transposes),
+    Pass("convolution_gradients", convolution_gradients),
+    Pass("matrix_chain", matrix_chain),
+    Pass("cse", cse, exact=True),
+    Pass("dce", dce, exact=True),
+)
+"""The passes that keep every bit are exact, since each operation that stays is given the same numbers; the others keep
+the meaning to rounding. A sum or a product of matrices may still round otherwise where NumPy finds its operand laid
 otherwise in memory."""
 
+PASSES = {item.name: item for item in OPTIMIZATIONS}
+ALL_PASSES = tuple(PASSES)
+EXACT_PASSES = tuple([name for name, item in PASSES.items() if item.exact])
 
-def optimized(graph: Graph, names: Sequence[str] = EXACT) -> Graph:
+
+def run_passes(graph: Graph, names: Sequence[str] = EXACT_PASSES) -> Graph:
     """The graph after the named passes, until none changes it; nested graphs included.
 
     A pass that fails is left out. The result is verified; where it is refused, it is made anew with each pass verified.
-    WHOLESTEP_CHECK=1 runs what each pass made and what it was given, and compares; WHOLESTEP_DEBUG=passes prints what
-    changed.
     """
     key = ("optimized", tuple(names))
-    graph = inside(graph, lambda inner: known(inner, key, names))
-    found = passed(graph, [(name, getattr(PIPELINE, name)) for name in names])
-    if found is graph or sound(found):
-        return found
-    return passed(graph, [(name, verified(getattr(PIPELINE, name))) for name in names])
+    graph = map_nested_graphs(graph, lambda inner: run_nested(inner, key, names))
+    found = run_to_fixpoint(graph, names)
+    return found if found is graph or is_valid(found) else run_to_fixpoint(graph, names, verified=True)
 
 
-def known(inner: Graph, key: Hashable, names: Sequence[str]) -> Graph:
+def run_nested(inner: Graph, key: Hashable, names: Sequence[str]) -> Graph:
     """A nested graph after the passes, made once; what was left out is said wherever the graph is used."""
 
     def made() -> tuple[Graph, list[LeftOut]]:
-        with heard() as left:
-            return optimized(inner, names), left
+        with collect_left_out() as left:
+            return run_passes(inner, names), left
 
     found, left = inner.derived(key, made)
     for item in left:
-        say(item)
+        report_left_out(item)
     return cast(Graph, found)
 
 
-def sound(graph: Graph) -> bool:
-    """Whether a graph keeps the rules of the language."""
+def is_valid(graph: Graph) -> bool:
+    """Test whether a graph keeps the rules of the language."""
     try:
         verify(graph)
     except Exception:  # a rule of a type may raise whatever it likes
@@ -87,38 +75,12 @@ def sound(graph: Graph) -> bool:
     return True
 
 
-def verified(change: Pass) -> Pass:
-    """A pass whose result is verified: one that is refused is no result."""
-
-    def made(graph: Graph) -> Graph:
-        found = change(graph)
-        verify(found)
-        return found
-
-    return made
-
-
-def passed(graph: Graph, passes: Sequence[tuple[str, Pass]]) -> Graph:
-    """The graph after these passes, until none changes it."""
-    watched = config.check() or config.debug("passes")
+def run_to_fixpoint(graph: Graph, names: Sequence[str], verified: bool = False) -> Graph:
+    """The graph after these passes, one after the other, until a round leaves it as it is."""
     at = quiet = 0
-    while quiet < len(passes):
-        name, change = passes[at % len(passes)]
-        made = attempted(name, change, graph, graph)
-        if made is not graph and watched:
-            watch(name, graph, made)
-        quiet = quiet + 1 if made is graph else 1  # it is idempotent: the others must be asked again
+    while quiet < len(names):
+        made = PASSES[names[at % len(names)]](graph, verified=verified)
+        quiet = quiet + 1 if made is graph else 1  # each is idempotent: the others must be asked again
         at += 1
         graph = made
     return graph
-
-
-def watch(name: str, before: Graph, after: Graph) -> None:
-    """Print and check, as the environment asks, what a pass has done."""
-    if config.debug("passes"):
-        lines = difflib.unified_diff(
-            str(before).splitlines(), str(after).splitlines(), "before", name, n=1, lineterm=""
-        )
-        print("\n".join(lines), file=sys.stderr)
-    if config.check():
-        check(name, before, after, name in EXACT)

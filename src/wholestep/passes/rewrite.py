@@ -1,22 +1,22 @@
-"""What passes share: walk a graph in order, replace nodes, and hand back a graph of the same inputs and outputs."""
+"""Graph rewriting: a walk that emits a graph again, and one that applies a rule to each node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wholestep.ir.build import trim
 from wholestep.ir.graph import OPS, Graph, Node, Value, subgraphs
 
 Replace = Callable[[Node], Value | tuple[Value, ...] | None]
-"""What stands in a node's place: values made earlier or by `make`, or None to leave it."""
+"""A rule: node -> the values that replace its outputs, from earlier or from `new_value`, or None to keep it."""
 
 Uses = dict[Value, int]
-"""How often each value of a graph is read, its outputs included."""
+"""The number of uses of each value of a graph, its outputs included."""
 
 
-def make(like: Node, name: str, *inputs: Value, **params: Any) -> Value:
-    """The value of a new node, which blames the line of the node it stands in for."""
+def new_value(like: Node, name: str, *inputs: Value, **params: Any) -> Value:
+    """The value of a new node at the user's line of the node that it replaces."""
     op = OPS[name]
     made = Node(op, inputs, params, like.where)
     value = Value(op.type(*[v.type for v in inputs], **params), made, None)
@@ -24,18 +24,18 @@ def make(like: Node, name: str, *inputs: Value, **params: Any) -> Value:
     return value
 
 
-def same(node: Node, *inputs: Value) -> Value:
+def on_inputs(node: Node, *inputs: Value) -> Value:
     """The value of the same operation on other inputs; its type may be another."""
-    return make(node, node.op.name, *inputs, **node.params)
+    return new_value(node, node.op.name, *inputs, **node.params)
 
 
-def made_by(v: Value, name: str) -> Node | None:
-    """The node that makes this value, where it is one of that primitive."""
-    return v.node if v.node is not None and v.node.op.name == name else None
+def defining_node(v: Value, *names: str) -> Node | None:
+    """The node that makes this value, where it is one of these primitives."""
+    return v.node if v.node is not None and v.node.op.name in names else None
 
 
 def count_uses(graph: Graph) -> Uses:
-    """How often each value is read."""
+    """The number of uses of each value."""
     uses: Uses = {}
     for node in graph.nodes:
         for v in node.inputs:
@@ -45,22 +45,65 @@ def count_uses(graph: Graph) -> Uses:
     return uses
 
 
-class Rewriter:
-    """One walk over a graph; what a rule makes is placed where it is first needed, after the rules have seen it too."""
+def at_roots(rules: Mapping[str, Replace]) -> Replace:
+    """The rules as one: each replaces nodes of the primitive of this name."""
 
-    __slots__ = ("env", "nodes", "placed", "replace", "uses")
+    def replace(node: Node) -> Value | tuple[Value, ...] | None:
+        rule = rules.get(node.op.name)
+        return None if rule is None else rule(node)
+
+    return replace
+
+
+class GraphRewriter:
+    """A graph emitted again, node by node; `env` says what stands for a value, and `graph` is the finished result."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.source = self.graph = graph
+        self.nodes: list[Node] = []
+        self.env: dict[Value, Value] = {}
+
+    def add(
+        self, op: Any, inputs: Sequence[Value], params: dict[str, Any], like: Node | None = None
+    ) -> tuple[Value, ...]:
+        """The results of a new node, at the line of the one that it stands for."""
+        node = Node(op, tuple(inputs), params, like.where if like is not None else None)
+        types = op.type(*node.types, **params)
+        node.outputs = tuple([Value(t, node, None) for t in (types if op.multiple else (types,))])
+        self.nodes.append(node)
+        return node.outputs
+
+    def keep(self, node: Node, inputs: Sequence[Value] | None = None, params: dict[str, Any] | None = None) -> None:
+        """Enter a node as it is, on what stands for its operands, or with other parameters."""
+        own = tuple([self.env.get(v, v) for v in node.inputs] if inputs is None else inputs)
+        if own == node.inputs and (params is None or params is node.params):
+            self.nodes.append(node)
+        else:
+            self.nodes.append(copy_node(node, own, node.params if params is None else params))
+            self.env.update(zip(node.outputs, self.nodes[-1].outputs, strict=True))
+
+    def finish(self, outputs: Sequence[Value] | None = None) -> Graph:
+        """The graph of the nodes that these outputs need, or what stands for those of the source."""
+        if self.env:
+            made = tuple([self.env.get(v, v) for v in self.source.outputs] if outputs is None else outputs)
+            kept = trim(self.nodes, made)
+            self.graph = Graph(self.source.inputs, kept, made, self.source.name, self.source.input_names)
+        return self.graph
+
+
+class PatternRewriter(GraphRewriter):
+    """A walk that applies a rule to each node, and to the nodes that the rule makes, which are placed at first use."""
 
     def __init__(self, graph: Graph, replace: Replace, uses: Uses | None) -> None:
-        self.env: dict[Value, Value] = {}
-        self.nodes: list[Node] = []
+        super().__init__(graph)
         self.placed = {v for node in graph.nodes for v in node.outputs}.union(graph.inputs)
         self.replace = replace
         self.uses = uses
 
     def place(self, node: Node, found: tuple[Value, ...] | None = None) -> None:
-        """Enter a node whose inputs may have been replaced or made, or what stands in its place: `found`, once known.
+        """Place a node, or the values `found` that replace it, after the new nodes that they are made of.
 
-        What a rule has just made is placed before what reads it, by a list of what waits: its depth has no bound.
+        A worklist takes the place of recursion, since the depth of new nodes has no bound.
         """
         waiting = [(node, found)]
         while waiting:
@@ -71,7 +114,7 @@ class Rewriter:
                 continue
             waiting.pop()
             if found is not None:
-                self.stand_in(node, found)
+                self.substitute(node, found)
             elif (made := self.entered(node)) is not None:
                 waiting.append((node, made))
 
@@ -86,10 +129,10 @@ class Rewriter:
         return None
 
     def entered(self, node: Node) -> tuple[Value, ...] | None:
-        """Enter a node whose inputs are placed, as it is or not: then the values that stand for its own."""
+        """Apply the rule to a node whose inputs are placed; the values that replace it, or None where it is kept."""
         env = self.env
         inputs = tuple([env.get(v, v) for v in node.inputs])
-        new = node if inputs == node.inputs else copied(node, inputs, node.params)
+        new = node if inputs == node.inputs else copy_node(node, inputs, node.params)
         found = self.replace(new)
         if found is None:
             self.nodes.append(new)
@@ -99,8 +142,8 @@ class Rewriter:
             return None
         return found if isinstance(found, tuple) else (found,)
 
-    def stand_in(self, node: Node, found: tuple[Value, ...]) -> None:
-        """Let these values, which are placed, stand for those of a node from here on."""
+    def substitute(self, node: Node, found: tuple[Value, ...]) -> None:
+        """Let these values, which are placed, replace those of a node from here on."""
         for old, v in zip(node.outputs, found, strict=True):
             value = self.env[old] = self.env.get(v, v)
             if self.uses is not None:
@@ -112,7 +155,7 @@ def rewrite(graph: Graph, replace: Replace, uses: Uses | None = None) -> Graph:
 
     `uses`, where given, is kept up to date: a value takes over the uses of those it stands in for.
     """
-    walk = Rewriter(graph, replace, uses)
+    walk = PatternRewriter(graph, replace, uses)
     env, keep = walk.env, walk.nodes.append
     for node in graph.nodes:
         if env and not env.keys().isdisjoint(node.inputs):
@@ -123,14 +166,11 @@ def rewrite(graph: Graph, replace: Replace, uses: Uses | None = None) -> Graph:
             keep(node)
         else:
             walk.place(node, found if isinstance(found, tuple) else (found,))
-    if not env:
-        return graph
-    outputs = tuple([env.get(v, v) for v in graph.outputs])
-    return Graph(graph.inputs, trim(walk.nodes, outputs), outputs, graph.name, graph.input_names)
+    return walk.finish()
 
 
-def repeated(change: Callable[[Graph], Graph], graph: Graph) -> Graph:
-    """The graph after as many changes as there are: what one walk leaves unused lets the next do more."""
+def to_fixpoint(change: Callable[[Graph], Graph], graph: Graph) -> Graph:
+    """The graph after a change is repeated until nothing changes: what one walk leaves unused lets the next do more."""
     while True:
         made = change(graph)
         if made is graph:
@@ -138,7 +178,7 @@ def repeated(change: Callable[[Graph], Graph], graph: Graph) -> Graph:
         graph = made
 
 
-def copied(node: Node, inputs: tuple[Value, ...], params: dict[str, Any]) -> Node:
+def copy_node(node: Node, inputs: tuple[Value, ...], params: dict[str, Any]) -> Node:
     """The same operation on other inputs; its outputs are new values."""
     made = Node(node.op, inputs, params, node.where)
     outputs = node.outputs
@@ -149,22 +189,22 @@ def copied(node: Node, inputs: tuple[Value, ...], params: dict[str, Any]) -> Nod
     return made
 
 
-def inside(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """The graph with `change` applied to the graphs among its nodes' parameters; stated rules keep theirs."""
+def map_nested_graphs(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """The graph with `change` applied to the graphs among its nodes' parameters; derivative rules keep theirs."""
 
     def replace(node: Node) -> tuple[Value, ...] | None:
         if not node.op.nested:
             return None
-        params = {k: _changed(v, change) for k, v in node.params.items()}
+        params = {k: _map_param(v, change) for k, v in node.params.items()}
         kept = all(a is b for a, b in zip(subgraphs(node), subgraphs(Node(node.op, (), params, None)), strict=True))
-        return None if kept else copied(node, node.inputs, params).outputs
+        return None if kept else copy_node(node, node.inputs, params).outputs
 
     return rewrite(graph, replace)
 
 
-def _changed(value: Any, change: Callable[[Graph], Graph]) -> Any:
+def _map_param(value: Any, change: Callable[[Graph], Graph]) -> Any:
     if isinstance(value, Graph):
         return change(value)
     if isinstance(value, tuple) and value and all(isinstance(item, Graph) for item in value):
-        return tuple([_changed(item, change) for item in value])
+        return tuple([_map_param(item, change) for item in value])
     return value

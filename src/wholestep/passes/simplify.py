@@ -1,4 +1,4 @@
-"""Algebra that is exact for every input: infinities, NaN and the sign of zero included."""
+"""Exact algebraic simplification: right for every input, infinities, NaN and the sign of zero included."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.algebra import ALGEBRA, Rule
-from wholestep.passes.places import PLACES
-from wholestep.passes.rewrite import make, rewrite
+from wholestep.passes.rewrite import at_roots, new_value, rewrite
+from wholestep.passes.rules.arithmetic import ARITHMETIC_RULES
+from wholestep.passes.rules.movement import MOVEMENT_RULES
 from wholestep.primitives.family import number_of
 
-RULES: dict[str, Rule] = {**ALGEBRA, **PLACES}
+simplify_root = at_roots({**ARITHMETIC_RULES, **MOVEMENT_RULES})
 
 
 def simplify(graph: Graph) -> Graph:
@@ -25,24 +25,22 @@ def simplify(graph: Graph) -> Graph:
         -->
         a = exp(x); b = broadcast(a, shape=(2, 3), axes=(0,))
 
-    `x + 0` stays (it turns -0.0 into 0.0), and so does `x * 0` (it is NaN where x is infinite). The bits of a NaN are
-    nobody's business.
+    `x + 0` stays (it turns -0.0 into 0.0), and so does `x * 0` (it is NaN where x is infinite). The bits of a
+    NaN are not defined.
     """
-    return rewrite(graph, simpler)
+    return rewrite(graph, simplify_node)
 
 
-def simpler(node: Node) -> Value | None:
-    """What a node is the same as, or None."""
-    rule = RULES.get(node.op.name)
-    if rule is not None:
-        found = rule(node)
-        if found is not None:
-            return found
-    return computed_first(node) if node.op.kind == "elementwise" and node.inputs else None
+def simplify_node(node: Node) -> Value | tuple[Value, ...] | None:
+    """The simpler value that a node is equal to, or None."""
+    found = simplify_root(node)
+    if found is not None:
+        return found
+    return elementwise_first(node) if node.op.kind == "elementwise" and node.inputs else None
 
 
-def computed_first(node: Node) -> Value | None:
-    """An elementwise operation before the repetition or the new shape of its operands, not after it."""
+def elementwise_first(node: Node) -> Value | None:
+    """The elementwise operation hoisted above the broadcast or reshape of its operands."""
     makers = {v.node.op.name if v.node is not None else "" for v in node.inputs}
     if makers <= {"broadcast", "full"} and "broadcast" in makers:
         return before_broadcast(node)
@@ -53,12 +51,14 @@ def computed_first(node: Node) -> Value | None:
 
 def before_reshape(node: Node) -> Value | None:
     """f(reshape(x), reshape(y), number) as reshape(f(x, y, number)), for x and y of one shape."""
-    shapes = {source(v).shape for v in node.inputs if number_node(v) is None}
+    shapes = {moved_operand(v).shape for v in node.inputs if number_node(v) is None}
     if len(shapes) != 1:
         return None
     (shape,) = shapes
-    inner = make(node, node.op.name, *[number_at(node, v, shape) or source(v) for v in node.inputs], **node.params)
-    return make(node, "reshape", inner, shape=node.outputs[0].shape)
+    inner = new_value(
+        node, node.op.name, *[number_in_shape(node, v, shape) or moved_operand(v) for v in node.inputs], **node.params
+    )
+    return new_value(node, "reshape", inner, shape=node.outputs[0].shape)
 
 
 def before_broadcast(node: Node) -> Value | None:
@@ -69,31 +69,35 @@ def before_broadcast(node: Node) -> Value | None:
     if len(axes) == len(shape):
         return None
     small = tuple([shape[a] for a in axes])
-    operands = [number_at(node, v, small) or lifted(node, v, small, axes) for v in node.inputs]
-    inner = make(node, node.op.name, *operands, **node.params)
-    return make(node, "broadcast", inner, shape=shape, axes=axes)
+    operands = [number_in_shape(node, v, small) or broadcast_to_fewer(node, v, small, axes) for v in node.inputs]
+    inner = new_value(node, node.op.name, *operands, **node.params)
+    return new_value(node, "broadcast", inner, shape=shape, axes=axes)
 
 
-def lifted(node: Node, v: Value, shape: Sequence[Any], axes: Sequence[int]) -> Value:
-    """The operand of a broadcast, repeated to fewer axes."""
-    x = source(v)
+def broadcast_to_fewer(node: Node, v: Value, shape: Sequence[Any], axes: Sequence[int]) -> Value:
+    """The operand of a broadcast, broadcast to the given axes alone."""
+    x = moved_operand(v)
     assert v.node is not None
     places = tuple([axes.index(a) for a in v.node.params["axes"]])
-    return x if x.shape == shape else make(node, "broadcast", x, shape=tuple(shape), axes=places)
+    return x if x.shape == shape else new_value(node, "broadcast", x, shape=tuple(shape), axes=places)
 
 
-def source(v: Value) -> Value:
-    """What the value's movement moves."""
+def moved_operand(v: Value) -> Value:
+    """The operand of the movement that makes a value."""
     assert v.node is not None
     return v.node.inputs[0]
 
 
 def number_node(v: Value) -> Node | None:
-    """The node of a value that is one number everywhere."""
+    """The node of a value that is one number everywhere, else None."""
     return v.node if number_of(v) is not None else None
 
 
-def number_at(node: Node, v: Value, shape: Sequence[Any]) -> Value | None:
+def number_in_shape(node: Node, v: Value, shape: Sequence[Any]) -> Value | None:
     """The same number in another shape; None for what is no number."""
     found = number_node(v)
-    return None if found is None else make(node, "full", value=found.params["value"], shape=tuple(shape), dtype=v.dtype)
+    return (
+        None
+        if found is None
+        else new_value(node, "full", value=found.params["value"], shape=tuple(shape), dtype=v.dtype)
+    )

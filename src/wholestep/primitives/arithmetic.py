@@ -12,20 +12,33 @@ from wholestep.errors import DtypeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel import maths
-from wholestep.primitives.family import Elementwise, Linear, Sample, draw, expand
+from wholestep.primitives.family import RECOMPUTE_LIMIT, Basic, LinearPrimitive, Loops, Sample, draw, expand
 from wholestep.primitives.logic import sign, trunc, wins
+from wholestep.primitives.precision import WIDE
 
-add = Elementwise("add", np.add, 1, 1, code=maths.add, takes="bifc", polynomial=True)
-sub = Elementwise("sub", np.subtract, 1, -1, code=maths.sub, takes="ifc", polynomial=True)
-neg = Elementwise("neg", np.negative, -1, code=maths.neg, takes="ifc", polynomial=True)
-mul = Elementwise(
-    "mul", np.multiply, lambda z, x, y: y, lambda z, x, y: x, code=maths.mul, takes="bifc", polynomial=True
+
+class Multiply(Basic):
+    """The product; a square is a power, and powers overflow in a half precision."""
+
+    def precision_at(self, node: Node) -> str:
+        return WIDE if node.inputs[0] is node.inputs[1] else self.precision
+
+
+add = Basic("add", np.add, 1, 1, code=maths.add, takes="bifc", polynomial=True)
+sub = Basic("sub", np.subtract, 1, -1, code=maths.sub, takes="ifc", polynomial=True)
+neg = Basic("neg", np.negative, -1, code=maths.neg, takes="ifc", polynomial=True)
+mul = Multiply("mul", np.multiply, lambda z, x, y: y, lambda z, x, y: x, code=maths.mul, takes="bifc", polynomial=True)
+div = Basic("div", np.divide, lambda z, x, y: 1 / y, lambda z, x, y: -z / y, code=maths.div, domain=(0.5, 3.0), price=4)
+floor_divide = Basic(
+    "floor_divide",
+    np.floor_divide,
+    code=maths.floor_divide,
+    arity=2,
+    takes="if",
+    domain=(1.1, 4.9),
+    price=RECOMPUTE_LIMIT + 1,
 )
-div = Elementwise("div", np.divide, lambda z, x, y: 1 / y, lambda z, x, y: -z / y, code=maths.div, domain=(0.5, 3.0))
-floor_divide = Elementwise(
-    "floor_divide", np.floor_divide, code=maths.floor_divide, arity=2, takes="if", domain=(1.1, 4.9)
-)
-remainder = Elementwise(
+remainder = Basic(
     "remainder",
     np.remainder,
     1,
@@ -33,9 +46,19 @@ remainder = Elementwise(
     code=maths.remainder,
     takes="if",
     domain=(1.1, 4.9),
+    price=RECOMPUTE_LIMIT + 1,
 )
-fmod = Elementwise("fmod", np.fmod, 1, lambda z, x, y: -trunc(x / y), code=maths.fmod, takes="if", domain=(1.1, 4.9))
-maximum = Elementwise(
+fmod = Basic(
+    "fmod",
+    np.fmod,
+    1,
+    lambda z, x, y: -trunc(x / y),
+    code=maths.fmod,
+    takes="if",
+    domain=(1.1, 4.9),
+    price=RECOMPUTE_LIMIT + 1,
+)
+maximum = Basic(
     "maximum",
     np.maximum,
     lambda z, x, y: wins(x, y),
@@ -44,7 +67,7 @@ maximum = Elementwise(
     takes="bif",
     analytic=False,
 )
-minimum = Elementwise(
+minimum = Basic(
     "minimum",
     np.minimum,
     lambda z, x, y: wins(y, x),
@@ -53,17 +76,20 @@ minimum = Elementwise(
     takes="bif",
     analytic=False,
 )
-abs = Elementwise("abs", np.absolute, lambda y, x: sign(x), code=maths.absolute, takes="if", analytic=False)
-copysign = Elementwise("copysign", np.copysign, lambda z, x, y: sign(x) * sign(z), None, code=maths.copysign, takes="f")
-nextafter = Elementwise("nextafter", np.nextafter, 1, None, code=maths.nextafter, takes="f", stored=True)
+abs = Basic("abs", np.absolute, lambda y, x: sign(x), code=maths.absolute, takes="if", analytic=False)
+copysign = Basic("copysign", np.copysign, lambda z, x, y: sign(x) * sign(z), None, code=maths.copysign, takes="f")
+nextafter = Basic(
+    "nextafter", np.nextafter, 1, None, code=maths.nextafter, takes="f", stored=True, price=RECOMPUTE_LIMIT + 1
+)
 
 
-class Part(Linear):
+class Part(Loops, LinearPrimitive):
     """A real part of a complex number: linear over the reals, with `lift` as transpose."""
 
     kind = "elementwise"
     thin = True
     polynomial = False
+    price = 1
 
     def __init__(self, name: str, ufunc: Any, lift: complex, code: Callable[..., Any]) -> None:
         super().__init__(name)
@@ -92,12 +118,13 @@ class Part(Linear):
                 yield Sample((draw(rng, shape, np.dtype(name)),), exact=False)
 
 
-class MakeComplex(Linear):
+class MakeComplex(Loops, LinearPrimitive):
     """x + iy from two real arrays."""
 
     kind = "elementwise"
     thin = True
     polynomial = False
+    price = 1
 
     def __init__(self) -> None:
         super().__init__("make_complex")
@@ -126,12 +153,13 @@ class MakeComplex(Linear):
                 yield Sample((draw(rng, shape, np.dtype(name)), draw(rng, shape, np.dtype(name))), exact=False)
 
 
-class Conj(Linear):
+class Conj(Loops, LinearPrimitive):
     """The complex conjugate: its own transpose in the real inner product."""
 
     kind = "elementwise"
     thin = True
     polynomial = False
+    price = 1
 
     def type(self, x: Type) -> Type:
         if not dtypes.is_complex(x.dtype):

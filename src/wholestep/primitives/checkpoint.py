@@ -25,7 +25,7 @@ class Halves(NamedTuple):
     """(inputs, kept, cotangents) -> cotangents"""
 
 
-class Checkpoint(Body):
+class CheckpointPrimitive(Body):
     """A stretch of program whose inner values are computed again in the backward pass instead of being kept."""
 
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
@@ -135,4 +135,4 @@ def opened(graph: Graph) -> Graph:
     return build(written, graph.in_types, name=graph.name)[0]
 
 
-checkpoint = Checkpoint()
+checkpoint = CheckpointPrimitive("checkpoint")

@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
-from wholestep.ir.types import Type, array_type
-from wholestep.primitives.family import Bilinear, Linear, Sample, conj, draw, expand
-from wholestep.primitives.movement import spread, steps_between
+from wholestep.ir.types import Shape, Type, array_type
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import Coordinates
+from wholestep.primitives.family import Bilinear, LinearPrimitive, Loops, Sample, conj, draw, expand
+from wholestep.primitives.movement import Movement, spread, steps_between
+from wholestep.primitives.precision import FOLLOWS, LOW
 
 Ints = tuple[Any, ...]
 
@@ -27,13 +31,14 @@ def parts(spec: str) -> tuple[str, str, str]:
     return x, y, out
 
 
-class Contract(Bilinear):
+class Contract(Loops, Bilinear):
     """A two-operand einsum: closed under transposition and batching.
 
     No label is repeated within an operand, and each label of an operand is also in the other one or in the result.
     """
 
     kind = "contraction"
+    precision = LOW
 
     def type(self, x: Type, y: Type, *, spec: str) -> Type:
         a, b, out = parts(spec)
@@ -123,10 +128,16 @@ def as_matmul(x: NDArray, y: NDArray, spec: str) -> Any:
     return out if in_order else out.transpose(back)
 
 
-class Window(Linear):
+def slides(shape: Shape, count: int) -> str:
+    """The reason against windows over the last axes of a shape; empty where all their sizes are numbers."""
+    symbolic = any(isinstance(n, Dim) for n in shape[len(shape) - count :])
+    return "windows slide along a symbolic size" if symbolic else ""
+
+
+class Window(Movement):
     """Sliding windows over the last axes: `[..., *sizes] -> [..., *positions, *size]`. The dual of `unwindow`."""
 
-    kind = "movement"
+    view = True
 
     def type(self, x: Type, *, size: Ints, stride: Ints, dilation: Ints) -> Type:
         k = len(size)
@@ -152,11 +163,17 @@ class Window(Linear):
         sizes = node.inputs[0].shape[node.inputs[0].ndim - len(size) :]
         return unwindow(gy, sizes=sizes, stride=stride, dilation=dilation)
 
+    def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
+        k, stride, dilation = len(node.params["size"]), node.params["stride"], node.params["dilation"]
+        lead = len(at) - 2 * k
+        pairs = zip(at[lead : lead + k], at[lead + k :], stride, dilation, strict=True)
+        return (*at[:lead], *[p * s + o * d for p, o, s, d in pairs])
+
+    def fixed_sizes(self, node: Node) -> str:
+        return slides(node.inputs[0].shape, len(node.params["size"]))
+
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
         return self(xs[0], **params)
-
-    def flops(self, node: Node) -> Any:
-        return 0
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 7)),), {"size": (3,), "stride": (2,), "dilation": (1,)})
@@ -165,10 +182,11 @@ class Window(Linear):
         yield Sample((rng.normal(size=(0, 4)),), {"size": (2,), "stride": (1,), "dilation": (1,)})
 
 
-class Unwindow(Linear):
+class Unwindow(LinearPrimitive):
     """Windows added back into the places they were taken from. The dual of `window`."""
 
     kind = "movement"
+    precision = FOLLOWS
 
     def type(self, y: Type, *, sizes: Ints, stride: Ints, dilation: Ints) -> Type:
         k = len(sizes)
@@ -202,6 +220,9 @@ class Unwindow(Linear):
     ) -> Value:
         size = node.inputs[0].shape[node.inputs[0].ndim - len(sizes) :]
         return window(gy, size=size, stride=stride, dilation=dilation)
+
+    def fixed_sizes(self, node: Node) -> str:
+        return slides(node.inputs[0].shape, 2 * len(node.params["sizes"]))
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
         return self(expand(xs[0], n, on[0]), **params)

@@ -12,14 +12,17 @@ from wholestep.errors import DtypeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel import maths
-from wholestep.primitives.family import Linear, Maybe, Primitive, Sample, draw, expand
+from wholestep.primitives.family import LinearPrimitive, Loops, Maybe, Primitive, Sample, draw, expand
+from wholestep.primitives.precision import AS_WRITTEN
 
 
-class Constant(Primitive):
+class ConstantPrimitive(Loops, Primitive):
     """An array captured from outside the program."""
 
     kind = "creation"
     flat = True
+    precision = AS_WRITTEN
+    literal = True
 
     def type(self, *, value: NDArray) -> Type:
         return array_type(value.shape, value.dtype)
@@ -32,11 +35,14 @@ class Constant(Primitive):
         yield Sample((), {"value": np.zeros((0,), np.int32)})
 
 
-class Full(Primitive):
+class Full(Loops, Primitive):
     """One number everywhere. The reference stores it once; whoever needs the whole array expands it."""
 
     kind = "creation"
     flat = True
+    precision = AS_WRITTEN
+    uniform = True
+    generated = True
 
     def type(self, *, value: Any, shape: Any, dtype: Any) -> Type:
         return array_type(shape, dtype)
@@ -51,11 +57,13 @@ class Full(Primitive):
         yield Sample((), {"value": 0, "shape": (0, 2), "dtype": np.dtype(np.float64)})
 
 
-class Iota(Primitive):
+class Iota(Loops, Primitive):
     """0, 1, 2, … along one axis."""
 
     kind = "creation"
     flat = True
+    precision = AS_WRITTEN
+    generated = True
 
     def type(self, *, shape: Any, axis: int, dtype: Any) -> Type:
         return array_type(shape, dtype)
@@ -70,12 +78,14 @@ class Iota(Primitive):
         yield Sample((), {"shape": (0,), "axis": 0, "dtype": np.dtype(np.int64)})
 
 
-class Cast(Linear):
+class Cast(Loops, LinearPrimitive):
     """The same numbers in another dtype, rounded or truncated as NumPy does; a complex loses nothing here."""
 
     kind = "elementwise"
     thin = True
     polynomial = False
+    price = 1
+    precision = AS_WRITTEN
 
     def type(self, x: Type, *, dtype: Any) -> Type:
         if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype) and not dtypes.is_bool(dtype):
@@ -109,7 +119,7 @@ class Cast(Linear):
             yield Sample((x,), {"dtype": dtypes.from_short(target)}, exact=False)
 
 
-constant = Constant()
+constant = ConstantPrimitive("constant")
 full = Full()
 iota = Iota()
 cast = Cast()

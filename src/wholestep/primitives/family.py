@@ -1,4 +1,4 @@
-"""What kinds of primitive exist, and the rules that each kind shares.
+"""Families of primitives, and the rules that the members of each share.
 
 A primitive states one derivative fact; both modes follow from it:
 
@@ -24,6 +24,12 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.build import current, emit
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import Coordinates
+from wholestep.primitives.precision import FOLLOWS, WIDE
+
+RECOMPUTE_LIMIT = 8
+"""The price up to which a value is recomputed where it is read, rather than kept in memory."""
 
 Maybe = Value | None
 """A tangent or cotangent; None is zero."""
@@ -64,6 +70,7 @@ class Primitive:
     thin = False
     """Whether the reference takes operands that NumPy would broadcast, so that a broadcast need not be stored."""
     kind = "general"
+    """The family: "elementwise", "movement", "reduction", "contraction", "indexing", "structure" …"""
     flat = False
     """Whether no tangent passes, whatever the dtype: constants, stop_gradient."""
     nested = False
@@ -74,6 +81,24 @@ class Primitive:
     """Whether the value depends on the axis name of a surrounding `vmap`."""
     polynomial = False
     """Whether the reference also computes with exact numbers, so that its rules can be checked exactly."""
+    literal = False
+    """True where the value is an array that the program holds."""
+    view = False
+    """True where every element of the result is one of the only operand, the one that `index_map` names."""
+    keeps_order = False
+    """True for a view whose elements are those of the operand in the same row-major order."""
+    uniform = False
+    """True where the value is one number everywhere, the parameter `value`."""
+    generated = False
+    """True where elements are computed from their indices alone, so that no result needs to be stored."""
+    fold = ""
+    """The fold of the kernel language that a reduction along the parameter `axes` is."""
+    combiner = ""
+    """The elementwise primitive that takes one more element into a reduction."""
+    price = RECOMPUTE_LIMIT + 1
+    """The cost of recomputing one element, in cheap operations; above the limit where recomputation never pays."""
+    precision = WIDE
+    """The precision that automatic mixed precision computes it in."""
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or type(self).__name__.lower()
@@ -112,6 +137,34 @@ class Primitive:
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         """Calls on which the laws are checked: ties, zeros, negative axes, empty arrays and size 1 among them."""
         raise NotImplementedError(self.name)
+
+    # Facts that the compiler asks of a node.
+
+    def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
+        """The indices in the operand of a view of the element that is at these indices in the result."""
+        raise NotImplementedError(self.name)
+
+    def axis_map(self, node: Node) -> tuple[int | None, ...] | None:
+        """For each axis of the result of a view the axis of the operand that it is, None for one of repeated elements.
+
+        None as a whole where some axis is neither.
+        """
+        return None
+
+    def permuted(self, params: dict[str, Any], axes: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]] | None:
+        """The rule `f(permute(x, axes), **params) = permute(f(x, **found), order)` as (found, order); None without one.
+
+        Of several operands all are permuted alike.
+        """
+        return None
+
+    def precision_at(self, node: Node) -> str:
+        """The precision that automatic mixed precision computes a node in."""
+        return self.precision
+
+    def fixed_sizes(self, node: Node) -> str:
+        """The reason why a node cannot be compiled once for symbolic sizes; empty where it can."""
+        return "it is not made of loops whose length may be given at each call"
 
     def cost(self, node: Node) -> Cost:
         moved = sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
@@ -155,7 +208,14 @@ def transposed_jvp(
 
 def number_of(x: Value) -> Any:
     """The number that a value is everywhere, where the program says so; None elsewhere."""
-    return x.node.params["value"] if x.node is not None and x.node.op.name == "full" else None
+    return x.node.params["value"] if x.node is not None and x.node.op.uniform else None
+
+
+class Loops:
+    """Mixed into a primitive that is loops over its axes and nothing else, whatever their sizes are."""
+
+    def fixed_sizes(self, node: Node) -> str:
+        return ""
 
 
 def conj(x: Value) -> Value:
@@ -163,7 +223,7 @@ def conj(x: Value) -> Value:
     return OPS["conj"](x) if dtypes.is_complex(x.type.dtype) else x
 
 
-def scaled(g: Value, factor: Any) -> Value:
+def scale_cotangent(g: Value, factor: Any) -> Value:
     """g times a number or a value; 1 and -1 cost nothing or a sign."""
     if isinstance(factor, Value):
         return OPS["mul"](g, factor)
@@ -172,7 +232,7 @@ def scaled(g: Value, factor: Any) -> Value:
     return -g if factor == -1 else g * factor
 
 
-def total(terms: Sequence[Maybe]) -> Maybe:
+def sum_values(terms: Sequence[Maybe]) -> Maybe:
     """The sum of those that are not zero."""
     found: Maybe = None
     for term in terms:
@@ -203,7 +263,7 @@ class Several(Primitive):
         return made
 
 
-class Elementwise(Primitive):
+class Elementwise(Loops, Primitive):
     """One scalar function applied to each element; states its partial derivatives and its scalar expression.
 
     `reference` is a NumPy ufunc, or the name of one of scipy.special. `code` writes the same function in the kernel
@@ -229,8 +289,12 @@ class Elementwise(Primitive):
         polynomial: bool = False,
         analytic: bool = True,
         stored: bool = False,
+        price: int | None = None,
+        precision: str | None = None,
     ) -> None:
         super().__init__(name)
+        self.price = self.price if price is None else price
+        self.precision = self.precision if precision is None else precision
         self.reference = reference
         self.code = code
         self.arity = arity or len(partials) or 1
@@ -254,7 +318,7 @@ class Elementwise(Primitive):
         """A number at which the function and its derivatives are finite: 1 in the domain's inside, else its middle."""
         low, high = self.domain
         point = 1.0 if low < 1.0 < high else (low + high) / 2
-        return point if kind_of(dtype) in "fc" else int(point)
+        return point if dtype_kind(dtype) in "fc" else int(point)
 
     def ref(self, *arrays: Any) -> Any:
         out = self.function()(*arrays)
@@ -269,7 +333,7 @@ class Elementwise(Primitive):
                 raise ShapeError(f"{self.name}: operands differ: {', '.join(map(str, types))}")
         if len(types) != self.arity:
             raise ShapeError(f"{self.name}: takes {self.arity} operands, got {len(types)}")
-        kind = kind_of(x.dtype)
+        kind = dtype_kind(x.dtype)
         if kind not in self.takes:
             raise DtypeError(f"{self.name}: does not take {dtypes.short(x.dtype)}")
         if self.gives == "b":
@@ -290,8 +354,8 @@ class Elementwise(Primitive):
         for i, dx in enumerate(dxs):
             partial = self.partial(node, i) if dx is not None else None
             if dx is not None and partial is not None:
-                terms.append(scaled(dx, partial))
-        return (total(terms),)
+                terms.append(scale_cotangent(dx, partial))
+        return (sum_values(terms),)
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
         gy = gys[0]
@@ -300,9 +364,9 @@ class Elementwise(Primitive):
             if wanted and gy is not None:
                 partial = self.partial(node, i)
                 if isinstance(partial, Value):
-                    out[i] = scaled(gy, conj(partial))
+                    out[i] = scale_cotangent(gy, conj(partial))
                 elif partial is not None:
-                    out[i] = scaled(gy, np.conj(partial))
+                    out[i] = scale_cotangent(gy, np.conj(partial))
         return out
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
@@ -315,11 +379,18 @@ class Elementwise(Primitive):
                 yield Sample(tuple(draw(rng, shape, dtype, low, high) for _ in range(self.arity)))
 
 
+class Basic(Elementwise):
+    """Arithmetic, a comparison, a choice or rounding: cheap, and as good in any precision as its operands are."""
+
+    price = 1
+    precision = FOLLOWS
+
+
 _BOOL = np.dtype(bool)
 _KINDS = {"b": "b", "i": "i", "u": "i", "f": "f", "c": "c", "V": "f"}
 
 
-def kind_of(dtype: np.dtype[Any]) -> str:
+def dtype_kind(dtype: np.dtype[Any]) -> str:
     """ "b", "i", "f" or "c": boolean, integer, floating, complex."""
     return _KINDS[dtype.kind]
 
@@ -334,7 +405,7 @@ def draw(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], low: float = -3.0, high: float = 3.0
 ) -> NDArray:
     """Random numbers of a dtype inside an interval."""
-    kind = kind_of(dtype)
+    kind = dtype_kind(dtype)
     if kind == "b":
         return np.asarray(rng.integers(0, 2, size=shape), dtype)
     if kind == "i":
@@ -346,7 +417,7 @@ def draw(
     return np.asarray(real, dtype)
 
 
-class Linear(Primitive):
+class LinearPrimitive(Primitive):
     """Linear in its first `arity` operands (all of them by default); states the transpose."""
 
     kind = "linear"
@@ -394,7 +465,7 @@ class Bilinear(Primitive):
         dx, dy = dxs
         first = None if dx is None else self(dx, y, **node.params)
         second = None if dy is None else self(x, dy, **node.params)
-        return (total([first, second]),)
+        return (sum_values([first, second]),)
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
         gy = gys[0]

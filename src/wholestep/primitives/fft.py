@@ -14,13 +14,13 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
 from wholestep.primitives.creation import iota
-from wholestep.primitives.family import Linear, Sample, axis_inside, draw
+from wholestep.primitives.family import LinearPrimitive, Sample, axis_inside, draw
 from wholestep.primitives.logic import select
 
 Axes = tuple[int, ...]
 
 
-class Fourier(Linear):
+class Fourier(LinearPrimitive):
     """A sum of its input against e^(-2 pi i j k / n), or against the conjugate."""
 
     kind = "fft"

@@ -14,6 +14,7 @@ from wholestep.ir.graph import OPS, Value
 from wholestep.kernel import maths
 from wholestep.primitives.family import Elementwise, number_of, ones, zeros
 from wholestep.primitives.logic import isfinite, select, sign
+from wholestep.primitives.precision import FOLLOWS
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _2_SQRT_PI = 2.0 / math.sqrt(math.pi)
@@ -38,7 +39,7 @@ arccos = Elementwise("arccos", np.arccos, lambda y, x: -1 / sqrt(1 - x * x), cod
 arctan = Elementwise("arctan", np.arctan, lambda y, x: 1 / (1 + x * x), code=maths.arctan, domain=_UNIT)
 sinh = Elementwise("sinh", np.sinh, lambda y, x: cosh(x), code=maths.sinh)
 cosh: Elementwise = Elementwise("cosh", np.cosh, lambda y, x: sinh(x), code=maths.cosh)
-tanh = Elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, code=maths.tanh)
+tanh = Elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, code=maths.tanh, precision=FOLLOWS)
 arcsinh = Elementwise("arcsinh", np.arcsinh, lambda y, x: 1 / sqrt(1 + x * x), code=maths.arcsinh, domain=_UNIT)
 arccosh = Elementwise(
     "arccosh", np.arccosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), code=maths.arccosh, domain=(1.2, 4.0)
@@ -118,7 +119,7 @@ def _no_partial_of_order(z: Value, s: Value, q: Value) -> Value:
 
 
 # Functions of scipy.special, by the names they have there.
-erf = Elementwise("erf", "erf", lambda y, x: _2_SQRT_PI * exp(-(x * x)), code=maths.erf)
+erf = Elementwise("erf", "erf", lambda y, x: _2_SQRT_PI * exp(-(x * x)), code=maths.erf, precision=FOLLOWS)
 erfc = Elementwise("erfc", "erfc", lambda y, x: -_2_SQRT_PI * exp(-(x * x)), code=maths.erfc)
 
 
@@ -181,7 +182,9 @@ erfcinv = Elementwise(
     takes="f",
     domain=(0.1, 1.9),
 )
-expit: Elementwise = Elementwise("expit", "expit", lambda y, x: y * (1 - y), code=maths.expit, takes="f")
+expit: Elementwise = Elementwise(
+    "expit", "expit", lambda y, x: y * (1 - y), code=maths.expit, takes="f", precision=FOLLOWS
+)
 log_expit = Elementwise("log_expit", "log_expit", lambda y, x: expit(-x), code=maths.log_expit, takes="f")
 logit = Elementwise(
     "logit", "logit", lambda y, x: 1 / (x * (1 - x)), code=maths.external("logit"), takes="f", domain=(0.1, 0.9)

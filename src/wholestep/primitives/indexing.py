@@ -12,9 +12,10 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.creation import iota
-from wholestep.primitives.family import Linear, Maybe, Sample, axis_inside, expand, zeros
+from wholestep.primitives.family import LinearPrimitive, Loops, Maybe, Sample, axis_inside, expand, zeros
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import broadcast, permute
+from wholestep.primitives.precision import FOLLOWS, WIDE
 
 Axes = tuple[int, ...]
 
@@ -53,13 +54,14 @@ def batched(
     return [expand(x, n, o) for x, o in zip(operands, on, strict=True)], [row, *wide], (0, *[a + 1 for a in axes])
 
 
-class Gather(Linear):
+class Gather(Loops, LinearPrimitive):
     """`x[..., i, ...]`: x read at index arrays of one shape, one per axis; negative ones count from the end.
 
     The result has the indices' shape first, then the axes of x that are not indexed. The dual of `scatter_add`.
     """
 
     kind = "indexing"
+    precision = FOLLOWS
 
     def linear(self, node: Node) -> range:
         return range(1)
@@ -95,10 +97,11 @@ class Gather(Linear):
         yield Sample((x, np.zeros((0,), np.int64)), {"axes": (1,)})
 
 
-class Scatter(Linear):
+class Scatter(Loops, LinearPrimitive):
     """A writer at index arrays: operands (x, u, *indices), u shaped as `gather` would read there."""
 
     kind = "indexing"
+    precision = FOLLOWS
 
     def linear(self, node: Node) -> range:
         return range(2)
@@ -126,6 +129,8 @@ class Scatter(Linear):
 
 class ScatterAdd(Scatter):
     """x with u added at the indices; what meets at one place adds up. The dual of `gather`."""
+
+    precision = WIDE
 
     def ref(self, x: NDArray, u: NDArray, *indices: NDArray, axes: Axes) -> NDArray:
         wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype

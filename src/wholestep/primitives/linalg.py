@@ -28,7 +28,7 @@ from wholestep.primitives.family import (
     Several,
     conj,
     expand,
-    total,
+    sum_values,
     transposed_jvp,
     zeros,
 )
@@ -107,7 +107,7 @@ def column(shape: Shape) -> Value:
     return iota(shape=shape, axis=len(shape) - 1, dtype=_INTEGER)
 
 
-def keep(x: Value, where: Value) -> Value:
+def keep_where(x: Value, where: Value) -> Value:
     """x where the condition holds, and zero elsewhere."""
     return select(where, x, zeros(x.type))
 
@@ -115,7 +115,7 @@ def keep(x: Value, where: Value) -> Value:
 def triangle(x: Value, lower: bool, strict: bool = False) -> Value:
     """One triangle of each matrix, without the diagonal where it is strict."""
     i, j = (row(x.shape), column(x.shape)) if lower else (column(x.shape), row(x.shape))
-    return keep(x, i > j if strict else i >= j)
+    return keep_where(x, i > j if strict else i >= j)
 
 
 def on_diagonal(shape: Shape) -> Value:
@@ -125,12 +125,12 @@ def on_diagonal(shape: Shape) -> Value:
 
 def diagonal(x: Value) -> Value:
     """The diagonals of square matrices."""
-    return sum_(keep(x, on_diagonal(x.shape)), axes=(x.ndim - 1,))
+    return sum_(keep_where(x, on_diagonal(x.shape)), axes=(x.ndim - 1,))
 
 
 def eye(type: Type) -> Value:
     """Ones on the diagonals of a stack of matrices of this type."""
-    return keep(full(value=1, shape=type.shape, dtype=type.dtype), on_diagonal(type.shape))
+    return keep_where(full(value=1, shape=type.shape, dtype=type.dtype), on_diagonal(type.shape))
 
 
 def along_rows(w: Value, shape: Shape) -> Value:
@@ -146,7 +146,7 @@ def along_columns(w: Value, shape: Shape) -> Value:
 
 def scaled_identity(s: Value, type: Type) -> Value:
     """s on the diagonals of a stack of matrices of this type, one number for each matrix."""
-    return keep(broadcast(s, shape=type.shape, axes=tuple(range(type.ndim - 2))), on_diagonal(type.shape))
+    return keep_where(broadcast(s, shape=type.shape, axes=tuple(range(type.ndim - 2))), on_diagonal(type.shape))
 
 
 def real_part(x: Value) -> Value:
@@ -162,7 +162,7 @@ def as_dtype(x: Value, dtype: Any) -> Value:
 def hermitian(da: Value, lower: bool) -> Value:
     """What a function that reads one triangle of a Hermitian matrix sees of a tangent."""
     off = triangle(da, lower, strict=True)
-    middle = keep(as_dtype(real_part(da), da.dtype), on_diagonal(da.shape))
+    middle = keep_where(as_dtype(real_part(da), da.dtype), on_diagonal(da.shape))
     return off + mh(off) + middle
 
 
@@ -223,7 +223,9 @@ def each(function: Callable[..., Any], shape: Shape, *stacks: NDArray) -> NDArra
 # What the samples are drawn from.
 
 
-def near(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *middle: float, noise: float = 0.4) -> NDArray:
+def sample_matrices(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *middle: float, noise: float = 0.4
+) -> NDArray:
     """Matrices with these numbers, repeated at need, on the diagonal, and noise everywhere."""
     out = rng.uniform(-noise, noise, shape).astype(np.complex128)
     if dtype[0] == "c":
@@ -267,11 +269,11 @@ class Cholesky(MatrixFunction):
         assert da is not None
         half = mh(triangular_solve(y, hermitian(da, lower=True), lower=True, unit=False, trans=0))
         middle = triangular_solve(y, half, lower=True, unit=False, trans=0)
-        return (mm(y, triangle(middle, lower=True) - keep(middle * 0.5, on_diagonal(y.shape))),)
+        return (mm(y, triangle(middle, lower=True) - keep_where(middle * 0.5, on_diagonal(y.shape))),)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 2.0, 3.0, 2.5),), exact=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 2.0, 3.0, 2.5),), exact=False)
 
 
 class TriangularSolve(LinearSolve):
@@ -300,7 +302,7 @@ class TriangularSolve(LinearSolve):
         if da is not None:
             seen = triangle(da, params["lower"], strict=params["unit"])
             moved = -mm((seen, mt(seen), mh(seen))[params["trans"]] if params["trans"] else seen, x)
-            db = total([db, moved])
+            db = sum_values([db, moved])
         return (self(a, db, **params),)  # type: ignore[arg-type]
 
     def adjoint(self, gy: Value, *known: Value, lower: bool, unit: bool, trans: int) -> Value:
@@ -312,13 +314,13 @@ class TriangularSolve(LinearSolve):
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
             for trans in (0, 1, 2) if dtype == "c128" else (len(shape) % 2,):
-                b = near(rng, (*shape[:-1], 2), dtype)
+                b = sample_matrices(rng, (*shape[:-1], 2), dtype)
                 params = {"lower": trans != 1, "unit": False, "trans": trans}
-                yield Sample((near(rng, shape, dtype, 2.0, 3.0), b), params, exact=False)
-        a, b = near(rng, (3, 3), "f64", 0.0), near(rng, (3, 1), "f64")
+                yield Sample((sample_matrices(rng, shape, dtype, 2.0, 3.0), b), params, exact=False)
+        a, b = sample_matrices(rng, (3, 3), "f64", 0.0), sample_matrices(rng, (3, 1), "f64")
         a[[0, 0, 1], [1, 2, 2]] = np.nan
         yield Sample((a.T, b), {"lower": False, "unit": True, "trans": 0}, exact=False, smooth=False)
-        yield Sample((near(rng, (3, 3), "f64"), b), {"lower": True, "unit": True, "trans": 1}, exact=False)
+        yield Sample((sample_matrices(rng, (3, 3), "f64"), b), {"lower": True, "unit": True, "trans": 1}, exact=False)
         yield Sample((a, np.zeros((3, 0))), {"lower": True, "unit": False, "trans": 0}, exact=False, smooth=False)
 
 
@@ -336,16 +338,16 @@ class Solve(LinearSolve):
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         (a, _), (x,), (da, db) = node.inputs, node.outputs, dxs
-        return (self(a, total([db, None if da is None else -mm(da, x)])),)  # type: ignore[arg-type]
+        return (self(a, sum_values([db, None if da is None else -mm(da, x)])),)  # type: ignore[arg-type]
 
     def adjoint(self, gy: Value, *known: Value) -> Value:
         return self(mh(known[0]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            b = near(rng, (*shape[:-1], 2), dtype)
-            yield Sample((near(rng, shape, dtype, 2.0, -3.0), b), exact=False)
-        yield Sample((near(rng, (2, 2), "f64", 2.0), np.zeros((2, 0))), exact=False)
+            b = sample_matrices(rng, (*shape[:-1], 2), dtype)
+            yield Sample((sample_matrices(rng, shape, dtype, 2.0, -3.0), b), exact=False)
+        yield Sample((sample_matrices(rng, (2, 2), "f64", 2.0), np.zeros((2, 0))), exact=False)
 
 
 def fits(name: str, a: Type, b: Type) -> None:
@@ -374,7 +376,7 @@ class Det(MatrixFunction):
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 1.0, -1.5),), exact=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 1.0, -1.5),), exact=False)
         yield Sample((np.arange(9.0).reshape(3, 3),), exact=False)
         yield Sample((np.ones((3, 3)),), exact=False)
         yield Sample((np.zeros((2, 2)),), exact=False)
@@ -417,7 +419,7 @@ class Adjugate(MatrixFunction):
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 1.0, -1.5),), exact=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 1.0, -1.5),), exact=False)
         yield Sample((np.ones((3, 3)),), exact=False, smooth=False)
 
 
@@ -453,15 +455,17 @@ class AdjugateTangent(LinearSolve):
             ratio, dratio = trace_mm(inv, e), trace_mm(dinv, e)
             moved = mm(scaled_identity(dratio, y.type) - mm(dinv, e), adj)
             moved = moved + mm(scaled_identity(ratio, y.type) - mm(inv, e), dadj)
-        return (total([moved, None if de is None else self(a, de)]),)
+        return (sum_values([moved, None if de is None else self(a, de)]),)
 
     def adjoint(self, gy: Value, *known: Value) -> Value:
         return self(mh(known[0]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 1.0, -1.5), near(rng, shape, dtype)), exact=False)
-        yield Sample((np.eye(3), near(rng, (3, 3), "f64")), exact=False)
+            yield Sample(
+                (sample_matrices(rng, shape, dtype, 1.0, -1.5), sample_matrices(rng, shape, dtype)), exact=False
+            )
+        yield Sample((np.eye(3), sample_matrices(rng, (3, 3), "f64")), exact=False)
 
 
 class Slogdet(Several, MatrixFunction):
@@ -488,7 +492,7 @@ class Slogdet(Several, MatrixFunction):
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 1.0, -1.5),), exact=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 1.0, -1.5),), exact=False)
 
 
 class LU(Several, MatrixFunction):
@@ -528,7 +532,7 @@ class LU(Several, MatrixFunction):
         left = left + eye(left.type)
         right = triangle(corner(y, n, n), lower=False)
         if m < n:  # the rows of U that are not there
-            right = right + keep(eye(right.type), row(right.shape) >= m)
+            right = right + keep_where(eye(right.type), row(right.shape) >= m)
         half = triangular_solve(left, moved, lower=True, unit=True, trans=0)
         middle = mt(triangular_solve(right, mt(half), lower=False, unit=False, trans=1))
         dleft = mm(left, triangle(middle, lower=True, strict=True))
@@ -536,7 +540,7 @@ class LU(Several, MatrixFunction):
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in (*STACKS, *OBLONGS):
-            a = near(rng, shape, dtype, 2.0, -3.0)
+            a = sample_matrices(rng, shape, dtype, 2.0, -3.0)
             yield Sample((rng.permutation(a, axis=-2),), exact=False)
         yield Sample((np.array([[1.0, 2.0], [1.0, 3.0]]),), exact=False, smooth=False)
 
@@ -566,7 +570,7 @@ class Pinv(MatrixFunction):
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in (*STACKS, *OBLONGS):
-            yield Sample((near(rng, shape, dtype, 1.0, -1.5),), {"rcond": 1e-6}, exact=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 1.0, -1.5),), {"rcond": 1e-6}, exact=False)
         yield Sample((np.ones((2, 3)),), {"rcond": 1e-6}, exact=False, smooth=False)
 
 

@@ -11,44 +11,62 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type
 from wholestep.kernel import maths
-from wholestep.primitives.family import Backward, Elementwise, Maybe, Primitive, Sample, draw, expand, zeros
+from wholestep.primitives.family import (
+    RECOMPUTE_LIMIT,
+    Backward,
+    Basic,
+    Loops,
+    Maybe,
+    Primitive,
+    Sample,
+    draw,
+    expand,
+    zeros,
+)
+from wholestep.primitives.precision import FOLLOWS
 
-equal = Elementwise("equal", np.equal, code=maths.equal, arity=2, takes="bifc", gives="b")
-not_equal = Elementwise("not_equal", np.not_equal, code=maths.not_equal, arity=2, takes="bifc", gives="b")
-less = Elementwise("less", np.less, code=maths.less, arity=2, takes="bifc", gives="b")
-less_equal = Elementwise("less_equal", np.less_equal, code=maths.less_equal, arity=2, takes="bifc", gives="b")
-isfinite = Elementwise("isfinite", np.isfinite, code=maths.isfinite, takes="fc", gives="b")
-isnan = Elementwise("isnan", np.isnan, code=maths.isnan, takes="fc", gives="b")
-signbit = Elementwise("signbit", np.signbit, code=maths.signbit, takes="f", gives="b")
+equal = Basic("equal", np.equal, code=maths.equal, arity=2, takes="bifc", gives="b")
+not_equal = Basic("not_equal", np.not_equal, code=maths.not_equal, arity=2, takes="bifc", gives="b")
+less = Basic("less", np.less, code=maths.less, arity=2, takes="bifc", gives="b")
+less_equal = Basic("less_equal", np.less_equal, code=maths.less_equal, arity=2, takes="bifc", gives="b")
+isfinite = Basic("isfinite", np.isfinite, code=maths.isfinite, takes="fc", gives="b")
+isnan = Basic("isnan", np.isnan, code=maths.isnan, takes="fc", gives="b")
+signbit = Basic("signbit", np.signbit, code=maths.signbit, takes="f", gives="b", price=RECOMPUTE_LIMIT + 1)
 
-bitwise_and = Elementwise("bitwise_and", np.bitwise_and, code=maths.bitwise_and, arity=2, takes="bi")
-bitwise_or = Elementwise("bitwise_or", np.bitwise_or, code=maths.bitwise_or, arity=2, takes="bi")
-bitwise_xor = Elementwise("bitwise_xor", np.bitwise_xor, code=maths.bitwise_xor, arity=2, takes="bi")
-bitwise_not = Elementwise("bitwise_not", np.invert, code=maths.bitwise_not, takes="bi")
-left_shift = Elementwise("left_shift", np.left_shift, code=maths.left_shift, arity=2, takes="i", domain=(0, 3))
-right_shift = Elementwise("right_shift", np.right_shift, code=maths.right_shift, arity=2, takes="i", domain=(0, 3))
+bitwise_and = Basic("bitwise_and", np.bitwise_and, code=maths.bitwise_and, arity=2, takes="bi")
+bitwise_or = Basic("bitwise_or", np.bitwise_or, code=maths.bitwise_or, arity=2, takes="bi")
+bitwise_xor = Basic("bitwise_xor", np.bitwise_xor, code=maths.bitwise_xor, arity=2, takes="bi")
+bitwise_not = Basic("bitwise_not", np.invert, code=maths.bitwise_not, takes="bi")
+left_shift = Basic(
+    "left_shift", np.left_shift, code=maths.left_shift, arity=2, takes="i", domain=(0, 3), price=RECOMPUTE_LIMIT + 1
+)
+right_shift = Basic(
+    "right_shift", np.right_shift, code=maths.right_shift, arity=2, takes="i", domain=(0, 3), price=RECOMPUTE_LIMIT + 1
+)
 
-floor = Elementwise("floor", np.floor, code=maths.floor, takes="f")
-ceil = Elementwise("ceil", np.ceil, code=maths.ceil, takes="f")
-trunc = Elementwise("trunc", np.trunc, code=maths.trunc, takes="f")
-rint = Elementwise("rint", np.rint, code=maths.rint, takes="fc")
-sign = Elementwise("sign", np.sign, code=maths.sign, takes="if")
+floor = Basic("floor", np.floor, code=maths.floor, takes="f")
+ceil = Basic("ceil", np.ceil, code=maths.ceil, takes="f")
+trunc = Basic("trunc", np.trunc, code=maths.trunc, takes="f")
+rint = Basic("rint", np.rint, code=maths.rint, takes="fc")
+sign = Basic("sign", np.sign, code=maths.sign, takes="if")
 
 
 def _wins(x: NDArray, y: NDArray) -> NDArray:
     return np.asarray(np.where(np.isnan(x) | np.isnan(y), np.nan, (x > y) + 0.5 * (x == y)))
 
 
-wins = Elementwise("wins", _wins, code=maths.wins, arity=2, takes="f")
+wins = Basic("wins", _wins, code=maths.wins, arity=2, takes="f")
 """1 where x > y, one half where they tie, 0 where x < y: the share of a maximum's derivative that goes to x."""
 
 
-class Select(Primitive):
+class Select(Loops, Primitive):
     """x where the condition holds, y elsewhere; linear in x and y."""
 
     kind = "elementwise"
     thin = True
     polynomial = True
+    price = 1
+    precision = FOLLOWS
 
     def type(self, condition: Type, x: Type, y: Type) -> Type:
         if x is not y or condition.shape != x.shape:

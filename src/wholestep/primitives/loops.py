@@ -12,8 +12,8 @@ from wholestep.ir.analysis import cut, dependents, hollow, narrowed, part, reach
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.cuts import fewest
 from wholestep.primitives.family import Maybe, expand, zeros
+from wholestep.primitives.min_cut import fewest
 from wholestep.primitives.movement import permute
 from wholestep.primitives.structure import Nested, filled, present
 
@@ -97,7 +97,7 @@ class Scan(Nested):
         active = spread_marks(graph, c, k, wrt, reach)
         given = [*active[c : c + k], *[g is not None for g in gys[k:]]]
         key = ("split", tuple(active), tuple(given), c, k)
-        halves: Split = graph.derived(key, lambda: split(graph, rules, active, given, (c, k)))
+        halves: Split = graph.derived(key, lambda: split_pullback(graph, rules, active, given, (c, k)))
         kept = self.keep(node, halves)
         early = inline(halves.early, node.inputs[:c])
         xs = [node.inputs[c + k + i] for i in halves.x_places]
@@ -209,7 +209,9 @@ def leanest(
     return small, places, marks, (len([i for i in places if i < c]), sum(marks[:k]))
 
 
-def split(graph: Graph, rules: Any, active: Sequence[bool], given: Sequence[bool], sizes: tuple[int, int]) -> Split:
+def split_pullback(
+    graph: Graph, rules: Any, active: Sequence[bool], given: Sequence[bool], sizes: tuple[int, int]
+) -> Split:
     """Cut the step's pullback where cotangents enter: values before the cut are kept by the forward scan.
 
     Of those that cheap operations make of each other only the fewest bytes are kept. A value that depends on constants

@@ -10,16 +10,37 @@ import numpy as np
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type
-from wholestep.primitives.family import Linear, Maybe, Primitive, Sample, expand
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import Coordinates
+from wholestep.primitives.family import LinearPrimitive, Loops, Maybe, Primitive, Sample, expand
+from wholestep.primitives.precision import FOLLOWS
 from wholestep.primitives.reduction import spread_back, sum_
 
 
-class StopGradient(Primitive):
-    """The same value with a derivative of zero."""
+class SameValue(Loops, Primitive):
+    """A value that is its operand, element by element."""
 
     kind = "mark"
-    flat = True
+    view = True
+    keeps_order = True
+    precision = FOLLOWS
     thin = True
+
+    def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
+        return at
+
+    def axis_map(self, node: Node) -> tuple[int | None, ...]:
+        return tuple(range(node.outputs[0].ndim))
+
+    def flops(self, node: Node) -> int:
+        return 0
+
+
+class StopGradient(SameValue):
+    """The same value with a derivative of zero."""
+
+    flat = True
+    price = 0
 
     def __init__(self) -> None:
         super().__init__("stop_gradient")
@@ -33,19 +54,14 @@ class StopGradient(Primitive):
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
         return self(expand(xs[0], n, on[0]))
 
-    def flops(self, node: Node) -> int:
-        return 0
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)),), smooth=False)
 
 
-class Identity(Linear):
+class IdentityPrimitive(SameValue, LinearPrimitive):
     """The same value under another name: what a transform differentiates with respect to."""
 
     alias = True
-    kind = "mark"
-    thin = True
 
     def type(self, x: Type, **params: Any) -> Type:
         return x
@@ -62,9 +78,6 @@ class Identity(Linear):
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
         return self(expand(xs[0], n, on[0]), **params)
 
-    def flops(self, node: Node) -> int:
-        return 0
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)),), self.extra())
         yield Sample((np.array([1, 2]),), self.extra())
@@ -73,7 +86,7 @@ class Identity(Linear):
         return {}
 
 
-class Capture(Identity):
+class Capture(IdentityPrimitive):
     """A named intermediate value, to be read, or differentiated by name."""
 
     alias = False
@@ -82,7 +95,7 @@ class Capture(Identity):
         return {"label": "h"}
 
 
-class Pin(Identity):
+class Pin(IdentityPrimitive):
     """A value of which the user has said whether it is kept in memory or made again."""
 
     alias = False
@@ -91,7 +104,7 @@ class Pin(Identity):
         return {"label": "keep"}
 
 
-class PSum(Linear):
+class PSum(LinearPrimitive):
     """The sum over the mapped axis of a `vmap` with this axis name; it exists only inside one."""
 
     kind = "mark"
@@ -122,7 +135,7 @@ class PSum(Linear):
 
 
 stop_gradient = StopGradient()
-identity = Identity()
+identity = IdentityPrimitive("identity")
 capture = Capture()
 pin = Pin()
 psum = PSum()

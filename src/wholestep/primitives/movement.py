@@ -8,19 +8,44 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.dims import surely_above
+from wholestep.dims import Dim, surely_above
 from wholestep.errors import ShapeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
-from wholestep.primitives.family import Linear, Sample, axis_inside, draw, expand, zeros
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import Coordinates, reshape_coordinates, size_index
+from wholestep.kernel.lang import Index
+from wholestep.primitives.family import LinearPrimitive, Loops, Sample, axis_inside, draw, expand, zeros
+from wholestep.primitives.precision import FOLLOWS
 
 Ints = tuple[Any, ...]
 
 
-class Movement(Linear):
+def reshape_groups(source: Sequence[Any], shape: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
+    """A reshape as runs of axes with equal products; None where a run is empty on one side, or nothing has elements."""
+    if 0 in source:
+        return None
+    out: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(source) or j < len(shape):
+        left, right = [i] if i < len(source) else [], [j] if j < len(shape) else []
+        if not left or not right:
+            return None
+        i, j = i + 1, j + 1
+        while math.prod([source[a] for a in left]) != math.prod([shape[a] for a in right]):
+            if math.prod([source[a] for a in left]) < math.prod([shape[a] for a in right]):
+                left, i = [*left, i], i + 1
+            else:
+                right, j = [*right, j], j + 1
+        out.append((left, right))
+    return out
+
+
+class Movement(Loops, LinearPrimitive):
     """Moves elements; costs bytes and no arithmetic."""
 
     kind = "movement"
+    precision = FOLLOWS
 
     def flops(self, node: Node) -> int:
         return 0
@@ -28,6 +53,8 @@ class Movement(Linear):
 
 class Broadcast(Movement):
     """Repeat along new axes: x's axes become `axes` of the result. The dual of `sum`."""
+
+    view = True
 
     def type(self, x: Type, *, shape: Shape, axes: Ints) -> Type:
         if len(axes) != x.ndim or any(shape[a] != s for a, s in zip(axes, x.shape, strict=True)):
@@ -46,6 +73,16 @@ class Broadcast(Movement):
         kept = set(axes)
         return OPS["sum"](gy, axes=tuple([i for i in range(len(shape)) if i not in kept]))
 
+    def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
+        axes, source = node.params["axes"], node.inputs[0].shape
+        return tuple([Index() if n == 1 else at[a] for a, n in zip(axes, source, strict=True)])
+
+    def axis_map(self, node: Node) -> tuple[int | None, ...]:
+        sources = {
+            a: i for i, (a, n) in enumerate(zip(node.params["axes"], node.inputs[0].shape, strict=True)) if n != 1
+        }
+        return tuple([sources.get(a) for a in range(len(node.params["shape"]))])
+
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape, axes: Ints) -> Value:
         return self(xs[0], shape=(n, *shape), axes=(0, *[a + 1 for a in axes]))
 
@@ -60,6 +97,9 @@ class Broadcast(Movement):
 class Reshape(Movement):
     """The same elements in row-major order, in another shape."""
 
+    view = True
+    keeps_order = True
+
     def type(self, x: Type, *, shape: Shape) -> Type:
         if math.prod(shape) != math.prod(x.shape):
             raise ShapeError(f"reshape: {x} has {math.prod(x.shape)} elements, shape {shape} has {math.prod(shape)}")
@@ -70,6 +110,17 @@ class Reshape(Movement):
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, shape: Shape) -> Value:
         return self(gy, shape=node.inputs[0].shape)
+
+    def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
+        return reshape_coordinates(builder, at, node.outputs[0].shape, node.inputs[0].shape)
+
+    def fixed_sizes(self, node: Node) -> str:
+        """A symbolic size must come first among those that are split or joined."""
+        source, shape = [[n for n in v.shape if n != 1] for v in (node.inputs[0], node.outputs[0])]
+        for left, right in reshape_groups(source, shape) or []:
+            if any(isinstance(sizes[a], Dim) for sizes, axes in ((source, left), (shape, right)) for a in axes[1:]):
+                return "a symbolic size is joined with one before it"
+        return ""
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape) -> Value:
         return self(xs[0], shape=(n, *shape))
@@ -83,6 +134,8 @@ class Reshape(Movement):
 
 class Permute(Movement):
     """The same axes in another order: axis i of the result is axis `axes[i]` of x."""
+
+    view = True
 
     def type(self, x: Type, *, axes: Ints) -> Type:
         if sorted(axes) != list(range(x.ndim)):
@@ -98,6 +151,16 @@ class Permute(Movement):
             back[a] = i
         return self(gy, axes=tuple(back))
 
+    def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
+        out = list(at)
+        for place, axis in enumerate(node.params["axes"]):
+            out[axis] = at[place]
+        return tuple(out)
+
+    def axis_map(self, node: Node) -> tuple[int | None, ...]:
+        axes: Ints = node.params["axes"]
+        return axes
+
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Ints) -> Value:
         return self(xs[0], axes=(0, *[a + 1 for a in axes]))
 
@@ -110,6 +173,8 @@ class Permute(Movement):
 class Flip(Movement):
     """Reversed along some axes: its own transpose."""
 
+    view = True
+
     def type(self, x: Type, *, axes: Ints) -> Type:
         for axis in axes:
             axis_inside("flip", axis, x.ndim)
@@ -120,6 +185,13 @@ class Flip(Movement):
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Ints) -> Value:
         return self(gy, axes=axes)
+
+    def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
+        axes, shape = node.params["axes"], node.outputs[0].shape
+        return tuple([i * -1 + size_index(builder, shape[a] - 1) if a in axes else i for a, i in enumerate(at)])
+
+    def permuted(self, params: dict[str, Any], axes: Ints) -> tuple[dict[str, Any], Ints]:
+        return {"axes": tuple(sorted([axes[a] for a in params["axes"]]))}, axes
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Ints) -> Value:
         return self(xs[0], axes=tuple([a + 1 for a in axes]))
@@ -135,8 +207,18 @@ def steps_between(start: Any, stop: Any, step: int) -> Any:
     return (stop - start + step - 1) // step
 
 
-class Slice(Movement):
+class AlongAxes(Movement):
+    """A movement whose every parameter holds one number for each axis."""
+
+    def permuted(self, params: dict[str, Any], axes: Ints) -> tuple[dict[str, Any], Ints]:
+        back = [axes.index(a) for a in range(len(axes))]
+        return {k: tuple([v[a] for a in back]) for k, v in params.items()}, axes
+
+
+class Slice(AlongAxes):
     """Every `step`-th element from `start` up to `stop` along each axis; steps are positive. The dual of `pad`."""
+
+    view = True
 
     def type(self, x: Type, *, start: Ints, stop: Ints, step: Ints) -> Type:
         if not len(start) == len(stop) == len(step) == x.ndim:
@@ -154,6 +236,10 @@ class Slice(Movement):
         sizes = node.inputs[0].shape
         after = [n - a - spread(m, s) for n, a, m, s in zip(sizes, start, gy.shape, step, strict=True)]
         return pad(gy, before=start, after=tuple(after), interior=tuple([s - 1 for s in step]))
+
+    def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
+        start, step = node.params["start"], node.params["step"]
+        return tuple([i * s + size_index(builder, a) for i, a, s in zip(at, start, step, strict=True)])
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, start: Ints, stop: Ints, step: Ints) -> Value:
         return self(xs[0], start=(0, *start), stop=(n, *stop), step=(1, *step))
@@ -181,7 +267,7 @@ def spread(size: Any, step: Any) -> Any:
     return (size - 1) * step + 1
 
 
-class Pad(Movement):
+class Pad(AlongAxes):
     """Zeros before, after and between the elements of each axis. The dual of `slice`."""
 
     def type(self, x: Type, *, before: Ints, after: Ints, interior: Ints) -> Type:
@@ -246,6 +332,9 @@ class Concat(Movement):
             out.append(slice_(gy, start=start, stop=stop, step=(1,) * gy.ndim) if wanted else None)
             at = end
         return out
+
+    def permuted(self, params: dict[str, Any], axes: Ints) -> tuple[dict[str, Any], Ints]:
+        return {"axis": axes[params["axis"]]}, axes
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
         return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], axis=axis + 1)

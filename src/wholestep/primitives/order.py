@@ -10,8 +10,9 @@ import numpy as np
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.family import Maybe, Sample, Several, axis_inside, draw, sample_dtypes
+from wholestep.primitives.family import Loops, Maybe, Sample, Several, axis_inside, draw, sample_dtypes
 from wholestep.primitives.indexing import take_along
+from wholestep.primitives.precision import FOLLOWS
 
 _INDEX = np.dtype(np.int64)
 
@@ -25,6 +26,7 @@ class Ordering(Several):
     """(values, indices): values are x read at indices along `axis`, so their tangent is the tangent read there."""
 
     kind = "order"
+    precision = FOLLOWS
     takes = "bifc"
 
     def values(self, x: Type, **params: Any) -> Type:
@@ -102,7 +104,7 @@ class Partition(Ordering):
         return {"kth": (size // 2,)}
 
 
-class Cummax(Ordering):
+class Cummax(Loops, Ordering):
     """The largest so far, and where it was; the first of equals stays."""
 
     takes = "bif"

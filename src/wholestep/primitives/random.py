@@ -16,7 +16,8 @@ import numpy as np
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
-from wholestep.primitives.family import Primitive, Sample, expand
+from wholestep.primitives.family import Loops, Primitive, Sample, expand
+from wholestep.primitives.precision import AS_WRITTEN
 
 WORD = np.dtype(np.uint32)
 ROUNDS = 10
@@ -69,11 +70,12 @@ def words(keys: NDArray, data: NDArray, count: int, stream: int) -> NDArray:
     return out.reshape(len(keys), 4 * blocks)[:, :count]
 
 
-class RandomBits(Primitive):
+class RandomBits(Loops, Primitive):
     """Uniform 32-bit words in row-major order of `shape`, for each key; `stream` keeps uses of one key apart."""
 
     kind = "random"
     flat = True
+    precision = AS_WRITTEN
 
     def __init__(self) -> None:
         super().__init__("random_bits")

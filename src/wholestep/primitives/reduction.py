@@ -13,13 +13,24 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.creation import cast, full
-from wholestep.primitives.family import Linear, Maybe, Primitive, Sample, axis_inside, draw, kind_of, sample_dtypes
+from wholestep.primitives.family import (
+    LinearPrimitive,
+    Loops,
+    Maybe,
+    Primitive,
+    Sample,
+    axis_inside,
+    draw,
+    dtype_kind,
+    sample_dtypes,
+)
 from wholestep.primitives.movement import broadcast, concat, flip, pad, permute, reshape, slice_
+from wholestep.primitives.precision import FOLLOWS, WIDE
 
 Axes = tuple[int, ...]
 
 
-def without(shape: tuple[Any, ...], axes: Axes) -> tuple[Any, ...]:
+def reduced_shape(shape: tuple[Any, ...], axes: Axes) -> tuple[Any, ...]:
     """The shape that is left when these axes are gone."""
     return tuple([n for i, n in enumerate(shape) if i not in axes])
 
@@ -31,13 +42,25 @@ def spread_back(y: Value, shape: tuple[Any, ...], axes: Axes) -> Value:
     return repeated
 
 
-class Reduction(Primitive):
+class Reduction(Loops, Primitive):
     """Combines the elements along `axes` with a ufunc's `reduce`."""
 
     kind = "reduction"
 
-    def __init__(self, name: str, ufunc: np.ufunc, takes: str, empty: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        ufunc: np.ufunc,
+        takes: str,
+        fold: str,
+        combiner: str = "",
+        empty: bool = True,
+        precision: str = FOLLOWS,
+    ) -> None:
         super().__init__(name)
+        self.fold = fold
+        self.combiner = combiner
+        self.precision = precision
         self.ufunc = ufunc
         self.takes = takes
         self.empty = empty
@@ -45,17 +68,22 @@ class Reduction(Primitive):
     def type(self, x: Type, *, axes: Axes) -> Type:
         for axis in axes:
             axis_inside(self.name, axis, x.ndim)
-        if kind_of(x.dtype) not in self.takes:
+        if dtype_kind(x.dtype) not in self.takes:
             raise DtypeError(f"{self.name}: does not take {dtypes.short(x.dtype)}")
         if not self.empty and any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes):
             raise ShapeError(f"{self.name}: no element to choose from in {x} along axes {axes}")
-        return array_type(without(x.shape, axes), x.dtype)
+        return array_type(reduced_shape(x.shape, axes), x.dtype)
 
     def ref(self, x: NDArray, *, axes: Axes) -> Any:
         wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype
         # Without the dtype NumPy would add small integers in 64 bits.
         out = self.ufunc.reduce(x if wide is x.dtype else x.astype(wide), axis=axes, dtype=wide)
         return out if wide is x.dtype else out.astype(x.dtype)
+
+    def permuted(self, params: dict[str, Any], axes: Axes) -> tuple[dict[str, Any], Axes]:
+        reduced = tuple(sorted([axes[a] for a in params["axes"]]))
+        left = [a for a in range(len(axes)) if a not in reduced]
+        return {"axes": reduced}, tuple([left.index(a) for i, a in enumerate(axes) if i not in params["axes"]])
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes) -> Value:
         return self(xs[0], axes=tuple([a + 1 for a in axes]))
@@ -75,7 +103,7 @@ class Reduction(Primitive):
         yield Sample((draw(rng, (1, 1), dtype),), {"axes": (0, 1)})
 
 
-class Sum(Reduction, Linear):
+class Sum(Reduction, LinearPrimitive):
     """The sum along `axes`: the dual of `broadcast`."""
 
     polynomial = True
@@ -121,22 +149,23 @@ class Extremum(Reduction):
         yield Sample((np.array([[1.0, 2.0, 2.0], [3.0, 3.0, 3.0]]),), {"axes": (1,)}, smooth=False)
 
 
-class Arg(Primitive):
+class Arg(Loops, Primitive):
     """The first position of the largest or smallest element along one axis."""
 
     kind = "reduction"
     flat = True
-    flat = True
+    precision = FOLLOWS
 
-    def __init__(self, name: str, function: Any) -> None:
+    def __init__(self, name: str, function: Any, extreme: str) -> None:
         super().__init__(name)
+        self.extreme = extreme
         self.function = function
 
     def type(self, x: Type, *, axis: int) -> Type:
         axis_inside(self.name, axis, x.ndim)
         if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
             raise ShapeError(f"{self.name}: no element to choose from in {x} along axis {axis}")
-        return array_type(without(x.shape, (axis,)), np.dtype(np.int64))
+        return array_type(reduced_shape(x.shape, (axis,)), np.dtype(np.int64))
 
     def ref(self, x: NDArray, *, axis: int) -> Any:
         return np.asarray(self.function(x, axis=axis), np.int64)
@@ -154,7 +183,7 @@ class Arg(Primitive):
         return node.inputs[0].type.size
 
 
-class Running(Primitive):
+class Running(Loops, Primitive):
     """Combines along one axis and keeps every step; `reverse` runs from the end."""
 
     kind = "reduction"
@@ -186,7 +215,7 @@ class Running(Primitive):
         yield Sample((rng.normal(size=(1,)),), {"axis": 0, "reverse": True})
 
 
-class Cumsum(Running, Linear):
+class Cumsum(Running, LinearPrimitive):
     """The running sum: transposed, it runs the other way."""
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis: int, reverse: bool) -> Value:
@@ -247,13 +276,13 @@ def shifted(x: Value, step: int, fill: int = 1) -> Value:
     return joined
 
 
-sum_ = Sum("sum", np.add, "ifc")
-prod = Prod("prod", np.multiply, "ifc")
-max_ = Extremum("max", np.maximum, "bif", empty=False)
-min_ = Extremum("min", np.minimum, "bif", empty=False)
-any_ = Reduction("any", np.logical_or, "b")
-all_ = Reduction("all", np.logical_and, "b")
-argmax = Arg("argmax", np.argmax)
-argmin = Arg("argmin", np.argmin)
+sum_ = Sum("sum", np.add, "ifc", "add", "add", precision=WIDE)
+prod = Prod("prod", np.multiply, "ifc", "mul", precision=WIDE)
+max_ = Extremum("max", np.maximum, "bif", "max", "maximum", empty=False)
+min_ = Extremum("min", np.minimum, "bif", "min", "minimum", empty=False)
+any_ = Reduction("any", np.logical_or, "b", "or", "bitwise_or")
+all_ = Reduction("all", np.logical_and, "b", "and", "bitwise_and")
+argmax = Arg("argmax", np.argmax, "max")
+argmin = Arg("argmin", np.argmin, "min")
 cumsum = Cumsum("cumsum", np.add)
 cumprod = Cumprod("cumprod", np.multiply)

@@ -23,7 +23,7 @@ _SQRT_2PI = math.sqrt(2.0 * math.pi)
 _POSITIVE, _SHARE = (0.3, 4.0), (0.1, 0.9)
 
 
-def unknown(name: str, operand: str) -> Callable[..., Value]:
+def unknown_derivative(name: str, operand: str) -> Callable[..., Value]:
     """A partial derivative that is refused."""
 
     def partial(*values: Value) -> Value:
@@ -44,7 +44,7 @@ def times_log(s: Value, x: Value, shift: float = 0.0) -> Value:
     return made
 
 
-def both(a: Value, number: float) -> Value:
+def number_like(a: Value, number: float) -> Value:
     """A number in the type of a value."""
     return ones(a.type) * number
 
@@ -172,7 +172,7 @@ def _gammainc_order(a: NDArray, x: NDArray) -> NDArray:
 gammainc_order = Elementwise(
     "gammainc_order",
     _gammainc_order,
-    unknown("gammainc", "the order, a second time"),
+    unknown_derivative("gammainc", "the order, a second time"),
     lambda y, a, x: gamma_density(a, x) * (log(x) - digamma(a)),
     code=maths.gammainc_order,
     takes="f",
@@ -232,7 +232,7 @@ def student_density(df: Value, t: Value) -> Value:
 
 
 def _beta_member(name: str, slope: Callable[..., Value]) -> Elementwise:
-    shapes = [unknown(name, f"the shape parameter {letter}") for letter in "ab"]
+    shapes = [unknown_derivative(name, f"the shape parameter {letter}") for letter in "ab"]
     return Elementwise(name, name, *shapes, slope, code=maths.external(name), takes="f", domain=(0.6, 0.8))
 
 
@@ -243,7 +243,7 @@ betainccinv = _beta_member("betainccinv", lambda x, a, b, q: -1 / beta_density(a
 stdtr = Elementwise(
     "stdtr",
     "stdtr",
-    unknown("stdtr", "the degrees of freedom"),
+    unknown_derivative("stdtr", "the degrees of freedom"),
     lambda y, df, t: student_density(df, t),
     code=maths.external("stdtr"),
     takes="f",
@@ -252,7 +252,7 @@ stdtr = Elementwise(
 stdtrit = Elementwise(
     "stdtrit",
     "stdtrit",
-    unknown("stdtrit", "the degrees of freedom"),
+    unknown_derivative("stdtrit", "the degrees of freedom"),
     lambda t, df, p: 1 / student_density(df, t),
     code=maths.external("stdtrit"),
     takes="f",
@@ -264,7 +264,13 @@ stdtrit = Elementwise(
 
 def _bessel(name: str, slope: Callable[..., Value]) -> Elementwise:
     return Elementwise(
-        name, name, unknown(name, "the order"), slope, code=maths.external(name), takes="f", domain=(0.2, 3.0)
+        name,
+        name,
+        unknown_derivative(name, "the order"),
+        slope,
+        code=maths.external(name),
+        takes="f",
+        domain=(0.2, 3.0),
     )
 
 
@@ -298,7 +304,7 @@ k1e: Elementwise = Elementwise(
 hyp0f1: Elementwise = Elementwise(
     "hyp0f1",
     "hyp0f1",
-    unknown("hyp0f1", "its parameter"),
+    unknown_derivative("hyp0f1", "its parameter"),
     lambda y, v, z: hyp0f1(v + 1, z) / v,
     code=maths.external("hyp0f1"),
     takes="f",
@@ -307,7 +313,7 @@ hyp0f1: Elementwise = Elementwise(
 hyp1f1: Elementwise = Elementwise(
     "hyp1f1",
     "hyp1f1",
-    *[unknown("hyp1f1", f"the parameter {letter}") for letter in "ab"],
+    *[unknown_derivative("hyp1f1", f"the parameter {letter}") for letter in "ab"],
     lambda y, a, b, z: a / b * hyp1f1(a + 1, b + 1, z),
     code=maths.external("hyp1f1"),
     takes="f",
@@ -316,19 +322,23 @@ hyp1f1: Elementwise = Elementwise(
 hyp2f1: Elementwise = Elementwise(
     "hyp2f1",
     "hyp2f1",
-    *[unknown("hyp2f1", f"the parameter {letter}") for letter in "abc"],
+    *[unknown_derivative("hyp2f1", f"the parameter {letter}") for letter in "abc"],
     lambda y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z),
     code=maths.external("hyp2f1"),
     takes="f",
     domain=_SHARE,
 )
 exprel = Elementwise(
-    "exprel", "exprel", lambda y, x: 0.5 * hyp1f1(both(x, 2), both(x, 3), x), code=maths.external("exprel"), takes="f"
+    "exprel",
+    "exprel",
+    lambda y, x: 0.5 * hyp1f1(number_like(x, 2), number_like(x, 3), x),
+    code=maths.external("exprel"),
+    takes="f",
 )
 spence = Elementwise(
     "spence",
     "spence",
-    lambda y, x: -hyp2f1(both(x, 1), both(x, 1), both(x, 2), 1 - x),
+    lambda y, x: -hyp2f1(number_like(x, 1), number_like(x, 1), number_like(x, 2), 1 - x),
     code=maths.external("spence"),
     takes="f",
     domain=_POSITIVE,
@@ -336,7 +346,7 @@ spence = Elementwise(
 ellipk = Elementwise(
     "ellipk",
     "ellipk",
-    lambda y, m: (math.pi / 8) * hyp2f1(both(m, 1.5), both(m, 1.5), both(m, 2), m),
+    lambda y, m: (math.pi / 8) * hyp2f1(number_like(m, 1.5), number_like(m, 1.5), number_like(m, 2), m),
     code=maths.external("ellipk"),
     takes="f",
     domain=(-0.9, 0.9),
@@ -344,7 +354,7 @@ ellipk = Elementwise(
 ellipe = Elementwise(
     "ellipe",
     "ellipe",
-    lambda y, m: (-math.pi / 8) * hyp2f1(both(m, 0.5), both(m, 1.5), both(m, 2), m),
+    lambda y, m: (-math.pi / 8) * hyp2f1(number_like(m, 0.5), number_like(m, 1.5), number_like(m, 2), m),
     code=maths.external("ellipe"),
     takes="f",
     domain=(-0.9, 0.9),

@@ -17,7 +17,7 @@ from wholestep import dtypes
 from wholestep.errors import DerivativeError, DtypeError, ShapeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.family import Maybe, Sample, Several, conj, ones, total, zeros
+from wholestep.primitives.family import Maybe, Sample, Several, conj, ones, sum_values, zeros
 from wholestep.primitives.linalg import (
     OBLONGS,
     STACKS,
@@ -31,15 +31,15 @@ from wholestep.primitives.linalg import (
     each,
     fits,
     hermitian,
-    keep,
+    keep_where,
     matrix,
     mh,
     mm,
     mt,
-    near,
     on_diagonal,
     real_part,
     row,
+    sample_matrices,
     solve,
     square,
     triangle,
@@ -77,7 +77,7 @@ def times_imaginary(x: Value, d: Value) -> Value:
     return turned
 
 
-def turned(v: Value, dv: Value, at: int) -> Value:
+def phase_correction(v: Value, dv: Value, at: int) -> Value:
     """What to add to the columns' tangents, in units of i times a column, so that row `at` of v stays real.
 
     Where that row holds almost nothing its phase is left alone: the quotient would be noise.
@@ -87,7 +87,7 @@ def turned(v: Value, dv: Value, at: int) -> Value:
     size = OPS["real"](here)
     clear = size * size > float(np.finfo(size.dtype).eps) ** 0.5
     safe = select(clear, size, ones(size.type))
-    return sum_(keep(-OPS["imag"](change) / safe, clear), axes=(v.ndim - 2,))
+    return sum_(keep_where(-OPS["imag"](change) / safe, clear), axes=(v.ndim - 2,))
 
 
 def empty(a: Value) -> bool:
@@ -133,7 +133,7 @@ class QR(Several, MatrixFunction):
         s = mm(mh(q), x)
         low = triangle(s, lower=True, strict=True)
         upper = triangle(s, lower=False, strict=True) + mh(low)
-        upper = upper + keep(as_dtype(real_part(s), s.dtype), on_diagonal(s.shape))
+        upper = upper + keep_where(as_dtype(real_part(s), s.dtype), on_diagonal(s.shape))
         dr = mm(upper, first)
         if wide:
             rest, drest = block(r, (0, k), (k, n)), block(da, (0, m), (k, n))
@@ -143,8 +143,8 @@ class QR(Several, MatrixFunction):
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in (*STACKS, *OBLONGS):
             mode = "complete" if shape[-2] <= shape[-1] and dtype == "f64" else "reduced"
-            yield Sample((near(rng, shape, dtype, 2.0, -3.0),), {"mode": mode}, exact=False)
-        yield Sample((near(rng, (4, 2), "f64", 2.0),), {"mode": "complete"}, exact=False, smooth=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 2.0, -3.0),), {"mode": mode}, exact=False)
+        yield Sample((sample_matrices(rng, (4, 2), "f64", 2.0),), {"mode": "complete"}, exact=False, smooth=False)
 
 
 class Eigh(Several, MatrixFunction):
@@ -175,14 +175,14 @@ class Eigh(Several, MatrixFunction):
         dv = mm(v, m * as_dtype(gaps(w, a.shape), a.dtype))
         if dtypes.is_complex(a.dtype):
             at = 0 if lower else a.shape[-1] - 1
-            dv = dv + times_imaginary(v, along_rows(turned(v, dv, at), a.shape))
+            dv = dv + times_imaginary(v, along_rows(phase_correction(v, dv, at), a.shape))
         return real_part(diagonal(m)), dv
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         # Far from where LAPACK's iteration takes another branch, and a vector another sign.
         for shape, dtype in STACKS:
             below = np.tri(shape[-1], k=-1) * (1 + 0.5j if dtype[0] == "c" else 1)
-            a = near(rng, shape, dtype, 4.0, 1.0, -2.0, noise=0.2)
+            a = sample_matrices(rng, shape, dtype, 4.0, 1.0, -2.0, noise=0.2)
             a = np.asarray(a + below, a.dtype)
             yield Sample((a,), {"lower": True}, exact=False)
             yield Sample((np.conj(np.swapaxes(a, -1, -2)),), {"lower": False}, exact=False)
@@ -199,7 +199,7 @@ def mixed(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, noise: f
         left, right = left.real - left.imag, right.real - right.imag
     k = min(m, n)
     middle = (left[:, :k] * (1.0 + 1.5 * np.arange(k))) @ right[:, :k].conj().T
-    return np.asarray(middle + near(rng, shape, dtype, 0.0, noise=noise), dtypes.from_short(dtype))
+    return np.asarray(middle + sample_matrices(rng, shape, dtype, 0.0, noise=noise), dtypes.from_short(dtype))
 
 
 class Eig(Several, MatrixFunction):
@@ -232,12 +232,14 @@ class Eig(Several, MatrixFunction):
         size = stop_gradient(OPS["real"](v * conj(v)))
         largest = row(v.shape).equals(along_rows(argmax(size, axis=rows), v.shape))
         length = sum_(OPS["real"](conj(v) * dv), axes=(rows,))
-        turn = OPS["imag"](sum_(keep(dv, largest), axes=(rows,))) / OPS["real"](sum_(keep(v, largest), axes=(rows,)))
+        turn = OPS["imag"](sum_(keep_where(dv, largest), axes=(rows,))) / OPS["real"](
+            sum_(keep_where(v, largest), axes=(rows,))
+        )
         return diagonal(m), dv - v * along_rows(OPS["make_complex"](length, turn), v.shape)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 1.0, 3.0, -2.0, noise=0.3),), exact=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 1.0, 3.0, -2.0, noise=0.3),), exact=False)
         yield Sample((np.array([[1.0, -4.0, 0.3], [1.0, 1.2, 0.1], [0.2, -0.1, 3.0]]),), exact=False)
         yield Sample((np.eye(2),), exact=False, smooth=False)
 
@@ -287,7 +289,7 @@ class SVD(Several, MatrixFunction):
         if n > m:
             dv = dv + (left - mm(v, swapped)) * along_rows(share, v.shape)
         if dtypes.is_complex(a.dtype):
-            turn = turned(v, dv, 0) if m >= n else turned(u, du, 0)
+            turn = phase_correction(v, dv, 0) if m >= n else phase_correction(u, du, 0)
             du = du + times_imaginary(u, along_rows(turn, u.shape))
             dv = dv + times_imaginary(v, along_rows(turn, v.shape))
         return du, real_part(diagonal(p)), mh(dv)
@@ -343,7 +345,7 @@ class Expm(MatrixFunction):
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 0.5, -1.0),), exact=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 0.5, -1.0),), exact=False)
         yield Sample((np.zeros((2, 2)),), exact=False)
 
 
@@ -370,18 +372,20 @@ class ExpmTangent(LinearSolve):
         moved = None
         if da is not None:  # the corner of exp([[a, e], [0, a]]) is this function of a; so differentiate that
             n = a.shape[-1]
-            moved = block(self(doubled(a, e), doubled(da, zeros(e.type))), (0, n), (n, 2 * n))
-        return (total([moved, None if de is None else self(a, de)]),)
+            moved = block(self(jordan_blocks(a, e), jordan_blocks(da, zeros(e.type))), (0, n), (n, 2 * n))
+        return (sum_values([moved, None if de is None else self(a, de)]),)
 
     def adjoint(self, gy: Value, *known: Value) -> Value:
         return self(mh(known[0]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 0.5, -1.0), near(rng, shape, dtype)), exact=False)
+            yield Sample(
+                (sample_matrices(rng, shape, dtype, 0.5, -1.0), sample_matrices(rng, shape, dtype)), exact=False
+            )
 
 
-def doubled(a: Value, e: Value) -> Value:
+def jordan_blocks(a: Value, e: Value) -> Value:
     """The matrices [[a, e], [0, a]]."""
     k = a.ndim
     left = concat(a, zeros(a.type), axis=k - 2)
@@ -420,7 +424,7 @@ class Sqrtm(MatrixFunction):
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
-            yield Sample((near(rng, shape, dtype, 2.0, 3.0),), exact=False)
+            yield Sample((sample_matrices(rng, shape, dtype, 2.0, 3.0),), exact=False)
         yield Sample((np.array([[1.0, -4.0], [1.0, 1.0]]),), exact=False)
 
 
@@ -457,7 +461,7 @@ class SolveSylvester(LinearSolve):
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         (a, b, _), (x,), (da, db, dq) = node.inputs, node.outputs, dxs
         moved = [dq, None if da is None else -mm(da, x), None if db is None else -mm(x, db)]
-        return (self(a, b, total(moved)),)  # type: ignore[arg-type]
+        return (self(a, b, sum_values(moved)),)  # type: ignore[arg-type]
 
     def adjoint(self, gy: Value, *known: Value) -> Value:
         return self(mh(known[0]), mh(known[1]), gy)
@@ -465,9 +469,9 @@ class SolveSylvester(LinearSolve):
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
             n = shape[-1]
-            b = near(rng, (*shape[:-2], min(n, 2), min(n, 2)), dtype, 1.0)
-            q = near(rng, (*shape[:-1], min(n, 2)), dtype)
-            yield Sample((near(rng, shape, dtype, 2.0, 3.0), b, q), exact=False)
+            b = sample_matrices(rng, (*shape[:-2], min(n, 2), min(n, 2)), dtype, 1.0)
+            q = sample_matrices(rng, (*shape[:-1], min(n, 2)), dtype)
+            yield Sample((sample_matrices(rng, shape, dtype, 2.0, 3.0), b, q), exact=False)
 
 
 qr = QR()

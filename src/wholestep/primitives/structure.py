@@ -12,9 +12,10 @@ from wholestep.ir.analysis import cut, narrowed, reach, slimmed
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
-from wholestep.primitives.family import Maybe, Sample, Several, expand, transposed, zeros
+from wholestep.primitives.family import Loops, Maybe, Sample, Several, expand, transposed, zeros
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import broadcast
+from wholestep.primitives.precision import INSIDE
 
 
 def present(items: Sequence[Any]) -> list[Any]:
@@ -33,11 +34,12 @@ def instantiated(values: Sequence[Value], gs: Sequence[Maybe]) -> list[Value]:
     return [zeros(v.type) if g is None else g for v, g in zip(values, gs, strict=True)]
 
 
-class Nested(Several):
+class Nested(Loops, Several):
     """A primitive that holds graphs."""
 
     kind = "structure"
     nested = True
+    precision = INSIDE
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         """Made by tracing, so the laws over structures draw their own programs."""

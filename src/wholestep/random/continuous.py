@@ -8,50 +8,55 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.frontend.lift import cast_to, wrap
+from wholestep.frontend.promotion import cast_to, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import make_complex, nextafter
 from wholestep.primitives.functions import log, log1p, ndtr, ndtri, tan
 from wholestep.primitives.logic import less_equal, select
 from wholestep.random.keys import (
     Tail,
-    count_of,
-    drawn,
+    broadcast_parameters,
     float_of,
-    fraction,
     key_of,
-    number,
-    parameters,
-    require,
+    normal_tail,
+    random_words,
+    require_known,
+    run_in_trace,
+    scalar_value,
     shape_of,
-    tail,
     tail_of,
-    words,
+    unit_fraction,
+    words_per_number,
 )
 
 
-@drawn
+@run_in_trace
 def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Draw uniform numbers from [minval, maxval), of any floating dtype.
 
-    `minval` and `maxval` broadcast to `shape` and are differentiable. On [0, 1) the numbers are multiples of 2**-53 in
-    float64, 2**-24 in float32, 2**-11 in float16 and 2**-8 in bfloat16. Raises DtypeError for another dtype, ShapeError
-    for parameters that do not fit, ParameterError where minval is known to exceed maxval.
+    On [0, 1) the numbers are multiples of 2**-53 in float64, 2**-24 in float32, 2**-11 in float16 and 2**-8 in
+    bfloat16.
+
+    Shapes: key u32[2]; `minval` and `maxval` broadcast to `shape` and are differentiable; floats of `dtype` and
+    `shape`.
+    Raises: DtypeError for another dtype, ShapeError for parameters that do not fit, ParameterError where minval is
+    known to exceed maxval.
+    Source: the top bits of the words of `bits`, so that each number is exact.
 
     >>> import wholestep as ws
     >>> ws.random.uniform(ws.random.key(0), (2, 3)).shape
     (2, 3)
     """
     wanted, sizes, k = float_of("uniform", dtype), shape_of("uniform", shape), key_of("uniform", key)
-    u = fraction(words(k, sizes, count_of(wanted)), wanted)
+    u = unit_fraction(random_words(k, sizes, words_per_number(wanted)), wanted)
     if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
         return wrap(u)
-    _, (low, high) = parameters("uniform", sizes, wanted, minval, maxval)
-    require("uniform", "minval exceeds maxval", np.less_equal, low, high)
-    return wrap(between(u, low, high))
+    _, (low, high) = broadcast_parameters("uniform", sizes, wanted, minval, maxval)
+    require_known("uniform", "minval exceeds maxval", np.less_equal, low, high)
+    return wrap(interpolate_below(u, low, high))
 
 
-def between(u: Value, low: Value, high: Value) -> Value:
+def interpolate_below(u: Value, low: Value, high: Value) -> Value:
     """low + u (high - low), which rounding may not lift to high itself."""
     x = low + u * (high - low)
     out: Value = select(x >= high, nextafter(high, low), x)
@@ -63,14 +68,17 @@ def standard_normal(t: Tail) -> Value:
     return t.signed(-ndtri(t.p))
 
 
-@drawn
+@run_in_trace
 def normal(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard normal distribution, of any floating or complex dtype.
 
-    By inversion of the distribution function from a uniform number that is exact near both ends: the tails reach 9.2
-    in float64 and 6.3 in float32. Real and imaginary part of a complex number have variance 1/2 each. For a mean and a
-    standard deviation write `mean + std * normal(...)`, which is differentiable in both. Raises DtypeError for another
-    dtype, and DtypeError or ShapeError for a bad key.
+    By inversion of the distribution function from a uniform number that is exact near both ends: the tails reach 9.2 in
+    float64 and 6.3 in float32. Real and imaginary part of a complex number have variance 1/2 each. For a mean and a
+    standard deviation write `mean + std * normal(...)`, which is differentiable in both.
+
+    Shapes: key u32[2]; floats or complex numbers of `dtype` and `shape`.
+    Raises: DtypeError for another dtype, and DtypeError or ShapeError for a bad key.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter II.2.
 
     >>> import wholestep as ws
     >>> ws.random.normal(ws.random.key(0), (2, 3), "float32").dtype
@@ -79,19 +87,23 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     wanted, sizes, k = float_of("normal", dtype, complexes=True), shape_of("normal", shape), key_of("normal", key)
     if dtypes.is_complex(wanted):
         real = dtypes.real_of(wanted)
-        count = count_of(real)
-        parts = words(k, sizes, 2 * count)
-        x, y = [standard_normal(tail(w, real)) * math.sqrt(0.5) for w in (parts[:count], parts[count:])]
+        count = words_per_number(real)
+        parts = random_words(k, sizes, 2 * count)
+        x, y = [standard_normal(normal_tail(w, real)) * math.sqrt(0.5) for w in (parts[:count], parts[count:])]
         return wrap(make_complex(x, y))
     return wrap(cast_to(standard_normal(tail_of(k, sizes, wanted)), wanted))
 
 
-@drawn
+@run_in_trace
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard normal distribution restricted to [lower, upper].
 
-    The bounds broadcast to `shape`, by default to each other, and are differentiable. Both tails are exact, as far as
-    the distribution function has a value: bounds up to 37 in float64, 12 in float32. Raises as `uniform` does.
+    Both tails are exact, as far as the distribution function has a value: bounds up to 37 in float64, 12 in float32.
+
+    Shapes: key u32[2]; the bounds broadcast to `shape`, by default to each other, and are differentiable; floats of
+    `dtype`.
+    Raises: as `uniform` does, ParameterError where `lower` is known to exceed `upper`.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter II.2.
 
     >>> import wholestep as ws
     >>> bool(ws.random.truncated_normal(ws.random.key(0), 2.0, 3.0) >= 2.0)
@@ -99,9 +111,9 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     """
     wanted, k = float_of("truncated_normal", dtype), key_of("truncated_normal", key)
     computed = dtypes.compute_dtype(wanted)
-    sizes, (low, high) = parameters("truncated_normal", shape, computed, lower, upper)
-    require("truncated_normal", "lower exceeds upper", np.less_equal, low, high)
-    mirrored = low > number(0, low)
+    sizes, (low, high) = broadcast_parameters("truncated_normal", shape, computed, lower, upper)
+    require_known("truncated_normal", "lower exceeds upper", np.less_equal, low, high)
+    mirrored = low > scalar_value(0, low)
     a, b = select(mirrored, -high, low), select(mirrored, -low, high)
     t = tail_of(k, sizes, computed)
     below, above = ndtr(a), ndtr(b)
@@ -127,11 +139,13 @@ def _inverted(name: str, key: Any, shape: Any, dtype: Any, quantile: Any) -> Any
     return wrap(cast_to(quantile(tail_of(key_of(name, key), sizes, wanted)), wanted))
 
 
-@drawn
+@run_in_trace
 def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the exponential distribution of rate 1; divide by a rate for another.
 
-    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Shapes: key u32[2]; floats of `dtype` and `shape`.
+    Raises: DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter II.2.
 
     >>> import wholestep as ws
     >>> bool(ws.random.exponential(ws.random.key(0)) > 0)
@@ -140,11 +154,13 @@ def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     return _inverted("exponential", key, shape, dtype, standard_exponential)
 
 
-@drawn
+@run_in_trace
 def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard Gumbel distribution, P(x <= t) = exp(-exp(-t)).
 
-    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Shapes: key u32[2]; floats of `dtype` and `shape`.
+    Raises: DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Source: Gumbel, "Statistics of extremes", 1958; by inversion.
 
     >>> import wholestep as ws
     >>> ws.random.gumbel(ws.random.key(0), (3,)).shape
@@ -153,11 +169,13 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     return _inverted("gumbel", key, shape, dtype, standard_gumbel)
 
 
-@drawn
+@run_in_trace
 def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the Laplace distribution of scale 1, with density exp(-|x|) / 2.
 
-    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Shapes: key u32[2]; floats of `dtype` and `shape`.
+    Raises: DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter II.2.
 
     >>> import wholestep as ws
     >>> ws.random.laplace(ws.random.key(0), (3,)).shape
@@ -166,11 +184,13 @@ def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     return _inverted("laplace", key, shape, dtype, lambda t: t.signed(-log(t.p * 2)))
 
 
-@drawn
+@run_in_trace
 def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard logistic distribution, P(x <= t) = 1 / (1 + exp(-t)).
 
-    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Shapes: key u32[2]; floats of `dtype` and `shape`.
+    Raises: DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter II.2.
 
     >>> import wholestep as ws
     >>> ws.random.logistic(ws.random.key(0), (3,)).shape
@@ -179,11 +199,13 @@ def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     return _inverted("logistic", key, shape, dtype, lambda t: t.signed(log1p(-t.p) - log(t.p)))
 
 
-@drawn
+@run_in_trace
 def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the standard Cauchy distribution, with density 1 / (pi (1 + x**2)).
 
-    Raises DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Shapes: key u32[2]; floats of `dtype` and `shape`.
+    Raises: DtypeError for a dtype that is not floating, and DtypeError or ShapeError for a bad key.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter II.2.
 
     >>> import wholestep as ws
     >>> ws.random.cauchy(ws.random.key(0), (3,)).shape

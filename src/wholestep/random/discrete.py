@@ -9,7 +9,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
-from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, checked, lift, wrap
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape
 from wholestep.primitives.creation import full
@@ -19,34 +19,36 @@ from wholestep.primitives.logic import less, select
 from wholestep.primitives.movement import concat, permute, reshape, slice_
 from wholestep.primitives.order import sort
 from wholestep.primitives.reduction import argmax, cumsum
-from wholestep.random.continuous import between, standard_gumbel
+from wholestep.random.continuous import interpolate_below, standard_gumbel
 from wholestep.random.keys import (
     WIDE,
-    count_of,
-    drawn,
+    broadcast_parameters,
     float_of,
-    fraction,
     integer,
     key_of,
-    number,
-    parameters,
-    require,
+    random_words,
+    require_known,
+    run_in_trace,
+    scalar_value,
     shape_of,
-    shifted,
+    shift_right,
     tail_of,
-    wide,
-    words,
+    uint64_of_words,
+    unit_fraction,
+    words_per_number,
 )
 
 _INDEX, _DOUBLE = np.dtype(np.int64), np.dtype(np.float64)
 
 
-@drawn
+@run_in_trace
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     """Draw booleans, True with probability p.
 
-    `p` broadcasts to `shape`, by default its own; there is no derivative. Raises ShapeError for a p that does not fit,
-    ParameterError for one that is known to lie outside [0, 1].
+    Shapes: key u32[2]; `p` of any real dtype broadcasts to `shape`, by default its own; bool of that shape, no
+    derivative.
+    Raises: ShapeError for a p that does not fit, ParameterError for one known to lie outside [0, 1], DtypeError or
+    ShapeError for a bad key.
 
     >>> import wholestep as ws
     >>> ws.random.bernoulli(ws.random.key(0), [0.0, 1.0]).tolist()
@@ -54,21 +56,24 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     """
     k, given = key_of("bernoulli", key), lift(p).value
     dtype = dtypes.compute_dtype(given.dtype) if dtypes.is_float(given.dtype) else _DOUBLE
-    sizes, (chance,) = parameters("bernoulli", shape, dtype, p)
-    require("bernoulli", "p is outside [0, 1]", lambda x: (x >= 0) & (x <= 1), chance)
-    return wrap(less(fraction(words(k, sizes, count_of(dtype)), dtype), chance))
+    sizes, (chance,) = broadcast_parameters("bernoulli", shape, dtype, p)
+    require_known("bernoulli", "p is outside [0, 1]", lambda x: (x >= 0) & (x <= 1), chance)
+    return wrap(less(unit_fraction(random_words(k, sizes, words_per_number(dtype)), dtype), chance))
 
 
-@drawn
+@run_in_trace
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
     """Draw integers from [minval, maxval), of any integer dtype, all equally likely to one part in 2**32 or better.
 
-    The bounds broadcast to `shape`; `maxval` may be one more than the dtype holds. In a compiled program an empty range
-    gives minval. Raises DtypeError for a dtype or bounds that are not integer, ShapeError for bounds that do not fit,
-    ParameterError for a range known to be empty, OverflowError for a bound that the dtype cannot hold.
+    In a compiled program an empty range gives minval.
 
-    Multiplication of the range by a fraction of 64 random bits, 128 where the dtype has 64 (Lemire, "Fast random
-    integer generation in an interval", 2019).
+    The range is multiplied by a fraction of 64 random bits, 128 where the dtype has 64. `maxval` may be one more than
+    the dtype holds.
+
+    Shapes: key u32[2]; integer bounds broadcast to `shape`; integers of `dtype` and `shape`.
+    Raises: DtypeError for a dtype or bounds that are not integer, ShapeError for bounds that do not fit, ParameterError
+    for a range known to be empty, OverflowError for a bound that the dtype cannot hold.
+    Source: Lemire, "Fast random integer generation in an interval", 2019.
 
     >>> import wholestep as ws
     >>> bool(ws.random.randint(ws.random.key(0), (), 3, 4) == 3)
@@ -78,15 +83,19 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
     if not dtypes.is_integer(wanted):
         raise DtypeError(f"randint: dtype {wanted} is not an integer")
     if _is_whole(minval) and _is_whole(maxval) and maxval - minval == 2**64:
-        _, _, low, high = words(k, sizes, 4)
-        everything = wide(low, high)
-        return wrap(cast_to(everything + number(minval & (2**64 - 1), everything), wanted))
+        _, _, low, high = random_words(k, sizes, 4)
+        everything = uint64_of_words(low, high)
+        return wrap(cast_to(everything + scalar_value(minval & (2**64 - 1), everything), wanted))
     first, last, empty = _bounds(minval, maxval, wanted, sizes)
-    require("randint", "the range is empty, since maxval does not exceed minval", np.logical_not, empty)
+    require_known("randint", "the range is empty, since maxval does not exceed minval", np.logical_not, empty)
     start = cast_to(first, WIDE)
     span = cast_to(last, WIDE) - start + 1
-    span = select(empty, number(0, span), span)
-    offset = scaled128(words(k, sizes, 4), span) if wanted.itemsize == 8 else scaled64(words(k, sizes, 2), span)
+    span = select(empty, scalar_value(0, span), span)
+    offset = (
+        scaled128(random_words(k, sizes, 4), span)
+        if wanted.itemsize == 8
+        else scaled64(random_words(k, sizes, 2), span)
+    )
     return wrap(cast_to(start + offset, wanted))
 
 
@@ -96,18 +105,18 @@ def _is_whole(x: Any) -> bool:
 
 def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tuple[Value, Value, Value]:
     """The first and the last integer of a range in the dtype of the result, and where there is none."""
-    first = _bound(minval, dtype, dtype, sizes)
+    first = _range_bound(minval, dtype, dtype, sizes)
     if _is_whole(maxval):
-        last = _bound(int(maxval) - 1, dtype, dtype, sizes) if maxval > np.iinfo(dtype).min else first - 1
+        last = _range_bound(int(maxval) - 1, dtype, dtype, sizes) if maxval > np.iinfo(dtype).min else first - 1
         return first, last, last < first if maxval > np.iinfo(dtype).min else first.equals(first)
     own = lift(maxval).value.dtype
     roomy = dtype if not dtypes.is_integer(own) or np.can_cast(own, dtype, "safe") else own
-    end = _bound(maxval, dtype, roomy, sizes)
+    end = _range_bound(maxval, dtype, roomy, sizes)
     last = cast_to(end - 1, dtype)
     return first, last, (last < first) | end.equals(np.iinfo(roomy).min)
 
 
-def _bound(x: Any, dtype: np.dtype[Any], roomy: np.dtype[Any], sizes: Shape) -> Value:
+def _range_bound(x: Any, dtype: np.dtype[Any], roomy: np.dtype[Any], sizes: Shape) -> Value:
     """One bound of a range in the dtype `roomy`; raises OverflowError where a known one is outside `dtype`."""
     if _is_whole(x):
         return broadcast_to(lift(np.asarray(int(x), dtype)[()]).value, sizes)
@@ -125,34 +134,34 @@ def _bound(x: Any, dtype: np.dtype[Any], roomy: np.dtype[Any], sizes: Shape) -> 
 def scaled64(parts: list[Value], span: Value) -> Value:
     """floor(r span / 2**64) for r = parts[1] * 2**32 + parts[0] and span up to 2**32, as uint64."""
     r0, r1 = [cast_to(w, WIDE) for w in parts]
-    return shifted(r1 * span + shifted(r0 * span, 32), 32)
+    return shift_right(r1 * span + shift_right(r0 * span, 32), 32)
 
 
 def scaled128(parts: list[Value], span: Value) -> Value:
     """floor(r span / 2**128) for r of four words, the lowest first, and span below 2**64: long multiplication."""
-    mask = number(0xFFFFFFFF, span)
+    mask = scalar_value(0xFFFFFFFF, span)
     r = [cast_to(w, WIDE) for w in parts]
-    low, high = span & mask, shifted(span, 32)
-    digits, carry = [], number(0, span)
+    low, high = span & mask, shift_right(span, 32)
+    digits, carry = [], scalar_value(0, span)
     for x in r:
         t = x * low + carry
         digits.append(t & mask)
-        carry = shifted(t, 32)
+        carry = shift_right(t, 32)
     digits.append(carry)
-    carry, top = number(0, span), number(0, span)
+    carry, top = scalar_value(0, span), scalar_value(0, span)
     for i, x in enumerate(r):
         t = x * high + digits[i + 1] + carry
-        top, carry = t & mask, shifted(t, 32)
+        top, carry = t & mask, shift_right(t, 32)
     return carry * 2**32 + top
 
 
 def shuffled(k: Value, n: Any) -> Value:
     """0 to n - 1 in random order: the order of random 64-bit words, which meet with probability below n**2 / 2**65."""
-    _, order = sort(integer(words(k, (n,), 2)), axis=0)
+    _, order = sort(integer(random_words(k, (n,), 2)), axis=0)
     return order
 
 
-def axis_inside(name: str, axis: Any, x: Value) -> int:
+def checked_axis(name: str, axis: Any, x: Value) -> int:
     """A non-negative axis; raises AxisError outside the array."""
     found = operator.index(axis)
     if not -x.ndim <= found < x.ndim:
@@ -160,7 +169,7 @@ def axis_inside(name: str, axis: Any, x: Value) -> int:
     return found % x.ndim
 
 
-def taken(x: Value, order: Value, axis: int) -> Value:
+def take_in_order(x: Value, order: Value, axis: int) -> Value:
     """x read at `order` along an axis; the axes of `order` stand in its place."""
     out: Value = gather(x, order, axes=(axis,))
     if axis == 0:
@@ -171,12 +180,15 @@ def taken(x: Value, order: Value, axis: int) -> Value:
     return moved
 
 
-@drawn
+@run_in_trace
 def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -> Any:
     """Put 0 to x - 1, or the slices of an array x along an axis, in random order; all orders are equally likely.
 
-    With `independent` each line along the axis has an order of its own. Differentiable in x. Raises AxisError for an
-    axis that is not there, ParameterError for a negative integer, DtypeError or ShapeError for a bad key.
+    With `independent` each line along the axis has an order of its own.
+
+    Shapes: key u32[2]; i64[x] for an integer, or an array like x, of its dtype and differentiable in it.
+    Raises: AxisError for an axis that is not there, ParameterError for a negative integer, ShapeError for an array
+    without axes, DtypeError or ShapeError for a bad key.
 
     >>> import wholestep as ws
     >>> sorted(ws.random.permutation(ws.random.key(0), 4).tolist())
@@ -192,21 +204,25 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
         raise ShapeError(
             f"permutation: {v.type} has no axis", hint="a number of elements is a plain integer, known to the program"
         )
-    place = axis_inside("permutation", axis, v)
+    place = checked_axis("permutation", axis, v)
     if not independent:
-        return wrap(taken(v, shuffled(k, v.shape[place]), place))
-    _, order = sort(integer(words(k, v.shape, 2)), axis=place)
+        return wrap(take_in_order(v, shuffled(k, v.shape[place]), place))
+    _, order = sort(integer(random_words(k, v.shape, 2)), axis=place)
     return wrap(take_along(v, order, place))
 
 
-@drawn
+@run_in_trace
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Any:
     """Draw from 0 to a - 1, or slices of an array a along an axis, with or without replacement.
 
-    `p`, of shape (n,), holds the weights of the n candidates, equal by default; they need not sum to 1. The result has
-    the axes of `shape` in place of `axis`, and is differentiable in a. Raises ParameterError for weights known to be
-    negative or all zero and for no candidates, ShapeError for weights that do not fit or for more draws than there are
-    candidates without replacement.
+    `p` holds the weights of the n candidates, equal by default; they need not sum to 1. Differentiable in a.
+
+    Shapes: key u32[2]; `a` an integer, or an array with n slices along `axis`; `p` floats [n]; i64 of `shape`, or an
+    array of the dtype of `a` with the axes of `shape` in place of `axis`.
+    Raises: ParameterError for weights known to be negative or all zero and for no candidates, AxisError for an axis
+    that is not there, ShapeError for weights that do not fit or for more draws than there are candidates without
+    replacement.
+    Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006, for weights without replacement.
 
     >>> import wholestep as ws
     >>> ws.random.choice(ws.random.key(0), 3, (2,), p=[0.0, 1.0, 0.0]).tolist()
@@ -214,28 +230,28 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     """
     k, sizes = key_of("choice", key), shape_of("choice", shape)
     source = None if _is_whole(a) else lift(a).value
-    place = 0 if source is None else axis_inside("choice", axis, source)
+    place = 0 if source is None else checked_axis("choice", axis, source)
     n = a if source is None else source.shape[place]
     count = int(np.prod(sizes, dtype=np.int64))
     if isinstance(n, int) and n < 1 and count:
         raise ParameterError(f"choice: there is nothing to choose from among {n} candidates")
     if not replace and count > n:
         raise ShapeError(f"choice: {count} draws without replacement from {n} candidates")
-    weights = None if p is None else _weights(p, int(n))
+    weights = None if p is None else _probabilities(p, int(n))
     if replace:
         index = _with_replacement(k, sizes, int(n), weights)
     else:
         order = shuffled(k, int(n)) if weights is None else _by_weight(k, int(n), weights)
         index = reshape(slice_(order, start=(0,), stop=(count,), step=(1,)), shape=sizes)
-    return wrap(index if source is None else taken(source, index, place))
+    return wrap(index if source is None else take_in_order(source, index, place))
 
 
-def _weights(p: Any, n: int) -> Value:
+def _probabilities(p: Any, n: int) -> Value:
     v = lift(p).value
     v = cast_to(v, dtypes.compute_dtype(float_of("choice", v.dtype)) if dtypes.is_inexact(v.dtype) else _DOUBLE)
     if v.shape != (n,):
         raise ShapeError(f"choice: weights {v.type} for {n} candidates")
-    require("choice", "weights are negative, not finite or all zero", _are_weights, v)
+    require_known("choice", "weights are negative, not finite or all zero", _are_weights, v)
     return v
 
 
@@ -245,12 +261,12 @@ def _are_weights(x: Any) -> bool:
 
 def _with_replacement(k: Value, sizes: Shape, n: int, weights: Value | None) -> Value:
     if weights is None:
-        return cast_to(scaled64(words(k, sizes, 2), full(value=n, shape=sizes, dtype=WIDE)), _INDEX)
+        return cast_to(scaled64(random_words(k, sizes, 2), full(value=n, shape=sizes, dtype=WIDE)), _INDEX)
     count = int(np.prod(sizes, dtype=np.int64))
     ends = cumsum(weights, axis=0, reverse=False)
-    u = fraction(words(k, (count,), count_of(weights.dtype)), weights.dtype)
+    u = unit_fraction(random_words(k, (count,), words_per_number(weights.dtype)), weights.dtype)
     whole = broadcast_to(slice_(ends, start=(n - 1,), stop=(n,), step=(1,)), (count,))
-    found: Value = reshape(passed(ends, between(u, number(0, u), whole)), shape=sizes)
+    found: Value = reshape(passed(ends, interpolate_below(u, scalar_value(0, u), whole)), shape=sizes)
     return found
 
 
@@ -258,7 +274,7 @@ def passed(ends: Value, x: Value) -> Value:
     """For each x, how many of the ascending `ends` it has reached: one stable sort of both, the ends first."""
     n, m = ends.shape[0], x.shape[0]
     _, order = sort(concat(ends, x, axis=0), axis=0)
-    so_far = cumsum(cast_to(order < number(n, order), _INDEX), axis=0, reverse=False)
+    so_far = cumsum(cast_to(order < scalar_value(n, order), _INDEX), axis=0, reverse=False)
     board = full(value=0, shape=(n + m,), dtype=_INDEX)
     placed = scatter(board, so_far, order, axes=(0,))
     out: Value = slice_(placed, start=(n,), stop=(n + m,), step=(1,))
@@ -269,19 +285,22 @@ def _by_weight(k: Value, n: int, weights: Value) -> Value:
     """Candidates in the order of drawing without replacement: descending log(weight) + Gumbel noise."""
     noise = standard_gumbel(tail_of(k, (n,), weights.dtype))
     some = weights > 0
-    heights = select(some, log(select(some, weights, number(1, weights))) + noise, number(-np.inf, weights))
+    heights = select(some, log(select(some, weights, scalar_value(1, weights))) + noise, scalar_value(-np.inf, weights))
     _, order = sort(-heights, axis=0)
     return order
 
 
-@drawn
+@run_in_trace
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any:
     """Draw category numbers, int64, with probabilities softmax(logits) along an axis.
 
-    `shape` is the shape of the result, by default that of the logits without the axis, which must broadcast to it;
-    there is no derivative. Raises AxisError for an axis that is not there, ShapeError for a shape that does not fit.
+    The result is the place of the largest of logits + Gumbel noise, and has no derivative.
 
-    The largest of logits + Gumbel noise (Gumbel, "Statistical theory of extreme values", 1954).
+    Shapes: key u32[2]; logits of any real dtype, which without the axis broadcast to `shape`, by default their own;
+    i64.
+    Raises: AxisError for an axis that is not there, ShapeError for a shape that does not fit, DtypeError or ShapeError
+    for a bad key.
+    Source: Gumbel, "Statistical theory of extreme values and some practical applications", 1954.
 
     >>> import numpy as np, wholestep as ws
     >>> int(ws.random.categorical(ws.random.key(0), [-np.inf, 0.0, -np.inf]))
@@ -289,7 +308,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any
     """
     k, v = key_of("categorical", key), lift(logits).value
     dtype = dtypes.compute_dtype(float_of("categorical", v.dtype)) if dtypes.is_inexact(v.dtype) else _DOUBLE
-    place = axis_inside("categorical", axis, v)
+    place = checked_axis("categorical", axis, v)
     v = cast_to(v, dtype)
     rows = [i for i in range(v.ndim) if i != place]
     v = permute(v, axes=(*rows, place)) if place != v.ndim - 1 else v

@@ -13,8 +13,8 @@ from wholestep import dtypes
 from wholestep.boundary.public import boundary
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
-from wholestep.frontend.scope import scope
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
+from wholestep.frontend.tracing import scope
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape
 from wholestep.primitives.creation import cast
@@ -31,7 +31,7 @@ WIDE = np.dtype(np.uint64)
 _ZERO = np.zeros((), WORD)
 
 
-def drawn(f: F) -> F:
+def run_in_trace(f: F) -> F:
     """Run f in the current trace, or in one of its own that gives plain results, so that the bits are the same."""
 
     own = boundary(f)
@@ -78,7 +78,7 @@ def float_of(name: str, dtype: Any, *, complexes: bool = False) -> np.dtype[Any]
     raise DtypeError(f"{name}: dtype {found} is not floating", hint="float64, float32, float16 and bfloat16 are")
 
 
-def parameters(name: str, shape: Any, dtype: np.dtype[Any], *given: Any) -> tuple[Shape, list[Value]]:
+def broadcast_parameters(name: str, shape: Any, dtype: np.dtype[Any], *given: Any) -> tuple[Shape, list[Value]]:
     """The shape of the result, which parameters broadcast to, and the parameters as values of that shape."""
     values = []
     for x in given:
@@ -93,7 +93,7 @@ def parameters(name: str, shape: Any, dtype: np.dtype[Any], *given: Any) -> tupl
     return wanted, [broadcast_to(v, wanted) for v in values]
 
 
-def require(name: str, what: str, holds: Callable[..., Any], *values: Value) -> None:
+def require_known(name: str, what: str, holds: Callable[..., Any], *values: Value) -> None:
     """Raise ParameterError where values that are known break a rule; values without data are taken on trust."""
     if any(v.data is None for v in values):
         return
@@ -101,21 +101,21 @@ def require(name: str, what: str, holds: Callable[..., Any], *values: Value) -> 
         raise ParameterError(f"{name}: {what}")
 
 
-def number(x: float, like: Value) -> Value:
+def scalar_value(x: float, like: Value) -> Value:
     """One number with the shape and dtype of a value."""
     return full_of(x, like.shape, like.dtype)
 
 
-def words(key: Value, shape: Shape, count: int, *, stream: int = BITS, data: Value | None = None) -> list[Value]:
+def random_words(key: Value, shape: Shape, count: int, *, stream: int = BITS, data: Value | None = None) -> list[Value]:
     """`count` words for each element, each a u32 of that shape: element i has the words from i count on."""
     data = full_of(_ZERO[()], (), WORD) if data is None else data
     if count == 1:
         return [random_bits(key, data, shape=shape, stream=stream)]
     whole = random_bits(key, data, shape=(*shape, count), stream=stream)
-    return [column(whole, i) for i in range(count)]
+    return [word_column(whole, i) for i in range(count)]
 
 
-def column(x: Value, i: int) -> Value:
+def word_column(x: Value, i: int) -> Value:
     """x[..., i]."""
     lead = x.shape[:-1]
     start, stop = (*[0] * len(lead), i), (*lead, i + 1)
@@ -123,33 +123,33 @@ def column(x: Value, i: int) -> Value:
     return out
 
 
-def wide(low: Value, high: Value) -> Value:
+def uint64_of_words(low: Value, high: Value) -> Value:
     """high * 2**32 + low as uint64."""
     both: Value = cast(high, dtype=WIDE) * 2**32 + cast(low, dtype=WIDE)
     return both
 
 
-def shifted(x: Value, places: int) -> Value:
+def shift_right(x: Value, places: int) -> Value:
     """x >> places."""
-    out: Value = right_shift(x, number(places, x))
+    out: Value = right_shift(x, scalar_value(places, x))
     return out
 
 
-def count_of(dtype: np.dtype[Any]) -> int:
-    """How many words a number of this dtype is made from."""
+def words_per_number(dtype: np.dtype[Any]) -> int:
+    """The number of words that a number of this dtype is made from."""
     return 2 if dtype.itemsize == 8 else 1
 
 
 def integer(parts: Sequence[Value]) -> Value:
     """One or two words as one unsigned integer."""
-    return parts[0] if len(parts) == 1 else wide(parts[0], parts[1])
+    return parts[0] if len(parts) == 1 else uint64_of_words(parts[0], parts[1])
 
 
-def fraction(parts: Sequence[Value], dtype: np.dtype[Any]) -> Value:
+def unit_fraction(parts: Sequence[Value], dtype: np.dtype[Any]) -> Value:
     """A multiple of 2**-p in [0, 1) from the top p bits, p the precision of the dtype: every one is exact."""
     bits = integer(parts)
     precision = _precision(dtype)
-    top = shifted(bits, 8 * bits.dtype.itemsize - precision)
+    top = shift_right(bits, 8 * bits.dtype.itemsize - precision)
     out: Value = cast(top, dtype=dtype) * 2.0**-precision
     return out
 
@@ -177,37 +177,40 @@ class Tail(NamedTuple):
         return self.pick(x, -x)
 
 
-def tail(parts: Sequence[Value], dtype: np.dtype[Any]) -> Tail:
+def normal_tail(parts: Sequence[Value], dtype: np.dtype[Any]) -> Tail:
     """The lowest bit chooses the end, the others the distance; dtype is float32 or float64."""
     bits = integer(parts)
     size = 8 * bits.dtype.itemsize
-    p = (cast(shifted(bits, 1), dtype=dtype) + 0.5) * 2.0**-size
-    return Tail(p, (bits & number(1, bits)).equals(1))
+    p = (cast(shift_right(bits, 1), dtype=dtype) + 0.5) * 2.0**-size
+    return Tail(p, (bits & scalar_value(1, bits)).equals(1))
 
 
 def tail_of(key: Value, shape: Shape, dtype: np.dtype[Any]) -> Tail:
     """A fresh Tail for each element; half precisions are worked out in single."""
     computed = dtypes.compute_dtype(dtype)
-    return tail(words(key, shape, count_of(computed)), computed)
+    return normal_tail(random_words(key, shape, words_per_number(computed)), computed)
 
 
-@drawn
+@run_in_trace
 def key(seed: Any) -> Any:
     """Make a key, u32[2], from an integer of any size.
 
     A seed of up to 64 bits, negative ones as two's complement, gives a key of its own; it may be traced or a NumPy
     integer, and equal integers give equal keys whatever their dtype. Using one key twice gives the same numbers twice:
     `split` it, or `fold_in` a counter, for fresh ones. Under `ws.vmap` a key that is not mapped is shared by all
-    elements. Raises DtypeError for a seed that is not an integer and ShapeError for an array of them.
+    elements.
+
+    Shapes: an integer, or an integer scalar that may be traced; u32[2].
+    Raises: DtypeError for a seed that is not an integer, ShapeError for an array of them.
 
     >>> import wholestep as ws
     >>> ws.random.key(7).tolist()
     [7, 0]
     """
     low, high, *rest = integer_words("key", seed)
-    made = joined(low, high)
+    made = key_of_words(low, high)
     for word in rest:
-        made = folded(made, word)
+        made = fold_word(made, word)
     return wrap(made)
 
 
@@ -222,27 +225,31 @@ def integer_words(name: str, x: Any) -> list[Value]:
     if v.shape != ():
         raise ShapeError(f"{name}: takes one integer, not {v.type}", hint="map over many with ws.vmap")
     v = cast_to(v, WIDE)
-    return [cast(v & number(0xFFFFFFFF, v), dtype=WORD), cast(shifted(v, 32), dtype=WORD)]
+    return [cast(v & scalar_value(0xFFFFFFFF, v), dtype=WORD), cast(shift_right(v, 32), dtype=WORD)]
 
 
-def joined(low: Value, high: Value) -> Value:
+def key_of_words(low: Value, high: Value) -> Value:
     """Two words as a key."""
     out: Value = concat(reshape(low, shape=(1,)), reshape(high, shape=(1,)), axis=0)
     return out
 
 
-def folded(k: Value, word: Value) -> Value:
+def fold_word(k: Value, word: Value) -> Value:
     """A new key from a key and a word."""
     out: Value = random_bits(k, word, shape=(2,), stream=FOLD)
     return out
 
 
-@drawn
+@run_in_trace
 def split(key: Any, num: Any = 2) -> Any:
     """Make `num` fresh keys from one: u32[num, 2], or u32[*num, 2] for a tuple.
 
-    Keys from one split, from splits of different keys and the key itself give independent numbers. The first keys of
-    a longer split are those of a shorter one. Raises DtypeError or ShapeError for a bad key.
+    Keys from one split, from splits of different keys and the key itself give independent numbers. The first keys of a
+    longer split are those of a shorter one.
+
+    Shapes: key u32[2]; u32[num, 2].
+    Raises: DtypeError or ShapeError for a bad key.
+    Source: blocks of Philox 4x32-10, as `bits`.
 
     >>> import wholestep as ws
     >>> first, second = ws.random.split(ws.random.key(0))
@@ -254,12 +261,15 @@ def split(key: Any, num: Any = 2) -> Any:
     return wrap(random_bits(k, full_of(_ZERO[()], (), WORD), shape=(*shape, 2), stream=SPLIT))
 
 
-@drawn
+@run_in_trace
 def fold_in(key: Any, data: Any) -> Any:
     """Make a fresh key, u32[2], from a key and an integer, such as a step counter, that may be traced.
 
     Different integers of up to 64 bits, negative ones as two's complement, give different keys, whatever their dtype.
-    Raises DtypeError or ShapeError for a bad key or for data that is not one integer.
+
+    Shapes: key u32[2], `data` an integer scalar; u32[2].
+    Raises: DtypeError or ShapeError for a bad key or for data that is not one integer.
+    Source: one block of Philox 4x32-10, as `bits`.
 
     >>> import wholestep as ws
     >>> key = ws.random.key(0)
@@ -268,20 +278,23 @@ def fold_in(key: Any, data: Any) -> Any:
     """
     k = key_of("fold_in", key)
     low, high, *rest = integer_words("fold_in", data)
-    made = folded(k, low)
+    made = fold_word(k, low)
     if not (isinstance(data, int) and 0 <= data < 2**32):
-        made = select(broadcast_to(high.equals(0), (2,)), made, folded(made, high))
+        made = select(broadcast_to(high.equals(0), (2,)), made, fold_word(made, high))
     for word in rest:
-        made = folded(made, word)
+        made = fold_word(made, word)
     return wrap(made)
 
 
-@drawn
+@run_in_trace
 def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
     """Draw uniform unsigned integers of a dtype, uint32 by default, over its whole range.
 
-    The elements of a larger shape begin with those of a smaller one. Raises DtypeError for a dtype that is not
-    unsigned, and DtypeError or ShapeError for a bad key.
+    The elements of a larger shape begin with those of a smaller one.
+
+    Shapes: key u32[2]; unsigned integers of `dtype` and `shape`.
+    Raises: DtypeError for a dtype that is not unsigned, and DtypeError or ShapeError for a bad key.
+    Source: Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
 
     >>> import wholestep as ws
     >>> [hex(word) for word in ws.random.bits(ws.random.key(0), (4,))]
@@ -290,5 +303,5 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
     wanted = checked(dtype)
     if wanted.kind != "u":
         raise DtypeError(f"bits: dtype {wanted} is not an unsigned integer", hint="use randint for the others")
-    found = integer(words(key_of("bits", key), shape_of("bits", shape), count_of(wanted)))
+    found = integer(random_words(key_of("bits", key), shape_of("bits", shape), words_per_number(wanted)))
     return wrap(cast_to(found, wanted))

@@ -9,7 +9,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import DerivativeError, DtypeError, ParameterError
-from wholestep.frontend.lift import cast_to, checked, full_of, lift, wrap
+from wholestep.frontend.promotion import cast_to, checked, full_of, lift, wrap
 from wholestep.ir.build import build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape
@@ -25,18 +25,18 @@ from wholestep.random.keys import (
     GAMMA,
     POISSON,
     SPLIT,
-    count_of,
-    drawn,
+    broadcast_parameters,
     float_of,
-    fraction,
     key_of,
-    number,
-    parameters,
-    require,
+    normal_tail,
+    random_words,
+    require_known,
+    run_in_trace,
+    scalar_value,
     shape_of,
-    tail,
     tail_of,
-    words,
+    unit_fraction,
+    words_per_number,
 )
 
 _DOUBLE = np.dtype(np.float64)
@@ -45,13 +45,13 @@ Proposal = Callable[..., tuple[Value, Value]]
 """(turn, *fixed) -> (accepted, proposal), elementwise."""
 
 
-class Flat:
+class RefusedDerivative:
     """The rule of a sample whose derivative in its parameters is not known: asking for it is an error, never zero."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def batched(self, batching: Any, on: Sequence[bool]) -> Flat:
+    def batched(self, batching: Any, on: Sequence[bool]) -> RefusedDerivative:
         return self
 
     def forward(self, xs: Sequence[Value]) -> Any:
@@ -63,7 +63,7 @@ class Flat:
     backward = forward
 
 
-def sampled(name: str, program: Callable[..., Value], *inputs: Value) -> Value:
+def draw_by_program(name: str, program: Callable[..., Value], *inputs: Value) -> Value:
     """A program of (key, parameters), run as one step whose derivative is refused."""
 
     def flat(*values: Value) -> list[Value]:
@@ -71,7 +71,7 @@ def sampled(name: str, program: Callable[..., Value], *inputs: Value) -> Value:
 
     graph, captured = build(flat, [v.type for v in inputs], name=name)
     assert not captured
-    (out,) = custom_vjp(*inputs, graph=graph, rule=Flat(name))
+    (out,) = custom_vjp(*inputs, graph=graph, rule=RefusedDerivative(name))
     return out
 
 
@@ -106,32 +106,32 @@ def log_gamma_sample(key: Value, a: Value) -> Value:
     """
     shape, dtype = a.shape, a.dtype
     valid = (a > 0) & isfinite(a)
-    a = select(valid, a, number(1, a))
+    a = select(valid, a, scalar_value(1, a))
     small = a < 1
     d = select(small, a + 1, a) - 1 / 3
     c = 1 / sqrt(d * 9)
-    count = count_of(dtype)
+    count = words_per_number(dtype)
 
     def propose(turn: Value, key: Value, d: Value, c: Value) -> tuple[Value, Value]:
-        parts = words(key, shape, 2 * count, stream=GAMMA, data=turn)
-        x = standard_normal(tail(parts[:count], dtype))
-        e = standard_exponential(tail(parts[count:], dtype))
+        parts = random_words(key, shape, 2 * count, stream=GAMMA, data=turn)
+        x = standard_normal(normal_tail(parts[:count], dtype))
+        e = standard_exponential(normal_tail(parts[count:], dtype))
         t = x * c + 1
         positive = t > 0
-        v = 3 * log(select(positive, t, number(1, t)))
+        v = 3 * log(select(positive, t, scalar_value(1, t)))
         return positive & (-e < x * x * 0.5 + d - d * exp(v) + d * v), v
 
-    v = until_accepted(propose, [key, d, c], ~valid, number(np.nan, a))
+    v = until_accepted(propose, [key, d, c], ~valid, scalar_value(np.nan, a))
     boost = standard_exponential(tail_of(key, shape, dtype)) / a
-    return log(d) + v - select(small, boost, number(0, a))
+    return log(d) + v - select(small, boost, scalar_value(0, a))
 
 
 def _shaped(name: str, key: Any, shape: Any, dtype: Any, *given: Any) -> tuple[Value, list[Value], np.dtype[Any]]:
     """The key, positive parameters at the precision of the work, and the dtype of the result."""
     wanted, k = float_of(name, dtype), key_of(name, key)
-    _, values = parameters(name, shape, dtypes.compute_dtype(wanted), *given)
+    _, values = broadcast_parameters(name, shape, dtypes.compute_dtype(wanted), *given)
     for v in values:
-        require(name, "a parameter is not positive and finite", lambda x: (x > 0) & np.isfinite(x), v)
+        require_known(name, "a parameter is not positive and finite", lambda x: (x > 0) & np.isfinite(x), v)
     return k, values, wanted
 
 
@@ -142,41 +142,50 @@ def halves(key: Value) -> tuple[Value, Value]:
     return first, second
 
 
-@drawn
+@run_in_trace
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw numbers from the gamma distribution of shape parameter a and scale 1; multiply by a scale for another.
 
-    `a` broadcasts to `shape`, by default its own. Asking for the derivative in a raises DerivativeError; wrap it in
-    `ws.stop_gradient` where it is not wanted. Raises ParameterError for an a known not to be positive, DtypeError or
-    ShapeError for a bad key, dtype or shape.
-
-    Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+    Shapes: key u32[2]; `a`, positive, broadcasts to `shape`, by default its own; floats of `dtype`.
+    Raises: ParameterError for an a known not to be positive, DtypeError or ShapeError for a bad key, dtype or shape,
+    and DerivativeError where the derivative in a is asked for; `ws.stop_gradient(a)` has none.
+    Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
 
     >>> import wholestep as ws
     >>> bool(ws.random.gamma(ws.random.key(0), 2.5) > 0)
     True
     """
     k, (v,), wanted = _shaped("gamma", key, shape, dtype, a)
-    return wrap(cast_to(sampled("gamma", lambda key, a: exp(log_gamma_sample(key, a)), k, v), wanted))
+    return wrap(cast_to(draw_by_program("gamma", lambda key, a: exp(log_gamma_sample(key, a)), k, v), wanted))
 
 
-@drawn
+@run_in_trace
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
-    """Draw numbers from the chi-square distribution of df degrees of freedom. Raises as `gamma` does.
+    """Draw numbers from the chi-square distribution of df degrees of freedom.
+
+    Shapes: key u32[2]; `df`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, no derivative.
+    Raises: as `gamma` does.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter IX.3.
 
     >>> import wholestep as ws
     >>> bool(ws.random.chisquare(ws.random.key(0), 3.0) > 0)
     True
     """
     k, (v,), wanted = _shaped("chisquare", key, shape, dtype, df)
-    return wrap(cast_to(sampled("chisquare", lambda key, df: exp(log_gamma_sample(key, df * 0.5)) * 2, k, v), wanted))
+    return wrap(
+        cast_to(draw_by_program("chisquare", lambda key, df: exp(log_gamma_sample(key, df * 0.5)) * 2, k, v), wanted)
+    )
 
 
-@drawn
+@run_in_trace
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
-    """Draw numbers from the beta distribution with parameters a and b. Raises as `gamma` does.
+    """Draw numbers from the beta distribution with parameters a and b.
 
     x / (x + y) of two gamma variates, by their logarithms, so that small parameters do not give 0 / 0.
+
+    Shapes: key u32[2]; a and b, positive, broadcast to `shape`, by default together; floats of `dtype`, no derivative.
+    Raises: as `gamma` does.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter IX.4.
 
     >>> import wholestep as ws
     >>> 0 < float(ws.random.beta(ws.random.key(0), 2.0, 3.0)) < 1
@@ -189,15 +198,17 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN)
         x, y = log_gamma_sample(first, a), log_gamma_sample(second, b)
         return exp(x - logaddexp(x, y))
 
-    return wrap(cast_to(sampled("beta", ratio, k, v, w), wanted))
+    return wrap(cast_to(draw_by_program("beta", ratio, k, v, w), wanted))
 
 
-@drawn
+@run_in_trace
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     """Draw points of the simplex from the Dirichlet distribution with concentrations alpha, along its last axis.
 
-    `shape` is that of the batch, by default alpha's without its last axis, which must broadcast to it; the result has
-    shape (*shape, n). Raises as `gamma` does.
+    Shapes: key u32[2]; alpha [..., n], positive, its other axes broadcasting to `shape`, by default their own; floats
+    of `dtype` and shape [*shape, n], no derivative.
+    Raises: as `gamma` does, and ParameterError for an alpha without axes.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter XI.4.
 
     >>> import numpy as np, wholestep as ws
     >>> bool(np.isclose(ws.random.dirichlet(ws.random.key(0), [1.0, 2.0, 3.0]).sum(), 1.0))
@@ -213,15 +224,19 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN
         x = log_gamma_sample(key, alpha)
         last, axes = (alpha.ndim - 1,), tuple(range(alpha.ndim - 1))
         whole = {"shape": alpha.shape, "axes": axes}
-        x = exp(x - spread(max_(x, axes=last), **whole))
-        return x / spread(sum_(x, axes=last), **whole)
+        x = exp(x - repeat_to_shape(max_(x, axes=last), **whole))
+        return x / repeat_to_shape(sum_(x, axes=last), **whole)
 
-    return wrap(cast_to(sampled("dirichlet", point, k, v), wanted))
+    return wrap(cast_to(draw_by_program("dirichlet", point, k, v), wanted))
 
 
-@drawn
+@run_in_trace
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
-    """Draw numbers from Student's t distribution of df degrees of freedom. Raises as `gamma` does.
+    """Draw numbers from Student's t distribution of df degrees of freedom.
+
+    Shapes: key u32[2]; `df`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, no derivative.
+    Raises: as `gamma` does.
+    Source: Devroye, "Non-uniform random variate generation", 1986, chapter IX.5.
 
     >>> import wholestep as ws
     >>> ws.random.t(ws.random.key(0), 3.0, (2,)).shape
@@ -234,17 +249,17 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
         z = standard_normal(tail_of(first, df.shape, df.dtype))
         return z * exp((log(df * 0.5) - log_gamma_sample(second, df * 0.5)) * 0.5)
 
-    return wrap(cast_to(sampled("t", ratio, k, v), wanted))
+    return wrap(cast_to(draw_by_program("t", ratio, k, v), wanted))
 
 
-@drawn
+@run_in_trace
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
     """Draw counts from the Poisson distribution of mean lam, of any integer dtype; worked out in float64.
 
-    `lam` broadcasts to `shape`, by default its own; there is no derivative. Raises ParameterError for a lam known to be
-    negative or above 2**62, DtypeError for a dtype that is not integer, ShapeError for a shape that does not fit.
-
-    Inversion below 10; above, PTRS of Hörmann, "The transformed rejection method for generating Poisson random
+    Shapes: key u32[2]; `lam` broadcasts to `shape`, by default its own; integers of `dtype`, no derivative.
+    Raises: ParameterError for a lam known to be negative or above 2**62, DtypeError for a dtype that is not integer,
+    ShapeError for a shape that does not fit.
+    Source: inversion below 10; above, PTRS of Hörmann, "The transformed rejection method for generating Poisson random
     variables", 1993.
 
     >>> import wholestep as ws
@@ -254,20 +269,20 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any
     wanted, k = checked(dtype), key_of("poisson", key)
     if not dtypes.is_integer(wanted):
         raise DtypeError(f"poisson: dtype {wanted} is not an integer")
-    _, (v,) = parameters("poisson", shape, _DOUBLE, lam)
-    require("poisson", "lam is negative or above 2**62", lambda x: (x >= 0) & (x <= 2**62), v)
+    _, (v,) = broadcast_parameters("poisson", shape, _DOUBLE, lam)
+    require_known("poisson", "lam is negative or above 2**62", lambda x: (x >= 0) & (x <= 2**62), v)
     usable = (v >= 0) & (v <= 2.0**62)
-    low = minimum(select(usable, v, number(0, v)), number(10, v))
-    high = select(usable & (v >= 10), v, number(10, v))
+    low = minimum(select(usable, v, scalar_value(0, v)), scalar_value(10, v))
+    high = select(usable & (v >= 10), v, scalar_value(10, v))
     found = select(v < 10, inverted(k, low), transformed(k, high, ~(v >= 10)))
-    return wrap(cast_to(select(usable, found, number(-1, v)), wanted))
+    return wrap(cast_to(select(usable, found, scalar_value(-1, v)), wanted))
 
 
 def inverted(key: Value, lam: Value) -> Value:
-    """How many terms exp(-lam) lam**k / k! a uniform number exceeds the sum of; for lam up to 10."""
-    u = fraction(words(key, lam.shape, 2), _DOUBLE)
+    """The number of terms exp(-lam) lam**k / k! whose sum a uniform number exceeds; for lam up to 10."""
+    u = unit_fraction(random_words(key, lam.shape, 2), _DOUBLE)
     terms = 100
-    count, term, total = number(0, lam), exp(-lam), exp(-lam)
+    count, term, total = scalar_value(0, lam), exp(-lam), exp(-lam)
     types = [v.type for v in (u, lam, count, term, total)]
 
     def going(u: Value, lam: Value, count: Value, term: Value, total: Value) -> list[Value]:
@@ -276,7 +291,7 @@ def inverted(key: Value, lam: Value) -> Value:
     def step(u: Value, lam: Value, count: Value, term: Value, total: Value) -> list[Value]:
         on = (u >= total) & (count < terms)
         after = select(on, count + 1, count)
-        next_term = select(on, term * lam / (after + select(on, number(0, u), number(1, u))), term)
+        next_term = select(on, term * lam / (after + select(on, scalar_value(0, u), scalar_value(1, u))), term)
         return [u, lam, after, next_term, select(on, total + next_term, total)]
 
     predicate, _ = build(going, types, name="going")
@@ -294,22 +309,22 @@ def transformed(key: Value, lam: Value, done: Value) -> Value:
     inner = 0.9277 - 3.6224 / (b - 2)
 
     def propose(turn: Value, key: Value, lam: Value, a: Value, b: Value, scale: Value, inner: Value) -> Any:
-        parts = words(key, shape, 4, stream=POISSON, data=turn)
-        side, e = tail(parts[:2], _DOUBLE), standard_exponential(tail(parts[2:], _DOUBLE))
+        parts = random_words(key, shape, 4, stream=POISSON, data=turn)
+        side, e = normal_tail(parts[:2], _DOUBLE), standard_exponential(normal_tail(parts[2:], _DOUBLE))
         us, u = side.p, side.pick(0.5 - side.p, side.p - 0.5)
         k = floor((a * 2 / us + b) * u + lam + 0.43)
         v = exp(-e)
         squeezed = (us >= 0.07) & (v <= inner)
         outside = (k < 0) | ((us < 0.013) & (v > us))
-        safe = select(outside, number(0, k), k)
+        safe = select(outside, scalar_value(0, k), k)
         density = safe * log(lam) - lam - gammaln(safe + 1)
         below = log(scale) - e - log(a / (us * us) + b) <= density
         return squeezed | (~outside & below), k
 
-    return until_accepted(propose, [key, lam, a, b, scale, inner], done, number(0, lam))
+    return until_accepted(propose, [key, lam, a, b, scale, inner], done, scalar_value(0, lam))
 
 
-def spread(x: Value, shape: Shape, axes: tuple[int, ...]) -> Value:
+def repeat_to_shape(x: Value, shape: Shape, axes: tuple[int, ...]) -> Value:
     """x repeated along the axes of a shape that are not its own."""
     out: Value = broadcast(x, shape=shape, axes=axes)
     return out

@@ -19,9 +19,9 @@ from wholestep.frontend.control import scan, while_loop
 from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.derivatives import vjp
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift
-from wholestep.frontend.scope import scope
-from wholestep.scipy.outside import fallback, inexact, np
+from wholestep.frontend.promotion import lift
+from wholestep.frontend.tracing import scope
+from wholestep.scipy.outside import fallback, inexact_array, np
 
 outside: Any = scipy.integrate
 
@@ -145,11 +145,11 @@ def solved(problem: Problem, ys: State, ts: Any, args: Any) -> State:
         return made, (made, ts, args)
 
     call = custom_vjp(forward)
-    call.defvjp(kept, functools.partial(adjoint, problem))
+    call.defvjp(kept, functools.partial(solve_adjoint, problem))
     return call(ys, ts, args)  # type: ignore[no-any-return]
 
 
-def adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:
+def solve_adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:
     """Cotangents of the first state, the times and the arguments, by solving for them from the last time back."""
     states, ts, args = residuals
     leaves, structure = tree.flatten(args)
@@ -171,7 +171,7 @@ def adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:
     def segment(carry: Any, x: Any) -> Any:
         gys, gps = carry
         ys, gs, stop, start = x
-        gstop = product(gs, problem.slope(ys, stop, args))
+        gstop = inner_product(gs, problem.slope(ys, stop, args))
         gys = [a + b for a, b in zip(gys, gs, strict=True)]
         begin = [*ys, *gys, *[np.zeros_like(p) for p in gps]]
         inner = Problem(dynamics, tree.structure(begin), problem.rtol, problem.atol, problem.most)
@@ -182,7 +182,7 @@ def adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:
     rows = ([s[1:] for s in states], [g[1:] for g in cotangents], ts[1:], ts[:-1])
     (carried, gps), gtimes = scan(segment, (nothing, [np.zeros_like(p) for p in chosen]), rows, reverse=True)
     gys = [a + g[0] for a, g in zip(carried, cotangents, strict=True)]
-    gfirst = -product(carried, problem.slope([s[0] for s in states], ts[0], args))
+    gfirst = -inner_product(carried, problem.slope([s[0] for s in states], ts[0], args))
     found = iter(gps)
     return (
         gys,
@@ -191,7 +191,7 @@ def adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:
     )
 
 
-def product(gs: State, ks: State) -> Any:
+def inner_product(gs: State, ks: State) -> Any:
     """The real inner product of two lists of leaves."""
     return functools.reduce(np.add, [np.sum(np.real(np.conj(g) * k)) for g, k in zip(gs, ks, strict=True)])
 
@@ -234,12 +234,12 @@ def odeint(
     slope = (lambda y, t, *rest: f(t, y, *rest)) if tfirst else f
     with scope("odeint") as work:
         leaves, structure = tree.flatten(y0)
-        times = inexact(t)
+        times = inexact_array(t)
         if times.ndim != 1 or times.shape[0] < 1:
             raise ShapeError(f"odeint: t is a vector of times, not {times.type}")
         relative, absolute = [1.4e-8 if x is None else x for x in (rtol, atol)]
         problem = Problem(slope, structure, relative, absolute, mxstep or 100_000)
-        made = solved(problem, [inexact(y) for y in leaves], times, given)
+        made = solved(problem, [inexact_array(y) for y in leaves], times, given)
         return work.leave(tree.unflatten(structure, made))
 
 

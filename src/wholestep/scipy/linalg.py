@@ -10,11 +10,11 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import broadcast_shapes, broadcast_to, lift, wrap
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives import linalg as la
 from wholestep.primitives import spectral as sp
-from wholestep.scipy.outside import fallback, matrices, np, square
+from wholestep.scipy.outside import check_square, fallback, lapack_operands, np
 
 outside: Any = scipy.linalg
 
@@ -25,8 +25,8 @@ def __getattr__(name: str) -> Any:
 
 def systems(name: str, a: Any, b: Any) -> tuple[Value, Value, bool]:
     """A stack of square matrices, right-hand sides over the same leading axes, and whether they are vectors."""
-    left, right = matrices(name, a, b)
-    square(name, left)
+    left, right = lapack_operands(name, a, b)
+    check_square(name, left)
     single = right.ndim == 1
     if right.ndim == 0 or right.shape[-1 if single else -2] != left.shape[-1]:
         raise ShapeError(f"{name}: sizes differ: {left.type} and {right.type}", hint="b has as many rows as a")
@@ -37,7 +37,7 @@ def systems(name: str, a: Any, b: Any) -> tuple[Value, Value, bool]:
     return left, right, single
 
 
-def unwrapped(made: Value, single: bool) -> Any:
+def solution_like(made: Value, single: bool) -> Any:
     """Solutions, as a vector where the right-hand side was one."""
     return wrap(made)[..., 0] if single else wrap(made)
 
@@ -63,7 +63,7 @@ def solve_triangular(
     """scipy.linalg.solve_triangular: reads one triangle, where the gradient lands too."""
     left, right, single = systems("solve_triangular", a, b)
     made = la.triangular_solve(left, right, lower=bool(lower), unit=bool(unit_diagonal), trans=transposition(trans))
-    return unwrapped(made, single)
+    return solution_like(made, single)
 
 
 def factor_of(v: Value, lower: bool) -> Value:
@@ -74,8 +74,8 @@ def factor_of(v: Value, lower: bool) -> Value:
 @covers(outside.cholesky, "scipy.linalg.cholesky")
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """scipy.linalg.cholesky: reads one triangle, where the gradient lands too."""
-    (v,) = matrices("cholesky", a)
-    return wrap(factor_of(square("cholesky", v), lower))
+    (v,) = lapack_operands("cholesky", a)
+    return wrap(factor_of(check_square("cholesky", v), lower))
 
 
 @covers(outside.cho_factor, "scipy.linalg.cho_factor")
@@ -89,7 +89,7 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
     """scipy.linalg.cho_solve."""
     factor, lower = c_and_lower
     left, right, single = systems("cho_solve", factor, b)
-    return unwrapped(from_factor(left, right, bool(lower)), single)
+    return solution_like(from_factor(left, right, bool(lower)), single)
 
 
 def from_factor(factor: Value, b: Value, lower: bool) -> Value:
@@ -114,7 +114,7 @@ def solve(
     trans = 1 if transposed else 0
     if assume_a in ("upper triangular", "lower triangular"):
         low = assume_a == "lower triangular"
-        return unwrapped(la.triangular_solve(left, right, lower=low, unit=False, trans=trans), single)
+        return solution_like(la.triangular_solve(left, right, lower=low, unit=False, trans=trans), single)
     if assume_a in ("pos", "positive definite", "her", "hermitian", "sym", "symmetric"):
         if assume_a in ("sym", "symmetric") and left.dtype.kind == "c":
             part = la.triangle(left, lower, strict=True)
@@ -123,7 +123,7 @@ def solve(
             left = la.hermitian(left, bool(lower))
     elif assume_a not in (None, "gen", "general", "diagonal", "tridiagonal", "banded"):
         raise ValueError(f"{assume_a} is not a recognized matrix structure")
-    return unwrapped(la.solve(la.mt(left) if transposed else left, right), single)
+    return solution_like(la.solve(la.mt(left) if transposed else left, right), single)
 
 
 @covers(outside.inv, "scipy.linalg.inv")
@@ -131,23 +131,23 @@ def inv(
     a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False
 ) -> Any:
     """scipy.linalg.inv."""
-    (v,) = matrices("inv", a)
-    size = square("inv", v).shape[-1]
+    (v,) = lapack_operands("inv", a)
+    size = check_square("inv", v).shape[-1]
     return solve(wrap(v), np.eye(int(size), dtype=v.dtype), lower, assume_a=assume_a)
 
 
 @covers(outside.det, "scipy.linalg.det")
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """scipy.linalg.det, in double precision as SciPy gives it."""
-    (v,) = matrices("det", a)
+    (v,) = lapack_operands("det", a)
     wide = wrap(v).astype(np.complex128 if v.dtype.kind == "c" else np.float64).value
-    return wrap(la.det(square("det", wide)))
+    return wrap(la.det(check_square("det", wide)))
 
 
 @covers(outside.lu_factor, "scipy.linalg.lu_factor")
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
     """scipy.linalg.lu_factor."""
-    (v,) = matrices("lu_factor", a)
+    (v,) = lapack_operands("lu_factor", a)
     packed, pivots, _ = la.lu(v)
     return wrap(packed), wrap(pivots)
 
@@ -164,11 +164,11 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: Any = 0, overwrite_b: bool = False,
     if kind == 0:
         moved = np.take_along_axis(wrap(right), index, -2).value
         half = la.triangular_solve(left, moved, lower=True, unit=True, trans=0)
-        return unwrapped(la.triangular_solve(left, half, lower=False, unit=False, trans=0), single)
+        return solution_like(la.triangular_solve(left, half, lower=False, unit=False, trans=0), single)
     half = la.triangular_solve(left, right, lower=False, unit=False, trans=kind)
     made = wrap(la.triangular_solve(left, half, lower=True, unit=True, trans=kind))
     back = np.broadcast_to(np.argsort(order, axis=-1)[..., None], index.shape)
-    return unwrapped(np.take_along_axis(made, back, -2).value, single)
+    return solution_like(np.take_along_axis(made, back, -2).value, single)
 
 
 def permutation(pivots: Any, n: int) -> Any:
@@ -188,7 +188,7 @@ def lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
 ) -> Any:
     """scipy.linalg.lu."""
-    (v,) = matrices("lu", a)
+    (v,) = lapack_operands("lu", a)
     packed, _, order = la.lu(v)
     m, n = v.shape[-2:]
     k = min(m, n)
@@ -206,8 +206,8 @@ def lu(
 @covers(outside.expm, "scipy.linalg.expm")
 def expm(A: Any) -> Array:
     """scipy.linalg.expm."""
-    (v,) = matrices("expm", A)
-    return wrap(sp.expm(square("expm", v)))
+    (v,) = lapack_operands("expm", A)
+    return wrap(sp.expm(check_square("expm", v)))
 
 
 @covers(outside.sqrtm, "scipy.linalg.sqrtm")
@@ -215,14 +215,14 @@ def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Array:
     """scipy.linalg.sqrtm; a real matrix must have a real root. Raises UnsupportedError for disp=False."""
     if not disp:
         raise UnsupportedError("sqrtm: disp=False, which estimates the error, is not covered for traced arrays")
-    (v,) = matrices("sqrtm", A)
-    return wrap(sp.sqrtm(square("sqrtm", v)))
+    (v,) = lapack_operands("sqrtm", A)
+    return wrap(sp.sqrtm(check_square("sqrtm", v)))
 
 
 @covers(outside.solve_sylvester, "scipy.linalg.solve_sylvester")
 def solve_sylvester(a: Any, b: Any, q: Any) -> Array:
     """scipy.linalg.solve_sylvester."""
-    return wrap(sp.solve_sylvester(*matrices("solve_sylvester", a, b, q)))
+    return wrap(sp.solve_sylvester(*lapack_operands("solve_sylvester", a, b, q)))
 
 
 @covers(outside.solve_banded, "scipy.linalg.solve_banded")
@@ -275,11 +275,11 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
     if chosen or options.get("type", 1) != 1:
         raise UnsupportedError("eigh: subsets of eigenvalues and other problem types are not covered for traced arrays")
     if b is None:
-        (v,) = matrices("eigh", a)
-        w, vectors = sp.eigh(square("eigh", v), lower=bool(lower))
+        (v,) = lapack_operands("eigh", a)
+        w, vectors = sp.eigh(check_square("eigh", v), lower=bool(lower))
         return wrap(w) if eigvals_only else (wrap(w), wrap(vectors))
-    left, right = matrices("eigh", a, b)
-    factor = factor_of(square("eigh", right), lower)
+    left, right = lapack_operands("eigh", a, b)
+    factor = factor_of(check_square("eigh", right), lower)
     factor = factor if lower else la.mh(factor)
     half = la.triangular_solve(factor, la.hermitian(left, bool(lower)), lower=True, unit=False, trans=0)
     middle = la.triangular_solve(factor, la.mh(half), lower=True, unit=False, trans=0)
@@ -305,7 +305,7 @@ def svd(
     lapack_driver: str = "gesdd",
 ) -> Any:
     """scipy.linalg.svd."""
-    (v,) = matrices("svd", a)
+    (v,) = lapack_operands("svd", a)
     if not compute_uv:
         return wrap(sp.svdvals(v))
     return tuple([wrap(x) for x in sp.svd(v, full_matrices=full_matrices or v.shape[-1] == v.shape[-2])])
@@ -314,7 +314,7 @@ def svd(
 @covers(outside.svdvals, "scipy.linalg.svdvals")
 def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """scipy.linalg.svdvals."""
-    return wrap(sp.svdvals(*matrices("svdvals", a)))
+    return wrap(sp.svdvals(*lapack_operands("svdvals", a)))
 
 
 @covers(outside.qr, "scipy.linalg.qr")
@@ -329,6 +329,6 @@ def qr(
     """scipy.linalg.qr in the modes full, economic and r, without pivoting."""
     if pivoting or mode not in ("full", "economic", "r"):
         raise UnsupportedError(f"qr: pivoting and mode {mode!r} are not covered", hint="use mode='economic'")
-    (v,) = matrices("qr", a)
+    (v,) = lapack_operands("qr", a)
     q, r = sp.qr(v, mode="reduced" if mode == "economic" or v.shape[-2] <= v.shape[-1] else "complete")
     return (wrap(r),) if mode == "r" else (wrap(q), wrap(r))

@@ -10,7 +10,7 @@ import scipy.special
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.dispatch import is_traced, refusing
-from wholestep.frontend.lift import cast_to, lift, promoted
+from wholestep.frontend.promotion import cast_to, lift, promoted
 from wholestep.ir.graph import Value
 
 np: Any = numpy
@@ -18,14 +18,14 @@ special: Any = scipy.special
 
 
 def fallback(module: Any, name: str) -> Any:
-    """What SciPy's module has under this name; a function that is not covered refuses traced arguments."""
+    """SciPy's object of this name; a function that is not covered refuses traced arguments."""
     found = getattr(module, name)
     if not callable(found) or isinstance(found, type):
         return found
     return refusing(found, f"{module.__name__}.{name}")
 
 
-def inexact(x: Any) -> Any:
+def inexact_array(x: Any) -> Any:
     """An operand as a traced array, integers as float64."""
     a = lift(x)
     return a if dtypes.is_inexact(a.dtype) else a.astype(np.float64)
@@ -36,7 +36,7 @@ def doubles(x: Any) -> Any:
     return lift(x).astype(np.float64, copy=False) if is_traced(x) else np.asarray(x, np.float64)[()]
 
 
-def matrices(name: str, *xs: Any) -> list[Value]:
+def lapack_operands(name: str, *xs: Any) -> list[Value]:
     """Operands in the one dtype that LAPACK computes in: integers in float64."""
     values = promoted(*[lift(x) for x in xs])
     dtype = values[0].dtype
@@ -47,7 +47,7 @@ def matrices(name: str, *xs: Any) -> list[Value]:
     return values
 
 
-def square(name: str, v: Value) -> Value:
+def check_square(name: str, v: Value) -> Value:
     """The same value where it is a stack of square matrices."""
     if v.ndim < 2 or v.shape[-1] != v.shape[-2]:
         raise ShapeError(f"{name}: takes square matrices, not {v.type}")

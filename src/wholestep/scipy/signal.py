@@ -12,11 +12,11 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.control import scan
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift, promoted, wrap
+from wholestep.frontend.promotion import lift, promoted, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives.contraction import LETTERS, contract, window
 from wholestep.primitives.movement import flip, pad
-from wholestep.scipy.outside import fallback, inexact, np
+from wholestep.scipy.outside import fallback, inexact_array, np
 
 outside: Any = scipy.signal
 
@@ -80,7 +80,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
 
 
 def quicker_by_fft(x: Value, y: Value) -> bool:
-    """Whether the smaller operand is so large that transforms cost less than products."""
+    """Test whether the smaller operand is so large that transforms cost less than products."""
     return int(min(math.prod(x.shape), math.prod(y.shape))) > 256
 
 
@@ -94,7 +94,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
 @covers(outside.fftconvolve, "scipy.signal.fftconvolve")
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """scipy.signal.fftconvolve; along the other axes sizes are equal or 1."""
-    x, y = [inexact(wrap(v)).value for v in signals("fftconvolve", in1, in2)]
+    x, y = [inexact_array(wrap(v)).value for v in signals("fftconvolve", in1, in2)]
     if x.ndim == 0:
         return wrap(x * y)
     along = list(range(x.ndim)) if axes is None else [a % x.ndim for a in np.atleast_1d(axes)]
@@ -121,7 +121,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
 @covers(outside.lfilter, "scipy.signal.lfilter")
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """scipy.signal.lfilter: a recursive filter along one axis, as a scan."""
-    operands = [inexact(v) for v in (b, a, x) + (() if zi is None else (zi,))]
+    operands = [inexact_array(v) for v in (b, a, x) + (() if zi is None else (zi,))]
     top, bottom, signal, *state = [wrap(v) for v in promoted(*operands)]
     if top.ndim != 1 or bottom.ndim != 1:
         raise ShapeError(f"lfilter: coefficients are vectors: {top.type} and {bottom.type}")

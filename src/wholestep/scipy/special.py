@@ -13,8 +13,8 @@ from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift, wrap
-from wholestep.scipy.outside import fallback, inexact, np, special
+from wholestep.frontend.promotion import lift, wrap
+from wholestep.scipy.outside import fallback, inexact_array, np, special
 
 BY_THEMSELVES = frozenset({"sinc", "softplus", "zeta"})
 """Python functions of scipy.special that only call ufuncs, and so take traced arrays as they are."""
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
     return found if isinstance(found, numpy.ufunc) or name in BY_THEMSELVES else fallback(scipy.special, name)
 
 
-def shift_of(a: Any, axis: Any) -> Any:
+def real_maximum(a: Any, axis: Any) -> Any:
     """The largest real part, to subtract before exponentials; 0 where it is not finite."""
     largest = np.max(stop_gradient(a).real, axis=axis, keepdims=True)
     return np.where(np.isfinite(largest), largest, 0)
@@ -33,7 +33,7 @@ def shift_of(a: Any, axis: Any) -> Any:
 
 def real_operand(name: str, a: Any) -> Any:
     """An inexact operand that is real."""
-    x = inexact(a)
+    x = inexact_array(a)
     if x.dtype.kind == "c":
         raise UnsupportedError(f"{name}: not covered for complex arrays such as {x.type}")
     return x
@@ -42,14 +42,14 @@ def real_operand(name: str, a: Any) -> Any:
 @covers(special.logsumexp, "scipy.special.logsumexp")
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
     """scipy.special.logsumexp: log(sum(b * exp(a))) without overflow; for complex numbers the principal logarithm."""
-    x = inexact(a)
+    x = inexact_array(a)
     if x.dtype.kind == "c" and return_sign:
         raise UnsupportedError(f"logsumexp: return_sign= is not covered for complex arrays such as {x.type}")
     if b is not None:
         weights = real_operand("logsumexp", b)
         x, weights = np.broadcast_arrays(x, weights)
         x = np.where(weights == 0, -math.inf, x)
-    shift = shift_of(x, axis)
+    shift = real_maximum(x, axis)
     terms = np.exp(x - shift) if b is None else weights * np.exp(x - shift)
     total = np.sum(terms, axis=axis, keepdims=True)
     sign = np.sign(total)
@@ -73,7 +73,7 @@ def softmax(x: Any, axis: Any = None) -> Any:
 def log_softmax(x: Any, axis: Any = None) -> Any:
     """scipy.special.log_softmax."""
     a = real_operand("log_softmax", x)
-    off = a - shift_of(a, axis)
+    off = a - real_maximum(a, axis)
     return off - np.log(np.sum(np.exp(off), axis=axis, keepdims=True))
 
 
@@ -82,7 +82,7 @@ def multigammaln(a: Any, d: Any) -> Any:
     """scipy.special.multigammaln."""
     if isinstance(d, Array) or not np.isscalar(d) or math.floor(d) != d:
         raise ValueError("d should be a positive integer (dimension)")
-    x = inexact(a)
+    x = inexact_array(a)
     terms = [special.gammaln(x - 0.5 * j) for j in range(int(d))]
     return functools.reduce(np.add, terms) + d * (d - 1) * 0.25 * math.log(math.pi)
 
@@ -92,7 +92,7 @@ def polygamma(n: Any, x: Any) -> Any:
     """scipy.special.polygamma, the order a plain number or array."""
     if is_traced(n):
         raise UnsupportedError("polygamma: the order is traced", hint="make it a plain integer")
-    order, z = np.asarray(n), inexact(x)
+    order, z = np.asarray(n), inexact_array(x)
     factor = (-1.0) ** (order + 1) * special.gamma(order + 1.0)
     made = np.where(order == 0, special.psi(z), factor * special.zeta(np.maximum(order, 1) + 1.0, z))
     return wrap(lift(made).value)

@@ -1,4 +1,4 @@
-"""What the laws measure with: random directions, the real inner product, rounding bounds, numerical derivatives."""
+"""Measures of the laws: random directions, the real inner product, rounding bounds, numerical derivatives."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def eps_of(types: Sequence[Type]) -> float:
     return max([EPS[dtypes.short(t.dtype)] for t in types if t.inexact], default=2.0**-52)
 
 
-def precision(graph: Graph) -> float:
+def coarsest_eps(graph: Graph) -> float:
     """The rounding error of the coarsest inexact dtype anywhere in a graph, nested graphs included."""
     return eps_of([t for part in graph.family() for t in part.types()])
 
 
-def direction(rng: np.random.Generator, type: Type) -> NDArray:
+def random_direction(rng: np.random.Generator, type: Type) -> NDArray:
     """Numbers of a type with parts between 1/2 and 1 and random signs, so that no term of a sum gets lost."""
 
     def part() -> NDArray:
@@ -41,10 +41,10 @@ def direction(rng: np.random.Generator, type: Type) -> NDArray:
 
 def directions(rng: np.random.Generator, types: Sequence[Type], marks: Sequence[bool]) -> list[NDArray]:
     """A direction for each marked type."""
-    return [direction(rng, t) for t, m in zip(types, marks, strict=True) if m]
+    return [random_direction(rng, t) for t, m in zip(types, marks, strict=True) if m]
 
 
-def wide(x: Any) -> NDArray:
+def to_double(x: Any) -> NDArray:
     """The same numbers in float64 or complex128."""
     given = np.asarray(x)
     return np.asarray(given, np.complex128 if given.dtype.kind == "c" else np.float64)
@@ -52,15 +52,15 @@ def wide(x: Any) -> NDArray:
 
 def inner(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
     """Re<x, y> over all arrays, and the sum of absolute products that its rounding error is measured against."""
-    products = [np.real(np.conj(wide(x)) * wide(y)) for x, y in zip(xs, ys, strict=True)]
+    products = [np.real(np.conj(to_double(x)) * to_double(y)) for x, y in zip(xs, ys, strict=True)]
     value = math.fsum([float(t) for p in products for t in p.ravel()])
-    sizes = [np.abs(wide(x)) * np.abs(wide(y)) for x, y in zip(xs, ys, strict=True)]
+    sizes = [np.abs(to_double(x)) * np.abs(to_double(y)) for x, y in zip(xs, ys, strict=True)]
     return value, math.fsum([float(t) for s in sizes for t in s.ravel()])
 
 
 def gap(found: Any, expected: Any) -> float:
     """The largest difference between two arrays; equal infinities and NaN in the same places differ by nothing."""
-    a, b = wide(found), wide(expected)
+    a, b = to_double(found), to_double(expected)
     if a.shape != b.shape:
         return math.inf
     same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -70,13 +70,13 @@ def gap(found: Any, expected: Any) -> float:
     return math.inf if math.isnan(worst) else worst
 
 
-def largest(arrays: Sequence[Any]) -> float:
+def largest_magnitude(arrays: Sequence[Any]) -> float:
     """The largest finite absolute value among these arrays."""
-    sizes = [np.abs(wide(a)) for a in arrays]
+    sizes = [np.abs(to_double(a)) for a in arrays]
     return max([float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes], default=0.0)
 
 
-def moved(args: Sequence[NDArray], marks: Sequence[bool], dxs: Sequence[NDArray], t: Any) -> list[NDArray]:
+def move_arguments(args: Sequence[NDArray], marks: Sequence[bool], dxs: Sequence[NDArray], t: Any) -> list[NDArray]:
     """The marked arguments moved by t times their direction."""
     rest = iter(dxs)
     return [np.asarray(x + t * next(rest)) if m else x for x, m in zip(args, marks, strict=True)]
@@ -88,17 +88,17 @@ def differences(
     """The directional derivative by central differences of fourth order."""
 
     def at(t: float) -> list[NDArray]:
-        return [wide(y) for y in function(moved(args, marks, dxs, t * STEP))]
+        return [to_double(y) for y in function(move_arguments(args, marks, dxs, t * STEP))]
 
     near = zip(at(1.0), at(-1.0), at(2.0), at(-2.0), strict=True)
     return [(8.0 * (b - a) - (d - c)) / (12.0 * STEP) for b, a, d, c in near]
 
 
-def widened(array: NDArray) -> NDArray:
+def as_complex(array: NDArray) -> NDArray:
     """A float64 array as complex128, so that a complex step can be taken from it."""
     return array.astype(np.complex128) if array.dtype == np.float64 else array
 
 
-def type_of(array: NDArray) -> Type:
+def type_of_array(array: NDArray) -> Type:
     """The type of an array."""
     return array_type(array.shape, array.dtype)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.backends.reference import expand
+from wholestep.backends.reference import broadcast_thin
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph, NDArray, Node
 from wholestep.ir.types import Type
+from wholestep.primitives.creation import Cast
 from wholestep.primitives.family import Elementwise
 
 PRIME = 2**61 - 1
@@ -35,7 +36,7 @@ def residues(array: Any, shape: Sequence[int] | None = None) -> NDArray:
     return out if shape is None else np.broadcast_to(out, tuple(shape))
 
 
-def drawn(rng: np.random.Generator, type: Type) -> NDArray:
+def random_residues(rng: np.random.Generator, type: Type) -> NDArray:
     """Random residues of an inexact type's shape."""
     out = np.empty(type.shape, object)
     for at in np.ndindex(type.shape):
@@ -43,7 +44,7 @@ def drawn(rng: np.random.Generator, type: Type) -> NDArray:
     return out
 
 
-def _divide(x: NDArray, y: NDArray) -> NDArray:
+def _modular_divide(x: NDArray, y: NDArray) -> NDArray:
     return np.asarray(x * np.vectorize(lambda d: pow(d, -1, PRIME), otypes=[object])(y))
 
 
@@ -58,14 +59,14 @@ def _cast(node: Node, x: NDArray) -> NDArray:
 
 def _apply(node: Node, args: list[Any]) -> Sequence[Any]:
     op, inexact = node.op, any(v.type.inexact for v in (*node.inputs, *node.outputs))
-    if op.name == "cast":
+    if isinstance(op, Cast):
         return [_cast(node, args[0])]
     if not inexact:
         out = op.ref(*args, **node.params)
     elif not node.inputs:
         out = residues(op.ref(**node.params))
     elif op.name == "div":
-        out = _divide(*args)
+        out = _modular_divide(*args)
     elif isinstance(op, Elementwise) and (op.polynomial or op.name in ("equal", "not_equal")):
         out = op.function()(*args)
     elif op.polynomial or op.flat or op.alias:
@@ -79,10 +80,10 @@ def evaluate(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
     """The outputs of a graph modulo the prime; inexact inputs are object arrays of residues, others plain arrays."""
     env: dict[Any, Any] = dict(zip(graph.inputs, args, strict=True))
     for node in graph.nodes:
-        given = [env[v] if node.op.thin else expand(env[v], v.type.shape) for v in node.inputs]
+        given = [env[v] if node.op.thin else broadcast_thin(env[v], v.type.shape) for v in node.inputs]
         for v, out in zip(node.outputs, _apply(node, given), strict=True):
             env[v] = _reduced(out) if v.type.inexact else np.asarray(out)
-    return [expand(env[v], v.type.shape) for v in graph.outputs]
+    return [broadcast_thin(env[v], v.type.shape) for v in graph.outputs]
 
 
 def _reduced(out: Any) -> NDArray:
@@ -90,7 +91,7 @@ def _reduced(out: Any) -> NDArray:
     return np.asarray(np.mod(array, PRIME), object)
 
 
-def inner(xs: Sequence[NDArray], ys: Sequence[NDArray]) -> int:
+def exact_inner(xs: Sequence[NDArray], ys: Sequence[NDArray]) -> int:
     """<x, y> over all arrays."""
     pairs = [pair for x, y in zip(xs, ys, strict=True) for pair in zip(x.ravel(), y.ravel(), strict=True)]
     return int(sum(int(a) * int(b) for a, b in pairs) % PRIME)

@@ -20,8 +20,8 @@ import numpy as np
 
 from wholestep.errors import WholestepError
 from wholestep.ir.graph import NDArray
-from wholestep.runtime.memory import ALIGNMENT, PAGE
-from wholestep.runtime.native import NativeInstance, NativeProgram
+from wholestep.runtime.cpu.executable import BoundNativeExecutable, NativeExecutable
+from wholestep.runtime.memory.aligned import ALIGNMENT, PAGE
 
 ONES = b"\xff" * 8
 """A quiet nan in every floating dtype, -1 in every integer."""
@@ -29,7 +29,7 @@ SIGNALS = struct.pack("<II", 0x7FA00001, 0x7FF20001)
 """A signalling nan in float64, and in every second float32."""
 PATTERNS = (ONES, SIGNALS)
 CLOSED = sys.platform != "win32"
-"""Whether pages can be closed to reading and writing here."""
+"""True where pages can be closed to reading and writing."""
 
 
 class MemoryLawError(WholestepError, AssertionError):
@@ -82,7 +82,7 @@ class Guard:
         whole = pages(PAGE + room + PAGE)
         start = PAGE + (room - nbytes) // unit * unit
         if self.closed:
-            close(whole[-PAGE:])
+            close_page(whole[-PAGE:])
             whole = whole[:-PAGE]
         whole.view(np.uint64)[:] = np.frombuffer(self.pattern, np.uint64)
         array: NDArray = whole[start : start + nbytes].view(dtype).reshape(shape)
@@ -90,7 +90,7 @@ class Guard:
         return array
 
     def harmed(self) -> list[str]:
-        """What was written around the arrays that were given."""
+        """Complaints of writes around the arrays that were given."""
         found = []
         for region in self.regions:
             wrong = changed(region.whole, self.pattern)
@@ -105,78 +105,86 @@ def pages(nbytes: int) -> NDArray:
     return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
 
 
-def close(page: NDArray) -> None:
+def close_page(page: NDArray) -> None:
     """Forbid to read or write a page."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mprotect(ctypes.c_void_p(page.ctypes.data), ctypes.c_size_t(page.nbytes), 0):
         raise OSError(ctypes.get_errno(), "mprotect")
 
 
-class Run(NamedTuple):
-    """What a program made, how many bytes of its arena it touched, from the first to the last, and what was wrong."""
+class GuardedRun(NamedTuple):
+    """A run in guarded memory: results, the bytes of the arena touched, from the first to the last, and complaints."""
 
     results: list[NDArray]
     touched: int
     wrong: list[str]
 
 
-def run(program: NativeProgram, arrays: Sequence[NDArray], calls: int, pattern: bytes, closed: bool = False) -> Run:
+def run(
+    program: NativeExecutable, arrays: Sequence[NDArray], calls: int, pattern: bytes, closed: bool = False
+) -> GuardedRun:
     """Some calls of a program, resident state and all, in guarded memory."""
     guard = Guard(pattern, closed)
     resident = [given for given, _ in program.resident]
     state = [guard.copied(arrays[k]) for k in resident]
     rest = [guard.copied(x) for k, x in enumerate(arrays) if k not in resident]
     constants = {place: blob.copy() for place, blob in program.constants.items()}
-    instance = NativeInstance(program, state, guard.room)
+    instance = BoundNativeExecutable(program, state, guard.room)
     results: list[NDArray] = []
     for _ in range(calls):
         results += [np.array(x) for x in instance(rest)]
     wrong = guard.harmed()
     given = [x for k, x in enumerate(arrays) if k not in resident]
-    wrong += [f"input {k} was written" for k, (x, y) in enumerate(zip(rest, given, strict=True)) if bits(x) != bits(y)]
     wrong += [
-        "a constant was written" for place, was in constants.items() if bits(program.constants[place]) != bits(was)
+        f"input {k} was written" for k, (x, y) in enumerate(zip(rest, given, strict=True)) if bytes_of(x) != bytes_of(y)
     ]
-    touched = sum(reach(instance.memory(place), guard.pattern) for place in program.artefact.places("arena"))
-    return Run([*map(np.array, state), *results], touched, wrong)
+    wrong += [
+        "a constant was written"
+        for place, was in constants.items()
+        if bytes_of(program.constants[place]) != bytes_of(was)
+    ]
+    touched = sum(touched_extent(instance.memory(place), guard.pattern) for place in program.artefact.places("arena"))
+    return GuardedRun([*map(np.array, state), *results], touched, wrong)
 
 
 def changed(memory: NDArray, pattern: bytes) -> NDArray:
-    """Which bytes are not the pattern any more."""
+    """A mask of the bytes that are not the pattern any more."""
     found: NDArray = memory.reshape(-1, len(pattern)) != np.frombuffer(pattern, np.uint8)
     return found.reshape(-1)
 
 
-def reach(memory: NDArray, pattern: bytes) -> int:
-    """How many bytes there are from the first to the last one that is not the pattern any more."""
+def touched_extent(memory: NDArray, pattern: bytes) -> int:
+    """The number of bytes from the first to the last one that is not the pattern any more."""
     touched = np.flatnonzero(changed(memory, pattern))
     return int(touched[-1]) + 1 if touched.size else 0
 
 
-def bits(array: NDArray) -> bytes:
+def bytes_of(array: NDArray) -> bytes:
     """The bytes of an array, row by row."""
     return array.tobytes()
 
 
 class Report(NamedTuple):
-    """What was seen: what is wrong, the bytes that the arena has, and those from its beginning to the last touched."""
+    """Observations: complaints, the bytes that the arena has, and those from its beginning to the last touched."""
 
     problems: list[str]
     arena: int
     touched: int
 
 
-def plainly(program: NativeProgram, arrays: Sequence[NDArray], calls: int) -> list[bytes]:
+def plainly(program: NativeExecutable, arrays: Sequence[NDArray], calls: int) -> list[bytes]:
     """The bits of the state and of all results after some calls in plain memory."""
     resident = {given for given, _ in program.resident}
     instance = program.instance([np.array(arrays[given]) for given, _ in program.resident])
     rest = [x for k, x in enumerate(arrays) if k not in resident]
     made = [np.array(x) for _ in range(calls) for x in instance(rest)]
-    return [*map(bits, [*instance.state, *made])]
+    return [*map(bytes_of, [*instance.state, *made])]
 
 
-def report(program: NativeProgram, arrays: Sequence[NDArray], calls: int = 2, closed: bool = False) -> Report:
-    """What is seen of a program that runs in guarded memory, and whether plain memory gives the same bits.
+def guarded_report(
+    program: NativeExecutable, arrays: Sequence[NDArray], calls: int = 2, closed: bool = False
+) -> Report:
+    """Observe a program that runs in guarded memory, and test whether plain memory gives the same bits.
 
     `arrays` are all inputs of the graph, in its order; those of the state are copied. With `closed` a program that
     reads or writes beyond a value ends this process.
@@ -186,13 +194,13 @@ def report(program: NativeProgram, arrays: Sequence[NDArray], calls: int = 2, cl
     if not wrong:  # a program that writes elsewhere is not let loose on memory that somebody needs
         runs += [run(program, arrays, calls, ONES, closed)] if closed and CLOSED else []
         expected = plainly(program, arrays, calls)
-        if any([*map(bits, found.results)] != expected for found in runs):
+        if any([*map(bytes_of, found.results)] != expected for found in runs):
             wrong.append("the results depend on what the memory held before")
     arena = sum(program.artefact.slots[place].nbytes for place in program.artefact.places("arena"))
     return Report(wrong, arena, max([found.touched for found in runs]))
 
 
-def check(program: NativeProgram, arrays: Sequence[NDArray], calls: int = 2) -> Report:
+def check_guarded(program: NativeExecutable, arrays: Sequence[NDArray], calls: int = 2) -> Report:
     """Raise MemoryLawError where a program reads what it has not written, or writes what is not its own.
 
     `arrays` are all inputs of the graph, in its order; those of the state are copied. The program runs a few times.
@@ -200,17 +208,17 @@ def check(program: NativeProgram, arrays: Sequence[NDArray], calls: int = 2) -> 
     >>> import wholestep as ws
     >>> x = np.ones((4, 8))
     >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((8, 2)), optimizer=ws.optim.sgd(0.1), batch=x)
-    >>> found = check(*of_step(step, x))
+    >>> found = check_guarded(*of_step(step, x))
     >>> found.touched <= found.arena == step.memory.arena
     True
     """
-    found = report(program, arrays, calls)
+    found = guarded_report(program, arrays, calls)
     if found.problems:
         raise MemoryLawError(f"memory of {program.graph.name}: {'; '.join(found.problems)}")
     return found
 
 
-def of_step(step: Any, batch: Any) -> tuple[NativeProgram, list[NDArray]]:
+def of_step(step: Any, batch: Any) -> tuple[NativeExecutable, list[NDArray]]:
     """The program of a compiled step and its inputs: the state as it is, the hyper-parameters, and a batch."""
     engine = step._engine
-    return engine.main.program, [*engine.main.instance.state, *engine.head, *engine.feed.arrays(batch)]
+    return engine.main.program, [*engine.main.instance.state, *engine.head, *engine.signature.arrays(batch)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.errors import DerivativeError, WholestepError
 from wholestep.ir.build import build, lean
 from wholestep.ir.graph import OPS, Graph, NDArray
@@ -23,13 +23,13 @@ from wholestep.ir.verify import verify
 from wholestep.testing.arrays import (
     DOUBLE,
     Function,
+    coarsest_eps,
     differences,
-    direction,
     directions,
     gap,
     inner,
-    largest,
-    precision,
+    largest_magnitude,
+    random_direction,
 )
 from wholestep.transforms.forward import jvp
 from wholestep.transforms.reverse import backward, transpose, vjp
@@ -39,11 +39,11 @@ Mask = tuple[bool, ...]
 
 
 ADJOINT = 4096
-"""How many rounding errors, of the sum of absolute products, the adjoint may be off: 9e-13 in float64."""
+"""The tolerance of the adjoint in rounding errors of the sum of absolute products: 9e-13 in float64."""
 TANGENT = 1e-7
-"""How far, relative to the largest element, a tangent may be from central differences."""
+"""The tolerance of a tangent against central differences, relative to the largest element."""
 LOOP = 32
-"""How many rounding errors, of the largest element, a batch may be off its rows."""
+"""The tolerance of a batch against its rows, in rounding errors of the largest element."""
 
 
 class LawError(WholestepError, AssertionError):
@@ -81,13 +81,13 @@ def differentiable(graph: Graph) -> Mask:
 
 def function_of(graph: Graph) -> Function:
     """A graph as a function of arrays."""
-    return lambda args: run(graph, args)
+    return lambda args: interpret(graph, args)
 
 
 def types(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
     """The type rules predict the shapes and dtypes that the reference gives; returns the outputs."""
     verify(graph)
-    outs = [np.asarray(y) for y in run(graph, args)]
+    outs = [np.asarray(y) for y in interpret(graph, args)]
     for y, t in zip(outs, graph.out_types, strict=True):
         if y.shape != t.shape or y.dtype != t.dtype:
             raise LawError("types", f"predicted {t}, found {y.dtype}{list(y.shape)}", graph)
@@ -99,7 +99,7 @@ def tangents(graph: Graph, args: Sequence[NDArray], active: Mask, dxs: Sequence[
     on = tuple(t.inexact for t in graph.out_types)
     made, _ = jvp(graph, active, on)
     verify(made)
-    return run(made, [*args, *dxs])[len(graph.outputs) :]
+    return interpret(made, [*args, *dxs])[len(graph.outputs) :]
 
 
 def tangent(
@@ -110,19 +110,19 @@ def tangent(
     Only where everything is in double precision; elsewhere differences see rounding alone.
     """
     active = differentiable(graph)
-    if not any(active) or precision(graph) > DOUBLE:
+    if not any(active) or coarsest_eps(graph) > DOUBLE:
         return
     places = [i for i, t in enumerate(graph.out_types) if t.inexact]
     dxs = directions(rng, graph.in_types, active)
     found = tangents(graph, args, active, dxs)
-    outs = run(graph, args)
+    outs = interpret(graph, args)
     if true is None:
         slopes = differences(function_of(graph), args, active, dxs)
         expected, floor = [slopes[i] for i in places], 1e-10
     else:
         expected, floor = true(dxs), 1e-12
     for dy, slope, i in zip(found, expected, places, strict=True):
-        bound = rtol * largest([slope]) + floor * max(largest([outs[i]]), 1.0)
+        bound = rtol * largest_magnitude([slope]) + floor * max(largest_magnitude([outs[i]]), 1.0)
         if not gap(dy, slope) <= bound:
             raise LawError("tangent", f"output {i} is off by {gap(dy, slope):.3g}, bound {bound:.3g}", graph)
 
@@ -143,10 +143,10 @@ def adjoint(graph: Graph, args: Sequence[NDArray], rng: np.random.Generator) -> 
         dys = [dy for dy, i in zip(dys, inexact, strict=True) if outs[i]]
         made = vjp(graph, wrt, outs)
         verify(made)
-        gxs = run(made, [*args, *gys])
+        gxs = interpret(made, [*args, *gys])
         _same_types(graph, gxs, wrt)
         (left, size), (right, other) = inner(gys, dys), inner(gxs, dxs)
-        bound = _bound(precision(graph), max(size, other), largest(args))
+        bound = _bound(coarsest_eps(graph), max(size, other), largest_magnitude(args))
         if np.isfinite(size) and np.isfinite(other) and not abs(left - right) <= bound:
             raise LawError("adjoint", f"<gy, J dx> = {left!r}, <J* gy, dx> = {right!r} for {wrt}, {outs}", graph)
         if np.isfinite(size) != np.isfinite(other):
@@ -164,8 +164,10 @@ def transposed(graph: Graph, args: Sequence[NDArray], rng: np.random.Generator) 
     turned = transpose(linear, [i >= len(args) for i in range(len(made.inputs))])
     verify(turned)
     gys = directions(rng, graph.out_types, given)
-    for found, expected in zip(run(turned, [*args, *gys]), run(vjp(graph, active, given), [*args, *gys]), strict=True):
-        bound = 256 * precision(graph) * largest([expected])
+    for found, expected in zip(
+        interpret(turned, [*args, *gys]), interpret(vjp(graph, active, given), [*args, *gys]), strict=True
+    ):
+        bound = 256 * coarsest_eps(graph) * largest_magnitude([expected])
         if not gap(found, expected) <= bound:
             raise LawError("transposed", f"off by {gap(found, expected):.3g}, bound {bound:.3g}", linear, turned)
 
@@ -235,9 +237,11 @@ def batch(graph: Graph, args: Sequence[NDArray], n: int = 2, limit: int = 15) ->
         for j in range(n):
             key = (j, on) if j else 0
             if key not in plain:
-                plain[key] = run(graph, [rows[j][i] if o else x for i, (x, o) in enumerate(zip(args, on, strict=True))])
+                plain[key] = interpret(
+                    graph, [rows[j][i] if o else x for i, (x, o) in enumerate(zip(args, on, strict=True))]
+                )
             for i, (y, mark, expected) in enumerate(zip(outs, marks, plain[key], strict=True)):
-                bound = LOOP * precision(graph) * largest([expected])
+                bound = LOOP * coarsest_eps(graph) * largest_magnitude([expected])
                 if not gap(y[j] if mark else y, expected) <= bound:
                     raise LawError("batch", f"output {i}, row {j} differs from the loop for {on}", graph, made)
 
@@ -270,7 +274,7 @@ def derived(graph: Graph, reverse: bool = True) -> Iterator[Graph]:
 
 def arguments(graph: Graph, args: Sequence[NDArray], made: Graph, rng: np.random.Generator) -> list[NDArray]:
     """Arguments for a derivative: those of the graph, and directions for the rest."""
-    return [*args, *[direction(rng, t) for t in made.in_types[len(args) :]]]
+    return [*args, *[random_direction(rng, t) for t in made.in_types[len(args) :]]]
 
 
 def check(

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.backends.reference import run
+from wholestep.backends.reference import interpret
 from wholestep.ir.build import build
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.primitives.family import Elementwise, Primitive, Sample
 from wholestep.testing import laws
-from wholestep.testing.arrays import DOUBLE, Function, moved, precision, type_of, widened
+from wholestep.testing.arrays import DOUBLE, Function, as_complex, coarsest_eps, move_arguments, type_of_array
 
 COMPLEX_STEP = 1e-40
 
@@ -29,7 +29,7 @@ def graph_of(primitive: Primitive, sample: Sample) -> Graph:
         out: Any = primitive(*xs, **sample.params)
         return out if primitive.multiple else (out,)
 
-    return build(call, [type_of(np.asarray(x)) for x in sample.inputs], name=f"{primitive.name}_call")[0]
+    return build(call, [type_of_array(np.asarray(x)) for x in sample.inputs], name=f"{primitive.name}_call")[0]
 
 
 def samples_of(primitive: Primitive, seed: int = 0) -> list[Sample]:
@@ -42,12 +42,12 @@ def complex_step(primitive: Primitive, sample: Sample) -> Function | None:
     real = all(np.asarray(x).dtype == np.float64 for x in sample.inputs)
     if not isinstance(primitive, Elementwise) or not primitive.analytic or not real or not sample.inputs:
         return None
-    args = [widened(np.asarray(x)) for x in sample.inputs]
+    args = [as_complex(np.asarray(x)) for x in sample.inputs]
     graph = graph_of(primitive, Sample(tuple(args), sample.params))
 
     def slope(dxs: Sequence[NDArray]) -> list[NDArray]:
         marks = [True] * len(args)
-        outs = run(graph, moved(args, marks, dxs, 1j * COMPLEX_STEP))
+        outs = interpret(graph, move_arguments(args, marks, dxs, 1j * COMPLEX_STEP))
         return [np.imag(y) / COMPLEX_STEP for y in outs if np.iscomplexobj(y)]
 
     return slope
@@ -73,7 +73,7 @@ def check_sample(primitive: Primitive, sample: Sample, rng: np.random.Generator,
     exact = complex_step(primitive, sample)
     if exact is not None and all(laws.differentiable(graph)):
         laws.tangent(graph, args, rng, exact, rtol=1e-11)
-    if precision(graph) <= DOUBLE:
+    if coarsest_eps(graph) <= DOUBLE:
         second_order(graph, args, rng)
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.backends.cpu.target import host
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.compiler.driver import compile_graph
+from wholestep.compiler.profiler import ProfiledProgram
 from wholestep.frontend.control import scan
 from wholestep.frontend.jit import jit
 from wholestep.ir.graph import NDArray
-from wholestep.lower.cost import Rates, cost, instructions, total
-from wholestep.lower.plan import Launch
-from wholestep.runtime import cores, pool, rates
-from wholestep.runtime.compiled import compiled
-from wholestep.runtime.recording import Recorder
+from wholestep.lower.cost.roofline import Rates, count_kernel, total_microseconds, vector_instructions
+from wholestep.lower.program.steps import Launch
+from wholestep.runtime.cpu import core_count, machine_rates, thread_pool
 
 ROUNDS = 8
 """How often everything is tried in turn; the least time counts, as the one that was disturbed least."""
@@ -45,8 +45,8 @@ def calibrate() -> Rates:
     they are measured again only when this is called again. Where nothing is kept on disk they hold for this process.
     They decide what is predicted, and how a memory budget is kept, never a result.
 
-    Arithmetic is in operations a second of one core, memory in bytes a second, what it takes to begin in seconds.
-    Raises `wholestep.runtime.folder.Unusable` where the folder for compiled code is not private.
+    Shapes: no arrays; arithmetic in operations a second of one core, memory in bytes a second, times in seconds.
+    Raises: `wholestep.runtime.cache.private_folder.FolderUnusable` where the folder for compiled code is not private.
 
     >>> import wholestep as ws
     >>> rates = ws.calibrate()
@@ -54,7 +54,7 @@ def calibrate() -> Rates:
     True
     """
     found = measured()
-    rates.keep(found)
+    machine_rates.store_rates(found)
     return found
 
 
@@ -82,14 +82,14 @@ class Timed:
 
     def __init__(self, f: Callable[..., Any], *arrays: NDArray) -> None:
         self.arrays = arrays
-        self.recorder = Recorder(compiled(jit(f).lower(*arrays)), ())
+        self.recorder = ProfiledProgram(compile_graph(jit(f).lower(*arrays)), ())
         kernels = [(s.kernel, i) for i, s in enumerate(self.recorder.steps) if isinstance(s, Launch)]
-        self.kernel, self.number = max(kernels, key=lambda k: cost(k[0]).flops)
+        self.kernel, self.number = max(kernels, key=lambda k: count_kernel(k[0]).flops)
         self.alone = self.shared = math.inf
 
     def round(self) -> None:
         """Runs each way, at least two."""
-        with pool.threads(1):
+        with thread_pool.threads(1):
             self.alone = min(self.alone, self.least())
         self.shared = min(self.shared, self.least())
 
@@ -113,12 +113,12 @@ class Looped:
         def trips(x: Any) -> Any:
             return scan(lambda x, _: (x * 0.5, None), x, None, TRIPS)[0]
 
-        self.program = compiled(jit(trips).lower(np.ones(4, np.float32)))
+        self.program = compile_graph(jit(trips).lower(np.ones(4, np.float32)))
         self.trip = math.inf
 
     def round(self) -> None:
         """One run."""
-        self.trip = min(self.trip, elapsed(lambda: self.program([np.ones(4, np.float32)])) / TRIPS)
+        self.trip = min(self.trip, time_call(lambda: self.program([np.ones(4, np.float32)])) / TRIPS)
 
 
 class Moved:
@@ -131,10 +131,10 @@ class Moved:
 
     def round(self) -> None:
         """One try at each."""
-        self.copy = max(self.copy, self.x.nbytes / elapsed(lambda: np.copyto(self.to, self.x)))
+        self.copy = max(self.copy, self.x.nbytes / time_call(lambda: np.copyto(self.to, self.x)))
         for n in SIZES:
             add = partial(np.add, self.x[:n], self.y[:n], out=self.to[:n])
-            seconds = min(elapsed(add) for _ in range(3))
+            seconds = min(time_call(add) for _ in range(3))
             self.sums[n] = max(self.sums[n], 12 * n / seconds)
         write, read = spilled(self.x[: SPILLED // 4])
         self.write, self.read = max(self.write, write), max(self.read, read)
@@ -159,13 +159,13 @@ def spilled(x: NDArray) -> tuple[float, float]:
             file.readinto(again.data)
 
         again = np.zeros_like(x)
-        writing = x.nbytes / elapsed(write)
+        writing = x.nbytes / time_call(write)
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return writing, x.nbytes / elapsed(read)
+        return writing, x.nbytes / time_call(read)
 
 
-def elapsed(f: Callable[[], Any]) -> float:
+def time_call(f: Callable[[], Any]) -> float:
     """Seconds of one call."""
     before = time.perf_counter()
     f()
@@ -174,15 +174,15 @@ def elapsed(f: Callable[[], Any]) -> float:
 
 def rates_of(programs: dict[str, Timed], begun: Looped, moved: Moved) -> Rates:
     """The rates by which the model says what was measured."""
-    vector, count = host().vector_bytes, cores.available()[0]
+    vector, count = host_target().vector_bytes, core_count.available_cores()[0]
     product, chain, near, far = (programs[name] for name in ("product", "chain", "near", "far"))
     size = vector / 4
     made = Rates(
-        contraction=2 * size * instructions(product.kernel, vector)[0] / product.alone,
-        elementwise=size * instructions(chain.kernel, vector)[1] / chain.alone,
-        cache=cost(near.kernel).distinct / near.alone,
-        memory=cost(far.kernel).distinct / far.alone,
-        memory_all=cost(far.kernel).distinct / min(far.alone, far.shared),
+        contraction=2 * size * vector_instructions(product.kernel, vector)[0] / product.alone,
+        elementwise=size * vector_instructions(chain.kernel, vector)[1] / chain.alone,
+        cache=count_kernel(near.kernel).distinct / near.alone,
+        memory=count_kernel(far.kernel).distinct / far.alone,
+        memory_all=count_kernel(far.kernel).distinct / min(far.alone, far.shared),
         cached=moved.cached(),
         launch=begun.trip,
         sharing=max(chain.shared - chain.alone / count, 2e-7),
@@ -192,5 +192,5 @@ def rates_of(programs: dict[str, Timed], begun: Looped, moved: Moved) -> Rates:
         cores=count,
         vector=vector,
     )
-    trip = total(begun.program.plan.steps, made._replace(launch=0.0)) / TRIPS / 1e6
+    trip = total_microseconds(begun.program.plan.steps, made._replace(launch=0.0)) / TRIPS / 1e6
     return made._replace(launch=max(begun.trip - trip, 1e-9))

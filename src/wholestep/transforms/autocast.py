@@ -19,66 +19,12 @@ from wholestep.dims import Dim
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.primitives.checkpoint import CheckpointPrimitive
 from wholestep.primitives.family import number_of
-
-LOW = "low"
-"""In the half precision, sums in float32 inside: what most of the arithmetic is."""
-WIDE = "float32"
-"""In float32: what overflows or loses digits in a half precision."""
-FOLLOWS = "follows"
-"""In the precision of its operands, the widest where they differ."""
-AS_WRITTEN = "as written"
-"""What makes arrays of a dtype that the program names."""
-INSIDE = "inside"
-"""The graphs inside are treated like the one around them; loops carry float32, and stated derivatives keep theirs."""
-
-FAMILIES = {
-    "contraction": LOW,
-    "movement": FOLLOWS,
-    "indexing": FOLLOWS,
-    "order": FOLLOWS,
-    "mark": FOLLOWS,
-    "elementwise": WIDE,
-    "reduction": WIDE,
-    "linalg": WIDE,
-    "fft": WIDE,
-    "linear": WIDE,
-    "bilinear": WIDE,
-    "general": WIDE,
-    "creation": AS_WRITTEN,
-    "random": AS_WRITTEN,
-    "structure": INSIDE,
-}
-"""What holds for every member of a family of primitives that is not named below."""
-
-ARITHMETIC = ("add", "sub", "neg", "mul", "div", "floor_divide", "remainder", "fmod", "abs", "copysign", "nextafter")
-CHOICES: tuple[str, ...] = (
-    "equal",
-    "not_equal",
-    "less",
-    "less_equal",
-    "isfinite",
-    "isnan",
-    "signbit",
-    "wins",
-    "sign",
-    "select",
-)
-CHOICES += ("maximum", "minimum", "max", "min", "argmax", "argmin", "any", "all")
-ROUNDING = ("floor", "ceil", "trunc", "rint")
-BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift")
-ACTIVATIONS = ("tanh", "expit", "erf")
-
-MEMBERS = {
-    **dict.fromkeys((*ARITHMETIC, *CHOICES, *ROUNDING, *BITS, *ACTIVATIONS), FOLLOWS),
-    "cast": AS_WRITTEN,
-    "scatter_add": WIDE,
-    "psum": WIDE,
-}
-"""The exceptions, by name."""
-
-CARRIED_UP = ("broadcast", "reshape", "permute", "flip", "slice", "pad", "window")
-"""Movements of one operand: it is rounded before it is moved, since windows and broadcasts make many of few."""
+from wholestep.primitives.loops import Scan
+from wholestep.primitives.movement import Broadcast, Movement, Reshape
+from wholestep.primitives.precision import FOLLOWS, INSIDE, LOW, WIDE
+from wholestep.primitives.structure import Composite, Cond, While
 
 FULL = "float32"
 """The label of a composite whose body stays as it is."""
@@ -90,17 +36,6 @@ _F32 = np.dtype(np.float32)
 def narrows(params: Mapping[str, Any]) -> bool:
     """Whether what is inside a composite may be made narrow: a stated rule may count on what it is given."""
     return params["label"] != FULL and (params["rule"] is None or params["rule"].narrow)
-
-
-def policy(op: Any) -> str:
-    """What automatic precision does with a primitive."""
-    return MEMBERS.get(op.name) or FAMILIES[op.kind]
-
-
-def rule(node: Node) -> str:
-    """What it does with one node: a square is a power, and powers overflow."""
-    squared = node.op.name == "mul" and node.inputs[0] is node.inputs[1]
-    return WIDE if squared else policy(node.op)
 
 
 def autocast(graph: Graph, low: np.dtype[Any]) -> Graph:
@@ -151,7 +86,7 @@ class Walk:
 
     def step(self, node: Node) -> Any:
         """One node on what its inputs have become."""
-        xs, what = [self.env[v] for v in node.inputs], rule(node)
+        xs, what = [self.env[v] for v in node.inputs], node.op.precision_at(node)
         on = [v.type.dtype is _F32 for v in node.inputs]
         if what == INSIDE:
             return self.inside(node, xs)
@@ -169,7 +104,7 @@ class Walk:
 
     def fits(self, x: Value) -> bool:
         """Whether x is one number everywhere, and one that the half precision can hold without loss of range."""
-        while x.node is not None and x.node.op.name in ("broadcast", "reshape"):
+        while x.node is not None and isinstance(x.node.op, Broadcast | Reshape):
             x = x.node.inputs[0]
         number = number_of(x)
         if number is None:
@@ -188,9 +123,9 @@ class Walk:
         if x.dtype is self.low:
             return x
         node = x.node
-        if node is not None and node.op.name == "full":
+        if node is not None and number_of(x) is not None:
             made: Value = node.op(**{**node.params, "dtype": self.low})
-        elif node is not None and node.op.name in CARRIED_UP:
+        elif node is not None and isinstance(node.op, Movement) and len(node.inputs) == 1:
             made = node.op(self.narrow(node.inputs[0]), **node.params)
         else:
             made = OPS["cast"](x, dtype=self.low)
@@ -211,16 +146,16 @@ class Walk:
 
     def inside(self, node: Node, xs: Sequence[Value]) -> Any:
         """A node that holds graphs."""
-        name, params = node.op.name, node.params
-        if name == "checkpoint" or (name == "composite" and narrows(params)):
-            return node.op(*xs, **{**params, "graph": recast(params["graph"], self.low, types_of(xs))})
-        if name == "cond":
-            return node.op(xs[0], *xs[1:], branches=self.branches(params["branches"], types_of(xs[1:])))
-        if name == "scan":
+        op, params = node.op, node.params
+        if isinstance(op, CheckpointPrimitive) or (isinstance(op, Composite) and narrows(params)):
+            return op(*xs, **{**params, "graph": recast(params["graph"], self.low, types_of(xs))})
+        if isinstance(op, Cond):
+            return op(xs[0], *xs[1:], branches=self.branches(params["branches"], types_of(xs[1:])))
+        if isinstance(op, Scan):
             return self.scan(node, xs)
-        if name == "while_loop":
+        if isinstance(op, While):
             return self.while_loop(node, xs)
-        return node.op(*self.restored(xs, node.inputs), **params)
+        return op(*self.restored(xs, node.inputs), **params)
 
     def branches(self, branches: Sequence[Graph], types: Sequence[Type]) -> tuple[Graph, ...]:
         """Branches that agree about the types of what they give: those that fall out where all agree."""

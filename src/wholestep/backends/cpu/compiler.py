@@ -1,26 +1,26 @@
-"""From a graph to machine code for this processor: plan, one function for each kernel that differs, one entry."""
+"""LLVM text of a plan: one function for each distinct kernel, and the entry function that calls them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wholestep.backends.cpu.codegen.function import Function, function_text, module_text
-from wholestep.backends.cpu.entry import Printer, entry_text
-from wholestep.backends.cpu.sizes import SizeTable
-from wholestep.backends.cpu.target import Target
+from wholestep.backends.cpu.codegen.function import FunctionText, kernel_function, module_text
+from wholestep.backends.cpu.cpu_features import CpuTarget
+from wholestep.backends.cpu.entry_function import EntryFunction, entry_text
+from wholestep.backends.cpu.size_table import SizeTable
+from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.dims import Size
 from wholestep.kernel.lang import Kernel, Var, walk
-from wholestep.kernel.text import canonical
-from wholestep.lower.plan import Plan
-from wholestep.lower.target import Machine
+from wholestep.kernel.text import canonical_text
+from wholestep.lower.program.program import LoweredProgram
 
-MODULE = 1 << 16
-"""About how many characters of text LLVM is given at once: its memory grows with them."""
+MODULE_CHARACTERS = 1 << 16
+"""About the size of a module in characters; the memory that LLVM takes grows with it."""
 
 
-class Source(NamedTuple):
-    """The LLVM text of a program, in modules, and what it calls outside itself."""
+class LlvmSource(NamedTuple):
+    """The LLVM text of a program, in modules, and the external symbols that it calls."""
 
     modules: tuple[str, ...]
     symbols: tuple[str, ...]
@@ -29,20 +29,20 @@ class Source(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """All modules in one text."""
         return "\n".join(self.modules)
 
 
-def machine(target: Target) -> Machine:
-    """What lowering asks of a processor."""
-    return Machine(target.vector_bytes, target.registers)
+def machine_model(target: CpuTarget) -> CpuMachine:
+    """Return the machine model that lowering uses."""
+    return CpuMachine(vector=target.vector_bytes, registers=target.registers)
 
 
-Print = Callable[[Plan, dict[int, str], SizeTable], Printer]
-"""What writes the entry function of a plan."""
+MakeEntry = Callable[[LoweredProgram, dict[int, str], SizeTable], EntryFunction]
+"""Makes the entry function of a plan."""
 
 
-def source(plan: Plan, target: Target, printer: Print = Printer) -> Source:
+def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: MakeEntry = EntryFunction) -> LlvmSource:
     """The text of a plan: kernels that are equal up to names are one function. `printer` writes what calls them.
 
     In a program with loops the length of a kernel's outermost loop is left to its caller, where it comes out even.
@@ -50,17 +50,17 @@ def source(plan: Plan, target: Target, printer: Print = Printer) -> Source:
     names: dict[int, str] = {}
     seen: dict[str, str] = {}
     modules: list[str] = []
-    waiting: list[Function] = []
+    waiting: list[FunctionText] = []
     symbols: set[str] = set()
     sizes = SizeTable()
     for kernel in plan.kernels():
-        free = plan.looped and even(kernel)
-        key = canonical(kernel, free)
+        free = plan.has_loops and has_full_steps(kernel)
+        key = canonical_text(kernel, free)
         if key not in seen:
             seen[key] = f"k{len(seen)}"
-            waiting.append(function_text(kernel, seen[key], target, sizes, free))
-            symbols |= called(kernel)
-            if sum(len(f.text) for f in waiting) > MODULE:
+            waiting.append(kernel_function(kernel, seen[key], target, sizes, free))
+            symbols |= external_calls(kernel)
+            if sum(len(f.text) for f in waiting) > MODULE_CHARACTERS:
                 modules.append(module_text(waiting))
                 waiting = []
         names[id(kernel)] = seen[key]
@@ -69,15 +69,15 @@ def source(plan: Plan, target: Target, printer: Print = Printer) -> Source:
     entry = entry_text(printer(plan, names, sizes))
     kernels = [f"declare void @{name}(ptr, i64, i64)" for name in seen.values()]
     modules.append("\n".join([*sorted(entry.declared), *kernels, entry.text]))
-    return Source(tuple(modules), tuple(sorted(symbols | entry.symbols)), tuple(sizes.entries))
+    return LlvmSource(tuple(modules), tuple(sorted(symbols | entry.symbols)), tuple(sizes.entries))
 
 
-def even(kernel: Kernel) -> bool:
-    """Whether all steps of a kernel's outermost loop are full."""
+def has_full_steps(kernel: Kernel) -> bool:
+    """True where all steps of a kernel's outermost loop are full."""
     axis = kernel.outer
     return axis is not None and not axis.symbolic and axis.extent % axis.block == 0
 
 
-def called(kernel: Kernel) -> set[str]:
-    """The external functions that a kernel calls."""
+def external_calls(kernel: Kernel) -> set[str]:
+    """Return the external functions that a kernel calls."""
     return {s.attr for s in walk(kernel.body) if isinstance(s, Var) and s.op == "call"}

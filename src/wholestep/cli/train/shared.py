@@ -1,4 +1,4 @@
-"""What the jobs share: their options, a folder for what they make, and how they go on from a checkpoint."""
+"""The common part of the jobs: options, a folder for their results, and going on from a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wholestep.cli.options import Help, at_least
+from wholestep.cli.options import Help, integer_at_least
 from wholestep.errors import CommandError
-from wholestep.train.loader import Loader
-from wholestep.train.step import Step
+from wholestep.train.data.loader import Loader
+from wholestep.train.step.step import Step
 
 INTERRUPTED = 130
 CHECKPOINT = "checkpoint.safetensors"
 
 
-class Place(NamedTuple):
-    """Where a job puts its files: a folder, and a checkpoint that it goes on from if asked to."""
+class JobFiles(NamedTuple):
+    """The files of a job: a folder, and a checkpoint that it goes on from if asked to."""
 
     folder: Path
     checkpoint: Path
@@ -30,7 +30,9 @@ def add_job(jobs: Any, name: str, does: str, about: str, out: str) -> argparse.A
     """A job on the command line, with the options that all jobs have."""
     job: argparse.ArgumentParser = jobs.add_parser(name, help=does, description=about)
     job.formatter_class = Help
-    job.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="where all random numbers come from")
+    job.add_argument(
+        "--seed", type=integer_at_least(0), default=0, metavar="N", help="where all random numbers come from"
+    )
     job.add_argument("--out", type=Path, default=Path(out), metavar="DIR", help="where to save")
     return job
 
@@ -41,13 +43,13 @@ def add_checkpoint(job: argparse.ArgumentParser, file: str = CHECKPOINT) -> None
     job.add_argument("--resume", action="store_true", help="go on from the checkpoint, to the same bits")
 
 
-def place(options: argparse.Namespace, file: str = CHECKPOINT) -> Place:
-    """Where this run's files are; raises CommandError where they cannot be written, or there is nothing to resume."""
+def files_of_job(options: argparse.Namespace, file: str = CHECKPOINT) -> JobFiles:
+    """The files of this run; raises CommandError where they cannot be written, or there is nothing to resume."""
     target = folder(options.out)
     kept = options.checkpoint or target / file
     if options.resume and not kept.exists():
         raise CommandError(f"there is no checkpoint {kept} to go on from", hint="leave --resume out to begin anew")
-    return Place(target, kept, options.resume)
+    return JobFiles(target, kept, options.resume)
 
 
 def folder(path: Path) -> Path:
@@ -64,7 +66,7 @@ def folder(path: Path) -> Path:
     return path
 
 
-def take_up(step: Step, loader: Loader, where: Place, seed: int) -> int:
+def take_up(step: Step, loader: Loader, where: JobFiles, seed: int) -> int:
     """Load the checkpoint, whose schedule comes with it, and return for how many steps the run was planned.
 
     Raises CommandError where it is that of another seed, which would mix what is held out with what is trained on.
@@ -76,7 +78,7 @@ def take_up(step: Step, loader: Loader, where: Place, seed: int) -> int:
     return int(step.hyper["steps"])
 
 
-def concluded(report: Callable[[], None], steps: int, where: Place, interrupted: bool) -> int:
+def concluded(report: Callable[[], None], steps: int, where: JobFiles, interrupted: bool) -> int:
     """Report on a run, and say first what goes on where Ctrl-C ended it; a second one leaves at once. The exit code."""
     if interrupted:
         print(
@@ -100,7 +102,7 @@ def save_model(path: Path, params: Any, about: dict[str, str]) -> None:
     path.write_bytes(save(params, about))
 
 
-def least(call: Callable[[], Any], times: int) -> float:
+def least_seconds(call: Callable[[], Any], times: int) -> float:
     """The least time of several calls, in seconds."""
     found = []
     for _ in range(times):

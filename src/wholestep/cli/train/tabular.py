@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import wholestep as ws
-from wholestep.cli.options import at_least
-from wholestep.cli.train.shared import INTERRUPTED, Place, add_checkpoint, add_job, place
+from wholestep.cli.options import integer_at_least
+from wholestep.cli.train.shared import INTERRUPTED, JobFiles, add_checkpoint, add_job, files_of_job
 from wholestep.errors import CommandError
 from wholestep.ir.graph import NDArray
-from wholestep.train.data import need
+from wholestep.train.data.datasets import need
 
 ABOUT = "Train networks on three tables of scikit-learn by its own interface, and compare them with gradient boosting "
 ABOUT += "and a linear model on the same folds: R2 for regression, accuracy for classification. Networks are ahead "
@@ -82,9 +82,9 @@ def folds(table: Table, y: NDArray, count: int, repeats: int, seed: int) -> Iter
 class Notes:
     """Results as they come, kept in a file, so that a run that was stopped goes on where it was."""
 
-    def __init__(self, where: Place, settings: dict[str, int]) -> None:
+    def __init__(self, where: JobFiles, settings: dict[str, int]) -> None:
         self.file, self.settings = where.checkpoint, settings
-        self.results: dict[str, Result] = read(self.file, settings) if where.resume else {}
+        self.results: dict[str, Result] = read_results(self.file, settings) if where.resume else {}
 
     def note(self, name: str, result: Result) -> None:
         """Keep a result; the file is replaced in one instant."""
@@ -94,7 +94,7 @@ class Notes:
         os.replace(beside, self.file)
 
 
-def read(file: Path, settings: dict[str, int]) -> dict[str, Result]:
+def read_results(file: Path, settings: dict[str, int]) -> dict[str, Result]:
     """The results in a file; raises CommandError for one that is damaged, or of a run with other settings."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -128,8 +128,8 @@ def compared(name: str, notes: Notes, last: dict[str, Any]) -> None:
 def add(jobs: Any) -> None:
     """Add the job to the command line."""
     job = add_job(jobs, "tabular", "compare with boosting and linear models on tables", ABOUT, "wholestep-tabular")
-    job.add_argument("--folds", type=at_least(2), default=5, metavar="N", help="parts that a table is cut into")
-    job.add_argument("--repeats", type=at_least(1), default=2, metavar="N", help="how often, each time anew")
+    job.add_argument("--folds", type=integer_at_least(2), default=5, metavar="N", help="parts that a table is cut into")
+    job.add_argument("--repeats", type=integer_at_least(1), default=2, metavar="N", help="how often, each time anew")
     add_checkpoint(job, "results.json")
     job.set_defaults(run=train_tabular)
 
@@ -137,24 +137,24 @@ def add(jobs: Any) -> None:
 def train_tabular(options: argparse.Namespace) -> int:
     """Compare and report; 0, or 130 where the user stopped it, with what there was by then."""
     need("sklearn", "matplotlib", extra="train")
-    where = place(options, "results.json")
+    where = files_of_job(options, "results.json")
     notes = Notes(where, {"seed": options.seed, "folds": options.folds, "repeats": options.repeats})
     last: dict[str, Any] = {}
     try:
         for name in TABLES:
             compared(name, notes, last)
-            print(f"\n{scores(name, notes)}", flush=True)
+            print(f"\n{score_lines(name, notes)}", flush=True)
     except KeyboardInterrupt:
         print(f"\nstopped after {len(notes.results)} fits; {where.checkpoint} is there to go on from with --resume")
         return INTERRUPTED
     if last:
         image = where.folder / "report.png"
-        curves(image, last)
+        save_loss_curve(image, last)
         print(f"\nresults        {where.checkpoint}\nreport         {image}")
     return 0
 
 
-def scores(name: str, notes: Notes) -> str:
+def score_lines(name: str, notes: Notes) -> str:
     """A table's results in lines: mean, deviation among the folds, and the time of one fit."""
     x, y = TABLES[name].data()
     what = "accuracy" if TABLES[name].classes else "R2"
@@ -166,7 +166,7 @@ def scores(name: str, notes: Notes) -> str:
     return "\n".join(lines)
 
 
-def curves(image: Path, fitted: dict[str, Any]) -> None:
+def save_loss_curve(image: Path, fitted: dict[str, Any]) -> None:
     """Save a PNG: the training loss of the network that saw a table's last fold."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

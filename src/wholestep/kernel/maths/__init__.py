@@ -13,19 +13,19 @@ from wholestep import dtypes
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import BOOL, DType, Var
 from wholestep.kernel.maths import (
-    arcs,
     arithmetic,
     complex,
     division,
     errors,
     exponentials,
     faddeeva,
+    float_bits,
     incomplete,
+    inverse_trigonometry,
     logarithms,
     powers,
     roots,
     trigonometry,
-    words,
 )
 from wholestep.kernel.maths import zeta as zetas
 from wholestep.kernel.maths.coefficients import F64
@@ -68,14 +68,14 @@ def cast(x: Any, dtype: DType) -> Any:
         return Complex(b.convert(re, part), b.convert(im, part))
     if dtype == BOOL:
         pair = [x.re, x.im] if isinstance(x, Complex) else [x]
-        truths = [p if p.dtype == BOOL else words.differ(p, 0) for p in pair]
+        truths = [p if p.dtype == BOOL else float_bits.differ(p, 0) for p in pair]
         return truths[0] if len(truths) == 1 else truths[0] | truths[1]
     return b.convert(b.convert(x, dtype), dtypes.compute_dtype(dtype))
 
 
 def choose(condition: Var, x: Any, y: Any) -> Any:
     """x where the condition holds, else y."""
-    return complex.choose(condition, x, y) if isinstance(x, Complex) else words.select(condition, x, y)
+    return complex.choose(condition, x, y) if isinstance(x, Complex) else float_bits.select(condition, x, y)
 
 
 add = either(arithmetic.add, lambda x, y: x + y)
@@ -85,7 +85,7 @@ div = either(arithmetic.div, complex.quotient)
 neg = either(arithmetic.neg, lambda x: -x)
 floor_divide, remainder, fmod = division.floor_divide, division.remainder, division.fmod
 maximum, minimum, absolute = arithmetic.maximum, arithmetic.minimum, arithmetic.absolute
-copysign, nextafter = words.copysign, words.nextafter
+copysign, nextafter = float_bits.copysign, float_bits.nextafter
 sign, wins, signbit = arithmetic.sign, arithmetic.wins, arithmetic.signbit
 isfinite = either(arithmetic.isfinite, complex.isfinite)
 isnan = either(arithmetic.isnan, complex.isnan)
@@ -106,21 +106,21 @@ log = either(logarithms.log, complex.log)
 log2 = either(logarithms.log2, complex.log2)
 log10 = either(logarithms.log10, complex.log10)
 log1p = either(logarithms.log1p, complex.log1p)
-sqrt = either(words.root, complex.sqrt)
+sqrt = either(float_bits.root, complex.sqrt)
 cbrt, hypot = roots.cbrt, roots.hypot
 sin = either(trigonometry.sin, complex.sin)
 cos = either(trigonometry.cos, complex.cos)
 tan = either(trigonometry.tan, complex.tan)
-arcsin = either(arcs.arcsin, complex.arcsin)
-arccos = either(arcs.arccos, complex.arccos)
-arctan = either(arcs.arctan, complex.arctan)
-arctan2 = arcs.arctan2
+arcsin = either(inverse_trigonometry.arcsin, complex.arcsin)
+arccos = either(inverse_trigonometry.arccos, complex.arccos)
+arctan = either(inverse_trigonometry.arctan, complex.arctan)
+arctan2 = inverse_trigonometry.arctan2
 sinh = either(exponentials.sinh, complex.sinh)
 cosh = either(exponentials.cosh, complex.cosh)
 tanh = either(exponentials.tanh, complex.tanh)
-arcsinh = either(arcs.arcsinh, complex.arcsinh)
-arccosh = either(arcs.arccosh, complex.arccosh)
-arctanh = either(arcs.arctanh, complex.arctanh)
+arcsinh = either(inverse_trigonometry.arcsinh, complex.arcsinh)
+arccosh = either(inverse_trigonometry.arccosh, complex.arccosh)
+arctanh = either(inverse_trigonometry.arctanh, complex.arctanh)
 pow = either(powers.pow, complex.pow)
 expit, log_expit = exponentials.expit, logarithms.log_expit
 logaddexp, logaddexp2 = logarithms.logaddexp, logarithms.logaddexp2

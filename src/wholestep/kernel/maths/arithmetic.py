@@ -6,7 +6,7 @@ import math
 
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
-from wholestep.kernel.maths.words import differ, equal, magnitude, number, select, sign_of
+from wholestep.kernel.maths.float_bits import differ, equal, magnitude, number, select, sign_of
 
 
 def add(x: Var, y: Var) -> Var:

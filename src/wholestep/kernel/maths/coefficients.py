@@ -1,4 +1,4 @@
-"""Polynomials of the scalar mathematics, lowest coefficient first: made by bench/coefficients.py."""
+"""Polynomials of the scalar mathematics, lowest coefficient first: made by tools/coefficients.py."""
 
 import numpy as np
 

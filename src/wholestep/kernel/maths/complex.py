@@ -11,9 +11,9 @@ from typing import Any
 
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
-from wholestep.kernel.maths import arcs, arithmetic, exponentials, logarithms, trigonometry, words
+from wholestep.kernel.maths import arithmetic, exponentials, float_bits, inverse_trigonometry, logarithms, trigonometry
+from wholestep.kernel.maths.float_bits import copysign, differ, equal, fma, format_of, magnitude, number, select
 from wholestep.kernel.maths.roots import hypot
-from wholestep.kernel.maths.words import copysign, differ, equal, fma, format_of, magnitude, number, select
 
 
 class Complex:
@@ -143,7 +143,7 @@ def exp(z: Complex) -> Complex:
 
 def by_log(x: Var) -> float:
     """A bit less than the logarithm of the largest number."""
-    return float(words.by(x, 88.0, 709.0))
+    return float(float_bits.by(x, 88.0, 709.0))
 
 
 def exp2(z: Complex) -> Complex:
@@ -163,9 +163,9 @@ def log_size(z: Complex) -> Var:
     a, b = magnitude(z.re), magnitude(z.im)
     large, little = builder().op("max", a, b), builder().op("min", a, b)
     # Near the circle: log1p(large**2 - 1 + little**2) / 2, every product in two parts.
-    head, tail = words.product_of(large - 1, large + 1)
-    square, rest = words.product_of(little, little)
-    total, left = words.sum_of(head, square)
+    head, tail = float_bits.product_of(large - 1, large + 1)
+    square, rest = float_bits.product_of(little, little)
+    total, left = float_bits.sum_of(head, square)
     near = 0.5 * logarithms.log1p(total + (left + (tail + rest)))
     close = (large > 0.5) & (large < 1.5) & (hypot(a, b) < 2.0)
     huge = large > 2.0 ** (format_of(a).bias - 1)
@@ -176,7 +176,7 @@ def log_size(z: Complex) -> Var:
 
 def log(z: Complex) -> Complex:
     """The logarithm whose imaginary part is the angle of z."""
-    return Complex(log_size(z), arcs.arctan2(z.im, z.re))
+    return Complex(log_size(z), inverse_trigonometry.arctan2(z.im, z.re))
 
 
 def log2(z: Complex) -> Complex:
@@ -193,13 +193,13 @@ def log1p(z: Complex) -> Complex:
     """log(1 + z)."""
     x, y = z.re, z.im
     # |1 + z|**2 - 1 = x (2 + x) + y**2, where that is small.
-    head, tail = words.product_of(x, x + 2)
-    square, rest = words.product_of(y, y)
-    total, left = words.sum_of(head, square)
+    head, tail = float_bits.product_of(x, x + 2)
+    square, rest = float_bits.product_of(y, y)
+    total, left = float_bits.sum_of(head, square)
     near = 0.5 * logarithms.log1p(total + (left + (tail + rest)))
     close = (magnitude(x) < 0.25) & (magnitude(y) < 0.5)
     size = select(close, near, log_size(Complex(x + 1, y)))
-    return Complex(size, arcs.arctan2(y, x + 1))
+    return Complex(size, inverse_trigonometry.arctan2(y, x + 1))
 
 
 def pow(x: Complex, y: Complex) -> Complex:
@@ -238,11 +238,11 @@ def sqrt(z: Complex) -> Complex:
     scale = select(big, number(z.re, 1 / 16), select(little, number(z.re, up), one))
     back = select(big, number(z.re, 4.0), select(little, number(z.re, 2.0 ** -(f.fraction + 2)), one))
     p, q = a * scale, b * scale
-    t = words.root((p + hypot(p, q)) * 0.5)
+    t = float_bits.root((p + hypot(p, q)) * 0.5)
     other = q / (t + t)
     nothing = equal(t, 0.0)
     t, other = t * back, select(nothing, number(z.re, 0.0), other * back)
-    right = ~differ(words.sign_of(z.re), 0)
+    right = ~differ(float_bits.sign_of(z.re), 0)
     re, im = select(right, t, other), select(right, other, t)
     infinite = equal(b, math.inf)
     endless = equal(a, math.inf) & ~infinite
@@ -265,7 +265,7 @@ def times_minus_i(z: Complex) -> Complex:
 def cosh(z: Complex) -> Complex:
     """cosh(x) cos(y) + i sinh(x) sin(y)."""
     (c, s), (sine, cosine) = growths(z.re), trigonometry.sin_cos(z.im)
-    flat = words.with_sign(number(z.re, 0.0), words.sign_of(z.re) ^ words.sign_of(z.im))
+    flat = float_bits.with_sign(number(z.re, 0.0), float_bits.sign_of(z.re) ^ float_bits.sign_of(z.im))
     zero = equal(z.im, 0.0)
     return Complex(select(zero, c, c * cosine), select(zero | equal(z.re, 0.0), flat, s * sine))
 
@@ -285,13 +285,13 @@ def growths(x: Var) -> tuple[Var, Var]:
 
 def tanh(z: Complex) -> Complex:
     """sinh(z) / cosh(z) without their common growth (Kahan)."""
-    limit = words.by(z.re, 10.0, 20.0)
+    limit = float_bits.by(z.re, 10.0, 20.0)
     far = magnitude(z.re) > limit
     x = select(far, number(z.re, 0.0), z.re)
     sine, cosine = trigonometry.sin_cos(z.im)
     t, s = sine / cosine, exponentials.sinh(x)
     b = fma(t, t, 1.0)
-    r = words.root(fma(s, s, 1.0))
+    r = float_bits.root(fma(s, s, 1.0))
     down = fma(b * s, s, 1.0)
     re, im = b * r * s / down, t / down
     endless = ~(magnitude(t) < math.inf)
@@ -325,22 +325,22 @@ def sides(z: Complex) -> tuple[Complex, Complex]:
 def arcsin(z: Complex) -> Complex:
     """The inverse of sin (Kahan, "Branch cuts for complex elementary functions", 1987)."""
     below, above = sides(z)
-    re = arcs.arctan2(z.re, below.re * above.re - below.im * above.im)
-    return Complex(re, arcs.arcsinh(below.re * above.im - below.im * above.re))
+    re = inverse_trigonometry.arctan2(z.re, below.re * above.re - below.im * above.im)
+    return Complex(re, inverse_trigonometry.arcsinh(below.re * above.im - below.im * above.re))
 
 
 def arccos(z: Complex) -> Complex:
     """The inverse of cos."""
     below, above = sides(z)
-    re = 2 * arcs.arctan2(below.re, above.re)
-    return Complex(re, arcs.arcsinh(above.re * below.im - above.im * below.re))
+    re = 2 * inverse_trigonometry.arctan2(below.re, above.re)
+    return Complex(re, inverse_trigonometry.arcsinh(above.re * below.im - above.im * below.re))
 
 
 def arccosh(z: Complex) -> Complex:
     """The inverse of cosh."""
     below, above = sqrt(Complex(z.re - 1, z.im)), sqrt(Complex(z.re + 1, z.im))
-    re = arcs.arcsinh(below.re * above.re + below.im * above.im)
-    return Complex(re, 2 * arcs.arctan2(below.im, above.re))
+    re = inverse_trigonometry.arcsinh(below.re * above.re + below.im * above.im)
+    return Complex(re, 2 * inverse_trigonometry.arctan2(below.im, above.re))
 
 
 def arcsinh(z: Complex) -> Complex:
@@ -353,7 +353,7 @@ def arctanh(z: Complex) -> Complex:
     x, y = magnitude(z.re), z.im
     away = 1 - x
     re = 0.25 * logarithms.log1p(4 * x / fma(away, away, y * y))
-    return Complex(copysign(re, z.re), 0.5 * arcs.arctan2(y + y, away * (1 + x) - y * y))
+    return Complex(copysign(re, z.re), 0.5 * inverse_trigonometry.arctan2(y + y, away * (1 + x) - y * y))
 
 
 def arctan(z: Complex) -> Complex:

@@ -10,8 +10,7 @@ import math
 
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Axis, Var
-from wholestep.kernel.maths.logarithms import normal
-from wholestep.kernel.maths.words import (
+from wholestep.kernel.maths.float_bits import (
     at_least,
     at_most,
     by,
@@ -27,6 +26,7 @@ from wholestep.kernel.maths.words import (
     two_power,
     word,
 )
+from wholestep.kernel.maths.logarithms import normal
 
 
 def whole(x: Var) -> Var:

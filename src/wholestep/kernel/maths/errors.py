@@ -10,8 +10,7 @@ import math
 from wholestep.kernel.lang import Var
 from wholestep.kernel.maths.coefficients import ERF, ERF_TAIL, F32, F64, MILLS
 from wholestep.kernel.maths.exponentials import exp, exp_with
-from wholestep.kernel.maths.logarithms import log, log1p
-from wholestep.kernel.maths.words import (
+from wholestep.kernel.maths.float_bits import (
     at_most,
     by,
     copysign,
@@ -23,6 +22,7 @@ from wholestep.kernel.maths.words import (
     product_of,
     select,
 )
+from wholestep.kernel.maths.logarithms import log, log1p
 
 NEAR = 0.93
 """Up to here erf comes from its polynomial."""

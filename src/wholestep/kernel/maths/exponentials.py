@@ -10,7 +10,7 @@ import math
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
 from wholestep.kernel.maths.coefficients import EXP, EXP2, F32, F64
-from wholestep.kernel.maths.words import (
+from wholestep.kernel.maths.float_bits import (
     at_least,
     at_most,
     by,

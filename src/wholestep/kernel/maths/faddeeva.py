@@ -12,7 +12,7 @@ from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
 from wholestep.kernel.maths.coefficients import F64
 from wholestep.kernel.maths.complex import Complex, choose, exp, quotient, times_i, times_minus_i
-from wholestep.kernel.maths.words import differ, magnitude, number, select, sign_of
+from wholestep.kernel.maths.float_bits import differ, magnitude, number, select, sign_of
 
 COUNT = 11
 STEP = math.sqrt(math.pi / (COUNT + 1))

@@ -13,8 +13,8 @@ from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Axis, Var
 from wholestep.kernel.maths.coefficients import F64
 from wholestep.kernel.maths.exponentials import exp
+from wholestep.kernel.maths.float_bits import magnitude, number, select
 from wholestep.kernel.maths.logarithms import log
-from wholestep.kernel.maths.words import magnitude, number, select
 
 BLOCKS, STEPS = 160, 64
 State = tuple[Var, ...]

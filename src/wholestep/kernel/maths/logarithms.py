@@ -7,7 +7,7 @@ import math
 from wholestep.kernel.lang import Var
 from wholestep.kernel.maths.coefficients import F32, F64, LOG
 from wholestep.kernel.maths.exponentials import exp2, negative_exp
-from wholestep.kernel.maths.words import (
+from wholestep.kernel.maths.float_bits import (
     differ,
     equal,
     fma,

@@ -9,8 +9,7 @@ from wholestep.errors import ParameterError
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
 from wholestep.kernel.maths.exponentials import LOG2, exp_with
-from wholestep.kernel.maths.logarithms import exponent, normal, split
-from wholestep.kernel.maths.words import (
+from wholestep.kernel.maths.float_bits import (
     at_least,
     at_most,
     by,
@@ -27,6 +26,7 @@ from wholestep.kernel.maths.words import (
     sign_of,
     sum_of,
 )
+from wholestep.kernel.maths.logarithms import exponent, normal, split
 
 TWO_THIRDS_REST = (-1.9868216e-8, 3.700743415417188e-17)
 """What rounding leaves out of 2 / 3 in float32 and in float64."""

@@ -14,7 +14,7 @@ import numpy as np
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
 from wholestep.kernel.maths.coefficients import COS, F32, F64, SIN
-from wholestep.kernel.maths.words import (
+from wholestep.kernel.maths.float_bits import (
     FORMATS,
     fma,
     format_of,

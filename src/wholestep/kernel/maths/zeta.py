@@ -7,8 +7,8 @@ import math
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Axis, Var
 from wholestep.kernel.maths.coefficients import F64
+from wholestep.kernel.maths.float_bits import differ, equal, number, rare, select
 from wholestep.kernel.maths.powers import positive_power
-from wholestep.kernel.maths.words import differ, equal, number, rare, select
 
 TERMS = 9
 BERNOULLI = tuple(

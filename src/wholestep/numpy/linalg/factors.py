@@ -10,7 +10,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import broadcast_shapes, broadcast_to, cast_to, lift, promoted, wrap
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift, promoted, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives import linalg as la
 from wholestep.primitives import spectral as sp
@@ -25,7 +25,7 @@ _EIGH: Any = type(np.linalg.eigh(_ONE))
 _SVD: Any = type(np.linalg.svd(_ONE))
 
 
-def inexact(name: str, *xs: Any) -> list[Value]:
+def common_inexact(name: str, *xs: Any) -> list[Value]:
     """Operands in the one dtype that NumPy's linear algebra computes in: integers in float64, no half precision."""
     values = promoted(*[lift(x) for x in xs])
     dtype = values[0].dtype
@@ -38,9 +38,9 @@ def inexact(name: str, *xs: Any) -> list[Value]:
     return values
 
 
-def matrix(name: str, x: Any, square: bool = False) -> Value:
+def check_matrix(name: str, x: Any, square: bool = False) -> Value:
     """A stack of matrices; raises ShapeError for anything else."""
-    (v,) = inexact(name, x)
+    (v,) = common_inexact(name, x)
     return checked_matrix(name, v, square)
 
 
@@ -69,7 +69,7 @@ def together(name: str, a: Value, b: Value) -> tuple[Value, Value]:
 @covers(np.linalg.solve)
 def solve(a: Any, b: Any) -> Array:
     """numpy.linalg.solve; b is a vector where it has one axis, and a stack of matrices otherwise."""
-    left, right = inexact("solve", a, b)
+    left, right = common_inexact("solve", a, b)
     checked_matrix("solve", left, square=True)
     if right.ndim == 0 or right.shape[max(right.ndim - 2, 0)] != left.shape[-1]:
         raise ShapeError(f"solve: sizes differ: {left.type} and {right.type}", hint="b has as many rows as a")
@@ -82,25 +82,25 @@ def solve(a: Any, b: Any) -> Array:
 @covers(np.linalg.inv)
 def inv(a: Any) -> Array:
     """numpy.linalg.inv."""
-    return wrap(la.inverse(matrix("inv", a, square=True)))
+    return wrap(la.inverse(check_matrix("inv", a, square=True)))
 
 
 @covers(np.linalg.det)
 def det(a: Any) -> Array:
     """numpy.linalg.det; differentiable at singular matrices too."""
-    return wrap(la.det(matrix("det", a, square=True)))
+    return wrap(la.det(check_matrix("det", a, square=True)))
 
 
 @covers(np.linalg.slogdet)
 def slogdet(a: Any) -> Any:
     """numpy.linalg.slogdet."""
-    return _SLOGDET(*[wrap(v) for v in la.slogdet(matrix("slogdet", a, square=True))])
+    return _SLOGDET(*[wrap(v) for v in la.slogdet(check_matrix("slogdet", a, square=True))])
 
 
 @covers(np.linalg.cholesky)
 def cholesky(a: Any, /, *, upper: bool = False) -> Array:
     """numpy.linalg.cholesky: reads one triangle, where the gradient lands too."""
-    v = matrix("cholesky", a, square=True)
+    v = check_matrix("cholesky", a, square=True)
     return wrap(la.mh(la.cholesky(la.mh(v)))) if upper else wrap(la.cholesky(v))
 
 
@@ -111,13 +111,13 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         raise UnsupportedError(
             f"qr: mode {mode!r} is not covered for traced arrays", hint="use 'reduced' or 'complete'"
         )
-    v = matrix("qr", a)
+    v = check_matrix("qr", a)
     q, r = sp.qr(v, mode="complete" if mode == "complete" else "reduced")
     return wrap(r) if mode == "r" else _QR(wrap(q), wrap(r))
 
 
 def lower_triangle(UPLO: str) -> bool:
-    """Whether the lower triangle is the one to read."""
+    """Test whether the lower triangle is the one to read."""
     if UPLO.upper() not in ("L", "U"):
         raise ValueError("UPLO argument must be 'L' or 'U'")
     return UPLO.upper() == "L"
@@ -127,13 +127,13 @@ def lower_triangle(UPLO: str) -> bool:
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """numpy.linalg.eigh: reads one triangle, where the gradient lands too."""
     lower = lower_triangle(UPLO)
-    return _EIGH(*[wrap(v) for v in sp.eigh(matrix("eigh", a, square=True), lower=lower)])
+    return _EIGH(*[wrap(v) for v in sp.eigh(check_matrix("eigh", a, square=True), lower=lower)])
 
 
 @covers(np.linalg.eigvalsh)
 def eigvalsh(a: Any, UPLO: str = "L") -> Array:
     """numpy.linalg.eigvalsh."""
-    return wrap(sp.eigh(matrix("eigvalsh", a, square=True), lower=lower_triangle(UPLO))[0])
+    return wrap(sp.eigh(check_matrix("eigvalsh", a, square=True), lower=lower_triangle(UPLO))[0])
 
 
 def as_found(a: Value, w: Value, *others: Value) -> list[Value]:
@@ -147,21 +147,21 @@ def as_found(a: Value, w: Value, *others: Value) -> list[Value]:
 @covers(np.linalg.eig)
 def eig(a: Any) -> Any:
     """numpy.linalg.eig: complex, but for a real matrix whose eigenvalues are known to be real."""
-    v = matrix("eig", a, square=True)
+    v = check_matrix("eig", a, square=True)
     return _EIG(*[wrap(x) for x in as_found(v, *sp.eig(v))])
 
 
 @covers(np.linalg.eigvals)
 def eigvals(a: Any) -> Array:
     """numpy.linalg.eigvals: complex, but for a real matrix whose eigenvalues are known to be real."""
-    v = matrix("eigvals", a, square=True)
+    v = check_matrix("eigvals", a, square=True)
     return wrap(as_found(v, sp.eig(v)[0])[0])
 
 
 @covers(np.linalg.svd)
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """numpy.linalg.svd."""
-    v = matrix("svd", a, square=hermitian)
+    v = check_matrix("svd", a, square=hermitian)
     if hermitian:
         return hermitian_svd(v, compute_uv)
     if not compute_uv:
@@ -186,7 +186,7 @@ def hermitian_svd(v: Value, compute_uv: bool) -> Any:
 @covers(np.linalg.svdvals)
 def svdvals(x: Any, /) -> Array:
     """numpy.linalg.svdvals."""
-    return wrap(sp.svdvals(matrix("svdvals", x)))
+    return wrap(sp.svdvals(check_matrix("svdvals", x)))
 
 
 def cutoff(name: str, rcond: Any) -> float:
@@ -199,7 +199,7 @@ def cutoff(name: str, rcond: Any) -> float:
 @covers(np.linalg.pinv)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NO_VALUE) -> Array:
     """numpy.linalg.pinv; its derivative is the one at constant rank."""
-    v = matrix("pinv", a, square=hermitian)
+    v = check_matrix("pinv", a, square=hermitian)
     if rcond is None:
         rcond = 1e-15 if rtol is _NO_VALUE else rtol
         if rcond is None:
@@ -213,7 +213,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NO_
 @covers(np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """numpy.linalg.lstsq; where the rank is not known, the residuals are given as if it were full."""
-    x, y = inexact("lstsq", a, b)
+    x, y = common_inexact("lstsq", a, b)
     if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
         raise ShapeError(f"lstsq: takes a matrix and as many rows of b: {x.type} and {y.type}")
     m, n = x.shape

@@ -11,10 +11,10 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift, wrap
-from wholestep.numpy.linalg.factors import inv, matrix, svdvals
-from wholestep.numpy.movement import axes_of
-from wholestep.numpy.reductions import root
+from wholestep.frontend.promotion import lift, wrap
+from wholestep.numpy.linalg.factors import check_matrix, inv, svdvals
+from wholestep.numpy.movement import normalized_axes
+from wholestep.numpy.reductions import real_root
 
 
 def as_inexact(x: Any) -> Any:
@@ -31,7 +31,7 @@ def sum_of_squares(a: Any, axes: tuple[int, ...]) -> Any:
 def vector(a: Any, ord: Any, axis: int) -> Any:
     """The norm of the vectors along an axis."""
     if ord is None or ord == 2:
-        return root(sum_of_squares(a, (axis,)))
+        return real_root(sum_of_squares(a, (axis,)))
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")
     if ord == math.inf:
@@ -53,10 +53,10 @@ def vector(a: Any, ord: Any, axis: int) -> Any:
     return made.astype(total.dtype)
 
 
-def matrices(a: Any, ord: Any, rows: int, columns: int) -> Any:
+def matrix_norms(a: Any, ord: Any, rows: int, columns: int) -> Any:
     """The norm of the matrices that two axes span."""
     if ord in (None, "fro", "f"):
-        return root(sum_of_squares(a, (rows, columns)))
+        return real_root(sum_of_squares(a, (rows, columns)))
     if ord in (2, -2, "nuc"):
         s = svdvals(np.moveaxis(a, (rows, columns), (-2, -1)))
         return np.sum(s, axis=-1) if ord == "nuc" else np.max(s, axis=-1) if ord == 2 else np.min(s, axis=-1)
@@ -72,13 +72,13 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     """numpy.linalg.norm, all orders; its derivative at zero is 0."""
     a = as_inexact(x)
     if axis is None and (ord is None or (ord in ("f", "fro") and a.ndim == 2) or (ord == 2 and a.ndim == 1)):
-        made = root(sum_of_squares(a, tuple(range(a.ndim))))
+        made = real_root(sum_of_squares(a, tuple(range(a.ndim))))
         return made.reshape((1,) * a.ndim) if keepdims else made
-    axes = axes_of("norm", axis, a.ndim)
+    axes = normalized_axes("norm", axis, a.ndim)
     if len(axes) == 1:
         made = vector(a, ord, axes[0])
     elif len(axes) == 2:
-        made = matrices(a, ord, *axes)
+        made = matrix_norms(a, ord, *axes)
     else:
         raise ShapeError(f"norm: takes one axis or two, not {len(axes)} axes of {a.type}", hint="give axis=")
     return np.expand_dims(made, axes) if keepdims else wrap(lift(made).value)
@@ -88,7 +88,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """numpy.linalg.vector_norm."""
     a = as_inexact(x)
-    axes = axes_of("vector_norm", axis, a.ndim)
+    axes = normalized_axes("vector_norm", axis, a.ndim)
     order = [i for i in range(a.ndim) if i not in axes]
     flat = np.transpose(a, (*axes, *order)).reshape((-1, *[a.shape[i] for i in order]))
     made = vector(flat, ord, 0)
@@ -106,7 +106,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 @covers(np.linalg.cond)
 def cond(x: Any, p: Any = None) -> Any:
     """numpy.linalg.cond."""
-    a: Any = wrap(matrix("cond", x))
+    a: Any = wrap(check_matrix("cond", x))
     if p is None or p in (2, -2):
         s = svdvals(a)
         made = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]

@@ -12,11 +12,11 @@ import numpy as np
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.lift import lift
+from wholestep.frontend.promotion import lift
 from wholestep.numpy import contractions
 from wholestep.numpy.contractions import delivered, shapes_of
 from wholestep.numpy.linalg.factors import checked_matrix, inv, solve
-from wholestep.numpy.movement import axes_of, axis_of
+from wholestep.numpy.movement import axis_of, normalized_axes
 
 
 @covers(np.linalg.matrix_power)
@@ -41,7 +41,7 @@ def matrix_power(a: Any, n: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def split_points(sizes: tuple[int, ...]) -> dict[tuple[int, int], int]:
-    """Where to split each stretch of a chain of matrices, so that the multiplications are fewest."""
+    """The split of each stretch of a chain of matrices that makes the multiplications fewest."""
     n = len(sizes) - 1
     cost = dict.fromkeys(((i, i) for i in range(n)), 0)
     splits = {}
@@ -95,7 +95,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     x: Any = lift(a)
     y = lift(b)
     if axes is not None:
-        moved = axes_of("tensorsolve", tuple(axes), x.ndim)
+        moved = normalized_axes("tensorsolve", tuple(axes), x.ndim)
         x = np.transpose(x, [i for i in range(x.ndim) if i not in moved] + list(moved))
     shape = x.shape[-(x.ndim - y.ndim) :]
     n = math.prod(shape)
@@ -110,13 +110,13 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     a, b = lift(x1), lift(x2)
     if a.shape[axis_of("cross", axis, a.ndim)] != 3 or b.shape[axis_of("cross", axis, b.ndim)] != 3:
         raise ShapeError(f"cross: takes vectors of 3 components: {shapes_of([a, b])}")
-    x, y, z = parts(a, axis)
-    u, v, w = parts(b, axis)
+    x, y, z = chain_parts(a, axis)
+    u, v, w = chain_parts(b, axis)
     components: Any = [y * w - z * v, z * u - x * w, x * v - y * u]
     return np.stack(components, axis=axis)
 
 
-def parts(a: Any, axis: int) -> list[Any]:
+def chain_parts(a: Any, axis: int) -> list[Any]:
     """The components of vectors along an axis."""
     moved = np.moveaxis(a, axis, 0)
     return [moved[i] for i in range(3)]

@@ -7,14 +7,14 @@ from typing import Any
 import numpy.polynomial.polynomial as outside
 
 from wholestep.frontend.dispatch import covers, refusing
-from wholestep.frontend.lift import lift
-from wholestep.numpy.movement import array_of, reshape
+from wholestep.frontend.promotion import lift
+from wholestep.numpy.movement import reshape, traced_array
 
 
 @covers(outside.polyval, "numpy.polynomial.polynomial.polyval")
 def polyval(x: Any, c: Any, tensor: bool = True) -> Any:
     """numpy.polynomial.polynomial.polyval, by Horner's rule; differentiable in the points and the coefficients."""
-    at, series = lift(x), array_of(c)
+    at, series = lift(x), traced_array(c)
     if series.ndim == 0:
         series = reshape(series, (1,))
     if tensor:

@@ -1,4 +1,4 @@
-"""What distributions share: parameters by position or name, loc and scale, supports, and SciPy for plain arguments."""
+"""Distributions: parameters by position or name, loc and scale, supports, and SciPy for plain arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import scipy.stats
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift, wrap
+from wholestep.frontend.promotion import lift, wrap
 from wholestep.scipy.outside import doubles, np
 
 
@@ -61,8 +61,8 @@ class Family:
 
         return call
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Frozen:
-        return Frozen(self, args, kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> FrozenDistribution:
+        return FrozenDistribution(self, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -72,10 +72,10 @@ class Family:
         found = getattr(self.outside, name)
         if not callable(found):
             return found
-        return refusing(found, f"{self.name}.{name}")
+        return refuse_traced(found, f"{self.name}.{name}")
 
 
-class Frozen:
+class FrozenDistribution:
     """A distribution whose parameters are given."""
 
     def __init__(self, family: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class Frozen:
         return lambda *x, **kwargs: method(*x, *self.args, **self.kwds, **kwargs)
 
 
-def refusing(found: Any, name: str) -> Any:
+def refuse_traced(found: Any, name: str) -> Any:
     """A method of SciPy's that takes no traced arrays."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -112,10 +112,10 @@ class Continuous(Family):
     low, high, middle = -math.inf, math.inf, 0.0
     """The support, and a point inside it."""
     open_low = False
-    """Whether the density is 0 at the lower end by decree."""
+    """True if the density is 0 at the lower end by definition."""
 
     def valid(self, *shapes: Any) -> Any:
-        """Where the shape parameters have a meaning."""
+        """A mask, true where the shape parameters have a meaning."""
         return functools.reduce(operator.and_, [s > 0 for s in shapes], np.True_)
 
     def log_density(self, z: Any, *shapes: Any) -> Any:
@@ -208,7 +208,7 @@ class Discrete(Family):
     """Probabilities of whole numbers; loc is added here."""
 
     def valid(self, *shapes: Any) -> Any:
-        """Where the shape parameters have a meaning."""
+        """A mask, true where the shape parameters have a meaning."""
         raise NotImplementedError(self.name)
 
     def last(self, *shapes: Any) -> Any:

@@ -10,17 +10,17 @@ import scipy.stats
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.lift import lift
+from wholestep.frontend.promotion import lift
 from wholestep.scipy.linalg import solve_triangular
 from wholestep.scipy.outside import doubles, np, special
-from wholestep.scipy.stats.family import refusing
+from wholestep.scipy.stats.family import refuse_traced
 
 _LOG_2PI = math.log(2 * math.pi)
 _normal: Any = scipy.stats.multivariate_normal
 _dirichlet: Any = scipy.stats.dirichlet
 
 
-def parameters(mean: Any, cov: Any) -> tuple[Any, Any]:
+def mean_and_covariance(mean: Any, cov: Any) -> tuple[Any, Any]:
     """The mean as a vector and the covariance as a matrix, from what SciPy takes for them."""
     if (
         not is_traced(cov)
@@ -47,11 +47,11 @@ class MultivariateNormal:
     """The multivariate normal distribution; of its covariance the lower triangle is read."""
 
     def __getattr__(self, name: str) -> Any:
-        return refusing(getattr(_normal, name), f"multivariate_normal.{name}")
+        return refuse_traced(getattr(_normal, name), f"multivariate_normal.{name}")
 
     @staticmethod
     def _log_density(x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
-        middle, spread = parameters(mean, cov)
+        middle, spread = mean_and_covariance(mean, cov)
         n = middle.shape[-1]
         points = np.asarray(doubles(x)) if not is_traced(x) else doubles(x)
         if np.ndim(points) == 0:
@@ -92,7 +92,7 @@ def _pdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -
 
 
 def _entropy(mean: Any = None, cov: Any = 1) -> Any:
-    middle, spread = parameters(mean, cov)
+    middle, spread = mean_and_covariance(mean, cov)
     n = middle.shape[-1]
     return 0.5 * n * (1 + _LOG_2PI) + np.sum(np.log(np.diagonal(np.linalg.cholesky(lift(spread)))))
 
@@ -147,7 +147,7 @@ class Dirichlet:
     """Dirichlet's distribution; points are not checked to add up to 1 where they are traced."""
 
     def __getattr__(self, name: str) -> Any:
-        return refusing(getattr(_dirichlet, name), f"dirichlet.{name}")
+        return refuse_traced(getattr(_dirichlet, name), f"dirichlet.{name}")
 
 
 def _enter(target: Any, outside: Any, name: str, rules: dict[str, Any]) -> Any:

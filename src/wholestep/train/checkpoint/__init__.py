@@ -1,8 +1,8 @@
 """Checkpoints: all of a step's state in safetensors files, written in one instant and read with suspicion."""
 
-from wholestep.train.checkpoint.layouts import torch_linear, torch_name
+from wholestep.train.checkpoint.foreign_layouts import torch_linear, torch_name
 from wholestep.train.checkpoint.matching import Convert, Rename
-from wholestep.train.checkpoint.steps import Loaded, Wanted, Where, load, parts_named, save
+from wholestep.train.checkpoint.steps import Loaded, Wanted, Where, load_step, parts_named, save_step
 
 __all__ = [
     "Convert",
@@ -10,9 +10,9 @@ __all__ = [
     "Rename",
     "Wanted",
     "Where",
-    "load",
+    "load_step",
     "parts_named",
-    "save",
+    "save_step",
     "torch_linear",
     "torch_name",
 ]

@@ -1,4 +1,4 @@
-"""Which tensor of a file becomes which array of the state, and whether it fits."""
+"""The matching of a file's tensors with the arrays of the state, by name, shape and dtype."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import CheckpointError
-from wholestep.frontend.scope import type_of
+from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
-from wholestep.train.checkpoint.header import show
 from wholestep.train.checkpoint.read import Contents
+from wholestep.train.checkpoint.safetensors_header import safe_name
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
 """What a tensor of the file is called here; None leaves it out."""
@@ -39,12 +39,14 @@ def matched(held: Iterable[str], wanted: Collection[str], parts: Collection[str]
     pairs: dict[str, str] = {}
     unexpected: list[str] = []
     for name in held:
-        new = renamed(name, rename)
+        new = rename_tensor(name, rename)
         if new is None:
             continue
         here = new if ours or new in wanted else at_home(new, wanted)
         if here in pairs:
-            raise CheckpointError(f"load: {show(pairs[here])} and {show(name)} would both become {show(here)}")
+            raise CheckpointError(
+                f"load: {safe_name(pairs[here])} and {safe_name(name)} would both become {safe_name(here)}"
+            )
         if here in wanted:
             pairs[here] = name
         elif not ours or root_of(here) in parts:
@@ -52,13 +54,13 @@ def matched(held: Iterable[str], wanted: Collection[str], parts: Collection[str]
     return Matched(pairs, tuple([name for name in wanted if name not in pairs]), tuple(unexpected))
 
 
-def renamed(name: str, rename: Any) -> str | None:
+def rename_tensor(name: str, rename: Any) -> str | None:
     """What a tensor is called here."""
     if rename is None:
         return name
     new = rename(name) if callable(rename) else rename.get(name, name)
     if new is not None and not isinstance(new, str):
-        raise CheckpointError(f"load: rename turns {show(name)} into a {type(new).__name__}, not a string or None")
+        raise CheckpointError(f"load: rename turns {safe_name(name)} into a {type(new).__name__}, not a string or None")
     return new
 
 
@@ -77,8 +79,8 @@ def check_complete(found: Matched, strict: bool) -> None:
     """Raise CheckpointError where something is left over and should not be, or where nothing fits at all."""
     if found.pairs and (not strict or not (found.missing or found.unexpected)):
         return
-    lines = [f"missing {listed(found.missing)}"] if found.missing else []
-    lines += [f"unexpected {listed(found.unexpected)}"] if found.unexpected else []
+    lines = [f"missing {list_names(found.missing)}"] if found.missing else []
+    lines += [f"unexpected {list_names(found.unexpected)}"] if found.unexpected else []
     what = "the names differ" if found.pairs else "no name is the same"
     hint = "rename= says what is called otherwise, only= loads a part, strict=False what there is"
     if found.pairs and not any(root_of(name) in PLACES for name in (*found.missing, *found.unexpected)):
@@ -86,15 +88,15 @@ def check_complete(found: Matched, strict: bool) -> None:
     raise CheckpointError(f"load: {what}: {'; '.join(lines) or 'there is nothing to load'}", hint=hint)
 
 
-def listed(names: Collection[str]) -> str:
+def list_names(names: Collection[str]) -> str:
     """Names in a message."""
-    first = ", ".join([show(name) for name in list(names)[:SHOWN]])
+    first = ", ".join([safe_name(name) for name in list(names)[:SHOWN]])
     return first + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
-def fitted(contents: Contents, name: str, path: str, own: NDArray, convert: Convert, cast: bool) -> NDArray:
+def convert_tensor(contents: Contents, name: str, path: str, own: NDArray, convert: Convert, cast: bool) -> NDArray:
     """A tensor as the array of the state that it becomes; raises CheckpointError where it does not fit."""
-    change = next((f for pattern, f in convert.items() if matches(name, pattern)), None)
+    change = next((f for pattern, f in convert.items() if name_matches(name, pattern)), None)
     wanted = type_of(own)
     if change is None:
         check_type(contents.types[name], wanted, path, cast)
@@ -105,10 +107,10 @@ def fitted(contents: Contents, name: str, path: str, own: NDArray, convert: Conv
     return x.astype(wanted.dtype, order="C", copy=False)
 
 
-def matches(name: str, pattern: str) -> bool:
+def name_matches(name: str, pattern: str) -> bool:
     """Whether a name fits a pattern, in which * stands for anything.
 
-    >>> matches("layers.0.weight", "layers.*.weight"), matches("layers[0].bias", "*.weight")
+    >>> name_matches("layers.0.weight", "layers.*.weight"), name_matches("layers[0].bias", "*.weight")
     (True, False)
     """
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None

@@ -12,10 +12,10 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
 from wholestep.nn.parameters import join, split
 from wholestep.train.checkpoint import write
-from wholestep.train.checkpoint.disk import DISK
-from wholestep.train.checkpoint.header import Damage
+from wholestep.train.checkpoint.filesystem import DISK
 from wholestep.train.checkpoint.matching import PLACES, Convert, Rename, root_of
-from wholestep.train.checkpoint.read import opened
+from wholestep.train.checkpoint.read import open_checkpoint
+from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Wanted, Where, first_whole, shard_bytes, version
 
 
@@ -27,7 +27,8 @@ def save(model: Any, path: Where, *, metadata: Any = None, max_shard_bytes: int 
     replaced in one instant, and the one before it is kept beside it, as by `step.save`, which has more on this and on
     `max_shard_bytes`.
 
-    Raises CheckpointError where the file cannot be written, and TreeError or DtypeError for what is no model.
+    Shapes: arrays of any shapes and dtypes; nothing is returned.
+    Raises: CheckpointError where the file cannot be written, and TreeError or DtypeError for what is no model.
 
     >>> import os, tempfile, numpy as np, wholestep as ws
     >>> model = ws.nn.Linear(3, 2, key=0)
@@ -39,7 +40,7 @@ def save(model: Any, path: Where, *, metadata: Any = None, max_shard_bytes: int 
     True
     """
     about = {"version": version(), "metadata": metadata}
-    write.save(Path(path), arrays_of(model), about, shard_bytes(max_shard_bytes), DISK)
+    write.write_checkpoint(Path(path), named_arrays(model), about, shard_bytes(max_shard_bytes), DISK)
 
 
 def load(
@@ -59,7 +60,8 @@ def load(
     `rename`, `convert`, `cast`, `strict` and `fallback` are those of `step.load`. `nn.load(path)`, without a model,
     gives the arrays as a dictionary by path.
 
-    Raises CheckpointError for a file that is damaged or of another model, ParameterError where `model` is none.
+    Shapes: arrays of the shapes and dtypes of the model, or of those in the file without a model.
+    Raises: CheckpointError for a file that is damaged or of another model, ParameterError where `model` is none.
 
     >>> import os, tempfile, numpy as np, wholestep as ws
     >>> step = ws.compile(lambda model, x: np.mean(model(x) ** 2), ws.nn.Linear(3, 2, key=0),
@@ -73,10 +75,10 @@ def load(
     (True, ['bias', 'weight'])
     """
     if path is None:
-        return bare(model)
+        return model_arrays(model)
     if callable(model) and not isinstance(model, Module):
         model = model()
-    own = arrays_of(model)
+    own = named_arrays(model)
     if not own:
         raise ParameterError(
             f"nn.load: a {type(model).__name__} holds no arrays", hint="nn.load(model, path): the model comes first"
@@ -90,7 +92,7 @@ def load(
     return join(model, *found)
 
 
-def arrays_of(model: Any) -> dict[str, NDArray]:
+def named_arrays(model: Any) -> dict[str, NDArray]:
     """The arrays of a model under their names in a file."""
     parts = zip(PLACES, split(model), strict=True)
     return {in_file(name, key): x for name, part in parts for key, x in part.items()}
@@ -101,14 +103,14 @@ def in_file(part: str, path: str) -> str:
     return tree.access(part, path) if path else part
 
 
-def bare(path: Any) -> dict[str, NDArray]:
+def model_arrays(path: Any) -> dict[str, NDArray]:
     """The arrays of a file by path; of one that this library wrote, those of the model."""
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(
             f"nn.load: a {type(path).__name__} is given and no file", hint="nn.load(model, path), or nn.load(path)"
         )
     try:
-        with opened(Path(path)) as contents:
+        with open_checkpoint(Path(path)) as contents:
             if contents.facts is None:
                 return {name: contents.array(name) for name in contents.types}
             held = [name for name in contents.types if root_of(name) in PLACES]

@@ -16,10 +16,10 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
-from wholestep.runtime import mapped
-from wholestep.train.checkpoint import facts, header
-from wholestep.train.checkpoint.facts import FORMAT
-from wholestep.train.checkpoint.header import SEAL, Block, Damage, Header, show
+from wholestep.runtime.memory import mapped_arrays
+from wholestep.train.checkpoint import metadata, safetensors_header
+from wholestep.train.checkpoint.metadata import FORMAT
+from wholestep.train.checkpoint.safetensors_header import SEAL, Block, Damage, Header, safe_name
 from wholestep.train.checkpoint.write import MANIFEST, MOST_PARTS, fingerprint, signed
 
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -42,7 +42,7 @@ class File:
         if not stat.S_ISREG(info.st_mode):
             raise Damage("it is not a plain file")
         if alone and info.st_nlink > 1:
-            raise Damage(f"its part {show(path.name)} is a hard link: a copy of the folder has parts of its own")
+            raise Damage(f"its part {safe_name(path.name)} is a hard link: a copy of the folder has parts of its own")
         self.size = info.st_size
 
     def bytes(self, at: int, count: int) -> bytearray:
@@ -62,35 +62,37 @@ class File:
             target = target[len(got) :]
 
 
-class Part:
+class TensorFile:
     """A safetensors file, of which the header has been read."""
 
     def __init__(self, file: File) -> None:
         self.file = file
-        room = file.size - header.LENGTH
+        room = file.size - safetensors_header.LENGTH
         if room < 0:
             raise Damage(f"it has {file.size} bytes, and no header")
-        length = int.from_bytes(file.bytes(0, header.LENGTH), "little")
+        length = int.from_bytes(file.bytes(0, safetensors_header.LENGTH), "little")
         if length > room:
             raise Damage(f"its header would take {length:,} bytes, and {room:,} are left of the file")
-        if length > header.LARGEST:
-            raise Damage(f"its header takes {length:,} bytes, more than {header.LARGEST:,}")
-        self.begin = header.LENGTH + length
-        self.header: Header = header.decoded(bytes(file.bytes(header.LENGTH, length)), room - length)
+        if length > safetensors_header.LARGEST:
+            raise Damage(f"its header takes {length:,} bytes, more than {safetensors_header.LARGEST:,}")
+        self.begin = safetensors_header.LENGTH + length
+        self.header: Header = safetensors_header.decoded(
+            bytes(file.bytes(safetensors_header.LENGTH, length)), room - length
+        )
         self.digests = dict(zip([b.name for b in self.header.blocks], self.header.digests, strict=False))
 
     def array(self, block: Block, beside: NDArray) -> NDArray:
         """A tensor, which is what was written, in the kind of memory that another array lies in."""
-        x = mapped.like(beside, block.type.shape, block.type.dtype)
+        x = mapped_arrays.empty_in_same_memory(beside, block.type.shape, block.type.dtype)
         at, found = self.begin + block.start, hashlib.sha256()
-        for piece in mapped.contents(x):
+        for piece in mapped_arrays.byte_chunks(x):
             self.file.into(at, piece)
             found.update(piece)
             at += len(piece)
         if not self.intact(block, found.hexdigest()):
-            raise Damage(f"{show(block.name)} is damaged: its checksum is another one")
+            raise Damage(f"{safe_name(block.name)} is damaged: its checksum is another one")
         if block.type.dtype == np.bool_ and x.view(np.uint8).max(initial=0) > 1:
-            raise Damage(f"{show(block.name)} holds booleans that are neither true nor false")
+            raise Damage(f"{safe_name(block.name)} holds booleans that are neither true nor false")
         return x
 
     def intact(self, block: Block, digest: str) -> bool:
@@ -101,19 +103,19 @@ class Part:
 class Contents:
     """An open checkpoint: the type of each tensor, facts, and the tensors themselves when they are asked for."""
 
-    def __init__(self, parts: Iterable[Part], about: dict[str, Any] | None) -> None:
+    def __init__(self, parts: Iterable[TensorFile], about: dict[str, Any] | None) -> None:
         self.facts = about
-        self.blocks: dict[str, tuple[Part, Block]] = {}
+        self.blocks: dict[str, tuple[TensorFile, Block]] = {}
         for part in parts:
             for block in part.header.blocks:
                 if block.name in self.blocks:
-                    raise Damage(f"two of its parts hold {show(block.name)}")
+                    raise Damage(f"two of its parts hold {safe_name(block.name)}")
                 self.blocks[block.name] = (part, block)
         held = {name: block.type for name, (_, block) in self.blocks.items()}
-        if about is not None and facts.field(about, "fingerprint", str) != fingerprint(held):
+        if about is not None and metadata.typed_field(about, "fingerprint", str) != fingerprint(held):
             raise Damage("its tensors are not those that were saved together")
-        paired = facts.field(about, "complex", list) if about is not None else []
-        self.types = {name: joined(name, own) if name in paired else own for name, own in held.items()}
+        paired = metadata.typed_field(about, "complex", list) if about is not None else []
+        self.types = {name: complex_dtype(name, own) if name in paired else own for name, own in held.items()}
 
     def array(self, name: str, beside: NDArray = HERE) -> NDArray:
         """A tensor, in the kind of memory that another array lies in."""
@@ -122,15 +124,15 @@ class Contents:
         return x if block.type is wanted else x.view(wanted.dtype).reshape(wanted.shape)
 
 
-def joined(name: str, held: Type) -> Type:
+def complex_dtype(name: str, held: Type) -> Type:
     """The type of a tensor of which the file holds real and imaginary parts."""
     if held.shape[-1:] != (2,) or held.dtype not in (np.float32, np.float64):
-        raise Damage(f"{show(name)} is {held}, which holds no complex numbers")
+        raise Damage(f"{safe_name(name)} is {held}, which holds no complex numbers")
     return array_type(held.shape[:-1], dtypes.complex_of(held.dtype))
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Contents]:
+def open_checkpoint(path: Path) -> Iterator[Contents]:
     """An open checkpoint: a file, a folder with a manifest, or a manifest; raises Damage for anything else."""
     with ExitStack() as stack:
         try:
@@ -151,10 +153,10 @@ def understood(path: Path, stack: ExitStack) -> Contents:
 
 def single(path: Path, stack: ExitStack) -> Contents:
     """A checkpoint in one file."""
-    part = Part(File(path, 0, stack))
+    part = TensorFile(File(path, 0, stack))
     if not part.header.ours:
         return Contents([part], None)
-    about = checked(facts.read(part.header.metadata[header.MARK]))
+    about = check_metadata(metadata.decode_metadata(part.header.metadata[safetensors_header.MARK]))
     if "part" in about:
         raise Damage("it is one part of a checkpoint; load the folder that it is in")
     return Contents([part], about)
@@ -166,14 +168,16 @@ def several(path: Path, stack: ExitStack) -> Contents:
     if file.size > LARGEST_MANIFEST:
         raise Damage(f"its manifest takes {file.size:,} bytes, more than {LARGEST_MANIFEST:,}")
     raw = bytes(file.bytes(0, file.size))
-    manifest = facts.read(raw, LARGEST_MANIFEST)
+    manifest = metadata.decode_metadata(raw, LARGEST_MANIFEST)
     about = None
     if {"facts", "parts", SEAL} & manifest.keys():
         if signed({name: value for name, value in manifest.items() if name != SEAL}) != raw:
             raise Damage("its manifest is damaged: the checksum is another one")
-        about = checked(facts.field(manifest, "facts", dict))
-    where = facts.field(manifest, "weight_map", dict)
-    seals = facts.field(manifest, "parts", dict) if about is not None else dict.fromkeys(map(str, where.values()))
+        about = check_metadata(metadata.typed_field(manifest, "facts", dict))
+    where = metadata.typed_field(manifest, "weight_map", dict)
+    seals = (
+        metadata.typed_field(manifest, "parts", dict) if about is not None else dict.fromkeys(map(str, where.values()))
+    )
     if about is not None and not all(isinstance(seal, str) for seal in seals.values()):
         raise Damage("its manifest does not say which checksum each part has")
     if len(seals) > MOST_PARTS:
@@ -184,12 +188,12 @@ def several(path: Path, stack: ExitStack) -> Contents:
     return Contents(parts.values(), about)
 
 
-def part_named(folder: Path, name: str, seal: str | None, stack: ExitStack) -> Part:
+def part_named(folder: Path, name: str, seal: str | None, stack: ExitStack) -> TensorFile:
     """A part that a manifest names, which lies beside it and is no link to another place."""
     if not PLAIN.fullmatch(name):
-        raise Damage(f"its manifest names {show(name)}, which is no plain file name")
+        raise Damage(f"its manifest names {safe_name(name)}, which is no plain file name")
     try:
-        part = Part(File(folder / name, getattr(os, "O_NOFOLLOW", 0), stack, alone=True))
+        part = TensorFile(File(folder / name, getattr(os, "O_NOFOLLOW", 0), stack, alone=True))
     except OSError as error:
         raise Damage(f"its part {name} cannot be read: {error.strerror or error}") from error
     if seal is not None and part.header.sha256 != seal:
@@ -197,9 +201,9 @@ def part_named(folder: Path, name: str, seal: str | None, stack: ExitStack) -> P
     return part
 
 
-def checked(about: dict[str, Any]) -> dict[str, Any]:
+def check_metadata(about: dict[str, Any]) -> dict[str, Any]:
     """Facts that this version can read."""
-    if facts.field(about, "format", int) != FORMAT:
-        version = show(str(about.get("version", "unknown")))
+    if metadata.typed_field(about, "format", int) != FORMAT:
+        version = safe_name(str(about.get("version", "unknown")))
         raise Damage(f"version {version} wrote it in layout {about['format']}, and this one reads layout {FORMAT}")
     return about

@@ -16,16 +16,24 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import CheckpointError, DtypeError, ParameterError, WholestepError
 from wholestep.ir.graph import NDArray
-from wholestep.train.checkpoint import disk, write
-from wholestep.train.checkpoint.disk import DISK, Disk
-from wholestep.train.checkpoint.header import Damage
-from wholestep.train.checkpoint.matching import PLACES, Convert, Rename, check_complete, fitted, matched, root_of
-from wholestep.train.checkpoint.read import Contents, opened
-from wholestep.train.engine import Engine, Unfinished
-from wholestep.train.state import PARTS
+from wholestep.train.checkpoint import filesystem, write
+from wholestep.train.checkpoint.filesystem import DISK, Disk
+from wholestep.train.checkpoint.matching import (
+    PLACES,
+    Convert,
+    Rename,
+    check_complete,
+    convert_tensor,
+    matched,
+    root_of,
+)
+from wholestep.train.checkpoint.read import Contents, open_checkpoint
+from wholestep.train.checkpoint.safetensors_header import Damage
+from wholestep.train.program.engine import Engine, UnfinishedEpoch
+from wholestep.train.state.state import STATE_PARTS
 
 HYPER = "hyper"
-ALL = (*PARTS, HYPER)
+ALL = (*STATE_PARTS, HYPER)
 """The parts of a checkpoint: those of the state, and the hyper-parameters."""
 
 Where = str | os.PathLike[str]
@@ -66,7 +74,7 @@ class Wanted:
     cast: bool = False
 
 
-def arrays_of(engine: Engine, parts: Collection[str] = ALL) -> dict[str, NDArray]:
+def state_arrays(engine: Engine, parts: Collection[str] = ALL) -> dict[str, NDArray]:
     """Every array of these parts by its path, as it lies in the step; raises CheckpointError for names that clash."""
     whole = {**engine.state.tree, HYPER: engine.hyper}
     found: dict[str, NDArray] = {}
@@ -79,7 +87,7 @@ def arrays_of(engine: Engine, parts: Collection[str] = ALL) -> dict[str, NDArray
     return found
 
 
-Found = tuple[Loaded, dict[str, NDArray], Unfinished | None]
+Found = tuple[Loaded, dict[str, NDArray], UnfinishedEpoch | None]
 """What there is to say of a file, new content for arrays of the state, and the epoch that was cut short."""
 
 
@@ -94,17 +102,17 @@ def parts_named(only: Any) -> tuple[str, ...]:
     return parts
 
 
-def save(engine: Engine, path: Where, loader: Any, metadata: Any, most: int | None, to: Disk = DISK) -> None:
+def save_step(engine: Engine, path: Where, loader: Any, metadata: Any, most: int | None, to: Disk = DISK) -> None:
     """Write all of a step's state; see `Step.save`."""
     about = {
         "version": version(),
-        "loss": engine.recipe.name,
-        "optimizer": described(engine.recipe.optimizer),
+        "loss": engine.step_function.name,
+        "optimizer": describe_optimizer(engine.step_function.optimizer),
         "epoch": None if engine.unfinished is None else engine.unfinished._asdict(),
         "data": None if loader is None else loader.state(),
         "metadata": metadata,
     }
-    write.save(Path(path), arrays_of(engine), about, shard_bytes(most), to)
+    write.write_checkpoint(Path(path), state_arrays(engine), about, shard_bytes(most), to)
 
 
 def shard_bytes(most: Any) -> int | None:
@@ -128,20 +136,22 @@ def version() -> str:
         return "unknown"
 
 
-def described(optimizer: Any) -> str:
+def describe_optimizer(optimizer: Any) -> str:
     """An optimizer in words that are the same in every process."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(optimizer))[:10_000]
 
 
-def load(engine: Engine, path: Where, wanted: Wanted, loader: Any, fallback: bool, put: Callable[..., None]) -> Loaded:
+def load_step(
+    engine: Engine, path: Where, wanted: Wanted, loader: Any, fallback: bool, put: Callable[..., None]
+) -> Loaded:
     """Read a checkpoint into a step; see `Step.load`. `put(parts, hyper)` writes the state, whole or not at all."""
-    own = arrays_of(engine, wanted.parts)
+    own = state_arrays(engine, wanted.parts)
     found, new, epoch = first_whole(Path(path), fallback, own, wanted)
     if loader is not None:
         if found.data is None:
             raise CheckpointError(f"load: {found.path} holds no position in the data", hint="save it with loader=")
-        place(loader, found)
-    parts = {name: filled(engine, name, new) for name in dict.fromkeys(map(root_of, new)) if name != HYPER}
+        place_loader(loader, found)
+    parts = {name: fill_part(engine, name, new) for name in dict.fromkeys(map(root_of, new)) if name != HYPER}
     try:
         put(parts, {name: float(new[path]) for path, name in hyper_paths(engine) if path in new})
     except ParameterError as error:
@@ -151,7 +161,7 @@ def load(engine: Engine, path: Where, wanted: Wanted, loader: Any, fallback: boo
     return found
 
 
-def place(loader: Any, found: Loaded) -> None:
+def place_loader(loader: Any, found: Loaded) -> None:
     """Let a loader go on where the one was that was saved; raises CheckpointError where it does not fit."""
     try:
         loader.restore(found.data)
@@ -164,14 +174,14 @@ def first_whole(path: Path, fallback: bool, own: dict[str, NDArray], wanted: Wan
     """What is read of the newest checkpoint or, where it is damaged and that is asked for, of the one before it."""
     newest = path / write.MANIFEST if path.is_dir() else path
     reasons: list[str] = []
-    for place in (newest, disk.previous(newest))[: 1 + fallback]:
+    for place in (newest, filesystem.previous(newest))[: 1 + fallback]:
         try:
-            with opened(place) as contents:
-                found, new, epoch = read(contents, own, wanted)
+            with open_checkpoint(place) as contents:
+                found, new, epoch = read_arrays(contents, own, wanted)
             return replace(found, path=place, damage="; ".join(reasons) or None), new, epoch
         except Damage as damage:
             reasons.append(f"{place}: {damage}")
-    there = not fallback and disk.previous(newest).exists()
+    there = not fallback and filesystem.previous(newest).exists()
     raise CheckpointError(
         f"load: {'; '.join(reasons)}", hint="fallback=True loads the one before it" if there else None
     )
@@ -182,14 +192,14 @@ def hyper_paths(engine: Engine) -> Iterator[tuple[str, str]]:
     return zip(tree.paths(engine.hyper, HYPER), sorted(engine.hyper), strict=True)
 
 
-def filled(engine: Engine, name: str, new: dict[str, NDArray]) -> Any:
+def fill_part(engine: Engine, name: str, new: dict[str, NDArray]) -> Any:
     """A part of the state with what was loaded in it, and the rest as it is."""
     part = engine.state.tree[name]
     paths, leaves = tree.paths(part, name), tree.leaves(part)
     return tree.unflatten(tree.structure(part), [new.get(p, x) for p, x in zip(paths, leaves, strict=True)])
 
 
-def read(contents: Contents, own: dict[str, NDArray], wanted: Wanted) -> Found:
+def read_arrays(contents: Contents, own: dict[str, NDArray], wanted: Wanted) -> Found:
     """What a file holds for these arrays; raises CheckpointError where it does not fit, Damage where it is broken."""
     about, ours = contents.facts or {}, contents.facts is not None
     if not ours:
@@ -197,7 +207,7 @@ def read(contents: Contents, own: dict[str, NDArray], wanted: Wanted) -> Found:
     names = matched(contents.types, own, wanted.parts, wanted.rename, ours)
     check_complete(names, wanted.strict)
     order = [(path, names.pairs[path]) for path in own if path in names.pairs]  # parameters first, in errors too
-    new = {path: fitted(contents, n, path, own[path], wanted.convert, wanted.cast) for path, n in order}
+    new = {path: convert_tensor(contents, n, path, own[path], wanted.convert, wanted.cast) for path, n in order}
     found = Loaded(
         path=Path(),
         names=tuple(new),
@@ -211,12 +221,14 @@ def read(contents: Contents, own: dict[str, NDArray], wanted: Wanted) -> Found:
     return found, new, epoch_of(about)
 
 
-def epoch_of(about: dict[str, Any]) -> Unfinished | None:
+def epoch_of(about: dict[str, Any]) -> UnfinishedEpoch | None:
     """The epoch that was cut short, as a file has it."""
     given = about.get("epoch")
     if given is None:
         return None
-    numbers = isinstance(given, dict) and {*given} == {*Unfinished._fields} and {*map(type, given.values())} <= {int}
+    numbers = (
+        isinstance(given, dict) and {*given} == {*UnfinishedEpoch._fields} and {*map(type, given.values())} <= {int}
+    )
     if not numbers or not all(0 <= n < 1 << 63 for n in given.values()):
         raise Damage("its facts say nothing sensible of the epoch that was cut short")
-    return Unfinished(**given)
+    return UnfinishedEpoch(**given)

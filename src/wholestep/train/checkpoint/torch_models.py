@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import CheckpointError, ParameterError
-from wholestep.frontend.scope import type_of
+from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
 from wholestep.nn.parameters import join, split
 from wholestep.nn.theirs import Theirs, theirs
-from wholestep.train.checkpoint.header import Damage
-from wholestep.train.checkpoint.matching import Rename, castable, listed, renamed
-from wholestep.train.checkpoint.read import opened
+from wholestep.train.checkpoint.matching import Rename, castable, list_names, rename_tensor
+from wholestep.train.checkpoint.read import open_checkpoint
+from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Where
 
 COUNTERS = "num_batches_tracked"
@@ -42,7 +42,9 @@ def from_torch(
     `cast=True` converts dtypes. `model` is a module, a tree of arrays and modules, or a function that makes one, and
     stays as it is.
 
-    Raises CheckpointError that lists what is missing, misshapen and unexpected, and for a file that is damaged;
+    Shapes: tensors of the shapes of the model, transposed where PyTorch has them so; dtypes the model's, or with `cast`
+    any.
+    Raises: CheckpointError that lists what is missing, misshapen and unexpected, and for a file that is damaged;
     ParameterError for weights of another kind.
 
     >>> import numpy as np, wholestep as ws
@@ -64,13 +66,13 @@ def from_torch(
         if entry is None:
             missing += [name for name in places[0].names if name not in given]
             continue
-        x = array_of(entry, given)
-        if fits(x, place.value, cast):
+        x = convert_entry(entry, given)
+        if can_replace(x, place.value, cast):
             new[place.path] = x.astype(place.value.dtype, copy=False)
         else:
             wrong.append(f"{entry.names[0]} becomes {type_of(x)}, and {place.path} is {type_of(place.value)}")
     unexpected = [name for name in given if name not in wanted]
-    check(missing, wrong, unexpected, strict, bool(new))
+    check_weights(missing, wrong, unexpected, strict, bool(new))
     return join(model, *[{path: new.get(path, x) for path, x in part.items()} for part in split(model)])
 
 
@@ -78,6 +80,9 @@ def to_torch(model: Any) -> dict[str, NDArray]:
     """The arrays of a model as PyTorch names them and lays them out, copies: what `from_torch` reads.
 
     `{name: torch.from_numpy(x) for name, x in nn.to_torch(model).items()}` is a state dict.
+
+    Shapes: a dictionary of arrays, of the dtypes of the model.
+    Raises: as `buffers` does.
 
     >>> import numpy as np, wholestep as ws
     >>> {name: x.shape for name, x in ws.nn.to_torch(ws.nn.Sequential(ws.nn.Linear(3, 2, key=0))).items()}
@@ -94,7 +99,7 @@ def to_torch(model: Any) -> dict[str, NDArray]:
 def tensors_of(weights: Any, rename: Rename | None) -> dict[str, NDArray]:
     """Weights by name as arrays, the counters of batch norms left out."""
     if isinstance(weights, str | os.PathLike):
-        found = held(Path(weights))
+        found = file_tensors(Path(weights))
     else:
         state = getattr(weights, "state_dict", None)
         found = state() if callable(state) else weights
@@ -103,11 +108,11 @@ def tensors_of(weights: Any, rename: Rename | None) -> dict[str, NDArray]:
             f"from_torch: weights are a {type(weights).__name__}",
             hint="give a state dict, a module that has one, or the path of a .safetensors file",
         )
-    named = [(renamed(str(name), rename), x) for name, x in found.items()]
-    return {name: plain(name, x) for name, x in named if name is not None and name.rpartition(".")[2] != COUNTERS}
+    named = [(rename_tensor(str(name), rename), x) for name, x in found.items()]
+    return {name: to_array(name, x) for name, x in named if name is not None and name.rpartition(".")[2] != COUNTERS}
 
 
-def held(path: Path) -> dict[str, NDArray]:
+def file_tensors(path: Path) -> dict[str, NDArray]:
     """The tensors of a safetensors file."""
     if path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
         raise CheckpointError(
@@ -115,13 +120,13 @@ def held(path: Path) -> dict[str, NDArray]:
             hint="safetensors.torch.save_file(model.state_dict(), path) writes what is only data",
         )
     try:
-        with opened(path) as contents:
+        with open_checkpoint(path) as contents:
             return {name: contents.array(name) for name in contents.types}
     except Damage as damage:
         raise CheckpointError(f"from_torch: {path}: {damage}") from None
 
 
-def plain(name: str, x: Any) -> NDArray:
+def to_array(name: str, x: Any) -> NDArray:
     """A tensor as an array; one of bfloat16, which NumPy does not take, in float32."""
     for way in ("detach", "cpu"):
         x = getattr(x, way, lambda x=x: x)()
@@ -136,27 +141,27 @@ def plain(name: str, x: Any) -> NDArray:
     return array
 
 
-def array_of(entry: Theirs, given: Mapping[str, NDArray]) -> NDArray:
+def convert_entry(entry: Theirs, given: Mapping[str, NDArray]) -> NDArray:
     """What tensors become here; of several that differ in shape, the first."""
     tensors = [given[name] for name in entry.names]
     same = {x.shape for x in tensors} == {tensors[0].shape} and (entry.rows is None or tensors[0].ndim > 0)
     return entry.ours(tensors) if same else tensors[0]
 
 
-def fits(x: NDArray, own: NDArray, cast: bool) -> bool:
+def can_replace(x: NDArray, own: NDArray, cast: bool) -> bool:
     """Whether an array can stand in the place of another one."""
     return x.shape == own.shape and (x.dtype == own.dtype or (cast and castable(x.dtype, own.dtype)))
 
 
-def check(missing: list[str], wrong: list[str], unexpected: list[str], strict: bool, some: bool) -> None:
+def check_weights(missing: list[str], wrong: list[str], unexpected: list[str], strict: bool, some: bool) -> None:
     """Raise CheckpointError where weights are not those of the model."""
     if not wrong and some and not (strict and (missing or unexpected)):
         return
-    lines = [f"missing {listed(missing)}"] if missing else []
+    lines = [f"missing {list_names(missing)}"] if missing else []
     lines += [f"of another type: {'; '.join(wrong[:8])}{f' and {len(wrong) - 8} more' * (len(wrong) > 8)}"] * bool(
         wrong
     )
-    lines += [f"unexpected {listed(unexpected)}"] if unexpected else []
+    lines += [f"unexpected {list_names(unexpected)}"] if unexpected else []
     raise CheckpointError(
         f"from_torch: {'; '.join(lines) or 'there is nothing to load'}",
         hint="cast=True converts dtypes; another shape is another architecture"

@@ -13,12 +13,12 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import CheckpointError
-from wholestep.frontend.scope import type_of
+from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
-from wholestep.runtime import mapped
-from wholestep.train.checkpoint import disk, facts, header, writers
-from wholestep.train.checkpoint.disk import Disk
+from wholestep.runtime.memory import mapped_arrays
+from wholestep.train.checkpoint import filesystem, metadata, safetensors_header, writers
+from wholestep.train.checkpoint.filesystem import Disk
 
 MANIFEST = "manifest.json"
 MOST_PARTS = 512
@@ -35,24 +35,24 @@ class Item(NamedTuple):
     sha256: str
 
 
-def items(arrays: Mapping[str, NDArray]) -> list[Item]:
+def checksummed_tensors(arrays: Mapping[str, NDArray]) -> list[Item]:
     """Tensors with their checksums, those of wide dtypes first, so that each begins at a multiple of its own size."""
-    real = {name: pairs(x) for name, x in arrays.items()}
+    real = {name: real_pairs(x) for name, x in arrays.items()}
     order = sorted(real, key=lambda name: (-real[name].dtype.itemsize, name))
-    return [Item(name, real[name], digest(real[name])) for name in order]
+    return [Item(name, real[name], checksum(real[name])) for name in order]
 
 
-def pairs(x: NDArray) -> NDArray:
+def real_pairs(x: NDArray) -> NDArray:
     """A complex array as real and imaginary parts along a last axis, which every reader of the format knows."""
     if not dtypes.is_complex(x.dtype):
         return x
     return np.stack([x.real, x.imag], -1)
 
 
-def digest(x: NDArray) -> str:
+def checksum(x: NDArray) -> str:
     """The checksum of an array that lies row by row."""
     found = hashlib.sha256()
-    for piece in mapped.contents(x):
+    for piece in mapped_arrays.byte_chunks(x):
         found.update(piece)
     return found.hexdigest()
 
@@ -63,30 +63,32 @@ def fingerprint(types: Mapping[str, Type]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def pieces(part: Sequence[Item], about: str) -> Iterator[Any]:
+def file_pieces(part: Sequence[Item], about: str) -> Iterator[Any]:
     """A file, piece by piece; its header has been read back before anything is written."""
-    head = header.encoded(part, about)
-    header.decoded(head[header.LENGTH :], sum(item.array.nbytes for item in part))
+    head = safetensors_header.encoded(part, about)
+    safetensors_header.decoded(head[safetensors_header.LENGTH :], sum(item.array.nbytes for item in part))
     yield head
     for item in part:
-        yield from mapped.contents(item.array)
+        yield from mapped_arrays.byte_chunks(item.array)
 
 
-def save(path: Path, arrays: Mapping[str, NDArray], about: dict[str, Any], most: int | None, to: Disk) -> None:
+def write_checkpoint(
+    path: Path, arrays: Mapping[str, NDArray], about: dict[str, Any], most: int | None, to: Disk
+) -> None:
     """Write a checkpoint: one file, or with `most` a folder of parts of up to so many bytes each.
 
     Raises CheckpointError where that is not possible; the last one that was saved is kept.
     """
-    about = {"format": facts.FORMAT, **about, "complex": sorted(n for n, x in arrays.items() if x.dtype.kind == "c")}
-    found = items(arrays)
+    about = {"format": metadata.FORMAT, **about, "complex": sorted(n for n, x in arrays.items() if x.dtype.kind == "c")}
+    found = checksummed_tensors(arrays)
     about["fingerprint"] = fingerprint({item.name: type_of(item.array) for item in found})
-    text = facts.written(about, "save")
+    text = metadata.encode_metadata(about, "save")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if most is None:
             if path.is_dir():
                 raise CheckpointError(f"save: {path} is a folder", hint="give a file, or max_shard_bytes=")
-            disk.put(to, path, pieces(found, text))
+            filesystem.replace_file(to, path, file_pieces(found, text))
         else:
             save_parts(path, found, about, most, to)
     except OSError as error:
@@ -101,26 +103,26 @@ def save_parts(folder: Path, found: Sequence[Item], about: dict[str, Any], most:
     folder.mkdir(exist_ok=True)
     parts, tag, manifest = shared_out(found, most), writers.tag(), folder / MANIFEST
     named = {PART.format(tag=tag, i=i, n=len(parts)): part for i, part in enumerate(parts, 1)}
-    before = parts_of(disk.previous(manifest))
+    before = parts_of(filesystem.previous(manifest))
     sweep_parts(folder, {*parts_of(manifest), *before}, to)
     try:
         seals = {name: save_part(folder / name, part, to) for name, part in named.items()}
         where = {item.name: name for name, part in named.items() for item in part}
         to.sync_folder(folder)  # a manifest never names what a power cut could take
-        disk.swap(to, manifest, [signed({"facts": about, "parts": seals, "weight_map": where})])
+        filesystem.swap(to, manifest, [signed({"facts": about, "parts": seals, "weight_map": where})])
     except BaseException:
         for name in named:
-            disk.forget(to, folder / name)
+            filesystem.remove_file(to, folder / name)
         raise
-    disk.settle(to, manifest)
-    remove_parts(folder, {*named, *parts_of(disk.previous(manifest))}, before, to)
+    filesystem.settle(to, manifest)
+    remove_parts(folder, {*named, *parts_of(filesystem.previous(manifest))}, before, to)
 
 
 def save_part(path: Path, part: Sequence[Item], to: Disk) -> str:
     """Write one part; its seal."""
-    head, *rest = pieces(part, facts.written({"format": facts.FORMAT, "part": path.name}, "save"))
-    disk.write_new(to, path, [head, *rest])
-    return header.decoded(head[header.LENGTH :], sum(item.array.nbytes for item in part)).sha256
+    head, *rest = file_pieces(part, metadata.encode_metadata({"format": metadata.FORMAT, "part": path.name}, "save"))
+    filesystem.write_new(to, path, [head, *rest])
+    return safetensors_header.decoded(head[safetensors_header.LENGTH :], sum(item.array.nbytes for item in part)).sha256
 
 
 def shared_out(found: Sequence[Item], most: int) -> list[list[Item]]:
@@ -139,20 +141,20 @@ def signed(manifest: dict[str, Any]) -> bytes:
     """A manifest as it is written, with its checksum in the last line."""
     text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return f'{text[:-2]},\n "{header.SEAL}": "{digest}"\n}}\n'.encode()
+    return f'{text[:-2]},\n "{safetensors_header.SEAL}": "{digest}"\n}}\n'.encode()
 
 
 def parts_of(manifest: Path) -> set[str]:
     """The parts that a manifest of ours names; none where it cannot be read."""
     try:
         found = json.loads(manifest.read_bytes())["parts"]
-        return {name for name in found if is_part(name)}
+        return {name for name in found if is_part_name(name)}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()
 
 
-def is_part(name: Any) -> bool:
-    """Whether a name is one that `save` gives a part: nothing else is ever removed."""
+def is_part_name(name: Any) -> bool:
+    """Whether a name is one that `write_checkpoint` gives a part: nothing else is ever removed."""
     return isinstance(name, str) and PART_NAME.fullmatch(name) is not None
 
 
@@ -162,16 +164,16 @@ def sweep_parts(folder: Path, kept: set[str], to: Disk) -> None:
     A damaged manifest names nothing, and what it named may still be wanted.
     """
     manifest = folder / MANIFEST
-    if any(path.exists() and not parts_of(path) for path in (manifest, disk.previous(manifest))):
+    if any(path.exists() and not parts_of(path) for path in (manifest, filesystem.previous(manifest))):
         return
     for path in folder.glob("part-*.safetensors"):
         found = PART_NAME.fullmatch(path.name)
         if found is not None and path.name not in kept and writers.gone(found[1]):
-            disk.forget(to, path)
+            filesystem.remove_file(to, path)
 
 
 def remove_parts(folder: Path, kept: set[str], before: set[str], to: Disk) -> None:
     """Remove the parts of the checkpoint that is no longer kept, and what saves left that ended in the middle."""
     for path in folder.glob("part-*.safetensors"):
-        if is_part(path.name) and path.name not in kept and (path.name in before or disk.stale(path)):
-            disk.forget(to, path)
+        if is_part_name(path.name) and path.name not in kept and (path.name in before or filesystem.stale(path)):
+            filesystem.remove_file(to, path)

@@ -1,4 +1,4 @@
-"""Who writes a file: a tag in the names of files that are not finished, by which a later save sees that nobody does."""
+"""Tags of unfinished files, by which a later save sees that their writer is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tag() -> str:
     (False, 40, False)
     """
     pid = os.getpid()
-    return f"{place()}{pid & 0xFFFFFFFF:08x}{said(pid)[1]:012x}{os.urandom(4).hex()}"
+    return f"{machine_identity()}{pid & 0xFFFFFFFF:08x}{process_state(pid)[1]:012x}{os.urandom(4).hex()}"
 
 
 def gone(text: str) -> bool:
@@ -32,7 +32,9 @@ def gone(text: str) -> bool:
     False
     """
     found = re.fullmatch(TAG, text)
-    if found is None or found["place"] != place() or os.name == "nt":  # there a signal, even 0, ends a process
+    if (
+        found is None or found["place"] != machine_identity() or os.name == "nt"
+    ):  # there a signal, even 0, ends a process
         return False
     pid, start = int(found["pid"], 16), int(found["start"], 16)
     try:
@@ -41,11 +43,11 @@ def gone(text: str) -> bool:
         return True
     except OSError:
         return False
-    state, now = said(pid)
+    state, now = process_state(pid)
     return state in ENDED or (0 not in (now, start) and now != start)
 
 
-def place() -> str:
+def machine_identity() -> str:
     """The machine since it was started, and the numbers of processes that are seen from here."""
     try:
         known = [BOOT.read_text(encoding="ascii"), os.readlink(SPACE)]
@@ -54,7 +56,7 @@ def place() -> str:
     return hashlib.sha256("\n".join([socket.gethostname(), *known]).encode()).hexdigest()[:12]
 
 
-def said(pid: int) -> tuple[str, int]:
+def process_state(pid: int) -> tuple[str, int]:
     """The state of a process, and when it began, in the system's ticks; "" and 0 where the system does not say."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

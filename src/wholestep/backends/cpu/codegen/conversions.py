@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from wholestep.backends.cpu.codegen.forms import Form, constant, typed
-from wholestep.backends.cpu.codegen.scalars import At
-from wholestep.backends.cpu.codegen.writer import Writer
+from wholestep.backends.cpu.codegen.llvm_types import LlvmType, llvm_constant, simd_type
+from wholestep.backends.cpu.codegen.ops import OpEmitter
+from wholestep.backends.cpu.codegen.writer import FunctionWriter
 
-FLOAT = Form("float", "float", "f", 4, "f32")
-DOUBLE = Form("double", "double", "f", 8, "f64")
-WORD = Form("i32", "i32", "i", 4, "i32")
-LONG = Form("i64", "i64", "i", 8, "i64")
+FLOAT = LlvmType("float", "float", "f", 4, "f32")
+DOUBLE = LlvmType("double", "double", "f", 8, "f64")
+WORD = LlvmType("i32", "i32", "i", 4, "i32")
+LONG = LlvmType("i64", "i64", "i", 8, "i64")
 BFLOAT = "i16"
 
 
-def convert(w: Writer, x: str, source: Form, target: Form, lanes: int) -> str:
+def emit_conversion(w: FunctionWriter, x: str, source: LlvmType, target: LlvmType, lanes: int) -> str:
     """The value in the target's form, rounded to nearest even, or toward zero for integers; wrapped where it does not
     fit an integer."""
     if source == target:
         return x
-    at = Cast(w, lanes)
+    at = ConversionWriter(w, lanes)
     if source.kind == "h":
         wide = at.widen(x, source)
-        return convert(w, wide, FLOAT, target, lanes)
+        return emit_conversion(w, wide, FLOAT, target, lanes)
     if target.kind == "b":
         return at.truth(x, source)
     if target.kind == "h":
@@ -38,47 +38,47 @@ def convert(w: Writer, x: str, source: Form, target: Form, lanes: int) -> str:
     return at.resize(x, source, target)
 
 
-class Cast:
+class ConversionWriter:
     """Conversions in so many lanes."""
 
-    def __init__(self, w: Writer, lanes: int) -> None:
+    def __init__(self, w: FunctionWriter, lanes: int) -> None:
         self.w = w
         self.lanes = lanes
 
     def cast(self, how: str, x: str, source: str, target: str) -> str:
-        return self.w.let(f"{how} {typed(source, self.lanes)} {x} to {typed(target, self.lanes)}")
+        return self.w.let(f"{how} {simd_type(source, self.lanes)} {x} to {simd_type(target, self.lanes)}")
 
-    def at(self, form: Form) -> At:
-        return At(self.w, form, self.lanes)
+    def at(self, form: LlvmType) -> OpEmitter:
+        return OpEmitter(self.w, form, self.lanes)
 
-    def resize(self, x: str, source: Form, target: Form) -> str:
+    def resize(self, x: str, source: LlvmType, target: LlvmType) -> str:
         """An integer with more or fewer bits."""
         if source.register == target.register:
             return x
         grow = "sext" if source.kind == "i" else "zext"
         return self.cast(grow if target.size > source.size else "trunc", x, source.register, target.register)
 
-    def truth(self, x: str, source: Form) -> str:
+    def truth(self, x: str, source: LlvmType) -> str:
         how = "fcmp une" if source.kind == "f" else "icmp ne"
         return self.at(source).compare(how, x, "zeroinitializer")
 
-    def from_truth(self, x: str, target: Form) -> str:
+    def from_truth(self, x: str, target: LlvmType) -> str:
         if target.kind != "f":
             return self.cast("zext", x, "i1", target.register)
         one = f"splat ({target.register} 1.0)" if self.lanes else "1.0"
         return self.at(target).pick(x, one, "zeroinitializer")
 
-    def whole(self, x: str, source: Form, target: Form) -> str:
+    def whole(self, x: str, source: LlvmType, target: LlvmType) -> str:
         """A floating-point number cut to an integer. What no integer stands for gives some number, as in NumPy."""
         if target.kind == "u" and target.size == 8:
             return self.unsigned(x, source)
         step = WORD if target.size < 4 or (target.kind == "i" and target.size == 4) else LONG
         cut = self.w.let(
-            f"freeze {typed(step.register, self.lanes)} {self.cast('fptosi', x, source.register, step.register)}"
+            f"freeze {simd_type(step.register, self.lanes)} {self.cast('fptosi', x, source.register, step.register)}"
         )
         return self.resize(cut, step, target)
 
-    def unsigned(self, x: str, source: Form) -> str:
+    def unsigned(self, x: str, source: LlvmType) -> str:
         """To u64: numbers from 2^63 on lose it before and get it back after."""
         at, half = self.at(source), "0x43E0000000000000"
         half = f"splat ({source.register} {half})" if self.lanes else half
@@ -89,17 +89,19 @@ class Cast:
         top = long.pick(small, "zeroinitializer", long.number(-(2**63)))
         return self.w.let(f"xor {long.type} {cut}, {top}")
 
-    def widen(self, x: str, source: Form) -> str:
+    def widen(self, x: str, source: LlvmType) -> str:
         """A half type as float32."""
         if source.register == "half":
-            return self.cast("fpext", x, "half", "float") if self.w.halves else self.widen_by_bits(x)
+            return self.cast("fpext", x, "half", "float") if self.w.converts_half else self.widen_by_bits(x)
         return self.cast("bitcast", self.bits("shl", self.cast("zext", x, BFLOAT, "i32"), 16), "i32", "float")
 
-    def narrow(self, x: str, source: Form, target: Form) -> str:
+    def narrow(self, x: str, source: LlvmType, target: LlvmType) -> str:
         """To a half type by way of float32, from float64 rounded to odd, so that nothing is rounded twice."""
-        single = self.odd(x) if source == DOUBLE else convert(self.w, x, source, FLOAT, self.lanes)
+        single = self.odd(x) if source == DOUBLE else emit_conversion(self.w, x, source, FLOAT, self.lanes)
         if target.register == "half":
-            return self.cast("fptrunc", single, "float", "half") if self.w.halves else self.narrow_by_bits(single)
+            return (
+                self.cast("fptrunc", single, "float", "half") if self.w.converts_half else self.narrow_by_bits(single)
+            )
         bits = self.cast("bitcast", single, "float", "i32")
         top = self.bits("lshr", bits, 16)
         bias = self.bits("add", self.bits("and", top, 1), 0x7FFF)
@@ -155,4 +157,4 @@ class Cast:
 
     def number(self, value: float) -> str:
         """A float32 in each lane."""
-        return constant(np.dtype(np.float32), value, self.lanes)
+        return llvm_constant(np.dtype(np.float32), value, self.lanes)

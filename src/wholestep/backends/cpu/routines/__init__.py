@@ -1,31 +1,30 @@
-"""Routines: what a plan calls that is no kernel, as functions in LLVM text and their calls in the entry function."""
+"""Routines: the calls in a plan that are no kernels, such as memmove, sorts, LAPACK and page hints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wholestep.backends.cpu.caller import Caller
-from wholestep.backends.cpu.routines.lapack import declaration, lapack_text
-from wholestep.backends.cpu.routines.order import argsort_text
-from wholestep.lower.plan import Call
-from wholestep.lower.streaming import DONE, WANTED
+from wholestep.backends.cpu.host_function import HostFunction
+from wholestep.backends.cpu.routines.lapack import lapack_declaration, lapack_text
+from wholestep.backends.cpu.routines.radix_sort import argsort_text
+from wholestep.lower.program.steps import PREFETCH_NOW, RELEASE, RoutineCall
 
 
-def routine_text(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
-    """Print the call of a routine, and the routine itself where it is the first of its kind."""
+def write_routine_call(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Emit the call of a routine, and the routine itself at its first use."""
     family, _, _ = step.routine.partition(".")
-    CALLS[family](caller, step, pointers)
+    ROUTINE_CALLS[family](caller, step, pointers)
 
 
-def copy(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
-    """The bytes of one place written to another."""
+def call_memmove(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Copy the bytes of one buffer to another."""
     caller.declared.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
     nbytes = caller.number(step.params[0])
     caller.do(f"call void @llvm.memmove.p0.p0.i64(ptr {pointers[0]}, ptr {pointers[1]}, i64 {nbytes}, i1 0)")
 
 
-def argsort(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
-    """Keys, order and scratch memory; the bits of a key, the length of a row and the number of rows."""
+def call_argsort(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Sort rows: keys, order and scratch memory; the bits of a key, the length of a row and the number of rows."""
     bits, n, rows = step.params
     name = caller.routine(f"argsort {bits}", lambda name: argsort_text(name, bits))
     caller.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
@@ -33,12 +32,12 @@ def argsort(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
     caller.do(f"call void @{name}(ptr {keys}, ptr {order}, ptr {scratch}, i64 {n}, i64 {rows})")
 
 
-def lapack(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
-    """One routine for a stack of matrices; where a site is given, the program is left when one has a status not 0."""
+def call_lapack(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Run a LAPACK routine on a stack of matrices; a site makes a nonzero status an error."""
     count, arguments, site = step.params
     symbol, width = step.routine, len(pointers)
     name = caller.routine(f"{symbol} {arguments}", lambda name: lapack_text(name, symbol, width, arguments))
-    caller.declared.add(declaration(symbol, arguments))
+    caller.declared.add(lapack_declaration(symbol, arguments))
     caller.symbols.add(symbol)
     passed = ", ".join([*[f"ptr {p}" for p in pointers], f"i64 {count}"])
     status = caller.let(f"call i32 @{name}({passed})")
@@ -48,11 +47,11 @@ def lapack(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
         caller.fail_if(bad, site, "0", wide, caller.plan.sites[site - 1])
 
 
-def advise(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
-    """Memory of a file: a place is read soon, or what follows it, unless that was the last; or a place is let go."""
+def call_advise(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Hint about pages of a file: prefetch a buffer or the next row of one, or release a buffer."""
     nbytes, stride = step.params
-    if step.routine in (DONE, WANTED):
-        name = "ws_done" if step.routine == DONE else "ws_soon"
+    if step.routine in (RELEASE, PREFETCH_NOW):
+        name = "ws_done" if step.routine == RELEASE else "ws_soon"
         caller.declared.add(f"declare void @{name}(ptr, ptr, i64)")
         caller.do(f"call void @{name}(ptr %context, ptr {pointers[0]}, i64 {nbytes})")
         return
@@ -64,5 +63,5 @@ def advise(caller: Caller, step: Call, pointers: Sequence[str]) -> None:
     caller.do(f"call void @ws_soon(ptr %context, ptr {following}, i64 {size})")
 
 
-CALLS = {"copy": copy, "argsort": argsort, "lapack": lapack, "advise": advise}
-"""How each family of routines is called."""
+ROUTINE_CALLS = {"copy": call_memmove, "argsort": call_argsort, "lapack": call_lapack, "advise": call_advise}
+"""The emitter of each family of routines."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wholestep.backends.cpu.routines.text import Function
+from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 
-Argument = tuple[str, int, int]
+LapackArgument = tuple[str, int, int]
 """("letter", code, 0), ("number", value, 0), ("null", 0, 0), ("status", 0, 0), or ("memory", which pointer, bytes from
 one matrix to the next)."""
 
 
-def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[Argument]) -> str:
-    """`i32 name(pointers..., count)`: the status of the first matrix that could not be dealt with, or 0."""
-    f = Function("i32", name, [*[("ptr", f"p{i}") for i in range(pointers)], ("i64", "count")])
+def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[LapackArgument]) -> str:
+    """Return `i32 name(pointers..., count)`, which gives the status of the first matrix that failed, or 0."""
+    f = FunctionBuilder("i32", name, [*[("ptr", f"p{i}") for i in range(pointers)], ("i64", "count")])
     status = f.let("alloca i32, align 4")
-    constants = {a: constant(f, a) for a in arguments if a[0] in ("letter", "number")}
+    constants = {a: argument_in_memory(f, a) for a in arguments if a[0] in ("letter", "number")}
     given = ", ".join(["ptr"] * len(arguments))
 
-    def address(a: Argument, i: str) -> str:
+    def address(a: LapackArgument, i: str) -> str:
         kind, which, stride = a
         if kind == "memory":
             return f.let(f"getelementptr i8, ptr %p{which}, i64 {f.let(f'mul i64 {i}, {stride}')}")
@@ -39,13 +39,13 @@ def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[Argum
     return f.text()
 
 
-def declaration(symbol: str, arguments: Sequence[Argument]) -> str:
-    """How the routine is declared."""
+def lapack_declaration(symbol: str, arguments: Sequence[LapackArgument]) -> str:
+    """Return the declaration of a routine."""
     return f'declare void @"{symbol}"({", ".join(["ptr"] * len(arguments))})'
 
 
-def constant(f: Function, argument: Argument) -> str:
-    """A letter or a number in memory."""
+def argument_in_memory(f: FunctionBuilder, argument: LapackArgument) -> str:
+    """Put a letter or a number in memory."""
     kind = "i8" if argument[0] == "letter" else "i32"
     place = f.let(f"alloca {kind}")
     f.store(kind, str(argument[1]), place)

@@ -1,0 +1,348 @@
+"""Loop emission with unroll-and-jam: a loop of full steps, then a remainder with fewer copies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wholestep.backends.cpu.codegen.llvm_types import llvm_type, simd_type
+from wholestep.backends.cpu.codegen.loop_carried import FoldAccumulators, LoopCarried, end_iteration
+from wholestep.backends.cpu.codegen.ops import OpEmitter
+from wholestep.backends.cpu.codegen.uniformity import vector_lanes
+from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
+from wholestep.backends.cpu.codegen.writer import FunctionWriter, InductionVariables, LoopCopy
+from wholestep.dims import Dim, Size
+from wholestep.kernel.lang import Axis, Loop, Statement, Store, Var
+
+
+class LoopState(NamedTuple):
+    """The loop-carried state of a loop."""
+
+    folded: list[FoldAccumulators]
+    carried: list[LoopCarried]
+
+    def all(self) -> list[FoldAccumulators | LoopCarried]:
+        """The folds, then the carries."""
+        return [*self.folded, *self.carried]
+
+
+class LoopWriter:
+    """Emits the body of a kernel."""
+
+    def __init__(self, w: FunctionWriter, values: UnrolledValues) -> None:
+        self.w = w
+        self.values = values
+
+    def body(self, body: tuple[Statement, ...], lazy: bool = False) -> None:
+        """Emit each statement in order; values only at their first use, if lazy."""
+        run: list[Var | Store] = []
+        for s in body:
+            if isinstance(s, Loop):
+                self.run(run)
+                run = []
+                self.loop(s)
+            elif isinstance(s, Store) or s in self.w.uniformity.used:
+                if loads_written_buffer(s) and any(isinstance(x, Store) for x in run):
+                    self.run(run)
+                    run = []
+                run.append(s)
+        if lazy:
+            for s in run:
+                assert isinstance(s, Var)
+                self.values.define_on_demand(s)
+        else:
+            self.run(run)
+
+    def run(self, run: list[Var | Store]) -> None:
+        """Emit straight-line statements for a few copies at a time, which limits register pressure."""
+        w, values = self.w, self.values
+        writing = [
+            values.emitter(s) if isinstance(s, Var) else values.memory.store(*s) for s in pair_adjacent_stores(run)
+        ]
+        found = {a for axes, _ in writing for a in axes}
+        axes = tuple([a for a in w.scopes if a in found])
+        count = w.copies(axes)
+        size = w.copies_at_once(vector_lanes(axes))
+        if count <= size:
+            for its, write in writing:
+                for copy in range(w.copies(its)):
+                    write(copy)
+            return
+        projected = [(w.project(axes, its), set[int](), write) for its, write in writing]
+        for start in range(0, count, size):
+            for copies, done, write in projected:
+                for copy in copies[start : start + size]:
+                    if copy not in done:
+                        done.add(copy)
+                        write(copy)
+
+    def loop(self, loop: Loop) -> None:
+        """Emit a loop and define its results."""
+        results = [*[f.result for f in loop.folds], *[c.after for c in loop.carries]]
+        found = self.steps(loop) if loop.guard is None else self.guarded(loop, loop.guard, results)
+        for result, names in zip(results, found, strict=True):
+            self.values.define(result, names)
+
+    def guarded(self, loop: Loop, guard: Var, results: list[Var]) -> list[list[str]]:
+        """Emit a loop that is skipped where its guard holds for no copy; copies whose guard is false keep their initial
+        values."""
+        w, guards = self.w, self.values.memory.guards
+        inits = [*[f.init for f in loop.folds], *[c.init for c in loop.carries]]
+        starts = [self.values.names(x, w.uniformity.axes_of[r]) for x, r in zip(inits, results, strict=True)]
+        before, after = w.block, self.branch(self.any(guard))
+        differs = [guard] if self.values.known[guard].axes else []
+        guards += differs
+        ended = self.steps(loop)
+        if differs:
+            guards.pop()
+            ended = [
+                self.select_results(r, guard, new, old) for r, new, old in zip(results, ended, starts, strict=True)
+            ]
+        inside = w.block
+        self.join(after)
+        return [
+            [self.phi(r, (x, inside), (y, before)) for x, y in zip(new, old, strict=True)]
+            for r, new, old in zip(results, ended, starts, strict=True)
+        ]
+
+    def phi(self, result: Var, *ways: tuple[str, str]) -> str:
+        """Emit the phi of a result."""
+        kind = simd_type(llvm_type(result.dtype).register, vector_lanes(self.w.uniformity.axes_of[result]))
+        return self.w.let(f"phi {kind} " + ", ".join(f"[ {name}, %{label} ]" for name, label in ways))
+
+    def any(self, guard: Var) -> str:
+        """Emit the test of whether a guard holds for any copy and lane."""
+        w, held = self.w, self.values.known[guard]
+        found = held.name(0, 0)
+        kind = simd_type("i1", held.lanes)
+        for copy in range(1, len(held.names)):
+            found = w.let(f"or {kind} {found}, {held.name(copy, 0)}")
+        if held.lanes:
+            bits = w.let(f"bitcast {kind} {found} to i{held.lanes}")
+            found = w.let(f"icmp ne i{held.lanes} {bits}, 0")
+        return found
+
+    def select_results(self, result: Var, guard: Var, new: list[str], old: list[str]) -> list[str]:
+        """Select the new values where the guard holds, the old ones elsewhere."""
+        axes = self.w.uniformity.axes_of[result]
+        at = OpEmitter(self.w, llvm_type(result.dtype), vector_lanes(axes))
+        return [at.pick(g, x, y) for g, x, y in zip(self.values.names(guard, axes), new, old, strict=True)]
+
+    def steps(self, loop: Loop) -> list[list[str]]:
+        """Emit the steps of a loop; return the names of its folds, then of its carries."""
+        axis = loop.axis
+        if isinstance(axis.size, Dim):
+            return self.symbolic_loop(loop, axis.size)
+        full, rest = divmod(axis.extent, axis.block)
+        tile = axis.tile if full else -(-rest // axis.lanes)
+        abreast = self.w.uniformity.unrolls(loop)
+        folded = [FoldAccumulators(self.values, f, axis.lanes, tile if abreast else 0) for f in loop.folds]
+        held = LoopState(folded, [LoopCarried(self.values, c) for c in loop.carries])
+        if full > 1:
+            self.counted_loop(loop, held, "0", str(full), axis.tile)
+        elif full:
+            self.iteration(loop, held, LoopCopy(axis, 0, axis.tile, axis.lanes, None))
+        if rest:
+            self.iteration(loop, held, self.remainder(axis))
+        return [h.left() for h in held.all()]
+
+    def symbolic_loop(self, loop: Loop, size: Dim) -> list[list[str]]:
+        """Emit a loop of symbolic size: full tiles, then single steps."""
+        w, axis = self.w, loop.axis
+        tile = axis.tile if w.uniformity.unrolls(loop) else 0
+        folded = [FoldAccumulators(self.values, f, axis.lanes, tile) for f in loop.folds]
+        held = LoopState(folded, [LoopCarried(self.values, c) for c in loop.carries])
+        for start, end, count in split_symbolic_loop(axis, size, w.uniformity.unrolls(loop)):
+            entering, before = [h.names for h in held.all()], w.block
+            after = self.branch(w.let(f"icmp slt i64 {w.sizes.name(start)}, {w.sizes.name(end)}"))
+            self.counted_loop(loop, held, w.sizes.name(start), w.sizes.name(end), count)
+            inside = w.block
+            self.join(after)
+            for h, old in zip(held.all(), entering, strict=True):
+                pairs = zip(h.names, old, strict=True)
+                h.names = [w.let(f"phi {h.type} [ {x}, %{inside} ], [ {y}, %{before} ]") for x, y in pairs]
+        return [h.left() for h in held.all()]
+
+    def symbolic_parallel_loop(self, loop: Loop, size: Dim) -> None:
+        """Emit steps [%lo, %hi) of an outermost loop of symbolic size."""
+        w, nothing = self.w, LoopState([], [])
+        (_, full, tile), *rest = split_symbolic_loop(loop.axis, size, w.uniformity.unrolls(loop))
+        whole = w.sizes.name(full)
+        inside = w.let(f"icmp slt i64 %hi, {whole}")
+        end = w.let(f"select i1 {inside}, i64 %hi, i64 {whole}")
+        after = self.branch(w.let(f"icmp slt i64 %lo, {end}"))
+        self.counted_loop(loop, nothing, "%lo", end, tile)
+        self.join(after)
+        for start, stop, count in rest:
+            # The thread whose share includes the last, partial step runs the whole remainder.
+            last = w.let(f"icmp sgt i64 %hi, {whole}")
+            some = w.let(f"icmp slt i64 {w.sizes.name(start)}, {w.sizes.name(stop)}")
+            after = self.branch(w.let(f"and i1 {last}, {some}"))
+            self.counted_loop(loop, nothing, w.sizes.name(start), w.sizes.name(stop), count)
+            self.join(after)
+
+    def parallel_loop(self, loop: Loop) -> None:
+        """Emit steps [%lo, %hi) of the outermost loop."""
+        w, axis = self.w, loop.axis
+        if isinstance(axis.size, Dim):
+            self.symbolic_parallel_loop(loop, axis.size)
+            return
+        full, rest = divmod(axis.extent, axis.block)
+        some = w.let("icmp slt i64 %lo, %hi")
+        if full:
+            inside = w.let(f"icmp slt i64 %hi, {full}")
+            end = w.let(f"select i1 {inside}, i64 %hi, i64 {full}")
+            after = self.branch(w.let(f"icmp slt i64 %lo, {end}"))
+            if full > 1:
+                self.counted_loop(loop, LoopState([], []), "%lo", end, axis.tile)
+            else:
+                self.iteration(loop, LoopState([], []), LoopCopy(axis, 0, axis.tile, axis.lanes, None))
+            self.join(after)
+        if rest:
+            last = w.let(f"icmp sgt i64 %hi, {full}")
+            after = self.branch(w.let(f"and i1 {some}, {last}"))
+            self.iteration(loop, LoopState([], []), self.remainder(axis))
+            self.join(after)
+
+    def parallel_full_steps(self, loop: Loop) -> None:
+        """Emit steps [%lo, %hi) of an outermost loop, all of them full."""
+        after = self.branch(self.w.let("icmp slt i64 %lo, %hi"))
+        self.counted_loop(loop, LoopState([], []), "%lo", "%hi", loop.axis.tile)
+        self.join(after)
+
+    def branch(self, condition: str) -> str:
+        """Enter a block under a condition; return the label of the block after it."""
+        inside, after = self.w.label(), self.w.label()
+        self.w.do(f"br i1 {condition}, label %{inside}, label %{after}")
+        self.w.enter(inside)
+        return after
+
+    def join(self, after: str) -> None:
+        """Leave a conditional block."""
+        self.w.do(f"br label %{after}")
+        self.w.enter(after)
+
+    def remainder(self, axis: Axis) -> LoopCopy:
+        """Return the remainder of an axis after its full steps."""
+        base = axis.extent - axis.extent % axis.block
+        count = -(-(axis.extent - base) // axis.lanes)
+        return LoopCopy(axis, base, count, axis.extent - base - (count - 1) * axis.lanes, None)
+
+    def counted_loop(self, loop: Loop, held: LoopState, start: str, end: str, count: int) -> None:
+        """Emit a loop over steps [start, end), at least one, each unrolled `count` times."""
+        w, axis = self.w, loop.axis
+        each = count * axis.lanes
+        outside, w.lines, before = w.lines, [], w.block
+        head, after = w.label(), w.label()
+        entering = [h.names for h in held.all()]
+        for h in held.all():
+            h.names = [w.fresh() for _ in h.names]
+        phis = [h.names for h in held.all()]
+        w.block, motion = head, InductionVariables()
+        self.iteration(loop, held, LoopCopy(axis, 0, count, axis.lanes, motion))
+        body, w.lines = w.lines, outside
+        latch, w.block = w.block, before
+        at = w.fresh()
+        moving = [(1, at, start)]
+        for stride, name in motion.offsets.items():
+            first = "0" if start == "0" else w.let(f"mul i64 {start}, {stride * each}")
+            moving.append((stride * each, name, first))
+        w.do(f"br label %{head}")
+        w.enter(head)
+        for _, name, first in moving:
+            w.lines.append(f"  {name} = phi i64 [ {first}, %{before} ], [ {name}n, %{latch} ]")
+        for h, names, firsts in zip(held.all(), phis, entering, strict=True):
+            for name, first, last in zip(names, firsts, h.names, strict=True):
+                w.lines.append(f"  {name} = phi {h.type} [ {first}, %{before} ], [ {last}, %{latch} ]")
+        w.lines += motion.lines
+        w.lines += body
+        w.block = latch
+        for by, name, _ in moving:
+            w.lines.append(f"  {name}n = add i64 {name}, {by}")
+        w.do(f"br i1 {w.let(f'icmp slt i64 {at}n, {end}')}, label %{head}, label %{after}")
+        w.enter(after)
+
+    def iteration(self, loop: Loop, held: LoopState, scope: LoopCopy) -> None:
+        """Emit one iteration, which may be a partial one."""
+        w, lazy = self.w, emits_on_demand(loop)
+        w.scopes[scope.axis] = scope
+        turns = 1
+        if not w.uniformity.unrolls(loop):
+            turns, scope.count, scope.unrolled = scope.count, 1, False
+        for _ in range(turns):
+            for c in held.carried:
+                c.enter()
+            self.body(loop.body, lazy)
+            end_iteration(held.carried, held.folded, scope)
+            scope.base += 1
+        del w.scopes[scope.axis]
+
+
+def split_symbolic_loop(axis: Axis, size: Dim, abreast: bool) -> list[tuple[Size, Size, int]]:
+    """Split a symbolic size into ranges (start, end, unroll factor): full tiles, half tiles where tiles are large,
+    single steps.
+
+    Lanes are chosen along an axis only where they divide its size.
+    """
+    found: list[tuple[Size, Size, int]] = []
+    counts = [
+        axis.tile,
+        *([axis.tile // 2] if abreast and axis.tile >= MIN_HALVED_TILE and axis.tile % 2 == 0 else []),
+        1,
+    ]
+    done: Size = 0
+    for count in dict.fromkeys(counts):
+        end = size // (count * axis.lanes)
+        found.append((done // count, end, count))
+        done = end * count
+        if size % (count * axis.lanes) == 0:
+            break
+    return found
+
+
+MIN_HALVED_TILE = 8
+"""The smallest tile whose remainder is worth a loop of half tiles."""
+
+
+def pair_adjacent_stores(run: list[Var | Store]) -> list[Var | tuple[Store, ...]]:
+    """Group adjacent stores to neighbouring elements in pairs, such as the parts of a complex number."""
+    found: list[Var | tuple[Store, ...]] = []
+    for s in run:
+        last = found[-1] if found else None
+        if isinstance(s, Var):
+            found.append(s)
+        elif isinstance(last, tuple) and len(last) == 1 and are_adjacent_stores(last[0], s):
+            found[-1] = (last[0], s)
+        else:
+            found.append((s,))
+    return found
+
+
+def are_adjacent_stores(x: Store, y: Store) -> bool:
+    """True where y stores to the element after x's."""
+    return x.buffer is y.buffer and x.guard is None and y.guard is None and y.index == x.index + 1
+
+
+def loads_written_buffer(s: Var | Store) -> bool:
+    """True for a load from a buffer that the kernel writes."""
+    return isinstance(s, Var) and s.op == "load" and s.attr[0].written
+
+
+def emits_on_demand(loop: Loop) -> bool:
+    """True for a body of pure values that its loop folds: each is emitted at its first use, next to the accumulator."""
+    pure = all(isinstance(s, Var) for s in loop.body)
+    return pure and bool(loop.folds) and not (loop.carries or loop.ordered or has_deep_chain(loop.body))
+
+
+MAX_CHAIN = 80
+"""Longer dependence chains are emitted in order, since emission on demand recurses along them."""
+
+
+def has_deep_chain(body: tuple[Statement, ...]) -> bool:
+    """True where the longest dependence chain of a body exceeds `MAX_CHAIN`."""
+    if len(body) <= MAX_CHAIN:
+        return False
+    depth: dict[Var, int] = {}
+    for s in body:
+        if isinstance(s, Var):
+            depth[s] = 1 + max([depth.get(x, 0) for x in s.args], default=0)
+    return max(depth.values(), default=0) > MAX_CHAIN

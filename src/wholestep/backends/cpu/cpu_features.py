@@ -1,0 +1,145 @@
+"""Processor features that code generation depends on: instruction sets, vector width, number of registers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from wholestep import config
+from wholestep.backends.cpu.gate import GATE
+from wholestep.errors import UnsupportedError
+
+AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget:
+    """A processor as the code generator sees it; equal targets get equal code.
+
+    `cpu` and `features` are LLVM's words; `vector_bytes` is the size of a vector register, `registers` their number.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    registers: int
+    fma: bool
+    amx_bf16: bool
+
+    @property
+    def arch(self) -> str:
+        """`x86_64` or `aarch64`.
+
+        >>> named_target("aarch64-neon").arch
+        'aarch64'
+        """
+        return architecture(self.triple)
+
+    def lanes(self, itemsize: int) -> int:
+        """The number of elements of this many bytes in a vector register.
+
+        >>> named_target("x86-64-v4").lanes(4)
+        16
+        """
+        return self.vector_bytes // itemsize
+
+
+X86 = "x86_64-unknown-linux-gnu"
+LEVELS = {
+    "x86-64-v2": CpuTarget(X86, "x86-64-v2", "", 16, 16, False, False),
+    "x86-64-v3": CpuTarget(X86, "x86-64-v3", "", 32, 16, True, False),
+    "x86-64-v4": CpuTarget(X86, "x86-64-v4", "", 64, 32, True, False),
+    "aarch64-neon": CpuTarget("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32, True, False),
+}
+"""Processors that code can be made for on any machine."""
+
+V2 = frozenset({"cx16", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2"})
+V3 = V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"}
+V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+LEVEL_FEATURES = {"x86-64-v2": V2, "x86-64-v3": V3, "x86-64-v4": V4, "aarch64-neon": frozenset({"neon"})}
+"""The features, in LLVM's words, that a processor of each level has (x86-64 psABI, "Micro-Architecture Levels")."""
+
+
+def architecture(triple: str) -> str:
+    """The first word of a triple in one spelling; raises UnsupportedError for a processor without a backend."""
+    word = triple.partition("-")[0]
+    known = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+    if word not in known:
+        raise UnsupportedError(f"compile: no code can be made for the processor {word}", hint="use device='reference'")
+    return known[word]
+
+
+def named_target(name: str) -> CpuTarget:
+    """A processor by its level: one of `LEVELS`; raises UnsupportedError for another name.
+
+    >>> named_target("x86-64-v3").vector_bytes
+    32
+    """
+    if name not in LEVELS:
+        raise UnsupportedError(f"compile: unknown target {name!r}", hint=f"the known ones are {', '.join(LEVELS)}")
+    return LEVELS[name]
+
+
+@cache
+def host_target() -> CpuTarget:
+    """The processor that this process compiles for: its own, or the level of it that WHOLESTEP_TARGET names.
+
+    Raises UnsupportedError for a level that is not known, or that this processor does not have.
+
+    >>> host_target().vector_bytes in (16, 32, 64)
+    True
+    """
+    triple, features = detect_cpu()
+    asked = config.target_name()
+    if asked is None:
+        with GATE:
+            import llvmlite.binding as llvm
+
+            return target_from_features(triple, llvm.get_host_cpu_name(), features)
+    made = replace(named_target(asked), triple=triple)
+    if asked not in host_levels():
+        raise UnsupportedError(
+            f"compile: WHOLESTEP_TARGET is {asked!r}, which this processor cannot run",
+            hint=f"it has the levels {', '.join(host_levels())}",
+        )
+    return made
+
+
+def host_levels() -> list[str]:
+    """The names of the levels that this processor has, the narrowest first.
+
+    >>> set(host_levels()) <= set(LEVELS)
+    True
+    """
+    triple, features = detect_cpu()
+    has = {name for name, on in features.items() if on}
+    arch = architecture(triple)
+    return [name for name, made in LEVELS.items() if made.arch == arch and has >= LEVEL_FEATURES[name]]
+
+
+@cache
+def detect_cpu() -> tuple[str, Mapping[str, bool]]:
+    """Return the triple of this process, and for each feature that LLVM knows whether the processor has it."""
+    with GATE:
+        import llvmlite.binding as llvm
+
+        triple, found = llvm.get_process_triple(), llvm.get_host_cpu_features()
+    if os.name == "nt":
+        triple += "-elf"  # the only object format that LLVM loads into a Windows process
+    return triple, {name: bool(on) for name, on in found.items()}
+
+
+def target_from_features(triple: str, cpu: str, features: Mapping[str, bool]) -> CpuTarget:
+    """Return the target with these features; raises UnsupportedError for a processor without a backend."""
+    flat = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
+    if architecture(triple) == "aarch64":
+        return CpuTarget(triple, cpu, flat, 16, 32, True, False)
+    has = {name for name, on in features.items() if on}
+    if has.issuperset(AVX512):
+        width, registers = 64, 32
+    else:
+        width, registers = (32 if "avx2" in has else 16), 16
+    return CpuTarget(triple, cpu, flat, width, registers, "fma" in has, {"amx-bf16", "amx-tile"} <= has)

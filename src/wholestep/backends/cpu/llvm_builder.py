@@ -1,0 +1,155 @@
+"""LLVM text: instructions with fresh registers, blocks, and functions with structured control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+Values = tuple[str, ...]
+
+
+class InstructionBuilder:
+    """The body of one function under emission; `block` is the current block."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.block = "entry"
+        self.count = 0
+
+    def fresh(self, prefix: str = "v") -> str:
+        """Return a new register."""
+        self.count += 1
+        return f"%{prefix}{self.count}"
+
+    def label(self, prefix: str = "b") -> str:
+        """Return a new label."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def let(self, what: str) -> str:
+        """Emit an instruction; return its register."""
+        self.count += 1
+        name = f"%v{self.count}"
+        self.lines.append(f"  {name} = {what}")
+        return name
+
+    def do(self, what: str) -> None:
+        """Emit an instruction without a result."""
+        self.lines.append(f"  {what}")
+
+    def enter(self, label: str) -> None:
+        """Start a block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+
+class FunctionBuilder(InstructionBuilder):
+    """One function under emission, with structured control flow; `arguments` are (type, name) pairs."""
+
+    def __init__(self, result: str, name: str, arguments: Sequence[tuple[str, str]], *, exported: bool = False) -> None:
+        super().__init__()
+        given = ", ".join(f"{kind} %{argument}" for kind, argument in arguments)
+        self.head = f"define {'' if exported else 'internal '}{result} @{name}({given}) nounwind {{"
+
+    def text(self) -> str:
+        """The function."""
+        return "\n".join([self.head, "entry:", *self.lines, "}"]) + "\n"
+
+    # Memory.
+
+    def at(self, base: str, index: str, size: int) -> str:
+        """The address of an element of so many bytes."""
+        if size == 1:
+            return self.let(f"getelementptr i8, ptr {base}, i64 {index}")
+        return self.let(f"getelementptr [{size} x i8], ptr {base}, i64 {index}")
+
+    def field(self, base: str, offset: int) -> str:
+        """Return the address of a field, given its offset in bytes."""
+        return self.at(base, str(offset), 1)
+
+    def load(self, kind: str, base: str, index: str = "0", size: int = 0) -> str:
+        """An element in memory."""
+        place = base if index == "0" else self.at(base, index, size or WIDTH[kind])
+        return self.let(f"load {kind}, ptr {place}, align {WIDTH[kind]}")
+
+    def store(self, kind: str, value: str, base: str, index: str = "0", size: int = 0) -> None:
+        """Write an element."""
+        place = base if index == "0" else self.at(base, index, size or WIDTH[kind])
+        self.do(f"store {kind} {value}, ptr {place}, align {WIDTH[kind]}")
+
+    # Control.
+
+    def return_if(self, condition: str, result: str) -> None:
+        """Return under a condition."""
+        leave, on = self.label(), self.label()
+        self.do(f"br i1 {condition}, label %{leave}, label %{on}")
+        self.enter(leave)
+        self.do(f"ret {result}")
+        self.enter(on)
+
+    def loop(
+        self,
+        types: Sequence[str],
+        starts: Sequence[str],
+        test: Callable[..., str],
+        body: Callable[..., Sequence[str]],
+    ) -> Values:
+        """While `test` of the variables holds they become what `body` makes of them; what they are after that."""
+        head, inside, done = self.label(), self.label(), self.label()
+        before = self.block
+        self.do(f"br label %{head}")
+        self.enter(head)
+        names = [self.fresh() for _ in types]
+        place = len(self.lines)
+        self.do(f"br i1 {test(*names)}, label %{inside}, label %{done}")
+        self.enter(inside)
+        after = body(*names)
+        self.do(f"br label %{head}")
+        self.lines[place:place] = [
+            f"  {name} = phi {kind} [ {start}, %{before} ], [ {following}, %{self.block} ]"
+            for name, kind, start, following in zip(names, types, starts, after, strict=True)
+        ]
+        self.enter(done)
+        return tuple(names)
+
+    def when(self, condition: str, body: Callable[[], None]) -> None:
+        """Run the body under a condition."""
+        inside, after = self.label(), self.label()
+        self.do(f"br i1 {condition}, label %{inside}, label %{after}")
+        self.enter(inside)
+        body()
+        self.do(f"br label %{after}")
+        self.enter(after)
+
+    def count_to(self, n: str, body: Callable[[str], None], start: str = "0") -> None:
+        """The body for each number from `start` to before n."""
+
+        def step(i: str) -> list[str]:
+            body(i)
+            return [self.let(f"add i64 {i}, 1")]
+
+        self.loop(["i64"], [start], lambda i: self.let(f"icmp slt i64 {i}, {n}"), step)
+
+    def choose(
+        self, condition: str, types: Sequence[str], yes: Callable[[], Sequence[str]], no: Callable[[], Sequence[str]]
+    ) -> Values:
+        """The values that one of two pieces of program makes."""
+        first, second, done = self.label(), self.label(), self.label()
+        self.do(f"br i1 {condition}, label %{first}, label %{second}")
+        found = []
+        for label, piece in ((first, yes), (second, no)):
+            self.enter(label)
+            values = piece()
+            found.append((values, self.block))
+            self.do(f"br label %{done}")
+        self.enter(done)
+        (a, here), (b, there) = found
+        return tuple(
+            [
+                self.let(f"phi {kind} [ {x}, %{here} ], [ {y}, %{there} ]")
+                for kind, x, y in zip(types, a, b, strict=True)
+            ]
+        )
+
+
+WIDTH = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "ptr": 8}
+"""The bytes of each type that is kept in memory."""

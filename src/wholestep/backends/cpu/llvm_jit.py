@@ -1,0 +1,183 @@
+"""Compilation of LLVM text to objects, and linking of objects into this process."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from wholestep.backends.cpu.code_pages import release_code_pages
+from wholestep.backends.cpu.cpu_features import CpuTarget, architecture, host_target
+from wholestep.backends.cpu.gate import GATE
+from wholestep.errors import WholestepError
+from wholestep.exits import UNBROKEN
+
+PASSES: tuple[str, ...] = ()
+"""LLVM passes before code generation; the text is explicit about vectors and unrolling, so that none pays."""
+
+
+class CodeError(WholestepError, RuntimeError):
+    """Generated code that LLVM refuses: a fault of the compiler, never of the program that was compiled."""
+
+
+@cache
+def _initialized(own: bool) -> None:
+    """Ready LLVM for this process's own processor, or for every one: that would touch many more of its pages."""
+    import llvmlite.binding as llvm
+
+    if own:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    release_code_pages(llvm.ffi.get_library_name())
+
+
+def target_machine(target: CpuTarget, opt: int = 3) -> Any:
+    """LLVM's code generator for a target, position independent and in the small code model."""
+    import llvmlite.binding as llvm
+
+    _initialized(target.arch == architecture(llvm.get_process_triple()))
+    options = {"cpu": target.cpu, "features": target.features, "opt": opt, "reloc": "pic", "codemodel": "small"}
+    return llvm.Target.from_triple(target.triple).create_target_machine(**options)
+
+
+_machine = cache(target_machine)
+
+
+def object_code(text: str, target: CpuTarget, *, passes: Sequence[str] = PASSES, opt: int = 3) -> bytes:
+    """A relocatable object for LLVM text that names neither a triple nor a data layout.
+
+    The module is always verified; raises CodeError, with the function at fault, for text that LLVM refuses.
+    """
+    made: bytes = _emit(text, target, passes, opt, assembly=False)
+    return made
+
+
+def assembly(text: str, target: CpuTarget, *, passes: Sequence[str] = PASSES, opt: int = 3) -> str:
+    """The same code for a person to read; raises CodeError as `object_code` does."""
+    made: str = _emit(text, target, passes, opt, assembly=True)
+    return made
+
+
+def _emit(text: str, target: CpuTarget, passes: Sequence[str], opt: int, *, assembly: bool) -> Any:
+    with UNBROKEN, GATE:
+        import llvmlite.binding as llvm
+
+        maker = _machine(target, opt)
+        head = f'target datalayout = "{maker.target_data}"\ntarget triple = "{target.triple}"\n'
+        # A context of its own, so that types and constants go with the module.
+        context = llvm.create_context()
+        try:
+            module = llvm.parse_assembly(head + text, context)
+        except RuntimeError as error:
+            context.close()
+            raise _refused(text, str(error), head.count("\n")) from None
+        try:
+            module.verify()
+            if passes:
+                _run(module, maker, passes)
+            return maker.emit_assembly(module) if assembly else maker.emit_object(module)
+        except RuntimeError as error:
+            raise _refused(text, str(error), head.count("\n")) from None
+        finally:
+            module.close()
+            context.close()
+
+
+def _run(module: Any, maker: Any, passes: Sequence[str]) -> None:
+    """Run these members of LLVM's pass manager, by the names that llvmlite gives them."""
+    import llvmlite.binding as llvm
+
+    builder = llvm.create_pass_builder(maker, llvm.create_pipeline_tuning_options(speed_level=3))
+    manager = llvm.create_new_module_pass_manager()
+    for name in passes:
+        getattr(manager, f"add_{name}_pass")()
+    manager.run(module, builder)
+
+
+def _refused(text: str, message: str, shift: int) -> CodeError:
+    """The error for text that LLVM refuses, with the function at fault."""
+    return CodeError(f"compile: LLVM refuses generated code: {message.strip()}\n{_culprit(text, message, shift)}")
+
+
+def _culprit(text: str, message: str, shift: int) -> str:
+    """The function that a message of LLVM is about: by its line, or by an instruction that the message quotes."""
+    functions = re.findall(r"^define[^\n]*\{\n.*?^\}", text, re.DOTALL | re.MULTILINE)
+    place = re.search(r"<string>:(\d+):", message)
+    if place:
+        line = int(place[1]) - shift
+        return next((f for f in functions if _spans(text, f, line)), "\n".join(text.splitlines()[line - 1 : line]))
+    quoted = {quote for quote in map(_squeezed, message.splitlines()) if len(quote) > 5}
+    scores = [sum(_squeezed(line) in quoted for line in f.splitlines()) for f in functions]
+    return functions[scores.index(max(scores))] if any(scores) else text
+
+
+def _spans(text: str, function: str, line: int) -> bool:
+    first = text[: text.index(function)].count("\n") + 1
+    return first <= line <= first + function.count("\n")
+
+
+def _squeezed(line: str) -> str:
+    return "".join(line.split())
+
+
+class LinkedCode:
+    """Machine code in this process; the addresses hold until `close`, or until the object is collected."""
+
+    def __init__(self, objects: Iterable[bytes], symbols: Mapping[str, int], exports: Iterable[str]) -> None:
+        """Raises CodeError where a symbol that the objects use is neither in `symbols` nor in this process."""
+        with UNBROKEN, GATE:
+            import llvmlite.binding as llvm
+
+            builder = llvm.JITLibraryBuilder().add_current_process()
+            for data in objects:
+                builder.add_object_img(data)
+            for name, address in symbols.items():
+                builder.import_symbol(name, address)
+            for name in exports:
+                builder.export_symbol(name)
+            # An engine for each: an engine that outlives what it loads keeps 10 KB of every library it has unloaded.
+            engine = llvm.create_lljit_compiler(_machine(host_target()), use_jit_link=True)
+            try:
+                self._library = builder.link(engine, "wholestep")
+            except RuntimeError as error:
+                engine.close()
+                raise CodeError(f"compile: machine code does not link: {str(error).strip()}") from None
+        self._unload = weakref.finalize(self, _unload, self._library, engine)
+        self._unload.atexit = False  # a thread may still be running this code
+
+    def address(self, name: str) -> int:
+        """Return the address of an exported symbol; raises KeyError for one that was not requested."""
+        return int(self._library[name])
+
+    def close(self) -> None:
+        """Unload the code; nothing may be running in it. Closing twice does nothing."""
+        self._unload()
+
+    def __enter__(self) -> LinkedCode:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _unload(library: Any, engine: Any) -> None:
+    if UNBROKEN.closed:  # the process ends, and llvmlite may be half gone
+        library.detach()
+        engine.detach()
+        return
+    with UNBROKEN, GATE:
+        library.close()
+        engine.close()
+
+
+def link(objects: Iterable[bytes], symbols: Mapping[str, int], exports: Iterable[str]) -> LinkedCode:
+    """Load objects made for this process; `symbols` are the addresses that they may use by name.
+
+    Raises CodeError where a symbol is missing.
+    """
+    return LinkedCode(objects, symbols, exports)

@@ -1,0 +1,1 @@
+"""Support functions in LLVM IR that every program links with."""

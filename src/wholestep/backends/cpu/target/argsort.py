@@ -1,0 +1,42 @@
+"""Argsort: one call of the sorting routine for all rows of unsigned integer keys."""
+
+from __future__ import annotations
+
+from wholestep.errors import UnsupportedError
+from wholestep.ir.graph import Node
+from wholestep.lower.buffers.materialize import Materializer
+from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.steps import RoutineCall, Step
+
+MAX_ROW_LENGTH = 2**31
+"""Rows must be shorter than this, as positions in a row are kept in 32 bits."""
+
+
+INSERTION_SORT_LENGTH, COUNTER_BYTES = 64, 1024
+"""Sizes of the scratch memory of the sorting routine: rows up to `INSERTION_SORT_LENGTH` are sorted in place, and
+longer ones need a histogram of this many key elements."""
+
+
+def argsort_operands(low: Materializer, node: Node) -> None:
+    """Materialize the keys in row-major order."""
+    low.materialize_row_major(node.inputs[0])
+
+
+def argsort_tasks(low: Materializer, node: Node) -> list[Task]:
+    """One routine call for all rows; raises UnsupportedError for rows that are too long."""
+    (x,), (order,) = node.inputs, node.outputs
+    n, size = x.shape[-1], x.dtype.itemsize
+    if n >= MAX_ROW_LENGTH:
+        raise UnsupportedError(
+            f"sort: compiled programs do not sort rows of {MAX_ROW_LENGTH} elements or more: {x.type}"
+        )
+    room = n * size if n <= INSERTION_SORT_LENGTH else COUNTER_BYTES * size + 2 * n * (4 + size)
+    scratch = Allocation(room)
+    source, target = low.locations[x].place, low.locations[order].place
+    params = (8 * size, n, x.type.size // n)
+
+    def steps() -> tuple[Step, ...]:
+        return (RoutineCall("argsort", (source.address(), target.address(), scratch.address()), params),)
+
+    return [Task((source,), (target,), steps, scratch=(scratch,))]

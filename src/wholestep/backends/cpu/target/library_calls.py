@@ -1,0 +1,82 @@
+"""Library calls: LAPACK routines with their operands and scratch memory, and the rules of all routines of the CPU."""
+
+from __future__ import annotations
+
+from wholestep.backends.cpu.target.argsort import argsort_operands, argsort_tasks
+from wholestep.ir.graph import Node
+from wholestep.lower.buffers.materialize import Materializer
+from wholestep.lower.buffers.tasks import Task, row_major_location
+from wholestep.lower.kernels.scalar_codegen import Location
+from wholestep.lower.legalize.internal_ops import InArg, LapackArgument, OutArg, ScratchArg, StatusArg
+from wholestep.lower.ops.loop_templates import OpaqueRule, copy_kernel_task
+from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.steps import RoutineCall, Step
+
+
+def demand_operands(low: Materializer, node: Node) -> None:
+    """What a routine only reads lies in memory as it is; what it works on is read through movement and copied."""
+    arguments = node.params["arguments"]
+    whole = {a.input for a in arguments if isinstance(a, InArg)}
+    for i, x in enumerate(node.inputs):
+        if i in whole:
+            low.materialize_row_major(x)
+        else:
+            low.materialize_leaves(x)
+
+
+def library_tasks(low: Materializer, node: Node) -> list[Task]:
+    """The copies, then the call."""
+    arguments: tuple[LapackArgument, ...] = node.params["arguments"]
+    outs = [a for a in arguments if isinstance(a, OutArg)]
+    homes = [low.locations.get(v) or row_major_location(v, Allocation(v.type.nbytes)) for v in node.outputs]
+    started = [(node.inputs[a.start], h) for a, h in zip(outs, homes, strict=True) if a.start is not None]
+    copies = [copy_kernel_task(low, x, h) for x, h in started if x.type.size]
+    return [*copies, library_call_task(low, node, homes)]
+
+
+def library_call_task(low: Materializer, node: Node, homes: list[Location]) -> Task:
+    """The call of a routine for each matrix of a stack."""
+    count, places = node.params["count"], iter([h.place for h in homes])
+    refs: list[Allocation] = []
+    given: list[tuple[str, int, int]] = []
+    reads: list[Allocation] = []
+    writes: list[Allocation] = []
+    scratch: list[Allocation] = []
+    site = 0
+    for a in node.params["arguments"]:
+        if isinstance(a, str):
+            given.append(("letter", ord(a), 0))
+        elif isinstance(a, int):
+            given.append(("number", a, 0))
+        elif isinstance(a, StatusArg):
+            given.append(("status", 0, 0))
+            site = low.context.site("linalg", (a.message, ""), node.where) if a.message else 0
+        elif a is None:
+            given.append(("null", 0, 0))
+        else:
+            place = next(places) if isinstance(a, OutArg) else scratch_or_input(low, node, a)
+            {OutArg: writes, InArg: reads, ScratchArg: scratch}[type(a)].append(place)
+            if isinstance(a, OutArg) and a.start is not None:
+                reads.append(place)
+            given.append(("memory", len(refs), 0 if isinstance(a, ScratchArg) else place.nbytes // count))
+            refs.append(place)
+    params = (count, tuple(given), site)
+
+    def steps() -> tuple[Step, ...]:
+        return (RoutineCall(node.params["routine"], tuple([p.address() for p in refs]), params, node.where),)
+
+    return Task(tuple(reads), tuple(writes), steps, scratch=tuple(scratch), check=site != 0)
+
+
+def scratch_or_input(low: Materializer, node: Node, argument: InArg | ScratchArg) -> Allocation:
+    """The memory of an argument that is no output."""
+    if isinstance(argument, ScratchArg):
+        return Allocation(argument.nbytes)
+    return low.locations[node.inputs[argument.input]].place
+
+
+LIBRARY_RULES = {
+    "argsort": OpaqueRule(argsort_operands, argsort_tasks),
+    "lapack": OpaqueRule(demand_operands, library_tasks),
+}
+"""The internal operations that are routines of the CPU."""

@@ -1,0 +1,44 @@
+"""The CPU as lowering sees it: vectors, registers, threads, LAPACK, and files for what memory cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wholestep.backends.cpu.target.library_calls import LIBRARY_RULES
+from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
+from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
+from wholestep.backends.cpu.target.schedule import schedule_in_order, schedule_kernel, worth_sharing
+from wholestep.kernel.lang import Kernel
+from wholestep.lower.program.steps import Step
+from wholestep.lower.target import Draft, DraftKernel, Target
+
+
+@dataclass(frozen=True)
+class CpuMachine(Target):
+    """A processor with vectors of `vector` bytes, `registers` of them, and threads that share kernels out."""
+
+    name: str = "cpu"
+    vector: int = 32
+    row_vectors: int = 16
+
+    def schedule(self, draft: DraftKernel[Draft]) -> tuple[Draft, Kernel]:
+        return schedule_kernel(draft, self)
+
+    def schedule_in_order(self, kernel: Kernel) -> Kernel:
+        return schedule_in_order(kernel, self)
+
+    def worth_sharing(self, kernel: Kernel) -> bool:
+        return worth_sharing(kernel)
+
+    def library_rules(self) -> Mapping[str, Any]:
+        return LIBRARY_RULES
+
+    def is_evictable(self, nbytes: int) -> bool:
+        return is_evictable(nbytes)
+
+    def place_offload(
+        self, steps: Sequence[Step], files: frozenset[int], rates: Any, new_loop: Callable[[], int]
+    ) -> tuple[Step, ...]:
+        return stream_rows(place_prefetches(steps, rates), files, new_loop)

@@ -1,0 +1,72 @@
+"""Ahead: what comes back from the scratch file is asked for so early that the disk has read it when it is needed."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from wholestep.lower.cost.roofline import Rates, total_microseconds
+from wholestep.lower.program.steps import (
+    PREFETCH_NOW,
+    RELOAD_COPY,
+    SPILL_COPY,
+    ForLoop,
+    RoutineCall,
+    Step,
+    Switch,
+    WhileLoop,
+)
+
+
+def place_prefetches(steps: Sequence[Step], rates: Rates) -> tuple[Step, ...]:
+    """The steps with advice for every value that comes back: as late as the predicted time to read it allows.
+
+    The disk reads one value after another, so the last is placed first, and each has been read when the next begins. A
+    value is asked for after it was written and after it came back before.
+    """
+    own = [place_in_nested(step, rates) for step in steps]
+    coming = [i for i, step in enumerate(own) if isinstance(step, RoutineCall) and step.routine == RELOAD_COPY]
+    if not coming:
+        return tuple(own)
+    memory = rates._replace(disk_write=math.inf, disk_read=math.inf)
+    starts = list(accumulate([total_microseconds((step,), memory) for step in own], initial=0.0))
+    asked: dict[int, list[RoutineCall]] = {}
+    busy = starts[-1]
+    for i in reversed(coming):
+        back = own[i]
+        assert isinstance(back, RoutineCall)
+        busy = min(starts[i], busy) - 1e6 * back.params[0] / rates.disk_read
+        at = max(earliest_prefetch(own, i), bisect_right(starts, busy) - 1)
+        busy = max(busy, starts[at])
+        if at < i:
+            asked.setdefault(at, []).insert(
+                0, RoutineCall(PREFETCH_NOW, (back.refs[1],), (back.params[0], 0), back.where)
+            )
+    return tuple([new for i, step in enumerate(own) for new in (*asked.get(i, ()), step)])
+
+
+def place_in_nested(step: Step, rates: Rates) -> Step:
+    """A step with the same done to the lists of steps in it."""
+    if isinstance(step, ForLoop):
+        return replace(step, body=place_prefetches(step.body, rates))
+    if isinstance(step, WhileLoop):
+        return replace(step, test=place_prefetches(step.test, rates), body=place_prefetches(step.body, rates))
+    if isinstance(step, Switch):
+        return replace(step, cases=tuple([place_prefetches(case, rates) for case in step.cases]))
+    return step
+
+
+def earliest_prefetch(steps: Sequence[Step], i: int) -> int:
+    """The first step before which the value that comes back at i may be asked for."""
+    back = steps[i]
+    assert isinstance(back, RoutineCall)
+    for j in range(i - 1, -1, -1):
+        step = steps[j]
+        if isinstance(step, RoutineCall) and (step.routine, step.refs[:1]) == (SPILL_COPY, back.refs[1:]):
+            return j + 1
+        if isinstance(step, RoutineCall) and (step.routine, step.refs[1:]) == (RELOAD_COPY, back.refs[1:]):
+            return j + 1
+    return i

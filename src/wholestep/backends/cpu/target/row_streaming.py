@@ -1,0 +1,114 @@
+"""Streaming: what lies in files passes through memory in rows, the next one asked for early, the last one let go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from wholestep.backends.cpu.target.split_launches import split_step
+from wholestep.dims import most
+from wholestep.lower.program.steps import (
+    PREFETCH,
+    RELEASE,
+    ForLoop,
+    Launch,
+    MemRef,
+    RoutineCall,
+    Step,
+    Switch,
+    WhileLoop,
+    touched_ranges,
+    walk_steps,
+)
+
+EVICTED_BYTES = 1 << 16
+"""Rows of fewer bytes are let go together, when their loop has ended: each call of the system costs a microsecond."""
+
+
+class StreamedRow(NamedTuple):
+    """What a loop touches in a file in its first trip, how far it moves from trip to trip, and whether it is read."""
+
+    ref: MemRef
+    nbytes: int
+    stride: int
+    read: bool
+
+
+def is_evictable(nbytes: int) -> bool:
+    """Whether so many bytes in a file are let go by themselves."""
+    return nbytes >= EVICTED_BYTES
+
+
+def stream_rows(steps: Sequence[Step], files: frozenset[int], new_loop: Callable[[], int]) -> tuple[Step, ...]:
+    """The steps with advice on the memory of these slots, and with long launches over them cut into pieces."""
+    return RowStreaming(files, new_loop).steps(steps) if files else tuple(steps)
+
+
+class RowStreaming:
+    """Goes through steps once, inner loops before those around them."""
+
+    def __init__(self, files: frozenset[int], new_loop: Callable[[], int]) -> None:
+        self.files = files
+        self.new_loop = new_loop
+
+    def steps(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+        """A list of steps."""
+        return tuple([new for step in steps for new in self.step(step)])
+
+    def step(self, step: Step) -> tuple[Step, ...]:
+        """What stands in the place of a step."""
+        if isinstance(step, ForLoop):
+            return self.repeat(replace(step, body=self.steps(step.body)))
+        if isinstance(step, WhileLoop):
+            return (replace(step, test=self.steps(step.test), body=self.steps(step.body)),)
+        if isinstance(step, Switch):
+            return (replace(step, cases=tuple([self.steps(case) for case in step.cases])),)
+        if not isinstance(step, Launch | RoutineCall) or self.files.isdisjoint(ref.slot for ref in step.refs):
+            return (step,)
+        cut = split_step(step, self.files, self.new_loop)
+        if cut is None:
+            return (step, *self.let_go(step))
+        return tuple([new for part in cut for new in (self.repeat(part) if isinstance(part, ForLoop) else (part,))])
+
+    def let_go(self, step: Launch | RoutineCall) -> Iterator[RoutineCall]:
+        """Advice after a step that touches values as a whole."""
+        for ref, nbytes in {ref: nbytes for ref, nbytes, _ in touched_ranges(step)}.items():
+            if ref.slot in self.files and not ref.moves and is_evictable(nbytes):
+                yield RoutineCall(RELEASE, (ref,), (nbytes, 0))
+
+    def repeat(self, step: ForLoop) -> tuple[Step, ...]:
+        """A loop that asks for the next row before it works on this one, and lets this one go when it has."""
+        early: list[Step] = []
+        late: list[Step] = []
+        after: list[Step] = []
+        for row in self.rows(step):
+            end = row.ref if step.reverse else row.ref.shifted(row.stride * (step.trips - 1))
+            here = row.ref.moved(step.loop, row.stride)
+            if not is_evictable(row.nbytes):
+                span = row.stride * (step.trips - 1) + row.nbytes
+                after += [RoutineCall(RELEASE, (row.ref,), (span, 0))] if is_evictable(span) else []
+                continue
+            if row.read:
+                by = -row.stride if step.reverse else row.stride
+                early.append(RoutineCall(PREFETCH, (here, end), (row.nbytes, by)))
+            late.append(RoutineCall(RELEASE, (here,), (row.nbytes, 0)))
+        return (replace(step, body=(*early, *step.body, *late)), *after)
+
+    def rows(self, step: ForLoop) -> list[StreamedRow]:
+        """What moves with this loop and no loop inside it, each place once."""
+        inner = {s.loop for s in walk_steps(step.body) if isinstance(s, ForLoop)}
+        found: dict[MemRef, StreamedRow] = {}
+        for s in walk_steps(step.body):
+            for ref, nbytes, read in touched_ranges(s) if isinstance(s, Launch | RoutineCall) else ():
+                by = dict(ref.moves)
+                stride = most(by.get(step.loop, 0))  # a number: programs of symbolic size have nothing in files
+                if ref.slot in self.files and stride > 0 and inner.isdisjoint(by):
+                    old = found.get(ref, StreamedRow(ref, 0, stride, False))
+                    found[ref] = old._replace(nbytes=max(old.nbytes, nbytes), read=old.read or read)
+        return [row._replace(ref=at_first_trip(row.ref, step.loop)) for row in found.values()]
+
+
+def at_first_trip(ref: MemRef, loop: int) -> MemRef:
+    """Where a place is in trip 0 of a loop."""
+    return ref._replace(moves=tuple([(number, by) for number, by in ref.moves if number != loop]))

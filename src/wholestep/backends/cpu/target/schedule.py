@@ -1,0 +1,276 @@
+"""Schedule: the order of a kernel's loops, and how much of each is worked on side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from wholestep.dims import Size
+from wholestep.kernel.collapse_loops import MOST_LANES, collapse_loops
+from wholestep.kernel.dependence import varies_along
+from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, axes_of, loop_points, walk
+from wholestep.kernel.schedule import KernelSchedule
+from wholestep.lower.target import Draft, DraftKernel, KernelDraft, Target
+
+SHARED_POINTS = 1 << 15
+"""Loop points from which on sharing a kernel among threads pays for waking them."""
+
+COLUMN_VECTORS = (2, 3, 4, 5, 1)
+"""Numbers of vectors side by side in a contraction, the best first."""
+TILE_ROWS = {1: 14, 2: 10, 3: 7, 4: 6, 5: 4}
+"""Up to how many rows go with so many vectors: with 32 registers, and with 16. Measured."""
+TILE_ROWS_16_REGISTERS = {1: 8, 2: 5, 3: 3, 4: 3, 5: 2}
+
+LONG_REDUCTION = 512
+"""Over so many terms a panel of columns goes outermost, so that it stays in cache while the rows go by."""
+
+
+class LoopAccess(NamedTuple):
+    """A load or store: its index, the axes of the loops around it, and how often it happens."""
+
+    store: bool
+    index: Index  # type: ignore[assignment]  # an access is no sequence: nobody asks it for positions
+    around: tuple[Axis, ...]
+    times: int
+    itemsize: int
+
+
+def worth_sharing(kernel: Kernel) -> bool:
+    """Whether a kernel does enough for several threads."""
+    return kernel.outer is not None and loop_points(kernel) >= SHARED_POINTS
+
+
+def loop_accesses(body: Sequence[Statement], around: tuple[Axis, ...] = ()) -> Iterator[LoopAccess]:
+    """Every load and store of a body."""
+    times = math.prod([a.extent for a in around])
+    for s in body:
+        if isinstance(s, Loop):
+            yield from loop_accesses(s.body, (*around, s.axis))
+        elif isinstance(s, Store):
+            yield LoopAccess(True, s.index, around, times, s.buffer.dtype.itemsize)
+        elif s.op == "load":
+            yield LoopAccess(False, s.attr[1], around, times, s.attr[0].dtype.itemsize)
+
+
+def kernel_loops(kernel: Kernel) -> Iterator[Loop]:
+    """Every loop of a kernel, outer ones first."""
+    return (s for s in walk(kernel.body) if isinstance(s, Loop))
+
+
+def schedule_kernel(draft: DraftKernel[Draft], machine: Target) -> tuple[Draft, Kernel]:
+    """Write a kernel with its loops in the best order, and give its axes lanes and tiles."""
+    found = draft(None, None)
+    kernel = found.kernel()
+    if found.row_lanes:
+        return found, schedule_row(found).apply(kernel)
+    kernel = collapse_loops(kernel)
+    lane = best_lane(kernel, machine)
+    if lane is None:
+        found, kernel, lane = rotate_reduction(draft, found, kernel, machine)
+    order = sorted(found.grid, key=lambda a: found.axes[a] is lane)
+    if len(order) > 1 and found.axes[order[-1]] is lane and reduction_terms(kernel) >= LONG_REDUCTION:
+        order[-2:] = reversed(order[-2:])
+    if order != found.grid:
+        found = draft(order, found.rows)
+        kernel = found.kernel()
+        names = {a.name: a for a in axes_of(kernel)}
+        lane = names.get(lane.name) if lane is not None else None
+    return found, tile_axes(kernel, lane, machine).apply(kernel)
+
+
+def rotate_reduction(
+    draft: DraftKernel[Draft], found: Draft, kernel: Kernel, machine: Target
+) -> tuple[Draft, Kernel, Axis | None]:
+    """Write a reduction over several axes with another one innermost, the longest along which vectors pay, if any does.
+
+    Otherwise the kernel stays as it is: a chain of scalars, which is slow, and whose rounding error grows with its
+    length.
+    """
+    for row in sorted(found.rows[:-1], key=lambda a: -found.axes[a].extent):
+        other = draft(None, [*[a for a in found.rows if a != row], row])
+        turned = collapse_loops(other.kernel())
+        lane = best_lane(turned, machine, [*loop_accesses(turned.body), *arithmetic_accesses(turned.body)])
+        if lane is not None:
+            return other, turned, lane
+    return found, kernel, None
+
+
+def reduction_terms(kernel: Kernel) -> int:
+    """How many terms a contraction sums up."""
+    return math.prod([loop.axis.extent for loop in kernel_loops(kernel) if loop.folds or loop.carries])
+
+
+# Which axis runs along the lanes of a vector.
+
+
+def arithmetic_accesses(body: Sequence[Statement], around: tuple[Axis, ...] = ()) -> Iterator[LoopAccess]:
+    """What else a body does, as accesses to one place: vectors do it for all their elements at once."""
+    times = math.prod([a.extent for a in around])
+    for s in body:
+        if isinstance(s, Loop):
+            yield from arithmetic_accesses(s.body, (*around, s.axis))
+        elif isinstance(s, Var) and s.op not in ("const", "size", "index", "load"):
+            yield LoopAccess(False, Index(), around, times, 0)
+
+
+def best_lane(kernel: Kernel, machine: Target, counted: Sequence[LoopAccess] = ()) -> Axis | None:
+    """The axis along which vectors cost least; None where a scalar loop does. Only accesses are counted unless said."""
+    found = counted or list(loop_accesses(kernel.body))
+    width = min([machine.lanes(a.itemsize) for a in found if a.itemsize >= 4], default=machine.lanes(4))
+    best, least = None, scalar_cost(found)
+    turns = not any(loop.folds or loop.carries for loop in kernel_loops(kernel))
+    for axis in vectorizable_axes(kernel):
+        price = vector_cost(found, axis, width, turns)
+        if price < least:
+            best, least = axis, price
+    return best
+
+
+def vectorizable_axes(kernel: Kernel) -> list[Axis]:
+    """Axes whose loops are independent or innermost folds, all of them: a row may be walked several times."""
+
+    def in_order(loop: Loop) -> bool:
+        inner = any(isinstance(s, Loop) for s in loop.body)
+        return bool(loop.ordered or loop.carries or (loop.folds and inner))
+
+    found = {loop.axis: None for loop in kernel_loops(kernel) if loop.axis.extent > 1 and has_full_vectors(loop.axis)}
+    barred = {loop.axis for loop in kernel_loops(kernel) if in_order(loop)}
+    return [axis for axis in found if axis not in barred]
+
+
+def has_full_vectors(axis: Axis) -> bool:
+    """Whether vectors along an axis are all full, or how many lanes of the last one are is known."""
+    return not axis.symbolic or axis.size % MOST_LANES == 0
+
+
+def scalar_cost(found: Sequence[LoopAccess]) -> float:
+    """What the accesses cost one by one."""
+    return float(sum(a.times for a in found))
+
+
+def vector_cost(found: Sequence[LoopAccess], axis: Axis, width: int, turns: bool) -> float:
+    """What the accesses cost with vectors along an axis: strided ones are taken apart element by element, but for loads
+    that can be turned in a square of registers."""
+    steps = -(-axis.extent // width)
+    total = 0.0
+    for a in found:
+        if axis not in a.around:
+            total += a.times
+            continue
+        stride = a.index.coefficient(axis)
+        indirect = any(varies_along(k, axis) for k in a.index.values())
+        each = 1.0 if stride in (0, 1) and not indirect else 1.5 if stride == -1 else 4.0 * width
+        if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
+            each = 2.0
+        total += a.times / axis.extent * steps * each
+    return total
+
+
+# How many of each axis side by side.
+
+
+def tile_divisor(size: Size, most: int, least: int) -> int:
+    """The largest divisor of a size in [least, most], or the most where there is none; of a symbolic size that is not
+    known to have one the largest power of two, as batches mostly are multiples of it."""
+    fitting = [n for n in range(most, least - 1, -1) if size % n == 0]
+    if fitting:
+        return fitting[0]
+    return min(most, size) if isinstance(size, int) else 1 << (most.bit_length() - 1)
+
+
+def parallel_axes(kernel: Kernel) -> list[Axis]:
+    """The axes of the independent loops, outermost first."""
+    out: list[Axis] = []
+    body: Sequence[Statement] = kernel.body
+    while True:
+        inner = [s for s in body if isinstance(s, Loop)]
+        if len(inner) != 1 or inner[0].folds or inner[0].carries or inner[0].ordered:
+            return out
+        out.append(inner[0].axis)
+        body = inner[0].body
+
+
+def schedule_in_order(kernel: Kernel, machine: Target) -> Kernel:
+    """Give lanes and tiles to a kernel whose loops stay in their order."""
+    kernel = collapse_loops(kernel)
+    return tile_axes(kernel, best_lane(kernel, machine), machine).apply(kernel)
+
+
+def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSchedule:
+    """Choose lanes and tiles, with vectors along this axis."""
+    folding = [loop.axis for loop in kernel_loops(kernel) if loop.folds]
+    if lane is None:
+        return KernelSchedule()
+    lanes = preferred_lanes(kernel, lane, machine)
+    schedule = KernelSchedule().with_axis(lane, lanes=lanes)
+    vectors = -(-lane.size // lanes)
+    if not folding:
+        across = transposed_axis(kernel, lane, lanes)
+        if across is not None:
+            return schedule.with_axis(across, tile=min(lanes, across.extent) if not across.symbolic else lanes)
+        most = 2 if fills_registers(kernel) else 4
+        return schedule.with_axis(lane, tile=tile_divisor(vectors, most, 2) if vectors > 1 else 1)
+    if lane in folding:
+        return schedule.with_axis(lane, tile=tile_divisor(vectors, 4, 2) if vectors > 1 else 1)
+    schedule = schedule.with_axis(lane, tile=next((n for n in COLUMN_VECTORS if vectors % n == 0), 2))
+    schedule = tile_rows(kernel, lane, schedule, machine)
+    for axis in folding:
+        few = not axis.symbolic and axis.extent <= 4
+        schedule = schedule.with_axis(axis, tile=max(axis.extent, 1) if few else tile_divisor(axis.size, 4, 2))
+    return schedule
+
+
+def contiguous_axis(access: LoopAccess, lane: Axis, width: int) -> Axis | None:
+    """The other axis along which a load runs evenly that does not along the lanes."""
+    if access.store or access.index.coefficient(lane) in (0, 1):
+        return None
+    fitting = [a for a in access.around if a is not lane and access.index.coefficient(a) == 1 and a.extent >= width]
+    return fitting[0] if fitting else None
+
+
+def transposed_axis(kernel: Kernel, lane: Axis, lanes: int) -> Axis | None:
+    """The axis that goes with the lanes into squares that are turned in registers."""
+    found = [contiguous_axis(a, lane, lanes) for a in loop_accesses(kernel.body)]
+    return next((a for a in found if a is not None), None)
+
+
+def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Target) -> KernelSchedule:
+    """Tile the axes that let the vectors that were loaded be used again."""
+    reused = [a for a in parallel_axes(kernel) if a is not lane and reuses_loads(kernel, lane, a)]
+    most = (TILE_ROWS if machine.registers >= 32 else TILE_ROWS_16_REGISTERS)[schedule[lane].tile]
+    for axis in reversed(reused):
+        room = most if axis.symbolic else min(most, axis.extent)
+        tile = tile_divisor(axis.size, room, min(max(most // 2, 2), room))
+        schedule = schedule.with_axis(axis, tile=tile)
+        most //= tile
+        if most < 2:
+            break
+    return schedule
+
+
+def reuses_loads(kernel: Kernel, lane: Axis, axis: Axis) -> bool:
+    """Whether some vector that is loaded inside both loops is the same for each step of an axis."""
+    return any(a.index.coefficient(lane) and not a.index.coefficient(axis) for a in loop_accesses(kernel.body))
+
+
+def preferred_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
+    """The lanes of a vector of the widest thing that moves along the axis."""
+    sizes = [a.itemsize for a in loop_accesses(kernel.body) if a.index.coefficient(lane)]
+    return machine.lanes(max([4, *sizes]))
+
+
+def fills_registers(kernel: Kernel) -> bool:
+    """Whether a body has so many operations that two of them side by side fill the registers."""
+    return sum(len(loop.body) for loop in kernel_loops(kernel)) > 40
+
+
+def schedule_row(draft: KernelDraft) -> KernelSchedule:
+    """Choose the lanes of a row that stays in registers, and tile the axis around it where the row is short."""
+    row = draft.axes[draft.rows[0]]
+    vectors = -(-row.extent // draft.row_lanes)
+    schedule = KernelSchedule().with_axis(row, lanes=draft.row_lanes, tile=vectors)
+    if not draft.grid:
+        return schedule
+    axis = draft.axes[draft.grid[-1]]
+    return schedule.with_axis(axis, tile=tile_divisor(axis.size, max(4 // vectors, 1), 1))

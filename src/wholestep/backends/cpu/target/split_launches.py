@@ -1,0 +1,123 @@
+"""Pieces: one launch over a long range as many over a part of it each, which do the very same to every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from wholestep.backends.cpu.target.schedule import worth_sharing
+from wholestep.kernel.dependence import index_range
+from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Store, Var, walk
+from wholestep.kernel.schedule import replace_parts
+from wholestep.lower.program.steps import COPY_ROUTINES, ForLoop, Launch, MemRef, RoutineCall, Step
+
+PIECE_BYTES = 8 << 20
+"""About how many bytes of files one piece touches: enough for a disk to be read in one go."""
+MOST_SPREAD = 2
+"""Up to how many times its own share of a buffer a piece may span."""
+
+
+class OuterMotion(NamedTuple):
+    """How a kernel walks through its buffers: elements for each step along the outer axis."""
+
+    axis: Axis
+    strides: tuple[int, ...]
+
+    def nbytes(self, kernel: Kernel, which: Collection[int]) -> int:
+        """The bytes that one step along the axis takes of the buffers with these numbers."""
+        return sum(self.strides[i] * kernel.buffers[i].dtype.itemsize for i in which)
+
+
+def split_step(
+    step: Launch | RoutineCall, files: Collection[int], new_loop: Callable[[], int]
+) -> tuple[Step, ...] | None:
+    """A launch or copy in pieces; None where it is short, or cannot be cut so that each touches a part of the files."""
+    if any(ref.moves for ref in step.refs if ref.slot in files):
+        return None
+    return split_launch(step, files, new_loop) if isinstance(step, Launch) else split_copy(step, new_loop)
+
+
+def split_copy(step: RoutineCall, new_loop: Callable[[], int]) -> tuple[Step, ...] | None:
+    """A copy of many bytes as many copies."""
+    if step.routine not in COPY_ROUTINES or step.params[0] < 2 * PIECE_BYTES:
+        return None
+    trips, rest = divmod(step.params[0], PIECE_BYTES)
+    loop = new_loop()
+    body = RoutineCall(
+        step.routine, tuple([ref.moved(loop, PIECE_BYTES) for ref in step.refs]), (PIECE_BYTES,), step.where
+    )
+    left = RoutineCall(
+        step.routine, tuple([ref.shifted(trips * PIECE_BYTES) for ref in step.refs]), (rest,), step.where
+    )
+    return (ForLoop(loop, trips, (body,)), *[left] * bool(rest))
+
+
+def split_launch(step: Launch, files: Collection[int], new_loop: Callable[[], int]) -> tuple[Step, ...] | None:
+    """A launch as a loop over equal pieces of its range, and what is left over."""
+    kernel, found = step.kernel, outer_motion(step.kernel)
+    if found is None:
+        return None
+    axis, apart = found.axis, {ref: i for i, ref in enumerate(step.refs) if ref.slot in files}
+    each = found.nbytes(kernel, apart.values()) * axis.block
+    whole = axis.extent // axis.block
+    count = max(steps_per_piece(whole, max(PIECE_BYTES // each, 1)), 1) if each else whole
+    if not each or 2 * count > whole:
+        return None
+    trips, extent = whole // count, count * axis.block
+    part = truncate_kernel(kernel, found, extent)
+    if any(part.buffers[i].size > MOST_SPREAD * found.strides[i] * extent for i in apart.values()):
+        return None
+    by = [s * extent * b.dtype.itemsize for s, b in zip(found.strides, kernel.buffers, strict=True)]
+    loop = new_loop()
+    made = Launch(
+        part, tuple([r.moved(loop, n) for r, n in zip(step.refs, by, strict=True)]), worth_sharing(part), step.nodes
+    )
+    rest = axis.extent - trips * extent
+    if not rest:
+        return (ForLoop(loop, trips, (made,)),)
+    last = truncate_kernel(kernel, found, rest)
+    refs: tuple[MemRef, ...] = tuple([r.shifted(n * trips) for r, n in zip(step.refs, by, strict=True)])
+    return ForLoop(loop, trips, (made,)), Launch(last, refs, worth_sharing(last), step.nodes)
+
+
+def steps_per_piece(whole: int, most: int) -> int:
+    """Up to how many steps a piece has: a divisor of the whole, where one is not much less than the most."""
+    return next((n for n in range(min(most, whole), most // 2, -1) if whole % n == 0), most)
+
+
+def outer_motion(kernel: Kernel) -> OuterMotion | None:
+    """How a kernel walks along its outer axis; None where a value knows the place, or a buffer is not walked evenly."""
+    axis = kernel.outer
+    if axis is None:
+        return None
+    strides: dict[Buffer, int] = {}
+    for s in walk(kernel.body):
+        if isinstance(s, Var) and (
+            (s.op == "index" and s.attr.coefficient(axis)) or (s.op == "across" and s.attr[1] is axis)
+        ):
+            return None
+    for buffer, index in kernel_accesses(kernel):
+        by = index.coefficient(axis)
+        if strides.setdefault(buffer, by) != by or by < 0 or (by and index.values()):
+            return None
+    return OuterMotion(axis, tuple([strides.get(b, 0) for b in kernel.buffers]))
+
+
+def kernel_accesses(kernel: Kernel) -> Iterator[tuple[Buffer, Index]]:
+    """What each load and store of a kernel touches."""
+    for s in walk(kernel.body):
+        if isinstance(s, Store):
+            yield s.buffer, s.index
+        elif isinstance(s, Var) and s.op == "load":
+            yield s.attr
+
+
+def truncate_kernel(kernel: Kernel, found: OuterMotion, extent: int) -> Kernel:
+    """The same kernel with an outer axis of this extent, and buffers of the size that it then touches."""
+    axis = found.axis
+    shorter = replace_parts(kernel, {axis: Axis(axis.name, extent, lanes=axis.lanes, tile=axis.tile)})
+    last: dict[Buffer, int] = {}
+    for buffer, index in kernel_accesses(shorter):
+        if found.strides[shorter.buffers.index(buffer)]:
+            last[buffer] = max(last.get(buffer, 0), int(index_range(index)[1]))
+    return replace_parts(shorter, {}, {b: Buffer(b.name, b.dtype, at + 1, b.written) for b, at in last.items()})

@@ -1,0 +1,1 @@
+"""The compiler driver: from a graph to an executable."""

@@ -1,0 +1,60 @@
+"""A compilation unit: a graph to compile for the CPU and all that its code depends on, checked once and handed on."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from wholestep.backends.cpu.cpu_features import CpuTarget, host_target
+from wholestep.dims import supposing
+from wholestep.errors import UnsupportedError
+from wholestep.ir.graph import Graph
+from wholestep.ir.sizes import named_sizes
+from wholestep.lower.remat.memory_budget import MemoryBudget
+
+ASSUMED_SIZE = 128
+"""The number that a symbolic size is taken for where code can be better for one number than for another."""
+
+ResidentPairs = tuple[tuple[int, int], ...]
+"""Inputs that an instance keeps in its own memory, each with the output that replaces it."""
+
+
+@dataclass(frozen=True)
+class CompilationUnit:
+    """A graph and the options of its code; raises UnsupportedError for options that need numbers for its sizes."""
+
+    graph: Graph
+    resident: ResidentPairs = ()
+    budget: MemoryBudget | None = None
+    streamed: tuple[int, ...] = ()
+    """Inputs that lie in files."""
+    target: CpuTarget = field(default_factory=host_target)
+
+    def __post_init__(self) -> None:
+        if self.streamed and self.sizes:
+            raise UnsupportedError(
+                "compile: what lies in files is passed through in rows of known size, and the batch has symbolic sizes",
+                hint="give the batch with numbers for its sizes, or leave stream= out",
+            )
+        if self.budget is not None and self.sizes:
+            raise UnsupportedError(
+                "compile: memory_budget is kept for numbers, and the batch has symbolic sizes",
+                hint="give the largest batch with numbers for its sizes, and smaller ones to step.on; or leave "
+                "memory_budget out, and step.memory.at(...) says what each size takes",
+            )
+
+    @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of the symbolic sizes."""
+        return named_sizes(self.graph)
+
+    @cached_property
+    def constant_bytes(self) -> int:
+        """The bytes of the arrays that the graph holds, each counted once."""
+        nodes = [node for part in self.graph.family() for node in part.nodes if node.op.name == "constant"]
+        return sum({id(node.params["value"]): int(node.params["value"].nbytes) for node in nodes}.values())
+
+    def assumed_sizes(self) -> AbstractContextManager[None]:
+        """Inside, a number is assumed for each symbolic size, by which choices are made."""
+        return supposing(dict.fromkeys(self.sizes, ASSUMED_SIZE))

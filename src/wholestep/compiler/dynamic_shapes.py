@@ -1,0 +1,215 @@
+"""A graph with symbolic sizes ready to run: one code for all sizes where there can be one, else a program for each."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wholestep import forks
+from wholestep.compiler.compilation_unit import CompilationUnit, ResidentPairs
+from wholestep.compiler.driver import InspectableProgram, compile_artifact
+from wholestep.dims import Dim, bind, substitute
+from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.ir.graph import Graph, NDArray
+from wholestep.ir.sizes import graph_at
+from wholestep.lower.dynamic_shapes import size_constraints
+from wholestep.runtime.cpu.artifact import Artifact, TableSlot
+from wholestep.runtime.cpu.executable import AllocateBytes, LoadedCode, NativeExecutable, load_code, private_arena
+from wholestep.runtime.executable import BoundExecutable, Executable
+from wholestep.runtime.memory.aligned import aligned_empty
+
+MAX_READY = 16
+"""The number of sizes that are kept ready, least recently used first to go."""
+MAX_SPECIALIZED = 8
+"""The number of sizes that may have a code of their own."""
+
+SizedCompiler = Callable[[Graph, ResidentPairs, Any], Executable]
+SizeBinding = dict[str, Any]
+
+
+class SymbolicProgram(Executable):
+    """A program that takes any size: `at` gives it for one. A subclass says how that is made, and in `why` what stands
+    in the way of one code, if anything does."""
+
+    why = ""
+
+    def __init__(self, unit: CompilationUnit, make: SizedCompiler) -> None:
+        self.unit, self.graph, self.resident = unit, unit.graph, unit.resident
+        kept = {i for i, _ in unit.resident}
+        given = [t for i, t in enumerate(unit.graph.in_types) if i not in kept]
+        self.patterns = tuple([t.shape for t in given])
+        self.open = tuple([k for k, t in enumerate(given) if any(isinstance(n, Dim) for n in t.shape)])
+        self.needs = size_constraints(unit.graph)
+        self.make = make
+        self.special: OrderedDict[frozenset[tuple[str, int]], Executable] = OrderedDict()
+        """The sizes that have a code of their own."""
+        self.made = 0
+        self.programs: OrderedDict[tuple[Any, ...], Executable] = OrderedDict()
+        self.told: Callable[[SizeBinding, float], None] = lambda sizes, before: None
+        """Told the sizes for which a program was compiled by itself, and when that began."""
+
+    def sizes(self, arrays: Sequence[NDArray]) -> SizeBinding:
+        """The numbers of the symbolic sizes for these arrays; raises ShapeError where they do not agree."""
+        found: SizeBinding = {}
+        pattern = [n for k in self.open for n in self.patterns[k]]
+        try:
+            bind(pattern, [n for k in self.open for n in arrays[k].shape], found)
+        except ValueError as error:
+            raise ShapeError(f"call: the sizes of the arrays do not fit the program: {error}") from None
+        for need in self.needs:
+            if substitute(need.size, found) < 0:
+                given = ", ".join(f"{name} is {n}" for name, n in found.items())
+                raise ShapeError(
+                    f"call: the program needs {need.what}, and {given}",
+                    where=need.where,
+                    hint="give a larger batch, or write the slice so that it fits every size",
+                )
+        return found
+
+    @abstractmethod
+    def general(self, sizes: SizeBinding, room: AllocateBytes) -> Executable:
+        """The program for sizes that have no code of their own."""
+
+    def at(self, sizes: SizeBinding, room: AllocateBytes = private_arena) -> Executable:
+        """The program for these sizes; its arena is had of `room`, where it can be."""
+        return self.special.get(frozenset(sizes.items())) or self.general(sizes, room)
+
+    def numbered(self, sizes: SizeBinding) -> Executable:
+        """The program compiled for these sizes alone."""
+        before = time.perf_counter()
+        made = self.make(graph_at(self.graph, sizes), self.resident, None)
+        self.told(sizes, before)
+        return made
+
+    def specialize(self, sizes: SizeBinding) -> None:
+        """Compile a code for these sizes alone, which is used for them from now on; the last SPECIAL ones are kept."""
+        self.special[frozenset(sizes.items())] = self.numbered(sizes)
+        if len(self.special) > MAX_SPECIALIZED:
+            self.special.popitem(last=False)
+        self.programs.clear()
+        self.made += 1
+
+    def key(self, arrays: Sequence[NDArray]) -> tuple[Any, ...]:
+        """The cache key of these arrays: the shapes with symbolic sizes."""
+        return tuple([arrays[k].shape for k in self.open])
+
+    def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
+        kept = {i for i, _ in self.resident}
+        given = [a for i, a in enumerate(arrays) if i not in kept]
+        key = self.key(given)
+        found = self.programs.get(key)
+        if found is None:
+            found = self.programs[key] = self.at(self.sizes(given))
+            if len(self.programs) > MAX_READY:
+                self.programs.popitem(last=False)
+        return found(arrays)
+
+    def instance(self, state: Sequence[NDArray]) -> BoundExecutable:
+        return SymbolicInstance(self, state)
+
+
+class PerSizeProgram(SymbolicProgram):
+    """Compiled for each size by itself; `why` says what stands in the way of one code."""
+
+    def __init__(self, unit: CompilationUnit, make: SizedCompiler, why: str) -> None:
+        super().__init__(unit, make)
+        self.why = why
+
+    def general(self, sizes: SizeBinding, room: AllocateBytes) -> Executable:
+        return self.numbered(sizes)
+
+
+class AnySizeProgram(InspectableProgram, SymbolicProgram):
+    """One code for all sizes."""
+
+    def __init__(self, unit: CompilationUnit, make: SizedCompiler) -> None:
+        super().__init__(unit, make)
+        self.artefact = compile_artifact(unit)
+
+    @cached_property
+    def loaded(self) -> LoadedCode:
+        """The code, in this process."""
+        return load_code(self.artefact)
+
+    def general(self, sizes: SizeBinding, room: AllocateBytes) -> Executable:
+        return NativeExecutable(self.graph, artifact_at_sizes(self.artefact, sizes), self.loaded, room)
+
+
+def artifact_at_sizes(artefact: Artifact, sizes: Mapping[str, int]) -> Artifact:
+    """The artefact with numbers for its symbolic sizes."""
+
+    def slot(s: TableSlot) -> TableSlot:
+        shape = tuple([substitute(n, sizes) for n in s.shape])
+        return dataclasses.replace(s, shape=shape, nbytes=substitute(s.nbytes, sizes))
+
+    numbers = tuple([substitute(n, sizes) for n in artefact.sizes])
+    return dataclasses.replace(artefact, slots=tuple([slot(s) for s in artefact.slots]), sizes=numbers)
+
+
+class SymbolicInstance(BoundExecutable):
+    """Resident state under programs for several sizes, which take turns and share the memory that they work in."""
+
+    def __init__(self, program: SymbolicProgram, state: Sequence[NDArray]) -> None:
+        self.program = program
+        self.state = tuple(state)
+        self.made: OrderedDict[tuple[Any, ...], BoundExecutable] = OrderedDict()
+        self.arena = aligned_empty((0,), np.uint8)
+        self.current: BoundExecutable | None = None
+        self.seen = program.made
+        self.lock: Any = threading.RLock()
+        forks.heir(self)
+
+    def _forked(self) -> None:
+        """In a forked child: an arena that another thread was about to replace is nobody's."""
+        if forks.abandoned(self.lock):
+            self.lock = forks.Torn(
+                "call: this process was forked while another thread ran the program on this state",
+                hint="compile it in the child",
+            )
+
+    def room(self, nbytes: int) -> NDArray:
+        """The arena; where it is too small, a larger one, and whoever has the old one is forgotten."""
+        if nbytes > self.arena.nbytes:
+            self.made.clear()
+            self.current = None
+            self.arena = aligned_empty((nbytes,), np.uint8)
+        return self.arena
+
+    def __call__(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
+        with self.lock:
+            if self.seen != self.program.made:
+                self.made.clear()
+                self.seen = self.program.made
+            key = self.program.key(arrays)
+            found = self.made.get(key)
+            if found is None:
+                found = self.program.at(self.program.sizes(arrays), self.room).instance(self.state)
+                self.made[key] = found
+                if len(self.made) > MAX_READY:
+                    self.made.popitem(last=False)
+            self.current = found
+            return found(arrays)
+
+    def stop(self) -> None:
+        if self.current is not None:
+            self.current.stop()
+
+    @property
+    def trips(self) -> int:
+        return 0 if self.current is None else self.current.trips
+
+
+def compile_symbolic(unit: CompilationUnit, make: SizedCompiler) -> SymbolicProgram:
+    """The program of a graph with symbolic sizes on this processor; `make` compiles graphs with numbers for them."""
+    try:
+        return AnySizeProgram(unit, make)
+    except UnsupportedError as error:
+        return PerSizeProgram(unit, make, str(error))

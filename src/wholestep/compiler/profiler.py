@@ -1,0 +1,102 @@
+"""A compiled program made once more, with a clock between its kernels, to see what takes how long."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wholestep.backends.cpu.compiler import llvm_source
+from wholestep.backends.cpu.profiled_entry import EVENT_WORDS, RECORD_HEAD, ProfiledEntry, record_words, timed_steps
+from wholestep.compiler.artifact_entry import pack_entry, unpack_artifact
+from wholestep.compiler.driver import CompiledProgram, without_garbage_collection
+from wholestep.ir.graph import NDArray
+from wholestep.lower.cost.roofline import steps_with_counts
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import Launch, RoutineCall, WhileLoop
+from wholestep.runtime.cpu import clock, thread_pool
+from wholestep.runtime.cpu.artifact import TableSlot
+from wholestep.runtime.cpu.executable import NativeExecutable
+from wholestep.runtime.memory.mapped_arrays import clone
+
+MAX_EVENTS = 1 << 17
+"""The number of events that a record has room for: 4 MB; the sums go on beyond."""
+
+
+class TimedEvent(NamedTuple):
+    """A kernel, a routine, or a thread's share of a kernel, from when to when, in nanoseconds."""
+
+    step: int
+    share: bool
+    thread: int
+    begin: float
+    end: float
+
+
+class ProfileRecord(NamedTuple):
+    """The timing of one run."""
+
+    seconds: float
+    """From call to return."""
+    runs: tuple[int, ...]
+    """The number of runs of each step."""
+    nanoseconds: tuple[float, ...]
+    """The time of each step, all its runs together."""
+    events: tuple[TimedEvent, ...]
+    """In the order in which they ended."""
+    missing: int
+    """The number of events that there was no room for."""
+
+
+class ProfiledProgram:
+    """A program on copies of its resident arrays; `steps` are the kernels and routines that are timed."""
+
+    @without_garbage_collection()
+    def __init__(self, program: CompiledProgram, state: Sequence[NDArray]) -> None:
+        plan, unit = program.plan, program.unit
+        self.steps = timed_steps(plan)
+        self.capacity = int(min(MAX_EVENTS, count_events(plan)))
+        entry = pack_entry(unit, plan, llvm_source(plan, unit.target, ProfiledEntry))
+        made = unpack_artifact(unit, entry)
+        nbytes = 8 * record_words(len(self.steps), self.capacity)
+        room = TableSlot("arena", np.dtype(np.uint8), (nbytes,), nbytes)
+        made = dataclasses.replace(made, slots=(*made.slots, room), microseconds=1e9)
+        self.instance = NativeExecutable(unit.graph, made, streams=program.streams).instance(list(map(clone, state)))
+        self.record = self.instance.memory(len(made.slots) - 1).view(np.int64)
+
+    def __call__(self, arrays: Sequence[NDArray]) -> ProfileRecord:
+        """Run once on what the last run left, and say what it took."""
+        self.record[: record_words(len(self.steps), 0)] = 0
+        self.record[1] = self.capacity
+        before = time.perf_counter()
+        self.instance(arrays)
+        seconds = time.perf_counter() - before
+        return self.read(seconds)
+
+    def read(self, seconds: float) -> ProfileRecord:
+        """Read the record of the last run."""
+        tick, first = clock.tick_nanoseconds(), record_words(len(self.steps), 0)
+        sums = self.record[RECORD_HEAD:first].reshape(-1, 2)
+        count = int(self.record[0])
+        kept = self.record[first:].reshape(-1, EVENT_WORDS)[:count].tolist()
+        found = [TimedEvent(what // 2, bool(what % 2), who, tick * a, tick * b) for what, who, a, b in kept]
+        runs, times = sums[:, 0].tolist(), (sums[:, 1] * tick).tolist()
+        return ProfileRecord(seconds, tuple(runs), tuple(times), tuple(found), count - len(kept))
+
+
+def count_events(plan: LoweredProgram) -> float:
+    """Up to how many events a run makes: any number where a loop asks."""
+    found = list(steps_with_counts(plan.steps))
+    if any(isinstance(step, WhileLoop) for step, _ in found):
+        return math.inf
+    shares = thread_pool.thread_count()
+    each = [
+        n * (1 + shares * (isinstance(s, Launch) and s.parallel))
+        for s, n in found
+        if isinstance(s, Launch | RoutineCall)
+    ]
+    return sum(each)

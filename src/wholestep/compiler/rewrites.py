@@ -1,0 +1,12 @@
+"""All rewrites between a traced step and its kernels, in the order in which they run."""
+
+from __future__ import annotations
+
+from wholestep.lower.legalize.pipeline import LEGALIZATIONS
+from wholestep.passes.named_pass import Pass
+from wholestep.passes.pipeline import OPTIMIZATIONS
+from wholestep.passes.reroll.reroll import REROLL
+from wholestep.passes.reroll.scan_accumulators import SCAN_ACCUMULATORS
+
+REWRITES: tuple[Pass, ...] = (REROLL, SCAN_ACCUMULATORS, *OPTIMIZATIONS, *LEGALIZATIONS)
+"""The first two are for training steps; the legalizing ones run on nested graphs too, the inner ones first."""

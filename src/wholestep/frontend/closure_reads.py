@@ -1,0 +1,171 @@
+"""The names that a function reads besides its arguments: in its closure, its globals and its defaults."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from wholestep import tree
+from wholestep.errors import Where, is_internal
+from wholestep.frontend.tracing import PLAIN
+
+MOST = 4096
+"""A tree of more leaves is compared by identity alone."""
+
+
+class Reading(NamedTuple):
+    """One name that a function reads: what it was bound to, and how to look again."""
+
+    name: str
+    look: Callable[[], Any]
+    then: Any
+    held: Any
+    """The leaves and the structure of a tree; None of what is no tree."""
+
+    def same(self) -> bool:
+        """Whether it is bound to the same object, and that one holds the same."""
+        return self.stays() and self.holds()
+
+    def stays(self) -> bool:
+        """Whether it is bound to the same object, or to an equal number."""
+        now = self.look()
+        return now is self.then or equal_plain(now, self.then)
+
+    def holds(self) -> bool:
+        """Whether the object that it was bound to holds what it held."""
+        if self.held is None:
+            return True
+        (leaves, structure), (before, shape) = tree.flatten(self.then), self.held
+        same = len(leaves) == len(before) and all(
+            [a is b or equal_plain(a, b) for a, b in zip(leaves, before, strict=True)]
+        )
+        return bool(same and structure == shape)
+
+    def __str__(self) -> str:
+        return f"{self.name or 'the function'} {'has changed' if self.stays() else 'is bound to something else'}"
+
+
+def readings(f: Any) -> list[Reading]:
+    """Every name that a function, and the user's functions that it names, read and do not assign themselves."""
+    found = [reading("", lambda: f)] if not isinstance(f, FunctionType | MethodType) and tree.one_level(f) else []
+    if isinstance(f, MethodType):
+        found.append(reading("self", lambda: f.__self__))
+    functions = list(family(f))
+    own = {name for g in functions for name in assigned(g.__code__)}
+    found += [reading(name, look) for g in functions for name, look in looks(g) if name not in own]
+    return [r for r in found if not isinstance(r.then, ModuleType | type)]
+
+
+def reading(name: str, look: Callable[[], Any]) -> Reading:
+    """A name as it is bound now."""
+    then = look()
+    held = None
+    if not isinstance(then, PLAIN) and tree.one_level(then) is not None:
+        leaves, structure = tree.flatten(then)
+        held = (leaves, structure) if len(leaves) <= MOST else None
+    return Reading(name, look, then, held)
+
+
+def equal_plain(a: Any, b: Any) -> bool:
+    """Whether two objects are one number or one word."""
+    return type(a) is type(b) and isinstance(a, int | float | complex | str) and bool(a == b)
+
+
+NOTHING: Any = object()
+"""What a name without a value is bound to."""
+
+
+def looks(f: FunctionType) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The names in a closure and the globals that some code reads, and how to look at each."""
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        yield name, functools.partial(content, cell)
+    for name in dict.fromkeys(global_names(f.__code__)):
+        if name in f.__globals__:
+            yield name, functools.partial(f.__globals__.get, name, NOTHING)
+
+
+def content(cell: Any) -> Any:
+    """What a cell of a closure holds."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # a name that is bound later
+        return NOTHING
+
+
+def family(f: Any) -> Iterator[FunctionType]:
+    """A function and the user's functions that it names, each once."""
+    waiting, seen = [f], set()
+    while waiting:
+        g = unwrapped(waiting.pop())
+        if not isinstance(g, FunctionType) or id(g) in seen or of_a_library(g):
+            continue
+        seen.add(id(g))
+        yield g
+        waiting += [x for value in closure_values(g) for x in items(value) if callable(x)]
+
+
+def of_a_library(f: FunctionType) -> bool:
+    """Whether a function is Python's, ours or of an installed package, whose arrays are nobody's to change."""
+    root = (f.__module__ or "").partition(".")[0]
+    return root == "wholestep" or root in sys.stdlib_module_names or "site-packages" in f.__code__.co_filename
+
+
+def unwrapped(f: Any) -> Any:
+    """The function under a method or a partial application."""
+    while isinstance(f, MethodType | functools.partial):
+        f = f.__func__ if isinstance(f, MethodType) else f.func
+    return getattr(f, "__wrapped__", f)
+
+
+def returns(f: Any) -> Where:
+    """The last place at which a function returns; None for what is no function of the user's."""
+    code = getattr(unwrapped(f), "__code__", None)
+    if code is None or is_internal(code.co_filename):
+        return None
+    found = [i.offset for i in dis.get_instructions(code) if i.opname in ("RETURN_VALUE", "RETURN_CONST")]
+    return (code, found[-1]) if found else None
+
+
+def closure_values(f: FunctionType) -> Iterator[Any]:
+    """What a function holds in its closure and defaults, and the globals that its code reads."""
+    for cell in f.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # a name that is bound later
+            continue
+    yield from f.__defaults__ or ()
+    yield from (f.__kwdefaults__ or {}).values()
+    for name in dict.fromkeys(global_names(f.__code__)):
+        if name in f.__globals__:
+            yield f.__globals__[name]
+
+
+def global_names(code: CodeType) -> Iterator[str]:
+    """The globals that some code reads, that of the functions in it included."""
+    return argument_of(code, "LOAD_GLOBAL")
+
+
+def assigned(code: CodeType) -> Iterator[str]:
+    """The names outside of itself that some code assigns, that of the functions in it included."""
+    return argument_of(code, "STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF")
+
+
+def argument_of(code: CodeType, *operations: str) -> Iterator[str]:
+    """The names that these instructions are about."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in operations:
+            yield instruction.argval
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from argument_of(inner, *operations)
+
+
+def items(value: Any) -> Iterable[Any]:
+    """A value, or what a plain container holds."""
+    if type(value) in (list, tuple):
+        return value  # type: ignore[no-any-return]
+    return value.values() if type(value) is dict else (value,)

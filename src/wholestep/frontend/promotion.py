@@ -1,0 +1,169 @@
+"""From what a user writes to values of one dtype and shape: constants, weak scalars, promotion, broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.contents import same_bits
+from wholestep.dims import Dim
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import HOOKS, is_traced, late_types
+from wholestep.frontend.frozen import Frozen
+from wholestep.ir.build import GraphBuilder, current
+from wholestep.ir.graph import Value
+from wholestep.primitives.arithmetic import real
+from wholestep.primitives.creation import cast, constant, full
+from wholestep.primitives.movement import broadcast, reshape
+
+WEAK = (int, float, complex)
+"""Python scalars: their kind promotes, their precision does not (NEP 50)."""
+
+
+def wrap(value: Value) -> Array:
+    """A value as an array; a value without axes is a NumPy scalar."""
+    return Array(value, value.type.ndim == 0)
+
+
+def checked(dtype: Any) -> np.dtype[Any]:
+    """A supported dtype; raises DtypeError otherwise."""
+    try:
+        return dtypes.check(dtype)
+    except TypeError as error:
+        raise DtypeError(f"array: {error}") from None
+
+
+def refuse_subclass(x: Any) -> None:
+    """Raise DtypeError for masked arrays, matrices and their kin: their operations mean something else."""
+    if type(x) is not np.ndarray and isinstance(x, np.ndarray) and not isinstance(x, np.memmap | Frozen):
+        raise DtypeError(
+            f"array: a {type(x).__name__} is not supported, since its operations mean something else",
+            hint="convert it with np.asarray, or np.ma.filled for a masked array",
+        )
+
+
+def constant_of(x: Any) -> Value:
+    """A plain array as a constant of the program; it is copied, so that a later change cannot reach the trace."""
+    refuse_subclass(x)
+    array = np.asarray(x)
+    builder = current()
+    if builder is None or array.ndim == 0:
+        return full_of(array[()], (), checked(array.dtype)) if array.ndim == 0 else _new_constant(array)
+    known = builder.constants.get(id(x))
+    if known is not None and known[0] is x and same_bits(known[1], array):
+        value: Value = known[2]
+        return value
+    value = _new_constant(array)
+    kept = value.node.params["value"] if value.node else array
+    builder.constants[id(x)] = (x, kept, value)
+    outer: GraphBuilder | None = builder
+    while outer is not None:
+        outer.held[id(x)] = (x, kept, value.node.where if value.node else None)
+        outer = outer.parent
+    return value
+
+
+def _new_constant(array: Any) -> Value:
+    kept = np.array(array, checked(array.dtype), order="C", copy=True)
+    kept.flags.writeable = False
+    made: Value = constant(value=kept)
+    return made
+
+
+def full_of(number: Any, shape: Any, dtype: np.dtype[Any]) -> Value:
+    """One number everywhere; Python integers that do not fit raise OverflowError, as in NumPy."""
+    plain = number.item() if isinstance(number, np.generic) and number.dtype.kind in "biuf" else number
+    if isinstance(plain, int) and dtype.kind in "iu":
+        np.asarray(plain, dtype)
+    made: Value = full(value=plain, shape=shape, dtype=dtype)
+    return made
+
+
+def lift(x: Any) -> Array:
+    """Anything array-like as a traced array: traced ones as they are, plain ones as constants."""
+    if isinstance(x, Array):
+        return x
+    if is_traced(x):
+        return HOOKS.assemble(x)  # type: ignore[no-any-return]
+    if type(x) in late_types:
+        return lift(x.__live__())
+    if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex | list | tuple):
+        array = getattr(x, "__array__", None)
+        if array is None:
+            raise DtypeError(f"array: {type(x).__name__} is not an array")
+    array = np.asarray(x)
+    if array.dtype.kind == "V" and array.dtype.name != "bfloat16":
+        raise DtypeError(f"array: dtype {array.dtype} is not supported")
+    return Array(
+        constant_of(x if isinstance(x, np.ndarray) else array), not isinstance(x, np.ndarray) and array.ndim == 0
+    )
+
+
+def value_of(x: Any, dtype: Any = None) -> Value:
+    """Anything array-like as a value, in a dtype where one is given."""
+    v = lift(x).value
+    return v if dtype is None else cast_to(v, dtype)
+
+
+def cast_to(v: Value, dtype: np.dtype[Any]) -> Value:
+    """A value in another dtype; a complex one loses its imaginary part as `astype` would have it."""
+    if v.type.dtype == dtype:
+        return v
+    if v.type.dtype.kind == "c" and dtype.kind not in "cb":
+        v = real(v)
+        if v.type.dtype == dtype:
+            return v
+    made: Value = cast(v, dtype=dtype)
+    return made
+
+
+def broadcast_shapes(name: str, shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The common shape; raises ShapeError that names the operation."""
+    first = shapes[0]
+    if all([s == first for s in shapes]):
+        return first
+    ndim = max(len(s) for s in shapes)
+    out: list[Any] = [1] * ndim
+    for shape in shapes:
+        for i, n in enumerate(shape, ndim - len(shape)):
+            if _is_one(n):
+                continue
+            if _is_one(out[i]):
+                out[i] = n
+            elif out[i] != n:
+                text = " and ".join(str(tuple(s)) for s in shapes)
+                raise ShapeError(
+                    f"{name}: shapes do not broadcast: {text}",
+                    hint="sizes must agree from the last axis backwards, or be 1; insert axes with x[:, None]",
+                )
+    return tuple(out)
+
+
+def _is_one(n: Any) -> bool:
+    return isinstance(n, int) and n == 1 and not isinstance(n, Dim)
+
+
+def broadcast_to(v: Value, shape: tuple[Any, ...]) -> Value:
+    """A value repeated to a shape it broadcasts to: size-1 axes are dropped, then new ones are made."""
+    own = v.type.shape
+    if own == shape:
+        return v
+    lead = len(shape) - len(own)
+    axes = [lead + i for i, n in enumerate(own) if not _is_one(n) or _is_one(shape[lead + i])]
+    if len(axes) != len(own):
+        v = reshape(v, shape=tuple([shape[a] for a in axes]))
+    made: Value = broadcast(v, shape=shape, axes=tuple(axes))
+    return made
+
+
+def promoted(*xs: Any) -> list[Value]:
+    """Values of one dtype by NumPy's rules, shapes as they are; Python scalars are weak."""
+    arrays = [x if type(x) in WEAK else lift(x) for x in xs]
+    # A traced Python number is as weak as the one it stands for.
+    kinds = [(a.dtype.type(0).item() if a._weak else a.dtype) if isinstance(a, Array) else a for a in arrays]
+    dtype = checked(np.result_type(*kinds))
+    return [cast_to(a.value, dtype) if isinstance(a, Array) else full_of(a, (), dtype) for a in arrays]

@@ -1,0 +1,219 @@
+"""Entering and leaving a trace: plain arrays become traced ones on the way in, and plain again on the way out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import dtypes, tree
+from wholestep.backends import reference
+from wholestep.errors import DerivativeError, DtypeError
+from wholestep.frontend import chosen, indexing, ufuncs
+from wholestep.frontend.array import Array
+from wholestep.frontend.einops import register_backend
+from wholestep.frontend.memory import in_order_of, may_be_transposed
+from wholestep.frontend.promotion import WEAK, checked, constant_of, refuse_subclass
+from wholestep.ir.build import GraphBuilder, build, building, current
+from wholestep.ir.graph import Graph, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.marks import identity
+
+# What a traced array does is complete once these have entered their part.
+ARRAY_PARTS = (chosen, indexing, ufuncs)
+
+PLAIN = (np.ndarray, np.generic, bool, int, float, complex)
+LEAVES = (Array, *PLAIN)
+"""What a tree given to a transform may hold where arrays are expected."""
+
+
+class Scope:
+    """A builder to work in: the one that is current, or one of our own with values attached."""
+
+    __slots__ = ("builder", "outermost")
+
+    def __init__(self, builder: GraphBuilder, outermost: bool) -> None:
+        self.builder = builder
+        self.outermost = outermost
+
+    def leave(self, made: Any, like: Any = None) -> Any:
+        """A tree of traced results as the caller gets it: plain where the trace ends here."""
+        if not self.outermost:
+            return made
+        return tree.map(plain, made)
+
+    @contextmanager
+    def last_walk(self) -> Iterator[None]:
+        """Nobody differentiates what is emitted inside: compute it, keep no nodes, say nothing of inf and nan."""
+        if not self.outermost:
+            yield
+            return
+        self.builder.recording = False
+        try:
+            with np.errstate(all="ignore"):
+                yield
+        finally:
+            self.builder.recording = True
+
+
+@contextmanager
+def scope(reason: str) -> Iterator[Scope]:
+    """Work in the current trace, or in a new one that computes as it goes."""
+    builder = current()
+    if builder is not None:
+        yield Scope(builder, False)
+        return
+    register_backend()
+    own = GraphBuilder(reference.evaluate_node, reason)
+    with building(own):
+        yield Scope(own, True)
+
+
+def check_function(f: Any, what: str) -> None:
+    """Raise DerivativeError for what is not a function, such as the value that one has returned."""
+    if not callable(f):
+        raise DerivativeError(
+            f"{what}: it takes a function, and was given a {type(f).__name__}",
+            hint=f"give the function itself and its arguments after it: ws.{what}(f)(x)",
+        )
+
+
+def plain(x: Any) -> Any:
+    """A traced result as a plain array that shares memory with nothing; scalars as NumPy scalars."""
+    if not isinstance(x, Array):
+        return x
+    return plain_data(x.value, x._scalar)
+
+
+def plain_data(value: Value, scalar: bool = False) -> Any:
+    """The data of a value as an array of the caller's own."""
+    shape = value.type.shape
+    data = value.data
+    if not shape:
+        return np.asarray(data)[()] if scalar else np.array(data)
+    if data.shape != shape or not data.flags.owndata or not data.flags.writeable or value.node is None:
+        return np.array(np.broadcast_to(data, shape), order="C", copy=True)
+    return data
+
+
+def type_of(x: Any) -> Type:
+    """The type of an array-like leaf."""
+    if isinstance(x, Array):
+        return x.type
+    if isinstance(x, np.ndarray | np.generic):
+        refuse_subclass(x)
+        return array_type(x.shape, checked(x.dtype))
+    array = np.asarray(x)
+    return array_type(array.shape, checked(array.dtype))
+
+
+def enter(x: Any) -> Array:
+    """A leaf under a fresh name of the current trace, so that it can be differentiated on its own."""
+    builder = current()
+    assert builder is not None
+    if isinstance(x, Array):
+        return Array(identity(x.value), x._scalar, x._weak)
+    refuse_subclass(x)
+    scalar = not isinstance(x, np.ndarray)
+    weak = type(x) in WEAK
+    data = np.asarray(x)
+    dtype = checked(data.dtype)
+    if builder.evaluate is None or builder.parent is not None:
+        # Only the outermost eager trace may hold values that no node makes; a program within it becomes a graph.
+        return Array(identity(constant_of(x)), scalar, weak)
+    if data.dtype != dtype:
+        data = data.astype(dtype)
+    made = Array(Value(array_type(data.shape, dtype), None, builder, data), scalar, weak)
+    return in_order_of(made, [data]) if may_be_transposed(x) else made
+
+
+def guarded(x: Any) -> Any:
+    """An argument that is not differentiated: a copy, so that assignments cannot reach the caller's array."""
+    return x.copy() if type(x) is np.ndarray else x
+
+
+def parameter_names(f: Any, count: int) -> list[str]:
+    """The user's names for the first positional arguments of a call: `x0` and so on where there are none."""
+    named: list[str] = []
+    try:
+        for p in inspect.signature(f).parameters.values():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                named.append(p.name)
+    except (TypeError, ValueError):
+        pass
+    return [named[i] if i < len(named) else f"x{i}" for i in range(count)]
+
+
+def differentiable(leaves: Sequence[Any], paths: Callable[[], Sequence[str]], what: str) -> None:
+    """Raise DtypeError for a leaf that has no derivative, naming its path."""
+    for i, leaf in enumerate(leaves):
+        if not isinstance(leaf, LEAVES):
+            raise DtypeError(
+                f"{what}: {paths()[i] or 'the argument'} is a {type(leaf).__name__}, not an array",
+                hint="pass it as another argument (see argnums), or close over it",
+            )
+        t = type_of(leaf)
+        if not dtypes.is_inexact(t.dtype):
+            raise DtypeError(
+                f"{what}: {paths()[i] or 'the argument'} is {t}, and integers and booleans have no derivative",
+                hint="convert it to float, or keep it out with nn.frozen or argnums",
+            )
+
+
+class Traced(NamedTuple):
+    """A Python function as a graph: what it captured, and how its result is put together."""
+
+    graph: Graph
+    captured: list[Value]
+    structure: Any
+    scalars: list[bool]
+
+    def arrays(self, values: Sequence[Value]) -> Any:
+        """The result's tree around these values."""
+        return tree.unflatten(self.structure, [Array(v, s) for v, s in zip(values, self.scalars, strict=True)])
+
+
+def trace_flat(
+    f: Callable[..., Any],
+    types: Sequence[Type],
+    scalars: Sequence[bool],
+    *,
+    reason: str,
+    name: str = "",
+    names: Sequence[str] = (),
+    weak: Sequence[bool] = (),
+) -> Traced:
+    """Trace f, which takes one array for each type, on abstract values; `weak` ones give way as Python numbers do."""
+    found: dict[str, Any] = {}
+
+    def flat(*values: Value) -> list[Value]:
+        out = f(*[Array(v, s, w) for v, s, w in zip(values, scalars, weak or [False] * len(types), strict=True)])
+        leaves, found["structure"] = tree.flatten(out)
+        arrays = [as_array(leaf, reason) for leaf in leaves]
+        found["scalars"] = [a._scalar for a in arrays]
+        return [a.value for a in arrays]
+
+    outer = current()
+    evaluate = outer.evaluate if outer is not None and reason == "vmap" else None
+    graph, captured = build(flat, types, name=name or "graph", names=names, evaluate=evaluate, reason=reason)
+    return Traced(graph, captured, found["structure"], found["scalars"])
+
+
+def as_array(leaf: Any, what: str) -> Array:
+    """A leaf of a function's result as a traced array."""
+    if isinstance(leaf, Array):
+        return leaf
+    if isinstance(leaf, PLAIN):
+        return Array(constant_of(leaf), not isinstance(leaf, np.ndarray))
+    raise DtypeError(
+        f"{what}: the function returned a {type(leaf).__name__}, not an array", hint="return arrays, or trees of them"
+    )
+
+
+def entered(leaf: Any, what: str) -> Array:
+    """An argument as a traced array; a Python number stays as weak as it was."""
+    made = as_array(leaf, what)
+    return made if isinstance(leaf, Array) else Array(made.value, made._scalar, type(leaf) in WEAK)

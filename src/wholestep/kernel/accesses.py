@@ -1,0 +1,66 @@
+"""Memory accesses: the loads and stores of a kernel, each with the loops around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from wholestep.dims import Size, least, most
+from wholestep.kernel.lang import Axis, Buffer, Index, Loop, Statement, Store, Var
+
+
+class MemoryAccess(NamedTuple):
+    """A load or store, its buffer and the offset in it, the loops around it, and its own guard."""
+
+    source: Var | Store
+    buffer: Buffer
+    offset: Index
+    path: tuple[Loop, ...]
+    guard: Var | None
+
+    @property
+    def is_store(self) -> bool:
+        """True for a store."""
+        return isinstance(self.source, Store)
+
+    @property
+    def conditional(self) -> bool:
+        """True if a guard may skip it."""
+        return self.guard is not None or any(loop.guard is not None for loop in self.path)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes of the loops around it."""
+        return tuple([loop.axis for loop in self.path])
+
+    @property
+    def times(self) -> Size:
+        """The number of times that it runs."""
+        return math.prod([loop.axis.size for loop in self.path])
+
+    def region(self) -> tuple[object, ...]:
+        """A key of the accessed elements, equal for accesses that walk through the same elements."""
+        spans = [(self.offset.coefficient(a), a.size) for a in self.axes if self.offset.coefficient(a)]
+        ordered = sorted(spans, key=lambda span: (span[0], most(span[1])))
+        return self.offset.const, frozenset(self.offset.values()), tuple(ordered)
+
+    def distinct_elements(self) -> Size:
+        """The number of distinct elements: all iterations differ, unless they overlap or are indirect."""
+        if self.offset.values():
+            return least(self.times, self.buffer.room)
+        moving = [a for a in self.axes if self.offset.coefficient(a)]
+        reach = 1 + sum(abs(self.offset.coefficient(a)) * (a.size - 1) for a in moving)
+        return least(least(math.prod([a.size for a in moving]), reach), self.buffer.room)
+
+
+def memory_accesses(body: Sequence[Statement], path: tuple[Loop, ...] = ()) -> Iterator[MemoryAccess]:
+    """The loads and stores of a body, in order."""
+    for s in body:
+        if isinstance(s, Loop):
+            yield from memory_accesses(s.body, (*path, s))
+        elif isinstance(s, Store):
+            yield MemoryAccess(s, s.buffer, s.index, path, s.guard)
+        elif s.op == "load":
+            buffer, offset = s.attr
+            yield MemoryAccess(s, buffer, offset, path, s.args[0] if s.args else None)

@@ -1,0 +1,231 @@
+"""Dependence analysis: iterations of a loop that touch the same memory, by differences of affine indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from wholestep.kernel.accesses import MemoryAccess
+from wholestep.kernel.build import axes_read
+from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Store, Var, walk
+
+
+class DependenceFault(NamedTuple):
+    """What is wrong, and the statement that it is wrong with."""
+
+    problem: str
+    source: Var | Store
+
+
+class AffineForm(NamedTuple):
+    """An index taken apart: a constant, factors of axes, factors of values that are known only when they are there."""
+
+    const: int
+    axes: dict[Axis, int]
+    values: dict[Var, int]
+
+
+class MultipleRange(NamedTuple):
+    """A part of a difference: the multiples of `factor` from `low` to `high`."""
+
+    factor: int
+    low: float
+    high: float
+
+
+def affine_form(index: Index) -> AffineForm:
+    """An index in terms of axes as far as its values are themselves affine."""
+    flat = inline_index_values(index)
+    axes = {k: c for k, c in flat.terms.items() if isinstance(k, Axis)}
+    return AffineForm(flat.const, axes, {k: c for k, c in flat.terms.items() if isinstance(k, Var)})
+
+
+def inline_index_values(index: Index) -> Index:
+    """The index with those of its values replaced that are indices or numbers themselves."""
+    total = Index(index.const)
+    for key, factor in index.terms.items():
+        if isinstance(key, Var) and key.op == "index":
+            total = total + inline_index_values(key.attr) * factor
+        elif isinstance(key, Var) and key.op == "const":
+            total = total + int(key.attr) * factor
+        else:
+            total = total + Index(0, {key: factor})
+    return total
+
+
+def index_range(index: Index) -> tuple[float, float]:
+    """The least and the greatest number that an index may be, infinite where a value has no limits."""
+    plain = affine_form(index)
+    terms = [multiples_of(c, 0, axis.extent - 1) for axis, c in plain.axes.items()]
+    terms += [multiples_of(c, *value_range(value)) for value, c in plain.values.items()]
+    return plain.const + sum(t.low for t in terms), plain.const + sum(t.high for t in terms)
+
+
+def value_range(value: Var, depth: int = 6) -> tuple[float, float]:
+    """The least and the greatest number that an integer may be, as far as the last operations tell."""
+    unknown = -math.inf, math.inf
+    if not depth:
+        return unknown
+    if value.op == "const":
+        return int(value.attr), int(value.attr)
+    if value.op == "index":
+        return index_range(value.attr)
+    inner = [value_range(arg, depth - 1) for arg in value.args if arg.dtype.kind in "iu"]
+    if value.op in ("min", "max"):
+        choose = min if value.op == "min" else max
+        return choose(low for low, _ in inner), choose(high for _, high in inner)
+    if value.op == "and":
+        masks = [high for low, high in inner if low == high >= 0]
+        return (0, min(masks)) if masks else unknown
+    if value.op == "select":
+        return min(low for low, _ in inner), max(high for _, high in inner)
+    if value.op == "convert" and inner:
+        whole = np.iinfo(value.dtype)
+        return inner[0] if whole.min <= inner[0][0] and inner[0][1] <= whole.max else unknown
+    return unknown
+
+
+def varying_axes(kernel: Kernel) -> dict[Var, frozenset[Axis]]:
+    """The axes with which each value of a kernel varies; what a carry varies with goes round its loop."""
+    found: dict[Var, frozenset[Axis]] = {}
+    grown = True
+
+    def note(var: Var, axes: frozenset[Axis]) -> None:
+        nonlocal grown
+        grown = grown or found.get(var) != axes
+        found[var] = axes
+
+    def of(*values: Var | None) -> frozenset[Axis]:
+        return frozenset().union(*[found.get(v, frozenset()) for v in values if v is not None])
+
+    while grown:
+        grown = False
+        for s in walk(kernel.body):
+            if isinstance(s, Loop):
+                for f in s.folds:
+                    note(f.result, (of(*f.values) - {s.axis}) | of(f.init, s.guard))
+                for c in s.carries:
+                    note(c.inside, of(c.init, c.next, s.guard) | {s.axis})
+                    note(c.after, of(c.init, c.next, s.guard) - {s.axis})
+            elif isinstance(s, Var):
+                index = s.attr[1] if s.op == "load" else s.attr if s.op == "index" else Index()
+                own = of(*s.reads()) | {k for k in index.terms if isinstance(k, Axis)}
+                note(s, own - {s.attr[1]} if s.op == "across" else own)
+    return found
+
+
+def varies_along(value: Var, axis: Axis) -> bool:
+    """Test whether a value may differ from step to step of an axis."""
+    stack, seen = [value], {value}
+    while stack:
+        here = stack.pop()
+        if here.op in ("fold", "carry", "carried") or axis in axes_read(here):
+            return True
+        fresh = [v for v in here.reads() if v not in seen]
+        seen.update(fresh)
+        stack += fresh
+    return False
+
+
+def find_conflict(accesses: list[MemoryAccess], depends: Mapping[Var, frozenset[Axis]]) -> DependenceFault | None:
+    """A store in a loop that is not ordered to where another of its steps may store or load."""
+    for a, first in enumerate(accesses):
+        if not isinstance(first.source, Store):
+            continue
+        for b, second in enumerate(accesses):
+            if second.buffer is not first.buffer or (b < a and isinstance(second.source, Store)):
+                continue
+            for depth, loop in enumerate(first.path):
+                if depth >= len(second.path) or second.path[depth] is not loop:
+                    break
+                if loop.ordered or (a == b and stores_uniform_value(first, loop.axis, depends)):
+                    continue
+                if not surely_disjoint(first, second, depth, depends):
+                    what = "stored to" if isinstance(second.source, Store) else "loaded from"
+                    problem = (
+                        f"steps of the loop over {loop.axis} may store to what is {what} in others: order the loop"
+                    )
+                    return DependenceFault(f"{first.buffer}: {problem}", first.source)
+    return None
+
+
+def stores_uniform_value(access: MemoryAccess, axis: Axis, depends: Mapping[Var, frozenset[Axis]]) -> bool:
+    """Whether a store writes one value to one place in all lanes of the only step of a loop."""
+    store = access.source
+    assert isinstance(store, Store)
+    guards = [store.guard, *[loop.guard for loop in access.path]]
+    read = [store.value, *store.index.values(), *[g for g in guards if g is not None]]
+    return axis.steps <= 1 and axis not in store.index.terms and not any(axis in depends[v] for v in read)
+
+
+def surely_disjoint(
+    first: MemoryAccess, second: MemoryAccess, depth: int, depends: Mapping[Var, frozenset[Axis]]
+) -> bool:
+    """Whether two different steps of the loop at this depth touch different places for certain."""
+    axis = first.path[depth].axis
+    one, two = affine_form(first.offset), affine_form(second.offset)
+    around = {loop.axis for loop in first.path[:depth]}
+    terms = []
+    for key in around:
+        terms.append(multiples_of(one.axes.get(key, 0) - two.axes.get(key, 0), 0, key.extent - 1))
+    step = one.axes.get(axis, 0)
+    equal = step == two.axes.get(axis, 0)
+    for plain, sign in ((one, 1), (two, -1)):
+        for key, c in plain.axes.items():
+            if key not in around and not (equal and key is axis):
+                terms.append(multiples_of(sign * c, 0, key.extent - 1))
+    for value in {*one.values, *two.values}:
+        factors = one.values.get(value, 0), two.values.get(value, 0)
+        fixed = depends[value] <= around
+        for c in (factors[0] - factors[1],) if fixed else (factors[0], -factors[1]):
+            terms.append(multiples_of(c, *value_range(value)))
+    const = one.const - two.const
+    if axis.extent <= 1:
+        return True
+    ahead = multiples_of(step, 1, axis.extent - 1) if equal else multiples_of(0, 0, 0)
+    behind = MultipleRange(ahead.factor, -ahead.high, -ahead.low)
+    return not any(may_be_zero(const, [way, *terms]) for way in (ahead, behind))
+
+
+def multiples_of(factor: int, low: float, high: float) -> MultipleRange:
+    """The multiples of a factor, from this many to that many."""
+    if not factor:
+        return MultipleRange(0, 0, 0)
+    ends = factor * low, factor * high
+    return MultipleRange(abs(factor), min(ends), max(ends))
+
+
+def merge_terms(terms: list[MultipleRange]) -> list[MultipleRange]:
+    """One term for each factor, the smallest factor first."""
+    factors = sorted({t.factor for t in terms if t.low or t.high})
+    groups = [[t for t in terms if t.factor == f] for f in factors]
+    return [MultipleRange(g[0].factor, sum(t.low for t in g), sum(t.high for t in g)) for g in groups]
+
+
+def may_be_zero(const: int, terms: list[MultipleRange]) -> bool:
+    """Whether a sum of a constant and one number of each term may be 0, as far as can be told.
+
+    A term whose smallest step outweighs all the others must be 0 itself. What remains is not 0 if its ends lie on one
+    side of 0, or if the large terms are multiples of a number of which the small ones reach no multiple.
+    """
+    terms = merge_terms(terms)
+    while terms:
+        *others, last = terms
+        low, high = const + sum(t.low for t in others), const + sum(t.high for t in others)
+        if last.factor <= max(abs(low), abs(high)):
+            break
+        if not last.low <= 0 <= last.high:
+            return False
+        terms = others
+    for split in range(len(terms) + 1):
+        small, large = terms[:split], terms[split:]
+        low, high = const + sum(t.low for t in small), const + sum(t.high for t in small)
+        divisor = math.gcd(*[t.factor for t in large])
+        if divisor == 0 and not low <= 0 <= high:
+            return False
+        if divisor and high - low < divisor and high // divisor * divisor < low:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Bufferization: liveness, in-place reuse and the assignment of buffers to offsets of one arena."""

@@ -1,0 +1,178 @@
+"""Task order: a topological order that respects true and anti-dependences and keeps memory low."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+from wholestep.errors import PlanError
+from wholestep.kernel.lang import Buffer, Kernel, Loop, Statement, Store, Var
+from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.steps import RoutineCall, Step
+
+NEGLIGIBLE_BYTES = 256
+"""A value up to this size may be computed at any time."""
+
+
+def overwritten_memory(place: Allocation) -> Allocation | None:
+    """The memory that writing to an allocation destroys: a donated input, for the output that replaces it."""
+    found = place.memory()
+    return None if found is place else found
+
+
+def order_tasks(tasks: list[Task], outside: Container[Allocation] = ()) -> list[Task]:
+    """Order the tasks so that every value is read before it is overwritten; cycles are broken by copies."""
+    tasks = [part for task in tasks for part in break_write_hazard(task)]
+    while True:
+        found = topological_order(tasks, outside)
+        if isinstance(found, list):
+            return found
+        if found.copies_back or not any(overwritten_memory(p) for p in found.writes):
+            raise PlanError("order: kernels wait for each other")
+        at = tasks.index(found)
+        tasks[at : at + 1] = write_through_copy(found)
+
+
+def break_write_hazard(task: Task) -> list[Task]:
+    """A kernel that would overwrite an operand before its last read writes to a copy instead."""
+    if task.bound is None:
+        return [task]
+    names = dict(zip(task.bound.places, task.bound.kernel.buffers, strict=True))
+    for place in task.writes:
+        old = overwritten_memory(place)
+        for read in task.reads:
+            if old is not None and read is not place and read.memory() is old:
+                if not runs_in_place(task.bound.kernel, names[read], names[place]):
+                    return write_through_copy(task)
+    return [task]
+
+
+def write_through_copy(task: Task) -> list[Task]:
+    """A task that writes its resident results to temporary allocations, and the copies back."""
+    homes = []
+    for place in task.writes:
+        if overwritten_memory(place) is not None:
+            homes.append(copy_task(Allocation(place.size, base=place.base), place))
+            place.file, place.base = place.root().file, None
+    return [task, *homes]
+
+
+def copy_task(target: Allocation, source: Allocation) -> Task:
+    """A task that copies the bytes of one allocation to another."""
+
+    def steps() -> tuple[Step, ...]:
+        return (RoutineCall("copy", (target.address(), source.address()), (target.size,)),)
+
+    return Task((source,), (target,), steps, copies_back=True)
+
+
+def topological_order(tasks: Sequence[Task], outside: Container[Allocation]) -> list[Task] | Task:
+    """The tasks in dependence order; or one task of a cycle."""
+    writer: dict[Allocation, list[int]] = {}
+    readers: dict[Allocation, list[tuple[Allocation, int]]] = {}
+    for i, task in enumerate(tasks):
+        for p in task.writes:
+            writer.setdefault(p, []).append(i)
+        for p in task.reads:
+            readers.setdefault(p.memory(), []).append((p, i))
+    checks = [i for i, task in enumerate(tasks) if task.check]
+    after: list[set[int]] = [set() for _ in tasks]
+    for i, task in enumerate(tasks):
+        for p in task.reads:
+            after[i].update(w for w in writer.get(p, ()) if w < i or p not in task.writes)
+        for p in task.writes:
+            after[i].update(w for w in writer[p] if w < i)
+            old = overwritten_memory(p)
+            if old is not None:
+                after[i].update(j for q, j in readers.get(old, ()) if q is not p)
+                after[i].update(checks)
+        after[i].discard(i)
+    return kahn_order(tasks, after, outside)
+
+
+def kahn_order(tasks: Sequence[Task], after: list[set[int]], outside: Container[Allocation]) -> list[Task] | Task:
+    """Kahn's algorithm; returns a task that writes resident memory where there is a cycle.
+
+    A ready task that frees more memory than it takes, or takes next to none, goes first; then program order.
+    """
+    waiting: list[list[int]] = [[] for _ in tasks]
+    count = [len(a) for a in after]
+    for i, before in enumerate(after):
+        for j in before:
+            waiting[j].append(i)
+    balance = MemoryBalance(tasks, outside)
+    ready = [i for i, n in enumerate(count) if n == 0]
+    heapq.heapify(ready)
+    urgent = [i for i in ready if balance.urgent(i)]
+    out: list[int] = []
+    done: set[int] = set()
+    while ready:
+        i = heapq.heappop(urgent) if urgent else heapq.heappop(ready)
+        if i in done:
+            continue
+        done.add(i)
+        out.append(i)
+        for j in waiting[i]:
+            count[j] -= 1
+            if count[j] == 0:
+                heapq.heappush(ready, j)
+        for j in (*waiting[i], *balance.run(i)):
+            if count[j] == 0 and j not in done and balance.urgent(j):
+                heapq.heappush(urgent, j)
+    if len(out) == len(tasks):
+        return [tasks[i] for i in out]
+    stuck = [w for i, w in enumerate(tasks) if count[i] > 0]
+    return next((w for w in stuck if not w.copies_back and any(overwritten_memory(p) for p in w.writes)), stuck[0])
+
+
+class MemoryBalance:
+    """The temporary bytes that each task would take or free if it ran now."""
+
+    def __init__(self, tasks: Sequence[Task], outside: Container[Allocation]) -> None:
+        self.users: dict[Allocation, set[int]] = {}
+        self.made: set[Allocation] = set()
+        self.uses = [temporary_roots((*task.reads, *task.writes), outside) for task in tasks]
+        for i, places in enumerate(self.uses):
+            for p in places:
+                self.users.setdefault(p, set()).add(i)
+
+    def urgent(self, i: int) -> bool:
+        """True if a task takes next to nothing, or less than it frees."""
+        taken = sum(p.nbytes for p in self.uses[i] if p not in self.made)
+        return taken <= NEGLIGIBLE_BYTES or taken < sum(p.nbytes for p in self.uses[i] if len(self.users[p]) == 1)
+
+    def run(self, i: int) -> Iterator[int]:
+        """Record that a task has run; yields the tasks that are now the last users of some value."""
+        self.made.update(self.uses[i])
+        for p in self.uses[i]:
+            self.users[p].discard(i)
+            if len(self.users[p]) == 1:
+                yield from self.users[p]
+
+
+def temporary_roots(places: Iterable[Allocation], outside: Container[Allocation]) -> list[Allocation]:
+    """The distinct root allocations of some allocations that are temporary."""
+    roots = dict.fromkeys([p.root() for p in places])
+    return [p for p in roots if p.ref is None and p not in outside]
+
+
+def runs_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
+    """True if a kernel may write `new` over `old`: each element is read only in the iteration that writes it."""
+    stores: list[tuple[int, Store]] = []
+    loads: list[tuple[int, Var]] = []
+
+    def visit(body: Sequence[Statement], depth: int) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                visit(s.body, id(s))
+            elif isinstance(s, Store) and s.buffer is new:
+                stores.append((depth, s))
+            elif isinstance(s, Var) and s.op == "load" and s.attr[0] is old:
+                loads.append((depth, s))
+
+    visit(kernel.body, 0)
+    if old.dtype != new.dtype or len(stores) != 1:
+        return not loads
+    body, store = stores[0]
+    return all(where == body and load.attr[1] == store.index for where, load in loads)

@@ -1,0 +1,127 @@
+"""Tasks: kernels and routine calls with their memory effects, before buffer assignment; and the state of one
+program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from wholestep.dims import Size
+from wholestep.errors import Where
+from wholestep.ir.graph import NDArray, Value
+from wholestep.kernel.index_arithmetic import row_major_strides
+from wholestep.kernel.lang import Buffer, Kernel, Var, walk
+from wholestep.lower.buffers.allocate import LiveInterval, align_size
+from wholestep.lower.kernels.kernel_writer import BoundKernel
+from wholestep.lower.kernels.scalar_codegen import Location
+from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.program import FailureSite
+from wholestep.lower.program.steps import Launch, MemRef, Step
+from wholestep.lower.target import Target
+
+ARENA_SLOT, CONSTANT_SLOT = 0, 1
+
+
+@dataclass(eq=False)
+class Task:
+    """The allocations that are read and written, and the steps that are emitted once these have addresses."""
+
+    reads: tuple[Allocation, ...]
+    writes: tuple[Allocation, ...]
+    steps: Callable[[], tuple[Step, ...]]
+    scratch: tuple[Allocation, ...] = ()
+    """Allocations that are live only while the task runs."""
+    check: bool = False
+    """True if the program may be left here, so that no resident memory may have been written before."""
+    bound: BoundKernel | None = None
+    """The kernel and its operands, unless the task is a routine call or control flow."""
+    copies_back: bool = False
+    """True if the task only copies a result back to where it belongs."""
+    inner: tuple[TaskGraph, ...] = ()
+    """The nested task graphs in the order in which they run."""
+
+
+@dataclass(eq=False)
+class TaskGraph:
+    """The tasks of a graph in execution order, and the arena of their temporary allocations."""
+
+    tasks: tuple[Task, ...]
+    arena: Allocation
+    outside: frozenset[Allocation]
+    """The allocations of the graph's inputs and outputs."""
+    bound: int = 0
+    live_intervals: tuple[LiveInterval, ...] = ()
+    file: Allocation = field(default_factory=lambda: Allocation(0, file=True))
+    """The arena of the temporary allocations that are placed in a file."""
+    unassigned: list[tuple[Allocation, Allocation | None, Size]] = field(default_factory=list)
+    """Base and offset of each allocation before buffer assignment."""
+
+    def release(self) -> None:
+        """Undo the buffer assignment."""
+        for p, base, offset in self.unassigned:
+            p.base, p.offset = base, offset
+        self.unassigned = []
+
+    def steps(self) -> tuple[Step, ...]:
+        """The steps, once every allocation has its address."""
+        return tuple([step for task in self.tasks for step in task.steps()])
+
+
+@dataclass
+class ProgramBuilder:
+    """The state that all graphs of one program share: constants, failure sites, loop numbers, pins."""
+
+    target: Target
+    stored: Set[Value] = frozenset()
+    """Values that are materialized whatever fusion would do with them: copies for contractions."""
+    constants: dict[int, tuple[NDArray, Allocation]] = field(default_factory=dict)
+    constant_bytes: int = 0
+    sites: list[FailureSite] = field(default_factory=list)
+    loops: int = 0
+    pinned: dict[Allocation, str] = field(default_factory=dict)
+    """The user's pins of values: "keep" or "recompute"."""
+
+    def constant(self, value: NDArray) -> Allocation:
+        """The allocation of an array that is part of the program."""
+        found = self.constants.get(id(value))
+        if found is None:
+            place = Allocation(value.nbytes, MemRef(CONSTANT_SLOT, self.constant_bytes))
+            self.constant_bytes += align_size(value.nbytes)
+            found = self.constants[id(value)] = (value, place)
+        return found[1]
+
+    def site(self, kind: str, facts: tuple[Any, ...], where: Where) -> int:
+        """Register a failure site; returns its status number, as 0 is success."""
+        self.sites.append(FailureSite(kind, facts, where))
+        return len(self.sites)
+
+    def loop(self) -> int:
+        """A new loop number."""
+        self.loops += 1
+        return self.loops - 1
+
+
+def row_major_location(v: Value, place: Allocation) -> Location:
+    """The location of a value in row-major order; it can be read only if all its strides are numbers."""
+    return Location(place, row_major_strides(v.shape))
+
+
+def reads_buffer(kernel: Kernel, buffer: Buffer) -> bool:
+    """True if a kernel loads from a buffer."""
+    return any(isinstance(s, Var) and s.op == "load" and s.attr[0] is buffer for s in walk(kernel.body))
+
+
+def kernel_task(made: BoundKernel) -> Task:
+    """The task of one kernel."""
+    pairs = list(zip(made.places, made.kernel.buffers, strict=True))
+
+    def steps() -> tuple[Step, ...]:
+        return (Launch(made.kernel, tuple([p.address() for p in made.places]), made.parallel, made.nodes),)
+
+    return Task(
+        tuple([p for p, b in pairs if reads_buffer(made.kernel, b)]),
+        tuple([p for p, b in pairs if b.written]),
+        steps,
+        bound=made,
+    )

@@ -1,0 +1,122 @@
+"""The lowering pipeline: graph to tasks, buffer assignment within the memory budget, prefetches, lowered program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from wholestep.dims import most
+from wholestep.errors import BudgetError
+from wholestep.ir.graph import Graph
+from wholestep.ir.types import array_type
+from wholestep.lower.buffers.lifetimes import arena_timeline
+from wholestep.lower.buffers.tasks import ARENA_SLOT, ProgramBuilder, Task, row_major_location
+from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates, microseconds
+from wholestep.lower.dynamic_shapes import check_symbolic_sizes
+from wholestep.lower.legalize.pipeline import legalize
+from wholestep.lower.lower_graph import lower_graph
+from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.program import FIRST_INPUT, BufferSlot, LoweredProgram
+from wholestep.lower.program.steps import ForLoop, Launch, MemRef, Step, walk_steps
+from wholestep.lower.remat.memory_budget import MemoryBudget
+from wholestep.lower.remat.solve import BudgetSolver
+from wholestep.lower.target import Target
+
+
+def lower_program(
+    graph: Graph,
+    target: Target,
+    resident: Sequence[tuple[int, int]] = (),
+    budget: MemoryBudget | None = None,
+    streamed: Collection[int] = (),
+) -> LoweredProgram:
+    """Lower a graph to a program; `resident` pairs inputs with the outputs that are written over them (donation).
+
+    The inputs in `streamed` lie in files and are streamed a few rows at a time; then all sizes are numbers. Raises
+    BudgetError where no program is found within the budget, and UnsupportedError where symbolic sizes prevent one
+    program for all of them.
+    """
+    check_symbolic_sizes(graph)
+    legal, copies = legalize(graph)
+    context = ProgramBuilder(target, copies)
+    replaced = {o: i for i, o in resident}
+    names = graph.input_names or [""] * len(graph.inputs)
+    slots = [BufferSlot("input", v.type, name) for v, name in zip(graph.inputs, names, strict=True)]
+    inputs = [
+        row_major_location(v, Allocation(v.type.nbytes, MemRef(FIRST_INPUT + i), file=i in streamed))
+        for i, v in enumerate(graph.inputs)
+    ]
+    outputs, out_slots = [], []
+    for o, v in enumerate(graph.outputs):
+        if o in replaced:
+            place = Allocation(v.type.nbytes, base=inputs[replaced[o]].place)
+            out_slots.append(FIRST_INPUT + replaced[o])
+        else:
+            out_slots.append(FIRST_INPUT + len(slots))
+            slots.append(BufferSlot("output", v.type))
+            place = Allocation(v.type.nbytes, MemRef(out_slots[-1]))
+        outputs.append(row_major_location(v, place))
+    arena = Allocation(0, MemRef(ARENA_SLOT))
+    found = lower_graph(legal, context, inputs, outputs, arena)
+    found.file.ref = MemRef(FIRST_INPUT + len(slots))
+    rates, disk = (budget.rates, budget.disk) if budget is not None else (DEFAULT_RATES, None)
+    fitting = BudgetSolver(partial(task_microseconds, rates=rates), context.pinned, disk, target.is_evictable)
+    free = fitting.fit(found)
+    if budget is not None:
+        kept = [s.type.nbytes for i, s in enumerate(slots) if i not in streamed]
+        fixed = sum(kept) + context.constant_bytes
+        if fitting.fit_within(found, budget.arena(fixed, free)) > budget.arena(fixed, free):
+            spilled = not budget.spill and fits_budget(graph, target, resident, budget.with_spilling(), streamed)
+            raise budget.refused(graph.name, fixed, free, found.arena.nbytes, spilled)
+    files = frozenset([FIRST_INPUT + i for i in streamed])
+    if found.file.nbytes:
+        files |= {FIRST_INPUT + len(slots)}
+        slots.append(BufferSlot("file", array_type((found.file.nbytes,), np.dtype(np.uint8))))
+    constants = [(array, place) for array, place in context.constants.values()]
+    return LoweredProgram(
+        graph.name,
+        tuple(slots),
+        target.place_offload(mark_stoppable_loop(found.steps()), files, rates, context.loop),
+        tuple(range(FIRST_INPUT, FIRST_INPUT + len(graph.inputs))),
+        tuple(out_slots),
+        tuple([array for array, _ in constants]),
+        tuple([most(place.address().offset) for _, place in constants]),
+        found.arena.size,
+        found.bound,
+        tuple(context.sites),
+        tuple(arena_timeline(found)),
+        tuple(fitting.decisions),
+        found.file.nbytes,
+    )
+
+
+def fits_budget(
+    graph: Graph, target: Target, resident: Sequence[tuple[int, int]], budget: MemoryBudget, streamed: Collection[int]
+) -> bool:
+    """True if there is a program within a budget."""
+    try:
+        lower_program(graph, target, resident, budget, streamed)
+    except BudgetError:
+        return False
+    return True
+
+
+def task_microseconds(task: Task, rates: Rates) -> float:
+    """The predicted time of one run of a kernel; infinite for other tasks, which cannot be recomputed."""
+    if task.bound is None:
+        return math.inf
+    kernel = task.bound.kernel
+    return microseconds(Launch(kernel, (), task.bound.parallel), rates)
+
+
+def mark_stoppable_loop(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps with the longest outermost loop marked as the one that may be left between trips."""
+    loops = [s for s in steps if isinstance(s, ForLoop)]
+    if not loops:
+        return steps
+    longest = max(loops, key=lambda s: len(list(walk_steps(s.body))) * s.trips)
+    return tuple([replace(s, outermost=True) if s is longest else s for s in steps])

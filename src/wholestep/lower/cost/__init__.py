@@ -1,0 +1,1 @@
+"""The cost model: floating-point operations, bytes and cache reuse of a lowered program."""

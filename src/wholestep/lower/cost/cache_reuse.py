@@ -1,0 +1,106 @@
+"""Traffic: which bytes of a kernel come from memory, since the caches have held too much else since they held them."""
+
+from __future__ import annotations
+
+from wholestep.dims import Size, most
+from wholestep.kernel.lang import Kernel
+from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates, distinct_bytes, total_microseconds
+from wholestep.lower.program.steps import (
+    COPY_ROUTINES,
+    ForLoop,
+    Launch,
+    MemRef,
+    RoutineCall,
+    Step,
+    Switch,
+    nested_steps,
+)
+
+Key = tuple[int, Size, tuple[tuple[int, int], ...]]
+"""A slot, an offset, and of the loops with which the place moves on their number and trip."""
+
+
+class CacheSimulation:
+    """A walk through a program, from kernel to kernel, with a clock that counts the bytes that are touched.
+
+    What was touched so long ago that the caches cannot hold all that came since is missed, as if they forgot the oldest
+    first. Of a loop two trips are walked, and the second one stands for all that follow.
+    """
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self.clock = 0.0
+        self.last: dict[Key, float] = {}
+        self.trips: dict[int, int] = {}
+        self.sizes: dict[int, list[int]] = {}
+        self.missed: dict[int, float] = {}
+
+    def through(self, steps: tuple[Step, ...], weight: float = 1.0) -> None:
+        """Go through steps of which this run makes up so much of all runs."""
+        for step in steps:
+            if isinstance(step, Launch | RoutineCall):
+                self.touch(step, weight)
+            elif isinstance(step, ForLoop) and step.trips:
+                self.around(step, weight)
+            elif isinstance(step, Switch):
+                self.through(max(step.cases, key=lambda case: total_microseconds(case, self.rates), default=()), weight)
+            elif not isinstance(step, ForLoop):
+                for inner in nested_steps(step):
+                    self.through(inner, weight)
+
+    def touch(self, step: Launch | RoutineCall, weight: float) -> None:
+        """One kernel or copy."""
+        places = self.places(step)
+        old = [
+            n
+            for key, n in places.items()
+            if self.clock - self.last.get(key, -self.rates.cached) + n > self.rates.cached
+        ]
+        self.missed[id(step)] = self.missed.get(id(step), 0.0) + weight * sum(old)
+        self.clock += sum(places.values())
+        self.last.update(dict.fromkeys(places, self.clock))
+
+    def around(self, loop: ForLoop, weight: float) -> None:
+        """A loop: what does not move on with it is as fresh after all trips as after the second."""
+        self.trips[loop.loop] = 0
+        self.through(loop.body, weight / loop.trips)
+        if loop.trips == 1:
+            return
+        before = self.clock
+        self.trips[loop.loop] = 1
+        self.through(loop.body, weight * (loop.trips - 1) / loop.trips)
+        rest = (loop.trips - 2) * (self.clock - before)
+        self.clock += rest
+        for key, then in self.last.items():
+            if then > before and all(number != loop.loop for number, _ in key[2]):
+                self.last[key] = then + rest
+
+    def places(self, step: Launch | RoutineCall) -> dict[Key, int]:
+        """The places that a step touches, with the bytes of each."""
+        if isinstance(step, RoutineCall):
+            return {self.key(ref): step.params[0] for ref in step.refs} if step.routine in COPY_ROUTINES else {}
+        if id(step.kernel) not in self.sizes:
+            self.sizes[id(step.kernel)] = touched_bytes(step.kernel)
+        places: dict[Key, int] = {}
+        for ref, nbytes in zip(step.refs, self.sizes[id(step.kernel)], strict=True):
+            places[self.key(ref)] = places.get(self.key(ref), 0) + nbytes
+        return places
+
+    def key(self, ref: MemRef) -> Key:
+        """A place in the trips that the loops are in."""
+        return ref.slot, ref.offset, tuple([(loop, self.trips[loop]) for loop, _ in ref.moves])
+
+
+def touched_bytes(kernel: Kernel) -> list[int]:
+    """The distinct bytes that a kernel touches in each of its buffers, read and written."""
+    found = distinct_bytes(kernel)
+    return [most(found.get(buffer, 0)) for buffer in kernel.buffers]
+
+
+def cache_misses(steps: tuple[Step, ...], rates: Rates = DEFAULT_RATES) -> dict[int, float]:
+    """By the id of each kernel or copy, the bytes that a run of it brings from memory, when the program runs again."""
+    walk = CacheSimulation(rates)
+    walk.through(steps)
+    walk.missed.clear()
+    walk.through(steps)
+    return walk.missed

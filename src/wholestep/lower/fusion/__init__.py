@@ -1,0 +1,1 @@
+"""Fusion: the groups of operations that become one kernel, and the iteration space of each."""

@@ -1,0 +1,335 @@
+"""Fusion: group operations that share the loops of one kernel.
+
+A group has an iteration space, the axes of its loops. Some of them may be row axes, over which a reduction of the group
+runs. A member has coordinates: for each of its axes the loop axes that it runs along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+
+from wholestep.ir.graph import Graph, Node, Value
+from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, IterationSpaces
+from wholestep.primitives.family import RECOMPUTE_LIMIT
+
+
+def is_virtual(node: Node) -> bool:
+    """True if a node only moves elements or generates them from indices."""
+    return bool(node.op.view or node.op.generated)
+
+
+class FusionAnalysis(IterationSpaces):
+    """The fusion groups of a graph, found in one pass over its nodes."""
+
+    def __init__(self, graph: Graph, opaque: Callable[[Node], bool], kept: Container[Value] = ()) -> None:
+        super().__init__()
+        self.opaque = opaque
+        """Predicate of nodes with a kernel or routine of their own."""
+        self.graph = graph
+        self.kept = kept
+        self.floating: dict[Value, tuple[int, set[FusionGroup]]] = {}
+        """Cheap values that are recomputed where they are read, not members of a group yet: their cost, and the groups
+        that they need."""
+        self.reduced: dict[Node, AxisRuns] = {}
+        """The coordinates of the operand of each reduction over rows."""
+        self.readers_through: dict[Value, set[FusionGroup | Value]] = {}
+        """The groups and floating values that read through each floating value."""
+        self.groups: list[FusionGroup] = []
+        self.positions = {node: i for i, node in enumerate(graph.nodes)}
+        for node in graph.nodes:
+            self.place_node(node)
+
+    # Dependences.
+
+    def sources(self, v: Value) -> set[FusionGroup]:
+        """The groups that reading a value directly depends on."""
+        found, seen, waiting = set[FusionGroup](), {v}, [v]
+        while waiting:
+            x = waiting.pop()
+            if x in self.placed:
+                found.add(self.placed[x][0])
+            elif x in self.floating:
+                found |= self.floating[x][1]
+            elif x.node is not None:
+                new = [y for y in x.node.inputs if y not in seen]
+                seen.update(new)
+                waiting += new
+        return found
+
+    # Placement.
+
+    def place_node(self, node: Node) -> None:
+        """Put a node in a group, or leave it to its readers."""
+        if node.op.literal:
+            return
+        if is_virtual(node):
+            if node.outputs[0] in self.kept:
+                self.isolate(node.outputs[0])
+            return
+        if self.opaque(node):
+            self.new_group(node, "opaque")
+        elif not node.outputs[0].type.size:
+            self.new_group(node, "map")
+        elif node.op.kind == "contraction":
+            self.new_group(node, "contract")
+        elif node.op.fold and not node.inputs[0].type.size:
+            self.new_group(node, "map")
+        elif node.op.fold:
+            self.place_reduction(node)
+        elif node.op.kind not in ("elementwise", "indexing"):
+            self.new_group(node, "map")
+        else:
+            self.place_pointwise(node)
+
+    def new_group(self, node: Node, kind: str, shape: Sequence[int] | None = None) -> FusionGroup:
+        """A new group for a node; its iteration space is the node's output shape unless given."""
+        point = node.outputs[0].shape if shape is None else shape
+        axes = [next(self.names) for _ in point]
+        made = self.register(FusionGroup(dict(zip(axes, point, strict=True)), kind))
+        coords: AxisRuns = tuple([(a,) for a in axes])
+        if shape is None:
+            self.add_member(made, node, coords)
+        return made
+
+    def register(self, group: FusionGroup) -> FusionGroup:
+        """Register a new group."""
+        group.number = len(self.groups)
+        self.groups.append(group)
+        return group
+
+    def isolate(self, v: Value) -> FusionGroup:
+        """A group of its own for a value that would otherwise be read through."""
+        axes = [next(self.names) for _ in v.shape]
+        made = self.register(FusionGroup(dict(zip(axes, v.shape, strict=True))))
+        if v.node is not None:
+            made.first = self.positions.get(v.node, len(self.positions))
+            made.raise_last(made.first)
+            for x in v.node.inputs:
+                made.depend_on(self.sources(x))
+                self.reads_through(made, x)
+        self.placed[v] = (made, tuple([(a,) for a in axes]))
+        made.moved.append(v)
+        return made
+
+    def add_member(self, group: FusionGroup, node: Node, coords: AxisRuns) -> None:
+        """Make a node a member, together with the floating values that only it reads."""
+        at = self.positions[node]
+        group.first = min(group.first, at)
+        group.raise_last(at)
+        for v in node.inputs:
+            group.depend_on(self.sources(v))
+        for x in node.inputs if node.op.kind == "elementwise" else ():
+            if x in self.floating and x.node is not None and not self.depends_on_reader(group, x):
+                del self.floating[x]
+                self.add_member(group, x.node, coords)
+                self.settle_readers(x, group)
+        group.members.append(node)
+        for v in node.inputs:
+            self.reads_through(group, v)
+        for v in node.outputs:
+            self.placed[v] = (group, coords)
+
+    def floating_operands(self, v: Value) -> Iterator[Value]:
+        """The floating values through which a value is read."""
+        seen: set[Value] = set()
+        stack = [v]
+        while stack:
+            x = stack.pop()
+            if x in seen or x in self.placed or x.node is None:
+                continue
+            seen.add(x)
+            if x in self.floating:
+                yield x
+            stack.extend(x.node.inputs)
+
+    def reads_through(self, reader: FusionGroup | Value, v: Value) -> None:
+        """Record the reader of a value for each floating value in between."""
+        for x in self.floating_operands(v):
+            self.readers_through.setdefault(x, set()).add(reader)
+
+    def depends_on_reader(self, group: FusionGroup, x: Value) -> bool:
+        """True if a group depends on another reader of x, so that x cannot become its member."""
+        readers = self.readers_through.get(x, ())
+        return any(self.depends_on(group, c) for c in readers if isinstance(c, FusionGroup) and c is not group)
+
+    def settle_readers(self, x: Value, group: FusionGroup) -> None:
+        """Make the readers of a formerly floating value depend on the group that now computes it."""
+        for reader in self.readers_through.pop(x, ()):
+            if isinstance(reader, FusionGroup):
+                reader.depend_on([group])
+            elif reader in self.floating:
+                cost, needs = self.floating[reader]
+                self.floating[reader] = (cost, needs | {group})
+
+    def place_pointwise(self, node: Node) -> None:
+        traces = [self.trace(x) for x in node.inputs] if node.op.kind == "elementwise" else []
+        candidates = {t[0]: None for t in traces if t is not None and t[0].kind != "opaque"}
+        ordered = sorted(candidates, key=lambda c: c.number, reverse=True)
+        for group in ordered:
+            coords = self.unify_axes(
+                group, node.outputs[0].shape, [t[1] for t in traces if t is not None and t[0] is group]
+            )
+            if coords is not None and self.may_join(group, node, coords, traces):
+                self.add_member(group, node, coords)
+                for other in ordered:
+                    if other is not group:
+                        self.merge(group, other, node, traces)
+                return
+        cost, needs = self.floating_cost(node)
+        if cost <= RECOMPUTE_LIMIT:
+            self.floating[node.outputs[0]] = (cost, needs)
+            for v in node.inputs:
+                self.reads_through(node.outputs[0], v)
+        else:
+            self.new_group(node, "map")
+
+    def floating_cost(self, node: Node) -> tuple[int, set[FusionGroup]]:
+        """The cost of recomputing a node where it is read, and the groups that it needs."""
+        own = 1 if node.op.price == 1 or node.op.kind == "indexing" else 100
+        needs: set[FusionGroup] = set()
+        for x in node.inputs:
+            base = moved_source(x)
+            cost, more = self.floating.get(base, (0, self.sources(base)))
+            own, needs = own + cost, needs | more
+        return own, needs
+
+    def may_join(
+        self, group: FusionGroup, node: Node, coords: AxisRuns, traces: Sequence[tuple[FusionGroup, AxisRuns] | None]
+    ) -> bool:
+        """True if a node fits the loops of a group and reads nothing that depends on the group."""
+        if self.level(group, coords) is None:
+            return False
+        for x, t in zip(node.inputs, traces, strict=True):
+            if t is None and group in self.sources(x) and moved_source(x) not in self.floating:
+                return False
+        return not self.would_form_cycle(group, node)
+
+    def depends_on(self, start: FusionGroup, goal: FusionGroup) -> bool:
+        """True if a group depends on another, directly or through others."""
+        seen: set[FusionGroup] = set()
+        stack = [start]
+        while stack:
+            here = stack.pop()
+            if here is goal:
+                return True
+            # A group that depends on the goal has a member after the goal's first.
+            if here not in seen and here.last > goal.first:
+                seen.add(here)
+                stack.extend(here.dependencies)
+        return False
+
+    def merge(
+        self, group: FusionGroup, other: FusionGroup, node: Node, traces: Sequence[tuple[FusionGroup, AxisRuns] | None]
+    ) -> None:
+        """Merge two groups that a node has joined, if their iteration spaces agree."""
+        kinds = {group.kind, other.kind}
+        rows = {group.rows, other.rows} - {None}
+        if "opaque" in kinds or (group.kind == other.kind == "contract") or (rows and "contract" in kinds):
+            return
+        coords = next(t[1] for t in traces if t is not None and t[0] is other)
+        own = self.placed[node.outputs[0]][1]
+        names: dict[int, int] = {}
+        for theirs, ours in zip(
+            self.unify_axes(other, node.outputs[0].shape, [coords]) or (), self.current(own), strict=False
+        ):
+            if theirs is None or ours is None or len(theirs) != len(ours):
+                return
+            names.update(zip(theirs, ours, strict=True))
+        if [names.get(a) for a, n in other.sizes.items() if n != 1] != [a for a, n in group.sizes.items() if n != 1]:
+            return
+        if any(other.sizes[a] != group.sizes[b] for a, b in names.items()):
+            return
+        mapped = {frozenset(names[a] for a in other.rows if a in names)} if other.rows is not None else set()
+        if group.rows is not None and mapped and mapped != {group.rows}:
+            return
+        if self.has_group_between(group, other) or self.is_stencil(group, other, names):
+            return
+        self.absorb(group, other, names, next(iter(mapped), None))
+
+    def has_group_between(self, a: FusionGroup, b: FusionGroup) -> bool:
+        """True if a third group lies on a dependence path between two, so that merging would be a cycle."""
+        starts = [(a, b), (b, a)]
+        return any(self.depends_on(n, goal) for start, goal in starts for n in start.dependencies if n is not goal)
+
+    def is_stencil(self, group: FusionGroup, other: FusionGroup, names: dict[int, int]) -> bool:
+        """Refuse stencil fusion: a member that reads another group at other points would recompute it, exponentially
+        along a chain."""
+        for node in group.members:
+            own = self.current(self.reduced.get(node, self.placed[node.outputs[0]][1]))
+            for x in node.inputs:
+                if other not in self.sources(x):
+                    continue
+                if node.op.kind == "contraction":
+                    return True  # whose sum runs over points that are not its own, of whatever shape they are
+                found = self.trace(x)
+                if found is None or found[0] is not other or len(found[1]) != len(own):
+                    return True
+                for theirs, ours in zip(found[1], own, strict=True):
+                    if theirs is not None and tuple([names[a] for a in theirs if a in names]) != (ours or ()):
+                        return True
+        return False
+
+    def absorb(
+        self, group: FusionGroup, other: FusionGroup, names: dict[int, int], rows: frozenset[int] | None
+    ) -> None:
+        """Take over the members of another group."""
+
+        def renamed(coords: AxisRuns) -> AxisRuns:
+            known = self.current(coords)
+            return tuple([c if c is None else tuple([names[a] for a in c if a in names]) for c in known])
+
+        for v in [*other.moved, *[v for node in other.members for v in node.outputs]]:
+            self.placed[v] = (group, renamed(self.placed[v][1]))
+        for node in other.members:
+            if node in self.reduced:
+                self.reduced[node] = renamed(self.reduced[node])
+        group.moved += other.moved
+        group.members = sorted([*group.members, *other.members], key=self.positions.__getitem__)
+        group.first = min(group.first, other.first)
+        group.kind = "contract" if "contract" in (group.kind, other.kind) else "map"
+        group.rows = rows if group.rows is None else group.rows
+        self.groups.remove(other)
+        for c in other.dependencies:
+            c.dependents.remove(other)
+        for c in other.dependents:
+            c.dependencies.remove(other)
+            c.depend_on([group])
+        group.depend_on(other.dependencies)
+        group.raise_last(other.last)
+        for readers in self.readers_through.values():
+            if other in readers:
+                readers.remove(other)
+                readers.add(group)
+        for v, (cost, needs) in self.floating.items():
+            if other in needs:
+                self.floating[v] = (cost, (needs - {other}) | {group})
+
+    def place_reduction(self, node: Node) -> None:
+        x, axes = node.inputs[0], node.params["axes"]
+        found = self.trace(x, refine=True)
+        if found is not None and found[0].kind == "map":
+            group, coords = found
+            unified = self.unify_axes(group, x.shape, [coords])
+            if unified is not None and self.level(group, unified) == "point":
+                rows = frozenset(a for i in axes for a in unified[i] or ())
+                if group.rows in (None, rows) and rows and not self.would_form_cycle(group, node):
+                    group.rows = rows
+                    self.reduced[node] = unified
+                    self.add_member(group, node, tuple([c for i, c in enumerate(unified) if i not in axes]))
+                    return
+        group = self.new_group(node, "map", x.shape)
+        names = list(group.sizes)
+        group.rows = frozenset(names[a] for a in axes)
+        self.reduced[node] = tuple([(a,) for a in names])
+        self.add_member(group, node, tuple([(a,) for i, a in enumerate(names) if i not in axes]))
+
+    def would_form_cycle(self, group: FusionGroup, node: Node) -> bool:
+        """True if a node reads something that depends on a group."""
+        return any(self.depends_on(other, group) for x in node.inputs for other in self.sources(x) - {group})
+
+
+def moved_source(v: Value) -> Value:
+    """The value that is only moved."""
+    while v.node is not None and v.node.op.view:
+        v = v.node.inputs[0]
+    return v

@@ -1,0 +1,1 @@
+"""Code generation from fusion groups to the kernel language."""

@@ -1,0 +1,1 @@
+"""Legalization: graph rewrites into the operations and layouts that lowering supports."""

@@ -1,0 +1,165 @@
+"""Contraction operands: merge adjacent labels and copy awkward operands, so that every operand has constant strides.
+
+contract(x, w, "aXY,YZ->aXZ")   ->  reshape(contract(reshape(x), w, "pY,YZ->pZ"))
+contract(g, w, "ik,jk->ij")     ->  contract(g, copy(permute(w)), "ik,kj->ij")
+"""
+
+from __future__ import annotations
+
+import math
+
+from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import linear_index, row_major_strides, temporary_strides
+from wholestep.kernel.lang import Axis, Index, Var
+from wholestep.passes.named_pass import Pass
+from wholestep.passes.rewrite import GraphRewriter
+from wholestep.primitives.contraction import parts
+from wholestep.primitives.movement import Reshape
+
+MIN_LANE_EXTENT = 4
+"""Minimum extent of an axis worth vectorizing."""
+
+
+class ContractionRewriter(GraphRewriter):
+    """A graph with its contractions rewritten; `copies` are the values to materialize for it."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.copies: set[Value] = set()
+        for node in graph.nodes:
+            inputs = [self.env.get(v, v) for v in node.inputs]
+            if node.op.kind == "contraction" and all(v.type.size for v in (*inputs, *node.outputs)):
+                self.env[node.outputs[0]] = self.contraction(node, *inputs)
+            else:
+                self.keep(node, inputs)
+        self.finish()
+
+    def contraction(self, node: Node, x: Value, y: Value) -> Value:
+        """The contraction with merged labels and strided operands, reshaped back."""
+        a, b, out = parts(node.params["spec"])
+        sizes = dict(zip(a + b, x.shape + y.shape, strict=True))
+        self.affine(x)
+        self.affine(y)
+        x, a, sizes = self.without_ones(node, x, a, sizes)
+        y, b, sizes = self.without_ones(node, y, b, sizes)
+        out = "".join([c for c in out if sizes[c] != 1])
+        groups = merge_labels(a, b, out) if self.whole(x) and self.whole(y) else [c for c in dict.fromkeys(a + b)]
+        names = {group: group[0] for group in groups if len(group) > 1}
+        for group, name in names.items():
+            sizes[name] = math.prod([sizes[c] for c in group])
+            a, b, out = (s.replace(group, name) for s in (a, b, out))
+        x, y = self.shaped(node, x, a, sizes), self.shaped(node, y, b, sizes)
+        lane = out[-1] if out and sizes[out[-1]] >= MIN_LANE_EXTENT else None
+        x, a = self.downhill(node, x, a)
+        x, a = self.even(node, x, a, lane, a)
+        y, b = self.even(node, y, b, lane, a)
+        found = self.add(node.op, (x, y), {"spec": f"{a},{b}->{out}"}, node)[0]
+        shape = node.outputs[0].shape
+        return found if found.shape == shape else self.add(OPS["reshape"], (found,), {"shape": shape}, node)[0]
+
+    def without_ones(
+        self, node: Node, x: Value, labels: str, sizes: dict[str, int]
+    ) -> tuple[Value, str, dict[str, int]]:
+        """An operand without its axes of size 1."""
+        if all(sizes[c] != 1 for c in labels):
+            return x, labels, sizes
+        kept = "".join([c for c in labels if sizes[c] != 1])
+        return self.shaped(node, x, kept, sizes), kept, sizes
+
+    def shaped(self, node: Node, x: Value, labels: str, sizes: dict[str, int]) -> Value:
+        """An operand reshaped to the sizes of its labels."""
+        shape = tuple([sizes[c] for c in labels])
+        return x if shape == x.shape else self.add(OPS["reshape"], (x,), {"shape": shape}, node)[0]
+
+    def affine(self, x: Value) -> None:
+        """Copy what a reshape of an operand cannot merge, so that its strides are constant."""
+        inner = x
+        while self.strides(x) is None and inner.node is not None and inner.node.op.view:
+            shaping = isinstance(inner.node.op, Reshape)
+            inner = inner.node.inputs[0]
+            if shaping and self.strides(inner) is not None:
+                self.copies.add(inner)
+
+    def downhill(self, node: Node, x: Value, labels: str) -> tuple[Value, str]:
+        """A moved operand with its axes in memory order, the largest stride first."""
+        steps = self.strides(x)
+        if steps is None or self.whole(x):
+            return x, labels
+        axes = tuple(sorted(range(len(labels)), key=lambda i: -abs(steps[i])))
+        if axes == tuple(range(len(labels))):
+            return x, labels
+        return self.add(OPS["permute"], (x,), {"axes": axes}, node)[0], "".join([labels[i] for i in axes])
+
+    def even(self, node: Node, x: Value, labels: str, lane: str | None, first: str) -> tuple[Value, str]:
+        """An operand with a constant stride along each label, and unit stride along the lane label."""
+        steps = self.strides(x)
+        if steps is not None and (lane is None or lane not in labels or steps[labels.index(lane)] in (0, 1)):
+            return x, labels
+        order = labels
+        if lane is not None and lane in labels:
+            summed = sorted([c for c in labels if c in first and c != lane], key=first.index)
+            order = "".join([c for c in labels if c not in summed and c != lane]) + "".join(summed) + lane
+        if order != labels:
+            axes = tuple([labels.index(c) for c in order])
+            x = self.add(OPS["permute"], (x,), {"axes": axes}, node)[0]
+        if not self.moved(x):
+            return x, order
+        self.copies.add(x)
+        return x, order
+
+    def moved(self, x: Value) -> bool:
+        """True if a value is read through movement."""
+        return x not in self.copies and x.node is not None and x.node.op.view
+
+    def whole(self, x: Value) -> bool:
+        """True if an operand is stored as it is, up to its shape."""
+        return not self.moved(self.unshaped(x))
+
+    def unshaped(self, x: Value) -> Value:
+        """The value that an operand is a reshape of."""
+        while self.moved(x) and x.node is not None and isinstance(x.node.op, Reshape):
+            x = x.node.inputs[0]
+        return x
+
+    def strides(self, v: Value) -> tuple[int, ...] | None:
+        """The strides of a value that is read through movement of a stored one; None if they are not constant."""
+        builder = KernelBuilder("strides")
+        axes = [Axis(f"i{k}", n) for k, n in enumerate(v.shape)]
+        builder.depths.update({a: 0 for a in axes})
+        with builder:
+            at = tuple([Index(0, {a: 1}) for a in axes])
+            while self.moved(v) and not self.whole(v):
+                assert v.node is not None
+                at = v.node.op.index_map(builder, v.node, at)
+                v = v.node.inputs[0]
+            line = linear_index(at, row_major_strides(v.shape) if v.node is None else temporary_strides(v.shape))
+        if any(isinstance(k, Var) for k in line.terms):
+            return None
+        return tuple([line.coefficient(a) for a in axes])
+
+
+def merge_labels(a: str, b: str, out: str) -> list[str]:
+    """Groups of labels that are adjacent, in the same order, wherever they occur."""
+    groups: list[str] = []
+    for c in dict.fromkeys(a + b):
+        last = groups[-1] if groups else ""
+        if last and all((last + c in s) or (last[-1] not in s and c not in s) for s in (a, b, out)):
+            groups[-1] = last + c
+        else:
+            groups.append(c)
+    return groups
+
+
+def arrange_contractions(graph: Graph) -> tuple[Graph, set[Value]]:
+    """Merge labels of contractions, and read operands with constant strides; also the values to materialize for that.
+
+    c = contract(x, w, spec="aXY,YZ->aXZ")
+    -->
+    r = reshape(x); t = contract(r, w, spec="pY,YZ->pZ"); c = reshape(t)
+    """
+    found = ContractionRewriter(graph)
+    return found.graph, found.copies
+
+
+CONTRACTION_OPERANDS = Pass("contraction_operands", arrange_contractions)

@@ -1,0 +1,85 @@
+"""Expansion of operations that lowering has no rule for into those that it has, with all bodies inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from wholestep.ir.build import blame, build
+from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.lower.legalize import fft, linalg, matrix_functions, sort
+from wholestep.lower.legalize.internal_ops import require
+from wholestep.passes.inline_bodies import splice
+from wholestep.passes.named_pass import Pass
+from wholestep.primitives.family import zeros
+
+INTEGER = np.dtype(np.int64)
+
+
+def int64_branch_index(index: Value, *operands: Value, branches: tuple[Graph, ...]) -> Sequence[Value] | None:
+    """A branch selected by an int64."""
+    if index.dtype == INTEGER:
+        return None
+    wide = OPS["cast"](index, dtype=INTEGER)
+    made: Sequence[Value] = OPS["cond"](wide, *operands, branches=branches)  # type: ignore[assignment]  # it has several
+    return made
+
+
+def check_exponents(x: Value, y: Value) -> Sequence[Value] | None:
+    """A power of integers with a check for negative exponents, as in NumPy."""
+    if y.dtype.kind != "i" or y.type.size == 0:
+        return None
+    fine = OPS["all"](OPS["less_equal"](zeros(y.type), y), axes=tuple(range(y.ndim)))
+    message = "Integers to negative integer powers are not allowed."
+    return (OPS["pow"](x, require(y, fine, kind="value", message=message, hint="")),)
+
+
+def has_safe_exponent(node: Node) -> bool:
+    """True if the exponent of a power is known to be valid, or has been checked."""
+    made_by = node.inputs[1].node
+    if made_by is None or not (made_by.op.literal or made_by.op.uniform or made_by.op is require):
+        return False
+    return made_by.op is require or bool(np.all(np.asarray(made_by.params["value"]) >= 0))
+
+
+EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
+    **sort.EXPANSIONS,
+    **linalg.EXPANSIONS,
+    **matrix_functions.EXPANSIONS,
+    **fft.EXPANSIONS,
+    "cond": int64_branch_index,
+    "pow": check_exponents,
+}
+"""Expansion of each operation: (operands, **params) -> results, or None if the node stays."""
+
+
+def expansion_of(node: Node) -> Graph | None:
+    """The graph that replaces a node; None if it stays."""
+    rule = EXPANSIONS.get(node.op.name)
+    if rule is None or (rule is check_exponents and has_safe_exponent(node)):
+        return None
+    stays = False
+
+    def write(*xs: Value) -> Sequence[Value]:
+        nonlocal stays
+        blame(node.where)
+        made = rule(*xs, **node.params)
+        stays = made is None
+        return made or ()
+
+    found, _ = build(write, node.types, name=node.op.name)
+    return None if stays else found
+
+
+def expand_ops(graph: Graph) -> Graph:
+    """Replace operations that lowering has no rule for by others that it supports.
+
+    y = triangular_solve(a, b)
+    -->
+    t = permute(a); u = permute(b); v = trtrs(t, u); y = permute(v)
+    """
+    return splice(graph, expansion_of)
+
+
+EXPAND_OPS = Pass("expand_ops", expand_ops, optional=False)

@@ -1,0 +1,199 @@
+"""Matrix functions expanded into simpler operations: roots, exponentials, adjugates, the Sylvester equation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.ir.build import build
+from wholestep.ir.graph import OPS, Value
+from wholestep.ir.types import array_type
+from wholestep.lower.legalize.internal_ops import InArg, OutArg, StatusArg, require, triangular_root
+from wholestep.lower.legalize.linalg import (
+    INTEGER,
+    Values,
+    complex_valued,
+    lapack_call,
+    modulus,
+    schur_form,
+    vector_type,
+)
+from wholestep.primitives.family import ones, zeros
+from wholestep.primitives.linalg import (
+    along_columns,
+    along_rows,
+    as_dtype,
+    diagonal,
+    eye,
+    mh,
+    mm,
+    mt,
+    on_diagonal,
+    real_part,
+    solve,
+    triangle,
+)
+from wholestep.primitives.reduction import cumprod, shifted
+from wholestep.primitives.spectral import reciprocal, svd
+from wholestep.transforms.forward import inline_jvp
+
+
+def expand_solve_sylvester(a: Value, b: Value, q: Value) -> Values:
+    m, n = q.shape[-2:]
+    if q.type.size == 0:
+        return (zeros(q.type),)
+    (r, u), (s, v) = schur_form(a), schur_form(mh(b))
+    f = mm(mh(mt(u)), mm(q, mt(v)))
+    scale = OutArg(vector_type(a, 1, dtypes.real_of(a.dtype)))
+    end = InArg(0), m, InArg(1), n, OutArg(mt(q).type, 2), m, scale, StatusArg("Singular Sylvester equation")
+    y, shrunk = lapack_call("{}trsyl", "N", "C" if complex_valued(a) else "T", 1, m, n, *end, of=[r, s, mt(f)])
+    whole = OPS["broadcast"](as_dtype(shrunk, a.dtype), shape=(*q.shape[:-1], 1), axes=(*range(q.ndim - 2), q.ndim - 1))
+    whole = OPS["reshape"](whole, shape=q.shape[:-1])
+    return (mm(mt(u), mm(mt(y) / along_columns(whole, q.shape), mh(mt(v)))),)
+
+
+def expand_sqrtm(a: Value) -> Values:
+    """By the complex Schur form; the root of a real matrix must be real."""
+    wide = as_dtype(a, dtypes.complex_of(a.dtype))
+    t, z = schur_form(wide) if not complex_valued(a) else schur_form(a)
+    upper, z = triangle(mt(t), lower=False), mt(z)
+    roots = OPS["sqrt"](diagonal(upper))
+    shares = reciprocal(along_columns(roots, a.shape) + along_rows(roots, a.shape))
+    root = mm(z, mm(triangular_root(upper, roots, shares), mh(z)))
+    if complex_valued(a):
+        return (root,)
+    axes = (a.ndim - 2, a.ndim - 1)
+    if a.type.size == 0:
+        return (real_part(root),)
+    most, rest = (OPS["max"](modulus(x), axes=axes) for x in (root, OPS["imag"](root)))
+    unreal = rest > most * (100 * float(np.finfo(a.dtype).eps))
+    holds = OPS["all"](~unreal, axes=tuple(range(a.ndim - 2)))
+    message = f"sqrtm: the root of a real matrix is complex: {array_type(a.shape[-2:], a.dtype)}"
+    return (require(real_part(root), holds, kind="dtype", message=message, hint="cast the matrix to complex first"),)
+
+
+# Adjugates: see the references in `primitives.linalg`.
+
+
+def svd_with_determinant(a: Value) -> tuple[Value, Value, Value, Value]:
+    """u, s and v of a = u diag(s) v^H, and the determinant of u v^H for each matrix."""
+    u, s, vh = svd(a, full_matrices=True)
+    return u, s, mh(vh), OPS["det"](u) * OPS["det"](vh)
+
+
+def products_of_others(s: Value) -> Value:
+    """For each element the product of all others along the last axis."""
+    axis = s.ndim - 1
+    left = shifted(cumprod(s, axis=axis, reverse=False), 1)
+    return left * shifted(cumprod(s, axis=axis, reverse=True), -1)
+
+
+def expand_adjugate(a: Value) -> Values:
+    u, s, v, turn = svd_with_determinant(a)
+    scaled = v * along_rows(as_dtype(products_of_others(s), a.dtype), a.shape)
+    return (scale_matrices(turn, mm(scaled, mh(u))),)
+
+
+def scale_matrices(turn: Value, x: Value) -> Value:
+    """Each matrix times its factor."""
+    return OPS["broadcast"](turn, shape=x.shape, axes=tuple(range(x.ndim - 2))) * x
+
+
+def expand_adjugate_tangent(a: Value, e: Value) -> Values:
+    u, s, v, turn = svd_with_determinant(a)
+    middle = on_diagonal(a.shape)
+    real = array_type(a.shape, s.dtype)
+    rest = products_of_others(OPS["select"](middle, ones(real), along_rows(s, a.shape)))
+    rest = as_dtype(OPS["select"](middle, zeros(real), rest), a.dtype)
+    inside = mm(mh(u), mm(e, v))
+    ends = OPS["reshape"](diagonal(inside), shape=(*s.shape, 1))
+    sums = OPS["reshape"](mm(rest, ends), shape=s.shape)
+    moved = OPS["select"](middle, along_rows(sums, a.shape), -(inside * rest))
+    return (scale_matrices(turn, mm(v, mm(moved, mh(u)))),)
+
+
+# The exponential: Higham, "The scaling and squaring method for the matrix exponential revisited" (2005).
+
+PADE_COEFFICIENTS = (
+    *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600),
+    *(670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1),
+)
+PADE_NORM = 5.371920351148152
+"""Maximum norm for which the quotient of two polynomials of degree 13 is exact to rounding."""
+
+
+def expand_expm(a: Value) -> Values:
+    if a.type.size == 0:
+        return (zeros(a.type),)
+    steps = squaring_steps(a)
+    factor = as_dtype(OPS["exp2"](-OPS["cast"](steps, dtype=dtypes.real_of(a.dtype))), a.dtype)
+    return (square_repeatedly(pade_quotient(scale_matrices(factor, a)), steps),)
+
+
+def squaring_steps(a: Value) -> Value:
+    """The number of squarings for each matrix; 0 for one that is not finite."""
+    sums = OPS["sum"](modulus(OPS["stop_gradient"](a)), axes=(a.ndim - 2,))
+    norm = OPS["max"](sums, axes=(sums.ndim - 1,))
+    known = OPS["isfinite"](norm) & (norm > PADE_NORM)
+    times = OPS["ceil"](OPS["log2"](OPS["select"](known, norm, ones(norm.type) * PADE_NORM) * (1 / PADE_NORM)))
+    made: Value = OPS["cast"](OPS["maximum"](times, zeros(times.type)), dtype=INTEGER)
+    return made
+
+
+def pade_quotient(a: Value) -> Value:
+    """The Pade approximant near 0."""
+    one, two = eye(a.type), mm(a, a)
+    four = mm(two, two)
+    six = mm(two, four)
+    b = [float(c) for c in PADE_COEFFICIENTS]
+    odd = mm(six, six * b[13] + four * b[11] + two * b[9]) + six * b[7] + four * b[5] + two * b[3] + one * b[1]
+    odd = mm(a, odd)
+    even = mm(six, six * b[12] + four * b[10] + two * b[8]) + six * b[6] + four * b[4] + two * b[2] + one * b[0]
+    return solve(even - odd, even + odd)
+
+
+def square_repeatedly(x: Value, steps: Value) -> Value:
+    """Each matrix squared as often as its steps say."""
+    count = zeros(array_type((), steps.dtype))
+
+    def wide(k: Value, shape: Any) -> Value:
+        spread: Value = OPS["broadcast"](k, shape=shape, axes=())
+        return spread
+
+    def going(k: Value, steps: Value, x: Value) -> Values:
+        return (OPS["any"](wide(k, steps.shape) < steps, axes=tuple(range(steps.ndim))),)
+
+    def square(k: Value, steps: Value, x: Value) -> Values:
+        more = OPS["broadcast"](wide(k, steps.shape) < steps, shape=x.shape, axes=tuple(range(x.ndim - 2)))
+        return k + 1, steps, OPS["select"](more, mm(x, x), x)
+
+    types = [v.type for v in (count, steps, x)]
+    predicate, _ = build(going, types, name="going")
+    body, _ = build(square, types, name="square")
+    found: Any = OPS["while_loop"](count, steps, x, predicate=predicate, body=body, constants=(0, 0))
+    result: Value = found[2]
+    return result
+
+
+def expand_expm_tangent(a: Value, e: Value) -> Values:
+    """The tangent of `expand_expm`."""
+    if a.type.size == 0:
+        return (zeros(a.type),)
+    graph, _ = build(expand_expm, [a.type], name="expm")
+    _, (tangent,) = inline_jvp(graph, [a], [e])
+    assert tangent is not None
+    return (tangent,)
+
+
+EXPANSIONS: dict[str, Callable[..., Values | None]] = {
+    "solve_sylvester": expand_solve_sylvester,
+    "sqrtm": expand_sqrtm,
+    "adjugate": expand_adjugate,
+    "adjugate_tangent": expand_adjugate_tangent,
+    "expm": expand_expm,
+    "expm_tangent": expand_expm_tangent,
+}
+"""Expansion of each operation."""

@@ -1,0 +1,155 @@
+"""Sorting expanded into an argsort of unsigned integer keys in the same order, and gathers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from wholestep.ir.graph import OPS, Value
+from wholestep.kernel.build import builder
+from wholestep.kernel.lang import DType, Var
+from wholestep.lower.legalize.internal_ops import ScalarOp, argsort
+from wholestep.primitives.indexing import take_along
+
+
+def sort_key_dtype(dtype: DType) -> DType:
+    """The unsigned integer dtype of the sort keys of a dtype."""
+    size = max(dtype.itemsize, 4) if dtype.kind in "fV" else dtype.itemsize
+    return np.dtype(f"u{size}")
+
+
+def sort_key(x: Var) -> Var:
+    """An unsigned integer that orders as x does: NaN last and equal to itself, -0.0 equal to 0.0."""
+    b, dtype = builder(), sort_key_dtype(x.dtype)
+    top = 1 << (8 * dtype.itemsize - 1)
+    if x.dtype.kind == "b":
+        return b.convert(x, dtype)
+    if x.dtype.kind in "iu":
+        return b.bits(x, dtype) ^ top if x.dtype.kind == "i" else x
+    word = b.bits(x, dtype)
+    word = b.op("select", b.op("eq", word, b.constant(top, dtype)), b.constant(0, dtype), word)
+    negative = b.op("le", b.constant(top, dtype), word)
+    ordered = b.op("select", negative, ~word, word | top)
+    return b.op("select", b.op("ne", x, x), b.constant(2 * top - 1, dtype), ordered)
+
+
+sort_keys = ScalarOp("sort_keys", sort_key, sort_key_dtype)
+reversed_sort_keys = ScalarOp("reversed_sort_keys", lambda x: ~sort_key(x), sort_key_dtype)
+
+
+# Expansions.
+
+
+def move_axis_last(x: Value, axis: int) -> Value:
+    """x with an axis moved to the end."""
+    if axis == x.ndim - 1:
+        return x
+    return OPS["permute"](x, axes=(*[i for i in range(x.ndim) if i != axis], axis))
+
+
+def restore_axis(x: Value, axis: int) -> Value:
+    """x with its last axis moved back to `axis`."""
+    k = x.ndim - 1
+    return x if axis == k else OPS["permute"](x, axes=(*range(axis), k, *range(axis, k)))
+
+
+def sorting_order(x: Value, axis: int) -> Value:
+    """The order that sorts x along an axis."""
+    moved = move_axis_last(x, axis)
+    order = complex_order(moved) if x.dtype.kind == "c" else argsort(sort_keys(moved))
+    return restore_axis(order, axis)
+
+
+def complex_order(x: Value) -> Value:
+    """By real, then imaginary parts; then numbers with NaN in the imaginary part, in the real part, in both."""
+    re, im = OPS["real"](x), OPS["imag"](x)
+    bad_re, bad_im = (OPS["cast"](OPS["isnan"](part), dtype=np.dtype(np.uint8)) for part in (re, im))
+    order = argsort(sort_keys(im))
+    for part in (re, bad_im + bad_re + bad_re):
+        following = argsort(sort_keys(take_along(part, order, x.ndim - 1)))
+        order = take_along(order, following, x.ndim - 1)
+    return order
+
+
+def expand_sort(x: Value, *, axis: int) -> Sequence[Value]:
+    """The sorting order, and x gathered in it."""
+    order = sorting_order(x, axis)
+    return take_along(x, order, axis), order
+
+
+def expand_partition(x: Value, *, axis: int, kth: tuple[int, ...]) -> Sequence[Value]:
+    """A full sort, which partitions at every position."""
+    return expand_sort(x, axis=axis)
+
+
+def expand_top_k(x: Value, *, axis: int, k: int) -> Sequence[Value]:
+    """The start of the reversed order."""
+    order = argsort(reversed_sort_keys(move_axis_last(x, axis)))
+    lead = (0,) * (x.ndim - 1)
+    first = OPS["slice"](order, start=(*lead, 0), stop=(*order.shape[:-1], k), step=(1,) * x.ndim)
+    order = restore_axis(first, axis)
+    return take_along(x, order, axis), order
+
+
+def complex_argument_extreme(name: str, extreme: str, worst: float) -> Callable[..., Sequence[Value] | None]:
+    """The first index of the extreme complex number: of a NaN, or by real, then imaginary parts."""
+
+    def rule(x: Value, *, axis: int) -> Sequence[Value] | None:
+        if x.dtype.kind != "c":
+            return None
+        re, im = OPS["real"](x), OPS["imag"](x)
+        bad = OPS["isnan"](re) | OPS["isnan"](im)
+        best = OPS[extreme](re, axes=(axis,))
+        kept = tuple([i for i in range(x.ndim) if i != axis])
+        among = re.equals(OPS["broadcast"](best, shape=re.shape, axes=kept))
+        rest = OPS["select"](among, im, OPS["full"](value=worst, shape=im.shape, dtype=im.dtype))
+        found = OPS["select"](OPS["any"](bad, axes=(axis,)), OPS["argmax"](bad, axis=axis), OPS[name](rest, axis=axis))
+        return (found,)
+
+    return rule
+
+
+def complex_product(x: Value, *, axes: tuple[int, ...]) -> Sequence[Value] | None:
+    """Pairwise products of halves until one number is left."""
+    if x.dtype.kind != "c":
+        return None
+    kept = tuple([i for i in range(x.ndim) if i not in axes])
+    moved = OPS["permute"](x, axes=(*kept, *axes)) if axes else x
+    lead = tuple([x.shape[i] for i in kept])
+    y = OPS["reshape"](moved, shape=(*lead, math.prod([x.shape[a] for a in axes])))
+    k, one = len(lead), OPS["full"]
+
+    def part(y: Value, start: int, stop: int) -> Value:
+        return OPS["slice"](y, start=(*[0] * k, start), stop=(*lead, stop), step=(1,) * (k + 1))
+
+    while y.shape[-1] > 1:
+        n = y.shape[-1]
+        product = part(y, 0, n // 2) * part(y, n // 2, n // 2 * 2)
+        y = OPS["concat"](product, part(y, n - 1, n), axis=k) if n % 2 else product
+    if y.shape[-1] == 0:
+        return (one(value=1, shape=lead, dtype=x.dtype),)
+    return (OPS["reshape"](y, shape=lead),)
+
+
+def boolean_extreme(name: str) -> Callable[..., Sequence[Value] | None]:
+    """The maximum or minimum of truth values as any or all."""
+
+    def rule(x: Value, *, axes: tuple[int, ...]) -> Sequence[Value] | None:
+        return (OPS[name](x, axes=axes),) if x.dtype.kind == "b" else None
+
+    return rule
+
+
+EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
+    "sort": expand_sort,
+    "partition": expand_partition,
+    "top_k": expand_top_k,
+    "argmax": complex_argument_extreme("argmax", "max", -np.inf),
+    "argmin": complex_argument_extreme("argmin", "min", np.inf),
+    "prod": complex_product,
+    "max": boolean_extreme("any"),
+    "min": boolean_extreme("all"),
+}
+"""Expansion of each operation; None if it stays as it is."""

@@ -1,0 +1,209 @@
+"""Control flow: scans, while loops and branches become native control flow around the tasks of their bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from wholestep.dims import SymbolicError
+from wholestep.ir.analysis import reordered
+from wholestep.ir.graph import Graph, Node, Value
+from wholestep.lower.buffers.materialize import Materializer
+from wholestep.lower.buffers.task_order import overwritten_memory
+from wholestep.lower.buffers.tasks import ARENA_SLOT, Task, TaskGraph, row_major_location
+from wholestep.lower.kernels.scalar_codegen import Location
+from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, Step, Switch, WhileLoop
+
+
+def control_flow_operands(low: Materializer, node: Node) -> None:
+    """Materialize the operands, as bodies read whole arrays."""
+    for x in node.inputs:
+        low.materialize_strided(x)
+
+
+def location_of(low: Materializer, v: Value) -> Location:
+    """The location of an operand or result; one without elements has an arbitrary one."""
+    return low.locations.get(v) or row_major_location(v, Allocation(0, MemRef(ARENA_SLOT)))
+
+
+def replacement_of(place: Allocation) -> Allocation:
+    """An allocation over the same memory, for the value that replaces another."""
+    return Allocation(place.size, base=place)
+
+
+def copy_pair(target: Location, source: Location) -> tuple[Allocation, Allocation]:
+    """(target, source) allocations of a copy byte by byte."""
+    if target.strides != source.strides:
+        raise SymbolicError("what a loop carries lies in another order before it: one of symbolic size is not first")
+    return target.place, source.place
+
+
+def copy_steps(pairs: Sequence[tuple[Allocation, Allocation]]) -> tuple[Step, ...]:
+    """Steps that copy the initial values of carries; none for a value that is there already."""
+    moved = [(t.address(), s.address(), t.size) for t, s in pairs if t.nbytes]
+    return tuple([RoutineCall("copy", (t, s), (n,)) for t, s, n in moved if t != s])
+
+
+def row_location(v: Value, at: Location, loop: int) -> Location:
+    """The location of one element along the first axis of a value, which advances with a loop."""
+    nbytes = v.type.nbytes // v.shape[0] if v.shape[0] else 0
+    step = at.strides[0] * v.dtype.itemsize
+    return Location(Allocation(nbytes, base=at.place, moves=((loop, step),)), at.strides[1:])
+
+
+def place_rows_in_files(rows: Sequence[Allocation]) -> None:
+    """If one of the stacked values of a loop lies in a file, place the temporary ones there too."""
+    roots = [place.root() for place in rows]
+    if any(root.file for root in roots):
+        for root in roots:
+            root.file = root.file or root.ref is None
+
+
+def loop_results(
+    low: Materializer, node: Node, first: int, carries: int
+) -> tuple[list[Location], list[tuple[Allocation, Allocation]]]:
+    """The locations of a loop's results, and the copies back of those that would overwrite an operand.
+
+    The operands from `first` on are the initial carries: each may be overwritten by its own carry.
+    """
+    made, back = [], []
+    for i, v in enumerate(node.outputs):
+        found = location_of(low, v)
+        others = [x for j, x in enumerate(node.inputs) if not (i < carries and j == first + i)]
+        if (old := overwritten_memory(found.place)) and any(location_of(low, x).place is old for x in others):
+            found = Location(Allocation(found.place.size, file=old.root().file), found.strides)
+            back.append((location_of(low, v).place, found.place))
+        made.append(found)
+    return made, back
+
+
+def copy_result(low: Materializer, v: Value, x: Value) -> Task:
+    """A result that is equal to its initial value."""
+    target, source = copy_pair(location_of(low, v), location_of(low, x))
+    return Task((source,), (target,), lambda: copy_steps([(target, source)]))
+
+
+def is_plain_temporary(place: Allocation) -> bool:
+    """True if an allocation is temporary, in memory, of constant size, and not part of another."""
+    return place.ref is None and place.base is None and not place.file and isinstance(place.size, int)
+
+
+def stacked_carries(graph: Graph, sizes: tuple[int, int], outputs: Sequence[Location]) -> dict[int, int]:
+    """The carries whose value at each step is also stacked in a result: carry to result."""
+    c, k = sizes
+    found: dict[int, int] = {}
+    for i, v in enumerate(graph.inputs[c : c + k]):
+        at = graph.outputs.index(v, k) if v in graph.outputs[k:] else -1
+        if at >= 0 and v.type.size and is_plain_temporary(outputs[i].place) and is_plain_temporary(outputs[at].place):
+            found[i] = at
+    return found
+
+
+class StackedCarry(NamedTuple):
+    """A carry aliased with its stacked output: each step writes the next row, and the last row is the result."""
+
+    start: Allocation
+    before: Location
+    after: Location
+
+
+def alias_stacked_carry(node: Node, loop: int, last: Location, rows: Location, at: int) -> StackedCarry:
+    """Alias a carry with the result that stacks it, which has one row more than the loop has steps."""
+    nbytes, length, reverse = last.place.nbytes, node.params["length"], node.params["reverse"]
+    base = Allocation(nbytes * (length + 1), value=node.outputs[at])
+    rows.place.base, rows.place.offset = base, nbytes if reverse else 0
+    last.place.base, last.place.offset = base, 0 if reverse else nbytes * length
+
+    def moving(offset: int) -> Location:
+        place = Allocation(nbytes, base=base, moves=((loop, nbytes),))
+        place.offset = offset
+        return Location(place, last.strides)
+
+    start = Allocation(nbytes, base=base)
+    start.offset = nbytes * length if reverse else 0
+    return StackedCarry(start, moving(nbytes if reverse else 0), moving(0 if reverse else nbytes))
+
+
+def scan_tasks(low: Materializer, node: Node) -> list[Task]:
+    """A counted loop whose carries are updated in the locations of its results."""
+    graph, (c, k) = node.params["graph"], node.params["sizes"]
+    length, reverse = node.params["length"], node.params["reverse"]
+    if length == 0:
+        return [copy_result(low, v, x) for v, x in zip(node.outputs[:k], node.inputs[c : c + k], strict=True)]
+    loop = low.context.loop()
+    fixed = [location_of(low, v) for v in node.inputs[:c]]
+    init = [location_of(low, v) for v in node.inputs[c : c + k]]
+    outputs, back = loop_results(low, node, c, k)
+    xs = [row_location(v, location_of(low, v), loop) for v in node.inputs[c + k :]]
+    # Rows in files are written once and dropped from memory, so the carry keeps its own allocation.
+    joined = {} if any(h.place.root().file for h in xs) else stacked_carries(graph, (c, k), outputs)
+    trails = {i: alias_stacked_carry(node, loop, outputs[i], outputs[at], at) for i, at in joined.items()}
+    carry = [trails[i].before if i in trails else h for i, h in enumerate(outputs[:k])]
+    after = [
+        trails[i].after if i in trails else Location(replacement_of(h.place), h.strides)
+        for i, h in enumerate(outputs[:k])
+    ]
+    starts = [trails[i].start if i in trails else h.place for i, h in enumerate(outputs[:k])]
+    ys = [
+        row_location(node.outputs[at], outputs[at], loop) for at in range(k, len(outputs)) if at not in joined.values()
+    ]
+    place_rows_in_files([h.place for h in (*xs, *ys)])
+    body = reordered(graph, range(len(graph.inputs)), [at for at in range(len(outputs)) if at not in joined.values()])
+    found = low.nested(body, [*fixed, *carry, *xs], [*after, *ys])
+    pairs = [copy_pair(Location(start, h.strides), i) for h, start, i in zip(outputs[:k], starts, init, strict=True)]
+
+    def steps() -> tuple[Step, ...]:
+        return (*copy_steps(pairs), ForLoop(loop, length, found.steps(), reverse), *copy_steps(back))
+
+    return [control_flow_task(low, node, steps, (found,), [place for _, place in back])]
+
+
+def while_tasks(low: Materializer, node: Node) -> list[Task]:
+    """A while loop."""
+    (p, b), predicate, graph = node.params["constants"], node.params["predicate"], node.params["body"]
+    init = [location_of(low, v) for v in node.inputs[p + b :]]
+    carry, back = loop_results(low, node, p + b, len(node.outputs))
+    asked = Allocation(1)
+    given = [*[location_of(low, v) for v in node.inputs[:p]], *carry]
+    test = low.nested(predicate, given, [row_major_location(predicate.outputs[0], asked)])
+    after = [Location(replacement_of(h.place), h.strides) for h in carry]
+    found = low.nested(graph, [*[location_of(low, v) for v in node.inputs[p : p + b]], *carry], after)
+    pairs = [copy_pair(h, i) for h, i in zip(carry, init, strict=True)]
+
+    def steps() -> tuple[Step, ...]:
+        return (*copy_steps(pairs), WhileLoop(test.steps(), asked.address(), found.steps()), *copy_steps(back))
+
+    return [control_flow_task(low, node, steps, (test, found), [asked, *[place for _, place in back]])]
+
+
+def cond_tasks(low: Materializer, node: Node) -> list[Task]:
+    """A switch between bodies, each of which writes the results."""
+    index, *operands = node.inputs
+    inputs = [location_of(low, v) for v in operands]
+    outputs = [location_of(low, v) for v in node.outputs]
+    found = [
+        low.nested(graph, inputs, [Location(replacement_of(h.place), h.strides) for h in outputs])
+        for graph in node.params["branches"]
+    ]
+    chosen = location_of(low, index).place
+
+    def steps() -> tuple[Step, ...]:
+        return (Switch(chosen.address(), tuple([lowered.steps() for lowered in found])),)
+
+    return [control_flow_task(low, node, steps, found)]
+
+
+def control_flow_task(
+    low: Materializer,
+    node: Node,
+    steps: Callable[[], tuple[Step, ...]],
+    inner: Sequence[TaskGraph],
+    scratch: Sequence[Allocation] = (),
+) -> Task:
+    """The task of a control flow node with its nested task graphs."""
+    reads = tuple(dict.fromkeys([location_of(low, v).place for v in node.inputs if v.type.size]))
+    writes = tuple([location_of(low, v).place for v in node.outputs if v.type.size])
+    check = any(w.check for found in inner for w in found.tasks)
+    arenas = [place for found in inner for place in (found.arena, found.file)]
+    return Task(reads, writes, steps, scratch=(*arenas, *scratch), check=check, inner=tuple(inner))

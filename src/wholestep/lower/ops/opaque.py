@@ -1,0 +1,64 @@
+"""Registry of the lowering rules of operations that are not fused: those with a kernel or routine of their own."""
+
+from __future__ import annotations
+
+from wholestep.errors import UnsupportedError
+from wholestep.ir.graph import Node
+from wholestep.lower.buffers.materialize import Materializer
+from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.legalize.internal_ops import PivotPermutationOp, RequireOp, TriangularRootOp
+from wholestep.lower.ops import control_flow, matrix_kernels, philox
+from wholestep.lower.ops.concat import concat_tasks
+from wholestep.lower.ops.loop_templates import OpaqueRule, leaf_operands
+from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
+from wholestep.lower.ops.scatter import scatter_tasks
+from wholestep.primitives.class_table import ClassTable
+from wholestep.primitives.indexing import Scatter
+from wholestep.primitives.loops import Scan
+from wholestep.primitives.movement import Concat
+from wholestep.primitives.order import Cummax
+from wholestep.primitives.random import RandomBits
+from wholestep.primitives.reduction import Running
+from wholestep.primitives.structure import Cond, While
+
+
+def materialize_operands(low: Materializer, node: Node) -> None:
+    """Materialize the operands and results of a node."""
+    opaque_rule(low, node).demands(low, node)
+    for v in node.outputs:
+        low.materialize(v)
+
+
+def opaque_tasks(low: Materializer, node: Node) -> list[Task]:
+    """The tasks of one node."""
+    return opaque_rule(low, node).tasks(low, node)
+
+
+def opaque_rule(low: Materializer, node: Node) -> OpaqueRule:
+    """The rule of an operation, the target's own first; raises UnsupportedError where there is none."""
+    found = low.context.target.library_rules().get(node.op.name) or OPAQUE_RULES.of(node.op)
+    if found is None:
+        raise UnsupportedError(
+            f"compile: {node.op.name} of {', '.join(map(str, node.types))} is not compiled for this device yet",
+            where=node.where,
+            hint="use device='reference'",
+        )
+    return found
+
+
+OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
+    {
+        Concat: OpaqueRule(leaf_operands, concat_tasks),
+        Scatter: OpaqueRule(leaf_operands, scatter_tasks),
+        Running: OpaqueRule(leaf_operands, prefix_scan_tasks),
+        Cummax: OpaqueRule(leaf_operands, prefix_scan_tasks),
+        Scan: OpaqueRule(control_flow.control_flow_operands, control_flow.scan_tasks),
+        While: OpaqueRule(control_flow.control_flow_operands, control_flow.while_tasks),
+        Cond: OpaqueRule(control_flow.control_flow_operands, control_flow.cond_tasks),
+        RandomBits: OpaqueRule(leaf_operands, philox.random_bits_tasks),
+        RequireOp: OpaqueRule(leaf_operands, matrix_kernels.require_tasks),
+        PivotPermutationOp: OpaqueRule(leaf_operands, matrix_kernels.exchanged_tasks),
+        TriangularRootOp: OpaqueRule(leaf_operands, matrix_kernels.triangular_root_tasks),
+    }
+)
+"""The rule of each operation with a kernel or routine of its own."""

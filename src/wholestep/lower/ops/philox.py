@@ -1,0 +1,75 @@
+"""Philox random bits: blocks of four words, each a function of the key and the block number (Salmon et al., 2011)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wholestep.dims import Size
+from wholestep.ir.graph import Node
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import row_major_strides, size_index
+from wholestep.kernel.lang import I64, Axis, Index, Var
+from wholestep.lower.buffers.materialize import Materializer
+from wholestep.lower.buffers.tasks import Task, kernel_task
+from wholestep.lower.kernels.scalar_codegen import ElementReader, ReadableLocations
+from wholestep.lower.ops.loop_templates import axes_of_shape, bind_kernel, loop_nest
+
+U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
+ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+
+
+def random_bits_tasks(low: Materializer, node: Node) -> list[Task]:
+    """A kernel for whole blocks, and one for the words of the last partial block."""
+    size: Size = math.prod(node.params["shape"])
+    whole, rest = size // 4, size % 4
+    return [
+        *([philox_blocks_task(low, node, 0, whole, 4)] if whole != 0 else []),
+        *([philox_blocks_task(low, node, whole, 1, rest)] if rest != 0 else []),
+    ]
+
+
+def philox_blocks_task(low: Materializer, node: Node, first: Size, count: Size, words: Size) -> Task:
+    """A kernel that writes the first words of `count` blocks for each key."""
+    (key, data), (out,) = node.inputs, node.outputs
+    size = math.prod(node.params["shape"])
+    builder = b = KernelBuilder("random_bits")
+    with builder:
+        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+        over, at = axes_of_shape(data.shape)
+        lanes = low.context.target.lanes(U32.itemsize)
+        along = Axis("b", count, lanes=lanes if count != 1 and (isinstance(count, int) or count % lanes == 0) else 1)
+        with loop_nest(builder, [*over, along]):
+            number = size_index(b, first) + Index(0, {along: 1})
+            wide = b.index(number)
+            counter = [b.convert(wide, U32), b.convert(b.op("shr", wide, b.constant(32, I64)), U32)]
+            counter += [reader.read(data, at), b.constant(node.params["stream"], U32)]
+            found = philox_words(b, counter, [reader.read(key, (*at, Index(word))) for word in (0, 1)])
+            buffer, line = reader.home_buffer(out, low.locations[out]), number * 4
+            for index, stride in zip(at, row_major_strides(data.shape), strict=True):
+                line = line + index * (stride * size)
+            for word in range(words if isinstance(words, int) else 4):
+                guard = None if isinstance(words, int) else b.op("lt", b.constant(word, I64), b.size(words))
+                b.store(buffer, line + word, found[word], guard)
+    return kernel_task(bind_kernel(low, builder.kernel(), reader))
+
+
+def philox_words(b: KernelBuilder, counter: list[Var], key: list[Var]) -> list[Var]:
+    """Four words from four counter words and two key words."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(ROUNDS):
+        high0, low0 = high_low_product(b, c0, MULTIPLIERS[0])
+        high1, low1 = high_low_product(b, c2, MULTIPLIERS[1])
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0, k1 = k0 + KEY_INCREMENTS[0], k1 + KEY_INCREMENTS[1]
+    return [c0, c1, c2, c3]
+
+
+def high_low_product(b: KernelBuilder, x: Var, factor: int) -> tuple[Var, Var]:
+    """The high and low words of a product."""
+    wide = b.convert(x, U64) * b.constant(factor, U64)
+    return b.convert(b.op("shr", wide, b.constant(32, U64)), U32), b.convert(wide, U32)

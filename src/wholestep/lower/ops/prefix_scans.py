@@ -1,0 +1,105 @@
+"""Prefix scans such as cumsum: an ordered loop along the axis whose loop-carried value is the prefix so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wholestep.ir.graph import Node
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import Coordinates
+from wholestep.kernel.lang import I64, Axis, Index, Var
+from wholestep.kernel.maths.complex import Complex
+from wholestep.lower.buffers.materialize import Materializer
+from wholestep.lower.buffers.tasks import Task, kernel_task
+from wholestep.lower.kernels.scalar_codegen import (
+    ElementReader,
+    ReadableLocations,
+    components_of,
+    scalar_of,
+    working_dtype,
+)
+from wholestep.lower.ops.loop_templates import axes_of_shape, loop_nest, schedule_template
+from wholestep.primitives.class_table import ClassTable
+from wholestep.primitives.order import Cummax, Cummin
+from wholestep.primitives.reduction import Cumprod, Cumsum
+
+
+def prefix_scan_tasks(low: Materializer, node: Node) -> list[Task]:
+    """An ordered loop along the axis that carries the prefix."""
+    x, axis, reverse = node.inputs[0], node.params["axis"], node.params.get("reverse", False)
+    n = x.shape[axis]
+    if x.type.size == 0:
+        return []
+    initial_values, update = INITIAL_VALUES.of(node.op), PREFIX_UPDATES.of(node.op)
+    assert initial_values is not None and update is not None
+    builder = KernelBuilder(node.op.name)
+    with builder:
+        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+        axes, at = axes_of_shape(x.shape)
+        along = Axis("k", n)
+        axes = [a for a in axes if at[axis] != Index(0, {a: 1})]
+        with loop_nest(builder, axes):
+            start = [builder.constant(v, t) for v, t in initial_values(working_dtype(x.dtype), x.dtype.kind == "c")]
+            with builder.loop(along, ordered=True) as loop:
+                here = Index(n - 1, {along: -1}) if reverse else Index(0, {along: 1})
+                place = (*at[:axis], here, *at[axis + 1 :])
+                inside = [loop.carry(v) for v in start]
+                after = update(reader, inside, reader.read(x, place), here)
+                for carry, value in zip(inside, after, strict=True):
+                    loop.hand(carry, value)
+                store_prefix(low, reader, node, place, after)
+    return [kernel_task(schedule_template(low, builder, reader))]
+
+
+def store_prefix(low: Materializer, reader: ElementReader, node: Node, place: Coordinates, values: list[Var]) -> None:
+    """Store the prefix at a position."""
+    v = node.outputs[0]
+    if len(node.outputs) == 2:
+        for out, x in zip(node.outputs, values, strict=True):
+            reader.store(out, low.locations[out], place, x)
+    else:
+        reader.store(v, low.locations[v], place, scalar_of(values))
+
+
+def next_sum(reader: ElementReader, so_far: list[Var], x: Any, at: Index) -> list[Var]:
+    return [reader.builder.op("add", a, b) for a, b in zip(so_far, components_of(x), strict=True)]
+
+
+def next_product(reader: ElementReader, so_far: list[Var], x: Any, at: Index) -> list[Var]:
+    if isinstance(x, Complex):
+        return list(components_of(Complex(*so_far) * x))
+    return [reader.builder.op("mul", so_far[0], x)]
+
+
+def next_extreme(op: str) -> Callable[[ElementReader, list[Var], Any, Index], list[Var]]:
+    def following(reader: ElementReader, so_far: list[Var], x: Var, at: Index) -> list[Var]:
+        best, where = so_far
+        b = reader.builder
+        first = b.op("lt", where, b.constant(0, I64))
+        pair = (best, x) if op == "max" else (x, best)
+        wins = b.op("or", first, b.op("lt", *pair))
+        if x.dtype.kind == "f":
+            # NaN wins, and each further NaN updates the index, as in NumPy's maximum.accumulate.
+            wins = b.op("or", wins, b.op("ne", x, x))
+            lost = b.op("ne", best, best)
+            keeps = b.op("and", lost, b.op("eq", x, x))
+            wins = b.op("and", wins, b.op("not", keeps))
+        return [b.op("select", wins, x, best), b.op("select", wins, b.index(at), where)]
+
+    return following
+
+
+def initial_number(number: int) -> Callable[[Any, bool], list[tuple[Any, Any]]]:
+    def start(dtype: Any, is_complex: bool) -> list[tuple[Any, Any]]:
+        return [(number, dtype), (0, dtype)] if is_complex else [(number, dtype)]
+
+    return start
+
+
+INITIAL_VALUES: ClassTable[Callable[[Any, bool], list[tuple[Any, Any]]]] = ClassTable(
+    {Cumsum: initial_number(0), Cumprod: initial_number(1), Cummax: lambda dtype, _: [(0, dtype), (-1, I64)]}
+)
+PREFIX_UPDATES: ClassTable[Callable[[ElementReader, list[Var], Any, Index], list[Var]]] = ClassTable(
+    {Cumsum: next_sum, Cumprod: next_product, Cummax: next_extreme("max"), Cummin: next_extreme("min")}
+)

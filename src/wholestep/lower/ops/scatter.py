@@ -1,0 +1,55 @@
+"""Scatter: a copy of the operand, then the updates in row-major order of their indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wholestep.ir.graph import Node
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import Coordinates, linear_index
+from wholestep.lower.buffers.materialize import Materializer
+from wholestep.lower.buffers.tasks import Task, kernel_task
+from wholestep.lower.kernels.op_rules import wrap_index
+from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, ReadableLocations, components_of
+from wholestep.lower.ops.loop_templates import axes_of_shape, copy_kernel_task, loop_nest, schedule_template
+from wholestep.primitives.indexing import ScatterSet
+
+
+def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
+    """Copy the operand, then apply the updates in row-major order of the indices."""
+    x, u, *indices = node.inputs
+    out = node.outputs[0]
+    if out.type.size == 0:
+        return []
+    first = copy_kernel_task(low, x, low.locations[out])
+    if u.type.size == 0:
+        return [first]
+    axes = node.params["axes"]
+    builder = KernelBuilder(node.op.name)
+    with builder:
+        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+        k = indices[0].ndim
+        over, at = axes_of_shape(indices[0].shape, "n")
+        inner, rest = axes_of_shape(u.shape[k:], "j")
+        with loop_nest(builder, over, ordered=True):
+            picked = {a: wrap_index(reader, reader.read(i, at), x.shape[a]) for a, i in zip(axes, indices, strict=True)}
+            with loop_nest(builder, inner):
+                others = iter(rest)
+                place = tuple([picked[a] if a in picked else next(others) for a in range(x.ndim)])
+                scatter_element(reader, node, low.locations[out], place, reader.read(u, (*at, *rest)))
+    return [first, kernel_task(schedule_template(low, builder, reader))]
+
+
+def scatter_element(reader: ElementReader, node: Node, location: Location, place: Coordinates, value: Any) -> None:
+    """Store or add one element."""
+    out = node.outputs[0]
+    if isinstance(node.op, ScatterSet):
+        reader.store(out, location, place, value)
+        return
+    buffer, line = reader.home_buffer(out, location), linear_index(place, location.strides)
+    parts = components_of(value)
+    for i, part in enumerate(parts):
+        at = line * len(parts) + i
+        old = reader.builder.convert(reader.builder.load(buffer, at, here=True), part.dtype)
+        new = reader.builder.op("add" if part.dtype.kind != "b" else "or", old, part)
+        reader.builder.store(buffer, at, reader.builder.convert(new, buffer.dtype))

@@ -1,0 +1,65 @@
+"""Lateness: whether a program may fail when it has already written what its caller keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from wholestep.lower.program.steps import (
+    COPY_ROUTINES,
+    SIZED_ROUTINES,
+    ForLoop,
+    Launch,
+    MemRef,
+    RoutineCall,
+    StatusCheck,
+    Step,
+    WhileLoop,
+    nested_steps,
+)
+
+
+def fails_late(steps: Sequence[Step], resident: Collection[int]) -> bool:
+    """Whether a program may be left after it has written resident memory, as in the second trip of a loop."""
+    return FailureOrder(resident).follow(steps)
+
+
+class FailureOrder:
+    """Goes through steps in the order in which they run, loops twice."""
+
+    def __init__(self, resident: Collection[int]) -> None:
+        self.resident = resident
+        self.written = False
+        self.around = 0
+        """How many loops are around."""
+
+    def follow(self, steps: Sequence[Step]) -> bool:
+        """Whether one of the steps may fail when something resident has been written."""
+        return any([self.stored_late(step) for step in steps])
+
+    def stored_late(self, step: Step) -> bool:
+        if isinstance(step, StatusCheck):
+            return self.written
+        if isinstance(step, Launch | RoutineCall):
+            before = self.written
+            self.written = before or any(ref.slot in self.resident for ref in self.touched(step))
+            return before and isinstance(step, RoutineCall) and step.routine not in SIZED_ROUTINES
+        if not isinstance(step, ForLoop | WhileLoop):
+            return any([self.follow(part) for part in nested_steps(step)])
+        self.around += 1
+        found = any([self.follow(part) for _ in range(2) for part in nested_steps(step)])
+        self.around -= 1
+        return found
+
+    def touched(self, step: Launch | RoutineCall) -> Iterator[MemRef]:
+        """What a step may write. A routine that can fail writes when it has not; outside of loops that is the last."""
+        if isinstance(step, RoutineCall) and step.routine not in SIZED_ROUTINES and self.around:
+            return iter(step.refs)
+        return written_refs(step)
+
+
+def written_refs(step: Launch | RoutineCall) -> Iterator[MemRef]:
+    """The places that a kernel or a copy writes."""
+    if isinstance(step, Launch):
+        yield from (ref for ref, buffer in zip(step.refs, step.kernel.buffers, strict=True) if buffer.written)
+    elif step.routine in COPY_ROUTINES:
+        yield step.refs[0]

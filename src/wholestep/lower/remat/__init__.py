@@ -1,0 +1,1 @@
+"""Rematerialization: fit a program into a memory budget by recomputing values or spilling them to a file."""

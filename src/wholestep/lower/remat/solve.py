@@ -1,0 +1,116 @@
+"""The budget solver: evict values of a program's task graphs until each fits its limit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+from wholestep.lower.buffers.assign import assign_buffers, measure_arena
+from wholestep.lower.buffers.tasks import Task, TaskGraph
+from wholestep.lower.cost.roofline import Rates
+from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.program import RematDecision
+from wholestep.lower.remat.apply import apply_choices
+from wholestep.lower.remat.branch_and_bound import BranchAndBound
+from wholestep.lower.remat.candidates import TemporaryUses
+from wholestep.lower.remat.greedy import GreedySearch, RematSolution
+from wholestep.lower.remat.recompute_cost import RematPrices
+from wholestep.lower.remat.simulate import SimulatedSchedule
+
+UNLIMITED = sys.maxsize
+
+TaskPrice = Callable[[Task], float]
+"""Predicted microseconds of one run of a task."""
+PinnedAllocations = Mapping[Allocation, str]
+"""The user's pins: "keep" or "recompute"."""
+
+
+class BudgetSolver:
+    """The limits of a program's task graphs and the decisions for them; with `disk` values may be spilled."""
+
+    def __init__(
+        self,
+        priced: TaskPrice,
+        pinned: PinnedAllocations,
+        disk: Rates | None = None,
+        is_evictable: Callable[[int], bool] = bool,
+    ) -> None:
+        self.task_price, self.pinned, self.disk, self.is_evictable = priced, pinned, disk, is_evictable
+        self.original_tasks: dict[TaskGraph, tuple[Task, ...]] = {}
+        """The original tasks of each changed graph: each change starts from these."""
+        self.graph_decisions: dict[TaskGraph, list[RematDecision]] = {}
+
+    @property
+    def decisions(self) -> list[RematDecision]:
+        """The evictions of all graphs, the largest first."""
+        return sorted([d for part in self.graph_decisions.values() for d in part], key=lambda d: -d.nbytes)
+
+    def fit(self, found: TaskGraph) -> int:
+        """Assign the buffers of a graph after those of its nested graphs, with the user's pins; returns its bytes."""
+        for task in found.tasks:
+            for inner in task.inner:
+                self.fit(inner)
+        assign_buffers(found)
+        if any(p in self.pinned for task in found.tasks for p in task.writes):
+            self.evict_values(found, UNLIMITED)
+        return found.arena.nbytes
+
+    def fit_within(self, found: TaskGraph, limit: int) -> int:
+        """Assign the buffers of a graph within a limit; returns the bytes, more if that is impossible."""
+        if found.arena.nbytes > limit:
+            self.evict_values(found, limit)
+        return found.arena.nbytes
+
+    def evict_values(self, found: TaskGraph, limit: int) -> None:
+        """Evict values of a graph, and of the largest of its nested graphs, until it fits."""
+        best = self.search(found, limit)
+        while best.nbytes > limit and self.shrink_nested(best, limit):
+            best = self.search(found, limit)
+        self.graph_decisions[found] = list(describe_decisions(best, self.prices(found)))
+        found.tasks = apply_choices(best.schedule)
+        assign_buffers(found)
+
+    def search(self, found: TaskGraph, limit: int) -> RematSolution:
+        """The evictions found for the graph itself."""
+        found.release()
+        found.tasks = self.original_tasks.setdefault(found, found.tasks)
+
+        def real(schedule: SimulatedSchedule) -> int:
+            return measure_arena(TaskGraph(apply_choices(schedule), Allocation(0), found.outside))
+
+        search = GreedySearch(TemporaryUses(found), self.prices(found), self.pinned)
+        best = search.run(limit, real)
+        return best if best.nbytes > limit else BranchAndBound(search, limit, real, best).run()
+
+    def prices(self, found: TaskGraph) -> RematPrices:
+        """The prices of a graph's original tasks, and of the file."""
+        return RematPrices([self.task_price(task) for task in self.original_tasks[found]], self.disk, self.is_evictable)
+
+    def shrink_nested(self, best: RematSolution, limit: int) -> bool:
+        """Fit the largest graph nested in the task at the peak into what is left for it; False if that did not help."""
+        held = best.schedule.live_bytes()
+        run = best.schedule.runs[int(held.argmax())]
+        inner = best.schedule.uses.tasks[run.task].inner
+        if run.kind != "work" or not inner:
+            return False
+        largest = max(inner, key=lambda x: x.arena.nbytes)
+        before = largest.arena.nbytes
+        if before == 0:
+            return False
+        self.evict_values(largest, max(limit - (int(held.max()) - before), 0))
+        return largest.arena.nbytes < before
+
+
+def describe_decisions(best: RematSolution, prices: RematPrices) -> Iterator[RematDecision]:
+    """The record of each choice."""
+    filed = set[Allocation]()
+    for gap, kind in best.choices.items():
+        value = gap.place.value
+        node = value.node if value is not None else None
+        named = f"{node.op.name} {value.type}" if node is not None and value is not None else "a value"
+        if kind == "spill":
+            price = prices.reload(gap.place) + (0.0 if gap.place in filed else prices.spill(gap.place))
+            filed.add(gap.place)
+        else:
+            price = prices.tasks[best.schedule.uses.writer(gap.place)]
+        yield RematDecision(named, node.where if node else None, gap.place.nbytes, kind, price)

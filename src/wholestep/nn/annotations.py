@@ -1,0 +1,121 @@
+"""Annotations of arrays that are no ordinary parameters: frozen, buffers, undecayed, or tied to another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.errors import DtypeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.frozen import Frozen
+
+FROZEN, BUFFER, UNDECAYED, TIED = "frozen", "buffer", "undecayed", "tied"
+
+
+class Mark:
+    """A value on its way into a field of a module, and what the field is to be."""
+
+    __slots__ = ("kind", "value")
+
+    def __init__(self, kind: str, value: Any) -> None:
+        self.kind, self.value = kind, value
+
+    def __repr__(self) -> str:
+        return f"nn.{self.kind}({self.value!r})"
+
+
+def frozen(x: Any) -> Any:
+    """Mark an array that is never trained, or every parameter of a module or a container.
+
+    It may be of any dtype. In a field of a module the array itself is kept; in a plain tree of parameters what stands
+    there is a read-only view of it, with which everything can be computed. No transform differentiates, maps or updates
+    it. Of a module it gives a copy with the same arrays.
+
+    Shapes: an array of any shape and dtype, or a module or container of them; the same.
+    Raises: DtypeError for what is no array.
+
+    >>> import numpy as np, wholestep as ws
+    >>> params = {"w": np.ones(2), "table": ws.nn.frozen(np.array([3, 4]))}
+    >>> ws.grad(lambda p: np.sum(p["w"] * p["table"]))(params)["w"].tolist()
+    [3.0, 4.0]
+    """
+    if isinstance(x, Array):
+        return Mark(FROZEN, x)
+    level = None if isinstance(x, np.ndarray) else tree.one_level(x)
+    if level is None or x is None:
+        return Frozen(array_to_mark("frozen", x))
+    freeze = getattr(x, "_frozen", None)
+    return freeze() if freeze else tree.rebuild(type(x), level.metadata, [frozen(child) for child in level.children])
+
+
+def buffer(x: Any) -> Mark:
+    """Mark an array that is no parameter and that the forward may assign anew: `self.mean = 0.9 * self.mean + ...`.
+
+    It belongs in a field of a module. It may be of any dtype, and keeps shape and dtype inside compiled steps.
+
+    Shapes: an array of any shape and dtype; a mark, read from the field as the array.
+    Raises: DtypeError for what is no array.
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Counter(ws.nn.Module):
+    ...     def __init__(self):
+    ...         self.calls = ws.nn.buffer(np.zeros((), np.int64))
+    ...     def __call__(self, x):
+    ...         self.calls = self.calls + 1
+    ...         return x
+    >>> counter = Counter()
+    >>> counter(0.0), int(counter.calls)
+    (0.0, 1)
+    """
+    return Mark(BUFFER, x if isinstance(x, Array) else array_to_mark("buffer", x))
+
+
+def no_decay(x: Any) -> Mark:
+    """Mark a parameter that weight decay leaves alone, as the biases and gains of the layers here are.
+
+    It belongs in a field of a module. A class says the same of its fields with `undecayed = ("bias",)`.
+
+    Shapes: a floating or complex array of any shape; a mark, read from the field as the array.
+    Raises: DtypeError for what is no array.
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Scale(ws.nn.Module):
+    ...     def __init__(self):
+    ...         self.gain = ws.nn.no_decay(np.ones(3))
+    >>> ws.nn.decay_flags(Scale())
+    {'gain': False}
+    """
+    return Mark(UNDECAYED, x if isinstance(x, Array) else array_to_mark("no_decay", x))
+
+
+def tied(x: Any) -> Any:
+    """Mark a field as another name for an array or a module that this module already holds.
+
+    `x` is the thing itself, or its path from here such as `"embedding.weight"`. The field follows what is at that path,
+    also when something else is put there. (Assigning the same array to two fields ties them as well, until one of them
+    is assigned anew.)
+
+    Shapes: an array or module of any shape and dtype, or a path; a mark, read from the field as the thing.
+    Raises: TreeError, in the assignment, where this module holds no such thing.
+
+    >>> import numpy as np, wholestep as ws
+    >>> class Echo(ws.nn.Module):
+    ...     def __init__(self):
+    ...         self.embedding = np.eye(3)
+    ...         self.head = ws.nn.tied(self.embedding)
+    ...     def __call__(self, ids):
+    ...         return self.embedding[ids] @ self.head.T
+    >>> model = Echo()
+    >>> list(ws.nn.named_parameters(model)), model.head is model.embedding
+    (['embedding'], True)
+    """
+    return Mark(TIED, x)
+
+
+def array_to_mark(what: str, x: Any) -> Any:
+    """An array to be marked; raises DtypeError for what is none."""
+    if not isinstance(x, np.ndarray | np.generic) or x.dtype.kind not in "biufcV":
+        raise DtypeError(f"nn.{what}: {x!r} is no array of numbers", hint="convert it with np.asarray")
+    return np.asarray(x) if isinstance(x, np.generic) else x

@@ -1,0 +1,40 @@
+"""An error in the forward pass of a part says where in the model the part is, as a note on the error."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from wholestep.boundary.frames import cut_frames
+from wholestep.errors import WholestepError
+from wholestep.nn.traversal import ModelWalk
+
+
+def noted(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The `__call__` of a module; an error that passes through it is told where in that module it began."""
+
+    @functools.wraps(call)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(self, *args, **kwargs)
+        except Exception as error:  # of any kind: it passes on as it is, with a note
+            note(error, self)
+            cut_frames(error)
+            raise
+
+    return called
+
+
+def note(error: Exception, module: Any) -> None:
+    """Say where in a module the part is whose call raised first; the outermost module has the last word."""
+    first = vars(error).setdefault("raised_in", module)
+    try:
+        found = [path for path, part in ModelWalk(module).modules if part is first]
+    except WholestepError:  # what the walk does not like of the module is not what went wrong
+        return
+    if found and found[0]:
+        old = vars(error).get("said_of_it")
+        vars(error)["said_of_it"] = text = f"  in {found[0]} ({type(first).__name__}) of {type(module).__name__}"
+        vars(error)["__notes__"] = [x for x in vars(error).get("__notes__", []) if x != old]
+        error.add_note(text)

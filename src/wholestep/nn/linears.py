@@ -1,0 +1,72 @@
+"""Dense layers: a matrix product and a bias."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.nn import init
+from wholestep.nn.keys import keys_from
+from wholestep.nn.module import Module
+from wholestep.nn.windows import type_text
+
+
+def linear(x: Any, w: Any, b: Any = None) -> Any:
+    """x @ w + b, a matrix product along the last axis.
+
+    Shapes: x [..., in], w [in, out] and b [out]; [..., out] of the dtype that NumPy gives.
+    Raises: ShapeError where they do not fit.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.linear(np.array([1.0, 2.0]), np.array([[1.0], [10.0]]), np.array([0.5])).tolist()
+    [21.5]
+    """
+    x, w = wnp.asarray(x), wnp.asarray(w)
+    if w.ndim != 2 or x.ndim < 1 or x.shape[-1] != w.shape[0]:
+        raise ShapeError(
+            f"linear: x is {type_text(x)} and the weight {type_text(w)}",
+            hint="the weight is [in, out], and the last axis of x is in",
+        )
+    if b is None:
+        return x @ w
+    b = wnp.asarray(b)
+    if b.shape != w.shape[1:]:
+        raise ShapeError(f"linear: the bias is {type_text(b)}; it must be [{w.shape[1]}]")
+    return x @ w + b
+
+
+class Linear(Module):
+    """`linear` with a weight [in, out] and a bias [out] of its own.
+
+    `key` is a seed or a key; both parameters are drawn uniformly within in**-0.5, as in PyTorch.
+
+    Shapes: x [..., in]; [..., out].
+    Raises: ParameterError for sizes that are not positive integers, and as `linear` does.
+
+    >>> import numpy as np, wholestep as ws
+    >>> layer = ws.nn.Linear(3, 2, key=0)
+    >>> layer(np.ones((5, 3), np.float32)).shape
+    (5, 2)
+    """
+
+    undecayed = ("bias",)
+    torch_turned = ("weight",)
+
+    def __init__(self, inputs: int, outputs: int, *, key: Any, bias: bool = True, dtype: Any = np.float32) -> None:
+        sized("Linear", inputs=inputs, outputs=outputs)
+        for_weight, for_bias = keys_from(key, 2)
+        self.weight = init.kaiming_uniform(for_weight, (inputs, outputs), a=5**0.5, dtype=dtype)
+        self.bias = init.symmetric(for_bias, (outputs,), inputs**-0.5, dtype) if bias else None
+
+    def __call__(self, x: Any) -> Any:
+        return linear(x, self.weight, self.bias)
+
+
+def sized(name: str, **sizes: Any) -> None:
+    """Raise ParameterError for a size that is no positive integer."""
+    for what, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+            raise ParameterError(f"{name}: {what} is {size!r}; it must be a positive integer")

@@ -1,0 +1,244 @@
+"""A convolution and its two gradients as one contraction each, of windows over a padded array with a stored one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from wholestep.ir.graph import Graph, Node, Value
+from wholestep.passes.rewrite import Uses, count_uses, defining_node, new_value, rewrite, to_fixpoint
+from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
+from wholestep.passes.rules.movement import inverse_permutation, permute_value
+from wholestep.primitives.movement import spread
+
+Ints = tuple[Any, ...]
+
+
+def convolution_gradients(graph: Graph) -> Graph:
+    """Merge windows over one axis each, and contract windows over the result's gradient instead of adding windows up.
+
+        c = contract(g, w, spec="np,k->npk"); u = unwindow(c, sizes=(6,), stride=(1,), dilation=(1,))
+        -->
+        p = pad(g, before=(0, 2), after=(0, 2)); v = window(p, size=(3,)); f = flip(w, axes=(0,))
+        u = contract(v, f, spec="npk,k->np")
+
+    Equal up to rounding: the same products are added, in another order. The padding adds products with zero, which
+    are zero where w is finite; an infinity in w makes NaN of places that it does not reach.
+    """
+    return to_fixpoint(_convolutions_once, graph)
+
+
+def _convolutions_once(graph: Graph) -> Graph:
+    uses = count_uses(graph)
+
+    def replace(node: Node) -> Value | None:
+        name = node.op.name
+        if name == "window":
+            return window_of_window(node)
+        if name == "pad":
+            return pad_of_window(node)
+        if name == "unwindow":
+            return unwindow_of_produced(node, uses)
+        return slice_of_produced(node, uses) if name == "slice" else None
+
+    return rewrite(graph, replace, uses)
+
+
+def through_permute(v: Value) -> tuple[Value, tuple[int, ...]]:
+    """The operand of a permutation and its axes; a value that is not permuted, and the identity."""
+    permute = defining_node(v, "permute")
+    return (permute.inputs[0], permute.params["axes"]) if permute else (v, tuple(range(v.ndim)))
+
+
+# Windows of windows
+
+
+def window_of_window(node: Node) -> Value | None:
+    """Windows over some axes and then over others as one window over both."""
+    x, order = through_permute(node.inputs[0])
+    inner = defining_node(x, "window")
+    if inner is None:
+        return None
+    y, k, j = inner.inputs[0], len(inner.params["size"]), len(node.params["size"])
+    lead, last = y.ndim - k, order[len(order) - j :]
+    if any(a >= lead for a in last):
+        return None
+    rest = [a for a in range(lead) if a not in last]
+    slid = (*range(lead, y.ndim), *last)
+    stored = through_permute(y)[1]
+    turn = sorted(range(k + j), key=lambda t: stored[slid[t]])  # windows in the order in which the axes are stored
+    params = {
+        key: tuple([(inner.params[key] + node.params[key])[t] for t in turn]) for key in ("size", "stride", "dilation")
+    }
+    seen = new_value(node, "window", permute_value(node, y, (*rest, *[slid[t] for t in turn])), **params)
+    front, n = len(rest), k + j
+    places = {a: i for i, a in enumerate(rest)}
+    places.update({lead + t: front + turn.index(t) for t in range(k)})
+    places.update({y.ndim + t: front + n + turn.index(t) for t in range(k)})
+    own = [turn.index(t) for t in range(k, n)]
+    kept = [places[a] for a in order[: len(order) - j]]
+    return permute_value(node, seen, (*kept, *[front + t for t in own], *[front + n + t for t in own]))
+
+
+def pad_of_window(node: Node) -> Value | None:
+    """A pad beside the window axes as a pad of the window's operand."""
+    x, order = through_permute(node.inputs[0])
+    seen = defining_node(x, "window")
+    if seen is None:
+        return None
+    y, k = seen.inputs[0], len(seen.params["size"])
+    back = inverse_permutation(order)
+    widths = {key: tuple([v[a] for a in back]) for key, v in node.params.items()}
+    if any(n for v in widths.values() for n in v[y.ndim - k :]):
+        return None
+    wide = new_value(node, "pad", y, **{key: (*v[: y.ndim - k], *[0] * k) for key, v in widths.items()})
+    return permute_value(node, new_value(node, "window", wide, **seen.params), order)
+
+
+# Unwindow: the transpose of a window
+
+
+def unwindow_of_produced(node: Node, uses: Uses) -> Value | None:
+    x, order = through_permute(node.inputs[0])
+    name = x.node.op.name if x.node is not None else ""
+    if name == "unwindow":
+        return unwindow_of_unwindow(node, x, order)
+    if x.node is not None and name == "pad":
+        return unwindow_of_pad(node, x.node, order)
+    if name == "contract" and x is node.inputs[0] and uses.get(x, 1) == 1 and 0 not in x.shape:
+        assert x.node is not None
+        return transposed_convolution(node, parse_contraction(x.node))
+    return None
+
+
+def unwindow_of_unwindow(node: Node, x: Value, order: tuple[int, ...]) -> Value | None:
+    """Unwindows along some axes and then along others as one unwindow along both."""
+    assert x.node is not None
+    inner: Node = x.node
+    y, k, j = inner.inputs[0], len(inner.params["sizes"]), len(node.params["sizes"])
+    lead, last = y.ndim - 2 * k, order[len(order) - 2 * j :]
+    if any(a >= lead for a in last):
+        return None
+    rest = [a for a in range(lead) if a not in last]
+    axes = (*rest, *range(lead, lead + k), *last[:j], *range(lead + k, y.ndim), *last[j:])
+    both = {key: inner.params[key] + node.params[key] for key in ("sizes", "stride", "dilation")}
+    made = new_value(node, "unwindow", permute_value(node, y, axes), **both)
+    places = {a: i for i, a in enumerate(rest)}
+    places.update({lead + i: len(rest) + i for i in range(k)})
+    front = [places[a] for a in order[: len(order) - 2 * j]]
+    return permute_value(node, made, (*front, *range(made.ndim - j, made.ndim)))
+
+
+def unwindow_of_pad(node: Node, pad: Node, order: tuple[int, ...]) -> Value | None:
+    """An unwindow of a pad with interior zeros as an unwindow with a stride."""
+    if 0 in pad.inputs[0].shape:
+        return None
+    y, sizes = permute_value(node, pad.inputs[0], order), node.params["sizes"]
+    before, after, interior = [tuple([pad.params[key][a] for a in order]) for key in ("before", "after", "interior")]
+    k = len(sizes)
+    lead = y.ndim - 2 * k
+    if any((*before[:lead], *interior[:lead], *after[:lead])):
+        return None
+    own, stride, dilation, first = [], [], [], []
+    for i, (s, d) in enumerate(zip(node.params["stride"], node.params["dilation"], strict=True)):
+        p, m = lead + i, lead + k + i
+        stride.append(s * (interior[p] + 1))
+        dilation.append(d * (interior[m] + 1))
+        first.append(before[p] * s + before[m] * d)
+        own.append(spread(y.shape[p], stride[-1]) + spread(y.shape[m], dilation[-1]) - 1)
+    made = new_value(node, "unwindow", y, sizes=tuple(own), stride=tuple(stride), dilation=tuple(dilation))
+    rest = [n - a - m for n, a, m in zip(sizes, first, own, strict=True)]
+    none = (0,) * lead
+    return new_value(node, "pad", made, before=(*none, *first), after=(*none, *rest), interior=(0,) * made.ndim)
+
+
+class WindowAxis(NamedTuple):
+    """One axis of a convolution: the labels of its places and of its windows, its size, its stride and dilation."""
+
+    place: str
+    inside: str
+    size: Any
+    stride: Any
+    dilation: Any
+
+
+def transposed_convolution(node: Node, c: Contraction) -> Value | None:
+    """The unwindow of a contraction as a contraction of windows over the padded gradient with the flipped kernel."""
+    params, k = node.params, len(node.params["sizes"])
+    places, inside = c.out[len(c.out) - 2 * k : len(c.out) - k], c.out[len(c.out) - k :]
+    i = 0 if set(places) <= set(c.labels[0]) else 1
+    own, other = c.labels[i], c.labels[1 - i]
+    if not set(places) <= set(own) - set(other) or not set(inside) <= set(other) - set(own):
+        return None
+    stored = through_permute(c.operands[i])[1]
+    axes = [
+        WindowAxis(*facts)
+        for facts in zip(places, inside, *[params[p] for p in ("sizes", "stride", "dilation")], strict=True)
+    ]
+    axes.sort(key=lambda axis: stored[own.index(axis.place)])
+    seen, labels = windows_of_gradient(node, c, i, axes)
+    back = new_value(node, "flip", c.operands[1 - i], axes=tuple(sorted([other.index(m) for m in inside])))
+    made = c._replace(node=node, out=c.out[: len(c.out) - k])
+    return made.with_operand(i, seen, labels).with_operand(1 - i, back, other).value()
+
+
+def windows_of_gradient(node: Node, c: Contraction, i: int, axes: list[WindowAxis]) -> tuple[Value, str]:
+    """Windows over the padded operand, one at each place of the result, and their labels."""
+    x, own = c.operands[i], c.labels[i]
+    before, after, interior = [0] * x.ndim, [0] * x.ndim, [0] * x.ndim
+    for axis in axes:
+        at = own.index(axis.place)
+        before[at], interior[at] = spread(c.sizes[axis.inside], axis.dilation) - 1, axis.stride - 1
+        after[at] = axis.size - spread(c.sizes[axis.place], axis.stride)
+    wide = new_value(node, "pad", x, before=tuple(before), after=tuple(after), interior=tuple(interior))
+    slid, inside = "".join([axis.place for axis in axes]), "".join([axis.inside for axis in axes])
+    rest = "".join([label for label in own if label not in slid])
+    turned = permute_value(node, wide, tuple([own.index(label) for label in rest + slid]))
+    dilation = tuple([axis.dilation for axis in axes])
+    seen = new_value(node, "window", turned, size=c.shape(inside), stride=(1,) * len(axes), dilation=dilation)
+    return seen, rest + slid + inside
+
+
+# Slices move above windows and contractions
+
+
+def slice_of_produced(node: Node, uses: Uses) -> Value | None:
+    """A slice of a window, or of a contraction with one use, as that of sliced operands."""
+    x = node.inputs[0]
+    if defining_node(x, "window"):
+        return slice_of_window(node)
+    if defining_node(x, "contract") and uses.get(x, 1) == 1:
+        assert x.node is not None
+        return slice_of_contract(node, parse_contraction(x.node))
+    return None
+
+
+def slice_of_window(node: Node) -> Value | None:
+    seen = node.inputs[0].node
+    if seen is None or 0 in node.outputs[0].shape:
+        return None
+    x, params, k = seen.inputs[0], seen.params, len(seen.params["size"])
+    lead = x.ndim - k
+    start, step, shape = node.params["start"], node.params["step"], node.outputs[0].shape
+    first, last = list(start[:lead]), list(node.params["stop"][:lead])
+    stride, dilation = [], []
+    for i, (s, d) in enumerate(zip(params["stride"], params["dilation"], strict=True)):
+        p, m = lead + i, lead + k + i
+        stride.append(s * step[p])
+        dilation.append(d * step[m])
+        first.append(start[p] * s + start[m] * d)
+        last.append(first[-1] + spread(shape[p], stride[-1]) + spread(shape[m], dilation[-1]) - 1)
+    part = new_value(node, "slice", x, start=tuple(first), stop=tuple(last), step=(*step[:lead], *[1] * k))
+    size = shape[lead + k :]
+    return new_value(node, "window", part, size=size, stride=tuple(stride), dilation=tuple(dilation))
+
+
+def slice_of_contract(node: Node, c: Contraction) -> Value:
+    shape, cut = node.outputs[0].shape, node.params
+    bounds = {label: (cut["start"][i], cut["stop"][i], cut["step"][i]) for i, label in enumerate(c.out)}
+    made = c._replace(node=node)
+    for i, (x, own) in enumerate(zip(c.operands, c.labels, strict=True)):
+        if any(label in bounds and shape[c.out.index(label)] != c.sizes[label] for label in own):
+            ends = [bounds.get(label, (0, n, 1)) for label, n in zip(own, x.shape, strict=True)]
+            start, stop, step = zip(*ends, strict=True)
+            made = made.with_operand(i, new_value(node, "slice", x, start=start, stop=stop, step=step), own)
+    return made.value()

@@ -1,0 +1,50 @@
+"""Sums of padded arrays, which derivatives of slices make, as concatenations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wholestep.ir.graph import Graph, Node, Value
+from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
+from wholestep.passes.rules.movement import pad_axis
+
+
+def pads_to_concat(graph: Graph) -> Graph:
+    """Concatenate two padded arrays that do not overlap instead of adding them.
+
+        a = pad(x, before=(0,), after=(2,)); b = pad(y, before=(3,), after=(0,)); c = add(a, b)
+        -->
+        c = concat(x, y, axis=0)
+
+    Equal but for the sign of zero: adding 0.0 turns -0.0 into 0.0, and concatenation keeps it.
+    """
+    return rewrite(graph, at_roots({"add": concat_of_pads}))
+
+
+def concat_of_pads(node: Node) -> Value | None:
+    """Two pads of one sum whose contents lie apart along one axis and agree along the others, as one pad."""
+    a, b = [defining_node(v, "pad") for v in node.inputs]
+    if a is None or b is None or any((*a.params["interior"], *b.params["interior"])):
+        return None
+    apart = [i for i in range(node.outputs[0].type.ndim) if pad_bounds(a, i) != pad_bounds(b, i)]
+    if len(apart) != 1:
+        return None
+    (axis,) = apart
+    first, second = sorted((a, b), key=lambda p: pad_bounds(p, axis))
+    end, start = pad_bounds(first, axis)[1], pad_bounds(second, axis)[0]
+    if start < end:
+        return None
+    left = first.inputs[0]
+    left = pad_axis(node, left, axis, (0, start - end)) if start > end else left
+    whole = new_value(node, "concat", left, second.inputs[0], axis=axis)
+    before = tuple(first.params["before"])
+    after = second.params["after"]
+    if not any((*before, *after)):
+        return whole
+    return new_value(node, "pad", whole, before=before, after=after, interior=(0,) * len(before))
+
+
+def pad_bounds(pad: Node, axis: int) -> tuple[Any, Any]:
+    """The first and one past the last position of a pad's content along an axis."""
+    start = pad.params["before"][axis]
+    return start, start + pad.inputs[0].shape[axis]

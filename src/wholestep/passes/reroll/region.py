@@ -1,0 +1,238 @@
+"""Repeated regions: isomorphic iterations in a row, with the source of each operand of an iteration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from wholestep.ir.graph import Node, Value
+from wholestep.passes.reroll.isomorphism import Isomorphism, Pack, is_constant
+from wholestep.passes.reroll.repeats import MIN_TRIPS, RepeatedSequence, candidate_phases
+
+
+class SameIteration(NamedTuple):
+    """An operand made by an earlier operation of the same iteration."""
+
+    node: int
+    out: int
+    distance: int = 0
+    """The field that tells it from `PreviousIteration`: tuples of different classes with equal fields are equal."""
+
+
+class PreviousIteration(NamedTuple):
+    """An operand made by an operation of the iteration before."""
+
+    node: int
+    out: int
+    distance: int = 1
+
+
+class OutsideLoop(NamedTuple):
+    """An operand made outside of the region."""
+
+
+Source = SameIteration | PreviousIteration | OutsideLoop
+OUTSIDE = OutsideLoop()
+
+
+class LoopCarry(NamedTuple):
+    """A loop-carried value: the output of an operation that the next iteration reads, and its initial value."""
+
+    node: int
+    out: int
+    init: Value
+
+
+class RerollRegion:
+    """Isomorphic iterations: `layers[k]` are the operations of one, and `sources` says where its operands come from."""
+
+    def __init__(
+        self, layers: list[Sequence[Node]], sources: list[tuple[Source, ...]], signatures: Isomorphism
+    ) -> None:
+        self.layers = layers
+        self.sources = sources
+        self.isomorphism = signatures
+
+    @property
+    def count(self) -> int:
+        return len(self.layers)
+
+    def cut(self, first: int, last: int) -> None:
+        """Keep the iterations from `first` to `last`; the others stay written out."""
+        self.layers = self.layers[first:last]
+
+    def operands(self, q: int, o: int) -> Pack:
+        """The pack of one operand of one operation over the iterations."""
+        return self.isomorphism.pack_of([layer[q].inputs[o] for layer in self.layers])
+
+    def made(self, q: int, out: int) -> Pack:
+        """The pack of one output of one operation over the iterations."""
+        return tuple([layer[q].outputs[out] for layer in self.layers])
+
+    def outer(self) -> dict[Pack, None]:
+        """The packs that iterations read from outside, each once."""
+        places = [(q, o) for q, row in enumerate(self.sources) for o, s in enumerate(row) if s is OUTSIDE]
+        return {self.operands(q, o): None for q, o in places}
+
+    def carries(self) -> dict[tuple[int, int], LoopCarry]:
+        """The loop-carried value of each operand that comes from the iteration before."""
+        return {
+            (q, o): LoopCarry(s.node, s.out, self.isomorphism.representative(self.layers[0][q].inputs[o]))
+            for q, row in enumerate(self.sources)
+            for o, s in enumerate(row)
+            if isinstance(s, PreviousIteration)
+        }
+
+
+def varying_operands(region: RerollRegion) -> list[Pack]:
+    """The packs that a region reads from outside and that are not loop-invariant."""
+    return [t for t in region.outer() if any(v is not t[0] for v in t)]
+
+
+def delayed_operands(tuples: Sequence[Pack]) -> dict[Pack, Pack]:
+    """Packs that are another pack shifted by one iteration: these are carried instead of read again."""
+    behind = {t[:-1]: t for t in tuples}
+    found: dict[Pack, Pack] = {}
+    for t in tuples:
+        source = behind.get(t[1:])
+        if source is not None and source is not t and source not in found and not all(is_constant(v) for v in t):
+            found[t] = source
+    return found
+
+
+def region_of(
+    nodes: Sequence[Node],
+    stretch: RepeatedSequence,
+    position: dict[Value, int],
+    signatures: Isomorphism,
+    earlier: Sequence[RerollRegion],
+) -> RerollRegion | None:
+    """The region of a repeated sequence whose iterations also have the same operand sources; None where it is short.
+
+    Of the offsets where an iteration may begin, it takes the one with the fewest bytes that are carried or belong to
+    other iterations than in earlier regions, and one right behind the operation that makes a carry: elementwise
+    operations stay in one iteration with what they follow.
+    """
+    found = [
+        region_at_phase(nodes, stretch, t, position, signatures) for t in candidate_phases(nodes, stretch, position)
+    ]
+    regions = [region for region in found if region is not None]
+    return min(
+        regions,
+        key=lambda region: (
+            carried_bytes(region) + misaligned_bytes(region, earlier),
+            not ends_with_carry(region),
+            -region.count,
+        ),
+        default=None,
+    )
+
+
+def misaligned_bytes(region: RerollRegion, earlier: Sequence[RerollRegion]) -> int:
+    """The bytes of operands that belong to another iteration of an earlier region than most operands do."""
+    late = delayed_operands(varying_operands(region))
+    tuples = [t for t in varying_operands(region) if t not in late]
+    total: int = 0
+    for other in earlier:
+        index = iterations_of_values(other)
+        found = {t: iteration_offsets(t, index) for t in tuples}
+        votes = Counter([offset for t in tuples for offset in found[t]])
+        if votes:
+            best = max(votes, key=lambda offset: votes[offset])
+            total += sum([int(t[0].type.nbytes) for t in tuples if found[t] and best not in found[t]])
+    return total
+
+
+def iterations_of_values(region: RerollRegion) -> dict[Value, set[int]]:
+    """The iterations that a value belongs to: those that read it from outside, make it, or carry it in."""
+    found: dict[Value, set[int]] = {}
+    rows = [*varying_operands(region)]
+    for q, node in enumerate(region.layers[0]):
+        rows += [region.made(q, out) for out in range(len(node.outputs))]
+    for c in dict.fromkeys(region.carries().values()):
+        rows.append((c.init, *region.made(c.node, c.out)[:-1]))
+    for t in rows:
+        for k, v in enumerate(t):
+            found.setdefault(v, set()).add(k)
+    return found
+
+
+def iteration_offsets(t: Pack, index: dict[Value, set[int]]) -> set[tuple[int, int]]:
+    """The alignments of a pack with another region: the direction, and the iteration that meets the first."""
+    k = len(t) // 2
+    pairs = [(a, b) for a in index.get(t[k - 1], ()) for b in index.get(t[k], ()) if abs(a - b) == 1]
+    return {(b - a, b - (b - a) * k) for a, b in pairs}
+
+
+def ends_with_carry(region: RerollRegion) -> bool:
+    """Test whether an iteration ends with a carry, and does not begin with an elementwise operation."""
+    first, last = region.layers[0][0], len(region.layers[0]) - 1
+    return first.op.kind != "elementwise" and any(c.node == last for c in region.carries().values())
+
+
+def carried_bytes(region: RerollRegion) -> int:
+    """The bytes that are carried from one iteration to the next."""
+    passed = [c.init for c in dict.fromkeys(region.carries().values())]
+    passed += [t[0] for t in delayed_operands(varying_operands(region)) if t[0].node is not None]
+    return sum([int(v.type.nbytes) for v in passed])
+
+
+def region_at_phase(
+    nodes: Sequence[Node], stretch: RepeatedSequence, shift: int, position: dict[Value, int], signatures: Isomorphism
+) -> RerollRegion | None:
+    """The longest region of iterations of which the first begins at an offset into the sequence."""
+    period = stretch.period
+    start = stretch.start + shift
+    count = (stretch.end - start) // period
+    layers = [nodes[start + k * period : start + (k + 1) * period] for k in range(count)]
+    wired = [operand_sources(nodes, start + k * period, start, period, position) for k in range(count)]
+    common = Counter([w for w in wired if w is not None]).most_common(1)
+    if not common:
+        return None
+    sources = common[0][0]
+    first, last = longest_true([w == sources for w in wired])
+    if first and is_first_iteration(wired[first - 1], sources):
+        first -= 1
+    if last - first < MIN_TRIPS:
+        return None
+    return RerollRegion(layers[first:last], list(sources), signatures)
+
+
+def operand_sources(
+    nodes: Sequence[Node], at: int, start: int, period: int, position: dict[Value, int]
+) -> tuple[tuple[Source, ...], ...] | None:
+    """The source of each operand of an iteration; None where one comes from more than one iteration back."""
+    rows: list[tuple[Source, ...]] = []
+    for node in nodes[at : at + period]:
+        row: list[Source] = []
+        for v in node.inputs:
+            i = position.get(v, -1)
+            if i < start:
+                row.append(OUTSIDE)
+                continue
+            if i < at - period:
+                return None
+            if v.node is None or v.node is not nodes[i]:
+                return None  # a part of something made in here
+            out = v.node.outputs.index(v)
+            row.append(SameIteration(i - at, out) if i >= at else PreviousIteration(i - at + period, out))
+        rows.append(tuple(row))
+    return tuple(rows)
+
+
+def longest_true(flags: Sequence[bool]) -> tuple[int, int]:
+    """The bounds of the longest run of flags that are set."""
+    best, first = (0, 0), 0
+    for i, flag in enumerate([*flags, False]):
+        if not flag:
+            best, first = max(best, (first, i), key=lambda s: s[1] - s[0]), i + 1
+    return best
+
+
+def is_first_iteration(wired: tuple[tuple[Source, ...], ...] | None, sources: tuple[tuple[Source, ...], ...]) -> bool:
+    """Test whether an iteration is the first of a region: it reads initial values where the others read carries."""
+    if wired is None:
+        return False
+    pairs = [(a, b) for x, y in zip(wired, sources, strict=True) for a, b in zip(x, y, strict=True)]
+    return all(a == b or (a is OUTSIDE and isinstance(b, PreviousIteration)) for a, b in pairs)

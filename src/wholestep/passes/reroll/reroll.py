@@ -1,0 +1,274 @@
+"""Loop rerolling: repeated isomorphic layers become scans, forward, backward and in the update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from wholestep.ir.build import build, inline
+from wholestep.ir.graph import Graph, Node, Value, subgraphs
+from wholestep.ir.types import Type, array_type
+from wholestep.passes.inline_bodies import inline_bodies
+from wholestep.passes.named_pass import Pass
+from wholestep.passes.reroll.align_regions import align_regions
+from wholestep.passes.reroll.emit import NestedScan, RerolledUnits, Unit, stack_values, stacked_places, take_row
+from wholestep.passes.reroll.isomorphism import Isomorphism, Pack
+from wholestep.passes.reroll.loop_body import LoopPlan
+from wholestep.passes.reroll.packs import Packs
+from wholestep.passes.reroll.reassociate import REDUCTION_OF, find_reduction_chains
+from wholestep.passes.reroll.region import RerollRegion, SameIteration, region_of, varying_operands
+from wholestep.passes.reroll.repeats import find_repeats
+from wholestep.passes.reroll.sliced_operands import find_sliced_operands, sliced_pack
+from wholestep.passes.reroll.stash_or_recompute import StashOrRecompute
+from wholestep.passes.rewrite import at_roots, rewrite
+from wholestep.primitives.contraction import Contract, Window
+from wholestep.primitives.fft import FFT
+from wholestep.primitives.indexing import ScatterAdd
+from wholestep.primitives.loops import Scan
+
+Groups = tuple[tuple[int, ...], ...]
+MayStack = Callable[[tuple[int, ...]], bool]
+
+UNFUSABLE = (Contract, Window, ScatterAdd, FFT)
+"""Operations that fuse with little: a layer that has one is no slower in a loop."""
+MIN_SAVED = 40
+"""The fewest operations that a loop must save."""
+SHARE, SMALL = 20, 2**16
+"""The bytes copied for stacking may be 1 / SHARE of those of the program's inputs, and SMALL more."""
+
+
+class Rerolled(NamedTuple):
+    """A rerolled graph, the groups of inputs that were stacked into one, and a note on each loop."""
+
+    graph: Graph
+    groups: Groups = ()
+    notes: tuple[str, ...] = ()
+
+
+class RerollAnalysis:
+    """A graph's loops, the packs grown from them along use-def chains, and the inputs that are stacked."""
+
+    def __init__(self, graph: Graph, joins: MayStack, made: int, always: bool) -> None:
+        self.graph, self.made, self.always = graph, made, always
+        self.isomorphism = Isomorphism(graph)
+        self.place = {v: i for i, v in enumerate(graph.inputs)}
+        regions = find_regions(graph, self.isomorphism)
+        self.unstackable: set[tuple[int, ...]] = set()
+        while True:
+            packs = self.grow_packs(regions, lambda places: joins(places) and places not in self.unstackable)
+            new = {
+                places
+                for places in updated_groups(self.groups, made)
+                if not packs.returns_pack([p - made for p in places])
+            }
+            if not new:
+                break
+            # Updated inputs whose outputs are no pack would be stacked at each call: they are not stacked then.
+            self.unstackable |= new
+            regions = regions if always else [region for region in regions if self.reads_none_of(region, new)]
+
+    def grow_packs(self, regions: list[RerollRegion], joins: MayStack) -> Packs:
+        """Plan loops for the regions, and grow packs from their operands and results."""
+        taken = [node for region in regions for layer in region.layers for node in layer]
+        packs = Packs(self.graph, self.isomorphism, taken, lambda t: joins(tuple([self.place[v] for v in t])))
+        layers = plan_loops(regions, packs)
+        self.layers = list(layers)
+        """The planned loops, those inside nested scans included."""
+        self.copied: list[int] = []
+        """The bytes of each copy that stacking takes inside nested scans."""
+        loops = [loop for node in self.graph.nodes if (loop := self.nested_scan(node, packs)) is not None]
+        packs.extend()
+        units: list[Unit] = [
+            *layers,
+            *packs.node_packs,
+            *packs.choices.values(),
+            *loops,
+            *find_reduction_chains(packs, self.graph.outputs),
+        ]
+        inside = packs.taken.union(packs.choices, [loop.node for loop in loops])
+        self.units = [*units, *[n for n in self.graph.nodes if n.inputs and n not in inside]]
+        self.groups = tuple([tuple([self.place[v] for v in t]) for t in packs.known if packs.inputs.issuperset(t)])
+        return packs
+
+    def reads_none_of(self, region: RerollRegion, groups: set[tuple[int, ...]]) -> bool:
+        """Test whether a region reads none of the inputs at these places."""
+        own = {self.place.get(v) for t in varying_operands(region) for v in t}
+        return all(own.isdisjoint(places) for places in groups)
+
+    def nested_scan(self, node: Node, packs: Packs) -> NestedScan | None:
+        """A scan over whole steps whose body has layers, with its body rerolled; None for other nodes."""
+        if not isinstance(node.op, Scan) or node in packs.taken:
+            return None
+        c, k = node.params["sizes"]
+
+        def joins(places: tuple[int, ...]) -> bool:
+            t = tuple([node.inputs[p] for p in places])
+            alike = max(places) < c or (min(places) >= c and max(places) < c + k)
+            return alike and (t in packs.known or packs.inputs.isdisjoint(t) or packs.stackable(t))
+
+        inner = RerollAnalysis(inline_composites(node.params["graph"]), joins, c, self.always)
+        if not inner.layers:
+            return None
+        for places in inner.groups:
+            t = tuple([node.inputs[p] for p in places])
+            if packs.stackable(t):
+                packs.add(t)
+        for places in updated_groups(inner.groups, c):
+            packs.add(tuple([node.outputs[p - c] for p in places]))
+        self.layers += inner.layers
+        rolling = RerolledUnits(inner.graph, inner.units, inner.isomorphism)
+        written = rolling.written(inner.groups, shift_groups(updated_groups(inner.groups, c), -c))
+        self.copied += [*inner.copied, *rolling.copied]
+        return NestedScan(node, written, inner.groups)
+
+
+def reroll(graph: Graph, joins: MayStack, made: int = 0, always: bool = True) -> Rerolled:
+    """Turn repeated isomorphic layers into scans, and what repeats itself in those; the inverse of unrolling.
+
+        h1 = tanh(contract(h0, w0)); h2 = tanh(contract(h1, w1)); h3 = tanh(contract(h2, w2)); ...
+        -->
+        h = scan(h0, w, graph=layer, length=n)              where layer(h, w) = tanh(contract(h, w))
+
+    `joins` says whether the inputs at some places may be stacked into one; the outputs that update them are then
+    stacked too, each `made` places before its input. Unless `always`, a loop is made only where it is profitable: where
+    layers are more than a few elementwise operations, and stacking copies little.
+    """
+    found = reroll_outermost(graph, joins, made, always)
+    more = found
+    while more.notes:
+        more = reroll_outermost(more.graph, lambda _: False, made, always)
+        found = Rerolled(more.graph, found.groups, (*found.notes, *more.notes))
+    return found
+
+
+def reroll_outermost(graph: Graph, joins: MayStack, made: int, always: bool) -> Rerolled:
+    """The graph with its outermost repeated layers as scans."""
+    found = RerollAnalysis(inline_composites(graph), joins, made, always)
+    if not found.layers or not (always or is_profitable(found.layers)):
+        return Rerolled(graph)
+    rolling = RerolledUnits(found.graph, found.units, found.isomorphism)
+    new = rolling.written(found.groups, shift_groups(found.groups, -made))
+    if not always and SHARE * sum(found.copied + rolling.copied) > sum([t.nbytes for t in graph.in_types]) + SMALL:
+        return Rerolled(graph)
+    return Rerolled(new, found.groups, tuple(reroll_notes(found.layers)))
+
+
+def is_profitable(layers: Sequence[LoopPlan]) -> bool:
+    """Test whether loops save many operations, among them some that fuse with nothing."""
+    saved = sum([(layer.region.count - 1) * sum(map(count_operations, layer.region.layers[0])) for layer in layers])
+    heavy = any(isinstance(node.op, UNFUSABLE) or node.op.nested for layer in layers for node in layer.region.layers[0])
+    return saved >= MIN_SAVED and heavy
+
+
+def count_operations(node: Node) -> int:
+    """The number of operations of a node, those of its graphs included."""
+    return 1 + sum([len(part.nodes) for graph in subgraphs(node) for part in graph.family()])
+
+
+def with_unstacked_signature(found: Rerolled, outputs: int, made: int = 0) -> Graph:
+    """A rerolled graph with the inputs and outputs of the original: stacked ones are taken apart."""
+    graph = found.graph
+    sizes = [len(places) for places in found.groups]
+    types: dict[int, Type] = {}
+    joined = stacked_places(len(graph.inputs) + sum(sizes) - len(sizes), found.groups)
+    for t, places in zip(graph.in_types, joined, strict=True):
+        types.update({p: array_type(t.shape[1:], t.dtype) if places in found.groups else t for p in places})
+
+    def apart(*values: Value) -> list[Value]:
+        results = inline(
+            graph, [stack_values([values[p] for p in places], places in found.groups) for places in joined]
+        )
+        out: dict[int, Value] = {}
+        groups = shift_groups(found.groups, -made)
+        for v, places in zip(results, stacked_places(outputs, groups), strict=True):
+            out.update({p: take_row(v, k) if places in groups else v for k, p in enumerate(places)})
+        return [out[i] for i in range(outputs)]
+
+    return build(apart, [types[i] for i in range(len(types))], name=graph.name)[0]
+
+
+def inline_composites(graph: Graph) -> Graph:
+    """The graph with composites inlined and captures dropped; derivatives and captures have read them by now."""
+    bare = inline_bodies(graph, ("composite",))
+    return rewrite(bare, at_roots({"capture": lambda node: node.inputs[0]}))
+
+
+def updated_groups(groups: Groups, made: int) -> Groups:
+    """The groups of inputs that outputs update; inputs that are only read come before place `made`."""
+    return tuple([places for places in groups if places[0] >= made])
+
+
+def shift_groups(groups: Groups, by: int) -> Groups:
+    """The groups with every place shifted."""
+    return tuple([tuple([p + by for p in places]) for places in groups])
+
+
+def find_regions(graph: Graph, signatures: Isomorphism) -> list[RerollRegion]:
+    """The repeated regions with a recurrence, trimmed to the iterations that they have in common with the others."""
+    apart = find_sliced_operands(graph, signatures)
+    nodes = [node for node in graph.nodes if node.inputs and node.outputs[0] not in apart]
+    position = {v: i for i, node in enumerate(nodes) for v in node.outputs}
+    position |= {v: position.get(node.inputs[0], -1) for v, node in apart.items()}
+    regions: list[RerollRegion] = []
+    for stretch in sorted(find_repeats(nodes, signatures)):
+        region = region_of(nodes, stretch, position, signatures, regions)
+        if region is not None and has_recurrence(region):
+            regions.append(region)
+    return align_regions(regions)
+
+
+def has_recurrence(region: RerollRegion) -> bool:
+    """Test whether an iteration depends on the one before by more than accumulators."""
+    return not all(only_accumulates(region, carry.node, at) for at, carry in region.carries().items())
+
+
+def only_accumulates(region: RerollRegion, last: int, at: tuple[int, int]) -> bool:
+    """Test whether a carry is an accumulator: only read by a chain of one reducing operation that ends in the carry."""
+    q, op = at[0], region.layers[0][last].op
+    while op in REDUCTION_OF and region.layers[0][q].op is op:
+        if q == last:
+            return True
+        readers = {
+            i for i, row in enumerate(region.sources) for s in row if isinstance(s, SameIteration) and s.node == q
+        }
+        if len(readers) != 1:
+            return False
+        (q,) = readers
+    return False
+
+
+def plan_loops(regions: list[RerollRegion], packs: Packs) -> list[LoopPlan]:
+    """Plans for the regions as loops, each in the direction in which most of the packs that it reads are stacked."""
+    layers: list[LoopPlan] = []
+    for region in regions:
+        layer = LoopPlan(region)
+        StashOrRecompute(layer, layers).decide()
+
+        def is_stacked(t: Pack) -> bool:
+            return t in packs.known or sliced_pack(t) is not None or any(maker.stacks_pack(t) for maker in layers)
+
+        layer.backward = sum(is_stacked(t[::-1]) - is_stacked(t) for t in layer.xs) > 0
+        for t in map(layer.stacking_order, layer.xs):
+            if t[::-1] not in packs.known and (packs.stackable(t) or any(maker.stacks_pack(t) for maker in layers)):
+                packs.add(t)
+        layers.append(layer)
+    read = {v for node in packs.graph.nodes if node not in packs.taken for v in node.inputs} | set(packs.graph.outputs)
+    for layer in layers:
+        for t in list(layer.produced):
+            if not read.isdisjoint(t) and layer.produced[t].carry is None:
+                packs.add(layer.stacking_order(t))
+    return layers
+
+
+def reroll_notes(layers: list[LoopPlan]) -> list[str]:
+    """A note for the user on each loop."""
+    return [
+        f"{layer.region.count} equal layers rolled, {len(layer.region.layers[0])} operations each" for layer in layers
+    ]
+
+
+REROLL = Pass(
+    "reroll",
+    reroll,
+    comparable=lambda graph, result: with_unstacked_signature(result, len(graph.outputs)),
+)

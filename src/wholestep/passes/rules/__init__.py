@@ -1,0 +1,1 @@
+"""Peephole rules: local rewrites of movement, arithmetic and contraction labels."""

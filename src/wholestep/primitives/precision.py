@@ -1,0 +1,12 @@
+"""Precisions that automatic mixed precision computes a primitive in."""
+
+LOW = "low"
+"""In the half precision, sums in float32 inside: what most of the arithmetic is."""
+WIDE = "float32"
+"""In float32: what overflows or loses digits in a half precision."""
+FOLLOWS = "follows"
+"""In the precision of its operands, the widest where they differ."""
+AS_WRITTEN = "as written"
+"""What makes arrays of a dtype that the program names."""
+INSIDE = "inside"
+"""The graphs inside are treated like the one around them; loops carry float32, and stated derivatives keep theirs."""

@@ -1,0 +1,1 @@
+"""Reports on lowered programs: cost tables, explanations and memory plots."""

@@ -1,0 +1,66 @@
+"""Tables of numbers and names, hot spots first, as text and for a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from wholestep.dims import Dim, spelled_out
+from wholestep.words import printable
+
+SHOWN = 25
+"""Rows of a table; those below are counted together."""
+
+
+class ReportTable(NamedTuple):
+    """A head and rows; the first column of a row is its share of the whole."""
+
+    head: tuple[str, ...]
+    rows: Sequence[tuple[float | int | Dim | str, ...]]
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """The rows as text."""
+        shown = [(f"{row_share(row):.1%}", *map(format_cell, row[1:])) for row in self.rows[:SHOWN]]
+        rest = self.rows[SHOWN:]
+        if rest:
+            blank = ("",) * (len(self.head) - 2)
+            shown.append((f"{sum(map(row_share, rest)):.1%}", *blank, f"{len(rest)} more"))
+        return [tuple(map(printable, row)) for row in shown]
+
+
+def row_share(row: tuple[float | int | Dim | str, ...]) -> float:
+    """The first column."""
+    return float(row[0])
+
+
+def format_cell(x: float | int | Dim | str) -> str:
+    """A number with its thousands, an expression of symbolic sizes, or a name."""
+    return x if isinstance(x, str) else f"{x:,.2f}" if isinstance(x, float) else spelled_out(x)
+
+
+def tables_as_text(title: str, tables: Sequence[ReportTable]) -> str:
+    """A title and tables, in columns."""
+    return "\n".join([printable(title), *[line for table in tables for line in ("", *align_columns(table))]])
+
+
+def align_columns(table: ReportTable) -> Iterator[str]:
+    """A line for each row: numbers to the right, names to the left."""
+    rows = [table.head, *table.cells()]
+    names = [all(isinstance(row[i], str) for row in table.rows) for i in range(len(table.head))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.head))]
+    for row in rows:
+        cells = [c.ljust(w) if name else c.rjust(w) for c, w, name in zip(row, widths, names, strict=True)]
+        yield "  ".join(cells).rstrip()
+
+
+def tables_as_html(title: str, tables: Sequence[ReportTable]) -> str:
+    """The same for a notebook."""
+    return f"<p>{html.escape(printable(title))}</p>" + "".join(map(table_html, tables))
+
+
+def table_html(table: ReportTable) -> str:
+    """A table in HTML."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.head)
+    rows = [f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in table.cells()]
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

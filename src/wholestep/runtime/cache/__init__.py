@@ -1,0 +1,1 @@
+"""The code cache on disk, and the machine's measured rates."""

@@ -1,0 +1,151 @@
+"""Compiled code kept on disk: found again by everything that it depends on, and not believed before it is checked.
+
+The folder is the user's own. An entry is one file: a hash, then what it is the hash of, a line of JSON and the code.
+It is read once, and the very bytes that were hashed are the bytes that are used. Nothing here makes a compilation fail:
+what cannot be kept or believed is compiled again, with one warning where the folder is at fault. Somebody who has the
+user's own rights can put code into the user's own folder, here as anywhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from wholestep import config
+from wholestep.backends.cpu.cpu_features import CpuTarget
+from wholestep.backends.cpu.gate import GATE
+from wholestep.errors import WholestepWarning
+from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, PrivateFolder
+
+PACKAGES = "ir kernel primitives passes transforms lower backends runtime compiler".split()
+SOURCES = ("*.py", *[f"{name}/**/*.py" for name in PACKAGES])
+"""The files whose text decides which code comes out, and how it is kept and called."""
+
+_STARTED = time.time()
+
+
+class CacheWarning(WholestepWarning, RuntimeWarning):
+    """The folder for compiled code cannot be used, so that every process compiles again."""
+
+
+class SourceUnknown(Exception):
+    """The code that runs is not known to be what the source files say."""
+
+
+def cached_code(text: str, target: CpuTarget, flags: Mapping[str, Any], make: Callable[[], CacheEntry]) -> CacheEntry:
+    """Return the cached entry for this program, target and flags, or the result of `make`.
+
+    `text` is the program in canonical form. Warns once, with a CacheWarning, where the folder cannot be used.
+    """
+    try:
+        folder = cache_folder()
+        name = "" if folder is None else cache_key(text, target, flags)
+        found = None if folder is None else folder.get(name)
+    except SourceUnknown:
+        return make()
+    except FolderUnusable as error:
+        _warn(error)
+        return make()
+    if found is not None:
+        return found
+    made = make()
+    try:
+        if folder is not None:
+            folder.put(name, made)
+    except FolderUnusable as error:
+        _warn(error)
+    return made
+
+
+def cache_folder() -> PrivateFolder | None:
+    """The folder: what WHOLESTEP_CACHE names, or the user's own; None where it is off or the system has no such thing.
+
+    Raises Unusable where the user has no home, or the folder that is named cannot be found out.
+    """
+    asked = config.cache_place()
+    if asked == "off" or os.open not in os.supports_dir_fd:
+        return None
+    try:
+        return PrivateFolder(Path(asked).expanduser().absolute() if asked else _default())
+    except (RuntimeError, OSError) as error:  # a user who is not there; a working directory that is gone
+        raise FolderUnusable(f"WHOLESTEP_CACHE={asked}: {error}") from None
+
+
+def _default() -> Path:
+    home = Path(os.path.expanduser("~"))
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():
+        return given / "wholestep"
+    if not home.is_absolute() or not home.is_dir():
+        raise FolderUnusable("the user has no home folder")
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "wholestep"
+
+
+def cache_key(text: str, target: CpuTarget, flags: Mapping[str, Any]) -> str:
+    """The name of an entry: a hash of everything that code depends on; `flags` are what JSON can hold.
+
+    Raises Unknown as `code_version` does.
+    """
+    facts = {
+        "text": text,
+        "target": asdict(target),
+        "flags": dict(flags),
+        "code": code_version(),
+        "llvm": llvm_version(),
+        "abi": process_abi(),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def process_abi() -> list[Any]:
+    """Return the properties of the process that compiled code depends on, besides the processor."""
+    return [sys.platform, sys.byteorder, struct.calcsize("P")]
+
+
+@cache
+def code_version() -> str:
+    """A hash of the source of everything that makes code.
+
+    Raises Unknown where a file is not there, or was written after this process read it.
+    """
+    root = Path(config.__file__).parent
+    files = sorted(file for pattern in SOURCES for file in root.glob(pattern))
+    digest = hashlib.sha256()
+    for file in files:
+        if file.stat().st_mtime > _STARTED:
+            raise SourceUnknown(file.name)
+        text = file.read_bytes()
+        digest.update(f"{file.relative_to(root).as_posix()} {len(text)}\n".encode() + text)
+    if not files:
+        raise SourceUnknown("no source files")
+    return digest.hexdigest()
+
+
+@cache
+def llvm_version() -> str:
+    """The versions of what makes machine code."""
+    with GATE:
+        import llvmlite
+        import llvmlite.binding as llvm
+
+    return f"{llvmlite.__version__} {'.'.join(map(str, llvm.llvm_version_info))}"
+
+
+_warned: list[str] = []
+
+
+def _warn(error: FolderUnusable) -> None:
+    """Say it once in a process."""
+    if not _warned:
+        _warned.append(str(error))
+        warnings.warn(f"compiled code is not kept between processes: {error}", CacheWarning, stacklevel=3)

@@ -1,0 +1,1 @@
+"""The CPU launcher: loaded machine code, the thread pool and the imports of compiled code."""

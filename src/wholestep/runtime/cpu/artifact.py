@@ -1,0 +1,116 @@
+"""Artifacts: machine code and its memory layout, as the compiler hands them to the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from wholestep.dims import Size
+from wholestep.errors import BoundsError, DtypeError, Indexed, ParameterError, Where, WholestepError, show
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type, array_type
+from wholestep.runtime.memory.aligned import aligned_empty
+
+SlotKind = Literal["arena", "constant", "input", "output", "file", "sizes"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSlot:
+    """One entry of the table of base pointers."""
+
+    kind: SlotKind
+    dtype: np.dtype[Any]
+    shape: tuple[Any, ...]
+    nbytes: Any
+
+    @property
+    def type(self) -> Type:
+        """The slot as an array."""
+        return array_type(self.shape, self.dtype)
+
+
+ERROR_TYPES: dict[str, type[WholestepError]] = {"bounds": BoundsError, "dtype": DtypeError, "value": ParameterError}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSite:
+    """A point in a program that can fail; `ws_fail` names it by its number in `Artefact.sites`.
+
+    The message is NumPy's, with {value}, {axis} and {size} where the numbers go.
+    """
+
+    kind: Literal["bounds", "linalg", "dtype", "value"]
+    where: Where
+    message: str = "indexing: index {value} is out of bounds for axis {axis} with size {size}"
+    hint: str | None = None
+
+    def error(self, value: int, axis: int, size: int) -> Exception:
+        """The error as the reference raises it, with the user's line."""
+        text = self.message.format(value=value, axis=axis, size=size)
+        if isinstance(self.where, Indexed):
+            return BoundsError(self.where.outside(value, size), where=self.where, hint=Indexed.hint)
+        if self.kind == "linalg":
+            place = show(self.where)
+            return np.linalg.LinAlgError(f"{text}\n  at {place}" if place else text)
+        return ERROR_TYPES[self.kind](text, where=self.where, hint=self.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Compiled code and its memory layout.
+
+    `inputs` and `outputs` name the slot of each input and output of the graph, and no two outputs have the same; one
+    that replaces a resident input may have the input's slot, and points to the same memory in any case. The arena,
+    the constants and the outputs of an instance begin at multiples of 64 bytes; inputs, resident arrays and the outputs
+    of a plain call are only aligned to their elements.
+    """
+
+    objects: tuple[bytes, ...]
+    entry: str
+    slots: tuple[TableSlot, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    constants: tuple[NDArray, ...] = ()
+    constant_offsets: tuple[int, ...] = ()
+    """Where each constant begins in the one slot of the kind "constant"."""
+    symbols: tuple[str, ...] = ()
+    """What the code calls outside itself: names for `symbols.resolve`, which are also the names to link by."""
+    sizes: tuple[Size, ...] = ()
+    """What the table of sizes holds: numbers, or expressions of sizes that a program for each size puts numbers for."""
+    sites: tuple[ErrorSite, ...] = ()
+    resident: tuple[tuple[int, int], ...] = ()
+    undone: bool = False
+    """Whether the code may fail after it has written resident memory, so that an instance has to put that back."""
+    parallel: bool = False
+    """Whether the code calls `ws_parallel`."""
+    streamed: bool = False
+    """Whether the code leaves notes about what it will read of files."""
+    microseconds: float = 1e9
+    """About how long a run takes, for choosing how to call it."""
+
+    def places(self, kind: SlotKind) -> tuple[int, ...]:
+        """The numbers of the slots of a kind, in order."""
+        return tuple(place for place, slot in enumerate(self.slots) if slot.kind == kind)
+
+    def pool_of_constants(self, place: int) -> NDArray:
+        """The constants where the code expects them: bytes, read-only."""
+        blob = aligned_empty((self.slots[place].nbytes,), np.uint8)
+        for at, array in zip(self.constant_offsets, self.constants, strict=True):
+            if array.nbytes:
+                blob[at : at + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        blob.flags.writeable = False
+        return blob
+
+    def pooled(self, pools: Mapping[int, NDArray]) -> Artifact:
+        """The same with constants that lie in their pool, so that they are held once."""
+        if not self.constants:
+            return self
+        (blob,) = pools.values()
+        lying = [
+            blob[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
+            for at, array in zip(self.constant_offsets, self.constants, strict=True)
+        ]
+        return replace(self, constants=tuple(lying))

@@ -1,0 +1,57 @@
+"""Interfaces of every device: an executable, and an executable bound to its resident state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from wholestep.ir.graph import Graph, NDArray
+
+
+class Executable(ABC):
+    """A graph compiled or prepared for a device. It holds no state, so that bound executables share it.
+
+    `resident` pairs inputs with the outputs that replace them: (input, output) says that a bound executable
+    keeps that input as its own memory and writes that output over it.
+    """
+
+    graph: Graph
+    resident: tuple[tuple[int, int], ...]
+
+    @abstractmethod
+    def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
+        """The outputs for these inputs, in fresh arrays; no input is written."""
+
+    @abstractmethod
+    def instance(self, state: Sequence[NDArray]) -> BoundExecutable:
+        """Bind the executable to one resident array for each pair in `resident`, in that order.
+
+        The arrays are written in place by every call; several instances, of this or another program, may share them.
+        """
+
+
+class BoundExecutable(ABC):
+    """An executable with its resident state: one native call for one run."""
+
+    @abstractmethod
+    def __call__(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
+        """Run once with the inputs that are not resident, in order; return the outputs that are not resident.
+
+        The results are the instance's own buffers, overwritten by the next call. Raises BoundsError and LinAlgError as
+        the reference does, with the state as it was before the call. Where `stop()` was called from another thread or
+        from a signal handler, an outermost loop ends after the trip it is in, and the state is that of whole trips.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask the run in progress to end after the trip of its outermost loop that it is in; may be called any time."""
+
+    @property
+    @abstractmethod
+    def trips(self) -> int:
+        """Number of completed trips of the outermost loop in the last run; 0 where the program has none."""
+
+    def trace(self) -> Any:
+        """Return the profile record of the last run; None where there is none."""
+        return None

@@ -1,0 +1,1 @@
+"""Host memory: aligned arrays, mapped files and the pool of result buffers."""

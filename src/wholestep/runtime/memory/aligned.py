@@ -1,0 +1,30 @@
+"""Allocation at the alignment that generated code relies on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep.ir.graph import NDArray
+
+ALIGNMENT = 64
+PAGE = 4096
+LARGE_BYTES = 1 << 20
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray:
+    """An uninitialised C-ordered array that begins at a multiple of 64 bytes, of a page where it is large.
+
+    >>> aligned_empty((3, 5), "float32").ctypes.data % 64
+    0
+    """
+    kind = np.dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    unit = PAGE if nbytes >= LARGE_BYTES else ALIGNMENT
+    # NumPy advises the kernel to use huge pages for large arrays.
+    raw = np.empty(nbytes + unit, np.uint8)
+    start = -raw.ctypes.data % unit
+    array: NDArray = raw[start : start + nbytes].view(kind).reshape(shape)
+    return array

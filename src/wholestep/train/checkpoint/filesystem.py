@@ -1,0 +1,163 @@
+"""The few things that a save asks of the file system, in one place, so that every fault of them can be tried."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from wholestep.train.checkpoint import writers
+
+HOUR = 3600.0
+TEMPORARY = ".tmp"
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+BINARY = getattr(os, "O_BINARY", 0)
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV)
+"""How a file system says that it has no hard links."""
+
+
+class Disk:
+    """What the system offers; each method is one call of it and raises OSError where that fails."""
+
+    def create(self, path: Path) -> int:
+        """A new file to be written; it must not be there."""
+        return os.open(path, NEW | BINARY, 0o666)
+
+    def write(self, file: int, data: memoryview) -> int:
+        """Write, perhaps not all; how much."""
+        return os.write(file, data)
+
+    def sync(self, file: int) -> None:
+        """Wait until what was written is where a power cut leaves it."""
+        os.fsync(file)
+
+    def close(self, file: int) -> None:
+        os.close(file)
+
+    def link(self, old: Path, new: Path) -> None:
+        """A second name for a file."""
+        os.link(old, new)
+
+    def replace(self, old: Path, new: Path) -> None:
+        """Another name for a file, which takes the place of what has that name."""
+        os.replace(old, new)
+
+    def remove(self, path: Path) -> None:
+        os.unlink(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Wait until the names in a folder are where a power cut leaves them; Windows does so by itself."""
+        if os.name != "nt":
+            opened = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+
+
+DISK = Disk()
+
+
+def previous(path: Path) -> Path:
+    """Where the checkpoint before the newest one is kept.
+
+    >>> previous(Path("run/digits.safetensors")).as_posix()
+    'run/digits.previous.safetensors'
+    """
+    return path.with_name(f"{path.stem}.previous{path.suffix}")
+
+
+def temporary(path: Path) -> Path:
+    """A name beside a file that nobody else has, and that says which process writes it."""
+    return path.with_name(f".{path.name}.{writers.tag()}{TEMPORARY}")
+
+
+def write_new(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
+    """Write a file that is not there yet, whole and safe from a power cut; where that fails it is removed again."""
+    file = disk.create(path)
+    try:
+        try:
+            for piece in pieces:
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[disk.write(file, rest) :]
+            disk.sync(file)
+        finally:
+            disk.close(file)
+    except BaseException:
+        remove_file(disk, path)
+        raise
+
+
+def replace_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
+    """Replace a file, or make it, in one instant; the one before it keeps another name.
+
+    Whatever happens on the way, the file is the old one or the new one, whole. Where the file system has no hard links
+    there is an instant at which only the other name is there.
+    """
+    swap(disk, path, pieces)
+    settle(disk, path)
+
+
+def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
+    """The first half of `replace_file`: when it fails nothing has changed, else the new file is there."""
+    sweep(disk, path)
+    new = temporary(path)
+    write_new(disk, new, pieces)
+    try:
+        keep_previous(disk, path)
+        disk.replace(new, path)
+    except BaseException:
+        remove_file(disk, new)
+        raise
+
+
+def settle(disk: Disk, path: Path) -> None:
+    """The second half of `replace_file`: the new file outlives a power cut."""
+    disk.sync_folder(path.parent)
+
+
+def sweep(disk: Disk, path: Path) -> None:
+    """Remove what saves left beside a file that ended in the middle, so that a new one has the room."""
+    before, after = f".{path.name}.", TEMPORARY
+    for leftover in path.parent.glob(f"{glob.escape(before)}*{after}"):
+        if writers.gone(leftover.name[len(before) : -len(after)]) or stale(leftover):
+            remove_file(disk, leftover)
+
+
+def keep_previous(disk: Disk, path: Path) -> None:
+    """Give what is at a path its other name too."""
+    if not path.exists():
+        return
+    second = temporary(path)
+    try:
+        disk.link(path, second)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        disk.replace(path, previous(path))
+        return
+    try:
+        disk.replace(second, previous(path))
+    finally:
+        remove_file(disk, second)  # it is still there where both names were one file already
+
+
+def remove_file(disk: Disk, path: Path) -> None:
+    """Remove a file if it is there and the system lets one."""
+    try:
+        disk.remove(path)
+    except OSError:
+        return
+
+
+def stale(path: Path) -> bool:
+    """Whether nobody has written a file for an hour."""
+    try:
+        return time.time() - path.stat().st_mtime >= HOUR
+    except OSError:
+        return False

@@ -1,0 +1,74 @@
+"""The metadata of a checkpoint: JSON that is read with suspicion."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from wholestep.errors import CheckpointError
+from wholestep.train.checkpoint.safetensors_header import Damage
+
+LARGEST = 1 << 20
+"""Facts of more bytes than this are refused."""
+FORMAT = 1
+"""The way in which files are laid out; a reader refuses a higher number."""
+
+
+def encode_metadata(facts: dict[str, Any], what: str) -> str:
+    """Facts as text; raises CheckpointError for what JSON cannot hold."""
+    try:
+        text = json.dumps(facts, allow_nan=False, sort_keys=True, separators=(",", ":"))
+        same = json.loads(text) == facts
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{what}: metadata or data position is no JSON: {error}") from None
+    if not same:
+        raise CheckpointError(
+            f"{what}: metadata or data position does not come back from JSON as it was",
+            hint="use dictionaries with strings for keys, lists, strings, numbers, booleans and None",
+        )
+    if len(text) > LARGEST:
+        raise CheckpointError(f"{what}: metadata and data position take {len(text):,} bytes, more than {LARGEST:,}")
+    return text
+
+
+def decode_metadata(text: str | bytes, largest: int = LARGEST) -> dict[str, Any]:
+    """A dictionary out of a file; raises Damage for anything else."""
+    if len(text) > largest:
+        raise Damage(f"its facts take more than {largest:,} bytes")
+    try:
+        found = json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_float=finite)
+    except (ValueError, RecursionError):
+        raise Damage("its facts are no JSON") from None
+    if not isinstance(found, dict):
+        raise Damage("its facts are no JSON object")
+    return found
+
+
+def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """An object without two values for one name."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(name)
+        found[name] = value
+    return found
+
+
+def refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def finite(text: str) -> float:
+    """A number that JSON can hold again; 1e999 is none."""
+    value = float(text)
+    return value if math.isfinite(value) else refuse(text)
+
+
+def typed_field(facts: dict[str, Any], name: str, *kinds: type) -> Any:
+    """A value of one of these types; raises Damage where there is none."""
+    value = facts.get(name)
+    if type(value) not in kinds:
+        raise Damage(f"its facts say nothing of {name}, or something else than they should")
+    return value

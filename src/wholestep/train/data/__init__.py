@@ -1,0 +1,1 @@
+"""Data: loaders, sources, sampling and file formats."""

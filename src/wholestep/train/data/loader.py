@@ -1,0 +1,367 @@
+"""Batches of any data, drawn by key and epoch, read ahead, and resumed at the batch where they stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.boundary.public import bounded
+from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep.ir.graph import NDArray
+from wholestep.train.data.prefetch import read_ahead
+from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
+from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
+from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.program.step_function import has_key_parameter
+from wholestep.train.step.step import base_key
+from wholestep.words import printable
+
+Spans = Generator[tuple[Any, int], None, None]
+"""What is handed out: a batch, or a stack of them, and how many there are in it."""
+
+SMALL = 1 << 16
+"""Bytes of a batch below which gathering its rows takes less time than handing it from thread to thread."""
+
+
+@bounded
+class Loader:
+    """Batches of rows: `for batch in loader` gives those of one epoch, and each such loop is another epoch.
+
+    `data` is a tree of arrays with rows along their first axis (a `np.memmap` among them; tensors, series and data
+    frames, which are dictionaries of columns), the path of a .npy, .npz or .csv file, an object with `__len__` and
+    `__getitem__` (a list of samples, a data set of torch or Hugging Face), an iterable, or a function that makes an
+    iterator. Items of the last three are made into batches by `collate`, which stacks them. With `batch_size=None`
+    each item is a batch. The last batch of an epoch holds what is left over; `drop_last` leaves it out.
+
+    Rows come in an order that is a function of `key`, a seed or a key, and of the number of the epoch, the same on
+    every machine; `shuffle=False` keeps them in order. `weights`, one for each row, draw as many rows with replacement,
+    and `buckets`, bounds for the `length` of a row (a function of it, or an array), put rows of about one length
+    together. `sampler` is a `Weighted`, or a function of a NumPy generator that gives the epoch's row numbers. Items
+    that come one after the other come as they do, or shuffled in a buffer of `buffer` items.
+
+    `transform(batch)` changes each batch; where it has a keyword-only parameter `key` it is given a key of the batch's
+    own. With `steps_per_call=K` batches come K at a time, stacked. `prefetch` batches are made ahead in a thread: 0 is
+    without one, and by default there are 2, but none for small batches of arrays in memory, which take less time than
+    the thread would.
+
+    `state()` is where the loop is, as a dictionary of plain values, and `restore` goes there: what follows is then what
+    would have followed. A loop that is left before its end takes nothing away: the next one begins where it began,
+    unless `hold()` is called in between.
+
+    Shapes: arrays [rows, ...] of any dtype; batches [batch_size, ...] of the same, with K steps a call
+    [K, batch_size, ...].
+    Raises: ShapeError, DtypeError or TreeError for data that does not go together, ParameterError for such options.
+
+    >>> import numpy as np, wholestep as ws
+    >>> loader = ws.Loader({"x": np.arange(5.0)}, 2, shuffle=False)
+    >>> [batch["x"].tolist() for batch in loader], loader.epoch, len(loader)
+    ([[0.0, 1.0], [2.0, 3.0], [4.0]], 1, 3)
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int | None,
+        *,
+        shuffle: bool | None = None,
+        drop_last: bool = False,
+        key: Any = 0,
+        sampler: Weighted | Callable[[np.random.Generator], Any] | None = None,
+        weights: Any = None,
+        buckets: Sequence[int] | None = None,
+        length: Any = None,
+        buffer: int | None = None,
+        collate: Collate | None = None,
+        transform: Callable[..., Any] | None = None,
+        prefetch: int | None = None,
+        steps_per_call: int = 1,
+    ) -> None:
+        self.one_each = batch_size is None
+        self.batch_size = 1 if batch_size is None else whole_number("batch_size", batch_size, "loader")
+        self.steps_per_call = whole_number("steps_per_call", steps_per_call, "loader")
+        self.drop_last = bool(drop_last)
+        self.transform = transform
+        self.draws_keys = transform is not None and has_key_parameter(transform)
+        if self.one_each and collate is not None:
+            raise ParameterError("loader: batch_size=None takes each item for a batch, and collate= makes batches")
+        self.source = source_of(data, collate)
+        self.prefetch = self.ahead_of(prefetch)
+        self.seed = seed_of(key)
+        self.buffer = None if buffer is None else whole_number("buffer", buffer, "loader")
+        self.sampler = self.drawn_by(shuffle, sampler, weights, buckets, length)
+        self._epoch = self._position = 0
+        self._start = (0, 0)
+        self._known: tuple[Any, Plan] | None = None
+
+    def ahead_of(self, prefetch: Any) -> int:
+        """How many items are made ahead."""
+        if prefetch is not None:
+            return 0 if prefetch == 0 else whole_number("prefetch", prefetch, "loader")
+        source = self.source
+        if not isinstance(source, Arrays) or source.mapped or self.transform is not None:
+            return 2
+        return 0 if source.row_bytes * self.batch_size * self.steps_per_call < SMALL else 2
+
+    def drawn_by(self, shuffle: bool | None, sampler: Any, weights: Any, buckets: Any, length: Any) -> Sampler | None:
+        """What draws the rows; None where they come one after the other."""
+        given = [
+            name for name, x in (("sampler", sampler), ("weights", weights), ("buckets", buckets)) if x is not None
+        ]
+        if (length is None) != (buckets is None):
+            raise ParameterError("loader: buckets= and length= go together")
+        if isinstance(self.source, Stream):
+            self.check_stream(shuffle, given)
+            return None
+        if self.buffer is not None:
+            raise ParameterError("loader: buffer= shuffles items that come one after the other; these can be asked for")
+        count = len(self.source)
+        if not count:
+            raise ShapeError(f"loader: {getattr(self.source, 'name', 'the data')} has no rows")
+        if len(given) > 1:
+            raise ParameterError(f"loader: {' and '.join(given)} each draw the rows", hint="give one of them")
+        found = self.chosen(count, shuffle is None or bool(shuffle), sampler, weights, buckets, length)
+        for name, own in (("weights", "weights"), ("lengths", "lengths")):
+            x = getattr(found, own, None)
+            if x is not None and len(x) != count:
+                raise ShapeError(f"loader: there are {len(x)} {name} and {count} rows")
+        return found
+
+    def chosen(self, count: int, shuffle: bool, sampler: Any, weights: Any, buckets: Any, length: Any) -> Sampler:
+        """The one sampler that the options ask for."""
+        if buckets is not None:
+            source: Source = self.source  # type: ignore[assignment]
+            lengths = [length(source.item(i)) for i in range(count)] if callable(length) else length
+            return Buckets(lengths, buckets, shuffle)
+        if weights is not None:
+            return Weighted(weights)
+        if isinstance(sampler, Weighted):
+            return sampler
+        return Rows(count, shuffle) if sampler is None else Drawn(sampler, count)
+
+    def check_stream(self, shuffle: bool | None, given: list[str]) -> None:
+        """Raise for what cannot be asked of items that come one after the other."""
+        if given:
+            raise ParameterError(f"loader: {given[0]}= asks for rows by number, and these come one after the other")
+        if shuffle and self.buffer is None:
+            raise ParameterError(
+                "loader: items that come one after the other cannot be shuffled as a whole",
+                hint="buffer=1000 shuffles them in a buffer, shuffle=False leaves them in order",
+            )
+        if shuffle is False and self.buffer is not None:
+            raise ParameterError("loader: buffer= is there to shuffle, and shuffle is False")
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch, 0 for the first: how many are over."""
+        return self._epoch
+
+    @property
+    def position(self) -> int:
+        """How many batches of this epoch were handed out; with K steps a call each of the K counts."""
+        return self._position
+
+    def __len__(self) -> int:
+        """How many items an epoch has: batches, or stacks of K of them. Raises TypeError where nobody can know."""
+        if isinstance(self.source, Stream):
+            raise TypeError("loader: nobody knows how many items an iterable has")
+        plan = self.plan(self._epoch)
+        return len(plan) if self.steps_per_call == 1 else sum(1 for _ in self.spans(plan, 0))
+
+    @property
+    def steps(self) -> int | None:
+        """How many batches this epoch has in all; None where nobody can know."""
+        return None if isinstance(self.source, Stream) else len(self.plan(self._epoch))
+
+    @property
+    def example(self) -> Any:
+        """The first item of this epoch, to compile a step for; nothing is taken away.
+
+        Raises UnsupportedError for an iterator that can be read only once.
+        """
+        if isinstance(self.source, Stream) and self.source.once:
+            raise UnsupportedError(
+                "loader: to look at the first item of an iterator is to take it away",
+                hint="give a function that makes the iterator, or compile for ShapeDtypes",
+            )
+        for batch, _ in self.items(self._start[0], 0):
+            return batch
+        raise ShapeError(f"loader: {self.source} in batches of {self.batch_size} give no batch")
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        """The items of this epoch, those that are left of it after `restore`."""
+        epoch, start = self._start
+        self._epoch, self._position = epoch, start
+        with closing(self.read(epoch, start)) as spans:
+            for batch, steps in spans:
+                self._position += steps
+                yield batch
+        self._start = self._epoch, self._position = epoch + 1, 0
+
+    def hold(self, back: int = 0) -> None:
+        """Let the next loop begin where this one was left, or `back` batches before what it has handed out."""
+        self._position -= back
+        if self._position and self._position == self.steps:
+            self._epoch, self._position = self._epoch + 1, 0
+        self._start = self._epoch, self._position
+
+    def read(self, epoch: int, start: int) -> Spans:
+        """The items of an epoch from batch `start` on, read ahead where that was asked for."""
+        if self.prefetch:
+            return read_ahead(lambda at: self.items(epoch, at), self.prefetch, start)
+        return self.items(epoch, start)
+
+    def items(self, epoch: int, start: int) -> Spans:
+        """The items of an epoch from batch `start` on, each made when it is asked for."""
+        if isinstance(self.source, Stream):
+            return self.streamed(epoch, start)
+        return self.planned(self.source, epoch, start)
+
+    def planned(self, source: Source, epoch: int, start: int) -> Spans:
+        """Rows by number."""
+        plan = self.plan(epoch)
+        whole = isinstance(source, Arrays) and self.transform is None and not self.one_each
+        for first, last in self.spans(plan, start):
+            if whole and self.steps_per_call > 1:
+                shape = (last - first, plan.size(first))
+                rows = source.rows(plan.rows(first, last))
+                yield tree.map(lambda x, shape=shape: x.reshape(*shape, *x.shape[1:]), rows), last - first
+                continue
+            batches = [self.finished(self.made(source, plan.rows(i)), epoch, i) for i in range(first, last)]
+            yield self.joined(batches), last - first
+
+    def made(self, source: Source, which: NDArray) -> Any:
+        return source.item(int(which[0])) if self.one_each else source.rows(which)
+
+    def streamed(self, epoch: int, start: int) -> Spans:
+        """Items one after the other; those before `start` are read and left out."""
+        source: Any = self.source
+        items = (
+            source.begin()
+            if self.buffer is None
+            else shuffle_buffered(source.begin(), self.buffer, RandomWords(self.seed, epoch))
+        )
+        read = iter(lambda: list(islice(items, self.batch_size)), [])
+        stack: list[Any] = []
+        for i, group in enumerate(read):
+            ragged = len(group) < self.batch_size
+            if ragged and self.drop_last:
+                break
+            if i < start:
+                continue
+            if stack and (ragged or len(stack) == self.steps_per_call):
+                yield self.joined(stack), len(stack)
+                stack = []
+            stack.append(self.finished(group[0] if self.one_each else source.collate(group), epoch, i))
+        if stack:
+            yield self.joined(stack), len(stack)
+
+    def spans(self, plan: Plan, start: int) -> Iterator[tuple[int, int]]:
+        """Which batches come together: up to K of one size, as (first, last + 1)."""
+        first = start
+        while first < len(plan):
+            last = first + 1
+            while last - first < self.steps_per_call and last < len(plan) and plan.size(last) == plan.size(first):
+                last += 1
+            yield first, last
+            first = last
+
+    def plan(self, epoch: int) -> Plan:
+        """The batches of an epoch, drawn once."""
+        known, sampler = self._known, self.sampler
+        if known is not None and known[0] == (self.seed, epoch):
+            return known[1]
+        assert sampler is not None
+        plan = sampler.plan(RandomWords(self.seed, epoch), self.batch_size, self.drop_last)
+        if not len(plan):
+            raise ShapeError(
+                f"loader: {self.source} give no batch of {self.batch_size}",
+                hint="drop_last=True leaves them all out; say drop_last=False, or a smaller batch_size"
+                if self.drop_last
+                else "there is nothing in the data; look at what was given",
+            )
+        self._known = (self.seed, epoch), plan
+        return plan
+
+    def finished(self, batch: Any, epoch: int, i: int) -> Any:
+        """A batch as the user's transform leaves it."""
+        if self.transform is None:
+            return batch
+        if not self.draws_keys:
+            return self.transform(batch)
+        return self.transform(batch, key=RandomWords(self.seed, epoch, i + 1).key())
+
+    def joined(self, batches: list[Any]) -> Any:
+        """What is handed out at once."""
+        return batches[0] if self.steps_per_call == 1 else stack_items(batches)
+
+    def state(self) -> dict[str, Any]:
+        """Where the loop is, as integers and strings: `restore` of it gives the batch that comes next.
+
+        >>> import numpy as np, wholestep as ws
+        >>> loader = ws.Loader(np.arange(6), 2)
+        >>> _ = next(iter(loader))
+        >>> loader.state()["position"]
+        1
+        """
+        at = {"epoch": self._epoch, "position": self._position}
+        if self._position and self._position == self.steps:
+            at = {"epoch": self._epoch + 1, "position": 0}
+        return {**at, "key": self.seed, "data": str(self.source), "order": self.order()}
+
+    def order(self) -> str:
+        """What must be the same for the same batches, beside key and data, in words."""
+        drawn = self.sampler
+        how = str(drawn) if drawn is not None else f"in a buffer of {self.buffer}" if self.buffer else "in order"
+        last = "dropped" if self.drop_last else "kept"
+        return f"{how}; items are batches" if self.one_each else f"{how}; batches of {self.batch_size}, the last {last}"
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go where another loader over the same data was; the key becomes that of the state.
+
+        Raises ParameterError for a state of other data or another order of it, and for what is no state.
+        """
+        where = ("epoch", "position", "key")
+        if not isinstance(state, dict) or set(state) != {*where, "data", "order"}:
+            raise ParameterError("loader: restore takes a dictionary as state() gives it")
+        if not all(type(state[name]) is int and 0 <= state[name] < 1 << 64 for name in where):
+            raise ParameterError(
+                f"loader: restore: not a place: {json.dumps({name: str(state[name]) for name in where})}"
+            )
+        if state["position"] >= 1 << 63 or state["epoch"] >= 1 << 63:
+            raise ParameterError("loader: restore: not a place: no loop comes so far")
+        for name, own in (("data", str(self.source)), ("order", self.order())):
+            if state[name] != own:
+                raise ParameterError(f"loader: restore: the state is for {name} {state[name]!r}, and this is {own!r}")
+        if isinstance(self.source, Stream) and self.source.once and state["epoch"]:
+            raise ParameterError("loader: restore: an iterator that can be read once has no second epoch")
+        self.seed = state["key"]
+        self._epoch, self._position = self._start = state["epoch"], state["position"]
+
+    def __repr__(self) -> str:
+        return printable(f"<loader of {self.source}; {self.order()}; epoch {self._epoch}, batch {self._position}>")
+
+
+def shuffle_buffered(items: Iterator[Any], size: int, words: RandomWords) -> Iterator[Any]:
+    """Items in a random order that a buffer of `size` items allows."""
+    waiting: list[Any] = []
+    for item in items:
+        if len(waiting) < size:
+            waiting.append(item)
+            continue
+        at = int(words.draw(1)[0]) % size
+        yield waiting[at]
+        waiting[at] = item
+    for i in words.permutation(len(waiting)):
+        yield waiting[i]
+
+
+def seed_of(key: Any) -> int:
+    """A seed or a key as one number."""
+    low, high = [int(word) for word in np.asarray(base_key(key))]
+    return low | high << 32

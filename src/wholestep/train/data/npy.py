@@ -1,0 +1,166 @@
+"""Arrays of .npy and .npz files, which stay where they are; nothing that a header says is believed before it fits."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+import zipfile
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from wholestep.ir.graph import NDArray
+
+MAGIC = b"\x93NUMPY"
+LENGTHS = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}
+"""How each version of the format writes the length of its header."""
+LARGEST = 1 << 16
+"""A header of more bytes than this is refused: it would describe a record of thousands of fields."""
+MOST_AXES = 64
+
+MEMBER, LOCAL_HEADER = b"PK\x03\x04", "<4s22x2H"
+"""A zip file's header before each member: its mark, and the lengths of the name and the extra field behind it."""
+DEFLATED_AT_MOST = 1032
+"""What DEFLATE can make of one byte: a member that promises more is not read."""
+ENCRYPTED = 1
+PIECE = 1 << 20
+
+NUMBER = r"(?:0|[1-9][0-9]{0,18})L?\s*"
+SHAPE = rf"\(\s*((?:{NUMBER},\s*)+(?:{NUMBER})?)?\)"
+FIELD = re.compile(rf"\s*(['\"])(\w+)\1\s*:\s*(?:(['\"])([^'\"\\]*)\3|(True|False)|(?P<shape>{SHAPE}))\s*(?:,\s*|\Z)")
+DTYPE = re.compile(r"[<>|=]?[biufcV][0-9]{1,9}")
+
+
+class Described(NamedTuple):
+    """What a header says of the array behind it."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype
+    nbytes: int
+
+    @property
+    def order(self) -> str:
+        return "F" if self.fortran else "C"
+
+
+def read_npy(file: IO[bytes]) -> NDArray:
+    """The array of a .npy file, left on disk; raises ValueError for what is no such file."""
+    return mapped(file, read_header(file, size_of(file)))
+
+
+def read_npz(file: IO[bytes]) -> dict[str, NDArray]:
+    """The arrays of a .npz file by name, left on disk where they are not compressed.
+
+    Raises ValueError, or what `zipfile` and `zlib` raise, for what is no such file.
+    """
+    size = size_of(file)
+    with zipfile.ZipFile(file) as archive:
+        found = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        names = [info.filename.removesuffix(".npy") for info in found]
+        if len(set(names)) < len(names):
+            raise ValueError("two of its arrays have one name")
+        if sum(info.compress_size for info in found) > size:
+            raise ValueError(f"its arrays would take more than the {size:,} bytes of the file")
+        return {name: member(file, size, archive, info) for name, info in zip(names, found, strict=True)}
+
+
+def member(file: IO[bytes], size: int, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray:
+    """One array of a .npz file."""
+    if info.flag_bits & ENCRYPTED:
+        raise ValueError(f"{info.filename} is encrypted")
+    if info.compress_type == zipfile.ZIP_STORED:
+        file.seek(info.header_offset)
+        mark, name, extra = struct.unpack(LOCAL_HEADER, exactly(file, struct.calcsize(LOCAL_HEADER)))
+        if mark != MEMBER:
+            raise ValueError(f"{info.filename} is not where the archive says")
+        begin = file.seek(name + extra, 1)
+        return mapped(file, read_header(file, min(info.file_size, size - begin)))
+    if info.compress_type != zipfile.ZIP_DEFLATED:
+        raise ValueError(f"{info.filename} is compressed otherwise than NumPy does it")
+    if info.file_size > DEFLATED_AT_MOST * info.compress_size:
+        raise ValueError(f"{info.filename} cannot be {info.file_size:,} bytes out of {info.compress_size:,}")
+    with archive.open(info) as inside:
+        what = read_header(inside, info.file_size)
+        data = np.empty(what.nbytes, np.uint8)
+        for at in range(0, what.nbytes, PIECE):
+            piece = exactly(inside, min(PIECE, what.nbytes - at))
+            data[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+        while inside.read(PIECE):  # the checksum is compared at the end
+            pass
+    if not what.nbytes:
+        return np.zeros(what.shape, what.dtype)
+    return data.view(what.dtype).reshape(what.shape, order=what.order)  # type: ignore[call-overload, no-any-return]
+
+
+def mapped(file: IO[bytes], what: Described) -> NDArray:
+    """The array that begins here in a file, left on disk; one without elements is in memory."""
+    if not what.nbytes:
+        return np.zeros(what.shape, what.dtype)
+    return np.memmap(file.name, what.dtype, "r", file.tell(), what.shape, what.order)  # type: ignore[call-overload, no-any-return]
+
+
+def read_header(file: IO[bytes], room: int) -> Described:
+    """The header that begins here, of an array that fits into `room` bytes together with it; else ValueError."""
+    start = exactly(file, len(MAGIC) + 2)
+    length = LENGTHS.get((start[-2], start[-1]))
+    if start[:-2] != MAGIC or length is None:
+        raise ValueError("it does not begin as a .npy file does")
+    (count,) = struct.unpack(length, exactly(file, struct.calcsize(length)))
+    if count > LARGEST:
+        raise ValueError(f"its header takes {count:,} bytes, more than {LARGEST:,}")
+    shape, fortran, dtype = fields(exactly(file, count))
+    nbytes = math.prod(shape) * dtype.itemsize
+    left = room - len(start) - struct.calcsize(length) - count
+    if nbytes > left:
+        raise ValueError(f"its header promises {nbytes:,} bytes, and {max(left, 0):,} are there")
+    return Described(shape, fortran, dtype, nbytes)
+
+
+def fields(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether columns come first, and dtype; the header is the text of a dictionary, and is not evaluated."""
+    found = dict(parse_header(header.decode("latin-1").strip()))
+    descr, fortran, shape = found.get("descr"), found.get("fortran_order"), found.get("shape")
+    if len(found) != 3 or not isinstance(descr, str) or not isinstance(fortran, bool) or not isinstance(shape, tuple):
+        raise ValueError("its header does not describe an array of numbers")
+    if not DTYPE.fullmatch(descr):
+        raise ValueError(f"it holds {descr!r}, which are no numbers")
+    if len(shape) > MOST_AXES:
+        raise ValueError(f"its header promises {len(shape)} axes")
+    return shape, fortran, np.dtype(descr)
+
+
+def parse_header(text: str) -> Iterator[tuple[str, str | bool | tuple[int, ...]]]:
+    """The names and values of a header; ValueError where there is anything else in it, or a name twice."""
+    if not (text.startswith("{") and text.endswith("}")):
+        raise ValueError("its header is no dictionary")
+    body, at = text[1:-1].strip(), 0
+    seen = set[str]()
+    while at < len(body):
+        match = FIELD.match(body, at)
+        if match is None or match[2] in seen:
+            raise ValueError("its header does not describe an array of numbers")
+        seen.add(match[2])
+        at = match.end()
+        if match["shape"] is not None:
+            yield match[2], tuple(int(n.strip().rstrip("L")) for n in (match[7] or "").split(",") if n.strip())
+        else:
+            yield match[2], match[5] == "True" if match[5] else match[4]
+
+
+def size_of(file: IO[bytes]) -> int:
+    """The bytes that a file has."""
+    return os.fstat(file.fileno()).st_size
+
+
+def exactly(file: IO[bytes], count: int) -> bytes:
+    """So many bytes; ValueError where there are less."""
+    data = file.read(count)
+    while len(data) < count and (more := file.read(count - len(data))):
+        data += more
+    if len(data) < count:
+        raise ValueError("it ends too early")
+    return data

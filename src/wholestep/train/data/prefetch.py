@@ -1,0 +1,102 @@
+"""An iterator read ahead by a thread, which ends with whoever reads it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Iterator
+from queue import Empty, SimpleQueue
+from typing import Any
+
+LOOK = 0.5
+"""Seconds between two looks whether the thread is still there; a wait without end would not hear Ctrl-C everywhere."""
+
+PATIENCE = 10.0
+"""Seconds that closing waits for the item that the thread is at."""
+
+Items = Generator[tuple[Any, int], None, None]
+"""Pairs of an item and by how much it moves the place."""
+
+END, ITEM, ERROR = range(3)
+
+
+class Ahead:
+    """The items of an iterator, up to `depth` of them made before they are asked for, in a thread.
+
+    An error in the iterator is raised where its item would have come, with its own traceback. `close` ends the thread.
+    """
+
+    def __init__(self, items: Iterator[Any], depth: int) -> None:
+        self.items = items
+        self.made: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self.room = threading.Semaphore(depth)
+        self.closed = False
+        self.thread = threading.Thread(target=self.work, name="wholestep loader", daemon=True)
+        self.thread.start()
+
+    def work(self) -> None:
+        """What the thread does."""
+        while True:
+            self.room.acquire()
+            if self.closed:
+                return
+            try:
+                item = next(self.items)
+            except StopIteration:
+                return self.made.put((END, None))
+            except BaseException as error:
+                return self.made.put((ERROR, error))
+            self.made.put((ITEM, item))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        kind, item = self.take()
+        if kind == ITEM:
+            self.room.release()
+            return item
+        self.thread.join()
+        self.made.put((END, None))
+        if kind == ERROR:
+            raise item
+        raise StopIteration
+
+    def take(self) -> tuple[int, Any]:
+        """What the thread put there next."""
+        while True:
+            try:
+                return self.made.get(timeout=LOOK)
+            except Empty:
+                if not self.thread.is_alive() and self.made.empty():
+                    raise RuntimeError("loader: the thread that reads ahead is gone") from None
+
+    def close(self) -> None:
+        """End the thread after the item that it is at, and forget what was made."""
+        self.closed = True
+        self.room.release()
+        self.thread.join(PATIENCE)
+
+
+def read_ahead(make: Callable[[int], Items], depth: int, place: int) -> Items:
+    """`make(place)`, read ahead by a thread.
+
+    A fork copies no thread: in a process that was forked meanwhile the items go on at the first that was not handed
+    out, from an iterator of its own.
+    """
+    owner = os.getpid()
+    reader = Ahead(make(place), depth)
+    try:
+        while True:
+            if os.getpid() != owner:
+                owner = os.getpid()
+                reader = Ahead(make(place), depth)
+            try:
+                item, move = next(reader)
+            except StopIteration:
+                return
+            place += move
+            yield item, move
+    finally:
+        if os.getpid() == owner:
+            reader.close()

@@ -1,0 +1,1 @@
+"""Inspection of steps: explanations, profiles, diagnoses and replays."""

@@ -1,0 +1,162 @@
+"""Inspection of a compiled step: its program, its memory, its predicted cost and its measured time."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Any
+
+from wholestep.boundary.public import bounded
+from wholestep.errors import UnsupportedError
+from wholestep.ir.graph import Graph
+from wholestep.train.inspect.explain import explained, lines
+from wholestep.train.inspect.profile import Profile, profiled
+from wholestep.train.program.engine import CompilationLog, Engine
+from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.state.captured_arrays import ArrayWatch
+from wholestep.train.state.state import initial_bytes
+from wholestep.words import Words, preformatted, printable
+
+CARD = 10
+"""Lines that a notebook shows of a step; the rest is folded away."""
+
+
+@bounded
+class Inspected:
+    """The questions; the step that answers them has an engine."""
+
+    _engine: Engine
+    _lock: AbstractContextManager[Any]
+    _log: CompilationLog
+
+    @property
+    def traces(self) -> int:
+        """How many programs were made for this step, those of `run` and `attach` among them."""
+        return len(self._log.reasons)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why each of them was made."""
+        return list(map(printable, self._log.reasons))
+
+    @property
+    def compile_seconds(self) -> float:
+        """The time that making them took."""
+        return self._log.seconds
+
+    @property
+    def constants(self) -> list[Any]:
+        """The arrays that the step has taken for constants and looks after, those that cannot be written left out."""
+        return [watch.array for watch in self._engine.watches if isinstance(watch, ArrayWatch)]
+
+    @property
+    def graph(self) -> Graph:
+        """The whole step as a program: state, hyper-parameters and batch in; state, loss, flag and the rest out."""
+        return self._engine.main.program.graph
+
+    @property
+    def kernels(self) -> Any:
+        """The kernels of the compiled program."""
+        return self._ask("kernels")
+
+    @property
+    def plan(self) -> Any:
+        """The compiled program's steps and where its values lie in memory."""
+        return self._ask("plan")
+
+    @property
+    def memory(self) -> Any:
+        """What the compiled program takes of memory, by what it is for; printed, it is a table.
+
+        What the caller holds is not in it, such as the parameters that were given; nor is what `run`, batches of
+        other sizes and attached functions take, which are programs with an arena each.
+        """
+        found = self._ask("memory")
+        return found._replace(kept=found.kept + initial_bytes(self._engine.state.tree))
+
+    def cost(self) -> Any:
+        """What a call costs before it runs: arithmetic, bytes and predicted time, by kernel and by line of the loss.
+
+        Printed it is a table with the hot spots first; `ws.calibrate()` measures the rates by which time is predicted.
+
+        Shapes: no arrays; floating-point operations, bytes and seconds.
+        Raises: nothing of its own.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((3, 5)), optimizer=ws.optim.sgd(0.1),
+        ...                   batch=np.ones((7, 3)))
+        >>> step.cost().contraction == 2 * (2 * 7 * 3 * 5)
+        True
+        """
+        return self._ask("cost")()
+
+    def profile(self, batch: Any, calls: int = 10) -> Profile:
+        """What each kernel of a call takes, measured in a program with clocks in it that runs on a copy of the state.
+
+        The step stays as it is, to the last bit. Printed the result is a table, measured beside predicted, of the
+        fastest of the calls; its `save("trace.json")` writes what Perfetto opens. A look at the clock takes some 30 ns,
+        and each kernel is charged one.
+
+        Shapes: a batch as the step was compiled for; times in microseconds.
+        Raises: as a call does for a batch of another kind, and ParameterError for less than one call.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((3, 5)), batch=np.ones((7, 3)))
+        >>> profile = step.profile(np.ones((7, 3)))
+        >>> 0 < profile.inside <= profile.microseconds, step.steps
+        (True, 0)
+        """
+        count = whole_number("calls", calls, "profile")
+        with self._lock:
+            self._ask("plan")
+            return profiled(self._engine, batch, count)
+
+    def source(self) -> str:
+        """The generated code, in the language of the device's compiler.
+
+        Shapes: no arrays; text.
+        Raises: nothing of its own.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((x @ p) ** 2), np.ones(3), batch=np.ones((4, 3)))
+        >>> "define" in step.source()
+        True
+        """
+        return str(self._ask("source")())
+
+    def explain(self) -> str:
+        """The step in words: what it holds, what it costs, what was compiled and why.
+
+        Shapes: no arrays; text with sizes in bytes.
+        Raises: nothing of its own.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((x @ p) ** 2), np.ones(3), batch=np.ones((4, 3)))
+        >>> "f64[4, 3]" in step.explain()
+        True
+        """
+        with self._lock:
+            return Words(explained(self._engine))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a step: a few lines, and the rest folded away."""
+        with self._lock:
+            graph, said = str(self.graph), explained(self._engine)
+            folded = {"memory, kernels, and what was compiled": said, "program": graph}
+            parts = [f"<details><summary>{name}</summary>{preformatted(x)}</details>" for name, x in folded.items()]
+            return preformatted("\n".join(islice(lines(self._engine), CARD))) + "".join(parts)
+
+    def _ask(self, what: str) -> Any:
+        program = self._engine.main.program
+        why = getattr(program, "why", "")
+        if why:
+            raise UnsupportedError(
+                f"step.{what}: there is no one program for all sizes of the batch: {why}",
+                hint="compile the step with numbers for the sizes and ask that one",
+            )
+        if not hasattr(program, what):
+            raise UnsupportedError(
+                f"step.{what}: the device {self._engine.device!r} runs the graph as it is and has none",
+                hint="compile for another device, or read step.graph",
+            )
+        return getattr(program, what)

@@ -1,0 +1,237 @@
+"""The callbacks that most runs want: stop early, save, save the best, log the loss."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from wholestep.errors import CheckpointError, ParameterError
+from wholestep.train.checkpoint.filesystem import previous
+from wholestep.train.loop.evaluation import Evaluate
+from wholestep.train.loop.history import Row
+from wholestep.train.loop.loggers import json_number
+from wholestep.train.loop.run import Callback, TrainingRun
+from wholestep.train.program.resident_epochs import whole_number
+
+ROWS = ("epochs", "evaluations")
+"""What of a history a checkpoint keeps."""
+
+
+class Best(Callback):
+    """Something to be done where a metric is better than it ever was; `mode` says whether less or more is better.
+
+    `metric` is the name of an evaluation's value, looked at when it was measured, or of a column of the history, looked
+    at when an epoch is over. nan is never better. What an earlier part of a resumed run has reached counts.
+    """
+
+    def __init__(self, metric: str = "val_loss", mode: Literal["min", "max"] = "min", min_delta: float = 0.0) -> None:
+        if mode not in ("min", "max"):
+            raise ParameterError(f"{type(self).__name__}: mode is {mode!r}; it is 'min' or 'max'")
+        if not min_delta >= 0:
+            raise ParameterError(f"{type(self).__name__}: min_delta is {min_delta}; it is 0 or more")
+        self.metric, self.mode, self.min_delta = metric, mode, min_delta
+        self.best, self.waited = math.nan, 0
+
+    def on_start(self, run: TrainingRun) -> None:
+        self.best, self.waited = math.nan, 0
+        measured = [row for row in run.history.evaluations if self.metric in row]
+        for row in measured or [row for row in run.history.epochs if self.metric in row]:
+            self.look(row[self.metric])
+
+    def on_evaluation(self, run: TrainingRun) -> None:
+        if self.metric in run.measured:
+            self.seen(run, run.measured[self.metric])
+
+    def on_epoch(self, run: TrainingRun) -> None:
+        waiting = not run.metrics and any(isinstance(callback, Evaluate) for callback in run.callbacks)
+        if self.metric in run.metrics or waiting:
+            return
+        if self.metric not in run.row:
+            known = ", ".join([*run.row, *run.metrics])
+            raise ParameterError(f"{type(self).__name__}: nothing measures {self.metric!r}", hint=f"there are {known}")
+        self.seen(run, run.row[self.metric])
+
+    def look(self, value: float) -> bool:
+        """Whether this is the best so far; if not, one more was waited for in vain."""
+        gain = self.best - value if self.mode == "min" else value - self.best
+        better = not math.isnan(value) and (math.isnan(self.best) or gain > self.min_delta)
+        self.best, self.waited = (value, 0) if better else (self.best, self.waited + 1)
+        return better
+
+    def seen(self, run: TrainingRun, value: float) -> None:
+        """The metric has a new value."""
+        if self.look(value):
+            self.improved(run)
+
+    def improved(self, run: TrainingRun) -> None:
+        """It is the best so far."""
+
+
+class EarlyStopping(Best):
+    """Stop where a metric has not become better, by more than `min_delta`, `patience` times in a row.
+
+    `restore_best` puts back the parameters and buffers of the best one when the run ends, if it was in this run.
+
+    >>> EarlyStopping("val_accuracy", patience=3, mode="max").patience
+    3
+    """
+
+    def __init__(
+        self,
+        metric: str = "val_loss",
+        patience: int = 5,
+        mode: Literal["min", "max"] = "min",
+        min_delta: float = 0.0,
+        restore_best: bool = False,
+    ) -> None:
+        super().__init__(metric, mode, min_delta)
+        self.patience = whole_number("patience", patience, "EarlyStopping")
+        self.restore_best = restore_best
+        self.kept: dict[str, Any] | None = None
+
+    def on_start(self, run: TrainingRun) -> None:
+        self.kept = None
+        super().on_start(run)
+
+    def improved(self, run: TrainingRun) -> None:
+        if self.restore_best:
+            state = run.step.state
+            self.kept = {name: state[name] for name in ("params", "buffers")}
+
+    def seen(self, run: TrainingRun, value: float) -> None:
+        super().seen(run, value)
+        if self.waited >= self.patience:
+            run.stop(f"{self.metric} has not become better than {self.best:.4g} in {self.patience} times")
+
+    def on_end(self, run: TrainingRun) -> None:
+        if self.kept is not None and run.error is None and not run.history.interrupted:
+            run.step.set(**self.kept)
+
+
+class Checkpoint(Callback):
+    """Save the step and the place in the data: after every so many epochs or steps, and when the run ends.
+
+    `fit(..., checkpoint=path)` is `Checkpoint(path)`; `fit(..., resume=True)` goes on from the file. A run that an
+    error ended saves nothing more.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], every_epochs: int | None = 1, every_steps: int | None = None
+    ) -> None:
+        self.path = path
+        self.every_epochs = None if every_epochs is None else whole_number("every_epochs", every_epochs, "Checkpoint")
+        self.every_steps = None if every_steps is None else whole_number("every_steps", every_steps, "Checkpoint")
+        self.saved = self.due = 0
+
+    def on_start(self, run: TrainingRun) -> None:
+        self.saved = run.steps
+        self.due = 0 if self.every_steps is None else run.steps + self.every_steps
+
+    def on_step(self, run: TrainingRun) -> None:
+        if self.every_steps is not None and run.steps >= self.due:
+            self.due = run.steps + self.every_steps
+            self.save(run)
+
+    def on_epoch(self, run: TrainingRun) -> None:
+        if self.every_epochs is not None and run.loader.epoch % self.every_epochs == 0:
+            self.save(run)
+
+    def on_end(self, run: TrainingRun) -> None:
+        if run.error is None and self.saved != run.steps:
+            self.save(run)
+
+    def save(self, run: TrainingRun) -> None:
+        """Write the file, with what a run that goes on must know of this one."""
+        run.drain()
+        run.step.save(self.path, loader=run.loader, metadata={"fit": run_metadata(run)})
+        self.saved = run.steps
+
+    def resume(self, run: TrainingRun) -> dict[str, int]:
+        """Go on from the file, if it or the one before it is there; returns where the run first began."""
+        path = Path(self.path)
+        if not path.exists() and not previous(path).exists():
+            return {}
+        found = run.step.load(path, loader=run.loader, fallback=True)
+        kept = found.metadata.get("fit") if isinstance(found.metadata, dict) else None
+        if kept is None:
+            raise CheckpointError(
+                f"fit: {path} was not saved by fit", hint="step.load(path, loader=loader) takes it over"
+            )
+        try:
+            return recalled(run, kept)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(f"fit: what {path} says of the run makes no sense: {error!r}") from None
+
+
+def run_metadata(run: TrainingRun) -> dict[str, Any]:
+    """What of a run is not in the state of its step."""
+    loss = run.epoch_loss
+    rows = {name: [json_row(row) for row in getattr(run.history, name)] for name in ROWS}
+    return {**run.first, **rows, "loss": [loss.total, loss.count]}
+
+
+def recalled(run: TrainingRun, kept: Any) -> dict[str, int]:
+    """Give a run what `run_metadata` of another one says; where that one first began."""
+    first = {name: operator.index(kept[name]) for name in ("first_epoch", "first_step")}
+    rows = {
+        name: [{n: float(x) if isinstance(x, str) else x + 0 for n, x in row.items()} for row in kept[name]]
+        for name in ROWS
+    }
+    total, count = kept["loss"]
+    run.epoch_loss.total, run.epoch_loss.count = float(total), operator.index(count)
+    for name in ROWS:
+        setattr(run.history, name, rows[name])
+    return first
+
+
+def json_row(row: Row) -> dict[str, Any]:
+    """A row in values that JSON has."""
+    return {name: json_number(x) for name, x in row.items()}
+
+
+class BestCheckpoint(Best):
+    """Save the step whenever a metric is better than it ever was.
+
+    >>> BestCheckpoint("best.safetensors", metric="val_accuracy", mode="max").best
+    nan
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        metric: str = "val_loss",
+        mode: Literal["min", "max"] = "min",
+        min_delta: float = 0.0,
+    ) -> None:
+        super().__init__(metric, mode, min_delta)
+        self.path = path
+
+    def improved(self, run: TrainingRun) -> None:
+        run.step.save(
+            self.path, loader=run.loader, metadata={self.metric: json_number(self.best), "steps": run.step.steps}
+        )
+
+
+class LossLog(Callback):
+    """Log the mean loss of the steps since the last time, whenever the number of steps passes a multiple of `every`."""
+
+    def __init__(self, every: int) -> None:
+        self.every = whole_number("every", every, "LossLog")
+        self.due = 0
+
+    def on_start(self, run: TrainingRun) -> None:
+        self.due = self.after(run)
+
+    def on_step(self, run: TrainingRun) -> None:
+        if run.step.steps >= self.due:
+            self.due = self.after(run)
+            run.drain()
+            norm = {"grad_norm": run.window_norm.take()} if run.norm else {}
+            run.log({"loss": run.window_loss.take(), **norm})
+
+    def after(self, run: TrainingRun) -> int:
+        """The next multiple."""
+        return (run.step.steps // self.every + 1) * self.every

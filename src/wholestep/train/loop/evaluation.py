@@ -1,0 +1,147 @@
+"""The loss and other metrics on data that is not trained on, averaged over its rows."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from wholestep import random, tree
+from wholestep.errors import DtypeError, ParameterError, ShapeError
+from wholestep.frontend import outside
+from wholestep.train.data.loader import Loader
+from wholestep.train.data.sources import is_leaf
+from wholestep.train.loop.run import Callback, TrainingRun
+from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.program.step_function import has_key_parameter
+from wholestep.train.step.step import Step
+
+Metric = Callable[..., Any]
+"""`f(params, batch)`, or what else an attached function is given: the mean over the batch, or (sum, count)."""
+
+
+class Evaluate(Callback):
+    """Measure the loss and `metrics` on `data`, at the end of each epoch or `every` so many steps, and at the end.
+
+    `data` is a loader or what a loader takes. A metric is a function as `step.attach` takes it, whose value is the mean
+    over the batch, or a pair of a sum and what to divide it by; the mean is over all rows, or all that was counted.
+    Values are named `val_loss` and `val_` with the metric's name. A loss that takes a key gets the same one each time.
+    All of it is one attached function, so that a batch is run through the model once.
+
+    Raises ParameterError for a metric without a name or with that of the loss.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        metrics: Mapping[str, Metric] | None = None,
+        every: int | None = None,
+        prefix: str = "val_",
+    ) -> None:
+        self.data, self.metrics, self.prefix = data, dict(metrics or {}), prefix
+        if not all(isinstance(name, str) and name and name != "loss" for name in self.metrics):
+            raise ParameterError(f"Evaluate: metrics have names of their own, not {list(self.metrics)}")
+        self.every = None if every is None else whole_number("every", every, "Evaluate")
+        self.done = self.due = 0
+        self.loader: Any = None
+        self.measure: Any = None
+
+    def on_start(self, run: TrainingRun) -> None:
+        self.loader = loader_for(run.step, self.data, training=False)
+        if self.loader.steps_per_call > 1:
+            raise ParameterError("fit: validation data comes a batch at a time", hint="leave steps_per_call out of it")
+        self.measure = run.step.attach(measuring(run.step, self.metrics))
+        self.done = run.steps
+        self.due = run.steps + (self.every or 0)
+
+    def on_step(self, run: TrainingRun) -> None:
+        if self.every is not None and run.steps >= self.due:
+            self.due = run.steps + self.every
+            self.evaluate(run)
+
+    def on_epoch(self, run: TrainingRun) -> None:
+        if self.every is None:
+            self.evaluate(run)
+        run.row.update({name: x for name, x in run.metrics.items() if name.startswith(self.prefix)})
+
+    def on_end(self, run: TrainingRun) -> None:
+        if run.error is None and not run.history.interrupted and self.done != run.steps:
+            self.evaluate(run)
+
+    def evaluate(self, run: TrainingRun) -> None:
+        """Measure everything once."""
+        self.done = run.steps
+        run.evaluated({self.prefix + name: x for name, x in self.measured().items()})
+
+    def measured(self) -> dict[str, float]:
+        """The means over the data."""
+        sums: dict[str, list[float]] = {}
+        for batch in self.loader:
+            batch = outside.taken_over(batch, "batch", "fit")
+            rows = count_rows(batch)
+            for name, (total, count) in self.measure(batch).items():
+                entry = sums.setdefault(name, [0.0, 0.0])
+                weight = rows if count is None else float(count)
+                entry[0] += float(total) * (rows if count is None else 1)
+                entry[1] += weight
+        return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
+
+
+def loader_for(step: Step, data: Any, training: bool = True) -> Loader:
+    """The data as a loader; one made here has the step's batch size, and draws from the step's own key.
+
+    Of an iterable, or a function that makes an iterator, each item is a batch, and they come as they do. So is each
+    item of a list that has the axes of a batch.
+    """
+    if isinstance(data, Loader):
+        return data
+    count = step.steps_per_call if training else 1
+    leaves = step._engine.signature.leaves
+    if not leaves or leaves[0].type.ndim < 1 + (step.steps_per_call > 1):
+        raise ShapeError("fit: the step takes no batch of rows", hint="give a Loader, which knows its batches")
+    key = step._engine.state.tree["counters"]["key"]
+    size = None if holds_batches(step, data) else step.batch_size
+    return Loader(data, size, shuffle=None if training else False, key=key, steps_per_call=count)
+
+
+def holds_batches(step: Step, data: Any) -> bool:
+    """Whether the items of bare data are batches already: those of an iterable, and of a list of whole batches."""
+    if isinstance(data, list) and data:
+        axes = [leaf.type.ndim - (step.steps_per_call > 1) for leaf in step._engine.signature.leaves]
+        item = tree.leaves(outside.taken_over(data[0], "data[0]", "fit"))
+        return [np.ndim(x) for x in item] == axes
+    if isinstance(data, str | os.PathLike) or outside.foreign(data) or not is_leaf(data):
+        return False
+    return not (hasattr(data, "__len__") and hasattr(data, "__getitem__"))
+
+
+def count_rows(batch: Any) -> int:
+    """The number of rows in a batch: the first axis of its first array that has one."""
+    return next((len(x) for x in tree.leaves(batch) if np.ndim(x)), 1)
+
+
+def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
+    """A function to attach: each metric's value, or sum, and what to divide it by, or None."""
+    loss = step._engine.step_function.loss
+
+    @functools.wraps(loss)
+    def measure(*given: Any) -> dict[str, Any]:
+        keys = {"key": random.key(0)} if has_key_parameter(loss) else {}
+        out = loss(*given, **keys)
+        found = {"loss": (out[0] if isinstance(out, tuple) else out, None)}
+        for name, metric in metrics.items():
+            found[name] = value_and_count(name, metric(*given))
+        return found
+
+    return measure
+
+
+def value_and_count(name: str, value: Any) -> tuple[Any, Any]:
+    """A metric's value and what to divide it by; raises DtypeError where it is neither one number nor two."""
+    found = value if isinstance(value, tuple) else (value, None)
+    if len(found) != 2 or any(np.ndim(x) for x in found if x is not None):
+        raise DtypeError(f"fit: metric {name} gave {value}, not one number or a pair (sum, count)")
+    return found

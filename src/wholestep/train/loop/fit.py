@@ -1,0 +1,311 @@
+"""fit: a compiled step over data, with evaluation, progress, callbacks, logs and checkpoints around it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from wholestep.errors import DtypeError, ParameterError
+from wholestep.train.data.loader import Loader
+from wholestep.train.loop.callbacks import Checkpoint, LossLog
+from wholestep.train.loop.evaluation import Evaluate, Metric, loader_for
+from wholestep.train.loop.history import History
+from wholestep.train.loop.idle_training import check_trains, look_at_epoch, look_at_skipped
+from wholestep.train.loop.loggers import Logger
+from wholestep.train.loop.progress import PAUSE, Display, Lasting, Status, display_for, resident
+from wholestep.train.loop.run import Callback, TrainingRun
+from wholestep.train.program.interruptible import InterruptFlag, SecondInterruptRaises, catching_interrupts
+from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.step.step import Step
+
+
+def fit(
+    step: Step,
+    data: Any,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+    validation: Any = None,
+    metrics: Mapping[str, Metric] | None = None,
+    callbacks: Sequence[Callback] = (),
+    logger: Logger | Sequence[Logger] = (),
+    log_every: int = 50,
+    progress: Any = "auto",
+    checkpoint: Any = None,
+    resume: bool = False,
+) -> History:
+    """Train a compiled step over data for so many epochs, one by default, or so many steps; returns what came of it.
+
+    `data` is a `Loader`, or what a loader takes; then batches have the size that the step was compiled for, in an order
+    drawn from the step's key. An iterable, such as a torch `DataLoader`, or a list of batches gives batches, as they
+    come. A smaller last batch has a program of its own. `steps` counts single steps, and with K
+    steps a call the last call may go beyond.
+
+    The loss and `metrics`, functions as `step.attach` takes them, are measured on `validation` after each epoch:
+    `val_loss`, `val_NAME`. `callbacks` have hooks; `logger` is one `Logger` or several, which get the mean loss of
+    every `log_every` steps, each evaluation and each epoch. `progress` is "auto", "rich", "plain", "notebook" or None.
+
+    `checkpoint`, a path or a `Checkpoint`, saves the step and the place in the data after each epoch and at the end.
+    With `resume` the run goes on from that file, if it is there: to the same bits, until the epochs and steps are those
+    of a run that was never interrupted. Ctrl-C ends the run after the current call, with a checkpoint if one was asked
+    for; the history then says `interrupted`. A second Ctrl-C does not wait for the call.
+
+    A step whose loss or gradient is not finite is skipped: the first one is a SkippedStepWarning. After twenty in a
+    row, or an epoch of no others, the run stops, and another one says what `step.diagnose` finds.
+
+    Shapes: data as `Loader` takes it, batches as the step was compiled for; `losses` of the history f64[steps].
+    Raises: ParameterError for options that do not go together and for a step without an optimizer, DtypeError for what
+    is no step, what the loader and the step raise, and errors of callbacks, which end the run; the step then holds the
+    state of its last call.
+
+    >>> import numpy as np, wholestep as ws
+    >>> def loss(params, batch):
+    ...     return np.mean((batch["x"] @ params["w"] - batch["y"]) ** 2)
+    >>> x = np.random.default_rng(0).normal(size=(50, 2))
+    >>> data = {"x": x, "y": x @ np.array([1.0, -1.0])}
+    >>> batch = {name: rows[:8] for name, rows in data.items()}
+    >>> step = ws.compile(loss, {"w": np.zeros(2)}, optimizer=ws.optim.sgd(0.1), batch=batch)
+    >>> history = ws.fit(step, data, epochs=10, validation=data, progress=None)
+    >>> len(history.losses), bool(history["val_loss"][-1] < 0.01), step.params["w"].round(1).tolist()
+    (70, True, [1.0, -1.0])
+    """
+    check_given(step, callbacks)
+    check_trains(step)
+    goal = Goal(step, epochs, steps)
+    loader = loader_for(step, data)
+    if loader.steps_per_call != step.steps_per_call:
+        raise ParameterError(
+            f"fit: the loader gives {loader.steps_per_call} batches at a time, and a call takes {step.steps_per_call}",
+            hint="Loader(..., steps_per_call=K) stacks them",
+        )
+    if metrics and validation is None:
+        raise ParameterError("fit: metrics are measured on validation data", hint="give validation=")
+    saving = Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint
+    if resume and saving is None:
+        raise ParameterError("fit: resume goes on from a checkpoint", hint="give checkpoint=")
+    loggers = tuple(logger) if isinstance(logger, Sequence) else (logger,)
+    watching = [Evaluate(validation, metrics)] if validation is not None else []
+    logging = [LossLog(log_every)] if loggers else []
+    run = TrainingRun(step, loader, [*watching, *callbacks, *logging, *[saving] * (saving is not None)])
+    return trained(run, goal, loggers, saving if resume else None, Lasting(display_for(progress)))
+
+
+HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
+def check_given(step: Any, callbacks: Any) -> None:
+    """Raise DtypeError for what is no compiled step, or no callback."""
+    if not isinstance(step, Step):
+        raise DtypeError(
+            f"fit: the first argument is a {type(step).__name__}, not a compiled step",
+            hint="make one: step = ws.compile(loss, model, optimizer=ws.optim.adam(1e-3), batch=batch)",
+        )
+    for i, callback in enumerate(callbacks):
+        if not all(hasattr(callback, hook) for hook in HOOKS):
+            raise DtypeError(
+                f"fit: callbacks[{i}] is a {type(callback).__name__}, and a callback has hooks: {', '.join(HOOKS)}",
+                hint="derive a class from wholestep.train.loop.run.Callback with on_step(run) or on_epoch(run)",
+            )
+
+
+class Goal:
+    """When a run is over: after so many epochs, or so many steps, from where it first began."""
+
+    def __init__(self, step: Step, epochs: int | None, steps: int | None) -> None:
+        if epochs is not None and steps is not None:
+            raise ParameterError("fit: epochs and steps both say how long the run is", hint="give one of them")
+        self.step = step
+        self.steps = None if steps is None else whole_number("steps", steps, "fit")
+        self.epochs = None if steps is not None else whole_number("epochs", 1 if epochs is None else epochs, "fit")
+        self.first = {"first_epoch": 0, "first_step": 0}
+
+    def done(self, loader: Loader) -> tuple[int, int]:
+        """Epochs and steps since the run first began."""
+        return loader.epoch - self.first["first_epoch"], self.step.steps - self.first["first_step"]
+
+    def reached(self, loader: Loader) -> bool:
+        """Whether that is enough."""
+        epochs, steps = self.done(loader)
+        return epochs >= self.epochs if self.epochs is not None else steps >= (self.steps or 0)
+
+    def whole(self, loader: Loader, each: int | None) -> int | None:
+        """The number of steps of the whole run, if anybody knows; `each` is that of an epoch."""
+        if self.epochs is None or each is None:
+            return self.steps
+        epochs, steps = self.done(loader)
+        return steps - loader.position + each * (self.epochs - epochs)
+
+
+class Marked:
+    """Where the loader was after the last call of the step, so that the two can be brought together."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self.run = run
+        self.here()
+
+    def here(self) -> None:
+        """Every batch that was handed out has been trained on."""
+        loader = self.run.loader
+        self.epoch, self.position, self.steps = loader.epoch, loader.position, self.run.step.steps
+
+    def settle(self) -> None:
+        """Put the loader where the step is; a batch that was handed out and not trained on comes again."""
+        loader = self.run.loader
+        handed = loader.position - (self.position if loader.epoch == self.epoch else 0)
+        loader.hold(max(0, handed - (self.run.step.steps - self.steps)))
+
+
+class RunDisplay:
+    """What the display is told."""
+
+    def __init__(self, run: TrainingRun, goal: Goal, display: Display) -> None:
+        self.run, self.goal, self.display = run, goal, display
+        self.next = self.since = 0.0
+        self.steps = 0
+        self.each: int | None = None
+        artefact = getattr(run.step._engine.main.program, "artefact", None)
+        self.arena = artefact and sum(slot.nbytes for slot in artefact.slots if slot.kind == "arena")
+
+    def begin(self) -> None:
+        """An epoch begins."""
+        self.since = time.perf_counter() - self.run.step.compile_seconds
+        self.steps = self.run.steps
+        self.each = self.run.loader.steps
+
+    @property
+    def seconds(self) -> float:
+        """The time since the epoch began, what was compiled in it left out."""
+        return time.perf_counter() - self.run.step.compile_seconds - self.since
+
+    def look(self) -> None:
+        """Show how the epoch goes on, if it is time."""
+        now = time.perf_counter()
+        if now >= self.next:
+            self.next = now + PAUSE
+            self.run.drain()
+            values = {"loss": self.run.recent_loss, **self.run.norm, **self.run.metrics}
+            self.display.move(self.status(self.goal.done(self.run.loader)[0] + 1, values, self.seconds))
+
+    def over(self) -> None:
+        """Show what the epoch came to."""
+        row = {name: x for name, x in self.run.row.items() if name not in ("epoch", "steps", "seconds")}
+        row |= self.run.norm
+        self.display.line(self.status(int(self.run.row["epoch"]), row, self.run.row["seconds"]))
+
+    def status(self, epoch: int, values: dict[str, float], seconds: float) -> Status:
+        """Where the run is."""
+        _, steps = self.goal.done(self.run.loader)
+        whole = self.goal.whole(self.run.loader, self.each)
+        rate = (self.run.steps - self.steps) / max(seconds, 1e-9)
+        left = None if whole is None or not rate else (whole - steps) / rate
+        skipped = self.run.history.skipped
+        return Status(epoch, self.goal.epochs, steps, whole, values, rate, left, resident(), self.arena, skipped)
+
+
+def trained(
+    run: TrainingRun, goal: Goal, loggers: Sequence[Logger], resumed: Checkpoint | None, display: Display
+) -> History:
+    """Run until the goal is reached, or something else ends it."""
+    began = time.perf_counter()
+    history, marked, view = run.history, Marked(run), RunDisplay(run, goal, display)
+    with catching_interrupts(lambda: None, SecondInterruptRaises) as pressed:
+        try:
+            start(run, goal, loggers, resumed)
+            marked.here()
+            run.skipped = run.step.skipped
+            while not (goal.reached(run.loader) or history.stopped or history.interrupted):
+                epoch(run, goal, view, pressed, marked)
+        except KeyboardInterrupt:
+            history.interrupted = True
+        except BaseException as error:
+            run.error = error
+            raise
+        finally:
+            marked.settle()
+            run.drain()
+            if run.epoch_loss.count and not run.loader.position:
+                recorded(run, goal, view)  # the last batch of an epoch was trained on, and nobody was told
+            finish_run(run, display)
+            history.seconds = time.perf_counter() - began
+    return history
+
+
+def start(run: TrainingRun, goal: Goal, loggers: Sequence[Logger], resumed: Checkpoint | None) -> None:
+    """Load what there is to go on from, and tell everybody that the run begins."""
+    begun = {} if resumed is None else resumed.resume(run)
+    goal.first = begun or {"first_epoch": run.loader.epoch, "first_step": run.step.steps}
+    run.first = goal.first
+    config = {
+        "epochs": goal.epochs,
+        "steps": goal.steps,
+        "data": str(run.loader.source),
+        "order": run.loader.order(),
+        "hyper": run.step.hyper,
+        "first_step": run.step.steps,
+    }
+    for logger in loggers:
+        logger.start(config)
+        run.loggers.append(logger)
+    for callback in run.callbacks:
+        callback.on_start(run)
+
+
+def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag, marked: Marked) -> None:
+    """The batches of an epoch, or what is left of them, until something ends the run."""
+    hooks = [c.on_step for c in run.callbacks if type(c).on_step is not Callback.on_step]
+    loader, history, batch = run.loader, run.history, None
+    view.begin()
+    with closing(iter(loader)) as batches:
+        for batch in batches:
+            result = run.step(batch)
+            if not result.interrupted:  # or else it has taken fewer steps than it was handed batches
+                marked.here()
+            run.took(result)
+            if result.skipped:
+                look_at_skipped(run, batch)
+            for hook in hooks:
+                hook(run)
+            view.look()
+            history.interrupted = pressed.any or result.interrupted
+            ended = history.interrupted or history.stopped or (goal.steps is not None and goal.reached(loader))
+            # What ends a run with the last batch of an epoch lets the epoch end too.
+            if ended and (result.interrupted or loader.position != loader.steps):
+                return
+    run.drain()
+    look_at_epoch(run, batch, run.steps - view.steps)
+    end_epoch(run, goal, view)
+    history.interrupted = history.interrupted or pressed.any
+
+
+def recorded(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
+    """The row of an epoch that is over."""
+    epochs, steps = goal.done(run.loader)
+    run.row = {"epoch": epochs, "steps": steps, "loss": run.epoch_loss.take(), "seconds": view.seconds}
+    run.history.epochs.append(run.row)
+
+
+def end_epoch(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
+    """An epoch is over, and everybody is told."""
+    recorded(run, goal, view)
+    for callback in run.callbacks:
+        callback.on_epoch(run)
+    named = {"epoch_loss" if name == "loss" else name: x for name, x in run.row.items() if name not in run.metrics}
+    run.log(named)
+    view.over()
+
+
+def finish_run(run: TrainingRun, display: Display) -> None:
+    """The run is over, whatever ended it."""
+    try:
+        for callback in run.callbacks:
+            callback.on_end(run)
+    except BaseException as error:
+        run.error = run.error or error
+        raise
+    finally:
+        status = "failed" if run.error is not None else run.history.status
+        run.tell(lambda logger: logger.finish(status))
+        display.close("" if status == "completed" else f"{status} after {run.step.steps} steps")

@@ -1,0 +1,167 @@
+"""Loggers: methods that take the numbers of a run, for a stream, lines of JSON, or TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from wholestep.train.data.datasets import need
+from wholestep.train.loop.history import show_metrics
+from wholestep.words import printable
+
+FLUSH = 10.0
+"""Seconds from one time that TensorBoard's file is brought to the disk to the next."""
+
+
+class Logger(Protocol):
+    """What `fit(logger=...)` takes: any object with these four methods.
+
+    An OSError of `start` ends the run before it begins. One of the others ends the log, with a LogWarning, and the run
+    goes on without it.
+    """
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        """The run begins; `config` holds what it was started with, in plain values."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers by name, after so many steps."""
+
+    def note(self, step: int, text: str) -> None:
+        """Something to say in words."""
+
+    def finish(self, status: str) -> None:
+        """The run is over: `completed`, `interrupted`, `failed`, or why it was stopped. Called once, always."""
+
+
+class ConsoleLogger:
+    """A line on a stream, standard output by default, for each thing that is logged.
+
+    >>> import sys
+    >>> ConsoleLogger(sys.stdout).log(10, {"loss": 0.25})
+    step 10  loss 0.25
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = sys.stdout if stream is None else stream
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        self.say("start  " + "  ".join(f"{name}={value}" for name, value in config.items()))
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self.say(f"step {step}  {show_metrics(values)}")
+
+    def note(self, step: int, text: str) -> None:
+        self.say(f"step {step}  {text}")
+
+    def finish(self, status: str) -> None:
+        self.say(status)
+
+    def say(self, line: str) -> None:
+        print(printable(line), file=self.stream, flush=True)
+
+
+class JsonLogger:
+    """A file with a line of JSON for each thing that is logged; one that is there already is gone on with.
+
+    Each line has `event` (start, log, note or finish) and `seconds` since the start; a log its step and values. JSON
+    has no nan and no infinity: they are the strings "nan", "inf" and "-inf", which `float` reads.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.file: Any = None
+        self.began = 0.0
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = self.path.open("a", encoding="utf-8")
+        self.began = time.perf_counter()
+        self.write("start", config=dict(config))
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self.write("log", step=step, **{name: json_number(x) for name, x in values.items()})
+
+    def note(self, step: int, text: str) -> None:
+        self.write("note", step=step, text=text)
+
+    def finish(self, status: str) -> None:
+        self.write("finish", status=status)
+        with naming(self.path, self.file):
+            self.file.close()
+
+    def write(self, event: str, **values: Any) -> None:
+        """One line, on its way to the disk when this returns; raises OSError that names the file, which is closed."""
+        line = {"event": event, "seconds": round(time.perf_counter() - self.began, 3), **values}
+        with naming(self.path, self.file):
+            self.file.write(json.dumps(line, allow_nan=False, default=str) + "\n")
+            self.file.flush()
+
+
+class TensorBoardLogger:
+    """A folder that TensorBoard shows; raises MissingExtraError where tensorboardX is not installed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        need("tensorboardX", extra="train")
+        self.folder = Path(folder)
+        self.path = self.folder
+        self.writer: Any = None
+        self.flushed = 0.0
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        from tensorboardX.record_writer import RecordWriter
+        from tensorboardX.summary import text
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = self.folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self.writer = RecordWriter(str(self.path))
+        self.write(0, file_version="brain.Event:2")
+        self.write(0, summary=text("config", "\n".join(f"    {name}: {value}" for name, value in config.items())))
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        from tensorboardX.summary import scalar
+
+        for name, x in values.items():
+            self.write(step, summary=scalar(name, x))
+
+    def note(self, step: int, text: str) -> None:
+        from tensorboardX import summary
+
+        self.write(step, summary=summary.text("note", text))
+
+    def finish(self, status: str) -> None:
+        with naming(self.path, self.writer):
+            self.writer.close()
+
+    def write(self, step: int, **values: Any) -> None:
+        """One event, in this thread: the writer of tensorboardX waits for ever where its own thread meets an error."""
+        from tensorboardX.proto.event_pb2 import Event
+
+        with naming(self.path, self.writer):
+            self.writer.write(Event(wall_time=time.time(), step=step, **values).SerializeToString())
+            if time.monotonic() - self.flushed > FLUSH:
+                self.writer.flush()
+                self.flushed = time.monotonic()
+
+
+@contextmanager
+def naming(path: Path, file: Any) -> Iterator[None]:
+    """What goes wrong with a file names it, and the file is closed."""
+    try:
+        yield
+    except OSError as error:
+        with suppress(OSError):
+            file.close()
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def json_number(x: float) -> Any:
+    """A number that JSON has, or its name."""
+    return x if isinstance(x, int) or math.isfinite(x) else str(float(x))

@@ -1,0 +1,184 @@
+"""The engine of a step: its state, its hyper-parameters, and its programs, compiled when they are first asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep.compiler.devices import device_named
+from wholestep.compiler.dynamic_shapes import SymbolicProgram
+from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep.frontend.jit import jit
+from wholestep.ir.build import current
+from wholestep.ir.graph import NDArray
+from wholestep.optim.hyper import functions_of, hyperparameters_of
+from wholestep.train.program import step_loops
+from wholestep.train.program.microbatch_means import check_mean
+from wholestep.train.program.resident_program import ResidentProgram
+from wholestep.train.program.step_function import StepFunction
+from wholestep.train.program.traced_step import TracedStep, reroll_step, trace_step
+from wholestep.train.program.unused_parameters import check_unused
+from wholestep.train.state.batch_signature import BatchSignature
+from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch, check_samples, check_whole, watch_captures
+from wholestep.train.state.precision import check_no_doubles
+from wholestep.train.state.result import Result
+from wholestep.train.state.state import RESET_PARTS, State, check_params
+
+
+class CompilationLog:
+    """Why programs were made, and how long that took; it outlives what `replace` replaces."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.seconds = 0.0
+
+
+class UnfinishedEpoch(NamedTuple):
+    """An epoch of `run` that was cut short: the step that began it, how many batches are done, and what it is over."""
+
+    start: int
+    done: int
+    rows: int
+    size: int
+    shuffled: int
+    dropped: int
+
+    def __str__(self) -> str:
+        order, last = "shuffled" if self.shuffled else "in order", "dropped" if self.dropped else "kept"
+        return f"{self.rows} rows in batches of {self.size}, {order}, what is left over {last}"
+
+
+class Engine:
+    """One step function on one state."""
+
+    def __init__(
+        self,
+        step_function: StepFunction,
+        parts: dict[str, Any],
+        hyper: dict[str, float],
+        batch: Any,
+        count: int,
+        device: str,
+        log: CompilationLog,
+    ) -> None:
+        if current() is not None:
+            raise UnsupportedError("compile: called inside a traced function", hint="compile the step outside, once")
+        self.step_function, self.count, self.device, self.log = step_function, count, device, log
+        for name in ("params", "buffers"):
+            check_params(parts[name], name)
+        self.state = State(parts, step_function.stream, step_function.folder)
+        self.numbers = hyperparameters_of(step_function.optimizer)
+        self.hyper = {name: np.array(hyper.get(name, found.value)) for name, found in self.numbers.items()}
+        self.head = tuple([self.hyper[name] for name in sorted(self.hyper)])
+        self.signature = BatchSignature(batch, "batch", "step")
+        check_no_doubles(step_function.precision, self.state.types())
+        check_no_doubles(
+            step_function.precision, [(leaf.path, leaf.type) for leaf in self.signature.leaves if not leaf.number]
+        )
+        for leaf in self.signature.leaves if count > 1 else []:
+            if leaf.type.shape[:1] != (count,):
+                raise ShapeError(
+                    f"compile: {leaf.path} is {leaf.type}, and {count} steps a call take {count} batches",
+                    hint="stack them: the first axis of every array in the batch counts the steps",
+                )
+        self.one = jit(step_function.step)
+        self.watches: list[ArrayWatch | TreeWatch] = []
+        self.programs: dict[Any, ResidentProgram] = {}
+        self.unfinished: UnfinishedEpoch | None = None
+        main = step_loops.call_function(self.one, count, step_function.unroll)
+
+        def check() -> None:
+            check_unused(step_function, parts["params"], self.watches)
+            check_mean(step_function, {name: self.state.tree[name] for name in RESET_PARTS}, batch, count > 1)
+
+        self.main = self.compile(main, self.signature, f"step of {step_function.name} on {self.signature}", check)
+
+    def trace(self, f: jit, signature: BatchSignature, state: dict[str, Any] | None = None) -> TracedStep:
+        """Trace a function of (state, hyper, batch) for batches of this signature, on the engine's state by default."""
+        hyper = {name: float(x) for name, x in self.hyper.items()}
+        args = (self.state.tree if state is None else state, hyper, signature.abstract())
+        return trace_step(f, args, self.step_function.name, ("", "", signature.root))
+
+    def compile(
+        self, f: jit, signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
+    ) -> ResidentProgram:
+        """A function of (state, hyper, batch) as a program on the state; `check` raises for what tracing has shown."""
+        before = time.perf_counter()
+        traced = self.trace(f, signature)
+        self.watch(traced)
+        check()
+        traced = reroll_step(traced, self.step_function, self.state.may_stack, device_named(self.device))
+        self.state.stack(traced.groups)
+        made = ResidentProgram(traced, self.state, self.device, self.step_function)
+        self.note("; ".join([reason, *traced.notes]), before)
+        if isinstance(made.program, SymbolicProgram):
+            self.log_specializations(made.program, f"step of {self.step_function.name}")
+        return made
+
+    def watch(self, traced: TracedStep) -> None:
+        """Watch the arrays that a function has captured, and those that its loss and its optimizer read by name."""
+        known = {id(watch.array) for watch in self.watches}
+        read = [self.step_function.loss, *functions_of(self.step_function.optimizer)]
+        found = watch_captures([traced.function, *self.one.programs.values()], read)
+        self.watches += [watch for watch in found if id(watch.array) not in known]
+
+    def log_specializations(self, program: SymbolicProgram, what: str) -> None:
+        """Note what is compiled for one size by itself, and why one program does not do for all."""
+        if program.why:
+            self.log.reasons[-1] += f"; compiled for each size by itself, since one program will not do: {program.why}"
+
+        def told(sizes: dict[str, Any], before: float) -> None:
+            named = ", ".join(f"{name}={n}" for name, n in sizes.items())
+            self.note(f"{what} at {named}, compiled and not traced", before)
+
+        program.told = told
+
+    def specialize(self, sizes: dict[str, int]) -> None:
+        """A code for one size alone."""
+        program = self.main.program
+        if not isinstance(program, SymbolicProgram):
+            raise UnsupportedError(
+                "step.specialize: the batch has no symbolic size",
+                hint='compile it with batch=ws.ShapeDtype((ws.Dim("B"), ...), dtype)',
+            )
+        wanted = self.main.sizes
+        if set(sizes) != set(wanted):
+            raise ParameterError(
+                f"step.specialize: the sizes are {', '.join(wanted)}, not {', '.join(sizes) or 'none'}"
+            )
+        for name, n in sizes.items():
+            if not isinstance(n, int | np.integer) or n < 1:
+                raise ParameterError(f"step.specialize: {name} is {n!r}; it must be an integer of 1 or more")
+        program.specialize({name: int(n) for name, n in sizes.items()})
+
+    def note(self, reason: str, before: float) -> None:
+        """Log that a program was compiled, and the time since `before`."""
+        self.log.reasons.append(reason)
+        self.log.seconds += time.perf_counter() - before
+
+    def cached(self, key: Any, make: Callable[[], ResidentProgram]) -> ResidentProgram:
+        """The program of a key, made once."""
+        found = self.programs.get(key)
+        if found is None:
+            found = self.programs[key] = make()
+        return found
+
+    def step(self, arrays: tuple[NDArray, ...]) -> Result:
+        """One call of the step's own program."""
+        if self.watches:
+            check_samples(self.watches, "step")
+        return self.main.run(self.head + arrays)
+
+    def step_by(self, program: ResidentProgram, arrays: tuple[NDArray, ...]) -> Result:
+        """One call of the program for batches of another shape."""
+        if self.watches:
+            check_samples(self.watches, "step")
+        return program.run(self.head + arrays)
+
+    def call(self, program: ResidentProgram, arrays: Sequence[NDArray]) -> Result:
+        """A call of another program on the state, long enough to compare all that was captured."""
+        check_whole(self.watches, "run")
+        return program.run((*self.head, *arrays))

@@ -1,0 +1,83 @@
+"""Settings of a step from outside its program: hyper-parameters by name, averaged weights, accumulated gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.optim.averaging import average
+from wholestep.optim.hyper import Range, check_agreement, checked_number, fields_named, full_name, with_hyper
+from wholestep.train.program.engine import Engine
+
+ANY_NUMBER = Range(-np.inf)
+
+
+def hyper_changes(engine: Engine, changes: Mapping[str, Any]) -> dict[str, float]:
+    """New hyper-parameters by their full names.
+
+    Raises ParameterError for a name that is not there, or not clear, and for numbers out of range or at odds with each
+    other; DtypeError for what is no number.
+    """
+    known = engine.numbers
+    found: dict[str, float] = {}
+    for given, value in changes.items():
+        name = full_name(known, given)
+        if name is None:
+            refuse_name(engine, given)
+        else:
+            found[name] = checked_number("step.set", given, value, known[name].range or ANY_NUMBER)
+    now = {name: float(x) for name, x in engine.hyper.items()}
+    check_agreement(with_hyper(engine.step_function.optimizer, {**now, **found}))
+    return found
+
+
+def refuse_name(engine: Engine, name: str) -> None:
+    """Raise for a name that is that of no one hyper-parameter, saying what it is."""
+    known = [*engine.hyper, "key", "params", "buffers", *["loss_scale"] * (engine.step_function.scaling is not None)]
+    hint = f"there are {', '.join(known)}"
+    held = fields_named(engine.step_function.optimizer, name)
+    what = "is not there to be set"
+    if sum(isinstance(value, float | np.floating) for value in held) > 1:
+        what = "is the name of several"
+    elif any(callable(value) for value in held):
+        what, hint = "is a schedule, which the program computes", "step.replace(optimizer=...) takes another one"
+    raise ParameterError(f"step.set: {name} {what}", hint=hint)
+
+
+def flush_accumulation(engine: Engine) -> dict[str, Any]:
+    """Parameters and optimizer state after an update with what the optimizer has gathered."""
+    optimizer, state = engine.step_function.optimizer, engine.state.tree
+    if not callable(getattr(optimizer, "flush", None)):
+        raise UnsupportedError(
+            "step.flush: the optimizer gathers nothing",
+            hint="ws.optim.accumulate(optimizer, steps) is the one that does",
+        )
+    current = with_hyper(optimizer, {name: float(x) for name, x in engine.hyper.items()})
+    params, own = current.flush(state["optimizer"], state["params"])
+    return {"params": params, "optimizer": own}
+
+
+@contextmanager
+def with_averaged_parameters(step: Any) -> Iterator[None]:
+    """The average of the parameters in their place, as long as the block takes; see `Step.averaged`."""
+    state = step.state
+    mean = tree.map(lambda p, mean: mean.astype(p.dtype), state["params"], average(state["optimizer"]))
+    step.set(params=mean)
+    try:
+        yield
+    finally:
+        trained = step.steps != int(state["counters"]["step"])
+        if trained:
+            step.load_state(state)
+        else:
+            step.set(params=state["params"])
+    if trained:
+        raise UnsupportedError(
+            "step.averaged: the step was trained while its parameters were averages",
+            hint="the state of before the block is back; train outside of it",
+        )

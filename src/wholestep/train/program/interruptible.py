@@ -1,0 +1,99 @@
+"""Running a long loop beside the main thread, so that Ctrl-C is heard and ends it between two steps."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from wholestep.ir.graph import NDArray
+from wholestep.runtime.executable import BoundExecutable
+
+NOTICEABLE_SECONDS = 0.05
+"""Seconds after which somebody who pressed Ctrl-C notices that nothing happens."""
+
+POLL_SECONDS = 0.005
+"""Seconds between two looks; a run that had not begun when it was asked to stop is asked again."""
+
+
+class InterruptFlag:
+    """A handler that records Ctrl-C and asks the loop to stop at once; it tells the handler around it too."""
+
+    def __init__(self, stop: Callable[[], None], around: InterruptFlag | None = None) -> None:
+        self.any = False
+        self.stop = stop
+        self.around = around
+
+    def __call__(self, *_: Any) -> None:
+        self.any = True
+        self.stop()
+        if self.around is not None:
+            self.around.any = True
+
+
+class SecondInterruptRaises(InterruptFlag):
+    """The second time, Ctrl-C is what it always is: for somebody who does not want to wait."""
+
+    def __call__(self, *_: Any) -> None:
+        if self.any:
+            raise KeyboardInterrupt
+        super().__call__()
+
+
+def run_in_thread(instance: BoundExecutable, arrays: Sequence[NDArray]) -> tuple[Sequence[NDArray], bool]:
+    """Run in a thread while the main one listens; returns the results, and whether Ctrl-C ended the loop early.
+
+    A native program does not come back to Python until it is done, and only the main thread is told of signals. What a
+    signal handler of the user's raises passes on, once the loop has ended.
+    """
+    found: dict[str, Any] = {}
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            found["outs"] = instance(arrays)
+        except BaseException as error:
+            found["error"] = error
+        finally:
+            done.set()
+
+    raised: BaseException | None = None
+    with catching_interrupts(instance.stop) as pressed:
+        thread = threading.Thread(target=work, name="wholestep", daemon=True)
+        begun = False
+        while not done.is_set():
+            try:
+                if not begun:
+                    begun = True
+                    thread.start()
+                done.wait(POLL_SECONDS)
+            except BaseException as error:
+                raised = error
+                if thread.ident is None and not done.wait(1.0) and thread.ident is None:
+                    raise  # there was no thread to be had
+            if pressed.any or raised is not None:
+                instance.stop()
+        thread.join()
+    if "error" in found:
+        raise found["error"]
+    if raised is not None and not isinstance(raised, KeyboardInterrupt):
+        raise raised
+    return found["outs"], pressed.any or raised is not None
+
+
+@contextmanager
+def catching_interrupts(stop: Callable[[], None], kind: type[InterruptFlag] = InterruptFlag) -> Iterator[InterruptFlag]:
+    """Ctrl-C is noted instead of raised; a handler of the user's own is left in place."""
+    before = signal.getsignal(signal.SIGINT)
+    presses = kind(stop, before if isinstance(before, InterruptFlag) else None)
+    here = threading.current_thread() is threading.main_thread()
+    if not here or (before is not signal.default_int_handler and presses.around is None):
+        yield presses
+        return
+    signal.signal(signal.SIGINT, presses)
+    try:
+        yield presses
+    finally:
+        signal.signal(signal.SIGINT, before)

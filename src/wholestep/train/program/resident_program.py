@@ -1,0 +1,84 @@
+"""A traced step compiled for a device and bound to the arrays that hold the state."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.compiler import devices
+from wholestep.frontend.jit import own_copy
+from wholestep.frontend.printing import PrintLoop, print_value
+from wholestep.ir.graph import NDArray
+from wholestep.runtime.executable import BoundExecutable
+from wholestep.train.program.interruptible import NOTICEABLE_SECONDS, run_in_thread
+from wholestep.train.program.step_function import GRAD_NORM, PRINTED, StepFunction
+from wholestep.train.program.traced_step import TracedStep
+from wholestep.train.state.result import EMPTY_MAPPING, Result, ResultDetails
+from wholestep.train.state.state import State, initial_bytes
+
+
+class ResidentProgram:
+    """A traced step compiled for a device and bound to the state, which every run replaces.
+
+    Its function returns (state, loss, finite, aux, captures); a loop of steps stacks all but the state. One that is
+    differentiated returns the gradient with respect to hyper-parameters last. The state's arrays must be stacked as
+    the step takes them.
+    """
+
+    def __init__(self, traced: TracedStep, state: State, device: str, step_function: StepFunction) -> None:
+        arrays, function = state.stacked_arrays(traced.groups), traced.function
+        budget = None if step_function.budget is None else step_function.budget.keeping(initial_bytes(state.tree))
+        pairs = traced.resident(len(state.arrays))
+        self.program = devices.compile_for_device(traced.graph, pairs, device, budget, state.streams(arrays))
+        self.state, self.sizes = state, traced.sizes
+        self.run: Callable[[Sequence[NDArray]], Result] = self.run_first
+        self.instance: BoundExecutable = self.program.instance(arrays)
+        self.plain = ResultDetails(step_function.guards)
+        self.count: NDArray = state.tree["counters"]["step"]  # the state's own count of the steps taken
+        shape: Any = tree.unflatten(function.structure, range(len(function.scalars)))
+        self.extras = tree.structure(shape[3:])
+        self.scalars = function.scalars[len(state.arrays) + 2 :]
+        self.looped = bool(traced.graph.out_types[len(arrays)].shape)
+        self.seconds = NOTICEABLE_SECONDS  # of the last run; the first may take any time
+
+    def run_first(self, arrays: Sequence[NDArray]) -> Result:
+        """Run for the first time, which may be the first change of the state."""
+        self.state.keep()
+        self.run = self.run_loop if self.looped else self.run_once
+        return self.run(arrays)
+
+    def run_once(self, arrays: Sequence[NDArray]) -> Result:
+        """Run once."""
+        outs = self.instance(arrays)
+        return Result(outs[0].item(), outs[1].item(), self.more(outs) if self.scalars else self.plain)
+
+    def run_loop(self, arrays: Sequence[NDArray]) -> Result:
+        """Run once where the results are stacked; Ctrl-C ends a long loop after the step that it is in."""
+        stopped, first = False, int(self.count)
+        before = time.perf_counter()
+        if self.seconds >= NOTICEABLE_SECONDS and threading.current_thread() is threading.main_thread():
+            outs, stopped = run_in_thread(self.instance, arrays)
+        else:
+            outs = self.instance(arrays)
+        self.seconds = time.perf_counter() - before
+        cut = [out[: int(self.count) - first] if out.ndim else out for out in outs] if stopped else outs
+        return Result(cut[0].astype(np.float64), cut[1].copy(), self.more(cut, stopped))
+
+    def more(self, outs: Sequence[NDArray], interrupted: bool = False) -> ResultDetails:
+        """The results beside the loss, in arrays of their own."""
+        made = [own_copy(out, s) for out, s in zip(outs[2:], self.scalars, strict=True)]
+        aux, captures, *through = tree.unflatten(self.extras, made)
+        said = captures.pop(PRINTED, ())
+        if said:
+            print_value([PrintLoop(said, reverse=False)] if self.looped else said)
+        # A way back that was cut short has not found them.
+        found = (
+            {name: np.nan if interrupted else float(g) for name, g in through[0].items()} if through else EMPTY_MAPPING
+        )
+        norm = captures.pop(GRAD_NORM, None)
+        return ResultDetails(self.plain.guarded, aux, captures, interrupted, found, norm)

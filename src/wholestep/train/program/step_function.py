@@ -1,0 +1,256 @@
+"""One training step as a function of state, hyper-parameters and batch: plain code, traced once by whoever runs it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wholestep import numpy as wnp
+from wholestep import random, tree
+from wholestep.errors import DtypeError, TreeError
+from wholestep.frontend.array import Array
+from wholestep.frontend.control import cond
+from wholestep.frontend.derivatives import Entered, loss_value, with_gradient
+from wholestep.frontend.printing import take_prints
+from wholestep.frontend.tracing import type_of
+from wholestep.ir.build import current
+from wholestep.ir.graph import Node
+from wholestep.lower.remat.memory_budget import MemoryBudget
+from wholestep.optim.chaining import global_norm
+from wholestep.optim.hyper import with_hyper
+from wholestep.optim.protocol import call_update
+from wholestep.train.program.microbatches import average_over_parts
+from wholestep.train.state.loss_scaling import Scaling
+from wholestep.train.state.model_state import ModelStructure
+from wholestep.train.state.offloaded_state import OffloadedState, init_optimizer_by_rows
+from wholestep.train.state.precision import loss_in_precision
+
+GUARDS = ("gradients", "loss", None)
+UNROLLS = ("stop", "through")
+
+
+@dataclass(frozen=True)
+class StepFunction:
+    """The definition of a step: a loss, an optimizer, and the options of both.
+
+    State is a dictionary of params, buffers, optimizer and counters. Counters count the steps taken, those that the
+    guard left out too, so that no random key comes twice.
+    """
+
+    loss: Callable[..., Any]
+    optimizer: Any
+    with_buffers: bool
+    has_aux: bool
+    guard: str | None
+    captures: tuple[str, ...]
+    precision: str | None = None
+    scaling: Scaling | None = None
+    model: ModelStructure | None = None
+    budget: MemoryBudget | None = None
+    microbatch: int | None = None
+    unroll: str = "stop"
+    roll: bool | str = "auto"
+    stream: OffloadedState | None = None
+    folder: Path | None = None
+    """The folder of files: those of streamed state, and those of values spilled under a budget."""
+    allow_unused: bool | None = None
+    grad_norm: bool = False
+    unreached: list[int] = field(default_factory=list, compare=False)
+    """The numbers of the parameters that no gradient reached when a step was last traced."""
+
+    @property
+    def name(self) -> str:
+        """The user's name for the loss."""
+        return str(getattr(self.loss, "__name__", type(self.loss).__name__))
+
+    def begun(self, params: Any) -> Any:
+        """The state that the optimizer begins with."""
+        if self.optimizer is None:
+            return None
+        return (
+            self.optimizer.init(params)
+            if self.stream is None
+            else init_optimizer_by_rows(self.optimizer.init, params, self.stream)
+        )
+
+    def step(self, state: Any, hyper: Any, batch: Any) -> Any:
+        """(new state, loss, whether it was finite, aux, captures)."""
+        counters = state["counters"]
+        builder = current()
+        assert builder is not None
+        start = len(builder.nodes)
+        objective = self.objective(state, batch)
+        value, grads, buffers, aux = self.gradient(state, batch)
+        seen = select_captures(builder.nodes[start:], self.captures, self.name)
+        if self.grad_norm:
+            seen[GRAD_NORM] = global_norm(grads)
+        finite = self.finite(value, grads)
+        kept = {name: state[name] for name in ("params", "buffers", "optimizer")}
+        extras = {"loss": value, "objective": lambda params: objective(params)[0], "aux": aux}
+        new = self.guarded(finite, kept, with_hyper(self.optimizer, hyper), grads, buffers, extras)
+        new["counters"] = self.counted(counters, finite)
+        said = take_prints()
+        return new, value, finite, aux, {**seen, PRINTED: said} if said else seen
+
+    def gradient(self, state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
+        """The loss, its gradient (None without an optimizer), new buffers and aux; part by part where asked."""
+
+        def whole(state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
+            return self.differentiated(self.objective(state, batch), state["params"], state["counters"])
+
+        if self.microbatch is None:
+            return whole(state, batch)
+        return average_over_parts(whole, state, batch, self.microbatch, self.optimizer is not None)
+
+    @property
+    def guards(self) -> bool:
+        """True if a step that is not finite leaves an update out."""
+        return self.guard is not None and (self.optimizer is not None or self.with_buffers)
+
+    def counted(self, counters: Any, finite: Any) -> dict[str, Any]:
+        """The counters after a step, and the loss scale."""
+        new = {**counters, "step": counters["step"] + 1}
+        if self.guards:
+            new["skipped"] = counters["skipped"] + wnp.where(finite, 0, 1)
+        return new if self.scaling is None else {**new, **self.scaling.after(counters, finite)}
+
+    def objective(self, state: Any, batch: Any) -> Callable[[Any], Any]:
+        """The function of params that is differentiated; it gives (loss, (new buffers, aux))."""
+        counters = state["counters"]
+        keys = {"key": random.fold_in(counters["key"], counters["step"])} if has_key_parameter(self.loss) else {}
+        loss = loss_in_precision(self.loss if self.model is None else self.model.loss(self.loss), self.precision)
+
+        def objective(params: Any) -> Any:
+            # Under handles of their own: what the loss assigns into its buffers must not reach those that are kept.
+            buffers = tree.map(lambda x: Array(x.value, x._scalar), state["buffers"])
+            if self.model is not None:
+                out, buffers = loss(params, buffers, batch, **keys)
+                value, (_, aux) = self.parts(out, False)
+                return value, (buffers, aux)
+            given = (buffers, batch) if self.with_buffers else (batch,)
+            return self.parts(loss(params, *given, **keys), self.with_buffers)
+
+        return objective
+
+    def differentiated(self, objective: Callable[[Any], Any], params: Any, counters: Any) -> tuple[Any, Any, Any, Any]:
+        """The loss, its gradient (None without an optimizer), new buffers and aux."""
+        if self.optimizer is None:
+            value, (buffers, aux) = objective(params)
+            return loss_value(value, "compile", False), None, buffers, aux
+        if self.scaling is None:
+            (value, (buffers, aux)), grads = with_gradient(objective, 0, self.look, has_aux=True)(params)
+            return value, grads, buffers, aux
+        scaling = self.scaling
+
+        def scaled(params: Any) -> Any:
+            value, rest = objective(params)
+            return scaling.scaled(loss_value(value, "grad", False), counters), (value, rest)
+
+        (_, (value, (buffers, aux))), grads = with_gradient(scaled, 0, self.look, has_aux=True)(params)
+        return value, scaling.unscaled(grads, counters), buffers, aux
+
+    def look(self, entered: Entered, gradient: Sequence[Any]) -> None:
+        """Note which parameters no gradient reaches."""
+        self.unreached[:] = [i for i, g in enumerate(gradient) if g is None]
+
+    def parts(self, out: Any, with_buffers: bool) -> Any:
+        """(loss, (new buffers, aux)) from what the user's function returned."""
+        wanted = ["loss", *["new_buffers"] * with_buffers, *["aux"] * self.has_aux]
+        if len(wanted) == 1:
+            return loss_value(out, "compile", False, self.loss), (None, None)
+        if not isinstance(out, tuple) or len(out) != len(wanted):
+            raise TreeError(
+                f"compile: {self.name} returned {describe_output(out)}, not ({', '.join(wanted)})",
+                hint="buffers= and has_aux=True say what the loss returns beside its value",
+            )
+        rest = list(out[1:])
+        buffers = rest.pop(0) if with_buffers else None
+        return loss_value(out[0], "compile", False, self.loss), (buffers, rest[0] if self.has_aux else None)
+
+    def finite(self, value: Any, grads: Any) -> Any:
+        """True if everything that the guard looks at is finite."""
+        flag = wnp.isfinite(value)
+        for g in tree.leaves(grads) if self.guard == "gradients" else []:
+            flag = flag & wnp.isfinite(g).all()
+        return flag
+
+    def guarded(
+        self, finite: Any, kept: Any, optimizer: Any, grads: Any, buffers: Any, extras: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The state after the step: updated where it was finite, unchanged elsewhere.
+
+        The optimizer gets those of the extras that its update names. What it does not use is not in the program.
+        """
+
+        def update(kept: Any, grads: Any, buffers: Any) -> dict[str, Any]:
+            new = dict(kept)
+            if self.with_buffers:
+                new["buffers"] = same_types(kept["buffers"], buffers, "buffers", self.name)
+            if optimizer is not None:
+                params, state = call_update(optimizer, grads, kept["optimizer"], kept["params"], extras)
+                new["params"] = same_types(kept["params"], params, "params", "the optimizer")
+                new["optimizer"] = same_types(kept["optimizer"], state, "optimizer", "the optimizer")
+            return new
+
+        if not self.guards:
+            return update(kept, grads, buffers)
+        made: dict[str, Any] = cond(finite, update, lambda kept, grads, buffers: dict(kept), kept, grads, buffers)
+        return made
+
+
+def describe_output(out: Any) -> str:
+    """A short description of the result of a function."""
+    return f"a tuple of {len(out)}" if isinstance(out, tuple) else "one value"
+
+
+def has_key_parameter(f: Callable[..., Any]) -> bool:
+    """True if a function has a keyword-only parameter `key`."""
+    try:
+        found = inspect.signature(f).parameters.get("key")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.kind is found.KEYWORD_ONLY
+
+
+def same_types(old: Any, new: Any, root: str, who: str) -> Any:
+    """A part of the new state; raises TreeError or DtypeError where it is not of the old one's types."""
+    if tree.structure(old) != tree.structure(new):
+        raise TreeError(f"compile: {who} turns {root} from {tree.structure(old)} into {tree.structure(new)}")
+    for path, a, b in zip(tree.paths(old, root), tree.leaves(old), tree.leaves(new), strict=True):
+        if type_of(a) is not type_of(b):
+            raise DtypeError(
+                f"compile: {who} turns {path} from {type_of(a)} into {type_of(b)}",
+                hint="state keeps its shapes and dtypes from step to step; cast what is returned with .astype",
+            )
+    return new
+
+
+def select_captures(nodes: Sequence[Node], labels: Sequence[str], name: str) -> dict[str, Any]:
+    """The values that the loss named with these labels; a list where a label was given several times."""
+    known = [(n.params["label"], Array(n.outputs[0], n.outputs[0].type.ndim == 0)) for n in nodes if n.op.name == MARK]
+    found: dict[str, Any] = {}
+    for label in labels:
+        own = [array for given, array in known if given == label]
+        if not own:
+            names = sorted({given for given, _ in known})
+            raise TreeError(
+                f"compile: {name} names no value {label!r}",
+                hint=f"it names {', '.join(names)}"
+                if names
+                else "name one with ws.capture(label, x), outside of loops and of ws.checkpoint",
+            )
+        found[label] = own[0] if len(own) == 1 else own
+    return found
+
+
+PRINTED = "ws.print"
+"""The key among the captures of what the loss prints."""
+
+GRAD_NORM = "gradient norm"
+"""The captured value that is the global norm of the gradients, where it was asked for."""
+
+MARK = "capture"
+"""The primitive that names a value."""

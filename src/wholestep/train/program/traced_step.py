@@ -1,0 +1,98 @@
+"""A traced step: what tracing and rerolling hand to the compiler, for compile, estimate, attach and replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from wholestep import tree
+from wholestep.compiler.devices import Device
+from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.frontend.jit import TracedFunction, identifier, jit
+from wholestep.ir.graph import Graph
+from wholestep.ir.sizes import named_sizes
+from wholestep.passes.optional import collect_left_out
+from wholestep.passes.reroll.emit import stacked_places
+from wholestep.passes.reroll.reroll import REROLL, Rerolled
+from wholestep.passes.reroll.scan_accumulators import SCAN_ACCUMULATORS
+from wholestep.train.program.step_function import StepFunction
+
+
+class TracedStep(NamedTuple):
+    """A function of the state as a graph whose first inputs are the state's arrays."""
+
+    function: TracedFunction
+    graph: Graph
+    """The graph that is compiled, with the user's names for its inputs."""
+    sizes: tuple[str, ...]
+    """The symbolic sizes in its shapes."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """The arrays of the state that rerolling stacks into one input, by their places in the state."""
+    notes: tuple[str, ...] = ()
+    """Descriptions of the loops that rerolling made, and of rewrites that were left out."""
+
+    def resident(self, arrays: int) -> list[tuple[int, int]]:
+        """The pairs of inputs and outputs that are the state, which consists of so many arrays before stacking."""
+        return [(i, i) for i in range(arrays - sum([len(places) - 1 for places in self.groups]))]
+
+
+def trace_step(f: jit, args: Sequence[Any], name: str, roots: Sequence[str]) -> TracedStep:
+    """Trace a function of these arguments, whose leaves are named by path from `roots`."""
+    function, _ = f.prepare(tuple(args), {})
+    names = [identifier(p) for arg, root in zip(args, roots, strict=True) for p in tree.paths(arg, root)]
+    graph = with_input_names(function.graph, names, name if name.isidentifier() else "step")
+    return TracedStep(function, graph, named_sizes(graph))
+
+
+def with_input_names(graph: Graph, names: Sequence[str], name: str) -> Graph:
+    """The graph under another name, with these names for its inputs; repeated ones are numbered."""
+    distinct = tuple([n if names.count(n) == 1 else f"{n}_{i}" for i, n in enumerate(names)])
+    return Graph(graph.inputs, graph.nodes, graph.outputs, name, distinct)
+
+
+def check_roll(roll: object, stream: object = None) -> None:
+    """Raise ParameterError for an unknown choice, UnsupportedError for one that files stand in the way of."""
+    if not isinstance(roll, bool) and roll != "auto":
+        raise ParameterError(f"compile: roll is {roll!r}; it is True, False or 'auto'")
+    if roll is True and stream is not None:
+        raise UnsupportedError(
+            "compile: roll=True joins arrays of the state, and with stream= some of them lie in files of their own",
+            hint="leave roll= out, and write the layers as an nn.Stack or a ws.scan over stacked parameters",
+        )
+
+
+def reroll_step(
+    traced: TracedStep, step_function: StepFunction, may_stack: Callable[[tuple[int, ...]], bool], device: Device
+) -> TracedStep:
+    """The step with isomorphic layers as loops, as far as its options and the device allow.
+
+    Unless `roll=True` asks for it, nothing is rerolled for the interpreter, which others are compared with; under a
+    budget, which rematerializes single values that a loop would make one; with symbolic sizes, which would not be the
+    first axis of stacked values; and with `stream`, since arrays in files of their own are not stacked.
+    """
+    roll, graph = step_function.roll, traced.graph
+    if roll is True and traced.sizes:
+        raise UnsupportedError(
+            "compile: roll=True keeps what layers leave one behind the other, and the batch has symbolic sizes",
+            hint="write the layers as an nn.Stack or a ws.scan over stacked parameters, or give numbers for the sizes",
+        )
+    apart = not device.rerolls or step_function.budget is not None or step_function.stream is not None or traced.sizes
+    found = Rerolled(graph)
+    with collect_left_out() as left:
+        if roll is True or (roll == "auto" and not apart):
+            found = REROLL(graph, may_stack, otherwise=found, verified=True, always=roll is True)
+        if device.rerolls:
+            found = found._replace(graph=SCAN_ACCUMULATORS(found.graph, verified=True))
+    if found.notes:
+        places = stacked_places(len(graph.inputs), found.groups)
+        names = [common_name([graph.input_names[p] for p in ps]) for ps in places]
+        found = found._replace(graph=with_input_names(found.graph, names, graph.name))
+    return traced._replace(graph=found.graph, groups=tuple(found.groups), notes=(*found.notes, *map(str, left)))
+
+
+def common_name(names: Sequence[str]) -> str:
+    """The name of several inputs stacked into one: the words that their names share, without numbers that differ."""
+    if len(names) == 1:
+        return names[0]
+    tokens = zip(*[name.split("_") for name in names], strict=False)
+    return "_".join([t[0] if len(set(t)) == 1 else t[0].rstrip("0123456789") or "all" for t in tokens])

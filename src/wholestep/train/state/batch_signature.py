@@ -1,0 +1,326 @@
+"""Batch signatures: the structure, shapes and dtypes that batches are checked for, with a fast path for small trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import ndarray
+
+from wholestep import tree
+from wholestep.dims import Dim, Size, bind, names
+from wholestep.errors import DtypeError, ShapeError, TreeError, here, show
+from wholestep.frontend import outside
+from wholestep.frontend.jit import number_kind
+from wholestep.frontend.shapes import ShapeDtype
+from wholestep.frontend.tracing import PLAIN, type_of
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type
+
+MAX_PATHS = 6
+"""The number of paths that a message lists."""
+
+READY = 0x101
+"""NumPy's flags of an array that lies row by row and aligned, as programs read it."""
+
+
+class LeafSignature(NamedTuple):
+    """One array of a tree: where it stands, what it is, and whether a plain Python number stands for it."""
+
+    path: str
+    type: Type
+    number: bool
+
+
+class BatchSignature:
+    """The structure and types of a tree of arrays, and the check that another one has the same."""
+
+    def __init__(self, example: Any, root: str, what: str) -> None:
+        self.what = what
+        self.root = root
+        self.where = here()
+        given, self.structure = tree.flatten(example)
+        paths = tree.paths(example, root)
+        leaves = [declared_type(x, path, what) for x, path in zip(given, paths, strict=True)]
+        self.leaves = [LeafSignature(path, *leaf) for path, leaf in zip(paths, leaves, strict=True)]
+        self.symbolic = any(isinstance(n, Dim) for leaf in self.leaves for n in leaf.type.shape)
+        self.fast_check = fast_check(self, example)
+        """The arrays of a tree that is seen to fit at once; None where it takes a second look, which is `checked`."""
+
+    def arrays(self, given: Any) -> tuple[NDArray, ...]:
+        """`checked`, at the price of a glance where nothing is wrong."""
+        found = self.fast_check(given)
+        return self.checked(given) if found is None else found
+
+    def checked(self, given: Any) -> tuple[NDArray, ...]:
+        """The arrays of a tree like the example, in order, each lying row by row.
+
+        Raises TreeError, ShapeError or DtypeError where it is another one.
+        """
+        return self.match_leaves(self.ordered(given))
+
+    def ordered(self, given: Any) -> list[Any]:
+        """The leaves of a tree of the example's structure, NumPy's in the place of what is foreign.
+
+        Raises TreeError where it has another one.
+        """
+        leaves, structure = tree.flatten(given)
+        if structure == self.structure and all([isinstance(x, PLAIN) for x in leaves]):
+            return leaves
+        given = match_containers(tree.unflatten(self.structure, self.leaves), given, self.root, self.what)
+        leaves, structure = tree.flatten(given)
+        if structure != self.structure:
+            raise TreeError(self.difference(given), hint=f"it was compiled for {self}")
+        return leaves
+
+    def resized(self, leaves: Sequence[Any]) -> BatchSignature:
+        """The check for trees of this structure with leaves like these."""
+        return BatchSignature(tree.unflatten(self.structure, leaves), self.root, self.what)
+
+    def match_leaves(self, leaves: Sequence[Any]) -> tuple[NDArray, ...]:
+        """These leaves as arrays; raises ShapeError or DtypeError where they are not those of the example."""
+        arrays = tuple([self.one(x, leaf) for x, leaf in zip(leaves, self.leaves, strict=True)])
+        if self.symbolic:
+            self.sizes(arrays)
+        return arrays
+
+    def sizes(self, arrays: Sequence[NDArray]) -> dict[str, Size]:
+        """The numbers of the symbolic sizes for these arrays; raises ShapeError where two of them disagree."""
+        first: dict[str, tuple[int, str]] = {}
+        for x, leaf in zip(arrays, self.leaves, strict=True):
+            for pattern, n in zip(leaf.type.shape, x.shape, strict=True):
+                if (name := str(pattern)) not in names(pattern):
+                    continue
+                known, path = first.setdefault(name, (n, leaf.path))
+                if known != n:
+                    raise ShapeError(
+                        f"{self.what}: {name} is {known} in {path} and {n} in {leaf.path}", hint=self.asked()
+                    )
+        found: dict[str, Size] = {}
+        for x, leaf in zip(arrays, self.leaves, strict=True):
+            try:
+                bind(leaf.type.shape, x.shape, found)
+            except ValueError as error:
+                raise ShapeError(f"{self.what}: {leaf.path}: {error}", hint=self.asked()) from None
+        return found
+
+    def asked(self) -> str:
+        """The signature in words, with the line that gave it."""
+        place = show(self.where)
+        return f"it was compiled for {self}{f' at {place}' if place else ''}"
+
+    def takes(self, other: BatchSignature) -> bool:
+        """True if every tree of another signature is one of this signature too."""
+        return self.structure == other.structure and all(
+            own.type.dtype == leaf.type.dtype
+            and own.number == leaf.number
+            and matches_pattern(leaf.type.shape, own.type.shape)
+            for own, leaf in zip(self.leaves, other.leaves, strict=True)
+        )
+
+    def one(self, x: Any, leaf: LeafSignature) -> NDArray:
+        """One leaf as an array that a program can read."""
+        if type(x) is ndarray and x.dtype is leaf.type.dtype and x.shape == leaf.type.shape:
+            return as_contiguous(x)
+        if leaf.number and type(x) is int and leaf.type.dtype.kind == "f":
+            x = float(x)
+        own = checked_type(x, leaf.path, self.what)
+        if not matches_pattern(own.shape, leaf.type.shape):
+            raise ShapeError(f"{self.what}: {leaf.path} is {own}, and it was compiled for {leaf.type}")
+        if own.dtype != leaf.type.dtype:
+            raise DtypeError(
+                f"{self.what}: {leaf.path} is {own}, and it was compiled for {leaf.type}",
+                hint=f"convert it with .astype(np.{leaf.type.dtype.name}); nothing is cast in silence",
+            )
+        return as_contiguous(np.asarray(x, leaf.type.dtype))
+
+    def difference(self, given: Any) -> str:
+        """The difference of another tree's structure in words."""
+        wanted, found = [leaf.path for leaf in self.leaves], tree.paths(given, self.root)
+        missing = [path for path in wanted if path not in found]
+        unknown = [path for path in found if path not in wanted]
+        parts = [f"no {list_paths(missing)}"] if missing else []
+        parts += [f"{list_paths(unknown)} unexpected"] if unknown else []
+        if not parts:
+            parts = [f"its containers are {tree.structure(given)}, not {self.structure}"]
+        return f"{self.what}: {self.root} has another structure: {'; '.join(parts)}"
+
+    def abstract(self) -> Any:
+        """The tree with arrays that take no memory, to be traced with."""
+        return tree.unflatten(self.structure, [placeholder(leaf) for leaf in self.leaves])
+
+    def __str__(self) -> str:
+        return ", ".join(f"{leaf.path}: {leaf.type}" for leaf in self.leaves) or "nothing"
+
+
+def match_containers(pattern: Any, given: Any, path: str, what: str) -> Any:
+    """Convert a tree to the pattern's: foreign arrays to NumPy's, and lists, tuples and tables to its containers.
+
+    A list of numbers, a data frame and a tensor are arrays where the example had one. What is otherwise unlike the
+    pattern stays as it is.
+    """
+    if isinstance(pattern, LeafSignature):
+        return convert_leaf(pattern, given, what)
+    columns = outside.columns_of(given, path, what) if type(pattern) is dict else None
+    if columns is not None:
+        if columns.keys() != pattern.keys():
+            return columns
+        return {key: match_containers(pattern[key], columns[key], tree.access(path, key), what) for key in pattern}
+    sequence = type(pattern) in (list, tuple) and type(given) in (list, tuple)
+    if sequence and len(pattern) == len(given):
+        items = [
+            match_containers(p, x, tree.access(path, i), what)
+            for i, (p, x) in enumerate(zip(pattern, given, strict=True))
+        ]
+        return type(pattern)(items)
+    return given
+
+
+def convert_leaf(leaf: LeafSignature, given: Any, what: str) -> Any:
+    """Convert what was given in the place of an array to one where that is possible."""
+    if isinstance(given, list | tuple):
+        for text in filter(outside.textual, outside.flat(given)):
+            outside.numeric(text, leaf.path, what)
+        held = leaf.type.ndim and outside.held(given)
+        return outside.numbers(given, leaf.type.dtype, leaf.path, what) if held else given
+    return outside.array(given, leaf.path, what) if outside.foreign(given) else outside.numeric(given, leaf.path, what)
+
+
+def list_paths(paths: Sequence[str]) -> str:
+    """Paths in a message."""
+    return ", ".join(paths[:MAX_PATHS]) + (f" and {len(paths) - MAX_PATHS} more" if len(paths) > MAX_PATHS else "")
+
+
+def matches_pattern(shape: Sequence[Size], pattern: Sequence[Size]) -> bool:
+    """True if a shape is the pattern, symbolic sizes being any number."""
+    return len(shape) == len(pattern) and all(n == m or isinstance(m, Dim) for n, m in zip(shape, pattern, strict=True))
+
+
+def never_matches(given: Any) -> None:
+    """The glance at a tree whose leaves a glance does not find."""
+    return None
+
+
+def fast_check(feed: BatchSignature, example: Any) -> Callable[[Any], tuple[NDArray, ...] | None]:
+    """A test of what is one array, or a plain tuple, list or dictionary of arrays, and fits; it gives the arrays then.
+
+    The check is written out for the number of leaves and compiled, since it is most of what a small step costs.
+    """
+    pick = leaf_getter(example)
+    leaves = () if pick is None else pick(example)
+    if not leaves or not all([type(x) in (ndarray, ShapeDtype) for x in leaves]):
+        return never_matches
+    known: dict[str, Any] = {
+        "kind": ndarray if type(example) is ShapeDtype else type(example),
+        "pick": pick,
+        "ndarray": ndarray,
+    }
+    items = range(len(leaves))
+    shapes = {f"shape{i}": leaf.type.shape for i, leaf in enumerate(feed.leaves)}
+    same = [f"x{i}.shape == shape{i}" for i in items]
+    if feed.symbolic:
+        tests = row_tests([leaf.type.shape for leaf in feed.leaves])
+        if tests is None:
+            return never_matches
+        same, shapes = tests
+    known |= shapes | {f"dtype{i}": leaf.type.dtype for i, leaf in enumerate(feed.leaves)}
+    kinds = [f"type(x{i}) is ndarray and x{i}.dtype is dtype{i}" for i in items]
+    fits = [f"{test} and x{i}.flags.carray" for i, test in enumerate(same)]
+    counted = "" if type(example) in (ndarray, ShapeDtype) else f" and len(given) == {len(leaves)}"
+    source = FAST_CHECK.format(
+        known=", ".join(known),
+        counted=counted,
+        names="".join([f"x{i}, " for i in items]),
+        test=" and ".join([*kinds, *fits]),
+    )
+    made: dict[str, Any] = {}
+    # Under the name of this file, so that errors blame the line of the user.
+    exec(compile(source, __file__, "exec"), made)
+    found: Callable[[Any], tuple[NDArray, ...] | None] = made["make"](**known)
+    return found
+
+
+def row_tests(shapes: Sequence[Sequence[Size]]) -> tuple[list[str], dict[str, Any]] | None:
+    """The tests of shapes, and what they name, where the one symbolic size is how many rows some arrays have.
+
+    None where it is otherwise. A batch without rows is left to who says what is wrong with it.
+    """
+    rows = [i for i, shape in enumerate(shapes) if shape and isinstance(shape[0], Dim)]
+    rest = [tuple(shape[1:]) if i in rows else tuple(shape) for i, shape in enumerate(shapes)]
+    names = {shapes[i][0] for i in rows}
+    if len(names) != 1 or any(isinstance(n, Dim) for shape in rest for n in shape):
+        return None
+    if not str(names.pop()).isidentifier():
+        return None
+    tests = [f"x{i}.shape == shape{i}" for i in range(len(shapes))]
+    for i in rows:
+        tests[i] = (
+            f"x{i}.ndim == {len(shapes[i])} and x{i}.shape[1:] == shape{i} and x{i}.shape[0] == x{rows[0]}.shape[0]"
+        )
+    tests[rows[0]] += " > 0"
+    return tests, {f"shape{i}": shape for i, shape in enumerate(rest)}
+
+
+FAST_CHECK = """
+def make({known}):
+    def arrays(given):
+        if type(given) is kind{counted}:
+            try:
+                leaves = ({names}) = pick(given)
+            except KeyError:
+                return None
+            if {test}:
+                return leaves
+        return None
+    return arrays
+"""
+
+
+def leaf_getter(example: Any) -> Callable[[Any], tuple[Any, ...]] | None:
+    """A function that reads the leaves of a shallow tree like the example; None for every other tree."""
+    if type(example) in (ndarray, ShapeDtype):
+        return lambda given: (given,)
+    if type(example) in (tuple, list):
+        return tuple
+    if type(example) is not dict or not example:
+        return None
+    names = list(example)
+    # Asked of the flattening itself, which sorts the names where it can.
+    order = [names[i] for i in tree.leaves({name: i for i, name in enumerate(names)})]
+    return itemgetter(*order) if len(order) > 1 else lambda given: (given[order[0]],)
+
+
+def declared_type(x: Any, path: str, what: str) -> tuple[Type, bool]:
+    """The type of an example's leaf, and whether it is a Python number."""
+    if isinstance(x, ShapeDtype):
+        return x.type, False
+    return checked_type(x, path, what), number_kind(x)[1]
+
+
+def checked_type(x: Any, path: str, what: str) -> Type:
+    """The type of a leaf; raises DtypeError for what is no array."""
+    if not isinstance(x, PLAIN):
+        raise DtypeError(
+            f"{what}: {path} is a {type(x).__name__}, not an array", hint="convert it with np.asarray, or leave it out"
+        )
+    if isinstance(x, np.ndarray) and not x.dtype.isnative:
+        raise DtypeError(
+            f"{what}: {path} has the byte order of another machine",
+            hint="convert it with .astype(x.dtype.newbyteorder('='))",
+        )
+    return type_of(outside.numeric(x, path, what))
+
+
+def as_contiguous(x: NDArray) -> NDArray:
+    """An array lying row by row, copied where it does not."""
+    return x if x.flags.num & READY == READY else np.array(x, order="C", copy=True)
+
+
+def placeholder(leaf: LeafSignature) -> Any:
+    """Something of a leaf's type to trace with."""
+    if any(isinstance(n, Dim) for n in leaf.type.shape):
+        return ShapeDtype(leaf.type.shape, leaf.type.dtype)
+    zero = np.zeros((), leaf.type.dtype)
+    return zero.item() if leaf.number else np.broadcast_to(zero, leaf.type.shape)

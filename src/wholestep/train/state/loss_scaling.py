@@ -1,0 +1,97 @@
+"""Loss scaling: gradients that a half precision would lose are made larger, and brought back before they are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep import tree
+from wholestep.errors import DtypeError, ParameterError
+from wholestep.optim.protocol import scalar_like, working_array
+
+LEAST, MOST = 2.0**-24, 2.0**24
+"""Between which a dynamic scale stays."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The loss is multiplied by a scale before it is differentiated, and the gradients are divided by it.
+
+    The scale is part of the state. With `interval=None` it stays what it is. Otherwise it is halved after a step whose
+    loss or gradients are not finite, and doubled after `interval` finite steps in a row. Powers of two change no digit.
+    After Micikevicius et al., "Mixed precision training", ICLR 2018.
+
+    >>> s = Scaling(8.0, interval=2)
+    >>> state = s.init()
+    >>> for finite in (True, True, False):
+    ...     state = s.after(state, np.array(finite))
+    ...     print(float(state["scale"]))
+    8.0
+    16.0
+    8.0
+    """
+
+    initial: float = 2.0**16
+    interval: int | None = 2000
+
+    def init(self) -> dict[str, Any]:
+        """The scale, and where it is dynamic the number of finite steps since it changed."""
+        streak = {} if self.interval is None else {"streak": np.zeros((), np.int64)}
+        return {"scale": np.array(self.initial, np.float32), **streak}
+
+    def scaled(self, loss: Any, counters: Any) -> Any:
+        """The loss to differentiate."""
+        return loss * scalar_like(counters["scale"], loss)
+
+    def unscaled(self, grads: Any, counters: Any) -> Any:
+        """The gradients of the loss itself; those of half precisions in float32, where they fit."""
+        shrink = 1 / counters["scale"]
+        return tree.map(lambda g: working_array(g) * scalar_like(shrink, working_array(g)), grads)
+
+    def after(self, counters: Any, finite: Any) -> dict[str, Any]:
+        """The scale after a step."""
+        scale = counters["scale"]
+        if self.interval is None:
+            return {"scale": scale}
+        streak = counters["streak"] + 1
+        full = streak >= self.interval
+        grown = wnp.where(full, wnp.minimum(scale * 2, MOST), scale)
+        return {
+            "scale": wnp.where(finite, grown, wnp.maximum(scale / 2, LEAST)),
+            "streak": wnp.where(finite & ~full, streak, 0),
+        }
+
+    def before(self, counters: Any, skips: int) -> dict[str, Any]:
+        """The scale before that many skipped steps; what it counts is no part of a step."""
+        return {} if self.interval is None else {"scale": np.asarray(counters["scale"] * np.float32(2.0**skips))}
+
+
+def scaling_of(given: Any, precision: str | None, guard: str | None, trained: bool) -> Scaling | None:
+    """The loss scaling that an option of `compile` stands for; raises DtypeError or ParameterError for others."""
+    if given == "auto":
+        given = "dynamic" if precision == "float16" and trained else None
+    if given is None:
+        return None
+    if not trained:
+        raise ParameterError("compile: loss_scale without an optimizer", hint="there are no gradients to be scaled")
+    found = given if isinstance(given, Scaling) else Scaling() if given == "dynamic" else Scaling(scale_of(given), None)
+    if found.interval is not None and guard != "gradients":
+        raise ParameterError(
+            f"compile: a dynamic loss_scale with guard={guard!r}",
+            hint="it needs guard='gradients', which leaves out the steps that overflow; or give a number",
+        )
+    return found
+
+
+def scale_of(given: Any, who: str = "compile") -> float:
+    """A scale as it is kept; raises DtypeError for what is no number, ParameterError for one that is no scale."""
+    if isinstance(given, bool | str) or not isinstance(given, int | float | np.integer | np.floating):
+        what = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+        raise DtypeError(f"{who}: loss_scale is {what}, not a number", hint="a number, 'dynamic' or None")
+    found = float(given)
+    if not 0 < found < np.inf:
+        raise ParameterError(f"{who}: loss_scale is {found:g}; it must be positive and finite")
+    return found

@@ -1,0 +1,152 @@
+"""A model in the place of parameters: its arrays become state by path, and each call of the loss gets it filled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from wholestep import tree
+from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.frontend.frozen import Frozen
+from wholestep.nn.ambient import Weights
+from wholestep.nn.annotations import BUFFER
+from wholestep.nn.module import Module
+from wholestep.nn.parameters import by_path, ordered
+from wholestep.nn.traversal import ModelWalk, Rebuilt, Reread
+
+SAME: Any = object()
+"""The default of options that keep the present value."""
+
+
+class ModelStructure:
+    """The structure of a module, or of a tree with modules or frozen arrays in it, whose arrays lie elsewhere."""
+
+    def __init__(self, walk: ModelWalk, ambient: Sequence[Weights] = ()) -> None:
+        self.ambient = ambient
+        """Those of `ws.params` in it, which the loss may read from around it."""
+        self.parameters = [place._replace(value=None) for place in walk.parameters]
+        self.kept = [place._replace(value=None) for place in walk.kept]
+        self.structure = walk.outline()
+
+    def filled(self, params: Mapping[str, Any], buffers: Mapping[str, Any] | None) -> Any:
+        """The model around these arrays."""
+        kept = ordered(self.kept, buffers or {}, "buffers")
+        return Rebuilt(self.structure, ordered(self.parameters, params, "parameters"), kept).root
+
+    def assigned(self, model: Any, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The buffers of a model after a forward pass; raises UnsupportedError where it has changed anything else."""
+        now = Reread(self.structure, model)
+        if not now.same:
+            raise changed_error("a field or a container of the model")
+        for places, values in ((self.parameters, now.parameters), (self.kept, now.kept)):
+            for i, place in enumerate(places):
+                if place.kind != BUFFER and values[i] is not given[place.path]:
+                    raise changed_error(place.path)
+        return {place.path: now.kept[i] for i, place in enumerate(self.kept)} or None
+
+    def loss(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """`f(model, batch)` as a function of params, buffers and batch, which returns the new buffers as well."""
+
+        @functools.wraps(f)
+        def loss(params: Any, buffers: Any, batch: Any, **keys: Any) -> Any:
+            model, given = self.filled(params, buffers), {**params, **(buffers or {})}
+            with self.bound(model):
+                out = f(model, batch, **keys)
+                around = self.assigned(self.around(model), given) if self.ambient else None
+            own = self.assigned(model, given)
+            return out, own and {path: around[path] if around and x is given[path] else x for path, x in own.items()}
+
+        return loss
+
+    @contextmanager
+    def bound(self, model: Any) -> Iterator[None]:
+        """Inside, the ambient weights that the model was made of are those of a filled one."""
+        with ExitStack() as stack:
+            for weights, filled in zip(self.ambient, ambient_of(model), strict=True):
+                stack.enter_context(weights._bound_to(filled))
+            yield
+
+    def around(self, model: Any) -> Any:
+        """A filled model with the ambient weights themselves in the place of the filled ones."""
+        leaves, structure = tree.flatten(model, is_model)
+        waiting = iter(self.ambient)
+        return tree.unflatten(structure, [next(waiting) if isinstance(x, Weights) else x for x in leaves])
+
+    def function(self, f: Callable[..., Any], training: bool) -> Callable[..., Any]:
+        """`f(model, batch)` as a function of params, buffers where there are any, and batch, to look at the model."""
+
+        @functools.wraps(f)
+        def function(params: Any, *given: Any) -> Any:
+            buffers, batch = given if self.kept else ({}, *given)
+            model = in_mode(self.filled(params, buffers), training)
+            with self.bound(model):
+                return f(model, batch)
+
+        return function
+
+
+def check_predicts(model: ModelStructure | None) -> None:
+    """Raise UnsupportedError where a step has no one module that can be called."""
+    if model is None or "__call__" not in dir(getattr(model.structure, "cls", None)):
+        of = "plain parameters" if model is None else "a tree, or of a module without __call__"
+        raise UnsupportedError(
+            f"step.predict: the step was compiled of {of}, and knows how to compute the loss alone",
+            hint="predict = step.attach(f) with f(params, batch), or f(model, batch), is called with a batch",
+        )
+
+
+def split_model(
+    params: Any, buffers: Any, before: ModelStructure | None = None
+) -> tuple[ModelStructure | None, Any, Any]:
+    """(model, parameters, buffers) of what was given for parameters; there is a model if it holds modules.
+
+    The parameters by path of the model that there was `before` belong to that one. Raises ParameterError for buffers
+    beside a model.
+    """
+    leaves, _ = tree.flatten(params, is_model)
+    if any(is_model(x) for x in leaves):
+        if buffers is not None and buffers is not SAME:
+            raise ParameterError(
+                "compile: a model keeps its buffers itself, and buffers= were given too",
+                hint="mark them with nn.buffer in the model; nn.join(model, buffers=...) puts others in their place",
+            )
+        walk = ModelWalk(params)
+        return ModelStructure(walk, ambient_of(params)), by_path(walk.parameters), by_path(walk.kept) or None
+    if before is not None and isinstance(params, dict) and set(params) == {place.path for place in before.parameters}:
+        return before, params, buffers
+    return None, params, None if before is not None and buffers is SAME else buffers
+
+
+def given_parts(changes: dict[str, Any], model: ModelStructure | None) -> dict[str, Any]:
+    """The parameters and buffers among changes, taken out of them; a model gives both."""
+    parts: dict[str, Any] = {name: changes.pop(name) for name in ("params", "buffers") if name in changes}
+    if "params" in parts and model is not None:
+        _, params, buffers = split_model(parts["params"], parts.get("buffers", SAME), model)
+        parts = {name: part for name, part in (("params", params), ("buffers", buffers)) if part is not SAME}
+    return parts
+
+
+def ambient_of(model: Any) -> list[Weights]:
+    """The ambient weights in a model or a tree, in order."""
+    return [x for x in tree.flatten(model, is_model)[0] if isinstance(x, Weights)]
+
+
+def is_model(x: Any) -> bool:
+    """True if a node of a tree is a module or a frozen array."""
+    return isinstance(x, Module | Frozen)
+
+
+def in_mode(model: Any, training: bool) -> Any:
+    """A model, or a tree with modules in it, in training mode or in evaluation."""
+    parts, structure = tree.flatten(model, lambda x: isinstance(x, Module))
+    return tree.unflatten(structure, [x.train(training) if isinstance(x, Module) else x for x in parts])
+
+
+def changed_error(what: str) -> UnsupportedError:
+    """The error for a forward pass that changes more than buffers."""
+    return UnsupportedError(
+        f"compile: the loss changes {what}, and of a model it may assign nothing but its buffers",
+        hint="mark an array that the forward assigns with nn.buffer, or return the value with has_aux",
+    )

@@ -1,0 +1,242 @@
+"""Offloaded state: the arrays of a step's state that lie in files, initialized a few rows at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.errors import DtypeError, ParameterError, TreeError, UnsupportedError
+from wholestep.frontend.inspect import eval_shape
+from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import array_type
+from wholestep.lower.remat.memory_budget import MemoryBudget
+from wholestep.optim.paths import Choice, chosen_parameters, parameter_paths
+from wholestep.runtime.memory import mapped_arrays
+from wholestep.train.state.batch_signature import LeafSignature, placeholder
+from wholestep.train.state.precision import WORKING
+
+
+@dataclass(frozen=True)
+class OffloadedState:
+    """The parameters and buffers that lie in files, by path, and the folder of the files."""
+
+    choice: Choice
+    folder: Path
+
+    def paths(self, parts: Mapping[str, Any]) -> frozenset[str]:
+        """The paths of all arrays of a state that lie in files: those chosen, and what an optimizer keeps like them.
+
+        Raises ParameterError for a pattern that nothing matches. What has no axis stays in memory.
+        """
+        own = [
+            (name, path, x) for part in ("params", "buffers") for name, path, x in named_leaves(parts.get(part), part)
+        ]
+        marks = self.marks([name for name, _, _ in own])
+        found = {path: x for name, path, x in own if marks[name] and np.ndim(x)}
+        longest = sorted(found, key=len, reverse=True)
+        kept = [
+            path
+            for _, path, x in named_leaves(parts.get("optimizer"), "optimizer")
+            if any(path.endswith(path_suffix(p)) and type_of(x).shape == type_of(found[p]).shape for p in longest)
+        ]
+        return frozenset([*found, *kept])
+
+    def marks(self, known: Sequence[str]) -> dict[str, bool]:
+        """Map each name to True if it is chosen."""
+        each = dict.fromkeys(known, 0)
+        return dict(zip(parameter_paths(each), chosen_parameters("compile: stream", self.choice, each), strict=True))
+
+    def on(self, params: Any) -> list[bool]:
+        """For each parameter whether it lies in a file."""
+        found = self.paths({"params": params})
+        return [path in found for path in tree.paths(params, "params")]
+
+
+def named_leaves(part: Any, root: str) -> list[tuple[str, str, Any]]:
+    """Name, path and content of each array of a part of the state."""
+    return list(zip(parameter_paths(part), tree.paths(part, root), tree.leaves(part), strict=True))
+
+
+def path_suffix(path: str) -> str:
+    """The rest of a path after the name of its part of the state."""
+    return path.removeprefix("params").removeprefix("buffers")
+
+
+def folder_of(given: Any, choice: Any, budget: MemoryBudget | None) -> Path | None:
+    """The folder for files; raises ParameterError where it is not there, or nothing would ever lie in it."""
+    if given is None:
+        return None
+    if choice is None and budget is None:
+        raise ParameterError(
+            "compile: folder= was given without stream= or memory_budget=",
+            hint="stream= says what lies in files, and memory_budget= what must not lie in memory",
+        )
+    if not isinstance(given, str | os.PathLike) or not Path(given).is_dir():
+        raise ParameterError(
+            f"compile: files need a folder that is there, and folder is {given!r}",
+            hint="give folder=, on a disk with room for what will lie in files",
+        )
+    return Path(given)
+
+
+def stream_of(choice: Any, folder: Path | None, precision: str | None) -> OffloadedState | None:
+    """The offloaded state that `stream=` asks for; raises ParameterError or UnsupportedError where that cannot be."""
+    if choice is None:
+        return None
+    if folder is None:
+        raise ParameterError(
+            "compile: stream= needs a folder that is there, and folder is None",
+            hint="give folder=, on a disk with room for the state and the gradients",
+        )
+    if precision in WORKING:
+        raise UnsupportedError(
+            f"compile: stream= does not turn parameters into {precision}",
+            hint=f"give {precision} parameters as they are",
+        )
+    return OffloadedState(choice, folder)
+
+
+class LazyLayers:
+    """Layers stacked along a first axis that are made one at a time, when `compile` takes them up."""
+
+    def __init__(self, make: Callable[[int], Any], count: int) -> None:
+        self.make, self.count = make, count
+
+    @cached_property
+    def first(self) -> Any:
+        """Layer 0."""
+        return self.make(0)
+
+    def outline(self) -> Any:
+        """The arrays of all layers, in no memory."""
+
+        def wide(x: Any) -> Any:
+            own = type_of(x)
+            return placeholder(LeafSignature("", array_type((self.count, *own.shape), own.dtype), False))
+
+        return tree.map(wide, self.first)
+
+    def __repr__(self) -> str:
+        return f"stacked({getattr(self.make, '__name__', 'make')}, {self.count})"
+
+
+def stacked(make: Callable[[int], Any], count: int) -> LazyLayers:
+    """`count` layers along a first axis, made one at a time: `make(i)` gives the parameters of layer i.
+
+    It stands for a subtree of the parameters that `ws.compile` is given. Each array becomes one with a first axis more,
+    whose row i is what `make(i)` gave; where it is streamed, no more than one layer is in memory.
+
+    Shapes: `make(i)` a tree of arrays; each array [...] becomes one [count, ...] of the same dtype.
+    Raises: TreeError for a layer of another structure, shape or dtype than layer 0, ParameterError for a count below 1.
+
+    >>> import numpy as np, wholestep as ws
+    >>> layers = ws.stacked(lambda i: {"w": np.full(2, float(i))}, 3)
+    >>> step = ws.compile(lambda p, x: np.sum(p["w"] * x), layers, batch=np.ones(2))
+    >>> step.params["w"].tolist()
+    [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+    """
+    if isinstance(count, bool) or not isinstance(count, int | np.integer):
+        raise DtypeError(f"stacked: count is a {type(count).__name__}, not an integer")
+    if count < 1:
+        raise ParameterError(f"stacked: count is {count}; it must be 1 or more")
+    return LazyLayers(make, int(count))
+
+
+def make_layers(params: Any, stream: OffloadedState | None) -> Any:
+    """A tree with arrays in the place of layers that are made one at a time."""
+    leaves, structure = tree.flatten(params, is_lazy_layers)
+    if not any(map(is_lazy_layers, leaves)):
+        return params
+    parts = [x.outline() if isinstance(x, LazyLayers) else x for x in leaves]
+    whole = tree.unflatten(structure, parts)
+    marks = iter(stream.on(whole) if stream is not None else [False] * len(tree.leaves(whole)))
+    made = []
+    for x, part in zip(leaves, parts, strict=True):
+        here = [next(marks) for _ in tree.leaves(part)]
+        made.append(fill_layers(x, here, stream) if isinstance(x, LazyLayers) else x)
+    return tree.unflatten(structure, made)
+
+
+def outline_layers(params: Any) -> Any:
+    """The tree with arrays that take no memory in the place of layers that are made one at a time."""
+    return tree.map(lambda x: x.outline() if isinstance(x, LazyLayers) else x, params)
+
+
+def is_lazy_layers(x: Any) -> bool:
+    """True if a leaf stands for layers."""
+    return isinstance(x, LazyLayers)
+
+
+def fill_layers(layers: LazyLayers, on: Sequence[bool], stream: OffloadedState | None) -> Any:
+    """The arrays of all layers, filled row by row."""
+    rows, structure = tree.flatten(layers.first)
+    types = [type_of(x) for x in rows]
+    arrays = [
+        allocate_array((layers.count, *t.shape), t.dtype, stream if mark else None)
+        for t, mark in zip(types, on, strict=True)
+    ]
+    for i in range(layers.count):
+        found, own = tree.flatten(layers.make(i) if i else layers.first)
+        if own != structure or [type_of(x) for x in found] != types:
+            raise TreeError(f"stacked: layer {i} is another one than layer 0: {own} of {[type_of(x) for x in found]}")
+        for array, x in zip(arrays, found, strict=True):
+            array[i] = x
+            mapped_arrays.release_pages(array[i])
+    return tree.unflatten(structure, arrays)
+
+
+def allocate_array(shape: Sequence[int], dtype: Any, stream: OffloadedState | None) -> NDArray:
+    """An array to be filled, in a file where there is a stream for it."""
+    return np.empty(shape, dtype) if stream is None else mapped_arrays.zeros_in_file(shape, dtype, stream.folder)
+
+
+def init_optimizer_by_rows(init: Callable[[Any], Any], params: Any, stream: OffloadedState) -> Any:
+    """The initial optimizer state, made of a few rows of the streamed parameters at a time.
+
+    Raises UnsupportedError where it keeps what is not made row by row.
+    """
+    leaves, structure = tree.flatten(params)
+    on = stream.on(params)
+    types = [type_of(x) for x in leaves]
+    shapes = tree.unflatten(structure, [placeholder(LeafSignature("", t, False)) for t in types])
+    wanted = tree.map(lambda x: placeholder(LeafSignature("", x.type, False)), eval_shape(init, shapes))
+    paths = stream.paths({"params": shapes, "optimizer": wanted})
+    spots = list(zip(tree.paths(wanted, "optimizer"), map(type_of, tree.leaves(wanted)), strict=True))
+    arrays: list[Any] = [None] * len(spots)
+    streamed = [x for x, mark in zip(leaves, on, strict=True) if mark]
+    step = min([mapped_arrays.rows_per_chunk(x) for x in streamed], default=1)
+    for start in range(0, max([len(x) for x in streamed], default=1), step):
+        some = [slice_rows(x, start, step) if mark else x for x, mark in zip(leaves, on, strict=True)]
+        found = tree.leaves(init(tree.unflatten(structure, some)))
+        for k, ((path, t), x) in enumerate(zip(spots, found, strict=True)):
+            whole = np.shape(x) == t.shape
+            again = arrays[k] is not None
+            if np.shape(x)[1:] != t.shape[1:] or (whole and again and not np.array_equal(x, arrays[k], equal_nan=True)):
+                raise UnsupportedError(
+                    f"compile: the optimizer keeps {path}, {t}, which is not made layer by layer",
+                    hint="leave the parameters that it belongs to out of stream=",
+                )
+            if whole:
+                arrays[k] = x
+                continue
+            if not again:
+                arrays[k] = allocate_array(t.shape, t.dtype, stream if path in paths else None)
+            rows = arrays[k][start : start + step]
+            rows[...] = x[: len(rows)]
+            mapped_arrays.release_pages(rows)
+        for x in streamed:
+            mapped_arrays.release_pages(x[start : start + step])
+    return tree.unflatten(tree.structure(wanted), arrays)
+
+
+def slice_rows(x: NDArray, start: int, count: int) -> NDArray:
+    """Some rows of an array; of one that has none so far on, the last."""
+    return x[start : start + count] if start < len(x) else x[-1:]

@@ -1,0 +1,150 @@
+"""The state that a step owns: resident arrays, read as copies and written only through their types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, tree
+from wholestep.errors import DtypeError, ParameterError
+from wholestep.frontend.tracing import PLAIN, type_of
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type
+from wholestep.runtime.memory import mapped_arrays
+from wholestep.runtime.memory.mapped_arrays import FileInputs
+from wholestep.train.state.batch_signature import BatchSignature
+from wholestep.train.state.loss_scaling import Scaling
+from wholestep.train.state.offloaded_state import OffloadedState
+from wholestep.train.state.state_arrays import is_unshared, own_array
+
+STATE_PARTS = ("params", "buffers", "optimizer", "counters")
+RESET_PARTS = ("params", "buffers", "counters")
+"""The parts that are also kept as they were in the beginning; the optimizer makes its own anew."""
+
+MAX_STEPS = 2**62
+"""More steps than this are not believed of a state that is loaded: by steps alone nobody comes to 2**63."""
+
+
+class State:
+    """A dictionary of params, buffers, optimizer and counters, in arrays that programs write in place."""
+
+    def __init__(self, parts: dict[str, Any], stream: OffloadedState | None = None, folder: Path | None = None) -> None:
+        streamed = frozenset() if stream is None else stream.paths(parts)
+        structure, leaves = tree.structure(parts), tree.leaves(parts)
+        owned = [
+            leaves[i]
+            if path.startswith("optimizer") and path not in streamed and is_unshared(leaves, i)
+            else own_array(leaves[i], folder if path in streamed else None)
+            for i, path in enumerate(tree.paths(parts))
+        ]
+        self.tree = tree.unflatten(structure, owned)
+        self.folder = folder
+        self.initial: dict[str, Any] | None = None
+        """Parameters, buffers and counters of the beginning; copied when something is about to change them."""
+        if streamed:
+            self.keep()  # there must be room on the disk from the beginning
+        self.signatures = {name: BatchSignature(self.tree[name], name, "state") for name in STATE_PARTS}
+        self.stacks: dict[tuple[int, ...], NDArray] | None = None
+        """Arrays of isomorphic layers stacked into one, by their places in `arrays`; None until they are stacked."""
+
+    def keep(self) -> dict[str, Any]:
+        """The beginning, of which there is a copy from now on: whoever changes the state asks for it first."""
+        if self.initial is None:
+            self.initial = {name: self.copy(name) for name in RESET_PARTS}
+        return self.initial
+
+    @property
+    def arrays(self) -> list[NDArray]:
+        """The resident arrays, in the order in which a program takes them."""
+        return tree.leaves(self.tree)
+
+    def may_stack(self, places: tuple[int, ...]) -> bool:
+        """True where a program may take these arrays as one: the first program decides which are stacked."""
+        return max(places) < len(self.arrays) if self.stacks is None else places in self.stacks
+
+    def stack(self, groups: Sequence[tuple[int, ...]]) -> None:
+        """Lay each of these groups of arrays out as one array, whose rows they become; only the first call does."""
+        if self.stacks is not None:
+            return
+        arrays, self.stacks = self.arrays, {}
+        for places in groups:
+            stacked = self.stacks[places] = np.stack([arrays[p] for p in places])
+            for k, p in enumerate(places):
+                arrays[p] = stacked[k, ...]
+        self.tree = tree.unflatten(tree.structure(self.tree), arrays)
+
+    def stacked_arrays(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray]:
+        """The arrays as a program with these groups takes them, each stack where its first array was."""
+        stacks = {places[0]: (self.stacks or {})[places] for places in groups}
+        later = {p for places in groups for p in places[1:]}
+        return [stacks.get(p, array) for p, array in enumerate(self.arrays) if p not in later]
+
+    def copy(self, name: str) -> Any:
+        """A part of the state as it is now, in arrays of the caller's own."""
+        return tree.map(mapped_arrays.clone, self.tree[name])
+
+    def whole(self) -> dict[str, Any]:
+        """All of it, in arrays of the caller's own."""
+        return {name: self.copy(name) for name in STATE_PARTS}
+
+    def checked(self, parts: dict[str, Any]) -> list[tuple[NDArray, NDArray]]:
+        """(resident array, new content) for each leaf of these parts; raises as Feed does where one does not fit."""
+        pairs: list[tuple[NDArray, NDArray]] = []
+        for name, given in parts.items():
+            pairs += zip(tree.leaves(self.tree[name]), self.signatures[name].checked(given), strict=True)
+        if "counters" in parts and not 0 <= int(parts["counters"]["step"]) <= MAX_STEPS:
+            raise ParameterError(
+                f"state: counters['step'] is {parts['counters']['step']}; it must be from 0 to 2**62",
+                hint="a step counter wraps at 2**63, and every step from there on would be skipped",
+            )
+        return pairs
+
+    def streams(self, given: Any) -> FileInputs:
+        """The leaves of a tree of resident arrays that lie in files."""
+        on = [i for i, x in enumerate(tree.leaves(given)) if mapped_arrays.is_file_backed(x)]
+        return FileInputs(tuple(on), self.folder)
+
+    @property
+    def paths(self) -> list[str]:
+        """The user's spelling of each array, in the order of `arrays`."""
+        return tree.paths(self.tree)
+
+    def types(self) -> list[tuple[str, Type]]:
+        """Path and type of each array of the parameters and buffers."""
+        return [(leaf.path, leaf.type) for name in ("params", "buffers") for leaf in self.signatures[name].leaves]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(x.nbytes for x in self.arrays)
+
+
+def initial_bytes(parts: dict[str, Any], files: Collection[str] = ()) -> int:
+    """The bytes kept in memory of a state's beginning, for `reset`; the arrays at these paths are not."""
+    own = {name: parts[name] for name in RESET_PARTS}
+    arrays = dict(zip(tree.paths(own), tree.leaves(own), strict=True))
+    kept = [x for path, x in arrays.items() if path not in files and not mapped_arrays.is_file_backed(x)]
+    return sum(int(type_of(x).nbytes) for x in kept)
+
+
+def new_counters(key: Any, scaling: Scaling | None) -> dict[str, Any]:
+    """The initial counters: steps taken, steps skipped, the key, and the loss scale where there is one."""
+    nothing = np.zeros((), np.int64)
+    return {"step": nothing, "skipped": nothing, "key": key, **(scaling.init() if scaling is not None else {})}
+
+
+def check_params(params: Any, root: str) -> None:
+    """Raise DtypeError for a leaf that has no gradient or is no array, naming its path."""
+    for x, path in zip(tree.leaves(params), tree.paths(params, root), strict=True):
+        if not isinstance(x, PLAIN):
+            raise DtypeError(
+                f"compile: {path or root} is a {type(x).__name__}, not an array",
+                hint="parameters are a model, or a tree of arrays: ws.compile(loss, model, ...)",
+            )
+        if root == "params" and not dtypes.is_inexact(type_of(x).dtype):
+            raise DtypeError(
+                f"compile: {path or root} is {type_of(x)}, and integers and booleans have no derivative",
+                hint="convert it to float, or keep it out with nn.frozen or buffers=",
+            )

@@ -1,0 +1,1 @@
+"""The compiled step as users hold it."""

@@ -1,0 +1,213 @@
+"""compile: a loss, parameters and an optimizer become one program with a state of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+from wholestep.compiler import devices
+from wholestep.errors import BudgetError, DtypeError, ParameterError
+from wholestep.exits import UNBROKEN
+from wholestep.frontend import outside
+from wholestep.nn.module import Module
+from wholestep.nn.trained import give
+from wholestep.optim.paths import Choice
+from wholestep.optim.protocol import Optimizer
+from wholestep.train.program.microbatches import check_microbatch, count_rows, part_sizes
+from wholestep.train.program.step_function import StepFunction
+from wholestep.train.state.loss_scaling import Scaling
+from wholestep.train.state.model_state import split_model
+from wholestep.train.state.offloaded_state import make_layers, stream_of
+from wholestep.train.state.parameter_checks import warn_of_suspect_parameters
+from wholestep.train.state.precision import WORKING, convert_floats
+from wholestep.train.state.state import check_params, new_counters
+from wholestep.train.step.options import shared_options
+from wholestep.train.step.step import Step, base_key
+
+
+def compile(
+    loss: Callable[..., Any],
+    params: Any,
+    *,
+    optimizer: Optimizer | None = None,
+    batch: Any,
+    buffers: Any = None,
+    has_aux: bool = False,
+    device: str = devices.DEFAULT_DEVICE,
+    steps_per_call: int = 1,
+    captures: Sequence[str] = (),
+    guard: Literal["gradients", "loss"] | None = "gradients",
+    key: Any = 0,
+    memory_budget: int | str | None = None,
+    microbatch: int | Literal["auto"] | None = None,
+    precision: Literal["float32", "bfloat16", "float16", "float64"] | None = None,
+    loss_scale: float | Scaling | Literal["dynamic", "auto"] | None = "auto",
+    unroll: Literal["stop", "through"] = "stop",
+    roll: bool | Literal["auto"] = "auto",
+    stream: Choice = None,
+    folder: str | os.PathLike[str] | None = None,
+    strict: bool = False,
+    allow_unused: bool | None = None,
+    grad_norm: bool = False,
+) -> Step:
+    """Make one program of forward pass, backward pass and optimizer; the result is called with a batch.
+
+    `loss(params, batch)` returns a real scalar. A module, or a tree with modules in it, may stand for `params`; the
+    loss is then `loss(model, batch)`, and buffers that it assigns are carried along. With `buffers` it is
+    `loss(params, buffers, batch) -> (loss, new_buffers)`; with `has_aux` what it returns has a further last item. A
+    keyword-only parameter `key` gets a fresh random key each step. `batch` is an example of what a call is given,
+    arrays or `ShapeDtype`s; with `steps_per_call=K` its arrays have a first axis of K batches. A call with other sizes
+    compiles once for each shape; with `strict` it is a ShapeError. Without an optimizer the parameters stay as they
+    are.
+
+    The step owns copies of the parameters. Where the loss or a gradient is not finite the update is left out and the
+    result says so; `guard="loss"` looks at the loss alone, `guard=None` at nothing. `captures` names values, marked in
+    the loss with `ws.capture`, that each result holds; with `grad_norm` it holds the norm of the gradients. `key` is a
+    seed or a key.
+
+    `precision=None` takes arrays in the dtypes that they have, and parameters of float32 and float64 together are a
+    MixedPrecisionWarning. With "float32" or "float64" parameters, buffers and batches are converted to it. With
+    "bfloat16" or "float16" parameters stay float32 and the loss is computed as `ws.autocast` says.
+    `loss_scale` is a number, "dynamic" (what "auto" means for float16), or None (what it means elsewhere).
+
+    `memory_budget` is what a program of the step may take at most: bytes, text such as "200MB", or a share such as
+    "25%" of the arena that it takes without a limit. Values leave memory between two uses and are made again, the
+    cheapest first; results stay the same to the bit. With `folder`, a value may also be written to a file there and
+    read back, where that is predicted to take less or it cannot be made again. `step.plan.decisions` lists them.
+
+    `microbatch` takes the rows of the batch at most so many at a time, in equal parts, and averages loss and gradients:
+    right where the loss is a mean over rows, and equal to the whole batch to rounding. A loss that is no such mean, as
+    tried on a few rows, is a ParameterError; statistics of the batch, as those of `nn.BatchNorm`, are a
+    BatchStatisticsWarning. "auto" takes the batch in as few parts as the budget allows.
+
+    Each step's gradient takes the current parameters as leaves: with `unroll="stop"` nothing is differentiated through
+    an update. With "through" the K steps of a call do the same, to the bit, and `result.hypergradients` holds besides
+    the derivative of the mean of their losses with respect to every hyper-parameter, through all K updates; it needs
+    two steps a call or more. `ws.unroll` is for losses of trained parameters.
+
+    Equal layers that the loss goes through in a Python loop become a loop of the program, where that pays; `roll=True`
+    wherever it can, `roll=False` nowhere.
+
+    With `stream`, the parameters and buffers that it means (a pattern of paths such as "layers.*", several, a table, or
+    a function of the path), and what the optimizer keeps for them, lie in files in `folder`, as do the gradients of a
+    `ws.scan` over them and what it keeps of each layer. They pass through memory a few rows at a time; the numbers are
+    the same to the bit. `ws.stacked` gives parameters that are made one layer at a time.
+
+    Where no gradient of the loss reaches any parameter, nothing would be trained: a DerivativeError, which names the
+    parameters that the loss reads from around it instead. Where some are not reached, an UnusedParameterWarning names
+    them. `allow_unused=True` says nothing of either, and False makes an error of one. Those that `ws.optim.groups`
+    gives no optimizer are not counted.
+
+    Shapes: trees of arrays, parameters floating or complex; `result.loss` is a scalar, with K steps a call [K].
+    Raises: DtypeError for parameters without a derivative, ParameterError or UnsupportedError for options that are not
+    there, DerivativeError where nothing is trained, BudgetError where the budget cannot be kept, StorageError where the
+    disk has no room for the files, and whatever the loss raises.
+
+    >>> import numpy as np, wholestep as ws
+    >>> def loss(params, batch):
+    ...     return np.mean((batch["x"] @ params["w"] - batch["y"]) ** 2)
+    >>> batch = {"x": np.eye(2), "y": np.array([1.0, -1.0])}
+    >>> step = ws.compile(loss, {"w": np.zeros(2)}, optimizer=ws.optim.sgd(0.5), batch=batch)
+    >>> step(batch).loss, step(batch).loss, step.params["w"].tolist()
+    (1.0, 0.25, [0.75, -0.75])
+    >>> step.set(lr=1.0)
+    >>> step(batch).loss, step.traces
+    (0.0625, 1)
+    """
+    with UNBROKEN:
+        check_loss(loss, params)
+        devices.device_named(device)
+        options = shared_options(
+            optimizer,
+            steps_per_call,
+            guard,
+            precision,
+            loss_scale,
+            memory_budget,
+            unroll,
+            roll,
+            stream,
+            folder,
+        )
+        streamed = stream_of(stream, options["folder"], precision)
+        batch = outside.taken_over(batch, "batch", "compile")
+        model, parts, buffers = split_model(make_layers(params, streamed), buffers)
+        names = (captures,) if isinstance(captures, str) else tuple(captures)
+        check_microbatch(microbatch, has_aux, bool(names))
+        step_function = StepFunction(
+            loss,
+            with_buffers=buffers is not None,
+            has_aux=has_aux,
+            captures=names,
+            model=model,
+            microbatch=None if microbatch == "auto" else microbatch,
+            stream=streamed,
+            allow_unused=allow_unused,
+            grad_norm=check_norm(grad_norm, optimizer),
+            **options,
+        )
+        warn_of_suspect_parameters(parts, precision)
+        state = state_parts(step_function, parts, buffers, key)
+        made = partial(Step, parts=state, batch=batch, count=int(steps_per_call), device=device, strict=bool(strict))
+        auto = microbatch == "auto"
+        step = (
+            fewest_parts(made, step_function, count_rows(batch, int(steps_per_call > 1)))
+            if auto
+            else made(step_function)
+        )
+        give(params, step, step_function.name)
+        return step
+
+
+def fewest_parts(made: Callable[[StepFunction], Step], step_function: StepFunction, rows: int) -> Step:
+    """The step whose batch is taken in as few parts as its budget allows."""
+    refused: BudgetError | None = None
+    for size in (None, *part_sizes(rows)):
+        try:
+            return made(replace(step_function, microbatch=size))
+        except BudgetError as error:
+            refused = error
+    assert refused is not None
+    raise refused
+
+
+def check_norm(asked: bool, optimizer: Any) -> bool:
+    """True if the norm of the gradients was asked for; raises ParameterError where there are none."""
+    if asked and optimizer is None:
+        raise ParameterError("compile: grad_norm without an optimizer", hint="there are no gradients; give optimizer=")
+    return bool(asked)
+
+
+def state_parts(
+    step_function: StepFunction,
+    params: Any,
+    buffers: Any,
+    key: Any,
+    make: Callable[..., Any] = lambda f, *args: f(*args),
+) -> dict[str, Any]:
+    """The parts of the state that a step begins with; `make(f, *args)` makes those that are not given."""
+    check_params(params, "params")
+    if step_function.precision in WORKING:
+        params, buffers = [
+            make(partial(convert_floats, precision=step_function.precision), part) for part in (params, buffers)
+        ]
+    optimizer = make(step_function.begun, params)
+    counters = new_counters(base_key(key), step_function.scaling)
+    return {"params": params, "buffers": buffers, "optimizer": optimizer, "counters": counters}
+
+
+def check_loss(loss: Any, params: Any) -> None:
+    """Raise DtypeError for a loss that is not a function."""
+    if not callable(loss):
+        raise DtypeError(
+            f"compile: the loss is {loss!r:.60}, not a function",
+            hint="write one: def loss(model, batch): return ws.nn.mse(model(batch['x']), batch['y'])",
+        )
+    if isinstance(loss, Module) and callable(params) and not isinstance(params, Module):
+        raise DtypeError(
+            f"compile: the loss is a {type(loss).__name__}, and params a function",
+            hint="the loss comes first: ws.compile(loss, model, ...)",
+        )

@@ -1,0 +1,80 @@
+"""Options of a step: those that `compile` and `estimate` share, checked in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import DtypeError, ParameterError
+from wholestep.lower.remat.memory_budget import parse_memory_budget
+from wholestep.optim.hyper import hyperparameters_of
+from wholestep.optim.protocol import check_optimizer
+from wholestep.train.program.step_function import GUARDS, UNROLLS
+from wholestep.train.program.traced_step import check_roll
+from wholestep.train.state.loss_scaling import scaling_of
+from wholestep.train.state.offloaded_state import folder_of
+from wholestep.train.state.precision import PRECISIONS
+
+
+def shared_options(
+    optimizer: Any,
+    steps_per_call: Any,
+    guard: Any,
+    precision: Any,
+    loss_scale: Any,
+    memory_budget: Any,
+    unroll: Any,
+    roll: Any,
+    stream: Any,
+    folder: Any,
+) -> dict[str, Any]:
+    """These options as fields of a `StepFunction`; raises for those that do not exist or contradict each other."""
+    check_optimizer("compile: optimizer", optimizer, optional=True)
+    check_positive_count(steps_per_call)
+    check_choice("guard", guard, GUARDS)
+    check_choice("precision", precision, (None, *PRECISIONS))
+    check_roll(roll, stream)
+    scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
+    budget = parse_memory_budget(memory_budget)
+    place = folder_of(folder, stream, budget)
+    check_unroll(unroll, int(steps_per_call), optimizer)
+    return {
+        "optimizer": optimizer,
+        "guard": guard,
+        "precision": precision,
+        "scaling": scaling,
+        "budget": budget if budget is None or place is None else budget.with_spilling(),
+        "unroll": unroll,
+        "roll": roll,
+        "folder": place,
+    }
+
+
+def check_positive_count(count: Any) -> None:
+    """Raise for a number of steps a call that is none."""
+    if isinstance(count, bool) or not isinstance(count, int | np.integer):
+        raise DtypeError(f"compile: steps_per_call is a {type(count).__name__}, not an integer")
+    if count < 1:
+        raise ParameterError(f"compile: steps_per_call is {count}; it must be 1 or more")
+
+
+def check_choice(name: str, given: Any, choices: tuple[Any, ...]) -> None:
+    """Raise ParameterError for an option that is none of its choices."""
+    if given not in choices:
+        raise ParameterError(f"compile: {name} is {given!r}; it is one of {', '.join(map(repr, choices))}")
+
+
+def check_unroll(unroll: Any, count: int, optimizer: Any) -> None:
+    """Raise ParameterError for an unknown choice, and where there is nothing to differentiate through."""
+    check_choice("unroll", unroll, UNROLLS)
+    if unroll == "through" and count == 1:
+        raise ParameterError(
+            "compile: unroll='through' with one step a call: its loss comes before its update",
+            hint="say steps_per_call=K with a K of 2 or more",
+        )
+    if unroll == "through" and not hyperparameters_of(optimizer):
+        raise ParameterError(
+            "compile: unroll='through', and the optimizer has no hyper-parameters",
+            hint="give an optimizer with floats in its fields, such as ws.optim.sgd(0.1)",
+        )

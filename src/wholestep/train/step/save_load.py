@@ -1,0 +1,93 @@
+"""Saving and loading: the methods of a step that write its state to files and read it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from wholestep.boundary.public import bounded
+from wholestep.train import checkpoint
+from wholestep.train.program.engine import Engine
+
+
+@bounded
+class SavedState(ABC):
+    """A state that can be written to files and read from them."""
+
+    _engine: Engine
+    _lock: AbstractContextManager[Any]
+
+    @abstractmethod
+    def _write(self, parts: dict[str, Any], hyper: Mapping[str, Any] | None = None) -> None:
+        """Set parts of the state and hyper-parameters, or raise and set nothing."""
+
+    def save(
+        self, path: checkpoint.Where, *, loader: Any = None, metadata: Any = None, max_shard_bytes: int | None = None
+    ) -> None:
+        """Write all of the state to a safetensors file: a step that loads it goes on with the same bits.
+
+        It holds parameters, buffers, the optimizer's state, counters and key, hyper-parameters, how far an epoch of
+        `run` came that was cut short, where `loader` is in its data, and `metadata`, which JSON must be able to hold.
+        With `max_shard_bytes` it is a folder of files of up to that size (a larger array has one of its own) and a
+        manifest.
+
+        The file is replaced in one instant, and only once the new one is safe from a power cut; the one before it is
+        kept beside it, as `NAME.previous.safetensors`.
+
+        Shapes: arrays of any shapes and dtypes; nothing is returned.
+        Raises: CheckpointError where the file cannot be written.
+
+        >>> import numpy as np, os, tempfile, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = os.path.join(folder, "line.safetensors")
+        ...     step.save(file, metadata={"note": "before the first step"})
+        ...     _ = step(np.ones(2))
+        ...     loaded = step.load(file)
+        >>> float(step.params), loaded.metadata["note"]
+        (0.0, 'before the first step')
+        """
+        with self._lock:
+            checkpoint.save_step(self._engine, path, loader, metadata, max_shard_bytes)
+
+    def load(
+        self,
+        path: checkpoint.Where,
+        *,
+        strict: bool = True,
+        rename: checkpoint.Rename | None = None,
+        only: Sequence[str] | None = None,
+        convert: checkpoint.Convert | None = None,
+        cast: bool = False,
+        loader: Any = None,
+        fallback: bool = False,
+    ) -> checkpoint.Loaded:
+        """Take over what `save` has written, or the weights in a safetensors file of another library.
+
+        Names, shapes and dtypes must be those of the step. `rename` says what a tensor of the file is called here (a
+        table, or a function of the name that may return None to leave it out), `only` which parts to read of params,
+        buffers, optimizer, counters and hyper; `strict=False` loads what there is and says what there is not.
+        `convert` is a table from names in the file, in which `*` stands for anything, to functions of the array, such
+        as `checkpoint.torch_linear`; `cast=True` converts dtypes. In a file from elsewhere a name is that of a
+        parameter or a buffer. `loader` is set to where the one was that was saved. With `fallback` the checkpoint
+        before the newest is loaded where the newest is damaged or missing, and the result says what was wrong with it.
+
+        Nothing in a file is executed, and it takes no more memory than it has bytes.
+
+        Shapes: arrays of the shapes and dtypes of the step, or with `cast` of any dtypes.
+        Raises: CheckpointError for a file that is damaged, hostile, from elsewhere or of another model; the state is
+        then as it was.
+
+        >>> import numpy as np, os, tempfile, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     step.save(os.path.join(folder, "a.safetensors"))
+        ...     step.load(os.path.join(folder, "a.safetensors")).metadata is None
+        True
+        """
+        parts = checkpoint.parts_named(only)
+        wanted = checkpoint.Wanted(strict, rename, parts, dict(convert or {}), cast)
+        with self._lock:
+            return checkpoint.load_step(self._engine, path, wanted, loader, fallback, self._write)

@@ -1,0 +1,494 @@
+"""The handle on a compiled training step: call it, run it over data, read and set its state, attach other functions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from wholestep import forks, random
+from wholestep.boundary.attributes import answering
+from wholestep.boundary.frames import cut_frames
+from wholestep.boundary.public import bounded
+from wholestep.errors import ArgumentError, TreeError, UnsupportedError
+from wholestep.frontend import outside
+from wholestep.nn.trained import give
+from wholestep.optim.hyper import hyper_of
+from wholestep.runtime.memory.mapped_arrays import copy_chunked
+from wholestep.train.inspect.diagnose import Diagnosis
+from wholestep.train.inspect.inspection import Inspected
+from wholestep.train.inspect.replayed_step import Course, Past, course_of, diagnosed
+from wholestep.train.program import resident_epochs as epoch_runs
+from wholestep.train.program.batch_shapes import ProgramsByShape
+from wholestep.train.program.engine import CompilationLog, Engine
+from wholestep.train.program.exclusive_access import ExclusiveAccess, reentrancy_error
+from wholestep.train.program.hyperparameters import flush_accumulation, hyper_changes, with_averaged_parameters
+from wholestep.train.program.skipped_steps import warn_of_skipped
+from wholestep.train.program.step_function import StepFunction
+from wholestep.train.state.loss_scaling import scale_of
+from wholestep.train.state.model_state import SAME, check_predicts, given_parts, split_model
+from wholestep.train.state.parameter_checks import warn_of_suspect_parameters
+from wholestep.train.state.precision import convert_floats
+from wholestep.train.state.result import Result
+from wholestep.train.state.state import STATE_PARTS
+from wholestep.train.step.attached import Attached
+from wholestep.train.step.save_load import SavedState
+from wholestep.words import printable
+
+
+@bounded
+@answering("step")
+class Step(ExclusiveAccess, SavedState, Inspected):
+    """A compiled training step; `wholestep.compile` makes one.
+
+    It owns its state: parameters, buffers, the optimizer's state and counters. Calls from several threads take turns.
+    """
+
+    def __init__(
+        self,
+        step_function: StepFunction,
+        parts: dict[str, Any],
+        batch: Any,
+        count: int,
+        device: str,
+        strict: bool = False,
+    ) -> None:
+        super().__init__()
+        self.strict = strict
+        """Whether a call refuses every batch that has another shape than the one the step was compiled for."""
+        self._log = CompilationLog()
+        self._predictor: Attached | None = None
+        self._take(Engine(step_function, parts, {}, batch, count, device, self._log))
+        forks.heir(self)
+
+    def _take(self, engine: Engine) -> None:
+        self._engine, self._glance = engine, engine.signature.fast_check
+        self._kinds = ProgramsByShape(engine)
+        self._last: Result | None = None
+        self._course: Course | None = None
+
+    def __call__(self, batch: Any, *more: Any) -> Result:
+        """Run one step, or K, and say what came of it.
+
+        The batch may have other sizes than the one that the step was compiled for, such as the last one of an epoch:
+        each shape is compiled once, an LRU cache keeps the last sixteen, and `traces` and `reasons` count and name
+        them. With K steps a call the first axis says how many steps there are. Structure, dtypes and the number of axes
+        stay what they are; so do all sizes where the step is `strict`.
+
+        Raises TreeError, ShapeError or DtypeError for a batch that does not fit, MutationError where a captured array
+        has changed, and what the program itself raises, such as BoundsError; the state is then as it was. Raises
+        ReentrancyError in a signal handler or a finalizer that runs inside a call by the same thread, which goes on.
+        Gives RecompilationWarning where it was compiled for many sizes of one axis.
+        """
+        try:
+            with self._lock:
+                if self._busy or more:
+                    raise reentrancy_error() if self._busy else several_batches_error(more)
+                self._busy = True
+                try:
+                    arrays = self._glance(batch)
+                    result = self._kinds.step(batch, self.strict) if arrays is None else self._engine.step(arrays)
+                    self._last, self._course = result, None
+                    return result
+                finally:
+                    self._busy = False
+        except BaseException as error:
+            cut_frames(error)  # here and not in a boundary around it, which a call of microseconds would feel
+            raise
+
+    def specialize(self, **sizes: int) -> None:
+        """Compile a code for one size of a symbolic batch alone, which is used for that size from now on.
+
+        It is a little faster, mostly where a step is small, and may round otherwise than the code for all sizes. The
+        last eight sizes are kept, and `reasons` names them.
+
+        Shapes: sizes are integers of 1 or more, by the names of the batch's `ws.Dim`s.
+        Raises: UnsupportedError where the batch has no symbolic size, ParameterError for other names than its sizes
+        have, and for sizes below 1.
+
+        >>> import numpy as np, wholestep as ws
+        >>> batch = ws.ShapeDtype((ws.Dim("B"), 3), "float64")
+        >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones(3), optimizer=ws.optim.sgd(0.1), batch=batch)
+        >>> step.specialize(B=32)
+        >>> step.reasons[1]
+        'step of <lambda> at B=32, compiled and not traced'
+        """
+        with self._lock:
+            self._engine.specialize(sizes)
+
+    @property
+    def batch_size(self) -> int:
+        """The number of rows of the batch that the step was compiled for: the first axis of its first array."""
+        return epoch_runs.default_batch_size(self._engine)
+
+    @property
+    def steps_per_call(self) -> int:
+        """The number of steps that a call takes."""
+        return self._engine.count
+
+    def run(
+        self,
+        data: Any,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        *,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        progress: epoch_runs.EpochCallback | None = None,
+        resume: bool = False,
+    ) -> Result:
+        """Train over data, a tree like the batch whose arrays have rows; the result holds the loss of every step.
+
+        The order of the rows is drawn from the step's own key and counter, so it is another one each epoch, and the
+        same for the same state. The last batch holds what is left over; `drop_last` leaves it out. `batch_size` is that
+        of the compiled batch by default; each size has a program of its own. After each epoch `progress` is called with
+        the number of epochs done and the result of this one. Ctrl-C ends the run after the step that it is in; the
+        result then says so.
+
+        With `resume` the first epoch is what was left of one that was cut short, in this step or in the one that saved
+        the checkpoint which this one has loaded; where there is none it is an epoch like any other.
+
+        Shapes: data [rows, ...] of the dtypes of the batch; `losses` of the result are f64[steps].
+        Raises: TreeError, ShapeError or DtypeError for data that does not fit, ParameterError for counts below 1 and
+        for an epoch to be resumed over other data.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> step.run(np.ones(6), epochs=2).losses.tolist()
+        [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+        """
+        count = epoch_runs.whole_number("epochs", epochs)
+
+        def begin() -> tuple[epoch_runs.ResidentData, Course]:
+            rows = epoch_runs.ResidentData(self._engine, data, batch_size, shuffle, drop_last)
+            course = course_of(rows, resume)
+            self._last = None
+            return rows, course
+
+        rows, course = self._turn(begin)
+        result = epoch_runs.run_epochs(rows, count, progress, self._turn, self._kinds.step if resume else None)
+        self._last, self._course = result, course
+        warn_of_skipped(self._engine.step_function, "run", result.skipped, result.steps)
+        return result
+
+    def diagnose(self, batch: Any) -> Diagnosis:
+        """The origin of the last skipped step's inf or nan: that step, replayed in the reference interpreter.
+
+        `batch` is what the last call was given: its batch, its K batches, or the data of `run`. The step has the key,
+        the loss scale and the state that it had, which a skipped step leaves as they were. Where the call went on with
+        steps that were not skipped the state has moved on, and the answer says so; load the state of before the call to
+        have it exactly. Where nothing was skipped, the step to come is tried. Nothing is changed.
+
+        Shapes: a batch as the last call was given.
+        Raises: TreeError, ShapeError or DtypeError for a batch of another kind.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda w, x: np.mean(np.log(w * x)), np.ones(2), optimizer=ws.optim.sgd(0.1),
+        ...                   batch=np.ones(2))
+        >>> step(np.array([1.0, 0.0])).status
+        'skipped'
+        >>> found = step.diagnose(np.array([1.0, 0.0]))
+        >>> found.operation, found.phase, found.step
+        ('log', 'forward', 0)
+        """
+        with self._lock:
+            past = None if self._last is None else Past(self._last, self._course)
+            return diagnosed(self._engine, past, batch)
+
+    def attach(self, f: Callable[..., Any], *, batch: Any = None, training: bool = False) -> Attached:
+        """Attach another function to the same state: `f(params, batch)`, or `f(params, buffers, batch)` with buffers.
+
+        With a module it is `f(model, batch)`, in evaluation mode unless `training`; what it assigns is not kept. The
+        result is called with a batch of any kind and compiles for each; with `batch` it compiles for that one now. One
+        with symbolic sizes does for all of them.
+
+        Shapes: a batch of any structure, shapes and dtypes that f takes; what f returns, a tree of arrays.
+        Raises: in the call, whatever f raises, and DtypeError for a result that is no array.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((x @ p) ** 2), np.ones(3), batch=np.ones((4, 3)))
+        >>> step.attach(lambda p, x: x @ p)(np.ones((2, 3))).tolist()
+        [3.0, 3.0]
+        """
+        attached = Attached(f, lambda: self._engine, lambda: self._lock, training)
+        if batch is not None:
+            with self._lock:
+                attached.entry(outside.taken_over(batch, "batch", attached.name))
+        return attached
+
+    def predict(self, x: Any) -> Any:
+        """`model(x)` for the model as it is now, in evaluation mode, compiled once for each shape of `x`.
+
+        It is `step.attach(lambda model, x: model(x))`, made at the first call; `step.model` is the model itself.
+
+        Shapes: x as the model takes it; what the model returns.
+        Raises: UnsupportedError where the step knows a loss and no model: one of plain parameters, or of a tree in
+        which there are modules.
+
+        >>> import numpy as np, wholestep as ws
+        >>> model = ws.nn.Linear(3, 1, key=0)
+        >>> batch = {"x": np.eye(3, dtype=np.float32), "y": np.ones((3, 1), np.float32)}
+        >>> def loss(model, batch):
+        ...     return ws.nn.mse(model(batch["x"]), batch["y"])
+        >>> step = ws.compile(loss, model, optimizer=ws.optim.sgd(0.5), batch=batch)
+        >>> losses = [step(batch).loss for _ in range(100)]
+        >>> step.predict(np.eye(3, dtype=np.float32)).round(1).tolist()
+        [[1.0], [1.0], [1.0]]
+        """
+        check_predicts(self._engine.step_function.model)
+        if self._predictor is None:
+            self._predictor = self.attach(predict)
+        return self._predictor(x)
+
+    @property
+    def model(self) -> Any:
+        """The model with its parameters and buffers as they are now, in arrays of the caller's own.
+
+        The model that was given to `compile` stays as it was. Raises UnsupportedError where the step was compiled from
+        plain parameters.
+        """
+        with self._lock:
+            model, state = self._engine.step_function.model, self._engine.state
+            if model is None:
+                raise UnsupportedError(
+                    "step.model: the step was compiled from plain parameters", hint="see step.params"
+                )
+            return model.filled(state.copy("params"), state.copy("buffers"))
+
+    @property
+    def params(self) -> Any:
+        """The parameters as they are now, in arrays of the caller's own; those of a model by path."""
+        with self._lock:
+            return self._engine.state.copy("params")
+
+    @property
+    def buffers(self) -> Any:
+        """The buffers as they are now, in arrays of the caller's own."""
+        with self._lock:
+            return self._engine.state.copy("buffers")
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All of the state, in arrays of the caller's own: a dictionary of params, buffers, optimizer and counters."""
+        with self._lock:
+            return self._engine.state.whole()
+
+    @property
+    def hyper(self) -> dict[str, float]:
+        """The hyper-parameters as they are now."""
+        return {name: float(x) for name, x in self._engine.hyper.items()}
+
+    @property
+    def steps(self) -> int:
+        """The number of steps taken since the beginning, or since `reset`, those that were skipped among them."""
+        return int(self._engine.state.tree["counters"]["step"])
+
+    @property
+    def skipped(self) -> int:
+        """The number of steps that the guard has left out since the beginning, or since `reset`."""
+        with self._lock:
+            return int(self._engine.state.tree["counters"]["skipped"])
+
+    @property
+    def loss_scale(self) -> float | None:
+        """The factor of the loss before it is differentiated; None where there is none."""
+        with self._lock:
+            scaled = self._engine.step_function.scaling is not None
+            return float(self._engine.state.tree["counters"]["scale"]) if scaled else None
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take over a state as `state` gives it.
+
+        Shapes: those of the step's own state, dtypes too.
+        Raises: TreeError, ShapeError or DtypeError where it does not fit.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> before, _ = step.state, step(np.ones(2))
+        >>> step.load_state(before)
+        >>> float(step.params), step.steps
+        (0.0, 0)
+        """
+        if not isinstance(state, dict) or set(state) != set(STATE_PARTS):
+            raise TreeError(f"load_state: the state is a dictionary of {', '.join(STATE_PARTS)}")
+        with self._lock:
+            self._write(state)
+            self._engine.unfinished = None
+
+    def _write(self, parts: dict[str, Any], hyper: Mapping[str, Any] | None = None) -> None:
+        self._last = None if parts else self._last
+        self._engine.state.keep()
+        for memory, new in self._engine.state.checked(parts):
+            copy_chunked(memory, new)
+        for name, value in (hyper or {}).items():
+            self._engine.hyper[name][...] = value
+
+    def set(self, **changes: Any) -> None:
+        """Set hyper-parameters by name, `key` (a key or a seed), `params`, `buffers` or `loss_scale`.
+
+        Nothing is compiled anew. The hyper-parameters are those in `hyper`; of a name such as `default.lr` any end will
+        do that is only its own.
+
+        Shapes: hyper-parameters are numbers; parameters and buffers have those of the step's own.
+        Raises: ParameterError for a name that is not there and a number that the optimizer would not take, DtypeError
+        for a hyper-parameter that is no number, and what `load_state` raises; nothing is changed then.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> step.set(lr=0.25)
+        >>> step.hyper
+        {'lr': 0.25}
+        """
+        with self._lock:
+            engine = self._engine
+            parts = given_parts(changes, engine.step_function.model)
+            counters: dict[str, Any] = {}
+            if "key" in changes:
+                counters["key"] = base_key(changes.pop("key"))
+            if "loss_scale" in changes and engine.step_function.scaling is not None:
+                counters["scale"] = np.float32(scale_of(changes.pop("loss_scale"), "step.set"))
+            if counters:
+                parts["counters"] = {**engine.state.tree["counters"], **counters}
+            self._write(parts, hyper_changes(engine, changes))
+            if "key" in counters:
+                engine.unfinished = None
+
+    def flush(self) -> None:
+        """Make the update for which `ws.optim.accumulate` has gathered gradients, at the end of the data.
+
+        Nothing is changed where it has gathered none.
+
+        Shapes: the state keeps its own.
+        Raises: UnsupportedError where the optimizer is another one.
+
+        >>> import numpy as np, wholestep as ws
+        >>> optimizer = ws.optim.accumulate(ws.optim.sgd(0.5), 2)
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=optimizer, batch=np.ones(2))
+        >>> _ = step(np.ones(2))
+        >>> step.flush()
+        >>> float(step.params)
+        1.0
+        """
+        with self._lock:
+            self._write(flush_accumulation(self._engine))
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """`with step.averaged():` the parameters are the averages that `ws.optim.ema` keeps, for an evaluation.
+
+        Shapes: the averages have those of the parameters.
+        Raises: TreeError where there are none, and UnsupportedError at the end of a block in which the step was
+        trained; the state is then that of before the block.
+
+        >>> import numpy as np, wholestep as ws
+        >>> optimizer = ws.optim.ema(ws.optim.sgd(0.5), 0.75)
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=optimizer, batch=np.ones(2))
+        >>> result = step(np.ones(2))
+        >>> with step.averaged():
+        ...     inside = float(step.params)
+        >>> inside, float(step.params)
+        (0.25, 1.0)
+        """
+        return with_averaged_parameters(self)
+
+    def reset(self, params: bool = True, optimizer: bool = True) -> None:
+        """Go back to the parameters and buffers of the beginning, to a fresh optimizer state, or to both.
+
+        With both the counters go back too, and training repeats itself to the bit.
+
+        Shapes: the state keeps its own.
+        Raises: nothing of its own.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> _ = step(np.ones(2))
+        >>> step.reset()
+        >>> float(step.params), step.steps
+        (0.0, 0)
+        """
+        with self._lock:
+            parts = dict(self._engine.state.keep()) if params else {}
+            if not optimizer:
+                parts.pop("counters", None)
+            elif self._engine.step_function.optimizer is not None:
+                parts["optimizer"] = self._engine.step_function.begun(
+                    parts.get("params", self._engine.state.tree["params"])
+                )
+            self._write(parts)
+            if "counters" in parts:
+                self._engine.unfinished = None
+
+    def replace(
+        self,
+        loss: Callable[..., Any] | None = None,
+        params: Any = SAME,
+        *,
+        batch: Any = SAME,
+        buffers: Any = SAME,
+        optimizer: Any = SAME,
+    ) -> None:
+        """Compile another loss, other parameters, another batch or optimizer into this handle.
+
+        What is not given stays: state, counters, and hyper-parameters that the optimizer still has. New parameters or a
+        new optimizer begin with a fresh optimizer state. Attached functions follow at their next call.
+
+        Shapes: those of the new parts.
+        Raises: as `compile` does; the step is then as it was.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> step.replace(lambda p, x: np.mean(np.abs(p - x)))
+        >>> step(np.ones(2)).loss
+        1.0
+        """
+        with self._lock:
+            old, model = self._engine, params
+            changes: dict[str, Any] = {} if loss is None else {"loss": loss}
+            if optimizer is not SAME:
+                changes["optimizer"] = optimizer
+            if params is not SAME:
+                changes["model"], params, buffers = split_model(params, buffers, old.step_function.model)
+                warn_of_suspect_parameters(params, old.step_function.precision)
+            if buffers is not SAME:
+                changes["with_buffers"] = buffers is not None
+            step_function = dataclasses.replace(old.step_function, **changes)
+            parts = dict(old.state.tree)
+            for name, given in (("params", params), ("buffers", buffers)):
+                if given is not SAME:
+                    parts[name] = convert_floats(given, step_function.precision)
+            if params is not SAME or optimizer is not SAME:
+                parts["optimizer"] = step_function.begun(parts["params"])
+            hyper = hyper_of(optimizer) if optimizer is not SAME else self.hyper
+            example = old.signature.abstract() if batch is SAME else outside.taken_over(batch, "batch", "replace")
+            self._take(Engine(step_function, parts, hyper, example, old.count, old.device, self._log))
+            give(model, self, step_function.name)
+
+    def __repr__(self) -> str:
+        engine = self._engine
+        return printable(f"<step of {engine.step_function.name} on {engine.signature}, device {engine.device!r}>")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UnsupportedError(
+            "step: a compiled step cannot be copied or pickled",
+            hint="keep step.state, which can, and give it to load_state of a step compiled from the same loss",
+        )
+
+
+def predict(model: Any, x: Any) -> Any:
+    """Call the model: the function that `Step.predict` attaches."""
+    return model(x)
+
+
+def several_batches_error(more: tuple[Any, ...]) -> ArgumentError:
+    """The error for a batch in several arguments."""
+    return ArgumentError(
+        f"step: it takes one batch, and got {1 + len(more)} arguments",
+        hint="give the batch as one tree: step((x, y)), or step({'x': x, 'y': y})",
+    )
+
+
+def base_key(key: Any) -> Any:
+    """A key from a seed, or the key that was given."""
+    return random.key(key) if isinstance(key, int | np.integer) and not isinstance(key, bool) else key

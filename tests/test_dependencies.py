@@ -1,0 +1,55 @@
+"""Packages that are imported are those that pyproject.toml names; the core requires none that it does not import."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LIBRARY, TOOLS = ROOT / "src" / "wholestep", ROOT / "tools" / "wholestep_tools"
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "IPython": "ipython"}
+"""The distributions of packages whose name is another one."""
+COMMANDS = ("cli", "notebook")
+"""The parts of the library that its extras are for."""
+GIVEN = {"einops", "pandas", "polars", "torch"}
+"""What the library takes arrays, tables and weights of, where the user has it."""
+
+
+def imported(folder: Path, *without: str) -> set[str]:
+    """The distributions that the files of a folder import, wherever they do, without those of these parts of it."""
+    files = [path for path in folder.rglob("*.py") if path.relative_to(folder).parts[0] not in without]
+    names = set()
+    for node in [node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    tops = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) - {"wholestep", "wholestep_tools"}
+    return {DISTRIBUTIONS.get(name, name) for name in tops}
+
+
+def required(project, *extras: str) -> set[str]:
+    """The distributions that a project requires, and those of some of its extras."""
+    lists = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
+    return {re.match(r"[\w.-]+", line)[0] for lines in lists for line in lines}
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OTHER = tomllib.loads((ROOT / "tools" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_core_requires_what_it_imports():
+    core, optional = imported(LIBRARY, *COMMANDS), required(PROJECT, "train", "notebook")
+    assert required(PROJECT) <= core
+    assert core - required(PROJECT) <= optional | GIVEN
+
+
+def test_the_extras_hold_what_the_commands_import():
+    assert imported(LIBRARY) - GIVEN == required(PROJECT, "train", "notebook")
+
+
+def test_the_tools_require_what_they_import():
+    measured = {"jax", "torch", "autograd"}
+    assert imported(TOOLS) - measured <= required(OTHER) | required(PROJECT)
+    assert required(OTHER) - {"wholestep"} <= imported(TOOLS)

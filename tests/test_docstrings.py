@@ -1,0 +1,124 @@
+"""Every public docstring has its parts in one form; docs/testing.md says which."""
+
+import builtins
+import doctest
+import importlib
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from wholestep import dims, errors
+from wholestep.train.step.step import Step
+
+SPACES = ("wholestep", "wholestep.random", "wholestep.nn", "wholestep.optim")
+PUBLIC: dict[str, tuple[str, Any]] = {
+    f"{space}.{name}": (space, getattr(package, name))
+    for space in SPACES
+    for package in [importlib.import_module(space)]
+    for name in package.__all__
+    if not isinstance(getattr(package, name), ModuleType)
+}
+MODULES = {
+    "wholestep.nn.init": """constant fans gain_of kaiming_normal kaiming_uniform lecun_normal lecun_uniform normal ones
+        orthogonal truncated_normal uniform xavier_normal xavier_uniform zeros""",
+    "wholestep.nn.metrics": """Accuracy ConfusionMatrix Mean R2 accuracy confusion_matrix f1 precision r2 recall
+        top_k_accuracy""",
+}
+"""Public modules of a public package, with the names that are for users."""
+STEP = """attach averaged cost diagnose explain flush load load_state predict profile replace reset run save set source
+specialize"""
+"""The methods of a compiled step."""
+PUBLIC |= {
+    f"{module}.{name}": (module, getattr(importlib.import_module(module), name))
+    for module, names in MODULES.items()
+    for name in names.split()
+}
+PUBLIC |= {f"step.{name}": ("step", getattr(Step, name)) for name in STEP.split()}
+BARE = {"wholestep.WholestepError": "the root of all errors: it is caught, and never called"}
+"""Public names without shapes, errors and an example, each with the reason."""
+FORMULAS = """
+activations attention attention_layer conv_layers convolution cross_entropies ctc dropouts embeddings losses norm_layers
+normalization pool_layers pooling positions probabilities ranking_losses recurrent resampling transformer transposed
+continuous discrete init keys metrics rejection
+accumulation adam_kin adaptive averaging chaining compound descent factored grouping moments orthogonal plateaus
+quasi_newton schedules
+""".split()
+"""Modules whose numbers follow formulas."""
+SOURCELESS = {
+    **{
+        f"wholestep.optim.{name}": "what is given, put together"
+        for name in """Chain Constant Groups Join Piecewise Scaled Schedule average chain constant global_norm groups
+            join piecewise scaled""".split()
+    },
+    "wholestep.optim.Accumulate": "a mean",
+    "wholestep.optim.accumulate": "a mean",
+    **dict.fromkeys(("wholestep.nn.init.constant", "wholestep.nn.init.ones", "wholestep.nn.init.zeros"), "one number"),
+    "wholestep.nn.metrics.Accuracy": "a share of a count",
+    "wholestep.nn.metrics.ConfusionMatrix": "a count",
+    "wholestep.nn.metrics.Mean": "a mean",
+    "wholestep.nn.metrics.accuracy": "a share of a count",
+    "wholestep.nn.metrics.confusion_matrix": "a count",
+    "wholestep.nn.metrics.top_k_accuracy": "a share of a count",
+    "wholestep.random.bernoulli": "a uniform number below p",
+    "wholestep.random.key": "the words of the seed",
+    "wholestep.random.permutation": "the order of random words",
+}
+"""Those of them that have no source, each with the reason."""
+LABELS = ("Shapes", "Raises", "Source")
+
+
+def parts(name: str) -> dict[str, str]:
+    """The labelled texts of a public docstring, in the order in which they stand there."""
+    block = next((b for b in paragraphs(name) if b.startswith("Shapes: ")), "")
+    cut = re.split(rf"^({'|'.join(LABELS)}): ", block, flags=re.MULTILINE)
+    return dict(zip(cut[1::2], [" ".join(text.split()) for text in cut[2::2]], strict=True))
+
+
+def paragraphs(name: str) -> list[str]:
+    return (inspect.getdoc(PUBLIC[name][1]) or "").split("\n\n")
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC.keys() - BARE.keys()))
+def test_a_public_docstring_has_its_parts(name: str) -> None:
+    first, *rest = paragraphs(name)
+    assert "\n" not in first and first.endswith(".")
+    assert any(text.startswith(">>> ") for text in rest)
+    found = parts(name)
+    assert list(found) == [label for label in LABELS if label in found] and {"Shapes", "Raises"} <= found.keys()
+    assert all(text.endswith(".") for text in found.values())
+    assert not re.search(r"\bRaises [A-Za-z]+Error", " ".join(rest))
+
+
+@pytest.mark.parametrize(
+    "name", sorted(n for n, (_, thing) in PUBLIC.items() if thing.__module__.rpartition(".")[2] in FORMULAS)
+)
+def test_a_formula_has_a_source(name: str) -> None:
+    assert ("Source" in parts(name)) != (name in SOURCELESS)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC.keys() - BARE.keys()))
+def test_what_a_docstring_refers_to_exists(name: str) -> None:
+    found = parts(name)
+    for word in re.findall(r"(?<![\w.])[A-Z]\w*(?:Error|Warning)\b", found["Raises"]):
+        assert any(hasattr(module, word) for module in (errors, dims, builtins)) or word == "NotFittedError", word
+    for label in LABELS:
+        for other in re.findall(r"\bas `(?:ws\.)?([\w.]+)`", found.get(label, "")):
+            near = f"{PUBLIC[name][0]}.{other}"
+            known = near if near in PUBLIC else f"wholestep.{other}"
+            assert known != name and label in parts(known), f"{name}: {label}: as {other}"
+
+
+LATE = [n for n, (_, thing) in PUBLIC.items() if str(getattr(thing, "__module__", "")).startswith("wholestep.train.")]
+ELSEWHERE = {"wholestep.calibrate": "tests/train/test_profile.py runs it, and puts the rates back"}
+
+
+@pytest.mark.parametrize("name", sorted(set(LATE) - ELSEWHERE.keys()))
+def test_an_example_of_what_is_imported_late_runs(name: str) -> None:
+    thing = inspect.unwrap(PUBLIC[name][1])
+    names = vars(importlib.import_module(thing.__module__))
+    (example,) = doctest.DocTestFinder(recurse=False).find(thing, name, globs=dict(names))
+    failed, tried = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example)
+    assert tried and not failed

@@ -1,0 +1,123 @@
+"""`wholestep bench`: nine workloads in Wholestep, JAX and PyTorch, in turns, with the same numbers demanded of all."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from wholestep.cli.options import Help, integer_at_least, positive_number
+from wholestep.errors import CommandError
+from wholestep_tools.bench import machine, memory, spec, table
+from wholestep_tools.bench.deep import LAYERS, MODES
+from wholestep_tools.bench.peers import PEERS, USUAL
+from wholestep_tools.bench.runner import Options, Row, run
+
+ABOUT = "Time nine workloads in Wholestep and in whichever of JAX and PyTorch is installed, in turns."
+
+
+def installed(peer: str) -> bool:
+    """Whether what a peer needs is there."""
+    return importlib.util.find_spec(PEERS[peer].needs) is not None
+
+
+def chosen(names: str | None) -> list[str]:
+    """The peers to measure: those named, separated by commas, or the usual ones that are installed.
+
+    Raises CommandError for a peer that is unknown or not installed.
+
+    >>> chosen("wholestep")
+    ['wholestep']
+    """
+    if names is None:
+        return [peer for peer in USUAL if installed(peer)]
+    asked = list(dict.fromkeys(name.strip() for name in names.split(",")))
+    for peer in asked:
+        if peer not in PEERS:
+            raise CommandError(f"there is no peer {peer!r}", hint=f"choose from {', '.join(PEERS)}")
+        if not installed(peer):
+            raise CommandError(f"{PEERS[peer].needs} is not installed", hint=f"install it, or leave {peer} out")
+    return asked
+
+
+def written(measured: machine.Machine, found: Mapping[str, Sequence[Row]]) -> str:
+    """Everything that was measured, as JSON."""
+    rows = {name: [row._asdict() for row in rows] for name, rows in found.items()}
+    return json.dumps({"machine": measured._asdict(), "workloads": rows}, indent=1) + "\n"
+
+
+def bench(peers: str | None, workloads: str, options: Options, file: Path | None, stream: TextIO) -> int:
+    """Measure and print; 0 where all peers ran and their numbers agree, else 1.
+
+    Raises CommandError for peers or workloads that there are not, and for a file that cannot be written.
+    """
+    contestants, names = chosen(peers), spec.named(workloads)
+    if file is not None and not file.parent.is_dir():
+        raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
+    machine.wait_until_quiet(options.quiet)
+    measured = machine.measured(options.threads)
+    print(measured, file=stream, flush=True)
+    found: dict[str, list[Row]] = {}
+    wrong: list[str] = []
+    for name in names:
+        found[name] = run(name, contestants, options)
+        wrong += table.complaints(name, found[name])
+        print(f"\n{table.table(name, found[name])}", file=stream, flush=True)
+        if file is not None:
+            file.write_text(written(measured, found), encoding="utf-8")
+    if overview := table.summary(found):
+        print(f"\n{overview}", file=stream)
+    verdict = f"all numbers agree to {table.TOLERANCE:g}" if len(contestants) > 1 else "one peer, nothing to compare"
+    print("\n" + "\n".join(wrong or [verdict]), file=stream)
+    return 1 if wrong else 0
+
+
+def add(commands: Any) -> None:
+    """Add the command to the command line."""
+    job = commands.add_parser("bench", help="measure speed beside JAX and PyTorch", description=ABOUT)
+    job.formatter_class = Help
+    known, every = ", ".join(PEERS), ",".join(spec.WORKLOADS)
+    job.add_argument("--peers", metavar="NAMES", help=f"of {known}; unless given, the first three as far as installed")
+    job.add_argument("--workloads", default=every, metavar="NAMES", help="what to run")
+    job.add_argument(
+        "--rounds", type=integer_at_least(1), default=5, metavar="N", help="how often each peer has its turn"
+    )
+    job.add_argument("--budget", type=positive_number, default=1.5, metavar="S", help="seconds of a turn")
+    job.add_argument(
+        "--threads", type=integer_at_least(1), default=machine.processors(), metavar="N", help="threads of each peer"
+    )
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=command)
+    add_memory(job.add_subparsers(title="another comparison", metavar="memory"))
+
+
+def add_memory(commands: Any) -> None:
+    """Add `wholestep bench memory`."""
+    about = "Measure memory and time of a deep GPT, as it is and where memory is saved, in all libraries installed."
+    job = commands.add_parser("memory", help="compare ways to save memory", description=about)
+    job.formatter_class = Help
+    job.add_argument("--peers", metavar="NAMES", help="of wholestep, jax, torch; unless given, those installed")
+    job.add_argument("--layers", type=integer_at_least(1), default=LAYERS, metavar="N", help="layers of the model")
+    job.add_argument("--rounds", type=integer_at_least(1), default=5, metavar="N", help="how often each has its turn")
+    job.add_argument(
+        "--threads", type=integer_at_least(1), default=machine.processors(), metavar="N", help="threads of each library"
+    )
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=memory_command)
+
+
+def memory_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench memory` as it was given."""
+    peers = [peer for peer in chosen(options.peers) if peer in MODES]
+    quiet = Options().quiet
+    return memory.bench(peers, options.layers, options.rounds, options.threads, quiet, options.json, sys.stdout)
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run the command as it was given."""
+    how = Options(options.rounds, options.budget, options.threads)
+    return bench(options.peers, options.workloads, how, options.json, sys.stdout)

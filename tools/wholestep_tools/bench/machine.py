@@ -1,0 +1,91 @@
+"""The machine under the benchmarks: its rates of arithmetic and memory, and who else is using it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+STAT = Path("/proc/stat")
+QUIET = 0.25
+"""Processors that others may use while a measurement counts as undisturbed."""
+
+
+class Machine(NamedTuple):
+    """The processor, how many of it may be used, what NumPy reaches on it."""
+
+    processor: str
+    threads: int
+    gflops: float
+    gigabytes: float
+
+    def __str__(self) -> str:
+        reached = f"a product of matrices reaches {self.gflops:.0f} GFLOP/s, a copy {self.gigabytes:.0f} GB/s"
+        return f"{self.processor}, {self.threads} threads; in NumPy {reached}"
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """The processor's name."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def quickest(f: Callable[[], Any], seconds: float) -> float:
+    """The least time that f takes, tried again and again for that long, the first time not counted."""
+    f()
+    found: list[float] = []
+    until = time.perf_counter() + seconds
+    while not found or time.perf_counter() < until:
+        before = time.perf_counter()
+        f()
+        found.append(time.perf_counter() - before)
+    return min(found)
+
+
+def measured(threads: int, seconds: float = 0.5) -> Machine:
+    """The machine by two small measurements: a product of float32 matrices, and a copy too large for the caches."""
+    import threadpoolctl
+
+    a = np.ones((1024, 1024), np.float32)
+    product = np.empty_like(a)
+    source = np.ones(1 << 25, np.float32)
+    target = np.empty_like(source)
+    with threadpoolctl.threadpool_limits(threads):
+        gflops = 2 * 1024**3 / quickest(lambda: np.matmul(a, a, out=product), seconds) / 1e9
+    gigabytes = 2 * source.nbytes / quickest(lambda: np.copyto(target, source), seconds) / 1e9
+    return Machine(processor(), threads, gflops, gigabytes)
+
+
+def others(seconds: float = 0.1) -> float:
+    """How many processors are in use while this process sleeps; 0 where the system does not say."""
+    if not STAT.exists():
+        return 0.0
+
+    def used() -> int:
+        counts = [int(field) for field in STAT.read_text().split("\n", 1)[0].split()[1:]]
+        return sum(counts[:3]) + sum(counts[5:8])
+
+    before = used()
+    time.sleep(seconds)
+    return (used() - before) / float(os.sysconf("SC_CLK_TCK")) / seconds
+
+
+def wait_until_quiet(patience: float) -> float:
+    """Wait while others use the machine, but not longer than `patience` seconds; return what they use now."""
+    until = time.monotonic() + patience
+    busy = others()
+    while busy > QUIET and time.monotonic() < until:
+        busy = others()
+    return busy

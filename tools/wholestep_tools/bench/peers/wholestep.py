@@ -1,0 +1,87 @@
+"""The workloads in Wholestep: `compile` for what is trained, `jit` for what is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import wholestep as ws
+from wholestep import nn, tree
+from wholestep.cli import digits, text
+from wholestep.train.step.step import Step
+from wholestep_tools.bench.models import chain, cnn, gpt, mlp, tiny
+from wholestep_tools.bench.spec import B1, B2, CHANNELS, EPS, HEADS, LAYERS, SIGNS, WIDTH, WORKLOADS, Arrays, digest
+
+VERSION = f"Wholestep {ws.__version__}"
+
+
+class Training:
+    """What is trained, one step or many in a call."""
+
+    def __init__(self, step: Step, batch: Arrays) -> None:
+        self.step, self.batch = step, batch
+
+    def call(self) -> Any:
+        return self.step(self.batch)
+
+    def wait(self, result: Any) -> None:
+        """The losses wait where they are read, and on a CPU there is nothing to wait for."""
+
+    def numbers(self, result: Any) -> list[list[float]]:
+        return [[float(loss)] for loss in result.losses]
+
+    @property
+    def arena(self) -> int:
+        """Bytes of scratch memory."""
+        return int(self.step.memory.arena)
+
+
+def trained(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training:
+    """A workload that is trained."""
+    batch = {key: np.stack([array] * at_once) for key, array in batch.items()} if at_once > 1 else batch
+    start = nn.join(MODELS[name](), params) if name in MODELS else params
+    optimizer = ws.optim.adam(WORKLOADS[name].rate, B1, B2, EPS)
+    return Training(ws.compile(LOSSES[name], start, optimizer=optimizer, batch=batch, steps_per_call=at_once), batch)
+
+
+class Function:
+    """W5 to W7: a function of parameters and batch that keeps nothing."""
+
+    def __init__(self, name: str, params: Arrays, batch: Arrays) -> None:
+        self.given = params, batch
+        self.run = ws.jit(FUNCTIONS[name])
+
+    def call(self) -> Any:
+        return self.run(*self.given)
+
+    def wait(self, result: Any) -> None:
+        """On a CPU there is nothing to wait for."""
+
+    def numbers(self, result: Any) -> list[list[float]]:
+        return [digest(np.asarray(leaf) for leaf in tree.flatten(result)[0])]
+
+
+def second(params: Any, batch: Any) -> Any:
+    """W7: the derivative of the gradient along a direction."""
+    along = {name: batch[f"v_{name}"] for name in params}
+    return ws.hvp(lambda p: mlp(p, batch), (params,), (along,))
+
+
+def scored(model: Any, batch: Any) -> Any:
+    """The loss of the models of `wholestep train`, which bring their layers along."""
+    return nn.cross_entropy(model(batch["x"]), batch["y"])
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "digits": lambda: digits.DigitReader(channels=CHANNELS, key=ws.random.key(0)).eval(),
+    "text": lambda: text.Writer(SIGNS, WIDTH, LAYERS, HEADS, key=ws.random.key(0)),
+}
+LOSSES = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": scored, "text": scored}
+FUNCTIONS = {"W5": ws.value_and_grad(chain), "W6": ws.vmap(ws.grad(mlp), in_axes=(None, 0)), "W7": second}
+
+
+def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Function:
+    """The workload, ready to be called."""
+    return trained(name, params, batch, at_once) if name in LOSSES else Function(name, params, batch)
