@@ -15,6 +15,7 @@ from wholestep.boundary.foreign import NAMES
 from wholestep.boundary.public import boundary
 from wholestep.dims import Dim, sampled
 from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
+from wholestep.frontend import operators
 from wholestep.frontend.conversions import KEEP, advice
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, function, traced_types, unsupported
 from wholestep.ir.build import current, escaped
@@ -266,167 +267,30 @@ class Array:
 
     # Operators
 
-    def __add__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.add, self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.add, other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.subtract, self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.subtract, other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.multiply, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.multiply, other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.divide, self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.divide, other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.floor_divide, self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.floor_divide, other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.remainder, self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.remainder, other, self)
-
-    def __divmod__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.divmod, self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.divmod, other, self)
+    __add__, __radd__, __iadd__ = operators.arithmetic(np.add)
+    __sub__, __rsub__, __isub__ = operators.arithmetic(np.subtract)
+    __mul__, __rmul__, __imul__ = operators.arithmetic(np.multiply)
+    __truediv__, __rtruediv__, __itruediv__ = operators.arithmetic(np.divide)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = operators.arithmetic(np.floor_divide)
+    __mod__, __rmod__, __imod__ = operators.arithmetic(np.remainder)
+    __matmul__, __rmatmul__, __imatmul__ = operators.arithmetic(np.matmul)
+    __and__, __rand__, __iand__ = operators.arithmetic(np.bitwise_and)
+    __or__, __ror__, __ior__ = operators.arithmetic(np.bitwise_or)
+    __xor__, __rxor__, __ixor__ = operators.arithmetic(np.bitwise_xor)
+    __lshift__, __rlshift__, __ilshift__ = operators.arithmetic(np.left_shift)
+    __rshift__, __rrshift__, __irshift__ = operators.arithmetic(np.right_shift)
+    __divmod__, __rdivmod__ = operators.arithmetic(np.divmod)[:2]
+    __rpow__, __ipow__ = operators.arithmetic(np.power)[1:]
+    __eq__, __ne__ = operators.left(np.equal), operators.left(np.not_equal)
+    __lt__, __le__ = operators.left(np.less), operators.left(np.less_equal)
+    __gt__, __ge__ = operators.left(np.greater), operators.left(np.greater_equal)
+    __neg__, __pos__ = operators.unary(np.negative), operators.unary(np.positive)
+    __abs__, __invert__ = operators.unary(np.absolute), operators.unary(np.invert)
 
     def __pow__(self, other: Any) -> Any:
         if type(other) is int and other == 2 and self.dtype.kind in "fc":
             return HOOKS.ufunc(np.multiply, self, self)
         return HOOKS.ufunc(np.power, self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.power, other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.matmul, self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.matmul, other, self)
-
-    def __neg__(self) -> Any:
-        return HOOKS.ufunc(np.negative, self)
-
-    def __pos__(self) -> Any:
-        return HOOKS.ufunc(np.positive, self)
-
-    def __abs__(self) -> Any:
-        return HOOKS.ufunc(np.absolute, self)
-
-    def __invert__(self) -> Any:
-        return HOOKS.ufunc(np.invert, self)
-
-    def __and__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.bitwise_and, self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.bitwise_and, other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.bitwise_or, self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.bitwise_or, other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.bitwise_xor, self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.bitwise_xor, other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.left_shift, self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.left_shift, other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.right_shift, self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.right_shift, other, self)
-
-    def __eq__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.equal, self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.not_equal, self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.less, self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.less_equal, self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.greater, self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return HOOKS.ufunc(np.greater_equal, self, other)
-
-    # In-place operators: NumPy writes the array; a scalar has no memory, so the name is rebound
-
-    def _in_place(self, ufunc: np.ufunc, other: Any) -> Any:
-        if self._scalar:
-            return HOOKS.ufunc(ufunc, self, other)
-        return HOOKS.ufunc(ufunc, self, other, out=(self,))
-
-    def __iadd__(self, other: Any) -> Any:
-        return self._in_place(np.add, other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self._in_place(np.subtract, other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self._in_place(np.multiply, other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._in_place(np.divide, other)
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return self._in_place(np.floor_divide, other)
-
-    def __imod__(self, other: Any) -> Any:
-        return self._in_place(np.remainder, other)
-
-    def __ipow__(self, other: Any) -> Any:
-        return self._in_place(np.power, other)
-
-    def __imatmul__(self, other: Any) -> Any:
-        return self._in_place(np.matmul, other)
-
-    def __iand__(self, other: Any) -> Any:
-        return self._in_place(np.bitwise_and, other)
-
-    def __ior__(self, other: Any) -> Any:
-        return self._in_place(np.bitwise_or, other)
-
-    def __ixor__(self, other: Any) -> Any:
-        return self._in_place(np.bitwise_xor, other)
-
-    def __ilshift__(self, other: Any) -> Any:
-        return self._in_place(np.left_shift, other)
-
-    def __irshift__(self, other: Any) -> Any:
-        return self._in_place(np.right_shift, other)
 
     def __getitem__(self, index: Any) -> Any:
         return HOOKS.getitem(self, index)

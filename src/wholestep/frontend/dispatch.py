@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -26,6 +27,8 @@ class Hooks:
     astype: Callable[..., Any]
     assemble: Callable[..., Any]
     """A nested list that holds traced arrays -> Array"""
+    assign_out: Callable[..., Any]
+    """(name, out=, result, casting) -> the result, or `out=` with the result in it"""
 
 
 HOOKS = Hooks()
@@ -95,6 +98,33 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
             return function(*args, **kwargs)
 
         return call  # type: ignore[return-value]
+
+    return register
+
+
+def binds(
+    function: Any, name: str | None = None, *, ignored: str = "", casting: str = "same_kind", creates: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`covers` for an implementation that gets what was given by name, bound by the outside function's own signature.
+
+    It states only the parameters with a meaning here: the `ignored` ones are taken without one. A result goes into
+    `out=` by the rule `casting`. A parameter that a later NumPy may add is an error, as it is unknown to both.
+    """
+
+    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+        signature = functools.cache(functools.partial(inspect.signature, function))
+        meaningless = ignored.split()
+
+        def bound(*args: Any, **kwargs: Any) -> Any:
+            given = signature().bind(*args, **kwargs).arguments
+            for parameter in meaningless:
+                given.pop(parameter, None)
+            out = given.pop("out", None)
+            return HOOKS.assign_out(function.__name__, out, implementation(**given), casting)
+
+        functools.update_wrapper(bound, function)
+        bound.__module__, bound.__doc__ = implementation.__module__, implementation.__doc__
+        return covers(function, name, creates=creates)(bound)
 
     return register
 

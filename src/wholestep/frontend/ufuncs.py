@@ -386,7 +386,8 @@ def blended(ufunc: np.ufunc, made: Array, target: Any, where: Any) -> Array:
 
 def assign_out(name: str, target: Any, made: Array, casting: Any = "same_kind") -> Any:
     """Write a result into `out=`, as NumPy casts it; a plain array cannot hold a traced one."""
-    if target is None:
+    target = target[0] if isinstance(target, tuple) else target
+    if target is None or target is np._NoValue:
         return made
     if not isinstance(target, Array):
         raise UnsupportedError(
@@ -474,3 +475,4 @@ def astype(x: Array, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> 
 
 HOOKS.ufunc = call
 HOOKS.astype = astype
+HOOKS.assign_out = assign_out

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.fft import fftfreq, rfftfreq
+from numpy.fft import fftfreq as fftfreq
+from numpy.fft import rfftfreq as rfftfreq
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
@@ -20,27 +21,6 @@ from wholestep.numpy.movement import axis_of, normalized_axes
 from wholestep.primitives import fft as primitives
 from wholestep.primitives.arithmetic import conj, imag, make_complex, real
 from wholestep.primitives.movement import pad, slice_
-
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-]
 
 _SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -262,3 +242,6 @@ def roll_by_size(name: str, x: Array, axes: Any, step: Any) -> Any:
     """An array rolled along axes, by a step that depends on their sizes."""
     places = normalized_axes(name, tuple(axes) if isinstance(axes, list) else axes, x.ndim)
     return np.roll(x, tuple([step(int(x.shape[i])) for i in places]), places)
+
+
+globals().update(__all__=[name for name in np.fft.__all__ if name in globals()])

@@ -8,9 +8,8 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds
 from wholestep.frontend.promotion import lift
-from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import traced_array
 from wholestep.numpy.outside import NO_VALUE, np
@@ -33,138 +32,88 @@ def _present(a: Any, where: Any) -> Any:
     return real if where is NO_VALUE or where is True else real & where
 
 
-def _nan_reduction(outside: Any, reduction: Any, number: float) -> Callable[..., Any]:
-    def implementation(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = NO_VALUE,
-        initial: Any = NO_VALUE,
-        where: Any = NO_VALUE,
-    ) -> Any:
-        return reduction(replaced(a, number), axis, dtype, out, keepdims, initial, where)
+def skipping(outside: Any, reduction: Any, number: float) -> Callable[..., Any]:
+    """A reduction that a number in place of NaN leaves as it is without them."""
 
-    implementation.__name__ = implementation.__qualname__ = outside.__name__
+    def implementation(a: Any, **options: Any) -> Any:
+        return reduction(replaced(a, number), **options)
+
     implementation.__doc__ = f"numpy.{outside.__name__}."
-    return covers(outside)(implementation)
+    return binds(outside, casting="unsafe")(implementation)
 
 
-nansum = _nan_reduction(np.nansum, reductions.sum, 0)
-nanprod = _nan_reduction(np.nanprod, reductions.prod, 1)
+nansum = skipping(np.nansum, reductions.sum, 0)
+nanprod = skipping(np.nanprod, reductions.prod, 1)
+nancumsum = skipping(np.nancumsum, reductions.cumsum, 0)
+nancumprod = skipping(np.nancumprod, reductions.cumprod, 1)
 
 
-def _nan_extremum(
-    a: Any, reduction: Any, fill: float, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
-) -> Any:
+def _nan_extremum(a: Any, reduction: Any, fill: float, where: Any = NO_VALUE, **options: Any) -> Any:
     x = traced_array(a)
     if dtypes.is_complex(x.dtype):
         raise UnsupportedError(f"nanmax and nanmin: not covered for complex arrays such as {x.type}")
-    made = reduction(replaced(x, fill), axis, None, keepdims, initial, where)
-    if dtypes.is_inexact(x.dtype) and initial is NO_VALUE:
-        nothing = ~reductions.any_(_present(x, where), axis=axis, keepdims=keepdims)
+    made = reduction(replaced(x, fill), where=where, **options)
+    if dtypes.is_inexact(x.dtype) and options.pop("initial", NO_VALUE) is NO_VALUE:
+        nothing = ~reductions.any(_present(x, where), **options)
         made = where_(nothing, x.dtype.type(np.nan), made)
         made = made if made.ndim else made[()]
-    return made if out is None else assign_out("nanmax", out, made, "unsafe")
+    return made
 
 
-@covers(np.nanmax)
-def nanmax(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
-) -> Any:
+@binds(np.nanmax, casting="unsafe")
+def nanmax(a: Any, **options: Any) -> Any:
     """numpy.nanmax; elements that tie share the gradient evenly."""
-    return _nan_extremum(a, reductions.max, -np.inf, axis, out, keepdims, initial, where)
+    return _nan_extremum(a, reductions.max, -np.inf, **options)
 
 
-@covers(np.nanmin)
-def nanmin(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
-) -> Any:
+@binds(np.nanmin, casting="unsafe")
+def nanmin(a: Any, **options: Any) -> Any:
     """numpy.nanmin; elements that tie share the gradient evenly."""
-    return _nan_extremum(a, reductions.min, np.inf, axis, out, keepdims, initial, where)
+    return _nan_extremum(a, reductions.min, np.inf, **options)
 
 
-@covers(np.nanmean)
-def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
-) -> Any:
+@binds(np.nanmean, casting="unsafe")
+def nanmean(a: Any, where: Any = NO_VALUE, **options: Any) -> Any:
     """numpy.nanmean."""
     x = traced_array(a)
-    return reductions.mean(replaced(x, 0), axis, dtype, out, keepdims, where=_present(x, where))
+    return reductions.mean(replaced(x, 0), where=_present(x, where), **options)
 
 
-@covers(np.nanvar)
-def nanvar(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = NO_VALUE,
-    *,
-    where: Any = NO_VALUE,
-    mean: Any = NO_VALUE,
-    correction: Any = NO_VALUE,
-) -> Any:
+@binds(np.nanvar, casting="unsafe")
+def nanvar(a: Any, ddof: Any = 0, where: Any = NO_VALUE, correction: Any = NO_VALUE, **options: Any) -> Any:
     """numpy.nanvar; NaN where no degree of freedom is left."""
     x = traced_array(a)
     ddof = ddof if correction is NO_VALUE else correction
     present = _present(x, where)
-    made = reductions.var(replaced(x, 0), axis, dtype, None, ddof, keepdims, where=present, mean=mean)
-    count = reductions.sum(lift(present), axis=axis, keepdims=keepdims)
+    made = reductions.var(replaced(x, 0), ddof=ddof, where=present, **options)
+    over = {name: options[name] for name in ("axis", "keepdims") if name in options}
+    count = reductions.sum(lift(present), **over)
     made = lift(where_(count - ddof <= 0, made.dtype.type(np.nan), made))
-    made = made if made.ndim else made[()]
-    return made if out is None else assign_out("nanvar", out, made, "unsafe")
+    return made if made.ndim else made[()]
 
 
-@covers(np.nanstd)
-def nanstd(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = NO_VALUE,
-    *,
-    where: Any = NO_VALUE,
-    mean: Any = NO_VALUE,
-    correction: Any = NO_VALUE,
-) -> Any:
+@binds(np.nanstd, casting="unsafe")
+def nanstd(a: Any, **options: Any) -> Any:
     """numpy.nanstd; its derivative at zero is 0."""
-    made = real_root(
-        nanvar(traced_array(a), axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
-    )
-    made = made if made.ndim else made[()]
-    return made if out is None else assign_out("nanstd", out, made, "unsafe")
+    made = real_root(nanvar(traced_array(a), **options))
+    return made if made.ndim else made[()]
 
 
-@covers(np.nancumsum)
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """numpy.nancumsum."""
-    return reductions.cumsum(replaced(a, 0), axis, dtype, out)
-
-
-@covers(np.nancumprod)
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """numpy.nancumprod."""
-    return reductions.cumprod(replaced(a, 1), axis, dtype, out)
-
-
-def _nan_arg_extremum(a: Any, axis: Any, out: Any, keepdims: Any, fill: float, search: Any) -> Any:
+def _nan_arg_extremum(a: Any, fill: float, search: Any, axis: Any = None, **options: Any) -> Any:
     x = traced_array(a)
     data = x.value.data
     if data is not None and dtypes.is_inexact(x.dtype) and np.any(np.all(np.isnan(data), axis=axis)):
         raise ValueError("All-NaN slice encountered")
-    return search(replaced(x, fill), axis, out, keepdims=keepdims)
+    return search(replaced(x, fill), axis=axis, **options)
 
 
-@covers(np.nanargmax)
-def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
+@binds(np.nanargmax)
+def nanargmax(a: Any, **options: Any) -> Any:
     """numpy.nanargmax; a slice of NaN alone is refused where the values are known."""
-    return _nan_arg_extremum(a, axis, out, keepdims, -np.inf, reductions.argmax)
+    return _nan_arg_extremum(a, -np.inf, reductions.argmax, **options)
 
 
-@covers(np.nanargmin)
-def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
+@binds(np.nanargmin)
+def nanargmin(a: Any, **options: Any) -> Any:
     """numpy.nanargmin; a slice of NaN alone is refused where the values are known."""
-    return _nan_arg_extremum(a, axis, out, keepdims, np.inf, reductions.argmin)
+    return _nan_arg_extremum(a, np.inf, reductions.argmin, **options)

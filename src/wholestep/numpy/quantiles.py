@@ -8,9 +8,8 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import binds, is_traced
 from wholestep.frontend.promotion import lift, wrap
-from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy.movement import normalized_axes, reshape, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.sorting import sort
@@ -123,15 +122,14 @@ def _result_dtype(x: Array, q: Any, given: Any, method: str) -> Any:
 
 def quantiles(
     name: str,
-    a: Any,
-    q: Any,
-    axis: Any,
-    out: Any,
-    method: str,
-    keepdims: Any,
-    weights: Any,
     scale: float,
     skip_nan: bool,
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    method: str = "linear",
+    keepdims: Any = NO_VALUE,
+    weights: Any = None,
 ) -> Any:
     """The common part of all quantiles."""
     x = traced_array(a)
@@ -153,55 +151,40 @@ def quantiles(
         spoilt = nan[..., 0] if skip_nan else nan[..., -1]
         made = lift(np.where(spoilt, np.asarray(np.nan, dtype), made))
     kept = [1 if i in axes else n for i, n in enumerate(x.shape)] if _truth(keepdims) else rows.shape[:-1]
-    shaped = reshape(made, (*fractions.shape, *kept))
-    result = wrap(shaped.value)
-    return result if out is None else assign_out(name, out, result, "unsafe")
+    return wrap(reshape(made, (*fractions.shape, *kept)).value)
 
 
 def _truth(keepdims: Any) -> bool:
     return keepdims is not NO_VALUE and bool(keepdims)
 
 
-def _quantile(outside: Any, scale: float, skip_nan: bool, keep: Any) -> Callable[..., Any]:
-    def implementation(
-        a: Any,
-        q: Any,
-        axis: Any = None,
-        out: Any = None,
-        overwrite_input: bool = False,
-        method: str = "linear",
-        keepdims: Any = keep,
-        *,
-        weights: Any = None,
-    ) -> Any:
-        return quantiles(outside.__name__, a, q, axis, out, method, keepdims, weights, scale, skip_nan)
+def _quantile(outside: Any, scale: float, skip_nan: bool) -> Callable[..., Any]:
+    def implementation(a: Any, q: Any, **options: Any) -> Any:
+        return quantiles(outside.__name__, scale, skip_nan, a, q, **options)
 
-    implementation.__name__ = implementation.__qualname__ = outside.__name__
     implementation.__doc__ = f"numpy.{outside.__name__}, every method; not with weights."
-    return covers(outside)(implementation)
+    return binds(outside, ignored="overwrite_input", casting="unsafe")(implementation)
 
 
-quantile = _quantile(np.quantile, 1, False, False)
-percentile = _quantile(np.percentile, 100, False, False)
-nanquantile = _quantile(np.nanquantile, 1, True, NO_VALUE)
-nanpercentile = _quantile(np.nanpercentile, 100, True, NO_VALUE)
+quantile = _quantile(np.quantile, 1, False)
+percentile = _quantile(np.percentile, 100, False)
+nanquantile = _quantile(np.nanquantile, 1, True)
+nanpercentile = _quantile(np.nanpercentile, 100, True)
 
 
-@covers(np.median)
-def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+@binds(np.median, ignored="overwrite_input", casting="unsafe")
+def median(a: Any, **options: Any) -> Any:
     """numpy.median; of an even number of elements the mean of the middle two."""
-    return _median("median", a, axis, out, keepdims, False)
+    return _median("median", a, False, **options)
 
 
-@covers(np.nanmedian)
-def nanmedian(
-    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = NO_VALUE
-) -> Any:
+@binds(np.nanmedian, ignored="overwrite_input", casting="unsafe")
+def nanmedian(a: Any, **options: Any) -> Any:
     """numpy.nanmedian."""
-    return _median("nanmedian", a, axis, out, keepdims, True)
+    return _median("nanmedian", a, True, **options)
 
 
-def _median(name: str, a: Any, axis: Any, out: Any, keepdims: Any, skip_nan: bool) -> Any:
+def _median(name: str, a: Any, skip_nan: bool, axis: Any = None, keepdims: Any = NO_VALUE) -> Any:
     x = traced_array(a)
     axes = normalized_axes(name, axis, x.ndim)
     rows = sort(moved_last(x, axes), -1)
@@ -220,8 +203,7 @@ def _median(name: str, a: Any, axis: Any, out: Any, keepdims: Any, skip_nan: boo
             made = lift(np.where(nan[..., -1], np.asarray(np.nan, made.dtype), made))
     if _truth(keepdims):
         made = reshape(made, tuple([1 if i in axes else m for i, m in enumerate(x.shape)]))
-    result = wrap(made.value)
-    return result if out is None else assign_out(name, out, result, "unsafe")
+    return wrap(made.value)
 
 
 def _middle(low: Any, high: Any, odd: Any) -> Any:

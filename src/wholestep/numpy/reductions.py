@@ -12,9 +12,9 @@ from wholestep.dims import Dim
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.custom import stop_gradient
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds
 from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
-from wholestep.frontend.ufuncs import ACCUMULATE, assign_out
+from wholestep.frontend.ufuncs import ACCUMULATE
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
 from wholestep.numpy.movement import axis_of, normalized_axes, ravel
@@ -33,41 +33,40 @@ def restore_axes(v: Value, shape: tuple[Any, ...], axes: tuple[int, ...], keepdi
     return made
 
 
+def is_given(option: Any) -> bool:
+    """Test whether a call gave an option, and something else than None."""
+    return option is not NO_VALUE and option is not None
+
+
 def apply_reduction(
     name: str,
     primitive: Any,
     a: Any,
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    keepdims: Any,
-    initial: Any,
-    where: Any,
     identity: Any,
-    combine: Callable[[Any, Any], Any] | None,
+    combine: Callable[[Any, Any], Any] | None = None,
+    *,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
-    """The common part of all reductions: axes, dtype=, where=, initial=, keepdims= and out=."""
+    """The common part of all reductions: axes, dtype=, where=, initial= and keepdims=."""
     x = lift(a)
     axes = normalized_axes(name, axis, x.ndim)
     v = x.value if dtype is None else cast_to(x.value, checked(dtype))
     if where is not True and where is not NO_VALUE:
-        if identity is None and (initial is NO_VALUE or initial is None):
+        if identity is None and not is_given(initial):
             raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
         fill = initial if identity is None else identity
         mask = broadcast_to(cast_to(value_of(where), np.dtype(bool)), v.shape)
         v = lo.select(mask, v, full_of(fill, v.shape, v.dtype))
-    if identity is None and initial is not NO_VALUE and initial is not None and math.prod(v.shape) == 0:
+    if identity is None and is_given(initial) and math.prod(v.shape) == 0:
         made = full_of(initial, re.reduced_shape(v.shape, axes), v.dtype)
     else:
         made = primitive(v, axes=axes)
     result = wrap(restore_axes(made, v.shape, axes, keepdims))
-    if initial is not NO_VALUE and initial is not None and combine is not None:
-        result = combine(result, initial)
-    return result if out is None or out is NO_VALUE else assign_out(name, _single(out), result, "unsafe")
-
-
-def _single(out: Any) -> Any:
-    return out[0] if isinstance(out, tuple) else out
+    return combine(result, initial) if is_given(initial) and combine is not None else result
 
 
 def sum_dtype(t: Type) -> Any:
@@ -75,34 +74,18 @@ def sum_dtype(t: Type) -> Any:
     return np.add.reduce(np.zeros(1, t.dtype)).dtype if t.dtype.kind in "biu" else None
 
 
-@covers(np.sum)
-def sum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = NO_VALUE,
-    initial: Any = NO_VALUE,
-    where: Any = NO_VALUE,
-) -> Any:
+@binds(np.sum, casting="unsafe")
+def sum(a: Any, dtype: Any = None, **options: Any) -> Any:
     """numpy.sum."""
     dtype = sum_dtype(lift(a).type) if dtype is None else dtype
-    return apply_reduction("sum", re.sum_, a, axis, dtype, out, keepdims, initial, where, 0, np.add)
+    return apply_reduction("sum", re.sum_, a, 0, np.add, dtype=dtype, **options)
 
 
-@covers(np.prod)
-def prod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = NO_VALUE,
-    initial: Any = NO_VALUE,
-    where: Any = NO_VALUE,
-) -> Any:
+@binds(np.prod, casting="unsafe")
+def prod(a: Any, dtype: Any = None, **options: Any) -> Any:
     """numpy.prod."""
     dtype = sum_dtype(lift(a).type) if dtype is None else dtype
-    return apply_reduction("prod", re.prod, a, axis, dtype, out, keepdims, initial, where, 1, np.multiply)
+    return apply_reduction("prod", re.prod, a, 1, np.multiply, dtype=dtype, **options)
 
 
 def complex_extremum(v: Value, axes: tuple[int, ...], real: Any) -> Value:
@@ -128,61 +111,46 @@ def complex_extremum(v: Value, axes: tuple[int, ...], real: Any) -> Value:
     return made
 
 
-def _extremum(name: str, primitive: Any, combine: Any) -> Callable[..., Any]:
-    def extremum(
-        a: Any,
-        axis: Any = None,
-        out: Any = None,
-        keepdims: Any = NO_VALUE,
-        initial: Any = NO_VALUE,
-        where: Any = NO_VALUE,
-    ) -> Any:
-        x = lift(a)
-        axes = normalized_axes(name, axis, x.ndim)
-        chosen = functools.partial(complex_extremum, real=primitive) if dtypes.is_complex(x.dtype) else primitive
-        empty = any(isinstance(x.shape[i], int) and x.shape[i] == 0 for i in axes)
-        if empty and (initial is NO_VALUE or initial is None):
-            raise ShapeError(
-                f"{name}: no element to choose from in {x.type}", hint="give initial=, the value of an empty choice"
-            )
-        return apply_reduction(name, chosen, a, axis, None, out, keepdims, initial, where, None, combine)
-
-    return extremum
-
-
-_max = _extremum("max", re.max_, np.maximum)
-_min = _extremum("min", re.min_, np.minimum)
-
-
-@covers(np.max)
-def max(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
+def extremum(
+    name: str, primitive: Any, combine: Any, a: Any, axis: Any = None, initial: Any = NO_VALUE, **options: Any
 ) -> Any:
+    """A maximum or minimum; raises ShapeError for one of nothing."""
+    x = lift(a)
+    axes = normalized_axes(name, axis, x.ndim)
+    chosen = functools.partial(complex_extremum, real=primitive) if dtypes.is_complex(x.dtype) else primitive
+    empty = [i for i in axes if isinstance(x.shape[i], int) and x.shape[i] == 0]
+    if empty and not is_given(initial):
+        raise ShapeError(
+            f"{name}: no element to choose from in {x.type}", hint="give initial=, the value of an empty choice"
+        )
+    return apply_reduction(name, chosen, a, None, combine, axis=axis, initial=initial, **options)
+
+
+@binds(np.max, casting="unsafe")
+def max(a: Any, **options: Any) -> Any:
     """numpy.max; elements that tie share the gradient evenly."""
-    return _max(a, axis, out, keepdims, initial, where)
+    return extremum("max", re.max_, np.maximum, a, **options)
 
 
-@covers(np.min)
-def min(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
-) -> Any:
+@binds(np.min, casting="unsafe")
+def min(a: Any, **options: Any) -> Any:
     """numpy.min; elements that tie share the gradient evenly."""
-    return _min(a, axis, out, keepdims, initial, where)
+    return extremum("min", re.min_, np.minimum, a, **options)
 
 
-@covers(np.any)
-def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Any:
+@binds(np.any, casting="unsafe")
+def any(a: Any, **options: Any) -> Any:
     """numpy.any."""
-    return apply_reduction("any", re.any_, a, axis, np.bool_, out, keepdims, NO_VALUE, where, False, None)
+    return apply_reduction("any", re.any_, a, False, dtype=np.bool_, **options)
 
 
-@covers(np.all)
-def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Any:
+@binds(np.all, casting="unsafe")
+def all(a: Any, **options: Any) -> Any:
     """numpy.all."""
-    return apply_reduction("all", re.all_, a, axis, np.bool_, out, keepdims, NO_VALUE, where, True, None)
+    return apply_reduction("all", re.all_, a, True, dtype=np.bool_, **options)
 
 
-def mean_count(x: Array, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
+def mean_count(x: Array, axes: tuple[int, ...], where: Any = NO_VALUE, keepdims: Any = NO_VALUE) -> Any:
     """The number of elements that a mean is over."""
     if where is True or where is NO_VALUE:
         return math.prod([x.shape[i] for i in axes])
@@ -202,72 +170,50 @@ def mean_dtype(x: Array, dtype: Any) -> Any:
     return np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype
 
 
-@covers(np.mean)
-def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
-) -> Any:
+@binds(np.mean, casting="unsafe")
+def mean(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
     """numpy.mean."""
     x = lift(a)
     axes = normalized_axes("mean", axis, x.ndim)
     wanted = mean_dtype(x, dtype)
-    wide = dtypes.compute_dtype(wanted)
-    total = sum(x, axis=axes, dtype=wide, keepdims=keepdims, where=where)
-    made = (total / mean_count(x, axes, where, keepdims)).astype(wanted, copy=False)
-    return made if out is None else assign_out("mean", _single(out), made, "unsafe")
+    total = sum(x, axis=axes, dtype=dtypes.compute_dtype(wanted), **options)
+    return (total / mean_count(x, axes, **options)).astype(wanted, copy=False)
 
 
-@covers(np.var)
+@binds(np.var, casting="unsafe")
 def var(
     a: Any,
     axis: Any = None,
     dtype: Any = None,
-    out: Any = None,
     ddof: Any = 0,
-    keepdims: Any = NO_VALUE,
-    *,
-    where: Any = NO_VALUE,
     mean: Any = NO_VALUE,
     correction: Any = NO_VALUE,
+    **options: Any,
 ) -> Any:
     """numpy.var; of complex numbers the mean of |x - mean|**2, a real array."""
     x = lift(a)
     axes = normalized_axes("var", axis, x.ndim)
     wanted = mean_dtype(x, dtype)
     x = x.astype(dtypes.compute_dtype(wanted), copy=False)
-    ddof = ddof if correction is NO_VALUE else correction
-    middle = _mean(x, axes, where) if mean is NO_VALUE else mean
-    off = x - middle
+    where = options.get("where", NO_VALUE)
+    off = x - (_mean(x, axis=axes, keepdims=True, where=where) if mean is NO_VALUE else mean)
     if where is not NO_VALUE and where is not True:
         off = lift(np.where(where, off, 0))  # neither the mean nor a derivative sees what is left out
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
-    total = sum(square, axis=axes, keepdims=keepdims, where=where)
-    count = mean_count(x, axes, where, keepdims) - ddof
+    total = sum(square, axis=axes, **options)
+    count = mean_count(x, axes, **options) - (ddof if correction is NO_VALUE else correction)
     count = np.maximum(traced_count(count), 0)
     real = dtypes.real_of(wanted) if dtypes.is_complex(wanted) else wanted
-    made = (total / count).astype(real, copy=False)
-    return made if out is None else assign_out("var", _single(out), made, "unsafe")
+    return (total / count).astype(real, copy=False)
 
 
-def _mean(x: Array, axes: tuple[int, ...], where: Any) -> Any:
-    return mean(x, axis=axes, keepdims=True, where=where)
+_mean = mean
 
 
-@covers(np.std)
-def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = NO_VALUE,
-    *,
-    where: Any = NO_VALUE,
-    mean: Any = NO_VALUE,
-    correction: Any = NO_VALUE,
-) -> Any:
+@binds(np.std, casting="unsafe")
+def std(a: Any, **options: Any) -> Any:
     """numpy.std; its derivative at zero is 0."""
-    made = real_root(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))
-    return made if out is None else assign_out("std", _single(out), made, "unsafe")
+    return real_root(var(a, **options))
 
 
 def real_root(x: Any) -> Any:
@@ -276,51 +222,48 @@ def real_root(x: Any) -> Any:
     return np.where(nothing, x, np.sqrt(np.where(nothing, 1, x)))[()]
 
 
-@covers(np.argmax)
-def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
+@binds(np.argmax)
+def argmax(a: Any, **options: Any) -> Any:
     """numpy.argmax: the first of equals."""
-    return _arg_extremum("argmax", re.argmax, a, axis, out, keepdims)
+    return _arg_extremum("argmax", re.argmax, a, **options)
 
 
-@covers(np.argmin)
-def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
+@binds(np.argmin)
+def argmin(a: Any, **options: Any) -> Any:
     """numpy.argmin: the first of equals."""
-    return _arg_extremum("argmin", re.argmin, a, axis, out, keepdims)
+    return _arg_extremum("argmin", re.argmin, a, **options)
 
 
-def _arg_extremum(name: str, primitive: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+def _arg_extremum(name: str, primitive: Any, a: Any, axis: Any = None, keepdims: Any = NO_VALUE) -> Any:
     x = lift(a)
     if dtypes.is_complex(x.dtype):
         raise UnsupportedError(f"{name}: not covered for complex arrays such as {x.type}")
     if axis is None:
         made = primitive(ravel(x).value, axis=0)
-        made = restore_axes(made, x.shape, tuple(range(x.ndim)), keepdims)
-    else:
-        place = axis_of(name, axis, x.ndim)
-        made = restore_axes(primitive(x.value, axis=place), x.shape, (place,), keepdims)
-    return wrap(made) if out is None else assign_out(name, _single(out), wrap(made))
+        return wrap(restore_axes(made, x.shape, tuple(range(x.ndim)), keepdims))
+    place = axis_of(name, axis, x.ndim)
+    return wrap(restore_axes(primitive(x.value, axis=place), x.shape, (place,), keepdims))
 
 
-@covers(np.cumsum)
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+@binds(np.cumsum)
+def cumsum(a: Any, **options: Any) -> Any:
     """numpy.cumsum."""
-    return _cumulative("cumsum", re.cumsum, a, axis, dtype, out)
+    return _cumulative("cumsum", re.cumsum, a, **options)
 
 
-@covers(np.cumprod)
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+@binds(np.cumprod)
+def cumprod(a: Any, **options: Any) -> Any:
     """numpy.cumprod; the derivative is exact where factors are zero."""
-    return _cumulative("cumprod", re.cumprod, a, axis, dtype, out)
+    return _cumulative("cumprod", re.cumprod, a, **options)
 
 
-def _cumulative(name: str, primitive: Any, a: Any, axis: Any, dtype: Any, out: Any = None) -> Any:
+def _cumulative(name: str, primitive: Any, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     x = lift(a)
     dtype = sum_dtype(x.type) if dtype is None else checked(dtype)
     x = x if axis is not None else ravel(x)
     v = x.value if dtype is None else cast_to(x.value, dtype)
     place = 0 if axis is None else axis_of(name, axis, x.ndim)
-    made = Array(primitive(v, axis=place, reverse=False))
-    return made if out is None else assign_out(name, _single(out), made)
+    return Array(primitive(v, axis=place, reverse=False))
 
 
 ACCUMULATE["add"] = lambda x, axis, dtype: cumsum(lift(x), axis, dtype)

@@ -8,9 +8,8 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import lift
-from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import (
     broadcast_to,
@@ -25,28 +24,23 @@ from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
 
 
-@covers(np.amax)
-def amax(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
-) -> Any:
+@binds(np.amax, casting="unsafe")
+def amax(a: Any, **options: Any) -> Any:
     """numpy.amax; elements that tie share the gradient evenly."""
-    return reductions.max(lift(a), axis, out, keepdims, initial, where)
+    return reductions.max(lift(a), **options)
 
 
-@covers(np.amin)
-def amin(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE
-) -> Any:
+@binds(np.amin, casting="unsafe")
+def amin(a: Any, **options: Any) -> Any:
     """numpy.amin; elements that tie share the gradient evenly."""
-    return reductions.min(lift(a), axis, out, keepdims, initial, where)
+    return reductions.min(lift(a), **options)
 
 
-@covers(np.ptp)
-def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE) -> Any:
+@binds(np.ptp, casting="unsafe")
+def ptp(a: Any, **options: Any) -> Any:
     """numpy.ptp."""
     x = lift(a)
-    made = reductions.max(x, axis, None, keepdims) - reductions.min(x, axis, None, keepdims)
-    return made if out is None else assign_out("ptp", out, made, "unsafe")
+    return reductions.max(x, **options) - reductions.min(x, **options)
 
 
 @covers(np.average)

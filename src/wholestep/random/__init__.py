@@ -8,6 +8,8 @@ A function of this module changes nothing: a key used twice gives the same numbe
 arguments are those of `jax.random`; floating results are float32, as layers are, unless a dtype is given.
 """
 
+# ruff: noqa: I001
+# fmt: off
 from __future__ import annotations
 
 from typing import Any
@@ -15,44 +17,18 @@ from typing import Any
 from wholestep.boundary.answers import unknown
 from wholestep.boundary.public import boundary, published
 from wholestep.random.continuous import (
-    cauchy,
-    exponential,
-    gumbel,
-    laplace,
-    logistic,
-    normal,
-    truncated_normal,
-    uniform,
+    cauchy as cauchy, exponential as exponential, gumbel as gumbel, laplace as laplace, logistic as logistic,
+    normal as normal, truncated_normal as truncated_normal, uniform as uniform,
 )
-from wholestep.random.discrete import bernoulli, categorical, choice, permutation, randint
-from wholestep.random.keys import bits, fold_in, key, split
-from wholestep.random.rejection import beta, chisquare, dirichlet, gamma, poisson, t
-
-__all__ = [
-    "bernoulli",
-    "beta",
-    "bits",
-    "categorical",
-    "cauchy",
-    "chisquare",
-    "choice",
-    "dirichlet",
-    "exponential",
-    "fold_in",
-    "gamma",
-    "gumbel",
-    "key",
-    "laplace",
-    "logistic",
-    "normal",
-    "permutation",
-    "poisson",
-    "randint",
-    "split",
-    "t",
-    "truncated_normal",
-    "uniform",
-]
+from wholestep.random.discrete import (
+    bernoulli as bernoulli, categorical as categorical, choice as choice, permutation as permutation,
+    randint as randint,
+)
+from wholestep.random.keys import bits as bits, fold_in as fold_in, key as key, split as split
+from wholestep.random.rejection import (
+    beta as beta, chisquare as chisquare, dirichlet as dirichlet, gamma as gamma, poisson as poisson, t as t,
+)
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:
@@ -60,8 +36,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return NAMES
 
 
-globals().update(__getattr__=boundary(__getattr__))
-globals().update({name: published(globals()[name]) for name in __all__})
+NAMES = sorted(name for name, x in globals().items() if str(getattr(x, "__module__", "")).startswith(f"{__name__}."))
+globals().update(__all__=NAMES, __getattr__=boundary(__getattr__))
+globals().update({name: published(globals()[name]) for name in NAMES})

@@ -1,36 +1,15 @@
 """scipy.stats: distributions whose densities, probabilities and moments differentiate."""
 
-from wholestep.scipy.stats.continuous import (
-    beta,
-    cauchy,
-    chi2,
-    expon,
-    gamma,
-    laplace,
-    logistic,
-    lognorm,
-    norm,
-    t,
-    uniform,
-)
-from wholestep.scipy.stats.discrete import bernoulli, binom, poisson
-from wholestep.scipy.stats.multivariate import dirichlet, multivariate_normal
+# ruff: noqa: I001
+# fmt: off
+import scipy.stats
 
-__all__ = [
-    "bernoulli",
-    "beta",
-    "binom",
-    "cauchy",
-    "chi2",
-    "dirichlet",
-    "expon",
-    "gamma",
-    "laplace",
-    "logistic",
-    "lognorm",
-    "multivariate_normal",
-    "norm",
-    "poisson",
-    "t",
-    "uniform",
-]
+from wholestep.scipy.stats.continuous import (
+    beta as beta, cauchy as cauchy, chi2 as chi2, expon as expon, gamma as gamma, laplace as laplace,
+    logistic as logistic, lognorm as lognorm, norm as norm, t as t, uniform as uniform,
+)
+from wholestep.scipy.stats.discrete import bernoulli as bernoulli, binom as binom, poisson as poisson
+from wholestep.scipy.stats.multivariate import dirichlet as dirichlet, multivariate_normal as multivariate_normal
+# fmt: on
+
+globals().update(__all__=[name for name in scipy.stats.__all__ if name in globals()])

@@ -1,0 +1,44 @@
+"""Python's operators on traced arrays: each is a ufunc."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep.frontend.dispatch import HOOKS
+
+Binary = Callable[[Any, Any], Any]
+
+
+def unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
+    """The method of an operator with one operand."""
+
+    def operator(self: Any) -> Any:
+        return HOOKS.ufunc(ufunc, self)
+
+    return operator
+
+
+def left(ufunc: np.ufunc) -> Binary:
+    """The method of an operator for the operand on its left."""
+
+    def operator(self: Any, other: Any) -> Any:
+        return HOOKS.ufunc(ufunc, self, other)
+
+    return operator
+
+
+def arithmetic(ufunc: np.ufunc) -> tuple[Binary, Binary, Binary]:
+    """The methods of an operator for the operand on its left, the one on its right, and in place."""
+
+    def right(self: Any, other: Any) -> Any:
+        return HOOKS.ufunc(ufunc, other, self)
+
+    def in_place(self: Any, other: Any) -> Any:
+        if self._scalar:  # it has no memory to write, so Python binds the name to the result
+            return HOOKS.ufunc(ufunc, self, other)
+        return HOOKS.ufunc(ufunc, self, other, out=(self,))
+
+    return left(ufunc), right, in_place
