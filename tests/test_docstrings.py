@@ -44,7 +44,7 @@ activations attention attention_layer conv_layers convolution cross_entropies ct
 normalization pool_layers pooling positions probabilities ranking_losses recurrent resampling transformer transposed
 continuous discrete init keys metrics rejection
 accumulation adam_kin adaptive averaging chaining compound descent factored grouping moments orthogonal plateaus
-quasi_newton schedules
+quasi_newton schedules public
 """.split()
 """Modules whose numbers follow formulas."""
 SOURCELESS = {

@@ -21,23 +21,25 @@ def names_of(package: str, above: Mapping[str, str] = NOTHING) -> tuple[Callable
     that it does not have is an error that says what to write, where another library has it.
     """
 
-    def public() -> Any:
-        return importlib.import_module(f"{package}.public")
+    def public() -> dict[str, Any]:
+        found = vars(importlib.import_module(f"{package}.public"))
+        return {name: thing for name, thing in found.items() if not name.startswith("_")}
 
     def get(name: str) -> Any:
         if name in above:
             return vars(sys.modules[package]).setdefault(
                 name, published(getattr(importlib.import_module(above[name]), name))
             )
+        if name == "__all__":
+            return names()
         found = public()
-        if name != "__all__" and name not in found.__all__:
+        if name not in found:
             raise unknown(package.replace("wholestep", "ws", 1), name)
         own = vars(sys.modules[package])
-        own.update({known: published(getattr(found, known)) for known in found.__all__})
-        own["__all__"] = sorted({*found.__all__, *above})
+        own.update({known: published(thing) for known, thing in found.items()})
         return own[name]
 
     def names() -> list[str]:
-        return sorted({*public().__all__, *above})
+        return sorted({*public(), *above})
 
     return boundary(get), names

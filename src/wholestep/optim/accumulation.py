@@ -12,7 +12,7 @@ from wholestep import numpy as wnp
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, number_in, public_function
+from wholestep.optim.hyper import Spelled, number_in
 from wholestep.optim.protocol import (
     call_update,
     check_optimizer,
@@ -108,9 +108,6 @@ class Accumulate(Spelled):
                 hint=f"with has_aux=True it returns (loss, {{{self.weight!r}: the number of samples in the mean}})",
             )
         return wnp.asarray(given[self.weight]).astype(np.float64)
-
-
-accumulate = public_function(Accumulate)
 
 
 def empty_window(params: Any) -> dict[str, Any]:

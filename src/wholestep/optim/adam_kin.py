@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, decay_parameter, increment_count
+from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
 
 @dataclass(frozen=True, repr=False)
-class Nadam(Leafwise):
+class Nadam(WithMoments):
     """NAdam: Adam whose first moment looks one update ahead, with a momentum that grows towards b1.
 
     `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas and defaults are those of
@@ -31,10 +32,6 @@ class Nadam(Leafwise):
     [0.8944]
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
-    b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
-    b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
-    eps: float = field(default=1e-8, metadata=number_in())
     _: KW_ONLY
     weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
     momentum_decay: float = field(default=4e-3, metadata=number_in())
@@ -52,24 +49,16 @@ class Nadam(Leafwise):
         sizes = rate * (1 - now) / (1 - product), rate * then / (1 - product * then)
         return (*sizes, 1 / wnp.sqrt(1 - self.b2**count)), {"count": count, "product": product}
 
-    def kept(self, p: Any) -> dict[str, Any]:
-        """Both moments."""
-        return {"m": working_zeros(p), "v": real_zeros(p)}
-
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and its moments."""
         of_g, of_m, shrink = numbers
         g = add_weight_decay(p, g, decay)
-        m, v = running_mean(kept["m"], g, self.b1), running_mean(kept["v"], squared_magnitude(g), self.b2)
+        m, v = self.moments(kept, g)
         root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         return p - (scalar_like(of_g, v) * g + scalar_like(of_m, v) * m) / root, {"m": m, "v": v}
 
 
-nadam = public_function(Nadam)
-
-
 @dataclass(frozen=True, repr=False)
-class Radam(Leafwise):
+class Radam(WithMoments):
     """RAdam: momentum at first, then Adam with a rate that grows as the variance of its second moment falls.
 
     `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas and defaults are those of
@@ -85,10 +74,6 @@ class Radam(Leafwise):
     [0.8]
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
-    b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
-    b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
-    eps: float = field(default=1e-8, metadata=number_in())
     _: KW_ONLY
     weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
     decay: Choice = None
@@ -107,24 +92,16 @@ class Radam(Leafwise):
         tractable = (length - 4) * (length - 2) * most / (whole * length)
         return (wnp.where(enough, 0.0, rate), wnp.where(enough, rate * wnp.sqrt(tractable * left), 0.0)), new
 
-    def kept(self, p: Any) -> dict[str, Any]:
-        """Both moments."""
-        return {"m": working_zeros(p), "v": real_zeros(p)}
-
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and its moments."""
         plain, adaptive = numbers
         g = add_weight_decay(p, g, decay)
-        m, v = running_mean(kept["m"], g, self.b1), running_mean(kept["v"], squared_magnitude(g), self.b2)
+        m, v = self.moments(kept, g)
         size = scalar_like(plain, v) + scalar_like(adaptive, v) / (wnp.sqrt(v) + scalar_like(self.eps, v))
         return p - size * m, {"m": m, "v": v}
 
 
-radam = public_function(Radam)
-
-
 @dataclass(frozen=True, repr=False)
-class Adamax(Leafwise):
+class Adamax(WithMoments):
     """Adamax: Adam with the largest gradient so far, decaying by b2, in the place of the root of the second moment.
 
     `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
@@ -140,10 +117,6 @@ class Adamax(Leafwise):
     [0.9]
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
-    b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
-    b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
-    eps: float = field(default=1e-8, metadata=number_in())
     _: KW_ONLY
     weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
     decay: Choice = None
@@ -158,18 +131,14 @@ class Adamax(Leafwise):
         return {"m": working_zeros(p), "u": real_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and what is kept for it."""
         g = add_weight_decay(p, g, decay)
         m, u = running_mean(kept["m"], g, self.b1), kept["u"]
         u = wnp.maximum(scalar_like(self.b2, u) * u, abs(g) + scalar_like(self.eps, u))
         return p - scalar_like(numbers, u) * m / u, {"m": m, "u": u}
 
 
-adamax = public_function(Adamax)
-
-
 @dataclass(frozen=True, repr=False)
-class Lamb(Leafwise):
+class Lamb(WithMoments):
     """LAMB: the direction of AdamW, as long as lr * |p| for each parameter p; plain lr where p or the step is 0.
 
     `decay` says which parameters decay.
@@ -185,9 +154,6 @@ class Lamb(Leafwise):
     0.5
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
-    b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
-    b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
     eps: float = field(default=1e-6, metadata=number_in())
     weight_decay: float = field(default=0.01, metadata=number_in())
     _: KW_ONLY
@@ -199,23 +165,15 @@ class Lamb(Leafwise):
         count = new["count"]
         return (rate_at(self.lr, common["count"]), 1 / (1 - self.b1**count), 1 / wnp.sqrt(1 - self.b2**count)), new
 
-    def kept(self, p: Any) -> dict[str, Any]:
-        """Both moments."""
-        return {"m": working_zeros(p), "v": real_zeros(p)}
-
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and its moments."""
         rate, grow, shrink = numbers
-        m, v = running_mean(kept["m"], g, self.b1), running_mean(kept["v"], squared_magnitude(g), self.b2)
+        m, v = self.moments(kept, g)
         step = scalar_like(grow, v) * m / (wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v))
         step = add_weight_decay(p, step, decay)
         length, wanted = [wnp.sqrt(wnp.sum(squared_magnitude(x))) for x in (step, p)]
         usable = (length > 0) & (wanted > 0)
         trust = wnp.where(usable, wanted / wnp.where(usable, length, 1), 1)
         return p - scalar_like(rate * trust, v) * step, {"m": m, "v": v}
-
-
-lamb = public_function(Lamb)
 
 
 @dataclass(frozen=True, repr=False)
@@ -241,20 +199,10 @@ class Lion(Leafwise):
     _: KW_ONLY
     decay: Choice = None
 
-    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The rate."""
-        return rate_at(self.lr, common["count"]), increment_count(common)
-
     def kept(self, p: Any) -> dict[str, Any]:
-        """The first moment."""
         return {"m": working_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and its moment."""
         direction = wnp.sign(running_mean(kept["m"], g, self.b1))
-        return decay_parameter(p, numbers, decay) - scalar_like(numbers, p) * direction, {
-            "m": running_mean(kept["m"], g, self.b2)
-        }
-
-
-lion = public_function(Lion)
+        new = {"m": running_mean(kept["m"], g, self.b2)}
+        return decay_parameter(p, numbers, decay) - scalar_like(numbers, p) * direction, new

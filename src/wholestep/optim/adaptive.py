@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
-from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule
+from wholestep.optim.leafwise import Leafwise, add_weight_decay
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
@@ -39,10 +39,6 @@ class Rmsprop(Leafwise):
     weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
     decay: Choice = None
 
-    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The rate."""
-        return rate_at(self.lr, common["count"]), increment_count(common)
-
     def kept(self, p: Any) -> dict[str, Any]:
         """The second moment, the first where it is taken off, and with momentum a velocity."""
         kept = {"v": real_zeros(p)}
@@ -51,7 +47,6 @@ class Rmsprop(Leafwise):
         return kept if self.momentum is None else {**kept, "velocity": working_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and what is kept for it."""
         g = add_weight_decay(p, g, decay)
         new = {"v": running_mean(kept["v"], squared_magnitude(g), self.keep)}
         spread = new["v"]
@@ -62,9 +57,6 @@ class Rmsprop(Leafwise):
         if self.momentum is not None:
             step = new["velocity"] = scalar_like(self.momentum, p) * kept["velocity"] + step
         return p - scalar_like(numbers, p) * step, new
-
-
-rmsprop = public_function(Rmsprop)
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,23 +84,14 @@ class Adagrad(Leafwise):
     weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
     decay: Choice = None
 
-    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The rate."""
-        return rate_at(self.lr, common["count"]), increment_count(common)
-
     def kept(self, p: Any) -> dict[str, Any]:
-        """The sum of squares."""
         v = real_zeros(p)
         return {"v": v + scalar_like(self.start, v)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and the sum of squares."""
         g = add_weight_decay(p, g, decay)
         v = kept["v"] + squared_magnitude(g)
         return p - scalar_like(numbers, p) * g / (wnp.sqrt(v) + scalar_like(self.eps, v)), {"v": v}
-
-
-adagrad = public_function(Adagrad)
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,20 +118,12 @@ class Adadelta(Leafwise):
     weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
     decay: Choice = None
 
-    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The rate."""
-        return rate_at(self.lr, common["count"]), increment_count(common)
-
     def kept(self, p: Any) -> dict[str, Any]:
         """The mean squares of gradients and of steps."""
         return {"v": real_zeros(p), "d": real_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and what is kept for it."""
         g = add_weight_decay(p, g, decay)
         v, d = running_mean(kept["v"], squared_magnitude(g), self.keep), kept["d"]
         step = wnp.sqrt(d + scalar_like(self.eps, d)) / wnp.sqrt(v + scalar_like(self.eps, v)) * g
         return p - scalar_like(numbers, p) * step, {"v": v, "d": running_mean(d, squared_magnitude(step), self.keep)}
-
-
-adadelta = public_function(Adadelta)

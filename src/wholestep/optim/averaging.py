@@ -12,7 +12,7 @@ from wholestep import numpy as wnp
 from wholestep import tree
 from wholestep.errors import TreeError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, number_in, public_function
+from wholestep.optim.hyper import Spelled, number_in
 from wholestep.optim.protocol import call_update, check_optimizer, running_mean, scalar_like, working_array
 
 
@@ -52,9 +52,6 @@ class Ema(Spelled):
         new, inner = call_update(self.optimizer, grads, state["optimizer"], params, extras)
         average = tree.map(lambda mean, p: running_mean(mean, working_array(p), self.decay), state["average"], new)
         return new, {"optimizer": inner, "average": average}
-
-
-ema = public_function(Ema)
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,9 +100,6 @@ class Lookahead(Spelled):
 
         moved, slow, since = cond(since >= self.steps, follow, go_on, tree.map(wnp.asarray, new), state["slow"])
         return moved, {"optimizer": inner, "slow": slow, "since": since}
-
-
-lookahead = public_function(Lookahead)
 
 
 def working_copy(x: Any) -> Any:

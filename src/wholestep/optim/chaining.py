@@ -11,7 +11,7 @@ from wholestep import dtypes, tree
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError, UnsupportedError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, label, labels, number_in, public_function
+from wholestep.optim.hyper import Spelled, label, labels, number_in
 from wholestep.optim.leafwise import add_weight_decay
 from wholestep.optim.paths import Choice, chosen_parameters
 from wholestep.optim.protocol import (
@@ -91,9 +91,6 @@ class ClipByGlobalNorm(Stateless):
         return tree.map(lambda g: working_array(g) * scalar_like(factor, working_array(g)), grads), None
 
 
-clip_by_global_norm = public_function(ClipByGlobalNorm)
-
-
 @dataclass(frozen=True, repr=False)
 class ClipByValue(Stateless):
     """Bring each element of every gradient into [-limit, limit].
@@ -122,9 +119,6 @@ class ClipByValue(Stateless):
                 "clip_by_value: complex gradients have no order", hint="clip_by_global_norm takes them"
             )
         return wnp.clip(g, scalar_like(-self.limit, g), scalar_like(self.limit, g))
-
-
-clip_by_value = public_function(ClipByValue)
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,9 +152,6 @@ class Normalize(Stateless):
         return g / (scalar_like(global_norm(g), g) + scalar_like(self.eps, g))
 
 
-normalize = public_function(Normalize)
-
-
 @dataclass(frozen=True, repr=False)
 class AddDecayedWeights(Stateless):
     """Add weight_decay * p to the gradient of each parameter p that `decay` means.
@@ -189,9 +180,6 @@ class AddDecayedWeights(Stateless):
             add_weight_decay(working_array(p), working_array(g), self.weight_decay if y else None) for p, g, y in each
         ]
         return tree.unflatten(structure, made), None
-
-
-add_decayed_weights = public_function(AddDecayedWeights)
 
 
 def global_norm(grads: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
+from wholestep.optim.hyper import Rate, check_numbers, number_in, number_or_schedule, rate_at
 from wholestep.optim.schedules import Schedule, blend, check_ascending, count_as_float, part_done
 
 
@@ -21,7 +21,7 @@ class Warmup(Schedule):
     Raises: ParameterError for a negative value or no steps, DtypeError for what is neither number nor function.
     Source: Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017.
 
-    >>> from wholestep.optim import cosine
+    >>> from wholestep.optim import cosine, warmup
     >>> schedule = warmup(cosine(1.0, 4), 2)
     >>> [float(schedule(t).round(6)) for t in range(7)]
     [0.0, 0.5, 1.0, 0.853553, 0.5, 0.146447, 0.0]
@@ -32,13 +32,9 @@ class Warmup(Schedule):
     start: float = field(default=0.0, metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         t = count_as_float(count)
         rising = blend(self.start, rate_at(self.then, wnp.zeros_like(t)), part_done(t, self.steps))
         return wnp.where(t < self.steps, rising, rate_at(self.then, wnp.maximum(t - self.steps, 0.0)))
-
-
-warmup = public_function(Warmup)
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +47,7 @@ class Join(Schedule):
     Raises: ParameterError for boundaries that do not ascend or are not one fewer than the schedules, DtypeError for
     what is neither number nor function.
 
-    >>> from wholestep.optim import linear
+    >>> from wholestep.optim import join, linear
     >>> [float(join((linear(0.0, 1.0, 2), linear(1.0, 0.0, 4)), (2,))(t)) for t in (0, 1, 2, 4, 6)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
@@ -61,10 +57,9 @@ class Join(Schedule):
 
     def resolved(self) -> Join:
         """The same, whose numbers and schedules are checked."""
-        return replace(self, schedules=tuple([scaled(s, 1.0).schedule for s in self.schedules]))
+        return replace(self, schedules=tuple([check_numbers(Scaled(s, 1.0)).schedule for s in self.schedules]))
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         t = count_as_float(count)
         found = rate_at(self.schedules[0], t)
         for schedule, boundary in zip(self.schedules[1:], self.boundaries, strict=True):
@@ -81,9 +76,6 @@ class Join(Schedule):
             )
 
 
-join = public_function(Join)
-
-
 @dataclass(frozen=True, repr=False)
 class Scaled(Schedule):
     """A schedule, or a number, times `factor`.
@@ -91,7 +83,7 @@ class Scaled(Schedule):
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for a negative factor, DtypeError for what is neither number nor function.
 
-    >>> from wholestep.optim import cosine
+    >>> from wholestep.optim import cosine, scaled
     >>> float(scaled(cosine(1.0, 10), 0.5)(0))
     0.5
     """
@@ -100,8 +92,4 @@ class Scaled(Schedule):
     factor: float = field(metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         return rate_at(self.schedule, count) * self.factor
-
-
-scaled = public_function(Scaled)

@@ -7,7 +7,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_zeros
@@ -63,7 +63,6 @@ class Sgd(Leafwise):
         return {} if self.momentum is None else {"velocity": working_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and its velocity."""
         rate, part = numbers
         g = add_weight_decay(p, g, decay)
         if self.momentum is None:
@@ -72,6 +71,3 @@ class Sgd(Leafwise):
         v = momentum * kept["velocity"] + (g if part is None else scalar_like(part, p) * g)
         direction = momentum * v + g if self.nesterov else v
         return p - scalar_like(rate, p) * direction, {"velocity": v}
-
-
-sgd = public_function(Sgd)

@@ -10,7 +10,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import UnsupportedError
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_array
@@ -66,7 +66,6 @@ class Adafactor(Leafwise):
         return {"row": np.zeros(row, p.dtype), "column": np.zeros(column, p.dtype), "v": None}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and the means of squares."""
         rate, relative, fresh = numbers
         tiny = np.finfo(p.dtype).eps if self.eps is None else self.eps
         size = (
@@ -85,9 +84,6 @@ class Adafactor(Leafwise):
         u = g / wnp.sqrt(wnp.maximum(v, scalar_like(tiny * tiny, p)))
         longest = wnp.maximum(scalar_like(1.0, p), rms(u) / scalar_like(self.clip, p))
         return decay_parameter(p, rate, decay) - size / longest * u, new
-
-
-adafactor = public_function(Adafactor)
 
 
 def rms(x: Any) -> Any:

@@ -102,7 +102,7 @@ def public_function(kind: Callable[P, T]) -> Callable[P, T]:
 
     made: Any = make
     made.__name__ = made.__qualname__ = function_name(cls)
-    made.__module__, made.__doc__ = cls.__module__, cls.__doc__
+    made.__module__, made.__doc__ = f"{__package__}.public", cls.__doc__
     made.__signature__ = signature.replace(return_annotation=cls.__name__)
     cls.__init__.__defaults__ = cls.__init__.__kwdefaults__ = None
     return make

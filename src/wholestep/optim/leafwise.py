@@ -8,7 +8,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep import tree
-from wholestep.optim.hyper import Spelled, label
+from wholestep.optim.hyper import Rate, Spelled, label, rate_at
 from wholestep.optim.paths import Choice, chosen_parameters
 from wholestep.optim.protocol import scalar_like, working_array
 
@@ -19,6 +19,7 @@ class Leafwise(Spelled):
     Arithmetic is carried out in `working_array` precision, and parameters stay in the dtype that they have.
     """
 
+    lr: Rate
     weight_decay: Any = None
     decay: Choice = None
 
@@ -27,8 +28,8 @@ class Leafwise(Spelled):
         return {"count": np.zeros((), np.int64)}
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The scalars that the rule needs, computed once a step; and the new scalars of the state."""
-        raise NotImplementedError
+        """The scalars of the rule, made once a step, by default the rate alone; and the new scalars of the state."""
+        return rate_at(self.lr, common["count"]), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:
         """The initial state of one parameter."""

@@ -6,14 +6,32 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, public_function, rate_at
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
 
 @dataclass(frozen=True, repr=False)
-class Adam(Leafwise):
+class WithMoments(Leafwise):
+    """The common part of Adam and its relatives: means m of the gradient and v of its square, which keep b1 and b2."""
+
+    lr: Rate = field(metadata=number_or_schedule())
+    b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
+    b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
+    eps: float = field(default=1e-8, metadata=number_in())
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """Both moments."""
+        return {"m": working_zeros(p), "v": real_zeros(p)}
+
+    def moments(self, kept: dict[str, Any], g: Any) -> tuple[Any, Any]:
+        """Both moments after one more gradient."""
+        return running_mean(kept["m"], g, self.b1), running_mean(kept["v"], squared_magnitude(g), self.b2)
+
+
+@dataclass(frozen=True, repr=False)
+class Adam(WithMoments):
     """Adam: p -= lr * m' / (sqrt(v') + eps), with bias-corrected means m' of the gradient and v' of its square.
 
     `lr` is a number, or a function of the number of updates made so far, 0 for the first. With `amsgrad` the largest v
@@ -33,10 +51,6 @@ class Adam(Leafwise):
     [0.9, -0.9]
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
-    b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
-    b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
-    eps: float = field(default=1e-8, metadata=number_in())
     _: KW_ONLY
     amsgrad: bool = False
 
@@ -49,21 +63,17 @@ class Adam(Leafwise):
 
     def kept(self, p: Any) -> dict[str, Any]:
         """Both moments, and with `amsgrad` the largest second one so far."""
-        kept = {"m": working_zeros(p), "v": real_zeros(p)}
+        kept = super().kept(p)
         return {**kept, "largest": real_zeros(p)} if self.amsgrad else kept
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and its moments."""
         rate, size, shrink = numbers
-        new = {"m": running_mean(kept["m"], g, self.b1), "v": running_mean(kept["v"], squared_magnitude(g), self.b2)}
-        v = new["v"]
+        m, v = self.moments(kept, g)
+        new = {"m": m, "v": v}
         if self.amsgrad:
             v = new["largest"] = wnp.maximum(kept["largest"], v)
         root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
-        return decay_parameter(p, rate, decay) - scalar_like(size, v) * new["m"] / root, new
-
-
-adam = public_function(Adam)
+        return decay_parameter(p, rate, decay) - scalar_like(size, v) * m / root, new
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,6 +98,3 @@ class Adamw(Adam):
     weight_decay: float = field(default=0.01, metadata=number_in())
     _: KW_ONLY
     decay: Choice = None
-
-
-adamw = public_function(Adamw)

@@ -10,8 +10,8 @@ from wholestep import dtypes, tree
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.optim.grouping import Divided
-from wholestep.optim.hyper import Rate, check_numbers, number_in, number_or_schedule, rate_at
-from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
+from wholestep.optim.hyper import Rate, check_numbers, number_in, number_or_schedule
+from wholestep.optim.leafwise import Leafwise, decay_parameter
 from wholestep.optim.paths import Choice, parameter_paths
 from wholestep.optim.protocol import Optimizer, check_optimizer, running_mean, scalar_like, working_array, working_zeros
 
@@ -43,10 +43,6 @@ class Muon(Leafwise):
     size: str | None
     decay: Choice
 
-    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The rate."""
-        return rate_at(self.lr, common["count"]), increment_count(common)
-
     def init(self, params: Any) -> Any:
         """The number of updates and a momentum for each parameter; raises ShapeError for what is no matrix."""
         for name, p in zip(parameter_paths(params), tree.leaves(params), strict=True):
@@ -58,13 +54,11 @@ class Muon(Leafwise):
         return super().init(params)
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """The momentum."""
         if dtypes.is_complex(working_array(p).dtype):
             raise UnsupportedError("muon: complex parameters are not covered", hint="adam takes them")
         return {"momentum": working_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One matrix after the update, and its momentum."""
         m = running_mean(kept["momentum"], g, self.momentum)
         direction = orthogonalised(
             running_mean(g, m, 1 - self.momentum) if self.nesterov else m, self.iterations, self.eps

@@ -10,7 +10,7 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
 from wholestep.optim.compound import Scaled
-from wholestep.optim.hyper import DESCEND, Path, Spelled, fields_named, map_fields, number_in, public_function
+from wholestep.optim.hyper import DESCEND, Path, Spelled, fields_named, map_fields, number_in
 from wholestep.optim.protocol import call_update, check_optimizer, required_extra
 
 
@@ -89,9 +89,6 @@ class Plateau(Spelled):
             "sum": wnp.where(due, 0.0, total),
             "seen": wnp.where(due, 0, seen),
         }
-
-
-plateau = public_function(Plateau)
 
 
 def scale_rates(optimizer: Any, scale: Any) -> Any:

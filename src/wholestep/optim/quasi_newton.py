@@ -13,7 +13,7 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.control import cond, scan
 from wholestep.frontend.derivatives import value_and_grad
-from wholestep.optim.hyper import Rate, Spelled, number_or_schedule, public_function, rate_at
+from wholestep.optim.hyper import Rate, Spelled, number_or_schedule, rate_at
 from wholestep.optim.line_search import backtracking, strong_wolfe
 from wholestep.optim.protocol import required_extra, working_array
 
@@ -99,9 +99,6 @@ class Lbfgs(Spelled):
         step = t * d
         new = {**kept, "count": state["count"] + 1, "step": step, "gradient": g}
         return shaped(p + step, params), new
-
-
-lbfgs = public_function(Lbfgs)
 
 
 def remember_pair(state: Any, g: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
-from wholestep.optim.hyper import Spelled, number_in, public_function
+from wholestep.optim.hyper import Spelled, number_in
 
 
 class Schedule(Spelled):
@@ -38,6 +38,7 @@ class Constant(Schedule):
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for a negative value, DtypeError for what is no number.
 
+    >>> from wholestep.optim import constant
     >>> float(constant(0.1)(7))
     0.1
     """
@@ -45,11 +46,7 @@ class Constant(Schedule):
     value: float = field(metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
-        """The value."""
         return wnp.zeros_like(count_as_float(count)) + self.value
-
-
-constant = public_function(Constant)
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,6 +57,7 @@ class LinearSchedule(Schedule):
     Raises: ParameterError for a negative value or no steps, DtypeError for what is no number.
     Source: as `polynomial`, with power 1.
 
+    >>> from wholestep.optim import linear
     >>> [float(linear(1.0, 0.0, 4)(t)) for t in (0, 1, 4, 9)]
     [1.0, 0.75, 0.0, 0.0]
     """
@@ -69,11 +67,7 @@ class LinearSchedule(Schedule):
     steps: float = field(metadata=number_in(strictly=True))
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         return blend(self.start, self.end, part_done(count, self.steps))
-
-
-linear = public_function(LinearSchedule)
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +78,7 @@ class Polynomial(Schedule):
     Raises: ParameterError for a negative value, no steps or a power that is not positive.
     Source: Chen et al., "DeepLab: semantic image segmentation with deep convolutional nets", 2018.
 
+    >>> from wholestep.optim import polynomial
     >>> [float(polynomial(1.0, 4, power=2.0)(t)) for t in (0, 2, 4)]
     [1.0, 0.25, 0.0]
     """
@@ -94,11 +89,7 @@ class Polynomial(Schedule):
     power: float = field(default=1.0, metadata=number_in(strictly=True))
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         return blend(self.end, self.start, (1 - part_done(count, self.steps)) ** self.power)
-
-
-polynomial = public_function(Polynomial)
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,6 +100,7 @@ class Cosine(Schedule):
     Raises: ParameterError for a negative value or no steps.
     Source: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017, without restarts.
 
+    >>> from wholestep.optim import cosine
     >>> [float(cosine(1.0, 10)(t).round(6)) for t in (0, 5, 10, 11)]
     [1.0, 0.5, 0.0, 0.0]
     """
@@ -118,11 +110,7 @@ class Cosine(Schedule):
     end: float = field(default=0.0, metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         return blend(self.end, self.peak, half_cosine(part_done(count, self.steps)))
-
-
-cosine = public_function(Cosine)
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,6 +121,7 @@ class CosineRestarts(Schedule):
     Raises: ParameterError for a negative value, no steps or a growth below 1.
     Source: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017.
 
+    >>> from wholestep.optim import cosine_restarts
     >>> [float(cosine_restarts(1.0, 2, growth=2.0)(t).round(6)) for t in (0, 1, 2, 4, 6)]
     [1.0, 0.5, 1.0, 0.5, 1.0]
     """
@@ -143,7 +132,6 @@ class CosineRestarts(Schedule):
     growth: float | None = field(default=1.0, metadata=number_in(1.0, strictly=True, off=1.0))
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         t = count_as_float(count)
         if self.growth is None:
             return blend(self.end, self.peak, half_cosine(t % self.steps / self.steps))
@@ -159,9 +147,6 @@ class CosineRestarts(Schedule):
         return self.steps * (self.growth**n - 1) / (self.growth - 1)
 
 
-cosine_restarts = public_function(CosineRestarts)
-
-
 @dataclass(frozen=True, repr=False)
 class Exponential(Schedule):
     """value * factor ** (count / steps).
@@ -170,6 +155,7 @@ class Exponential(Schedule):
     Raises: ParameterError for a negative value, no steps or a factor that is not positive.
     Source: Szegedy et al., "Rethinking the inception architecture for computer vision", 2016.
 
+    >>> from wholestep.optim import exponential
     >>> float(exponential(1.0, 0.5, steps=10)(20))
     0.25
     """
@@ -179,11 +165,7 @@ class Exponential(Schedule):
     steps: float = field(default=1.0, metadata=number_in(strictly=True))
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         return self.value * self.factor ** (count_as_float(count) / self.steps)
-
-
-exponential = public_function(Exponential)
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,6 +176,7 @@ class StepDecay(Schedule):
     Raises: ParameterError for negative numbers or stairs of no length.
     Source: as `multi_step`, at equal distances.
 
+    >>> from wholestep.optim import step_decay
     >>> [float(step_decay(1.0, 3, 0.5)(t)) for t in (2, 3, 6)]
     [1.0, 0.5, 0.25]
     """
@@ -203,11 +186,7 @@ class StepDecay(Schedule):
     factor: float = field(default=0.1, metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         return self.value * self.factor ** wnp.floor(count_as_float(count) / self.every)
-
-
-step_decay = public_function(StepDecay)
 
 
 @dataclass(frozen=True, repr=False)
@@ -218,6 +197,7 @@ class MultiStep(Schedule):
     Raises: ParameterError for negative numbers or milestones that do not ascend.
     Source: He, Zhang, Ren and Sun, "Deep residual learning for image recognition", 2016.
 
+    >>> from wholestep.optim import multi_step
     >>> [float(multi_step(1.0, (2, 5), 0.5)(t)) for t in (1, 2, 5)]
     [1.0, 0.5, 0.25]
     """
@@ -227,15 +207,11 @@ class MultiStep(Schedule):
     factor: float = field(default=0.1, metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         return self.value * self.factor ** boundaries_reached(count, self.milestones)
 
     def agree(self) -> None:
         """The milestones ascend."""
         check_ascending("multi_step", "the milestones", self.milestones)
-
-
-multi_step = public_function(MultiStep)
 
 
 @dataclass(frozen=True, repr=False)
@@ -245,6 +221,7 @@ class Piecewise(Schedule):
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for negative numbers, boundaries that do not ascend, or another number of values.
 
+    >>> from wholestep.optim import piecewise
     >>> [float(piecewise((2, 5), (0.3, 0.2, 0.1))(t)) for t in (0, 2, 5)]
     [0.3, 0.2, 0.1]
     """
@@ -253,7 +230,6 @@ class Piecewise(Schedule):
     values: tuple[float, ...] = field(metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         t = count_as_float(count)
         found = wnp.zeros_like(t) + self.values[0]
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):
@@ -269,9 +245,6 @@ class Piecewise(Schedule):
             )
 
 
-piecewise = public_function(Piecewise)
-
-
 @dataclass(frozen=True, repr=False)
 class InverseSqrt(Schedule):
     """peak / sqrt(1 + count / steps); after a `warmup` of as many steps it is peak * sqrt(steps / total count).
@@ -280,6 +253,7 @@ class InverseSqrt(Schedule):
     Raises: ParameterError for a negative peak or no steps.
     Source: Vaswani et al., "Attention is all you need", 2017, section 5.3.
 
+    >>> from wholestep.optim import inverse_sqrt
     >>> [float(inverse_sqrt(1.0, 10)(t)) for t in (0, 30)]
     [1.0, 0.5]
     """
@@ -288,11 +262,7 @@ class InverseSqrt(Schedule):
     steps: float = field(metadata=number_in(strictly=True))
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         return self.peak / wnp.sqrt(1 + count_as_float(count) / self.steps)
-
-
-inverse_sqrt = public_function(InverseSqrt)
 
 
 @dataclass(frozen=True, repr=False)
@@ -307,6 +277,7 @@ class OneCycle(Schedule):
     Source: Smith and Topin, "Super-convergence: very fast training of neural networks using large learning rates",
     2019.
 
+    >>> from wholestep.optim import one_cycle
     >>> [float(one_cycle(1.0, 10)(t).round(4)) for t in (0, 1, 2, 9)]
     [0.04, 0.52, 1.0, 0.0]
     """
@@ -324,16 +295,12 @@ class OneCycle(Schedule):
         return replace(self, start=start, end=end)
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         t = count_as_float(count)
         top = wnp.maximum(wnp.rint(self.rise * self.steps) - 1, 0.0)
         up = wnp.minimum(t / wnp.maximum(top, 1.0), 1.0)
         down = wnp.clip((t - top) / wnp.maximum(self.steps - 1 - top, 1.0), 0.0, 1.0)
         rising, sinking = blend(self.peak, self.start, half_cosine(up)), blend(self.end, self.peak, half_cosine(down))
         return wnp.where(t < top, rising, sinking)
-
-
-one_cycle = public_function(OneCycle)
 
 
 @dataclass(frozen=True, repr=False)
@@ -346,6 +313,7 @@ class Cyclic(Schedule):
     Raises: ParameterError for negative values or no updates.
     Source: Smith, "Cyclical learning rates for training neural networks", 2017.
 
+    >>> from wholestep.optim import cyclic
     >>> [float(cyclic(0.0, 1.0, 2, factor=0.5)(t)) for t in range(7)]
     [0.0, 0.5, 1.0, 0.5, 0.0, 0.25, 0.5]
     """
@@ -361,7 +329,6 @@ class Cyclic(Schedule):
         return replace(self, down=self.up if self.down is None else self.down)
 
     def __call__(self, count: Any) -> Any:
-        """The value for the update with this number."""
         assert self.down is not None
         t = count_as_float(count)
         period = self.up + self.down
@@ -370,9 +337,6 @@ class Cyclic(Schedule):
         if self.factor is not None:
             height = height * self.factor ** wnp.floor(t / period)
         return blend(self.low, self.high, height)
-
-
-cyclic = public_function(Cyclic)
 
 
 def count_as_float(count: Any) -> Any:
