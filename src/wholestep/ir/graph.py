@@ -33,6 +33,16 @@ OPS: dict[str, Operation] = {}
 """Every primitive by name. Primitives enter themselves; the language itself imports none."""
 
 
+def infix(name: str, swapped: bool = False) -> Callable[[Value, Any], Value]:
+    """An operator of values, which finds its primitive by name; numbers take the type of the value beside them."""
+
+    def apply(x: Value, y: Any) -> Value:
+        pair = (x._lift(y), x) if swapped else (x, x._lift(y))
+        return OPS[name](*pair)
+
+    return apply
+
+
 class Value:
     """One array of a program: a type, the node that makes it, and its data where it is already known."""
 
@@ -67,60 +77,24 @@ class Value:
         lifted: Value = OPS["full"](value=other, shape=self.type.shape, dtype=self.type.dtype)
         return lifted
 
-    def __add__(self, other: Any) -> Value:
-        return OPS["add"](self, self._lift(other))
-
-    def __radd__(self, other: Any) -> Value:
-        return OPS["add"](self._lift(other), self)
-
-    def __sub__(self, other: Any) -> Value:
-        return OPS["sub"](self, self._lift(other))
-
-    def __rsub__(self, other: Any) -> Value:
-        return OPS["sub"](self._lift(other), self)
-
-    def __mul__(self, other: Any) -> Value:
-        return OPS["mul"](self, self._lift(other))
-
-    def __rmul__(self, other: Any) -> Value:
-        return OPS["mul"](self._lift(other), self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return OPS["div"](self, self._lift(other))
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return OPS["div"](self._lift(other), self)
-
-    def __pow__(self, other: Any) -> Value:
-        return OPS["pow"](self, self._lift(other))
+    __add__, __radd__ = infix("add"), infix("add", swapped=True)
+    __sub__, __rsub__ = infix("sub"), infix("sub", swapped=True)
+    __mul__, __rmul__ = infix("mul"), infix("mul", swapped=True)
+    __truediv__, __rtruediv__ = infix("div"), infix("div", swapped=True)
+    __pow__ = infix("pow")
+    __lt__, __gt__ = infix("less"), infix("less", swapped=True)
+    __le__, __ge__ = infix("less_equal"), infix("less_equal", swapped=True)
+    __and__, __or__ = infix("bitwise_and"), infix("bitwise_or")
 
     def __neg__(self) -> Value:
         return OPS["neg"](self)
 
-    def __lt__(self, other: Any) -> Value:
-        return OPS["less"](self, self._lift(other))
-
-    def __le__(self, other: Any) -> Value:
-        return OPS["less_equal"](self, self._lift(other))
-
-    def __gt__(self, other: Any) -> Value:
-        return OPS["less"](self._lift(other), self)
-
-    def __ge__(self, other: Any) -> Value:
-        return OPS["less_equal"](self._lift(other), self)
+    def __invert__(self) -> Value:
+        return OPS["bitwise_not"](self)
 
     def equals(self, other: Any) -> Value:
         """Elementwise equality; `==` itself stays identity, so values can be keys."""
         return OPS["equal"](self, self._lift(other))
-
-    def __and__(self, other: Value) -> Value:
-        return OPS["bitwise_and"](self, other)
-
-    def __or__(self, other: Value) -> Value:
-        return OPS["bitwise_or"](self, other)
-
-    def __invert__(self) -> Value:
-        return OPS["bitwise_not"](self)
 
 
 class Node:

@@ -131,6 +131,15 @@ class Index:
         return " + ".join([*parts, str(self.const)] if self.const or not parts else parts)
 
 
+def written(op: str, swapped: bool = False) -> Callable[[Var, Any], Var]:
+    """An operator of values: this operation, written by the builder at work."""
+
+    def apply(x: Var, y: Any) -> Var:
+        return ACTIVE.builders[-1].op(op, y, x) if swapped else ACTIVE.builders[-1].op(op, x, y)
+
+    return apply
+
+
 class Var:
     """One scalar value, at each point of the loops around it: `op` applied to `args`; equal by identity.
 
@@ -164,62 +173,20 @@ class Var:
         return f"<{self.op} {dtypes.short(self.dtype)}>"
 
     # Operators go to the builder at work, so that scalar mathematics reads as mathematics.
-    def __add__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("add", self, y)
-
-    def __radd__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("add", y, self)
-
-    def __sub__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("sub", self, y)
-
-    def __rsub__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("sub", y, self)
-
-    def __mul__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("mul", self, y)
-
-    def __rmul__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("mul", y, self)
-
-    def __truediv__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("div", self, y)
-
-    def __rtruediv__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("div", y, self)
+    __add__, __radd__ = written("add"), written("add", swapped=True)
+    __sub__, __rsub__ = written("sub"), written("sub", swapped=True)
+    __mul__, __rmul__ = written("mul"), written("mul", swapped=True)
+    __truediv__, __rtruediv__ = written("div"), written("div", swapped=True)
+    __and__, __or__, __xor__ = written("and"), written("or"), written("xor")
+    __lshift__, __rshift__ = written("shl"), written("shr")
+    __lt__, __gt__ = written("lt"), written("lt", swapped=True)
+    __le__, __ge__ = written("le"), written("le", swapped=True)
 
     def __neg__(self) -> Var:
         return ACTIVE.builders[-1].op("neg", self)
 
-    def __and__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("and", self, y)
-
-    def __or__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("or", self, y)
-
-    def __xor__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("xor", self, y)
-
     def __invert__(self) -> Var:
         return ACTIVE.builders[-1].op("not", self)
-
-    def __lshift__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("shl", self, y)
-
-    def __rshift__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("shr", self, y)
-
-    def __lt__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("lt", self, y)
-
-    def __le__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("le", self, y)
-
-    def __gt__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("lt", y, self)
-
-    def __ge__(self, y: Any) -> Var:
-        return ACTIVE.builders[-1].op("le", y, self)
 
 
 class OperatorTarget(Protocol):

@@ -16,7 +16,7 @@ from wholestep.numpy.movement import traced_array
 from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 from wholestep.primitives import arithmetic as ar
-from wholestep.primitives.functions import i0 as i0_primitive
+from wholestep.primitives.special import i0 as i0_primitive
 
 
 def at_least_float64(a: Any) -> Array:

@@ -12,7 +12,7 @@ from wholestep.errors import DtypeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel import maths
-from wholestep.primitives.family import RECOMPUTE_LIMIT, Basic, LinearPrimitive, Loops, Sample, draw, expand
+from wholestep.primitives.family import RECOMPUTE_LIMIT, Basic, LinearPointwise, Sample, draw
 from wholestep.primitives.logic import sign, trunc, wins
 from wholestep.primitives.precision import WIDE
 
@@ -83,13 +83,8 @@ nextafter = Basic(
 )
 
 
-class Part(Loops, LinearPrimitive):
+class Part(LinearPointwise):
     """A real part of a complex number: linear over the reals, with `lift` as transpose."""
-
-    kind = "elementwise"
-    thin = True
-    polynomial = False
-    price = 1
 
     def __init__(self, name: str, ufunc: Any, lift: complex, code: Callable[..., Any]) -> None:
         super().__init__(name)
@@ -109,22 +104,14 @@ class Part(Loops, LinearPrimitive):
         from_real: Value = make_complex(gy, gy * 0) if self.lift == 1 else make_complex(gy * 0, gy)
         return from_real
 
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
-        return self(expand(xs[0], n, on[0]))
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for name in ("c16", "c8"):
             for shape in ((2, 3), (), (0, 2)):
                 yield Sample((draw(rng, shape, np.dtype(name)),), exact=False)
 
 
-class MakeComplex(Loops, LinearPrimitive):
+class MakeComplex(LinearPointwise):
     """x + iy from two real arrays."""
-
-    kind = "elementwise"
-    thin = True
-    polynomial = False
-    price = 1
 
     def __init__(self) -> None:
         super().__init__("make_complex")
@@ -144,22 +131,14 @@ class MakeComplex(Loops, LinearPrimitive):
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool]) -> Sequence[Value | None]:
         return (real(gy) if wrt[0] else None, imag(gy) if wrt[1] else None)
 
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
-        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)])
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for name in ("f8", "f4"):
             for shape in ((2, 3), (), (0, 2)):
                 yield Sample((draw(rng, shape, np.dtype(name)), draw(rng, shape, np.dtype(name))), exact=False)
 
 
-class Conj(Loops, LinearPrimitive):
+class Conj(LinearPointwise):
     """The complex conjugate: its own transpose in the real inner product."""
-
-    kind = "elementwise"
-    thin = True
-    polynomial = False
-    price = 1
 
     def type(self, x: Type) -> Type:
         if not dtypes.is_complex(x.dtype):
@@ -174,9 +153,6 @@ class Conj(Loops, LinearPrimitive):
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool]) -> Value:
         return self(gy)
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
-        return self(expand(xs[0], n, on[0]))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((draw(rng, (2, 3), np.dtype("c16")),), exact=False)

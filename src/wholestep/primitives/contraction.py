@@ -16,7 +16,7 @@ from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
-from wholestep.primitives.family import Bilinear, LinearPrimitive, Loops, Sample, conj, draw, expand
+from wholestep.primitives.family import Bilinear, LeadingBatch, LinearPrimitive, Loops, Sample, conj, draw
 from wholestep.primitives.movement import Movement, spread, steps_between
 from wholestep.primitives.precision import FOLLOWS, LOW
 
@@ -134,7 +134,7 @@ def slides(shape: Shape, count: int) -> str:
     return "windows slide along a symbolic size" if symbolic else ""
 
 
-class Window(Movement):
+class Window(LeadingBatch, Movement):
     """Sliding windows over the last axes: `[..., *sizes] -> [..., *positions, *size]`. The dual of `unwindow`."""
 
     view = True
@@ -172,9 +172,6 @@ class Window(Movement):
     def fixed_sizes(self, node: Node) -> str:
         return slides(node.inputs[0].shape, len(node.params["size"]))
 
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
-        return self(xs[0], **params)
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 7)),), {"size": (3,), "stride": (2,), "dilation": (1,)})
         yield Sample((rng.normal(size=(2, 5, 6)),), {"size": (2, 3), "stride": (1, 2), "dilation": (2, 1)})
@@ -182,7 +179,7 @@ class Window(Movement):
         yield Sample((rng.normal(size=(0, 4)),), {"size": (2,), "stride": (1,), "dilation": (1,)})
 
 
-class Unwindow(LinearPrimitive):
+class Unwindow(LeadingBatch, LinearPrimitive):
     """Windows added back into the places they were taken from. The dual of `window`."""
 
     kind = "movement"
@@ -223,9 +220,6 @@ class Unwindow(LinearPrimitive):
 
     def fixed_sizes(self, node: Node) -> str:
         return slides(node.inputs[0].shape, 2 * len(node.params["sizes"]))
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
-        return self(expand(xs[0], n, on[0]), **params)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3, 3)),), {"sizes": (7,), "stride": (2,), "dilation": (1,)})

@@ -12,7 +12,7 @@ from wholestep.errors import DtypeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel import maths
-from wholestep.primitives.family import LinearPrimitive, Loops, Maybe, Primitive, Sample, draw, expand
+from wholestep.primitives.family import LinearPointwise, Loops, Maybe, Primitive, Sample, draw
 from wholestep.primitives.precision import AS_WRITTEN
 
 
@@ -78,13 +78,9 @@ class Iota(Loops, Primitive):
         yield Sample((), {"shape": (0,), "axis": 0, "dtype": np.dtype(np.int64)})
 
 
-class Cast(Loops, LinearPrimitive):
+class Cast(LinearPointwise):
     """The same numbers in another dtype, rounded or truncated as NumPy does; a complex loses nothing here."""
 
-    kind = "elementwise"
-    thin = True
-    polynomial = False
-    price = 1
     precision = AS_WRITTEN
 
     def type(self, x: Type, *, dtype: Any) -> Type:
@@ -107,9 +103,6 @@ class Cast(Loops, LinearPrimitive):
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         (dx,) = dxs
         return (None if dx is None else self(dx, **node.params),)
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, dtype: Any) -> Value:
-        return self(expand(xs[0], n, on[0]), dtype=dtype)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         pairs = [("f64", "f32"), ("f32", "f64"), ("f64", "c128"), ("c64", "c128"), ("f64", "i32"), ("i32", "f64")]

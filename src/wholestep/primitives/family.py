@@ -263,7 +263,26 @@ class Several(Primitive):
         return made
 
 
-class Elementwise(Loops, Primitive):
+class LeadingBatch(Primitive):
+    """A primitive that does the same along each leading axis: a batch is one more of every operand and of the result,
+    behind which the axes that the parameters `axis` and `axes` name move by one."""
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], /, **params: Any) -> Any:
+        if "axis" in params:
+            params["axis"] += 1
+        if "axes" in params:
+            params["axes"] = tuple([a + 1 for a in params["axes"]])
+        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], **params)
+
+
+class Pointwise(Loops, LeadingBatch):
+    """A primitive that makes each element of the elements of the operands at the same place."""
+
+    thin = True
+    kind = "elementwise"
+
+
+class Elementwise(Pointwise):
     """One scalar function applied to each element; states its partial derivatives and its scalar expression.
 
     `reference` is a NumPy ufunc, or the name of one of scipy.special. `code` writes the same function in the kernel
@@ -272,9 +291,6 @@ class Elementwise(Loops, Primitive):
     of dtype ("b" boolean, "i" integer, "f" floating, "c" complex); `gives` is the dtype kind of the result where it
     differs ("b", or "f" for the real part of a complex). `domain` is the interval that samples are drawn from.
     """
-
-    thin = True
-    kind = "elementwise"
 
     def __init__(
         self,
@@ -369,9 +385,6 @@ class Elementwise(Loops, Primitive):
                     out[i] = scale_cotangent(gy, np.conj(partial))
         return out
 
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
-        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], **params)
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         low, high = self.domain
         for dtype in sample_dtypes(self.takes):
@@ -448,6 +461,13 @@ class LinearPrimitive(Primitive):
         if isinstance(out, Value):
             return (out, *[None] * (len(wrt) - 1))
         return (*out, *[None] * (len(wrt) - len(out)))
+
+
+class LinearPointwise(Pointwise, LinearPrimitive):
+    """A cheap linear function of each element that exact numbers do not have."""
+
+    polynomial = False
+    price = 1
 
 
 class Bilinear(Primitive):

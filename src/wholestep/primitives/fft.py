@@ -14,13 +14,13 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
 from wholestep.primitives.creation import iota
-from wholestep.primitives.family import LinearPrimitive, Sample, axis_inside, draw
+from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Sample, axis_inside, draw
 from wholestep.primitives.logic import select
 
 Axes = tuple[int, ...]
 
 
-class Fourier(LinearPrimitive):
+class Fourier(LeadingBatch, LinearPrimitive):
     """A sum of its input against e^(-2 pi i j k / n), or against the conjugate."""
 
     kind = "fft"
@@ -65,9 +65,6 @@ class FFT(Fourier):
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Axes, inverse: bool) -> Value:
         return self(gy, axes=axes, inverse=not inverse)
 
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes, inverse: bool) -> Value:
-        return self(xs[0], axes=tuple([a + 1 for a in axes]), inverse=inverse)
-
     def lengths(self, node: Node) -> list[int]:
         return [node.inputs[0].shape[a] for a in node.params["axes"]]
 
@@ -93,9 +90,6 @@ class RealFFT(Fourier):
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis: int) -> Value:
         n = node.inputs[0].shape[axis]
         return irfft(weighted(gy, axis, n, 0.5), axis=axis, n=n)
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
-        return self(xs[0], axis=axis + 1)
 
     def lengths(self, node: Node) -> list[int]:
         return [node.inputs[0].shape[node.params["axis"]]]
@@ -125,9 +119,6 @@ class InverseRealFFT(Fourier):
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis: int, n: Any) -> Value:
         return weighted(rfft(gy, axis=axis), axis, n, 2.0)
-
-    def batch(self, size: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int, n: Any) -> Value:
-        return self(xs[0], axis=axis + 1, n=n)
 
     def lengths(self, node: Node) -> list[int]:
         return [node.params["n"]]

@@ -6,20 +6,48 @@ Derivatives: Abramowitz and Stegun, "Handbook of Mathematical Functions"; DLMF, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from wholestep.errors import DerivativeError
-from wholestep.ir.graph import OPS, Value
+from wholestep.ir.graph import Value
 from wholestep.kernel import maths
-from wholestep.primitives.family import Elementwise, number_of, ones, zeros
-from wholestep.primitives.logic import isfinite, select, sign
+from wholestep.primitives.family import Elementwise, Partial, number_of, ones, zeros
+from wholestep.primitives.logic import isfinite, select
 from wholestep.primitives.precision import FOLLOWS
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _2_SQRT_PI = 2.0 / math.sqrt(math.pi)
 _SQRT_2, _SQRT_2PI = math.sqrt(2.0), math.sqrt(2.0 * math.pi)
 _POSITIVE, _UNIT = (0.2, 3.0), (-0.9, 0.9)
+
+
+def unknown_derivative(name: str, operand: str) -> Callable[..., Value]:
+    """A partial derivative that is refused."""
+
+    def partial(*values: Value) -> Value:
+        raise DerivativeError(
+            f"{name}: its derivative with respect to {operand} is not known",
+            hint=f"keep {operand} out of what is differentiated (ws.stop_gradient), or use ws.custom_jvp",
+        )
+
+    return partial
+
+
+class External(Elementwise):
+    """A function of real numbers that scipy.special computes, under `symbol` where it has another name there.
+
+    A text in the place of a partial derivative names the operand whose derivative is not known.
+    """
+
+    def __init__(
+        self, name: str, *partials: Partial | str, symbol: str = "", domain: tuple[float, float] = (-3.0, 3.0)
+    ) -> None:
+        symbol = symbol or name
+        rules = [unknown_derivative(name, p) if isinstance(p, str) else p for p in partials]
+        super().__init__(name, symbol, *rules, code=maths.external(symbol), takes="f", domain=domain)
+
 
 exp = Elementwise("exp", np.exp, lambda y, x: y, code=maths.exp)
 exp2 = Elementwise("exp2", np.exp2, lambda y, x: y * _LN2, code=maths.exp2)
@@ -166,38 +194,16 @@ def _log_ndtr_slope(y: Value, x: Value) -> Value:
 
 
 erfcx = Elementwise("erfcx", "erfcx", _erfcx_slope, code=maths.erfcx)
-erfinv = Elementwise(
-    "erfinv",
-    "erfinv",
-    lambda y, x: (1 / _2_SQRT_PI) * exp(y * y),
-    code=maths.external("erfinv"),
-    takes="f",
-    domain=_UNIT,
-)
-erfcinv = Elementwise(
-    "erfcinv",
-    "erfcinv",
-    lambda y, x: (-1 / _2_SQRT_PI) * exp(y * y),
-    code=maths.external("erfcinv"),
-    takes="f",
-    domain=(0.1, 1.9),
-)
+erfinv = External("erfinv", lambda y, x: (1 / _2_SQRT_PI) * exp(y * y), domain=_UNIT)
+erfcinv = External("erfcinv", lambda y, x: (-1 / _2_SQRT_PI) * exp(y * y), domain=(0.1, 1.9))
 expit: Elementwise = Elementwise(
     "expit", "expit", lambda y, x: y * (1 - y), code=maths.expit, takes="f", precision=FOLLOWS
 )
 log_expit = Elementwise("log_expit", "log_expit", lambda y, x: expit(-x), code=maths.log_expit, takes="f")
-logit = Elementwise(
-    "logit", "logit", lambda y, x: 1 / (x * (1 - x)), code=maths.external("logit"), takes="f", domain=(0.1, 0.9)
-)
-gammaln = Elementwise(
-    "gammaln", "gammaln", lambda y, x: digamma(x), code=maths.external("gammaln"), takes="f", domain=(0.3, 4.0)
-)
-digamma: Elementwise = Elementwise(
-    "digamma", "psi", lambda y, x: _trigamma(x), code=maths.external("psi"), takes="f", domain=(0.3, 4.0)
-)
-gamma = Elementwise(
-    "gamma", "gamma", lambda y, x: y * digamma(x), code=maths.external("gamma"), takes="f", domain=(0.3, 4.0)
-)
+logit = External("logit", lambda y, x: 1 / (x * (1 - x)), domain=(0.1, 0.9))
+gammaln = External("gammaln", lambda y, x: digamma(x), domain=(0.3, 4.0))
+digamma: Elementwise = External("digamma", lambda y, x: zeta(ones(x.type) * 2, x), symbol="psi", domain=(0.3, 4.0))
+gamma = External("gamma", lambda y, x: y * digamma(x), domain=(0.3, 4.0))
 zeta: Elementwise = Elementwise(
     "zeta",
     "zeta",
@@ -209,49 +215,4 @@ zeta: Elementwise = Elementwise(
 )
 ndtr = Elementwise("ndtr", "ndtr", lambda y, x: exp(-0.5 * (x * x)) * (1 / _SQRT_2PI), code=maths.ndtr, takes="f")
 log_ndtr = Elementwise("log_ndtr", "log_ndtr", _log_ndtr_slope, code=maths.log_ndtr, takes="f")
-ndtri = Elementwise(
-    "ndtri",
-    "ndtri",
-    lambda y, x: _SQRT_2PI * exp(0.5 * (y * y)),
-    code=maths.external("ndtri"),
-    takes="f",
-    domain=(0.1, 0.9),
-)
-i0 = Elementwise("i0", "i0", lambda y, x: i1(x), code=maths.external("i0"), takes="f")
-i1: Elementwise = Elementwise(
-    "i1",
-    "i1",
-    lambda y, x: 0.5 * (i0(x) + OPS["iv"](_two(x), x)),
-    code=maths.external("i1"),
-    takes="f",
-    domain=(0.2, 3.0),
-)
-i0e = Elementwise(
-    "i0e", "i0e", lambda y, x: i1e(x) - sign(x) * y, code=maths.external("i0e"), takes="f", domain=(0.2, 3.0)
-)
-i1e: Elementwise = Elementwise(
-    "i1e",
-    "i1e",
-    lambda y, x: 0.5 * (i0e(x) + OPS["ive"](_two(x), x)) - sign(x) * y,
-    code=maths.external("i1e"),
-    takes="f",
-    domain=(0.2, 3.0),
-)
-j0 = Elementwise("j0", "j0", lambda y, x: -j1(x), code=maths.external("j0"), takes="f")
-j1: Elementwise = Elementwise(
-    "j1",
-    "j1",
-    lambda y, x: 0.5 * (j0(x) - OPS["jv"](_two(x), x)),
-    code=maths.external("j1"),
-    takes="f",
-    domain=(0.2, 3.0),
-)
-
-
-def _trigamma(x: Value) -> Value:
-    return zeta(_two(x), x)
-
-
-def _two(x: Value) -> Value:
-    """The order 2 of a function: those of the orders 0 and 2 have all derivatives at 0, where f(1, x) / x has none."""
-    return ones(x.type) * 2
+ndtri = External("ndtri", lambda y, x: _SQRT_2PI * exp(0.5 * (y * y)), domain=(0.1, 0.9))

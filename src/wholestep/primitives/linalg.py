@@ -22,12 +22,11 @@ from wholestep.primitives.contraction import LETTERS, contract
 from wholestep.primitives.creation import cast, full, iota
 from wholestep.primitives.family import (
     Backward,
+    LeadingBatch,
     Maybe,
-    Primitive,
     Sample,
     Several,
     conj,
-    expand,
     sum_values,
     transposed_jvp,
     zeros,
@@ -41,15 +40,12 @@ _TAKES = ("f64", "f32", "c128", "c64")
 _INTEGER = np.dtype(np.int64)
 
 
-class MatrixFunction(Primitive):
+class MatrixFunction(LeadingBatch):
     """A function of stacks of matrices `[..., m, n]`: a batch is one more leading axis."""
 
     kind = "linalg"
     work = 1.0
     """Floating-point operations in units of m * n * min(m, n)."""
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
-        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], **params)
 
     def flops(self, node: Node) -> Any:
         shape = node.inputs[0].shape
@@ -57,12 +53,20 @@ class MatrixFunction(Primitive):
         return top * math.prod(shape) * reduce(least, shape[-2:]) // bottom
 
 
+class SquareFunction(MatrixFunction):
+    """A function of stacks of square matrices whose values are such matrices."""
+
+    def type(self, a: Type) -> Type:
+        square(self.name, a)
+        return a
+
+
 class LinearSolve(MatrixFunction):
     """f(*matrices, y), linear in y: the tangent holds f itself applied to a tangent, and `adjoint` transposes that."""
 
-    def adjoint(self, *args: Any, **kwargs: Any) -> Value:
-        """(gy, *matrices, **params) -> the cotangent of y."""
-        raise NotImplementedError(self.name)
+    def adjoint(self, gy: Value, *known: Value, **params: Any) -> Value:
+        """The cotangent of y: by default f of the conjugate transposed matrices."""
+        return self(*map(mh, known), gy, **params)
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
         if any(wrt[:-1]):
@@ -252,14 +256,10 @@ OBLONGS = (((4, 2), "f64"), ((2, 4), "f64"), ((2, 3, 2), "f64"), ((3, 0), "f64")
 """Shapes and dtypes of oblong samples."""
 
 
-class Cholesky(MatrixFunction):
+class Cholesky(SquareFunction):
     """a = L L^H with L lower triangular: reads the lower triangle, where the gradient lands too."""
 
     work = 1 / 3
-
-    def type(self, a: Type) -> Type:
-        square(self.name, a)
-        return a
 
     def ref(self, a: NDArray) -> Any:
         return np.linalg.cholesky(a)
@@ -305,11 +305,10 @@ class TriangularSolve(LinearSolve):
             db = sum_values([db, moved])
         return (self(a, db, **params),)  # type: ignore[arg-type]
 
-    def adjoint(self, gy: Value, *known: Value, lower: bool, unit: bool, trans: int) -> Value:
-        if trans == 1:
-            back: Value = self(*known, conj(gy), lower=lower, unit=unit, trans=0)
-            return conj(back)
-        return self(*known, gy, lower=lower, unit=unit, trans=2 - trans)
+    def adjoint(self, gy: Value, *known: Value, **params: Any) -> Value:
+        if params["trans"] == 1:
+            return conj(self(*known, conj(gy), **{**params, "trans": 0}))
+        return self(*known, gy, **{**params, "trans": 2 - params["trans"]})
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
@@ -339,9 +338,6 @@ class Solve(LinearSolve):
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         (a, _), (x,), (da, db) = node.inputs, node.outputs, dxs
         return (self(a, sum_values([db, None if da is None else -mm(da, x)])),)  # type: ignore[arg-type]
-
-    def adjoint(self, gy: Value, *known: Value) -> Value:
-        return self(mh(known[0]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:
@@ -396,17 +392,13 @@ def rotations(a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     return u, s, np.conj(np.swapaxes(vh, -1, -2)), np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
 
 
-class Adjugate(MatrixFunction):
+class Adjugate(SquareFunction):
     """The transposed cofactors: the adjugate, det(a) a^-1 where a is regular, and just as exact where it is not.
 
     Its first derivative is right at singular matrices too; for the second and higher ones `a` must be regular.
     """
 
     work = 20.0
-
-    def type(self, a: Type) -> Type:
-        square(self.name, a)
-        return a
 
     def ref(self, a: NDArray) -> NDArray:
         u, s, v, turn = rotations(a)
@@ -423,18 +415,27 @@ class Adjugate(MatrixFunction):
         yield Sample((np.ones((3, 3)),), exact=False, smooth=False)
 
 
-class AdjugateTangent(LinearSolve):
-    """The derivative of the adjugate at a in the direction e; the singular values need not be distinct or positive."""
+class MatrixTangent(LinearSolve):
+    """The derivative of a function of matrices at a in the direction e; `middle` is the diagonal of samples of a."""
 
-    work = 25.0
-
-    def __init__(self) -> None:
-        super().__init__("adjugate_tangent")
+    middle: tuple[float, ...]
 
     def type(self, a: Type, e: Type) -> Type:
         fits(self.name, a, e)
         square(self.name, e)
         return e
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            a, e = sample_matrices(rng, shape, dtype, *self.middle), sample_matrices(rng, shape, dtype)
+            yield Sample((a, e), exact=False)
+
+
+class AdjugateTangent(MatrixTangent):
+    """The derivative of the adjugate at a in the direction e; the singular values need not be distinct or positive."""
+
+    work = 25.0
+    middle = (1.0, -1.5)
 
     def ref(self, a: NDArray, e: NDArray) -> NDArray:
         u, s, v, turn = rotations(a)
@@ -457,14 +458,8 @@ class AdjugateTangent(LinearSolve):
             moved = moved + mm(scaled_identity(ratio, y.type) - mm(inv, e), dadj)
         return (sum_values([moved, None if de is None else self(a, de)]),)
 
-    def adjoint(self, gy: Value, *known: Value) -> Value:
-        return self(mh(known[0]), gy)
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample(
-                (sample_matrices(rng, shape, dtype, 1.0, -1.5), sample_matrices(rng, shape, dtype)), exact=False
-            )
+        yield from super().samples(rng)
         yield Sample((np.eye(3), sample_matrices(rng, (3, 3), "f64")), exact=False)
 
 
@@ -579,7 +574,7 @@ triangular_solve = TriangularSolve("triangular_solve")
 solve = Solve()
 det = Det()
 adjugate = Adjugate()
-adjugate_tangent = AdjugateTangent()
+adjugate_tangent = AdjugateTangent("adjugate_tangent")
 slogdet = Slogdet()
 lu = LU()
 pinv = Pinv()

@@ -8,21 +8,10 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.graph import NDArray, Node
 from wholestep.ir.types import Type
 from wholestep.kernel import maths
-from wholestep.primitives.family import (
-    RECOMPUTE_LIMIT,
-    Backward,
-    Basic,
-    Loops,
-    Maybe,
-    Primitive,
-    Sample,
-    draw,
-    expand,
-    zeros,
-)
+from wholestep.primitives.family import RECOMPUTE_LIMIT, Backward, Basic, Maybe, Pointwise, Sample, draw, zeros
 from wholestep.primitives.precision import FOLLOWS
 
 equal = Basic("equal", np.equal, code=maths.equal, arity=2, takes="bifc", gives="b")
@@ -59,11 +48,9 @@ wins = Basic("wins", _wins, code=maths.wins, arity=2, takes="f")
 """1 where x > y, one half where they tie, 0 where x < y: the share of a maximum's derivative that goes to x."""
 
 
-class Select(Loops, Primitive):
+class Select(Pointwise):
     """x where the condition holds, y elsewhere; linear in x and y."""
 
-    kind = "elementwise"
-    thin = True
     polynomial = True
     price = 1
     precision = FOLLOWS
@@ -97,9 +84,6 @@ class Select(Loops, Primitive):
             self(condition, gy, nothing) if wrt[1] else None,
             self(condition, nothing, gy) if wrt[2] else None,
         )
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
-        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)])
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for name in ("f8", "f4", "i4", "c16", "?"):

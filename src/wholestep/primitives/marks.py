@@ -12,19 +12,18 @@ from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
-from wholestep.primitives.family import LinearPrimitive, Loops, Maybe, Primitive, Sample, expand
+from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Maybe, Pointwise, Sample, expand
 from wholestep.primitives.precision import FOLLOWS
 from wholestep.primitives.reduction import spread_back, sum_
 
 
-class SameValue(Loops, Primitive):
+class SameValue(Pointwise):
     """A value that is its operand, element by element."""
 
     kind = "mark"
     view = True
     keeps_order = True
     precision = FOLLOWS
-    thin = True
 
     def index_map(self, builder: KernelBuilder, node: Node, at: Coordinates) -> Coordinates:
         return at
@@ -51,9 +50,6 @@ class StopGradient(SameValue):
     def ref(self, x: NDArray) -> NDArray:
         return x
 
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
-        return self(expand(xs[0], n, on[0]))
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)),), smooth=False)
 
@@ -74,9 +70,6 @@ class IdentityPrimitive(SameValue, LinearPrimitive):
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         return dxs
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Value:
-        return self(expand(xs[0], n, on[0]), **params)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)),), self.extra())
@@ -104,7 +97,7 @@ class Pin(IdentityPrimitive):
         return {"label": "keep"}
 
 
-class PSum(LinearPrimitive):
+class PSum(LeadingBatch, LinearPrimitive):
     """The sum over the mapped axis of a `vmap` with this axis name; it exists only inside one."""
 
     kind = "mark"
@@ -121,9 +114,6 @@ class PSum(LinearPrimitive):
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis_name: str) -> Value:
         return self(gy, axis_name=axis_name)
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis_name: str) -> Value:
-        return self(expand(xs[0], n, on[0]), axis_name=axis_name)
 
     def resolve(self, n: Any, x: Value, on: bool) -> Value:
         """The sum itself, once the vmap that was named is the one at work."""

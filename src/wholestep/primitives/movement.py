@@ -15,7 +15,7 @@ from wholestep.ir.types import Shape, Type, array_type
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates, reshape_coordinates, size_index
 from wholestep.kernel.lang import Index
-from wholestep.primitives.family import LinearPrimitive, Loops, Sample, axis_inside, draw, expand, zeros
+from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Loops, Sample, axis_inside, draw, expand, zeros
 from wholestep.primitives.precision import FOLLOWS
 
 Ints = tuple[Any, ...]
@@ -170,7 +170,7 @@ class Permute(Movement):
         yield Sample((rng.normal(size=(0, 3)),), {"axes": (1, 0)})
 
 
-class Flip(Movement):
+class Flip(LeadingBatch, Movement):
     """Reversed along some axes: its own transpose."""
 
     view = True
@@ -192,9 +192,6 @@ class Flip(Movement):
 
     def permuted(self, params: dict[str, Any], axes: Ints) -> tuple[dict[str, Any], Ints]:
         return {"axes": tuple(sorted([axes[a] for a in params["axes"]]))}, axes
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Ints) -> Value:
-        return self(xs[0], axes=tuple([a + 1 for a in axes]))
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)),), {"axes": (0, 1)})
@@ -304,7 +301,7 @@ class Pad(AlongAxes):
         yield Sample((rng.normal(size=()),), {"before": (), "after": (), "interior": ()})
 
 
-class Concat(Movement):
+class Concat(LeadingBatch, Movement):
     """One after the other along an axis; cut apart again by its transpose."""
 
     def type(self, *xs: Type, axis: int) -> Type:
@@ -335,9 +332,6 @@ class Concat(Movement):
 
     def permuted(self, params: dict[str, Any], axes: Ints) -> tuple[dict[str, Any], Ints]:
         return {"axis": axes[params["axis"]]}, axes
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
-        return self(*[expand(x, n, o) for x, o in zip(xs, on, strict=True)], axis=axis + 1)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((rng.normal(size=(2, 3)), rng.normal(size=(2, 1))), {"axis": 1})

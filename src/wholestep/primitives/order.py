@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.graph import NDArray, Node
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.family import Loops, Maybe, Sample, Several, axis_inside, draw, sample_dtypes
+from wholestep.primitives.family import LeadingBatch, Loops, Maybe, Sample, Several, axis_inside, draw, sample_dtypes
 from wholestep.primitives.indexing import take_along
 from wholestep.primitives.precision import FOLLOWS
 
@@ -22,7 +22,7 @@ def comparable(x: NDArray) -> NDArray:
     return x.astype(np.float32) if x.dtype.kind == "V" else x
 
 
-class Ordering(Several):
+class Ordering(Several, LeadingBatch):
     """(values, indices): values are x read at indices along `axis`, so their tangent is the tangent read there."""
 
     kind = "order"
@@ -40,9 +40,6 @@ class Ordering(Several):
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         assert dxs[0] is not None
         return (take_along(dxs[0], node.outputs[1], node.params["axis"]), None)
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int, **params: Any) -> Any:
-        return self(xs[0], axis=axis + 1, **params)
 
     def extra(self, size: int) -> dict[str, Any]:
         """Further parameters that a sample along an axis of this size needs."""

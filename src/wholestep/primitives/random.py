@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.graph import NDArray, Node
 from wholestep.ir.types import Shape, Type, array_type
-from wholestep.primitives.family import Loops, Primitive, Sample, expand
+from wholestep.primitives.family import LeadingBatch, Loops, Sample
 from wholestep.primitives.precision import AS_WRITTEN
 
 WORD = np.dtype(np.uint32)
@@ -70,7 +70,7 @@ def words(keys: NDArray, data: NDArray, count: int, stream: int) -> NDArray:
     return out.reshape(len(keys), 4 * blocks)[:, :count]
 
 
-class RandomBits(Loops, Primitive):
+class RandomBits(Loops, LeadingBatch):
     """Uniform 32-bit words in row-major order of `shape`, for each key; `stream` keeps uses of one key apart."""
 
     kind = "random"
@@ -92,10 +92,6 @@ class RandomBits(Loops, Primitive):
     def ref(self, key: NDArray, data: NDArray, *, shape: Shape, stream: int) -> NDArray:
         found = words(key.reshape(math.prod(data.shape), 2), data.reshape(-1), math.prod(shape), stream)
         return found.reshape((*data.shape, *shape))
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, shape: Shape, stream: int) -> Value:
-        key, data = [expand(x, n, o) for x, o in zip(xs, on, strict=True)]
-        return self(key, data, shape=shape, stream=stream)
 
     def flops(self, node: Node) -> Any:
         """Ten integer operations for each round of each block of four words."""

@@ -14,10 +14,10 @@ from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.creation import cast, full
 from wholestep.primitives.family import (
+    LeadingBatch,
     LinearPrimitive,
     Loops,
     Maybe,
-    Primitive,
     Sample,
     axis_inside,
     draw,
@@ -42,7 +42,7 @@ def spread_back(y: Value, shape: tuple[Any, ...], axes: Axes) -> Value:
     return repeated
 
 
-class Reduction(Loops, Primitive):
+class Reduction(Loops, LeadingBatch):
     """Combines the elements along `axes` with a ufunc's `reduce`."""
 
     kind = "reduction"
@@ -84,9 +84,6 @@ class Reduction(Loops, Primitive):
         reduced = tuple(sorted([axes[a] for a in params["axes"]]))
         left = [a for a in range(len(axes)) if a not in reduced]
         return {"axes": reduced}, tuple([left.index(a) for i, a in enumerate(axes) if i not in params["axes"]])
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axes: Axes) -> Value:
-        return self(xs[0], axes=tuple([a + 1 for a in axes]))
 
     def flops(self, node: Node) -> Any:
         return node.inputs[0].type.size
@@ -149,7 +146,7 @@ class Extremum(Reduction):
         yield Sample((np.array([[1.0, 2.0, 2.0], [3.0, 3.0, 3.0]]),), {"axes": (1,)}, smooth=False)
 
 
-class Arg(Loops, Primitive):
+class Arg(Loops, LeadingBatch):
     """The first position of the largest or smallest element along one axis."""
 
     kind = "reduction"
@@ -170,9 +167,6 @@ class Arg(Loops, Primitive):
     def ref(self, x: NDArray, *, axis: int) -> Any:
         return np.asarray(self.function(x, axis=axis), np.int64)
 
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int) -> Value:
-        return self(xs[0], axis=axis + 1)
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for dtype in sample_dtypes("bif"):
             yield Sample((draw(rng, (2, 3), dtype),), {"axis": 1})
@@ -183,7 +177,7 @@ class Arg(Loops, Primitive):
         return node.inputs[0].type.size
 
 
-class Running(Loops, Primitive):
+class Running(Loops, LeadingBatch):
     """Combines along one axis and keeps every step; `reverse` runs from the end."""
 
     kind = "reduction"
@@ -202,9 +196,6 @@ class Running(Loops, Primitive):
         run = np.flip(x, axis) if reverse else x
         out = self.ufunc.accumulate(run, axis, wide).astype(x.dtype, copy=False)
         return np.flip(out, axis) if reverse else out
-
-    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], *, axis: int, reverse: bool) -> Value:
-        return self(xs[0], axis=axis + 1, reverse=reverse)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for dtype in sample_dtypes("fci"):

@@ -10,29 +10,29 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wholestep.errors import DerivativeError
 from wholestep.ir.graph import NDArray, Value
 from wholestep.kernel import maths
 from wholestep.primitives.family import Elementwise, ones, zeros
-from wholestep.primitives.functions import cos, digamma, erf, exp, gamma, gammaln, log, log1p, sin, sqrt
+from wholestep.primitives.functions import (
+    External,
+    cos,
+    digamma,
+    erf,
+    exp,
+    gamma,
+    gammaln,
+    log,
+    log1p,
+    sin,
+    sqrt,
+    unknown_derivative,
+)
 from wholestep.primitives.logic import floor, rint, select, sign
 
 _DEGREE = math.pi / 180
 _2_SQRT_PI = 2.0 / math.sqrt(math.pi)
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
 _POSITIVE, _SHARE = (0.3, 4.0), (0.1, 0.9)
-
-
-def unknown_derivative(name: str, operand: str) -> Callable[..., Value]:
-    """A partial derivative that is refused."""
-
-    def partial(*values: Value) -> Value:
-        raise DerivativeError(
-            f"{name}: its derivative with respect to {operand} is not known",
-            hint=f"keep {operand} out of what is differentiated (ws.stop_gradient), or use ws.custom_jvp",
-        )
-
-    return partial
 
 
 def times_log(s: Value, x: Value, shift: float = 0.0) -> Value:
@@ -51,10 +51,8 @@ def number_like(a: Value, number: float) -> Value:
 
 # Gamma and its kin.
 
-loggamma = Elementwise(
-    "loggamma", "loggamma", lambda y, x: digamma(x), code=maths.external("loggamma"), takes="f", domain=_POSITIVE
-)
-gammasgn = Elementwise("gammasgn", "gammasgn", code=maths.external("gammasgn"), takes="f")
+loggamma = External("loggamma", lambda y, x: digamma(x), domain=_POSITIVE)
+gammasgn = External("gammasgn")
 
 
 def _rgamma_slope(y: Value, x: Value) -> Value:
@@ -69,41 +67,23 @@ def _rgamma_slope(y: Value, x: Value) -> Value:
     return slope
 
 
-rgamma = Elementwise("rgamma", "rgamma", _rgamma_slope, code=maths.external("rgamma"), takes="f", domain=_POSITIVE)
-beta = Elementwise(
-    "beta",
+rgamma = External("rgamma", _rgamma_slope, domain=_POSITIVE)
+beta = External(
     "beta",
     lambda y, a, b: y * (digamma(a) - digamma(a + b)),
     lambda y, a, b: y * (digamma(b) - digamma(a + b)),
-    code=maths.external("beta"),
-    takes="f",
     domain=_POSITIVE,
 )
-betaln = Elementwise(
-    "betaln",
-    "betaln",
-    lambda y, a, b: digamma(a) - digamma(a + b),
-    lambda y, a, b: digamma(b) - digamma(a + b),
-    code=maths.external("betaln"),
-    takes="f",
-    domain=_POSITIVE,
+betaln = External(
+    "betaln", lambda y, a, b: digamma(a) - digamma(a + b), lambda y, a, b: digamma(b) - digamma(a + b), domain=_POSITIVE
 )
-poch = Elementwise(
-    "poch",
-    "poch",
-    lambda y, z, m: y * (digamma(z + m) - digamma(z)),
-    lambda y, z, m: y * digamma(z + m),
-    code=maths.external("poch"),
-    takes="f",
-    domain=_POSITIVE,
+poch = External(
+    "poch", lambda y, z, m: y * (digamma(z + m) - digamma(z)), lambda y, z, m: y * digamma(z + m), domain=_POSITIVE
 )
-binom = Elementwise(
-    "binom",
+binom = External(
     "binom",
     lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
     lambda y, n, k: y * (digamma(n - k + 1) - digamma(k + 1)),
-    code=maths.external("binom"),
-    takes="f",
     domain=(1.2, 1.9),
 )
 
@@ -180,40 +160,22 @@ gammainc_order = Elementwise(
 )
 """The derivative of `gammainc` in its order."""
 
-gammainc = Elementwise(
-    "gammainc",
-    "gammainc",
-    lambda y, a, x: gammainc_order(a, x),
-    lambda y, a, x: gamma_density(a, x),
-    code=maths.external("gammainc"),
-    takes="f",
-    domain=_POSITIVE,
+gammainc = External(
+    "gammainc", lambda y, a, x: gammainc_order(a, x), lambda y, a, x: gamma_density(a, x), domain=_POSITIVE
 )
-gammaincc = Elementwise(
-    "gammaincc",
-    "gammaincc",
-    lambda y, a, x: -gammainc_order(a, x),
-    lambda y, a, x: -gamma_density(a, x),
-    code=maths.external("gammaincc"),
-    takes="f",
-    domain=_POSITIVE,
+gammaincc = External(
+    "gammaincc", lambda y, a, x: -gammainc_order(a, x), lambda y, a, x: -gamma_density(a, x), domain=_POSITIVE
 )
-gammaincinv = Elementwise(
-    "gammaincinv",
+gammaincinv = External(
     "gammaincinv",
     lambda x, a, p: -gammainc_order(a, x) / gamma_density(a, x),
     lambda x, a, p: 1 / gamma_density(a, x),
-    code=maths.external("gammaincinv"),
-    takes="f",
     domain=_SHARE,
 )
-gammainccinv = Elementwise(
-    "gammainccinv",
+gammainccinv = External(
     "gammainccinv",
     lambda x, a, q: -gammainc_order(a, x) / gamma_density(a, x),
     lambda x, a, q: -1 / gamma_density(a, x),
-    code=maths.external("gammainccinv"),
-    takes="f",
     domain=_SHARE,
 )
 
@@ -232,46 +194,21 @@ def student_density(df: Value, t: Value) -> Value:
 
 
 def _beta_member(name: str, slope: Callable[..., Value]) -> Elementwise:
-    shapes = [unknown_derivative(name, f"the shape parameter {letter}") for letter in "ab"]
-    return Elementwise(name, name, *shapes, slope, code=maths.external(name), takes="f", domain=(0.6, 0.8))
+    return External(name, "the shape parameter a", "the shape parameter b", slope, domain=(0.6, 0.8))
 
 
 betainc = _beta_member("betainc", lambda y, a, b, x: beta_density(a, b, x))
 betaincc = _beta_member("betaincc", lambda y, a, b, x: -beta_density(a, b, x))
 betaincinv = _beta_member("betaincinv", lambda x, a, b, p: 1 / beta_density(a, b, x))
 betainccinv = _beta_member("betainccinv", lambda x, a, b, q: -1 / beta_density(a, b, x))
-stdtr = Elementwise(
-    "stdtr",
-    "stdtr",
-    unknown_derivative("stdtr", "the degrees of freedom"),
-    lambda y, df, t: student_density(df, t),
-    code=maths.external("stdtr"),
-    takes="f",
-    domain=_POSITIVE,
-)
-stdtrit = Elementwise(
-    "stdtrit",
-    "stdtrit",
-    unknown_derivative("stdtrit", "the degrees of freedom"),
-    lambda t, df, p: 1 / student_density(df, t),
-    code=maths.external("stdtrit"),
-    takes="f",
-    domain=(0.4, 0.9),
-)
+stdtr = External("stdtr", "the degrees of freedom", lambda y, df, t: student_density(df, t), domain=_POSITIVE)
+stdtrit = External("stdtrit", "the degrees of freedom", lambda t, df, p: 1 / student_density(df, t), domain=(0.4, 0.9))
 
 # Bessel functions.
 
 
 def _bessel(name: str, slope: Callable[..., Value]) -> Elementwise:
-    return Elementwise(
-        name,
-        name,
-        unknown_derivative(name, "the order"),
-        slope,
-        code=maths.external(name),
-        takes="f",
-        domain=(0.2, 3.0),
-    )
+    return External(name, "the order", slope, domain=(0.2, 3.0))
 
 
 def _half(f: Elementwise, v: Value, x: Value, sign: int) -> Value:
@@ -286,77 +223,48 @@ iv: Elementwise = _bessel("iv", lambda y, v, x: _half(iv, v, x, 1))
 kv: Elementwise = _bessel("kv", lambda y, v, x: -_half(kv, v, x, 1))
 ive: Elementwise = _bessel("ive", lambda y, v, x: _half(ive, v, x, 1) - sign(x) * y)
 kve: Elementwise = _bessel("kve", lambda y, v, x: y - _half(kve, v, x, 1))
-y0 = Elementwise("y0", "y0", lambda y, x: -y1(x), code=maths.external("y0"), takes="f", domain=(0.2, 3.0))
-y1: Elementwise = Elementwise(
-    "y1", "y1", lambda y, x: y0(x) - y / x, code=maths.external("y1"), takes="f", domain=(0.2, 3.0)
+# The orders 0 and 2 have all derivatives at 0, where f(1, x) / x has none.
+i0 = External("i0", lambda y, x: i1(x))
+i1: Elementwise = External("i1", lambda y, x: 0.5 * (i0(x) + iv(number_like(x, 2), x)), domain=(0.2, 3.0))
+i0e = External("i0e", lambda y, x: i1e(x) - sign(x) * y, domain=(0.2, 3.0))
+i1e: Elementwise = External(
+    "i1e", lambda y, x: 0.5 * (i0e(x) + ive(number_like(x, 2), x)) - sign(x) * y, domain=(0.2, 3.0)
 )
-k0 = Elementwise("k0", "k0", lambda y, x: -k1(x), code=maths.external("k0"), takes="f", domain=(0.2, 3.0))
-k1: Elementwise = Elementwise(
-    "k1", "k1", lambda y, x: -k0(x) - y / x, code=maths.external("k1"), takes="f", domain=(0.2, 3.0)
-)
-k0e = Elementwise("k0e", "k0e", lambda y, x: y - k1e(x), code=maths.external("k0e"), takes="f", domain=(0.2, 3.0))
-k1e: Elementwise = Elementwise(
-    "k1e", "k1e", lambda y, x: y - k0e(x) - y / x, code=maths.external("k1e"), takes="f", domain=(0.2, 3.0)
-)
+j0 = External("j0", lambda y, x: -j1(x))
+j1: Elementwise = External("j1", lambda y, x: 0.5 * (j0(x) - jv(number_like(x, 2), x)), domain=(0.2, 3.0))
+y0 = External("y0", lambda y, x: -y1(x), domain=(0.2, 3.0))
+y1: Elementwise = External("y1", lambda y, x: y0(x) - y / x, domain=(0.2, 3.0))
+k0 = External("k0", lambda y, x: -k1(x), domain=(0.2, 3.0))
+k1: Elementwise = External("k1", lambda y, x: -k0(x) - y / x, domain=(0.2, 3.0))
+k0e = External("k0e", lambda y, x: y - k1e(x), domain=(0.2, 3.0))
+k1e: Elementwise = External("k1e", lambda y, x: y - k0e(x) - y / x, domain=(0.2, 3.0))
 
 # Hypergeometric functions and those whose derivatives they are.
 
-hyp0f1: Elementwise = Elementwise(
-    "hyp0f1",
-    "hyp0f1",
-    unknown_derivative("hyp0f1", "its parameter"),
-    lambda y, v, z: hyp0f1(v + 1, z) / v,
-    code=maths.external("hyp0f1"),
-    takes="f",
-    domain=_POSITIVE,
+hyp0f1: Elementwise = External("hyp0f1", "its parameter", lambda y, v, z: hyp0f1(v + 1, z) / v, domain=_POSITIVE)
+hyp1f1: Elementwise = External(
+    "hyp1f1", "the parameter a", "the parameter b", lambda y, a, b, z: a / b * hyp1f1(a + 1, b + 1, z), domain=_POSITIVE
 )
-hyp1f1: Elementwise = Elementwise(
-    "hyp1f1",
-    "hyp1f1",
-    *[unknown_derivative("hyp1f1", f"the parameter {letter}") for letter in "ab"],
-    lambda y, a, b, z: a / b * hyp1f1(a + 1, b + 1, z),
-    code=maths.external("hyp1f1"),
-    takes="f",
-    domain=_POSITIVE,
-)
-hyp2f1: Elementwise = Elementwise(
+hyp2f1: Elementwise = External(
     "hyp2f1",
-    "hyp2f1",
-    *[unknown_derivative("hyp2f1", f"the parameter {letter}") for letter in "abc"],
+    "the parameter a",
+    "the parameter b",
+    "the parameter c",
     lambda y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z),
-    code=maths.external("hyp2f1"),
-    takes="f",
     domain=_SHARE,
 )
-exprel = Elementwise(
-    "exprel",
-    "exprel",
-    lambda y, x: 0.5 * hyp1f1(number_like(x, 2), number_like(x, 3), x),
-    code=maths.external("exprel"),
-    takes="f",
+exprel = External("exprel", lambda y, x: 0.5 * hyp1f1(number_like(x, 2), number_like(x, 3), x))
+spence = External(
+    "spence", lambda y, x: -hyp2f1(number_like(x, 1), number_like(x, 1), number_like(x, 2), 1 - x), domain=_POSITIVE
 )
-spence = Elementwise(
-    "spence",
-    "spence",
-    lambda y, x: -hyp2f1(number_like(x, 1), number_like(x, 1), number_like(x, 2), 1 - x),
-    code=maths.external("spence"),
-    takes="f",
-    domain=_POSITIVE,
-)
-ellipk = Elementwise(
-    "ellipk",
+ellipk = External(
     "ellipk",
     lambda y, m: (math.pi / 8) * hyp2f1(number_like(m, 1.5), number_like(m, 1.5), number_like(m, 2), m),
-    code=maths.external("ellipk"),
-    takes="f",
     domain=(-0.9, 0.9),
 )
-ellipe = Elementwise(
-    "ellipe",
+ellipe = External(
     "ellipe",
     lambda y, m: (-math.pi / 8) * hyp2f1(number_like(m, 0.5), number_like(m, 1.5), number_like(m, 2), m),
-    code=maths.external("ellipe"),
-    takes="f",
     domain=(-0.9, 0.9),
 )
 
@@ -380,30 +288,16 @@ def _dawsn_slope(y: Value, x: Value) -> Value:
 
 
 dawsn = Elementwise("dawsn", "dawsn", _dawsn_slope, code=maths.dawsn)
-ndtri_exp = Elementwise(
-    "ndtri_exp",
-    "ndtri_exp",
-    lambda y, x: _SQRT_2PI * exp(x + 0.5 * (y * y)),
-    code=maths.external("ndtri_exp"),
-    takes="f",
-    domain=(-3.0, -0.1),
-)
-owens_t = Elementwise(
-    "owens_t",
+ndtri_exp = External("ndtri_exp", lambda y, x: _SQRT_2PI * exp(x + 0.5 * (y * y)), domain=(-3.0, -0.1))
+owens_t = External(
     "owens_t",
     lambda y, h, a: erf(a * h * math.sqrt(0.5)) * exp(-0.5 * (h * h)) * (-0.5 / _SQRT_2PI),
     lambda y, h, a: exp(-0.5 * (h * h) * (1 + a * a)) / (1 + a * a) * (0.5 / math.pi),
-    code=maths.external("owens_t"),
-    takes="f",
 )
-expi = Elementwise("expi", "expi", lambda y, x: exp(x) / x, code=maths.external("expi"), takes="f", domain=_POSITIVE)
-exp1 = Elementwise("exp1", "exp1", lambda y, x: -exp(-x) / x, code=maths.external("exp1"), takes="f", domain=_POSITIVE)
-cosm1 = Elementwise("cosm1", "cosm1", lambda y, x: -sin(x), code=maths.external("cosm1"), takes="f")
-sindg = Elementwise("sindg", "sindg", lambda y, x: _DEGREE * cosdg(x), code=maths.external("sindg"), takes="f")
-cosdg: Elementwise = Elementwise(
-    "cosdg", "cosdg", lambda y, x: -_DEGREE * sindg(x), code=maths.external("cosdg"), takes="f"
-)
-tandg = Elementwise("tandg", "tandg", lambda y, x: _DEGREE * (1 + y * y), code=maths.external("tandg"), takes="f")
-cotdg = Elementwise(
-    "cotdg", "cotdg", lambda y, x: -_DEGREE * (1 + y * y), code=maths.external("cotdg"), takes="f", domain=(20.0, 70.0)
-)
+expi = External("expi", lambda y, x: exp(x) / x, domain=_POSITIVE)
+exp1 = External("exp1", lambda y, x: -exp(-x) / x, domain=_POSITIVE)
+cosm1 = External("cosm1", lambda y, x: -sin(x))
+sindg = External("sindg", lambda y, x: _DEGREE * cosdg(x))
+cosdg: Elementwise = External("cosdg", lambda y, x: -_DEGREE * sindg(x))
+tandg = External("tandg", lambda y, x: _DEGREE * (1 + y * y))
+cotdg = External("cotdg", lambda y, x: -_DEGREE * (1 + y * y), domain=(20.0, 70.0))

@@ -23,13 +23,14 @@ from wholestep.primitives.linalg import (
     STACKS,
     LinearSolve,
     MatrixFunction,
+    MatrixTangent,
+    SquareFunction,
     agree,
     along_columns,
     along_rows,
     as_dtype,
     diagonal,
     each,
-    fits,
     hermitian,
     keep_where,
     matrix,
@@ -325,14 +326,10 @@ class SingularValues(MatrixFunction):
         yield Sample((np.ones((2, 3)),), exact=False, smooth=False)
 
 
-class Expm(MatrixFunction):
+class Expm(SquareFunction):
     """The matrix exponential."""
 
     work = 30.0
-
-    def type(self, a: Type) -> Type:
-        square(self.name, a)
-        return a
 
     def ref(self, a: NDArray) -> NDArray:
         import scipy.linalg
@@ -349,15 +346,11 @@ class Expm(MatrixFunction):
         yield Sample((np.zeros((2, 2)),), exact=False)
 
 
-class ExpmTangent(LinearSolve):
+class ExpmTangent(MatrixTangent):
     """The derivative of the matrix exponential at a in the direction e."""
 
     work = 90.0
-
-    def type(self, a: Type, e: Type) -> Type:
-        fits(self.name, a, e)
-        square(self.name, e)
-        return e
+    middle = (0.5, -1.0)
 
     def ref(self, a: NDArray, e: NDArray) -> NDArray:
         import scipy.linalg
@@ -375,15 +368,6 @@ class ExpmTangent(LinearSolve):
             moved = block(self(jordan_blocks(a, e), jordan_blocks(da, zeros(e.type))), (0, n), (n, 2 * n))
         return (sum_values([moved, None if de is None else self(a, de)]),)
 
-    def adjoint(self, gy: Value, *known: Value) -> Value:
-        return self(mh(known[0]), gy)
-
-    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample(
-                (sample_matrices(rng, shape, dtype, 0.5, -1.0), sample_matrices(rng, shape, dtype)), exact=False
-            )
-
 
 def jordan_blocks(a: Value, e: Value) -> Value:
     """The matrices [[a, e], [0, a]]."""
@@ -392,14 +376,10 @@ def jordan_blocks(a: Value, e: Value) -> Value:
     return concat(left, concat(e, a, axis=k - 2), axis=k - 1)
 
 
-class Sqrtm(MatrixFunction):
+class Sqrtm(SquareFunction):
     """The principal square root of a matrix, real for a real one: where that has none, an error."""
 
     work = 30.0
-
-    def type(self, a: Type) -> Type:
-        square(self.name, a)
-        return a
 
     def ref(self, a: NDArray) -> NDArray:
         import scipy.linalg
@@ -462,9 +442,6 @@ class SolveSylvester(LinearSolve):
         (a, b, _), (x,), (da, db, dq) = node.inputs, node.outputs, dxs
         moved = [dq, None if da is None else -mm(da, x), None if db is None else -mm(x, db)]
         return (self(a, b, sum_values(moved)),)  # type: ignore[arg-type]
-
-    def adjoint(self, gy: Value, *known: Value) -> Value:
-        return self(mh(known[0]), mh(known[1]), gy)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:

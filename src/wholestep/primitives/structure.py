@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -73,13 +73,17 @@ def refuse_closed(node: Node, marked: Sequence[bool]) -> None:
         )
 
 
-class Rule(Protocol):
-    """What a user states about a function's derivative; each method emits into the current program."""
+class StatedRule(Body):
+    """A function whose derivative the parameter `rule` states."""
 
-    def batched(self, batching: Any, on: Sequence[bool]) -> Rule: ...
+    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
+        graph, rule = params["graph"], params["rule"]
+        made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
+        wide = None if rule is None else rule.batched(batching, on)
+        return self(*xs, **{**params, "graph": made, "rule": wide}), marks
 
 
-class Composite(Body):
+class Composite(StatedRule):
     """A named stretch of program that a backend may know whole; `rule` may declare its pullback.
 
     Without a rule, and in forward mode, the derivative is that of the body.
@@ -99,23 +103,8 @@ class Composite(Body):
         made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
         return filled(wrt, inline(made, [*node.inputs, *present(gys)]))
 
-    def batch(
-        self,
-        batching: Any,
-        xs: Sequence[Value],
-        on: Sequence[bool],
-        *,
-        graph: Graph,
-        label: str,
-        rule: Any,
-        closed: int = 0,
-    ) -> Any:
-        made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
-        wide = None if rule is None else rule.batched(batching, on)
-        return self(*xs, graph=made, label=label, rule=wide, closed=closed), marks
 
-
-class CustomVJP(Body):
+class CustomVJP(StatedRule):
     """A function with its own pullback: `rule.forward(xs) -> (ys, residuals)`, `rule.backward(residuals, gys) -> gxs`.
 
     Forward mode is the transpose of the stated pullback, so the two modes cannot disagree.
@@ -137,14 +126,8 @@ class CustomVJP(Body):
         gxs: Sequence[Maybe] = rule.backward(residuals, instantiated(outs, gys))
         return gxs
 
-    def batch(
-        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any, closed: int = 0
-    ) -> Any:
-        made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
-        return self(*xs, graph=made, rule=rule.batched(batching, on), closed=closed), marks
 
-
-class CustomJVP(Body):
+class CustomJVP(StatedRule):
     """A function with its own tangent: `rule.tangent(xs, dxs) -> dys`, linear in dxs; reverse mode transposes it."""
 
     def __init__(self) -> None:
@@ -159,12 +142,6 @@ class CustomJVP(Body):
         refuse_closed(node, wrt)
         inputs, rule = list(node.inputs), node.params["rule"]
         return transposed([v.type for v in inputs], lambda dxs: rule.tangent(inputs, dxs), gys, rules.backward)
-
-    def batch(
-        self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, graph: Graph, rule: Any, closed: int = 0
-    ) -> Any:
-        made, marks = batching.graph(graph, on, [True] * len(graph.outputs))
-        return self(*xs, graph=made, rule=rule.batched(batching, on), closed=closed), marks
 
 
 class Cond(Nested):
