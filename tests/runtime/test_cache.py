@@ -237,7 +237,10 @@ def test_flags_are_a_set():
 
 def test_every_source_that_makes_code_is_in_its_version():
     root = Path(config.__file__).parent
-    assert all(list(root.glob(pattern)) for pattern in code_cache.SOURCES)
+    patterns = ("*.py", *[f"{name}/**/*.py" for name in code_cache.PACKAGES])
+    files = [str(file.relative_to(root)) for pattern in patterns for file in root.glob(pattern)]
+    assert code_cache.source_files(str(root)) == sorted(files)
+    assert all(any(file.startswith(name) for file in files) for name in code_cache.PACKAGES)
     assert len(code_cache.code_version()) == 64
 
 

@@ -28,8 +28,7 @@ from wholestep.errors import WholestepWarning
 from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, PrivateFolder
 
 PACKAGES = "ir kernel primitives passes transforms lower backends runtime compiler".split()
-SOURCES = ("*.py", *[f"{name}/**/*.py" for name in PACKAGES])
-"""The files whose text decides which code comes out, and how it is kept and called."""
+"""The packages whose text decides, with that of the files beside them, which code comes out and how it is called."""
 
 _STARTED = time.time()
 
@@ -118,17 +117,27 @@ def code_version() -> str:
 
     Raises Unknown where a file is not there, or was written after this process read it.
     """
-    root = Path(config.__file__).parent
-    files = sorted(file for pattern in SOURCES for file in root.glob(pattern))
+    root = os.path.dirname(config.__file__)
     digest = hashlib.sha256()
+    files = source_files(root)
     for file in files:
-        if file.stat().st_mtime > _STARTED:
-            raise SourceUnknown(file.name)
-        text = file.read_bytes()
-        digest.update(f"{file.relative_to(root).as_posix()} {len(text)}\n".encode() + text)
+        with open(os.path.join(root, file), "rb") as opened:
+            if os.fstat(opened.fileno()).st_mtime > _STARTED:
+                raise SourceUnknown(file)
+            text = opened.read()
+        digest.update(f"{file.replace(os.sep, '/')} {len(text)}\n".encode() + text)
     if not files:
         raise SourceUnknown("no source files")
     return digest.hexdigest()
+
+
+def source_files(root: str) -> list[str]:
+    """The paths, from the root, of the source files that code depends on; plain strings, since each process asks."""
+    found = [entry.name for entry in os.scandir(root) if entry.name.endswith(".py")]
+    for package in PACKAGES:
+        for folder, _, names in os.walk(os.path.join(root, package)):
+            found += [os.path.join(folder[len(root) + 1 :], name) for name in names if name.endswith(".py")]
+    return sorted(found)
 
 
 @cache
