@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.kernel.parse import parse_kernel
 
 import wholestep as ws
 from wholestep.backends import reference
@@ -13,7 +14,6 @@ from wholestep.ir.sizes import graph_at
 from wholestep.kernel import interpret
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import I64, Axis, Index
-from wholestep.kernel.parse import parse_kernel
 from wholestep.kernel.text import format_kernel
 
 B = Dim("B")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.backends import native_kernels
+from tests.kernel.parse import parse_kernel
 
 from wholestep.kernel.ops import fma
-from wholestep.kernel.parse import parse_kernel
 
 Array = np.ndarray[Any, Any]
 EDGES = [0.0, 1.0, math.inf, math.nan, 5e-324, 1.7976931348623157e308, 2.0**-1022, 2.0**-537, 2.0**-538, 0.5]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.hang import HANG
+from tests.kernel.parse import parse_kernel
 from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 
 from wholestep import dtypes
@@ -18,7 +19,6 @@ from wholestep.kernel import interpret
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, axes_of, walk
 from wholestep.kernel.ops import OPS
-from wholestep.kernel.parse import parse_kernel
 from wholestep.kernel.schedule import replace_parts
 from wholestep.kernel.text import canonical_text, format_kernel
 from wholestep.kernel.verify import verify_kernel

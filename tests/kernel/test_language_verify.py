@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 import pytest
+from tests.kernel.parse import parse_kernel
 
 from wholestep import dtypes
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import BOOL, I64, Axis, Buffer, Carry, Fold, Index, Kernel, Loop, Statement, Store, Var
-from wholestep.kernel.parse import parse_kernel
 from wholestep.kernel.verify import verify_kernel
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)

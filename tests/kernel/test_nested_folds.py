@@ -1,9 +1,9 @@
 """A fold over two loops: the outer one hands on what the inner one has come to, in any order of its steps."""
 
 import pytest
+from tests.kernel.parse import parse_kernel
 
 from wholestep.errors import KernelError
-from wholestep.kernel.parse import parse_kernel
 from wholestep.kernel.verify import verify_kernel
 
 FOLD = """

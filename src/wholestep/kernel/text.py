@@ -1,4 +1,4 @@
-"""A kernel as text, one line for each statement; `parse` reads it back.
+"""A kernel as text, one line for each statement; `tests/kernel/parse.py` reads it back.
 
     kernel layer(x: f32[100352], w: f32[7840], mut y: f32[1280]):
         v0 = f32(0.0)
@@ -238,7 +238,7 @@ def parse_number(said: str, dtype: DType) -> Any:
 
 
 def format_kernel(kernel: Kernel) -> str:
-    """The kernel as text that `parse` reads back."""
+    """The kernel as text that says all of it."""
     return "\n".join([line.text for line in KernelPrinter().kernel(kernel)]) + "\n"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wholestep.backends.cpu.host_function import SIZE_TABLE_POINTER, HostFunction
+from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 from wholestep.backends.cpu.routines import write_routine_call
 from wholestep.backends.cpu.size_table import SizeOperands, SizeTable
 from wholestep.backends.cpu.support_ir.record_layouts import CONTEXT
@@ -30,20 +31,16 @@ MAX_STEPS_IN_FUNCTION = 64
 """The most steps in one function; longer lists are split."""
 
 
-SHARED = """
-define internal void @NAME(ptr %context, ptr %function, ptr %args, i64 %n, i64 %several) {
-entry:
-  %alone = icmp eq i64 %several, 0
-  br i1 %alone, label %one, label %all
-one:
-  call void %function(ptr %args, i64 0, i64 %n)
-  ret void
-all:
-  call void @ws_parallel(ptr %context, ptr %function, ptr %args, i64 %n)
-  ret void
-}
-"""
-"""Runs a kernel over a number of steps, in parallel or not."""
+def shared_text(name: str) -> str:
+    """Return `void name(context, function, args, n, several)`: run a kernel over n steps, in parallel or not."""
+    given = (("ptr", "context"), ("ptr", "function"), ("ptr", "args"), ("i64", "n"), ("i64", "several"))
+    f = FunctionBuilder("void", name, given)
+    f.either(
+        f.let("icmp eq i64 %several, 0"),
+        lambda: f.do("call void %function(ptr %args, i64 0, i64 %n)"),
+        lambda: f.do("call void @ws_parallel(ptr %context, ptr %function, ptr %args, i64 %n)"),
+    )
+    return f.text("ret void")
 
 
 class EntryFunction(HostFunction):
@@ -137,7 +134,7 @@ class EntryFunction(HostFunction):
             self.do(f"store ptr {SIZE_TABLE_POINTER}, ptr {at}")
         steps, shared = self.number(count), step.parallel and count != 1
         if self.plan.has_loops and not self.inside:
-            how = self.routine("shared", lambda name: SHARED.replace("NAME", name))
+            how = self.routine("shared", shared_text)
             given = f"ptr %context, ptr @{name}, ptr %args, i64 {steps}, i64 {self.number(int(shared))}"
             self.do(f"call void @{how}({given})")
         elif shared:

@@ -50,9 +50,9 @@ class FunctionBuilder(InstructionBuilder):
         given = ", ".join(f"{kind} %{argument}" for kind, argument in arguments)
         self.head = f"define {'' if exported else 'internal '}{result} @{name}({given}) nounwind {{"
 
-    def text(self) -> str:
-        """The function."""
-        return "\n".join([self.head, "entry:", *self.lines, "}"]) + "\n"
+    def text(self, end: str) -> str:
+        """The function, whose last instruction is this one."""
+        return "\n".join([self.head, "entry:", *self.lines, f"  {end}", "}"]) + "\n"
 
     # Memory.
 
@@ -71,10 +71,29 @@ class FunctionBuilder(InstructionBuilder):
         place = base if index == "0" else self.at(base, index, size or WIDTH[kind])
         return self.let(f"load {kind}, ptr {place}, align {WIDTH[kind]}")
 
+    def load_field(self, kind: str, record: str, offset: int) -> str:
+        """Load a field of a record, given its offset in bytes."""
+        return self.load(kind, self.field(record, offset))
+
     def store(self, kind: str, value: str, base: str, index: str = "0", size: int = 0) -> None:
         """Write an element."""
         place = base if index == "0" else self.at(base, index, size or WIDTH[kind])
         self.do(f"store {kind} {value}, ptr {place}, align {WIDTH[kind]}")
+
+    # Atomics, on words of 64 bits.
+
+    def atomic_load(self, place: str, order: str) -> str:
+        """Load a word atomically."""
+        return self.let(f"load atomic i64, ptr {place} {order}, align 8")
+
+    def atomic_store(self, value: str, place: str, order: str) -> None:
+        """Store a word atomically."""
+        self.do(f"store atomic i64 {value}, ptr {place} {order}, align 8")
+
+    def compare_exchange(self, place: str, expected: str, new: str, orders: str) -> str:
+        """Replace a word that is as expected; returns whether it was."""
+        swapped = self.let(f"cmpxchg ptr {place}, i64 {expected}, i64 {new} {orders}, align 8")
+        return self.let(f"extractvalue {{ i64, i1 }} {swapped}, 1")
 
     # Control.
 
@@ -111,7 +130,7 @@ class FunctionBuilder(InstructionBuilder):
         self.enter(done)
         return tuple(names)
 
-    def when(self, condition: str, body: Callable[[], None]) -> None:
+    def when(self, condition: str, body: Callable[[], object]) -> None:
         """Run the body under a condition."""
         inside, after = self.label(), self.label()
         self.do(f"br i1 {condition}, label %{inside}, label %{after}")
@@ -119,6 +138,16 @@ class FunctionBuilder(InstructionBuilder):
         body()
         self.do(f"br label %{after}")
         self.enter(after)
+
+    def either(self, condition: str, yes: Callable[[], object], no: Callable[[], object]) -> None:
+        """Run one of two pieces of program."""
+        first, second, done = self.label(), self.label(), self.label()
+        self.do(f"br i1 {condition}, label %{first}, label %{second}")
+        for label, piece in ((first, yes), (second, no)):
+            self.enter(label)
+            piece()
+            self.do(f"br label %{done}")
+        self.enter(done)
 
     def count_to(self, n: str, body: Callable[[str], None], start: str = "0") -> None:
         """The body for each number from `start` to before n."""
@@ -133,22 +162,11 @@ class FunctionBuilder(InstructionBuilder):
         self, condition: str, types: Sequence[str], yes: Callable[[], Sequence[str]], no: Callable[[], Sequence[str]]
     ) -> Values:
         """The values that one of two pieces of program makes."""
-        first, second, done = self.label(), self.label(), self.label()
-        self.do(f"br i1 {condition}, label %{first}, label %{second}")
-        found = []
-        for label, piece in ((first, yes), (second, no)):
-            self.enter(label)
-            values = piece()
-            found.append((values, self.block))
-            self.do(f"br label %{done}")
-        self.enter(done)
+        found: list[tuple[Sequence[str], str]] = []
+        self.either(condition, lambda: found.append((yes(), self.block)), lambda: found.append((no(), self.block)))
         (a, here), (b, there) = found
-        return tuple(
-            [
-                self.let(f"phi {kind} [ {x}, %{here} ], [ {y}, %{there} ]")
-                for kind, x, y in zip(types, a, b, strict=True)
-            ]
-        )
+        facts = zip(types, a, b, strict=True)
+        return tuple([self.let(f"phi {kind} [ {x}, %{here} ], [ {y}, %{there} ]") for kind, x, y in facts])
 
 
 WIDTH = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "ptr": 8}

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from wholestep.backends.cpu.entry_function import EntryFunction, parallel_steps
+from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 from wholestep.backends.cpu.size_table import SizeTable
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch, RoutineCall, Step, walk_steps
@@ -21,99 +22,9 @@ EVENT_WORDS = 4
 CLOCK_SYMBOL, THREAD_SYMBOL = "clock.now", "clock.thread"
 """External symbols: the system's clock and the identity of a thread."""
 
-POSIX = """
-define internal i64 @now() {
-  %room = alloca [2 x i64]
-  %code = call i32 @"clock.now"(i32 CLOCK, ptr %room)
-  %seconds = load i64, ptr %room
-  %rest.at = getelementptr i64, ptr %room, i64 1
-  %rest = load i64, ptr %rest.at
-  %whole = mul i64 %seconds, 1000000000
-  %all = add i64 %whole, %rest
-  ret i64 %all
-}
-declare i32 @"clock.now"(i32, ptr)
-declare i64 @"clock.thread"()
-define internal i64 @thread() {
-  %number = call i64 @"clock.thread"()
-  ret i64 %number
-}
-"""
-"""clock_gettime with a clock that only goes forward, and pthread_self."""
-FORWARD = {"darwin": 8}
-"""CLOCK_UPTIME_RAW, since macOS counts CLOCK_MONOTONIC in microseconds; 1 is CLOCK_MONOTONIC elsewhere."""
-WINDOWS = """
-define internal i64 @now() {
-  %room = alloca i64
-  %code = call i32 @"clock.now"(ptr %room)
-  %ticks = load i64, ptr %room
-  ret i64 %ticks
-}
-declare i32 @"clock.now"(ptr)
-declare i32 @"clock.thread"()
-define internal i64 @thread() {
-  %number = call i32 @"clock.thread"()
-  %wide = zext i32 %number to i64
-  ret i64 %wide
-}
-"""
-"""QueryPerformanceCounter, in its own ticks, and GetCurrentThreadId."""
-
-NOTES = """
-define internal void @event(ptr %record, i64 %what, i64 %begin, i64 %end) {
-entry:
-  %n = atomicrmw add ptr %record, i64 1 monotonic
-  %capacity.at = getelementptr i64, ptr %record, i64 1
-  %capacity = load i64, ptr %capacity.at
-  %fits = icmp ult i64 %n, %capacity
-  br i1 %fits, label %keep, label %done
-keep:
-  %words = mul i64 %n, EVENT
-  %first = add i64 %words, EVENTS
-  %at = getelementptr i64, ptr %record, i64 %first
-  store i64 %what, ptr %at
-  %thread = call i64 @thread()
-  %thread.at = getelementptr i64, ptr %at, i64 1
-  store i64 %thread, ptr %thread.at
-  %begin.at = getelementptr i64, ptr %at, i64 2
-  store i64 %begin, ptr %begin.at
-  %end.at = getelementptr i64, ptr %at, i64 3
-  store i64 %end, ptr %end.at
-  br label %done
-done:
-  ret void
-}
-define internal void @ended(ptr %record, i64 %step, i64 %begin) noinline {
-  %end = call i64 @now()
-  %words = mul i64 %step, 2
-  %first = add i64 %words, HEAD
-  %runs.at = getelementptr i64, ptr %record, i64 %first
-  %runs = load i64, ptr %runs.at
-  %runs.new = add i64 %runs, 1
-  store i64 %runs.new, ptr %runs.at
-  %time.at = getelementptr i64, ptr %runs.at, i64 1
-  %time = load i64, ptr %time.at
-  %took = sub i64 %end, %begin
-  %time.new = add i64 %time, %took
-  store i64 %time.new, ptr %time.at
-  call void @event(ptr %record, i64 WHAT, i64 %begin, i64 %end)
-  ret void
-}
-"""
-SHARE = """
-define internal void @NAME(ptr %args, i64 %low, i64 %high) {
-  %record.at = getelementptr ptr, ptr %args, i64 WIDTH
-  %record = load ptr, ptr %record.at
-  %what.at = getelementptr ptr, ptr %args, i64 NEXT
-  %what = load i64, ptr %what.at
-  %begin = call i64 @now()
-  call void @KERNEL(ptr %args, i64 %low, i64 %high)
-  %end = call i64 @now()
-  call void @event(ptr %record, i64 %what, i64 %begin, i64 %end)
-  ret void
-}
-"""
-"""Runs a thread's share of a kernel; the record is passed behind the kernel's own pointers."""
+FORWARD_CLOCK = {"darwin": 8}
+"""The argument of clock_gettime for a clock that only goes forward, 1 (CLOCK_MONOTONIC) where nothing else is said:
+CLOCK_UPTIME_RAW, since macOS counts CLOCK_MONOTONIC in microseconds."""
 
 
 def timed_steps(plan: LoweredProgram) -> list[Launch | RoutineCall]:
@@ -126,18 +37,70 @@ def record_words(steps: int, capacity: int) -> int:
     return RECORD_HEAD + 2 * steps + EVENT_WORDS * capacity
 
 
+def clock_functions(platform: str) -> list[str]:
+    """Return `i64 now()` and `i64 thread()` for a system by Python's name, and their declarations.
+
+    They are clock_gettime and pthread_self, or QueryPerformanceCounter, in its own ticks, and GetCurrentThreadId.
+    """
+    now, thread = FunctionBuilder("i64", "now", ()), FunctionBuilder("i64", "thread", ())
+    if platform == "win32":
+        declared = 'declare i32 @"clock.now"(ptr)\ndeclare i32 @"clock.thread"()\n'
+        room = now.let("alloca i64")
+        now.let(f'call i32 @"clock.now"(ptr {room})')
+        time = now.load("i64", room)
+        narrow = thread.let('call i32 @"clock.thread"()')
+        number = thread.let(f"zext i32 {narrow} to i64")
+    else:
+        declared = 'declare i32 @"clock.now"(i32, ptr)\ndeclare i64 @"clock.thread"()\n'
+        room = now.let("alloca [2 x i64]")
+        now.let(f'call i32 @"clock.now"(i32 {FORWARD_CLOCK.get(platform, 1)}, ptr {room})')
+        seconds, rest = now.load("i64", room), now.load("i64", room, "1")
+        time = now.let(f"add i64 {now.let(f'mul i64 {seconds}, 1000000000')}, {rest}")
+        number = thread.let('call i64 @"clock.thread"()')
+    return [declared, now.text(f"ret i64 {time}"), thread.text(f"ret i64 {number}")]
+
+
+def event_function(steps: int) -> str:
+    """Return `void event(record, what, begin, end)`: append an event where there is room."""
+    f = FunctionBuilder("void", "event", (("ptr", "record"), ("i64", "what"), ("i64", "begin"), ("i64", "end")))
+    number = f.let("atomicrmw add ptr %record, i64 1 monotonic")
+
+    def keep() -> None:
+        first = f.let(f"mul i64 {number}, {EVENT_WORDS}")
+        event = f.at("%record", f.let(f"add i64 {first}, {record_words(steps, 0)}"), 8)
+        for word, value in enumerate(("%what", f.let("call i64 @thread()"), "%begin", "%end")):
+            f.store("i64", value, event, str(word))
+
+    f.when(f.let(f"icmp ult i64 {number}, {f.load('i64', '%record', '1')}"), keep)
+    return f.text("ret void")
+
+
+def ended_function() -> str:
+    """Return `void ended(record, step, begin)`: add a run to the sums of a step, and append its event."""
+    f = FunctionBuilder("void", "ended", (("ptr", "record"), ("i64", "step"), ("i64", "begin")))
+    end, words = f.let("call i64 @now()"), f.let("mul i64 %step, 2")
+    sums = f.at("%record", f.let(f"add i64 {words}, {RECORD_HEAD}"), 8)
+    f.store("i64", f.let(f"add i64 {f.load('i64', sums)}, 1"), sums)
+    took = f.let(f"sub i64 {end}, %begin")
+    f.store("i64", f.let(f"add i64 {f.load('i64', sums, '1')}, {took}"), sums, "1")
+    f.do(f"call void @event(ptr %record, i64 {words}, i64 %begin, i64 {end})")
+    return f.text("ret void")
+
+
+def share_function(name: str, kernel: str, width: int) -> str:
+    """Return a kernel that records the share of a thread; the record is passed behind the kernel's own pointers."""
+    f = FunctionBuilder("void", name, (("ptr", "args"), ("i64", "low"), ("i64", "high")))
+    record, what = f.load("ptr", "%args", str(width)), f.load("i64", "%args", str(width + 1))
+    begin = f.let("call i64 @now()")
+    f.do(f"call void @{kernel}(ptr %args, i64 %low, i64 %high)")
+    end = f.let("call i64 @now()")
+    f.do(f"call void @event(ptr {record}, i64 {what}, i64 {begin}, i64 {end})")
+    return f.text("ret void")
+
+
 def notes_text(steps: int, platform: str) -> str:
     """Return the functions that write a record, for a system by Python's name."""
-    clock = WINDOWS if platform == "win32" else POSIX.replace("CLOCK", str(FORWARD.get(platform, 1)))
-    facts = {
-        "%n, EVENT": f"%n, {EVENT_WORDS}",
-        "%words, EVENTS": f"%words, {record_words(steps, 0)}",
-        "HEAD": str(RECORD_HEAD),
-    }
-    notes = NOTES.replace("i64 WHAT", "i64 %words")
-    for name, value in facts.items():
-        notes = notes.replace(name, value)
-    return clock + notes
+    return "".join([*clock_functions(platform), event_function(steps), ended_function()])
 
 
 class ProfiledEntry(EntryFunction):
@@ -173,5 +136,4 @@ class ProfiledEntry(EntryFunction):
         for place, value in ((width, "ptr %record"), (width + 1, f"i64 {2 * self.numbers[id(step)] + 1}")):
             at = self.let(f"getelementptr i8, ptr %args, i64 {8 * place}")
             self.do(f"store {value}, ptr {at}")
-        text = SHARE.replace("KERNEL", kernel).replace("WIDTH", str(width)).replace("NEXT", str(width + 1))
-        return self.routine(f"share {kernel} {width}", lambda name: text.replace("NAME", name))
+        return self.routine(f"share {kernel} {width}", lambda name: share_function(name, kernel, width))

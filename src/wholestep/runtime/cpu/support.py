@@ -16,7 +16,6 @@ from wholestep.runtime.cpu import semaphores
 from wholestep.runtime.memory import mapped_arrays
 
 POINTER = ctypes.c_void_p
-PASSES = ("always_inliner",)
 
 
 class SupportLibrary:
@@ -50,8 +49,6 @@ def load_support() -> SupportLibrary:
     """The support functions for the processor that this process runs on."""
     target = host_target()
     text = support.support_module(target)
-    kept = cached_code(
-        text, target, {"passes": PASSES}, lambda: CacheEntry((object_code(text, target, passes=PASSES),), {})
-    )
+    kept = cached_code(text, target, {}, lambda: CacheEntry((object_code(text, target),), {}))
     outside = semaphores.semaphore_symbols() | mapped_arrays.madvise_symbols()
     return SupportLibrary(link(map(bytes, kept.pieces), outside, support.EXPORTS))

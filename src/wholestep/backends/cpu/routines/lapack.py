@@ -35,8 +35,7 @@ def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[Lapac
         return f.let(f"and i1 {more}, {f.let(f'icmp eq i32 {found}, 0')}")
 
     _, found = f.loop(["i64", "i32"], ["0", "0"], going, one)
-    f.do(f"ret i32 {found}")
-    return f.text()
+    return f.text(f"ret i32 {found}")
 
 
 def lapack_declaration(symbol: str, arguments: Sequence[LapackArgument]) -> str:

@@ -20,17 +20,16 @@ def argsort_text(name: str, bits: int) -> str:
     def row(i: str) -> None:
         start = f.let(f"mul i64 {i}, %n")
         keys, order = f.at("%keys", start, bits // 8), f.at("%order", start, 8)
-        f.choose(short, [], lambda: insertion_sort(f, bits, keys, order), lambda: radix_sort(f, bits, keys, order))
+        f.either(short, lambda: insertion_sort(f, bits, keys, order), lambda: radix_sort(f, bits, keys, order))
 
     f.count_to("%rows", row)
-    f.do("ret void")
-    return f.text()
+    return f.text("ret void")
 
 
 TYPES, ARGUMENTS = ("ptr", "ptr", "ptr", "i64", "i64"), ("keys", "order", "scratch", "n", "rows")
 
 
-def insertion_sort(f: FunctionBuilder, bits: int, keys: str, order: str) -> list[str]:
+def insertion_sort(f: FunctionBuilder, bits: int, keys: str, order: str) -> None:
     """Emit an insertion sort; the scratch memory holds the sorted keys."""
     kind = f"i{bits}"
 
@@ -57,10 +56,9 @@ def insertion_sort(f: FunctionBuilder, bits: int, keys: str, order: str) -> list
         f.store("i64", i, order, place)
 
     f.count_to("%n", insert)
-    return []
 
 
-def radix_sort(f: FunctionBuilder, bits: int, keys: str, order: str) -> list[str]:
+def radix_sort(f: FunctionBuilder, bits: int, keys: str, order: str) -> None:
     """Emit a counting pass for each byte of the keys; bytes equal in all keys are skipped, histograms are made in one
     pass."""
     kind, size = f"i{bits}", bits // 8
@@ -104,7 +102,6 @@ def radix_sort(f: FunctionBuilder, bits: int, keys: str, order: str) -> list[str
         one_pass,
     )
     f.count_to("%n", lambda i: f.store("i64", f.let(f"zext i32 {f.load('i32', found[3], i)} to i64"), order, i))
-    return []
 
 
 def digit_counter(f: FunctionBuilder, kind: str, key: str, shift: str, offset: int = 0) -> str:

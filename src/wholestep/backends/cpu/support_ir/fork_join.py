@@ -1,298 +1,235 @@
-"""Sharing a program's work among threads, and its first error, as LLVM text; `support.py` fills in the offsets."""
+"""Fork-join of a program's work on the threads of the pool, and the record of its first error."""
 
-THREADS = """\
-declare i32 @ws_sleep(ptr, i64)
-declare i32 @ws_ring(ptr, i64, ptr)
-declare i32 @ws_yield()
+from __future__ import annotations
 
-; Ring for a worker if it sleeps.
-define internal void @wake(ptr %worker) {
-entry:
-  %asleep.at = getelementptr i8, ptr %worker, i64 $WORKER.asleep
-  %asleep = load atomic i64, ptr %asleep.at seq_cst, align 8
-  %awake = icmp eq i64 %asleep, 0
-  br i1 %awake, label %done, label %claim
-claim:
-  %swap = cmpxchg ptr %asleep.at, i64 1, i64 0 seq_cst seq_cst, align 8
-  %mine = extractvalue { i64, i1 } %swap, 1
-  br i1 %mine, label %ring, label %done
-ring:
-  %bell.at = getelementptr i8, ptr %worker, i64 $WORKER.bell
-  %bell = load ptr, ptr %bell.at
-  %ignored = call i32 @ws_ring(ptr %bell, i64 1, ptr null)
-  br label %done
-done:
-  ret void
-}
+from wholestep.backends.cpu.llvm_builder import FunctionBuilder, Values
+from wholestep.backends.cpu.support_ir.record_layouts import CALL, CONTEXT, POOL, POOL_BYTES, WORKER, WORKER_BYTES
 
-define void @ws_spin(i64 %n) {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  call void @pause()
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %n
-  br i1 %more, label %loop, label %done
-done:
-  ret void
-}
+PATIENCE = 5000
+"""The number of pauses after which a thread that waits for others lets the system run them."""
+LEAVE = "-1"
+"""The number of looks of a worker that leaves its loop."""
 
-; The share of number %i out of %shares of [0, %n): it begins here, and the next one where it ends.
-define internal i64 @share(i64 %n, i64 %shares, i64 %i) alwaysinline {
-  %each = udiv i64 %n, %shares
-  %rest = urem i64 %n, %shares
-  %more = call i64 @llvm.umin.i64(i64 %i, i64 %rest)
-  %base = mul i64 %each, %i
-  %r = add i64 %base, %more
-  ret i64 %r
-}
-declare i64 @llvm.umin.i64(i64, i64)
 
-define void @ws_parallel(ptr %context, ptr %function, ptr %arguments, i64 %n) {
-entry:
-  %threads = load i64, ptr %context
-  %shares = call i64 @llvm.umin.i64(i64 %threads, i64 %n)
-  %alone = icmp ule i64 %shares, 1
-  br i1 %alone, label %serial, label %begin
-serial:
-  %some = icmp ne i64 %n, 0
-  br i1 %some, label %all, label %end
-all:
-  call void %function(ptr %arguments, i64 0, i64 %n)
-  br label %end
-begin:
-  %pool.at = getelementptr i8, ptr %context, i64 $CONTEXT.pool
-  %pool = load ptr, ptr %pool.at
-  %workers = getelementptr i8, ptr %pool, i64 $POOL_FIRST
-  br label %post
-post:
-  %i = phi i64 [ 1, %begin ], [ %i.next, %post ]
-  %worker = getelementptr [$WORKER_BYTES x i8], ptr %workers, i64 %i
-  %low = call i64 @share(i64 %n, i64 %shares, i64 %i)
-  %i.next = add i64 %i, 1
-  %high = call i64 @share(i64 %n, i64 %shares, i64 %i.next)
-  %function.at = getelementptr i8, ptr %worker, i64 $WORKER.function
-  store ptr %function, ptr %function.at
-  %arguments.at = getelementptr i8, ptr %worker, i64 $WORKER.arguments
-  store ptr %arguments, ptr %arguments.at
-  %low.at = getelementptr i8, ptr %worker, i64 $WORKER.low
-  store i64 %low, ptr %low.at
-  %high.at = getelementptr i8, ptr %worker, i64 $WORKER.high
-  store i64 %high, ptr %high.at
-  %old = load atomic i64, ptr %worker monotonic, align 8
-  %job = add i64 %old, 1
-  store atomic i64 %job, ptr %worker seq_cst, align 8
-  call void @wake(ptr %worker)
-  %posted = icmp eq i64 %i.next, %shares
-  br i1 %posted, label %own, label %post
-own:
-  %first = call i64 @share(i64 %n, i64 %shares, i64 1)
-  call void %function(ptr %arguments, i64 0, i64 %first)
-  br label %collect
-collect:
-  %k = phi i64 [ 1, %own ], [ %k.next, %collected ]
-  %w = getelementptr [$WORKER_BYTES x i8], ptr %workers, i64 %k
-  %k.next = add i64 %k, 1
-  %now = load atomic i64, ptr %w monotonic, align 8
-  %open = and i64 %now, -2
-  %taken = or i64 %now, 1
-  %swap = cmpxchg ptr %w, i64 %open, i64 %taken acq_rel monotonic, align 8
-  %mine = extractvalue { i64, i1 } %swap, 1
-  br i1 %mine, label %steal, label %wait
-steal:
-  %s.low = call i64 @share(i64 %n, i64 %shares, i64 %k)
-  %s.high = call i64 @share(i64 %n, i64 %shares, i64 %k.next)
-  call void %function(ptr %arguments, i64 %s.low, i64 %s.high)
-  br label %collected
-wait:
-  %done.at = getelementptr i8, ptr %w, i64 $WORKER.done
-  br label %look
-look:
-  %looks = phi i64 [ 0, %wait ], [ %looks.next, %again ]
-  %done = load atomic i64, ptr %done.at acquire, align 8
-  %ready = icmp eq i64 %done, %open
-  br i1 %ready, label %collected, label %patience
-patience:
-  call void @pause()
-  %looks.next = add i64 %looks, 1
-  %long = icmp ugt i64 %looks.next, 5000
-  br i1 %long, label %polite, label %again
-polite:
-  %ignored = call i32 @ws_yield()
-  br label %again
-again:
-  br label %look
-collected:
-  %over = icmp eq i64 %k.next, %shares
-  br i1 %over, label %end, label %collect
-end:
-  ret void
-}
+def worker_record(f: FunctionBuilder, pool: str, k: str) -> str:
+    """The record of the worker with share k, from 1: the records begin one before the first."""
+    return f.at(f.field(pool, POOL_BYTES - WORKER_BYTES), k, WORKER_BYTES)
 
-define void @ws_worker(ptr %pool, ptr %worker) {
-entry:
-  %saved = call i64 @ws_enter()
-  %spins.at = getelementptr i8, ptr %pool, i64 $POOL.spins
-  %stop.at = getelementptr i8, ptr %pool, i64 $POOL.stop
-  %function.at = getelementptr i8, ptr %worker, i64 $WORKER.function
-  %arguments.at = getelementptr i8, ptr %worker, i64 $WORKER.arguments
-  %low.at = getelementptr i8, ptr %worker, i64 $WORKER.low
-  %high.at = getelementptr i8, ptr %worker, i64 $WORKER.high
-  %bell.at = getelementptr i8, ptr %worker, i64 $WORKER.bell
-  %done.at = getelementptr i8, ptr %worker, i64 $WORKER.done
-  %asleep.at = getelementptr i8, ptr %worker, i64 $WORKER.asleep
-  %bell = load ptr, ptr %bell.at
-  %spins = load i64, ptr %spins.at
-  br label %look
-look:
-  %looks = phi i64 [ 0, %entry ], [ %looks, %claim ], [ 0, %work ], [ %looks.next, %spin ], [ 0, %woken ], [ 0, %sleep ]
-  %state = load atomic i64, ptr %worker acquire, align 8
-  %odd = trunc i64 %state to i1
-  br i1 %odd, label %idle, label %claim
-claim:
-  %taken = or i64 %state, 1
-  %swap = cmpxchg ptr %worker, i64 %state, i64 %taken acq_rel monotonic, align 8
-  %mine = extractvalue { i64, i1 } %swap, 1
-  br i1 %mine, label %work, label %look
-work:
-  %function = load ptr, ptr %function.at
-  %arguments = load ptr, ptr %arguments.at
-  %low = load i64, ptr %low.at
-  %high = load i64, ptr %high.at
-  call void %function(ptr %arguments, i64 %low, i64 %high)
-  store atomic i64 %state, ptr %done.at release, align 8
-  br label %look
-idle:
-  %stop = load atomic i64, ptr %stop.at monotonic, align 8
-  %stopped = icmp ne i64 %stop, 0
-  br i1 %stopped, label %leave, label %patience
-patience:
-  %tired = icmp uge i64 %looks, %spins
-  br i1 %tired, label %rest, label %spin
-spin:
-  call void @pause()
-  %looks.next = add i64 %looks, 1
-  br label %look
-; Say so first and look again after: a share that is posted in between is seen here, or its poster rings.
-rest:
-  store atomic i64 1, ptr %asleep.at seq_cst, align 8
-  %last = load atomic i64, ptr %worker seq_cst, align 8
-  %nothing = trunc i64 %last to i1
-  br i1 %nothing, label %sleep.if, label %woken
-sleep.if:
-  %late = load atomic i64, ptr %stop.at seq_cst, align 8
-  %stays = icmp eq i64 %late, 0
-  br i1 %stays, label %wait, label %leave
-wait:
-  %ignored = call i32 @ws_sleep(ptr %bell, i64 -1)
-  br label %sleep
-sleep:
-  %rung = load atomic i64, ptr %asleep.at seq_cst, align 8
-  %by.other = icmp eq i64 %rung, 0
-  br i1 %by.other, label %look, label %woken
-; Nobody rang; who does so from now on leaves a ring too many, which is no more than a look for nothing.
-woken:
-  store atomic i64 0, ptr %asleep.at seq_cst, align 8
-  br label %look
-leave:
-  call void @ws_leave(i64 %saved)
-  ret void
-}
 
-define void @ws_fail(ptr %context, i64 %site, i64 %position, i64 %value, i64 %axis, i64 %size) {
-entry:
-  %lock.at = getelementptr i8, ptr %context, i64 $CONTEXT.lock
-  %status.at = getelementptr i8, ptr %context, i64 $CONTEXT.status
-  %site.at = getelementptr i8, ptr %context, i64 $CONTEXT.site
-  %position.at = getelementptr i8, ptr %context, i64 $CONTEXT.position
-  br label %take
-take:
-  %swap = cmpxchg ptr %lock.at, i64 0, i64 1 acquire monotonic, align 8
-  %free = extractvalue { i64, i1 } %swap, 1
-  br i1 %free, label %compare, label %busy
-busy:
-  call void @pause()
-  br label %take
-compare:
-  %status = load i64, ptr %status.at
-  %none = icmp eq i64 %status, 0
-  %old.site = load i64, ptr %site.at
-  %old.position = load i64, ptr %position.at
-  %lower = icmp slt i64 %site, %old.site
-  %same = icmp eq i64 %site, %old.site
-  %before = icmp slt i64 %position, %old.position
-  %earlier = and i1 %same, %before
-  %wins = or i1 %lower, %earlier
-  %write = or i1 %none, %wins
-  br i1 %write, label %store, label %release
-store:
-  store i64 %site, ptr %site.at
-  store i64 %position, ptr %position.at
-  %value.at = getelementptr i8, ptr %context, i64 $CONTEXT.value
-  store i64 %value, ptr %value.at
-  %axis.at = getelementptr i8, ptr %context, i64 $CONTEXT.axis
-  store i64 %axis, ptr %axis.at
-  %size.at = getelementptr i8, ptr %context, i64 $CONTEXT.size
-  store i64 %size, ptr %size.at
-  store atomic i64 1, ptr %status.at monotonic, align 8
-  br label %release
-release:
-  store atomic i64 0, ptr %lock.at release, align 8
-  ret void
-}
+def share_start(f: FunctionBuilder, n: str, shares: str, i: str) -> str:
+    """The start of share number i of [0, n), which is the end of the one before."""
+    each, rest = f.let(f"udiv i64 {n}, {shares}"), f.let(f"urem i64 {n}, {shares}")
+    more = f.let(f"call i64 @llvm.umin.i64(i64 {i}, i64 {rest})")
+    return f.let(f"add i64 {f.let(f'mul i64 {each}, {i}')}, {more}")
 
-; Claim the threads if they are free, run the program, give them back.
-define i64 @ws_run(ptr %call) {
-entry:
-  %program.at = getelementptr i8, ptr %call, i64 $CALL.program
-  %program = load ptr, ptr %program.at
-  %table.at = getelementptr i8, ptr %call, i64 $CALL.table
-  %table = load ptr, ptr %table.at
-  %context.at = getelementptr i8, ptr %call, i64 $CALL.context
-  %context = load ptr, ptr %context.at
-  %saved = call i64 @ws_enter()
-  %pool.at = getelementptr i8, ptr %context, i64 $CONTEXT.pool
-  %pool = load ptr, ptr %pool.at
-  %status.at = getelementptr i8, ptr %context, i64 $CONTEXT.status
-  store i64 0, ptr %status.at
-  %trips.at = getelementptr i8, ptr %context, i64 $CONTEXT.trips
-  store i64 0, ptr %trips.at
-  %stop.at = getelementptr i8, ptr %context, i64 $CONTEXT.stop
-  store atomic i64 0, ptr %stop.at monotonic, align 8
-  store i64 1, ptr %context
-  %none = icmp eq ptr %pool, null
-  br i1 %none, label %serial, label %claim
-claim:
-  %swap = cmpxchg ptr %pool, i64 0, i64 1 acquire monotonic, align 8
-  %mine = extractvalue { i64, i1 } %swap, 1
-  br i1 %mine, label %owner, label %serial
-owner:
-  %threads.at = getelementptr i8, ptr %pool, i64 $POOL.threads
-  %threads = load i64, ptr %threads.at
-  store i64 %threads, ptr %context
-  %workers = getelementptr i8, ptr %pool, i64 $POOL_FIRST
-  br label %each
-each:
-  %k = phi i64 [ 1, %owner ], [ %k.next, %one ]
-  %more = icmp slt i64 %k, %threads
-  br i1 %more, label %one, label %start
-one:
-  %worker = getelementptr [$WORKER_BYTES x i8], ptr %workers, i64 %k
-  call void @wake(ptr %worker)
-  %k.next = add i64 %k, 1
-  br label %each
-start:
-  %owned = call i32 %program(ptr %table, ptr %context)
-  store atomic i64 0, ptr %pool release, align 8
-  br label %leave
-serial:
-  %alone = call i32 %program(ptr %table, ptr %context)
-  br label %leave
-leave:
-  %result = phi i32 [ %owned, %start ], [ %alone, %serial ]
-  call void @ws_leave(i64 %saved)
-  %wide = sext i32 %result to i64
-  ret i64 %wide
-}
-"""
+
+def wake_function() -> str:
+    """Return `void wake(worker)`: ring for a worker if it sleeps."""
+    f = FunctionBuilder("void", "wake", (("ptr", "worker"),))
+    asleep = f.field("%worker", WORKER["asleep"])
+
+    def ring() -> None:
+        f.let(f"call i32 @ws_ring(ptr {f.load_field('ptr', '%worker', WORKER['bell'])}, i64 1, ptr null)")
+
+    def claim() -> None:
+        f.when(f.compare_exchange(asleep, "1", "0", "seq_cst seq_cst"), ring)
+
+    f.when(f.let(f"icmp ne i64 {f.atomic_load(asleep, 'seq_cst')}, 0"), claim)
+    return f.text("ret void")
+
+
+def spin_function(pause: str) -> str:
+    """Return `void ws_spin(n)`: n pauses, to measure them."""
+    f = FunctionBuilder("void", "ws_spin", (("i64", "n"),), exported=True)
+    f.count_to("%n", lambda i: f.do(pause))
+    return f.text("ret void")
+
+
+def join_function(pause: str) -> str:
+    """Return `void join(worker, posted)`: wait until a worker is done with the share that was posted to it."""
+    f = FunctionBuilder("void", "join", (("ptr", "worker"), ("i64", "posted")))
+    done = f.field("%worker", WORKER["done"])
+
+    def look_again(looks: str) -> list[str]:
+        f.do(pause)
+        more = f.let(f"add i64 {looks}, 1")
+        f.when(f.let(f"icmp ugt i64 {more}, {PATIENCE}"), lambda: f.let("call i32 @ws_yield()"))
+        return [more]
+
+    f.loop(["i64"], ["0"], lambda _: f.let(f"icmp ne i64 {f.atomic_load(done, 'acquire')}, %posted"), look_again)
+    return f.text("ret void")
+
+
+def parallel_function() -> str:
+    """Return `void ws_parallel(context, function, arguments, n)`: see `support.DECLARATIONS`.
+
+    The caller runs the first share, then those that no worker has claimed, and waits for the others.
+    """
+    arguments = (("ptr", "context"), ("ptr", "function"), ("ptr", "arguments"), ("i64", "n"))
+    f = FunctionBuilder("void", "ws_parallel", arguments, exported=True)
+    shares = f.let(f"call i64 @llvm.umin.i64(i64 {f.load('i64', '%context')}, i64 %n)")
+
+    def run(low: str, high: str) -> None:
+        f.do(f"call void %function(ptr %arguments, i64 {low}, i64 {high})")
+
+    def bounds(k: str) -> tuple[str, str]:
+        return share_start(f, "%n", shares, k), share_start(f, "%n", shares, f.let(f"add i64 {k}, 1"))
+
+    def post(pool: str, k: str) -> None:
+        worker, (low, high) = worker_record(f, pool, k), bounds(k)
+        share = {"function": "ptr %function", "arguments": "ptr %arguments", "low": f"i64 {low}", "high": f"i64 {high}"}
+        for name, value in share.items():
+            f.do(f"store {value}, ptr {f.field(worker, WORKER[name])}")
+        f.atomic_store(f.let(f"add i64 {f.atomic_load(worker, 'monotonic')}, 1"), worker, "seq_cst")
+        f.do(f"call void @wake(ptr {worker})")
+
+    def collect(pool: str, k: str) -> None:
+        worker = worker_record(f, pool, k)
+        state = f.atomic_load(worker, "monotonic")
+        posted, claimed = f.let(f"and i64 {state}, -2"), f.let(f"or i64 {state}, 1")
+        mine = f.compare_exchange(worker, posted, claimed, "acq_rel monotonic")
+        f.either(mine, lambda: run(*bounds(k)), lambda: f.do(f"call void @join(ptr {worker}, i64 {posted})"))
+
+    def alone() -> None:
+        f.when(f.let("icmp ne i64 %n, 0"), lambda: run("0", "%n"))
+
+    def together() -> None:
+        pool = f.load_field("ptr", "%context", CONTEXT["pool"])
+        f.count_to(shares, lambda k: post(pool, k), start="1")
+        run("0", share_start(f, "%n", shares, "1"))
+        f.count_to(shares, lambda k: collect(pool, k), start="1")
+
+    f.either(f.let(f"icmp ule i64 {shares}, 1"), alone, together)
+    return f.text("ret void")
+
+
+def rest_function() -> str:
+    """Return `i64 rest(worker, stop)`: sleep until somebody rings; 0, or `LEAVE` where the pool has stopped."""
+    f = FunctionBuilder("i64", "rest", (("ptr", "worker"), ("ptr", "stop")))
+    asleep = f.field("%worker", WORKER["asleep"])
+
+    def awake() -> list[str]:
+        # Nobody rang; who does so from now on leaves a ring too many, which is no more than a look for nothing.
+        f.atomic_store("0", asleep, "seq_cst")
+        return ["0"]
+
+    def sleep() -> Values:
+        f.let(f"call i32 @ws_sleep(ptr {f.load_field('ptr', '%worker', WORKER['bell'])}, i64 -1)")
+        rung = f.let(f"icmp eq i64 {f.atomic_load(asleep, 'seq_cst')}, 0")
+        return f.choose(rung, ["i64"], lambda: ["0"], awake)
+
+    def sleep_unless_stopped() -> Values:
+        stays = f.let(f"icmp eq i64 {f.atomic_load('%stop', 'seq_cst')}, 0")
+        return f.choose(stays, ["i64"], sleep, lambda: [LEAVE])
+
+    # Say so first and look again after: a share that is posted in between is seen here, or its poster rings.
+    f.atomic_store("1", asleep, "seq_cst")
+    nothing = f.let(f"trunc i64 {f.atomic_load('%worker', 'seq_cst')} to i1")
+    (looks,) = f.choose(nothing, ["i64"], sleep_unless_stopped, awake)
+    return f.text(f"ret i64 {looks}")
+
+
+def worker_function(pause: str) -> str:
+    """Return `void ws_worker(pool, worker)`: claim and run shares until the pool stops; rest after many looks."""
+    f = FunctionBuilder("void", "ws_worker", (("ptr", "pool"), ("ptr", "worker")), exported=True)
+    saved = f.let("call i64 @ws_enter()")
+    stop, done = f.field("%pool", POOL["stop"]), f.field("%worker", WORKER["done"])
+    spins = f.load_field("i64", "%pool", POOL["spins"])
+
+    def work(state: str) -> list[str]:
+        function, arguments = (f.load_field("ptr", "%worker", WORKER[name]) for name in ("function", "arguments"))
+        low, high = (f.load_field("i64", "%worker", WORKER[name]) for name in ("low", "high"))
+        f.do(f"call void {function}(ptr {arguments}, i64 {low}, i64 {high})")
+        f.atomic_store(state, done, "release")
+        return ["0"]
+
+    def claim(state: str, looks: str) -> Values:
+        mine = f.compare_exchange("%worker", state, f.let(f"or i64 {state}, 1"), "acq_rel monotonic")
+        return f.choose(mine, ["i64"], lambda: work(state), lambda: [looks])
+
+    def spin(looks: str) -> list[str]:
+        f.do(pause)
+        return [f.let(f"add i64 {looks}, 1")]
+
+    def idle(looks: str) -> Values:
+        tired = f.let(f"icmp uge i64 {looks}, {spins}")
+        rest = f"call i64 @rest(ptr %worker, ptr {stop})"
+        return f.choose(tired, ["i64"], lambda: [f.let(rest)], lambda: spin(looks))
+
+    def idle_unless_stopped(looks: str) -> Values:
+        stopped = f.let(f"icmp ne i64 {f.atomic_load(stop, 'monotonic')}, 0")
+        return f.choose(stopped, ["i64"], lambda: [LEAVE], lambda: idle(looks))
+
+    def look(looks: str) -> Values:
+        state = f.atomic_load("%worker", "acquire")
+        odd = f.let(f"trunc i64 {state} to i1")
+        return f.choose(odd, ["i64"], lambda: idle_unless_stopped(looks), lambda: claim(state, looks))
+
+    f.loop(["i64"], ["0"], lambda looks: f.let(f"icmp ne i64 {looks}, {LEAVE}"), look)
+    f.do(f"call void @ws_leave(i64 {saved})")
+    return f.text("ret void")
+
+
+def fail_function(pause: str) -> str:
+    """Return `void ws_fail(context, site, position, value, axis, size)`: see `support.DECLARATIONS`."""
+    facts = ("site", "position", "value", "axis", "size")
+    f = FunctionBuilder("void", "ws_fail", (("ptr", "context"), *[("i64", name) for name in facts]), exported=True)
+    lock, status = f.field("%context", CONTEXT["lock"]), f.field("%context", CONTEXT["status"])
+
+    def taken() -> str:
+        return f.let(f"xor i1 {f.compare_exchange(lock, '0', '1', 'acquire monotonic')}, true")
+
+    def wait() -> list[str]:
+        f.do(pause)
+        return []
+
+    def write() -> None:
+        for name in facts:
+            f.store("i64", f"%{name}", f.field("%context", CONTEXT[name]))
+        f.atomic_store("1", status, "monotonic")
+
+    f.loop([], [], taken, wait)
+    site, position = (f.load_field("i64", "%context", CONTEXT[name]) for name in ("site", "position"))
+    same, before = f.let(f"icmp eq i64 %site, {site}"), f.let(f"icmp slt i64 %position, {position}")
+    earlier = f.let(f"or i1 {f.let(f'icmp slt i64 %site, {site}')}, {f.let(f'and i1 {same}, {before}')}")
+    none = f.let(f"icmp eq i64 {f.load('i64', status)}, 0")
+    f.when(f.let(f"or i1 {none}, {earlier}"), write)
+    f.atomic_store("0", lock, "release")
+    return f.text("ret void")
+
+
+def run_function() -> str:
+    """Return `i64 ws_run(call)`: claim the threads if they are free, run the program, give them back."""
+    f = FunctionBuilder("i64", "ws_run", (("ptr", "call"),), exported=True)
+    program, table, context = (f.load_field("ptr", "%call", CALL[name]) for name in ("program", "table", "context"))
+    saved = f.let("call i64 @ws_enter()")
+    pool = f.load_field("ptr", context, CONTEXT["pool"])
+    for name in ("status", "trips"):
+        f.store("i64", "0", f.field(context, CONTEXT[name]))
+    f.atomic_store("0", f.field(context, CONTEXT["stop"]), "monotonic")
+    f.store("i64", "1", context)
+
+    def run() -> list[str]:
+        return [f.let(f"call i32 {program}(ptr {table}, ptr {context})")]
+
+    def claim() -> list[str]:
+        return [f.compare_exchange(pool, "0", "1", "acquire monotonic")]
+
+    def run_shared() -> list[str]:
+        threads = f.load_field("i64", pool, POOL["threads"])
+        f.store("i64", threads, context)
+        f.count_to(threads, lambda k: f.do(f"call void @wake(ptr {worker_record(f, pool, k)})"), start="1")
+        result = run()
+        f.atomic_store("0", pool, "release")
+        return result
+
+    (owner,) = f.choose(f.let(f"icmp ne ptr {pool}, null"), ["i1"], claim, lambda: ["false"])
+    (result,) = f.choose(owner, ["i32"], run_shared, run)
+    f.do(f"call void @ws_leave(i64 {saved})")
+    return f.text(f"ret i64 {f.let(f'sext i32 {result} to i64')}")
+
+
+def fork_join_functions(pause: str) -> list[str]:
+    """Return all functions of this file; `pause` is the instruction of a thread that spins."""
+    parallel = [wake_function(), spin_function(pause), join_function(pause), parallel_function(), rest_function()]
+    return [*parallel, worker_function(pause), fail_function(pause), run_function()]

@@ -20,8 +20,8 @@ def gather_function() -> str:
     the interpreter lock.
     """
     f = FunctionBuilder("i64", "ws_gather", ARGUMENTS, exported=True)
-    ask = f.load("ptr", f.field("%call", CALL["ask"]))
-    table = f.load("ptr", f.field("%call", CALL["table"]))
+    ask = f.load_field("ptr", "%call", CALL["ask"])
+    table = f.load_field("ptr", "%call", CALL["table"])
     head = {name: f.load("i64", ask, str(k)) for k, name in enumerate(GATHER_HEAD)}
     items, ranges = f.at("%tuple", head["items"], 1), f.field(ask, 8 * len(GATHER_HEAD))
     bounds = f.let(f"shl i64 {head['ranges']}, 1")
@@ -61,8 +61,7 @@ def gather_function() -> str:
     check(f.load("i64", f.at("%tuple", head["length"], 1)), head["count"])
     first = f.at(ranges, bounds, 8)
     f.loop(["i64", "ptr"], ["0", first], lambda k, row: f.let(f"icmp slt i64 {k}, {head['count']}"), check_array)
-    f.do("ret i64 0")
-    return f.text()
+    return f.text("ret i64 0")
 
 
 def call_entry() -> str:
@@ -70,5 +69,4 @@ def call_entry() -> str:
     f = FunctionBuilder("i64", "ws_call", ARGUMENTS, exported=True)
     wrong = f.let("call i64 @ws_gather(ptr %call, ptr %tuple)")
     f.return_if(f.let(f"icmp ne i64 {wrong}, 0"), f"i64 {wrong}")
-    f.do(f"ret i64 {f.let('call i64 @ws_run(ptr %call)')}")
-    return f.text()
+    return f.text(f"ret i64 {f.let('call i64 @ws_run(ptr %call)')}")

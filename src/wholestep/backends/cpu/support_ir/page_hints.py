@@ -8,34 +8,32 @@ from wholestep.backends.cpu.code_pages import DONTNEED
 from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 from wholestep.backends.cpu.support_ir.record_layouts import CONTEXT, NOTE, NOTES, NOTES_KEPT
 
-PAGE_HINT_DECLARATIONS = "declare i32 @ws_madvise(ptr, i64, i32)\n"
 ARGUMENTS = (("ptr", "context"), ("ptr", "at"), ("i64", "nbytes"))
 
 
 def prefetch_function() -> str:
     """Return `void ws_soon(context, at, nbytes)`: queue a request to prefetch these bytes of a file."""
     f = FunctionBuilder("void", "ws_soon", ARGUMENTS, exported=True)
-    notes = f.load("ptr", f.field("%context", CONTEXT["notes"]))
+    notes = f.load_field("ptr", "%context", CONTEXT["notes"])
     none, empty = f.let(f"icmp eq ptr {notes}, null"), f.let("icmp sle i64 %nbytes, 0")
     f.return_if(f.let(f"or i1 {none}, {empty}"), "void")
     before = f.let(f"atomicrmw add ptr {notes}, i64 1 monotonic, align 8")
     place = f.let(f"urem i64 {before}, {NOTES_KEPT}")
     note = f.at(f.field(notes, NOTES["first"]), place, NOTE["size"])
     number = f.field(note, NOTE["number"])
-    f.do(f"store atomic i64 0, ptr {number} seq_cst, align 8")
+    f.atomic_store("0", number, "seq_cst")
     f.store("ptr", "%at", note)
     f.store("i64", "%nbytes", f.field(note, NOTE["nbytes"]))
-    f.do(f"store atomic i64 {f.let(f'add i64 {before}, 1')}, ptr {number} seq_cst, align 8")
-    bell = f.load("ptr", f.field(notes, NOTES["bell"]))
+    f.atomic_store(f.let(f"add i64 {before}, 1"), number, "seq_cst")
+    bell = f.load_field("ptr", notes, NOTES["bell"])
     f.let(f"call i32 @ws_ring(ptr {bell}, i64 1, ptr null)")
-    f.do("ret void")
-    return f.text()
+    return f.text("ret void")
 
 
 def release_function() -> str:
     """Return `void ws_done(context, at, nbytes)`: release the pages of these bytes, and cancel requests for them."""
     f = FunctionBuilder("void", "ws_done", ARGUMENTS, exported=True)
-    notes = f.load("ptr", f.field("%context", CONTEXT["notes"]))
+    notes = f.load_field("ptr", "%context", CONTEXT["notes"])
 
     def cancel(i: str) -> None:
         note = f.at(f.field(notes, NOTES["first"]), i, NOTE["size"])
@@ -47,5 +45,4 @@ def release_function() -> str:
     page = f.let(f"and i64 {low}, -{mmap.PAGESIZE}")
     size = f.let(f"sub i64 {f.let(f'add i64 {low}, %nbytes')}, {page}")
     f.let(f"call i32 @ws_madvise(ptr {f.let(f'inttoptr i64 {page} to ptr')}, i64 {size}, i32 {DONTNEED})")
-    f.do("ret void")
-    return f.text()
+    return f.text("ret void")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import cache
 
 from wholestep.backends.cpu.cpu_features import CpuTarget
-from wholestep.backends.cpu.support_ir.fork_join import THREADS
+from wholestep.backends.cpu.llvm_builder import FunctionBuilder
+from wholestep.backends.cpu.support_ir.fork_join import fork_join_functions
 from wholestep.backends.cpu.support_ir.gather import call_entry, gather_function
-from wholestep.backends.cpu.support_ir.page_hints import PAGE_HINT_DECLARATIONS, prefetch_function, release_function
-from wholestep.backends.cpu.support_ir.record_layouts import CALL, CONTEXT, POOL, POOL_BYTES, WORKER, WORKER_BYTES
+from wholestep.backends.cpu.support_ir.page_hints import prefetch_function, release_function
 
 DECLARATIONS = """\
 declare void @ws_parallel(ptr, ptr, ptr, i64)
@@ -34,64 +34,58 @@ EXPORTS = ("ws_run", "ws_call", "ws_gather", "ws_worker", "ws_spin", "ws_paralle
 arguments of every system's semaphore: those that one does not have it does not see.
 """
 
-CONTROL = {
+EXTERNAL = """\
+declare i32 @ws_sleep(ptr, i64)
+declare i32 @ws_ring(ptr, i64, ptr)
+declare i32 @ws_yield()
+declare i32 @ws_madvise(ptr, i64, i32)
+declare i64 @llvm.umin.i64(i64, i64)
+"""
+"""What the functions of every target call outside."""
+
+
+INTRINSICS = {
     "x86_64": """\
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)
 declare void @llvm.x86.sse2.pause()
-define internal void @pause() alwaysinline {
-  call void @llvm.x86.sse2.pause()
-  ret void
-}
-; 0x9fc0: flush to zero, denormals are zero, round to nearest, no traps
-define i64 @ws_enter() {
-  %p = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %p)
-  %old = load i32, ptr %p
-  store i32 40896, ptr %p
-  call void @llvm.x86.sse.ldmxcsr(ptr %p)
-  %r = zext i32 %old to i64
-  ret i64 %r
-}
-define void @ws_leave(i64 %old) {
-  %p = alloca i32
-  %w = trunc i64 %old to i32
-  store i32 %w, ptr %p
-  call void @llvm.x86.sse.ldmxcsr(ptr %p)
-  ret void
-}
 """,
     "aarch64": """\
 declare i64 @llvm.aarch64.get.fpcr()
 declare void @llvm.aarch64.set.fpcr(i64)
 declare void @llvm.aarch64.hint(i32)
-define internal void @pause() alwaysinline {
-  call void @llvm.aarch64.hint(i32 1)
-  ret void
-}
-; bit 24: flush to zero, inputs included; round to nearest, no traps
-define i64 @ws_enter() {
-  %old = call i64 @llvm.aarch64.get.fpcr()
-  call void @llvm.aarch64.set.fpcr(i64 16777216)
-  ret i64 %old
-}
-define void @ws_leave(i64 %old) {
-  call void @llvm.aarch64.set.fpcr(i64 %old)
-  ret void
-}
 """,
 }
+PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}
+"""The instruction of a thread that spins."""
+X86_FLUSH = 0x9FC0
+"""Flush to zero, denormals are zero, round to nearest, no traps."""
+AARCH64_FLUSH = 1 << 24
+"""Flush to zero, inputs included; round to nearest, no traps."""
+
+
+def control_functions(arch: str) -> list[str]:
+    """Return `i64 ws_enter()`, which gives the floating-point state that it replaces, and `void ws_leave(old)`."""
+    enter = FunctionBuilder("i64", "ws_enter", (), exported=True)
+    leave = FunctionBuilder("void", "ws_leave", (("i64", "old"),), exported=True)
+    if arch == "aarch64":
+        old = enter.let("call i64 @llvm.aarch64.get.fpcr()")
+        enter.do(f"call void @llvm.aarch64.set.fpcr(i64 {AARCH64_FLUSH})")
+        leave.do("call void @llvm.aarch64.set.fpcr(i64 %old)")
+        return [enter.text(f"ret i64 {old}"), leave.text("ret void")]
+    place, room = enter.let("alloca i32"), leave.let("alloca i32")
+    enter.do(f"call void @llvm.x86.sse.stmxcsr(ptr {place})")
+    old = enter.let(f"zext i32 {enter.load('i32', place)} to i64")
+    enter.store("i32", str(X86_FLUSH), place)
+    enter.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
+    leave.store("i32", leave.let("trunc i64 %old to i32"), room)
+    leave.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {room})")
+    return [enter.text(f"ret i64 {old}"), leave.text("ret void")]
 
 
 @cache
 def support_module(target: CpuTarget) -> str:
     """Return the support functions for a target, as LLVM text."""
-    records = {"CONTEXT": CONTEXT, "POOL": POOL, "WORKER": WORKER, "CALL": CALL}
-    words = {f"{record}.{name}": at for record, fields in records.items() for name, at in fields.items()}
-    # Worker k, from 1, has share k: the records begin one before the first.
-    words |= {"POOL_FIRST": POOL_BYTES - WORKER_BYTES, "WORKER_BYTES": WORKER_BYTES}
-    threads = THREADS
-    for name in sorted(words, key=len, reverse=True):
-        threads = threads.replace(f"${name}", str(words[name]))
-    built = [prefetch_function(), release_function(), gather_function(), call_entry()]
-    return "".join([CONTROL[target.arch], threads, PAGE_HINT_DECLARATIONS, *built])
+    hints = [prefetch_function(), release_function(), gather_function(), call_entry()]
+    parts = [*control_functions(target.arch), *fork_join_functions(PAUSE[target.arch]), *hints]
+    return "".join([EXTERNAL, INTRINSICS[target.arch], *parts])
