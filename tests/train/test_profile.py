@@ -70,6 +70,21 @@ def test_a_profile_leaves_the_step_as_it_was():
     assert one(batch).loss == other(batch).loss and same(one.state, other.state)
 
 
+def test_the_layers_of_a_rerolled_step_are_profiled():
+    params = {"w": [np.eye(6) * 0.5 for _ in range(8)], "b": [np.zeros(6) for _ in range(8)]}
+
+    def deep(params, x):
+        for w, b in zip(params["w"], params["b"], strict=True):
+            x = np.tanh(x @ w + b)
+        return np.mean(x**2)
+
+    made = ws.compile(deep, params, optimizer=ws.optim.adam(1e-2), batch=np.ones((4, 6)), roll=True)
+    assert "rolled" in made.reasons[0]
+    before = made.state
+    assert max(t.predicted.times for t in made.profile(np.ones((4, 6)), calls=2).steps) >= 7
+    assert same(made.state, before)
+
+
 def test_a_program_with_clocks_computes_the_same(step):
     program, batch = step._engine.main.program, given()[1]
     arrays = step._engine.head + step._engine.signature.arrays(batch)

@@ -34,6 +34,9 @@ class Executable(ABC):
 class BoundExecutable(ABC):
     """An executable with its resident state: one native call for one run."""
 
+    state: Sequence[NDArray]
+    """The resident arrays, in the order of `resident`."""
+
     @abstractmethod
     def __call__(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
         """Run once with the inputs that are not resident, in order; return the outputs that are not resident.

@@ -129,7 +129,7 @@ def profiled(engine: Engine, batch: Any, calls: int) -> Profile:
         sizes: Any = engine.signature.sizes(arrays[len(engine.head) :])
         program = program.make(graph_at(program.graph, sizes), program.resident, None)
     check_samples(engine.watches, "profile")
-    recorder = ProfiledProgram(program, engine.state.arrays)
+    recorder = ProfiledProgram(program, engine.main.instance.state)
     recorder(arrays)
     records = [recorder(arrays) for _ in range(calls)]
     by = machine_rates.current_rates()
