@@ -15,9 +15,9 @@ class Pressing:
     def __init__(self, instance):
         self.instance = instance
 
-    def __call__(self, arrays):
+    def __call__(self, arrays, strict=False):
         press()
-        return self.instance(arrays)
+        return self.instance(arrays, strict)
 
     def stop(self):
         self.instance.stop()

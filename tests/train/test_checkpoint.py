@@ -271,10 +271,10 @@ def test_too_many_parts_are_refused(tmp_path):
 class Late(Pressing):
     """Ctrl-C when some steps have been taken."""
 
-    def __call__(self, arrays):
+    def __call__(self, arrays, strict=False):
         timer = threading.Timer(0.005, press)
         timer.start()
-        outs = self.instance(arrays)
+        outs = self.instance(arrays, strict)
         timer.join()
         return outs
 

@@ -71,7 +71,7 @@ class Long:
     def __init__(self):
         self.stopped = threading.Event()
 
-    def __call__(self, arrays):
+    def __call__(self, arrays, strict=False):
         press()
         assert self.stopped.wait(HANG)
         return arrays
@@ -102,7 +102,7 @@ def test_the_handler_is_put_back():
 
 def test_an_error_in_the_thread_is_the_callers():
     class Failing(Long):
-        def __call__(self, arrays):
+        def __call__(self, arrays, strict=False):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

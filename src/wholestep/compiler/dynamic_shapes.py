@@ -23,7 +23,7 @@ from wholestep.ir.sizes import graph_at
 from wholestep.lower.dynamic_shapes import size_constraints
 from wholestep.runtime.cpu.artifact import Artifact, TableSlot
 from wholestep.runtime.cpu.executable import AllocateBytes, LoadedCode, NativeExecutable, load_code, private_arena
-from wholestep.runtime.executable import BoundExecutable, Executable
+from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
 from wholestep.runtime.memory.aligned import aligned_empty
 
 MAX_READY = 16
@@ -183,20 +183,25 @@ class SymbolicInstance(BoundExecutable):
             self.arena = aligned_empty((nbytes,), np.uint8)
         return self.arena
 
-    def __call__(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
+    def __call__(self, arrays: Sequence[NDArray], strict: bool = False) -> Sequence[NDArray]:
         with self.lock:
             if self.seen != self.program.made:
                 self.made.clear()
                 self.seen = self.program.made
-            key = self.program.key(arrays)
-            found = self.made.get(key)
+            try:
+                key = self.program.key(arrays)
+                found = self.made.get(key)
+            except (AttributeError, LookupError, TypeError):  # for what is no array
+                raise UnfitArguments from None
+            if found is None and strict:
+                raise UnfitArguments
             if found is None:
                 found = self.program.at(self.program.sizes(arrays), self.room).instance(self.state)
                 self.made[key] = found
                 if len(self.made) > MAX_READY:
                     self.made.popitem(last=False)
             self.current = found
-            return found(arrays)
+            return found(arrays, strict)
 
     def stop(self) -> None:
         if self.current is not None:

@@ -14,7 +14,7 @@ from wholestep.ir.graph import Graph, NDArray, Node
 from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.passes.pipeline import run_passes
 from wholestep.primitives.loops import Scan
-from wholestep.runtime.executable import BoundExecutable, Executable
+from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
 
@@ -58,7 +58,9 @@ class InterpretedInstance(BoundExecutable):
         self.loop = InterruptibleLoop.of(program.lean, written)
         self.done = 0
 
-    def __call__(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
+    def __call__(self, arrays: Sequence[NDArray], strict: bool = False) -> Sequence[NDArray]:
+        if strict:
+            raise UnfitArguments  # nothing here looks at them
         given = iter(arrays)
         inputs = [next(given) if own is None else own for own in self.owned]
         outs = run_without_warnings(self.graph, inputs) if self.loop is None else self.loop.run(inputs)

@@ -31,6 +31,10 @@ class Executable(ABC):
         """
 
 
+class UnfitArguments(Exception):
+    """Arrays that must be checked, and perhaps copied, before a program reads them."""
+
+
 class BoundExecutable(ABC):
     """An executable with its resident state: one native call for one run."""
 
@@ -38,8 +42,11 @@ class BoundExecutable(ABC):
     """The resident arrays, in the order of `resident`."""
 
     @abstractmethod
-    def __call__(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
+    def __call__(self, arrays: Sequence[NDArray], strict: bool = False) -> Sequence[NDArray]:
         """Run once with the inputs that are not resident, in order; return the outputs that are not resident.
+
+        Where `strict`, raise UnfitArguments for arrays that native code cannot read as they are, instead of checking
+        and copying them in Python.
 
         The results are the instance's own buffers, overwritten by the next call. Raises BoundsError and LinAlgError as
         the reference does, with the state as it was before the call. Where `stop()` was called from another thread or

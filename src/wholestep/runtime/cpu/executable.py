@@ -21,7 +21,7 @@ from wholestep.ir.types import array_type
 from wholestep.runtime.cpu import external_symbols, page_prefetcher, support, thread_pool
 from wholestep.runtime.cpu.artifact import Artifact
 from wholestep.runtime.cpu.ndarray_reader import AddressRanges, ArgumentTypes, array_address, array_extent
-from wholestep.runtime.executable import BoundExecutable, Executable
+from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
 from wholestep.runtime.memory.aligned import aligned_empty
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs, clone, is_file_backed, zeros_in_file
 from wholestep.runtime.memory.result_pool import result_array
@@ -292,13 +292,15 @@ class BoundNativeExecutable(BoundExecutable):
         self._lock = threading.RLock()
         forks.heir(self)
 
-    def __call__(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
+    def __call__(self, arrays: Sequence[NDArray], strict: bool = False) -> Sequence[NDArray]:
         given = arrays if type(arrays) is tuple else tuple(arrays)
         with self._lock:
             # A program that may fail in the middle of a loop has changed its state by then.
             before = [array.copy() for array in self.state] if self._undone else ()
             code = self._enter(self._record, given)
             if code:
+                if strict and code == UNFIT:
+                    raise UnfitArguments
                 self._failed(code, given, before)
         return self._results
 

@@ -35,24 +35,24 @@ class ProgramsByShape:
         self.sizes.made([(leaf.path, leaf.type.shape) for leaf in engine.signature.leaves])
 
     def step(self, batch: Any, strict: bool = False) -> Result:
-        """One call on a batch that the glance of the step does not find; with K steps a call, of any number of them.
+        """One call on a batch that native code cannot read as it is; with K steps a call, of any number of them.
 
         Where `strict` the batch has the shapes that the step was compiled for.
         """
         engine, own = self.engine, self.engine.signature
         if not strict:
             for key, (feed, bound) in self.made.items():
-                arrays = feed.fast_check(batch)
+                arrays = feed.glance(batch)
                 if arrays is not None:
                     self.made.move_to_end(key)
-                    return engine.step_by(bound, arrays)
+                    return engine.step(bound, arrays)
         leaves = own.ordered(batch)
         key = tuple([getattr(x, "shape", ()) for x in leaves])
         if key == self.own:
-            return engine.step(own.match_leaves(leaves))
+            return engine.step(engine.main, own.match_leaves(leaves))
         other = [i for i, leaf in enumerate(own.leaves) if not matches_pattern(key[i], leaf.type.shape)]
         if not other:  # but for sizes that are symbolic
-            return engine.step(own.match_leaves(leaves))
+            return engine.step(engine.main, own.match_leaves(leaves))
         if strict:
             leaf, found = own.leaves[other[0]], own.resized(leaves).leaves[other[0]]
             raise ShapeError(
@@ -65,7 +65,7 @@ class ProgramsByShape:
                 self.made.popitem(last=False)
         self.made.move_to_end(key)
         feed, bound = self.made[key]
-        return engine.step_by(bound, feed.match_leaves(leaves))
+        return engine.step(bound, feed.match_leaves(leaves))
 
     def program(self, leaves: Sequence[Any]) -> tuple[BatchSignature, ResidentProgram]:
         """A program for batches with leaves like these."""

@@ -15,6 +15,7 @@ from wholestep.frontend.jit import jit
 from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
 from wholestep.optim.hyper import functions_of, hyperparameters_of
+from wholestep.runtime.executable import UnfitArguments
 from wholestep.train.program import step_loops
 from wholestep.train.program.microbatch_means import check_mean
 from wholestep.train.program.resident_program import ResidentProgram
@@ -166,17 +167,21 @@ class Engine:
             found = self.programs[key] = make()
         return found
 
-    def step(self, arrays: tuple[NDArray, ...]) -> Result:
-        """One call of the step's own program."""
+    def step(self, program: ResidentProgram, arrays: tuple[Any, ...], strict: bool = False) -> Result:
+        """One call of the program for batches of a shape; raises UnfitArguments where `strict`, as an instance does."""
         if self.watches:
             check_samples(self.watches, "step")
-        return self.main.run(self.head + arrays)
+        return program.run(self.head + arrays, strict)
 
-    def step_by(self, program: ResidentProgram, arrays: tuple[NDArray, ...]) -> Result:
-        """One call of the program for batches of another shape."""
-        if self.watches:
-            check_samples(self.watches, "step")
-        return program.run(self.head + arrays)
+    def attempt(self, batch: Any) -> Result | None:
+        """One call of the step's own program where it can read the batch as it is; None where that must be checked."""
+        arrays = self.signature.pick(batch)
+        if arrays is None:
+            return None
+        try:
+            return self.step(self.main, arrays, strict=True)
+        except UnfitArguments:
+            return None
 
     def call(self, program: ResidentProgram, arrays: Sequence[NDArray]) -> Result:
         """A call of another program on the state, long enough to compare all that was captured."""

@@ -42,7 +42,9 @@ class SecondInterruptRaises(InterruptFlag):
         super().__call__()
 
 
-def run_in_thread(instance: BoundExecutable, arrays: Sequence[NDArray]) -> tuple[Sequence[NDArray], bool]:
+def run_in_thread(
+    instance: BoundExecutable, arrays: Sequence[NDArray], strict: bool = False
+) -> tuple[Sequence[NDArray], bool]:
     """Run in a thread while the main one listens; returns the results, and whether Ctrl-C ended the loop early.
 
     A native program does not come back to Python until it is done, and only the main thread is told of signals. What a
@@ -53,7 +55,7 @@ def run_in_thread(instance: BoundExecutable, arrays: Sequence[NDArray]) -> tuple
 
     def work() -> None:
         try:
-            found["outs"] = instance(arrays)
+            found["outs"] = instance(arrays, strict)
         except BaseException as error:
             found["error"] = error
         finally:

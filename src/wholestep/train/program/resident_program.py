@@ -36,7 +36,7 @@ class ResidentProgram:
         pairs = traced.resident(len(state.arrays))
         self.program = devices.compile_for_device(traced.graph, pairs, device, budget, state.streams(arrays))
         self.state, self.sizes = state, traced.sizes
-        self.run: Callable[[Sequence[NDArray]], Result] = self.run_first
+        self.run: Callable[..., Result] = self.run_first
         self.instance: BoundExecutable = self.program.instance(arrays)
         self.plain = ResultDetails(step_function.guards)
         self.count: NDArray = state.tree["counters"]["step"]  # the state's own count of the steps taken
@@ -46,25 +46,25 @@ class ResidentProgram:
         self.looped = bool(traced.graph.out_types[len(arrays)].shape)
         self.seconds = NOTICEABLE_SECONDS  # of the last run; the first may take any time
 
-    def run_first(self, arrays: Sequence[NDArray]) -> Result:
-        """Run for the first time, which may be the first change of the state."""
+    def run_first(self, arrays: Sequence[NDArray], strict: bool = False) -> Result:
+        """Run for the first time, which may be the first change of the state; `strict` is that of the instance."""
         self.state.keep()
         self.run = self.run_loop if self.looped else self.run_once
-        return self.run(arrays)
+        return self.run(arrays, strict)
 
-    def run_once(self, arrays: Sequence[NDArray]) -> Result:
+    def run_once(self, arrays: Sequence[NDArray], strict: bool = False) -> Result:
         """Run once."""
-        outs = self.instance(arrays)
+        outs = self.instance(arrays, strict)
         return Result(outs[0].item(), outs[1].item(), self.more(outs) if self.scalars else self.plain)
 
-    def run_loop(self, arrays: Sequence[NDArray]) -> Result:
+    def run_loop(self, arrays: Sequence[NDArray], strict: bool = False) -> Result:
         """Run once where the results are stacked; Ctrl-C ends a long loop after the step that it is in."""
         stopped, first = False, int(self.count)
         before = time.perf_counter()
         if self.seconds >= NOTICEABLE_SECONDS and threading.current_thread() is threading.main_thread():
-            outs, stopped = run_in_thread(self.instance, arrays)
+            outs, stopped = run_in_thread(self.instance, arrays, strict)
         else:
-            outs = self.instance(arrays)
+            outs = self.instance(arrays, strict)
         self.seconds = time.perf_counter() - before
         cut = [out[: int(self.count) - first] if out.ndim else out for out in outs] if stopped else outs
         return Result(cut[0].astype(np.float64), cut[1].copy(), self.more(cut, stopped))

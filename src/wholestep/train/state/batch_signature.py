@@ -22,6 +22,8 @@ from wholestep.ir.types import Type
 MAX_PATHS = 6
 """The number of paths that a message lists."""
 
+ARRAY_KINDS = (ndarray, ShapeDtype)
+
 READY = 0x101
 """NumPy's flags of an array that lies row by row and aligned, as programs read it."""
 
@@ -46,12 +48,33 @@ class BatchSignature:
         leaves = [declared_type(x, path, what) for x, path in zip(given, paths, strict=True)]
         self.leaves = [LeafSignature(path, *leaf) for path, leaf in zip(paths, leaves, strict=True)]
         self.symbolic = any(isinstance(n, Dim) for leaf in self.leaves for n in leaf.type.shape)
-        self.fast_check = fast_check(self, example)
-        """The arrays of a tree that is seen to fit at once; None where it takes a second look, which is `checked`."""
+        self.pick = shallow_picker(example)
+        """The leaves of a shallow tree like the example, whatever they are; None for any other tree."""
+        sizes = {n for leaf in self.leaves for n in leaf.type.shape if isinstance(n, Dim)}
+        rows = [n for n in sizes if len(sizes) == 1 and str(n).isidentifier()]
+        opened = [bool(rows) and list(leaf.type.shape[:1]) == rows for leaf in self.leaves]
+        self.facts = [(x.type.dtype, x.type.shape[on:], on) for x, on in zip(self.leaves, opened, strict=True)]
+        """Of each leaf its dtype, and its shape, without the first axis where that counts rows of symbolic number."""
+
+    def glance(self, given: Any) -> tuple[NDArray, ...] | None:
+        """The arrays of a shallow tree that is seen to fit at once; None where it takes a second look, `checked`.
+
+        A batch without rows is left to who says what is wrong with it.
+        """
+        leaves, rows = self.pick(given), ()
+        for x, (dtype, shape, opened) in zip(leaves or (), self.facts, strict=bool(leaves)):
+            if type(x) is not ndarray or x.dtype is not dtype or not x.flags.carray:
+                return None
+            if opened:
+                rows = rows or x.shape[:1]
+                shape = (*rows, *shape)
+            if x.shape != shape or (opened and not any(rows)):
+                return None
+        return leaves
 
     def arrays(self, given: Any) -> tuple[NDArray, ...]:
         """`checked`, at the price of a glance where nothing is wrong."""
-        found = self.fast_check(given)
+        found = self.glance(given)
         return self.checked(given) if found is None else found
 
     def checked(self, given: Any) -> tuple[NDArray, ...]:
@@ -198,90 +221,29 @@ def matches_pattern(shape: Sequence[Size], pattern: Sequence[Size]) -> bool:
     return len(shape) == len(pattern) and all(n == m or isinstance(m, Dim) for n, m in zip(shape, pattern, strict=True))
 
 
-def never_matches(given: Any) -> None:
-    """The glance at a tree whose leaves a glance does not find."""
-    return None
-
-
-def fast_check(feed: BatchSignature, example: Any) -> Callable[[Any], tuple[NDArray, ...] | None]:
-    """A test of what is one array, or a plain tuple, list or dictionary of arrays, and fits; it gives the arrays then.
-
-    The check is written out for the number of leaves and compiled, since it is most of what a small step costs.
-    """
-    pick = leaf_getter(example)
-    leaves = () if pick is None else pick(example)
-    if not leaves or not all([type(x) in (ndarray, ShapeDtype) for x in leaves]):
-        return never_matches
-    known: dict[str, Any] = {
-        "kind": ndarray if type(example) is ShapeDtype else type(example),
-        "pick": pick,
-        "ndarray": ndarray,
-    }
-    items = range(len(leaves))
-    shapes = {f"shape{i}": leaf.type.shape for i, leaf in enumerate(feed.leaves)}
-    same = [f"x{i}.shape == shape{i}" for i in items]
-    if feed.symbolic:
-        tests = row_tests([leaf.type.shape for leaf in feed.leaves])
-        if tests is None:
-            return never_matches
-        same, shapes = tests
-    known |= shapes | {f"dtype{i}": leaf.type.dtype for i, leaf in enumerate(feed.leaves)}
-    kinds = [f"type(x{i}) is ndarray and x{i}.dtype is dtype{i}" for i in items]
-    fits = [f"{test} and x{i}.flags.carray" for i, test in enumerate(same)]
-    counted = "" if type(example) in (ndarray, ShapeDtype) else f" and len(given) == {len(leaves)}"
-    source = FAST_CHECK.format(
-        known=", ".join(known),
-        counted=counted,
-        names="".join([f"x{i}, " for i in items]),
-        test=" and ".join([*kinds, *fits]),
-    )
-    made: dict[str, Any] = {}
-    # Under the name of this file, so that errors blame the line of the user.
-    exec(compile(source, __file__, "exec"), made)
-    found: Callable[[Any], tuple[NDArray, ...] | None] = made["make"](**known)
-    return found
-
-
-def row_tests(shapes: Sequence[Sequence[Size]]) -> tuple[list[str], dict[str, Any]] | None:
-    """The tests of shapes, and what they name, where the one symbolic size is how many rows some arrays have.
-
-    None where it is otherwise. A batch without rows is left to who says what is wrong with it.
-    """
-    rows = [i for i, shape in enumerate(shapes) if shape and isinstance(shape[0], Dim)]
-    rest = [tuple(shape[1:]) if i in rows else tuple(shape) for i, shape in enumerate(shapes)]
-    names = {shapes[i][0] for i in rows}
-    if len(names) != 1 or any(isinstance(n, Dim) for shape in rest for n in shape):
-        return None
-    if not str(names.pop()).isidentifier():
-        return None
-    tests = [f"x{i}.shape == shape{i}" for i in range(len(shapes))]
-    for i in rows:
-        tests[i] = (
-            f"x{i}.ndim == {len(shapes[i])} and x{i}.shape[1:] == shape{i} and x{i}.shape[0] == x{rows[0]}.shape[0]"
-        )
-    tests[rows[0]] += " > 0"
-    return tests, {f"shape{i}": shape for i, shape in enumerate(rest)}
-
-
-FAST_CHECK = """
-def make({known}):
-    def arrays(given):
-        if type(given) is kind{counted}:
-            try:
-                leaves = ({names}) = pick(given)
-            except KeyError:
-                return None
-            if {test}:
-                return leaves
-        return None
-    return arrays
-"""
-
-
-def leaf_getter(example: Any) -> Callable[[Any], tuple[Any, ...]] | None:
-    """A function that reads the leaves of a shallow tree like the example; None for every other tree."""
-    if type(example) in (ndarray, ShapeDtype):
+def shallow_picker(example: Any) -> Callable[[Any], tuple[Any, ...] | None]:
+    """A function that reads the leaves of what is an array, or a plain tuple, list or dictionary of them, as the
+    example is; it returns None for every other tree."""
+    if type(example) in ARRAY_KINDS:
         return lambda given: (given,)
+    kind, get = type(example), child_getter(example)
+    leaves = () if get is None else get(example)
+    if get is None or not leaves or not all([type(x) in ARRAY_KINDS for x in leaves]):
+        return lambda given: None
+
+    def pick(given: Any, count: int = len(leaves)) -> tuple[Any, ...] | None:
+        if type(given) is not kind or len(given) != count:
+            return None
+        try:
+            return get(given)
+        except KeyError:
+            return None
+
+    return pick
+
+
+def child_getter(example: Any) -> Callable[[Any], tuple[Any, ...]] | None:
+    """A function that reads the children of a tuple, list or dictionary in the order of its leaves."""
     if type(example) in (tuple, list):
         return tuple
     if type(example) is not dict or not example:

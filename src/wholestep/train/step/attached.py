@@ -85,7 +85,7 @@ class Attached:
         """The program for this batch, and its arrays; most batches are known at a glance."""
         if self.engine() is self.current:
             for key, entry in self.entries.items():
-                arrays = entry.signature.fast_check(batch)
+                arrays = entry.signature.glance(batch)
                 if arrays is not None:
                     self.entries.move_to_end(key)
                     return entry, arrays

@@ -65,7 +65,7 @@ class Step(ExclusiveAccess, SavedState, Inspected):
         forks.heir(self)
 
     def _take(self, engine: Engine) -> None:
-        self._engine, self._glance = engine, engine.signature.fast_check
+        self._engine = engine
         self._kinds = ProgramsByShape(engine)
         self._last: Result | None = None
         self._course: Course | None = None
@@ -89,8 +89,9 @@ class Step(ExclusiveAccess, SavedState, Inspected):
                     raise reentrancy_error() if self._busy else several_batches_error(more)
                 self._busy = True
                 try:
-                    arrays = self._glance(batch)
-                    result = self._kinds.step(batch, self.strict) if arrays is None else self._engine.step(arrays)
+                    result = self._engine.attempt(batch)
+                    if result is None:
+                        result = self._kinds.step(batch, self.strict)
                     self._last, self._course = result, None
                     return result
                 finally:
