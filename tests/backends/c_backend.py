@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.backends.program_interpreter import ProgramInterpreter
 
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.target import Target
-from wholestep.testing.program_interpreter import ProgramInterpreter
 
 TARGET = Target("c")
 COMPILER = shutil.which("cc")

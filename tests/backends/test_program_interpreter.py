@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.backends.c_backend import COMPILER, TARGET, CProgram
+from tests.backends.program_interpreter import ProgramInterpreter
 from tests.compiled.law import compiled, unexplained
 from tests.compiled.training import training
 
@@ -24,7 +25,6 @@ from wholestep.lower.compile import lower_program
 from wholestep.lower.target import Target
 from wholestep.lower.verify_program import verify_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
-from wholestep.testing.program_interpreter import ProgramInterpreter
 
 RNG = np.random.default_rng(5)
 ULPS = 64

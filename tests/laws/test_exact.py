@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.laws import exact
 from tests.laws.balls import BALLS, ball_slope
 
 from wholestep.ir.graph import Graph
 from wholestep.ir.verify import verify
 from wholestep.primitives import functions, special
 from wholestep.primitives.family import REGISTRY, Elementwise, Sample
-from wholestep.testing import exact, laws
+from wholestep.testing import laws
 from wholestep.testing.primitives import graph_of, samples_of
 from wholestep.transforms.forward import jvp
 from wholestep.transforms.reverse import vjp
