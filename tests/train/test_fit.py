@@ -516,7 +516,7 @@ def test_plain_progress(golden, capsys, still):
 def test_what_moves_is_the_mean_of_the_last_losses(count, monkeypatch):
     seen = []
 
-    class Display(progress.Silent):
+    class Display(progress.Display):
         def move(self, status):
             seen.append(status.values["loss"])
 
@@ -602,7 +602,7 @@ def test_between_two_pictures_a_step_costs_one_look_at_the_clock(monkeypatch):
     clock, drained, moved, looks = itertools.count(), [], [], []
     drain, look = run.TrainingRun.drain, fitting.RunDisplay.look
 
-    class Display(progress.Silent):
+    class Display(progress.Display):
         def move(self, status):
             moved.append(status.steps)
 

@@ -18,6 +18,7 @@ from wholestep.cli.train.shared import INTERRUPTED, JobFiles, add_checkpoint, ad
 from wholestep.errors import CommandError
 from wholestep.ir.graph import NDArray
 from wholestep.train.data.datasets import need
+from wholestep.train.loop.loss_chart import blank_figure, finish_figure
 
 ABOUT = "Train networks on three tables of scikit-learn by its own interface, and compare them with gradient boosting "
 ABOUT += "and a linear model on the same folds: R2 for regression, accuracy for classification. Networks are ahead "
@@ -168,13 +169,8 @@ def score_lines(name: str, notes: Notes) -> str:
 
 def save_loss_curve(image: Path, fitted: dict[str, Any]) -> None:
     """Save a PNG: the training loss of the network that saw a table's last fold."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.2 * len(fitted), 3.2), layout="constrained", dpi=120)
-    FigureCanvasAgg(figure)
+    figure = blank_figure(3.2 * len(fitted), 3.2)
     for axes, (name, model) in zip(np.atleast_1d(figure.subplots(1, len(fitted))), fitted.items(), strict=True):
         axes.plot(np.arange(1, len(model.loss_curve_) + 1), model.loss_curve_)
         axes.set(title=name, xlabel="epoch", ylabel="training loss", yscale="log")
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(image, format="png")
+    finish_figure(figure, image)

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from wholestep.errors import DtypeError, ParameterError
+from wholestep.errors import DtypeError, LogWarning, ParameterError, warn
 from wholestep.train.data.loader import Loader
 from wholestep.train.loop.callbacks import Checkpoint, LossLog
 from wholestep.train.loop.evaluation import Evaluate, Metric, loader_for
 from wholestep.train.loop.history import History
 from wholestep.train.loop.idle_training import check_trains, look_at_epoch, look_at_skipped
 from wholestep.train.loop.loggers import Logger
-from wholestep.train.loop.progress import PAUSE, Display, Lasting, Status, display_for, resident
+from wholestep.train.loop.progress import PAUSE, Display, Status, display_for, resident
 from wholestep.train.loop.run import Callback, TrainingRun
 from wholestep.train.program.interruptible import InterruptFlag, SecondInterruptRaises, catching_interrupts
 from wholestep.train.program.resident_epochs import whole_number
@@ -90,7 +90,7 @@ def fit(
     watching = [Evaluate(validation, metrics)] if validation is not None else []
     logging = [LossLog(log_every)] if loggers else []
     run = TrainingRun(step, loader, [*watching, *callbacks, *logging, *[saving] * (saving is not None)])
-    return trained(run, goal, loggers, saving if resume else None, Lasting(display_for(progress)))
+    return trained(run, goal, loggers, saving if resume else None, display_for(progress))
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
@@ -159,7 +159,7 @@ class Marked:
 
 
 class RunDisplay:
-    """What the display is told."""
+    """What the display is told; where its stream fails, as standard output on a full disk does, nothing any more."""
 
     def __init__(self, run: TrainingRun, goal: Goal, display: Display) -> None:
         self.run, self.goal, self.display = run, goal, display
@@ -187,13 +187,21 @@ class RunDisplay:
             self.next = now + PAUSE
             self.run.drain()
             values = {"loss": self.run.recent_loss, **self.run.norm, **self.run.metrics}
-            self.display.move(self.status(self.goal.done(self.run.loader)[0] + 1, values, self.seconds))
+            self.show("move", self.status(self.goal.done(self.run.loader)[0] + 1, values, self.seconds))
 
     def over(self) -> None:
         """Show what the epoch came to."""
         row = {name: x for name, x in self.run.row.items() if name not in ("epoch", "steps", "seconds")}
         row |= self.run.norm
-        self.display.line(self.status(int(self.run.row["epoch"]), row, self.run.row["seconds"]))
+        self.show("line", self.status(int(self.run.row["epoch"]), row, self.run.row["seconds"]))
+
+    def show(self, method: str, what: Status | str) -> None:
+        """Show something, or give up with a warning, and the run goes on unseen."""
+        try:
+            getattr(self.display, method)(what)
+        except OSError as error:
+            self.display = Display()
+            warn(f"fit: the progress is shown no more: {error}", LogWarning, hint="the run goes on")
 
     def status(self, epoch: int, values: dict[str, float], seconds: float) -> Status:
         """Where the run is."""
@@ -228,7 +236,7 @@ def trained(
             run.drain()
             if run.epoch_loss.count and not run.loader.position:
                 recorded(run, goal, view)  # the last batch of an epoch was trained on, and nobody was told
-            finish_run(run, display)
+            finish_run(run, view)
             history.seconds = time.perf_counter() - began
     return history
 
@@ -297,7 +305,7 @@ def end_epoch(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
     view.over()
 
 
-def finish_run(run: TrainingRun, display: Display) -> None:
+def finish_run(run: TrainingRun, view: RunDisplay) -> None:
     """The run is over, whatever ended it."""
     try:
         for callback in run.callbacks:
@@ -308,4 +316,4 @@ def finish_run(run: TrainingRun, display: Display) -> None:
     finally:
         status = "failed" if run.error is not None else run.history.status
         run.tell(lambda logger: logger.finish(status))
-        display.close("" if status == "completed" else f"{status} after {run.step.steps} steps")
+        view.show("close", "" if status == "completed" else f"{status} after {run.step.steps} steps")

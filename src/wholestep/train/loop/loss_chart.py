@@ -53,11 +53,7 @@ def picture(
 
     `misread` holds (pixels[8, 8], label, what was read). Needs matplotlib; no window is opened.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 5.2 if misread else 3.6), layout="constrained", dpi=120)
-    FigureCanvasAgg(figure)
+    figure = blank_figure(9, 5.2 if misread else 3.6)
     rows: Any = figure.subfigures(2, 1, height_ratios=(3, 1.2)) if misread else [figure]
     left, right = rows[0].subplots(1, 2)
     epochs = np.arange(1, len(epoch_losses) + 1)
@@ -66,11 +62,9 @@ def picture(
     _losses(left, x, losses, epochs, {"mean of an epoch": epoch_losses}, "epoch")
     right.plot(epochs[: len(accuracies)], np.asarray(accuracies) * 100, color="C2")
     right.set(xlabel="epoch", ylabel="% read correctly", title="Held-out images")
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
     if misread:
         _gallery(rows[1], misread[:10])
-    figure.savefig(path, format="png")
+    finish_figure(figure, path)
 
 
 def draw_curves(path: str | PathLike[str] | None, losses: NDArray, ends: NDArray, named: Mapping[str, NDArray]) -> Any:
@@ -79,23 +73,9 @@ def draw_curves(path: str | PathLike[str] | None, losses: NDArray, ends: NDArray
     With a path it is saved as a PNG. Of what was measured the losses are drawn with that of the steps and everything
     else in a panel of its own. Raises MissingExtraError where matplotlib is not installed; no window is opened.
     """
-    need("matplotlib", extra="train")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     kinds = {name: x for name, x in named.items() if name.endswith("loss")}
     others = {name: x for name, x in named.items() if name not in kinds}
-
-    class Curves(Figure):
-        """A figure that a notebook shows without more ado."""
-
-        def _repr_png_(self) -> bytes:
-            with io.BytesIO() as file:
-                self.savefig(file, format="png")
-                return file.getvalue()
-
-    figure = Curves(figsize=(9 if others else 5, 3.6), layout="constrained", dpi=120)
-    FigureCanvasAgg(figure)
+    figure = blank_figure(9 if others else 5)
     left, *right = np.atleast_1d(figure.subplots(1, 1 + bool(others)))
     last = int(ends[-1]) if len(ends) else len(losses)
     _losses(left, np.arange(1, len(losses) + 1) + max(0, last - len(losses)), losses, ends, kinds, "step")
@@ -104,7 +84,28 @@ def draw_curves(path: str | PathLike[str] | None, losses: NDArray, ends: NDArray
             axes.plot(ends, x, label=printable(name))
         axes.set(xlabel="step", title="Metrics")
         axes.legend(frameon=False)
-    for axes in (left, *right):
+    return finish_figure(figure, path)
+
+
+def blank_figure(width: float, height: float = 3.6) -> Any:
+    """An empty figure, which needs no window; raises MissingExtraError where matplotlib is not installed."""
+    need("matplotlib", extra="train")
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        """A figure that a notebook shows without more ado."""
+
+        def _repr_png_(self) -> bytes:
+            with io.BytesIO() as file:
+                self.savefig(file, format="png")
+                return file.getvalue()
+
+    return NotebookFigure(figsize=(width, height), layout="constrained", dpi=120)
+
+
+def finish_figure(figure: Any, path: str | PathLike[str] | None) -> Any:
+    """The figure with panels open to the top and the right, saved as a PNG where there is a path."""
+    for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     if path is not None:
         figure.savefig(path, format="png")

@@ -14,7 +14,7 @@ from wholestep import tree
 from wholestep.errors import ParameterError, TreeError
 from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
-from wholestep.train.data.datasets import need
+from wholestep.train.loop.loss_chart import blank_figure, finish_figure
 from wholestep.train.program.resident_epochs import whole_number
 from wholestep.train.step.step import Step
 
@@ -60,12 +60,7 @@ class LrTrial:
 
         Raises MissingExtraError where matplotlib is not installed; no window is opened.
         """
-        need("matplotlib", extra="train")
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6, 3.6), layout="constrained", dpi=120)
-        FigureCanvasAgg(figure)
+        figure = blank_figure(6)
         axes = figure.subplots()
         axes.plot(self.rates, self.losses, color="0.8", linewidth=0.8, label="each step")
         axes.plot(self.rates, self.smoothed, color="C0", label="smoothed")
@@ -73,8 +68,7 @@ class LrTrial:
             axes.axvline(self.suggestion, color="C3", linewidth=0.8, label=f"suggestion {self.suggestion:.2g}")
         axes.set(xlabel="learning rate", ylabel="training loss", xscale="log")
         axes.legend(frameon=False)
-        axes.spines[["top", "right"]].set_visible(False)
-        figure.savefig(path, format="png")
+        finish_figure(figure, path)
 
     def __repr__(self) -> str:
         found = f"suggestion {self.suggestion:.3g}" if np.argmin(self.smoothed) > 0 else "no suggestion"

@@ -8,11 +8,11 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
-from wholestep.errors import LogWarning, MissingExtraError, ParameterError, warn
+from wholestep.errors import MissingExtraError, ParameterError
 from wholestep.train.loop.history import show_metrics
 
 PAUSE = 0.25
@@ -93,8 +93,8 @@ class Status:
         return "  ".join([part for name, part in parts.items() if name not in names])
 
 
-class Display(Protocol):
-    """Somewhere to show a run."""
+class Display:
+    """Somewhere to show a run; this one shows nothing."""
 
     def move(self, status: Status) -> None:
         """The run goes on; called a few times a second."""
@@ -106,44 +106,7 @@ class Display(Protocol):
         """The run is over; `text` is what is left to say of it, if anything."""
 
 
-class Silent:
-    """Nothing is shown."""
-
-    def move(self, status: Status) -> None:
-        return
-
-    def line(self, status: Status) -> None:
-        return
-
-    def close(self, text: str) -> None:
-        return
-
-
-class Lasting:
-    """Another display until its stream fails, as standard output on a full disk does: the run goes on unseen."""
-
-    def __init__(self, display: Display) -> None:
-        self.display = display
-
-    def move(self, status: Status) -> None:
-        self.tell(lambda display: display.move(status))
-
-    def line(self, status: Status) -> None:
-        self.tell(lambda display: display.line(status))
-
-    def close(self, text: str) -> None:
-        self.tell(lambda display: display.close(text))
-
-    def tell(self, what: Callable[[Display], None]) -> None:
-        """Show something, or give up with a warning."""
-        try:
-            what(self.display)
-        except OSError as error:
-            self.display = Silent()
-            warn(f"fit: the progress is shown no more: {error}", LogWarning, hint="the run goes on")
-
-
-class Plain:
+class Plain(Display):
     """Lines of text: one for each epoch, of many epochs about a hundred, and one every half minute of a long epoch."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -168,7 +131,7 @@ class Plain:
         self.last = time.perf_counter()
 
 
-class Rich:
+class Rich(Display):
     """A line at the bottom of the terminal that is redrawn, and a line above it for each epoch."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -194,13 +157,15 @@ class Rich:
             self.live.console.print(text, markup=False)
 
 
-class Notebook:
+class Notebook(Display):
     """Lines under a cell, of which the last one is updated."""
 
-    def __init__(self, show: Any, kind: Any) -> None:
-        self.kind = kind
+    def __init__(self) -> None:
+        from IPython import display
+
+        self.kind: Any = display.HTML
         self.lines: list[str] = []
-        self.handle = show(self.made(""), display_id=True)
+        self.handle = display.display(self.made(""), display_id=True)  # type: ignore[no-untyped-call]
 
     def made(self, last: str) -> Any:
         """What is shown."""
@@ -223,7 +188,7 @@ def display_for(mode: Any, stream: TextIO | None = None) -> Display:
     Raises ParameterError for another mode, MissingExtraError where what was asked for is not installed.
     """
     if mode is False or mode is None:
-        return Silent()
+        return Display()
     stream = sys.stdout if stream is None else stream
     mode = "auto" if mode is True else mode
     if mode == "auto":
@@ -233,16 +198,9 @@ def display_for(mode: Any, stream: TextIO | None = None) -> Display:
     if mode not in MODES:
         raise ParameterError(f"fit: progress is {mode!r}; it is one of {', '.join(map(repr, MODES))}")
     try:
-        return Rich(stream) if mode == "rich" else notebook()
+        return Rich(stream) if mode == "rich" else Notebook()
     except ImportError as error:
         raise MissingExtraError(f"fit: progress={mode!r}: {error.name} is not installed") from None
-
-
-def notebook() -> Notebook:
-    """The cell that runs."""
-    from IPython.display import HTML, display
-
-    return Notebook(display, HTML)
 
 
 def in_notebook() -> bool:

@@ -50,18 +50,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         warm_start: bool = False,
         random_state: Any = None,
     ) -> None:
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.members = members
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.warm_start = warm_start
-        self.random_state = random_state
+        self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
 
     def checked(self) -> None:
         """Raise DtypeError or ParameterError for a setting that cannot be."""
