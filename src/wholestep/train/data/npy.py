@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
-import re
 import struct
+import warnings
 import zipfile
-from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -17,8 +17,8 @@ from wholestep.ir.graph import NDArray
 MAGIC = b"\x93NUMPY"
 LENGTHS = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}
 """How each version of the format writes the length of its header."""
-LARGEST = 1 << 16
-"""A header of more bytes than this is refused: it would describe a record of thousands of fields."""
+LARGEST = 10_000
+"""A header of more bytes than this is refused: NumPy reads no longer ones, which would be records of many fields."""
 MOST_AXES = 64
 
 MEMBER, LOCAL_HEADER = b"PK\x03\x04", "<4s22x2H"
@@ -28,10 +28,8 @@ DEFLATED_AT_MOST = 1032
 ENCRYPTED = 1
 PIECE = 1 << 20
 
-NUMBER = r"(?:0|[1-9][0-9]{0,18})L?\s*"
-SHAPE = rf"\(\s*((?:{NUMBER},\s*)+(?:{NUMBER})?)?\)"
-FIELD = re.compile(rf"\s*(['\"])(\w+)\1\s*:\s*(?:(['\"])([^'\"\\]*)\3|(True|False)|(?P<shape>{SHAPE}))\s*(?:,\s*|\Z)")
-DTYPE = re.compile(r"[<>|=]?[biufcV][0-9]{1,9}")
+KINDS = "biufcV"
+"""Kinds of dtypes of numbers; V is what NumPy calls bfloat16 and its like."""
 
 
 class Described(NamedTuple):
@@ -121,34 +119,19 @@ def read_header(file: IO[bytes], room: int) -> Described:
 
 
 def fields(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether columns come first, and dtype; the header is the text of a dictionary, and is not evaluated."""
-    found = dict(parse_header(header.decode("latin-1").strip()))
-    descr, fortran, shape = found.get("descr"), found.get("fortran_order"), found.get("shape")
-    if len(found) != 3 or not isinstance(descr, str) or not isinstance(fortran, bool) or not isinstance(shape, tuple):
-        raise ValueError("its header does not describe an array of numbers")
-    if not DTYPE.fullmatch(descr):
-        raise ValueError(f"it holds {descr!r}, which are no numbers")
-    if len(shape) > MOST_AXES:
-        raise ValueError(f"its header promises {len(shape)} axes")
-    return shape, fortran, np.dtype(descr)
-
-
-def parse_header(text: str) -> Iterator[tuple[str, str | bool | tuple[int, ...]]]:
-    """The names and values of a header; ValueError where there is anything else in it, or a name twice."""
-    if not (text.startswith("{") and text.endswith("}")):
-        raise ValueError("its header is no dictionary")
-    body, at = text[1:-1].strip(), 0
-    seen = set[str]()
-    while at < len(body):
-        match = FIELD.match(body, at)
-        if match is None or match[2] in seen:
-            raise ValueError("its header does not describe an array of numbers")
-        seen.add(match[2])
-        at = match.end()
-        if match["shape"] is not None:
-            yield match[2], tuple(int(n.strip().rstrip("L")) for n in (match[7] or "").split(",") if n.strip())
-        else:
-            yield match[2], match[5] == "True" if match[5] else match[4]
+    """Shape, whether columns come first, and dtype, as NumPy reads the literals of a header."""
+    text = struct.pack(LENGTHS[2, 0], len(header)) + header
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what Python 2 has written
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(io.BytesIO(text), LARGEST)
+    except Exception:  # of any kind: it is text from elsewhere
+        raise ValueError("its header does not describe an array of numbers") from None
+    if dtype.kind not in KINDS or dtype.names is not None or dtype.subdtype is not None:
+        raise ValueError(f"it holds {dtype}, which are no numbers")
+    if len(shape) > MOST_AXES or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"its header promises the shape {shape}")
+    return shape, fortran, dtype
 
 
 def size_of(file: IO[bytes]) -> int:
