@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.schedule import PartReplacement
 
 MOST_LANES = 64
 """No vector has more lanes."""
@@ -63,40 +64,17 @@ def is_collapsible(kernel: Kernel, outer: Axis, inner: Axis) -> bool:
     return all(i.coefficient(outer) == i.coefficient(inner) * inner.extent for i in kernel_indices(kernel))
 
 
-class LoopCollapse:
+class LoopCollapse(PartReplacement):
     """A kernel's body written anew with one axis in the place of two."""
 
     def __init__(self, outer: Loop, inner: Loop) -> None:
         self.outer, self.inner = outer, inner
         self.axis = Axis(inner.axis.name, outer.axis.size * inner.axis.size)
-        self.env: dict[Var, Var] = {}
-
-    def body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        return tuple([self.statement(s) for s in body])
+        super().__init__({inner.axis: self.axis}, {})
 
     def statement(self, s: Statement) -> Statement:
-        if isinstance(s, Var):
-            self.env[s] = self.var(s)
-            return self.env[s]
-        if isinstance(s, Store):
-            return s._replace(index=self.index(s.index), value=self.env[s.value], guard=s.guard and self.env[s.guard])
-        if s is self.outer:
-            return Loop(self.axis, self.body(self.inner.body))
-        return s._replace(body=self.body(s.body))
-
-    def var(self, s: Var) -> Var:
-        attr = s.attr
-        if s.op == "load":
-            attr = (attr[0], self.index(attr[1]))
-        elif s.op == "index":
-            attr = self.index(attr)
-        return Var(s.op, tuple([self.env[a] for a in s.args]), s.dtype, attr)
+        return Loop(self.axis, self.body(self.inner.body)) if s is self.outer else super().statement(s)
 
     def index(self, index: Index) -> Index:
-        terms: dict[Axis | Var, int] = {}
-        for key, c in index.terms.items():
-            if key is self.inner.axis:
-                terms[self.axis] = c
-            elif key is not self.outer.axis:
-                terms[self.env[key] if isinstance(key, Var) else key] = c
-        return Index(index.const, terms)
+        rest = {k: c for k, c in index.terms.items() if k is not self.outer.axis}
+        return super().index(index if len(rest) == len(index.terms) else Index(index.const, rest))

@@ -9,12 +9,12 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.ir.graph import OPS, NDArray, Node, Value
+from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.creation import iota
 from wholestep.primitives.family import LinearPrimitive, Loops, Maybe, Sample, axis_inside, expand, zeros
 from wholestep.primitives.logic import select
-from wholestep.primitives.movement import broadcast, permute
+from wholestep.primitives.movement import broadcast, permute, reshape
 from wholestep.primitives.precision import FOLLOWS, WIDE
 
 Axes = tuple[int, ...]
@@ -167,7 +167,7 @@ class ScatterSet(Scatter):
         count = int(np.prod(indices[0].shape, dtype=np.int64))
         integer = np.dtype(np.int64)
         flat = iota(shape=(count,), axis=0, dtype=integer)
-        order = OPS["reshape"](flat, shape=indices[0].shape)
+        order = reshape(flat, shape=indices[0].shape)
         board = zeros(array_type(tuple([x.shape[a] for a in axes]), integer))
         last = self(board, order, *indices, axes=tuple(range(len(axes))))
         won = gather(last, *indices, axes=tuple(range(len(axes)))).equals(order)

@@ -16,8 +16,9 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.dims import least
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.ir.graph import OPS, NDArray, Node, Value
+from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
+from wholestep.primitives.arithmetic import imag, make_complex, real
 from wholestep.primitives.contraction import LETTERS, contract
 from wholestep.primitives.creation import cast, full, iota
 from wholestep.primitives.family import (
@@ -155,7 +156,7 @@ def scaled_identity(s: Value, type: Type) -> Value:
 
 def real_part(x: Value) -> Value:
     """The real part; a real value is its own."""
-    return OPS["real"](x) if dtypes.is_complex(x.dtype) else x
+    return real(x) if dtypes.is_complex(x.dtype) else x
 
 
 def as_dtype(x: Value, dtype: Any) -> Value:
@@ -482,8 +483,8 @@ class Slogdet(Several, MatrixFunction):
         change = trace_mm(inverse(a), dxs[0])
         if not dtypes.is_complex(a.dtype):
             return None, change
-        turn = OPS["imag"](change)
-        return sign * OPS["make_complex"](zeros(turn.type), turn), OPS["real"](change)
+        turn = imag(change)
+        return sign * make_complex(zeros(turn.type), turn), real(change)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:

@@ -15,7 +15,7 @@ from wholestep.ir.types import Type, array_type
 from wholestep.primitives.family import Maybe, expand, zeros
 from wholestep.primitives.min_cut import fewest
 from wholestep.primitives.movement import permute
-from wholestep.primitives.structure import Nested, filled, present
+from wholestep.primitives.structure import Nested, filled, present, spread_marks
 
 NOTHING = ("full", "iota", "broadcast")
 """Operations whose results need no place, since they are made of nothing, or of less."""
@@ -175,17 +175,6 @@ class Scan(Nested):
             permute(y, axes=(1, 0, *range(2, y.ndim))) if m else y for y, m in zip(outs[k:], out_marks[k:], strict=True)
         ]
         return [*outs[:k], *ys], out_marks
-
-
-def spread_marks(graph: Graph, c: int, k: int, given: Sequence[bool], step: Any) -> list[bool]:
-    """Marks of the step's inputs once marked carries feed back into it."""
-    marks = list(given)
-    while True:
-        after = list(step(graph, marks))[:k]
-        new = [a or b for a, b in zip(marks[c : c + k], after, strict=True)]
-        if new == marks[c : c + k]:
-            return marks
-        marks[c : c + k] = new
 
 
 def leanest(

@@ -257,6 +257,13 @@ def slice_of(start: int, stop: int, step: int) -> slice:
 slice_type = slice
 
 
+def slice_along(x: Value, axis: int, start: Any, stop: Any) -> Value:
+    """The elements from `start` to `stop` along one axis."""
+    first = tuple([start if i == axis else 0 for i in range(x.ndim)])
+    last = tuple([stop if i == axis else n for i, n in enumerate(x.shape)])
+    return slice_(x, start=first, stop=last, step=(1,) * x.ndim)
+
+
 def spread(size: Any, step: Any) -> Any:
     """How long `size` elements are when they stand `step` apart."""
     if isinstance(size, int) and size == 0:
@@ -324,9 +331,7 @@ class Concat(LeadingBatch, Movement):
         at: Any = 0
         for x, wanted in zip(node.inputs, wrt, strict=True):
             end = at + x.shape[axis]
-            start = tuple([at if i == axis else 0 for i in range(gy.ndim)])
-            stop = tuple([end if i == axis else n for i, n in enumerate(gy.shape)])
-            out.append(slice_(gy, start=start, stop=stop, step=(1,) * gy.ndim) if wanted else None)
+            out.append(slice_along(gy, axis, at, end) if wanted else None)
             at = end
         return out
 

@@ -24,7 +24,7 @@ from wholestep.primitives.family import (
     dtype_kind,
     sample_dtypes,
 )
-from wholestep.primitives.movement import broadcast, concat, flip, pad, permute, reshape, slice_
+from wholestep.primitives.movement import broadcast, concat, flip, pad, permute, reshape, slice_along
 from wholestep.primitives.precision import FOLLOWS, WIDE
 
 Axes = tuple[int, ...]
@@ -256,7 +256,7 @@ def shifted(x: Value, step: int, fill: int = 1) -> Value:
     lead = x.shape[:-1]
     width = (0,) * len(lead)
     start, stop = (0, size - count) if step > 0 else (count, size)
-    kept = slice_(x, start=(*width, start), stop=(*lead, stop), step=(1,) * x.ndim)
+    kept = slice_along(x, x.ndim - 1, start, stop)
     if fill == 0:
         before, after = (count, 0) if step > 0 else (0, count)
         padded: Value = pad(kept, before=(*width, before), after=(*width, after), interior=(0,) * x.ndim)

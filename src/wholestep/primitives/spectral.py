@@ -15,8 +15,9 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import DerivativeError, DtypeError, ShapeError
-from wholestep.ir.graph import OPS, NDArray, Node, Value
+from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.primitives.arithmetic import imag, make_complex, real
 from wholestep.primitives.family import Maybe, Sample, Several, conj, ones, sum_values, zeros
 from wholestep.primitives.linalg import (
     OBLONGS,
@@ -74,7 +75,7 @@ def block(x: Value, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> Value:
 
 def times_imaginary(x: Value, d: Value) -> Value:
     """x times i d, with d real."""
-    turned: Value = x * OPS["make_complex"](zeros(d.type), d)
+    turned: Value = x * make_complex(zeros(d.type), d)
     return turned
 
 
@@ -85,10 +86,10 @@ def phase_correction(v: Value, dv: Value, at: int) -> Value:
     """
     n = v.shape[-1]
     here, change = (block(x, (at, at + 1), (0, n)) for x in (v, dv))
-    size = OPS["real"](here)
+    size = real(here)
     clear = size * size > float(np.finfo(size.dtype).eps) ** 0.5
     safe = select(clear, size, ones(size.type))
-    return sum_(keep_where(-OPS["imag"](change) / safe, clear), axes=(v.ndim - 2,))
+    return sum_(keep_where(-imag(change) / safe, clear), axes=(v.ndim - 2,))
 
 
 def empty(a: Value) -> bool:
@@ -230,13 +231,11 @@ class Eig(Several, MatrixFunction):
         m = solve(v, mm(as_dtype(da, v.dtype), v))
         dv = mm(v, m * gaps(w, a.shape))
         rows = v.ndim - 2
-        size = stop_gradient(OPS["real"](v * conj(v)))
+        size = stop_gradient(real(v * conj(v)))
         largest = row(v.shape).equals(along_rows(argmax(size, axis=rows), v.shape))
-        length = sum_(OPS["real"](conj(v) * dv), axes=(rows,))
-        turn = OPS["imag"](sum_(keep_where(dv, largest), axes=(rows,))) / OPS["real"](
-            sum_(keep_where(v, largest), axes=(rows,))
-        )
-        return diagonal(m), dv - v * along_rows(OPS["make_complex"](length, turn), v.shape)
+        length = sum_(real(conj(v) * dv), axes=(rows,))
+        turn = imag(sum_(keep_where(dv, largest), axes=(rows,))) / real(sum_(keep_where(v, largest), axes=(rows,)))
+        return diagonal(m), dv - v * along_rows(make_complex(length, turn), v.shape)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, dtype in STACKS:

@@ -217,6 +217,17 @@ custom_jvp = CustomJVP()
 cond = Cond()
 
 
+def spread_marks(graph: Graph, c: int, k: int, given: Sequence[bool], step: Any) -> list[bool]:
+    """Marks of a loop's c constants, k carries and xs once marked carries feed back into its body."""
+    marks = list(given)
+    while True:
+        after = list(step(graph, marks))[:k]
+        new = [a or b for a, b in zip(marks[c : c + k], after, strict=True)]
+        if new == marks[c : c + k]:
+            return marks
+        marks[c : c + k] = new
+
+
 class While(Nested):
     """`while predicate(carry): carry = body(carry)`: inputs are the constants of both graphs, then the carry."""
 
@@ -236,22 +247,13 @@ class While(Nested):
             carry = run(body, (*for_body, *carry))
         return carry
 
-    def fixpoint(self, body: Graph, fixed: Sequence[bool], carry: Sequence[bool], step: Any) -> list[bool]:
-        """The carries that end up marked when the body's outputs feed its inputs."""
-        marks = list(carry)
-        while True:
-            after = [a or b for a, b in zip(marks, step(body, [*fixed, *marks]), strict=True)]
-            if after == marks:
-                return marks
-            marks = after
-
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         (p, b), body, predicate = node.params["constants"], node.params["body"], node.params["predicate"]
-        fixed = [dx is not None for dx in dxs[p : p + b]]
         carry = node.inputs[p + b :]
-        marks = self.fixpoint(body, fixed, [dx is not None for dx in dxs[p + b :]], reach)
-        made, _ = rules.jvp(body, [*fixed, *marks], marks)
-        n, m = len(carry), sum(fixed)
+        active = spread_marks(body, b, len(carry), [dx is not None for dx in dxs[p:]], reach)
+        marks = active[b:]
+        made, _ = rules.jvp(body, active, marks)
+        n, m = len(carry), sum(active[:b])
 
         def step(*values: Value) -> list[Value]:
             constants, dconstants, rest = values[:b], values[b : b + m], values[b + m :]
@@ -280,7 +282,7 @@ class While(Nested):
         self, batching: Any, xs: Sequence[Value], on: Sequence[bool], *, predicate: Graph, body: Graph, constants: Any
     ) -> Any:
         p, b = constants
-        marks = self.fixpoint(body, on[p : p + b], on[p + b :], lambda graph, mask: batching.graph(graph, mask)[1])
+        marks = spread_marks(body, b, len(on) - p - b, on[p:], lambda graph, mask: batching.graph(graph, mask)[1])[b:]
         _, (varies,) = batching.graph(predicate, [*on[:p], *marks])
         if varies:
             marks = [True] * len(marks)

@@ -17,9 +17,10 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.ir.build import blame, build
-from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.checkpoint import CheckpointPrimitive
+from wholestep.primitives.creation import cast
 from wholestep.primitives.family import number_of
 from wholestep.primitives.loops import Scan
 from wholestep.primitives.movement import Broadcast, Movement, Reshape
@@ -128,7 +129,7 @@ class Walk:
         elif node is not None and isinstance(node.op, Movement) and len(node.inputs) == 1:
             made = node.op(self.narrow(node.inputs[0]), **node.params)
         else:
-            made = OPS["cast"](x, dtype=self.low)
+            made = cast(x, dtype=self.low)
         return made
 
     def wide(self, x: Value) -> Value:
@@ -137,7 +138,7 @@ class Walk:
             return x
         found = self.widened.get(x)
         if found is None:
-            found = self.widened[x] = OPS["cast"](x, dtype=_F32)
+            found = self.widened[x] = cast(x, dtype=_F32)
         return found
 
     def restored(self, xs: Sequence[Value], like: Sequence[Value]) -> list[Value]:

@@ -6,6 +6,7 @@ as float32. A function that is compiled elsewhere is a `call` of it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -79,10 +80,8 @@ def choose(condition: Var, x: Any, y: Any) -> Any:
 
 
 add = either(arithmetic.add, lambda x, y: x + y)
-sub = either(arithmetic.sub, lambda x, y: x - y)
+sub, div, neg = operator.sub, operator.truediv, operator.neg
 mul = either(arithmetic.mul, lambda x, y: x * y)
-div = either(arithmetic.div, complex.quotient)
-neg = either(arithmetic.neg, lambda x: -x)
 floor_divide, remainder, fmod = division.floor_divide, division.remainder, division.fmod
 maximum, minimum, absolute = arithmetic.maximum, arithmetic.minimum, arithmetic.absolute
 copysign, nextafter = float_bits.copysign, float_bits.nextafter

@@ -19,35 +19,20 @@ def mul(x: Var, y: Var) -> Var:
     return x & y if x.dtype.kind == "b" else x * y
 
 
-def sub(x: Var, y: Var) -> Var:
-    """x - y."""
-    return x - y
-
-
-def neg(x: Var) -> Var:
-    """-x."""
-    return -x
-
-
-def div(x: Var, y: Var) -> Var:
-    """x / y."""
-    return x / y
-
-
 def maximum(x: Var, y: Var) -> Var:
     """The larger; NaN where either is."""
-    if x.dtype.kind == "b":
-        return x | y
-    larger = builder().op("max", x, y)
-    return larger if x.dtype.kind != "f" else select(differ(x, x), x, larger)
+    return x | y if x.dtype.kind == "b" else extremum("max", x, y)
 
 
 def minimum(x: Var, y: Var) -> Var:
     """The smaller; NaN where either is."""
-    if x.dtype.kind == "b":
-        return x & y
-    smaller = builder().op("min", x, y)
-    return smaller if x.dtype.kind != "f" else select(differ(x, x), x, smaller)
+    return x & y if x.dtype.kind == "b" else extremum("min", x, y)
+
+
+def extremum(op: str, x: Var, y: Var) -> Var:
+    """The larger or the smaller of two numbers."""
+    found = builder().op(op, x, y)
+    return found if x.dtype.kind != "f" else select(differ(x, x), x, found)
 
 
 def absolute(x: Var) -> Var:

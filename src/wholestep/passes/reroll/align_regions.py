@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from wholestep.ir.graph import Value
 from wholestep.passes.reroll.isomorphism import Pack, is_constant
-from wholestep.passes.reroll.region import RerollRegion, delayed_operands, varying_operands
+from wholestep.passes.reroll.region import RerollRegion
 from wholestep.passes.reroll.repeats import MIN_TRIPS
-
-
-def available_packs(region: RerollRegion) -> Iterator[Pack]:
-    """The packs that a region can stack: its loop-carried values, and the results of its operations."""
-    for key in dict.fromkeys(region.carries().values()):
-        yield (key.init, *region.made(key.node, key.out)[:-1])
-    for q, node in enumerate(region.layers[0]):
-        for out in range(len(node.outputs)):
-            yield region.made(q, out)
 
 
 def align_regions(regions: list[RerollRegion]) -> list[RerollRegion]:
@@ -33,12 +24,10 @@ def align_regions(regions: list[RerollRegion]) -> list[RerollRegion]:
 
 def trim_to_overlap(region: RerollRegion, others: Sequence[RerollRegion]) -> bool:
     """Trim a region and another one to the iterations that they have in common; True where anything was trimmed."""
-    tuples = varying_operands(region)
-    late = delayed_operands(tuples)
-    wanted = [t for t in tuples if t not in late and not all(is_constant(v) for v in t)]
+    wanted = [t for t in region.stacked_operands() if not all(is_constant(v) for v in t)]
     wanted.sort(key=lambda t: t[0].node is not None)  # inputs decide first which iterations correspond
     for other in others:
-        given = [*available_packs(other), *varying_operands(other)]
+        given = [*other.available_packs(), *other.varying_operands()]
         index: dict[Value, list[Pack]] = {}
         for g in given:
             for v in g:

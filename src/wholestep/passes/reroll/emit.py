@@ -5,19 +5,24 @@ from __future__ import annotations
 import functools
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wholestep.ir.analysis import in_order
 from wholestep.ir.build import blame, build
-from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack, is_constant
 from wholestep.passes.reroll.loop_body import LoopPlan, emit_copy, is_number_pack
 from wholestep.passes.reroll.packs import NodePack, PackedBranch
 from wholestep.passes.reroll.reassociate import REDUCTION_OF, ReductionChain, find_reduction_chains
 from wholestep.passes.reroll.sliced_operands import sliced_pack, stack_slices
+from wholestep.primitives.creation import constant, full
+from wholestep.primitives.family import expand
+from wholestep.primitives.loops import scan
+from wholestep.primitives.movement import broadcast, concat, flip, reshape, slice_along
 
 Groups = Sequence[tuple[int, ...]]
 SUM_STEP = "added"
@@ -167,11 +172,11 @@ class RerollEmitter:
         """A stacked array for a pack that has none yet."""
         parts = sliced_pack(t)
         if t[::-1] in self.stacks:
-            return OPS["flip"](self.stacks[t[::-1]], axes=(0,))
+            return flip(self.stacks[t[::-1]], axes=(0,))
         if all(is_constant(v) for v in t):
             return stack_constants(t)
         if len(set(self.rerolled.isomorphism.pack_of(t))) == 1:
-            return OPS["broadcast"](self.single(t[0]), shape=(len(t), *t[0].shape), axes=tuple(range(1, t[0].ndim + 1)))
+            return expand(self.single(t[0]), len(t), False)
         if parts is not None:
             base, axis, first = parts
             return stack_slices(self.single(base), axis, first, t[0].shape, len(t))
@@ -180,7 +185,7 @@ class RerollEmitter:
 
     def emit_units(self) -> None:
         for unit in self.units:
-            before = blame(line_of_unit(unit))
+            before = blame(nodes_of_unit(unit)[0].where)
             try:
                 EMIT[type(unit)](self, unit)
             finally:
@@ -198,7 +203,7 @@ class RerollEmitter:
         self.bind_stack(tuple([m.outputs[0] for m in unit.nodes]), found)
 
     def chain(self, unit: ReductionChain) -> None:
-        op = unit.links[0].op
+        op = unit.nodes[0].op
         around = unit.around() if REDUCTION_OF[op].fold == "add" else None
         if around is not None:
             before, after = [[self.single(v) for v in vs] for vs in around]
@@ -206,16 +211,15 @@ class RerollEmitter:
         else:
             parts = [self.single(v) for v in unit.rest]
             parts += [REDUCTION_OF[op](self.stack(t), axes=(0,)) for t in unit.packs]
-        self.env[unit.links[0].outputs[0]] = functools.reduce(op, parts)
+        self.env[unit.nodes[0].outputs[0]] = functools.reduce(op, parts)
 
     def added(self, op: Any, before: Sequence[Value], stacks: Sequence[Value]) -> Value:
         """A sum over packs as a scan, in the order in which it was written."""
         t = array_type((), stacks[0].dtype)
-        start = functools.reduce(op, before) if before else OPS["full"](value=0, shape=(), dtype=t.dtype)
+        start = functools.reduce(op, before) if before else full(value=0, shape=(), dtype=t.dtype)
         step, _ = build(lambda *xs: [functools.reduce(op, xs)], [t] * (1 + len(stacks)), name=SUM_STEP)
         sizes, n = (0, 1), stacks[0].shape[0]
-        found: Sequence[Value] = OPS["scan"](start, *stacks, graph=step, sizes=sizes, length=n, reverse=False)  # type: ignore[assignment]  # it makes several
-        return found[0]
+        return scan(start, *stacks, graph=step, sizes=sizes, length=n, reverse=False)[0]
 
     def branch(self, unit: PackedBranch) -> None:
         """Emit a branch with stacked operands and results."""
@@ -275,24 +279,11 @@ def pack_units(packs: Any) -> list[Unit]:
     return [*[n for n in packs.graph.nodes if n.inputs and n not in inside], *groups]
 
 
-def line_of_unit(unit: Unit) -> Any:
-    """The user's line of a unit."""
-    if isinstance(unit, Node):
-        return unit.where
-    if isinstance(unit, LoopPlan):
-        return unit.region.layers[0][0].where
-    return nodes_of_unit(unit)[0].where
-
-
 def nodes_of_unit(unit: Unit) -> Sequence[Node]:
     """The operations that a unit replaces."""
-    if isinstance(unit, Node):
-        return (unit,)
-    if isinstance(unit, LoopPlan):
-        return [node for layer in unit.region.layers for node in layer]
-    if isinstance(unit, NodePack):
+    if isinstance(unit, LoopPlan | NodePack | ReductionChain):
         return unit.nodes
-    return unit.links if isinstance(unit, ReductionChain) else (unit.node,)
+    return (unit,) if isinstance(unit, Node) else (unit.node,)
 
 
 def operands_of_unit(unit: Unit) -> tuple[list[Pack], list[Value]]:
@@ -328,22 +319,16 @@ def schedule_units(
             read = [root for v in (*singles, *[v for t in packs for v in stacking_sources(t)]) for root in roots(v)]
             before[i] = {owner[v] for v in read if v in owner} - {i}
             stack += before[i]
-    waiting: dict[int, list[int]] = {i: [] for i in before}
-    count = {i: len(found) for i, found in before.items()}
-    for i, found in before.items():
-        for j in found:
-            waiting[j].append(i)
-    ready = [i for i, n in count.items() if n == 0]
-    heapq.heapify(ready)
+    sorter = TopologicalSorter(before)
+    sorter.prepare()
+    ready = sorted(sorter.get_ready())
     out: list[Unit] = []
     while ready:
         i = heapq.heappop(ready)
         out.append(units[i])
-        for j in waiting[i]:
-            count[j] -= 1
-            if count[j] == 0:
-                heapq.heappush(ready, j)
-    assert len(out) == len(before), "units wait for each other"
+        sorter.done(i)
+        for j in sorter.get_ready():
+            heapq.heappush(ready, j)
     return out
 
 
@@ -357,14 +342,12 @@ def stack_values(values: Sequence[Value], joined: bool = True) -> Value:
     """Values stacked into one array; a single one as it is, unless `joined`."""
     if not joined:
         return values[0]
-    return OPS["concat"](*[OPS["reshape"](v, shape=(1, *v.shape)) for v in values], axis=0)
+    return concat(*[reshape(v, shape=(1, *v.shape)) for v in values], axis=0)
 
 
 def take_row(x: Value, k: int) -> Value:
     """One row of a stacked array."""
-    n = x.ndim
-    start, stop = (k, *[0] * (n - 1)), (k + 1, *x.shape[1:])
-    return OPS["reshape"](OPS["slice"](x, start=start, stop=stop, step=(1,) * n), shape=x.shape[1:])
+    return reshape(slice_along(x, 0, k, k + 1), shape=x.shape[1:])
 
 
 def stack_constants(t: Pack) -> Value:
@@ -372,9 +355,9 @@ def stack_constants(t: Pack) -> Value:
     nodes = [v.node for v in t]
     if is_number_pack(t):
         dtype = t[0].dtype
-        numbers = OPS["constant"](value=np.array([n.params["value"] for n in nodes if n is not None], dtype))
-        return OPS["broadcast"](numbers, shape=(len(t), *t[0].shape), axes=(0,))
-    return OPS["constant"](value=np.stack([n.params["value"] for n in nodes if n is not None]))
+        numbers = constant(value=np.array([n.params["value"] for n in nodes if n is not None], dtype))
+        return broadcast(numbers, shape=(len(t), *t[0].shape), axes=(0,))
+    return constant(value=np.stack([n.params["value"] for n in nodes if n is not None]))
 
 
 EMIT: dict[type, Callable[[RerollEmitter, Any], None]] = {

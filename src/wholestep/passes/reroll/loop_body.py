@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wholestep.ir.analysis import in_order, reordered
 from wholestep.ir.build import append, build, current
-from wholestep.ir.graph import OPS, Node, Value
+from wholestep.ir.graph import Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.passes.reroll.isomorphism import Pack, is_constant
 from wholestep.passes.reroll.region import (
@@ -18,24 +18,27 @@ from wholestep.passes.reroll.region import (
     PreviousIteration,
     RerollRegion,
     SameIteration,
-    delayed_operands,
-    varying_operands,
 )
+from wholestep.primitives.creation import constant
 from wholestep.primitives.family import number_of
+from wholestep.primitives.loops import scan
+from wholestep.primitives.movement import broadcast
 
 
-class LoopResult:
+class LoopResult(NamedTuple):
     """The origin of a stacked result in the loop body: an output of an operation, or a loop-carried value."""
 
-    def __init__(self, node: int, out: int, carry: LoopCarry | None = None) -> None:
-        self.node, self.out, self.carry = node, out, carry
+    node: int
+    out: int
+    carry: LoopCarry | None = None
 
 
-class Recomputed:
-    """A value of one region that another one recomputes: the operation, and its operands in the reader's order."""
+class Recomputed(NamedTuple):
+    """A pack that a loop recomputes: the operation and its output, and its operands in the reader's order."""
 
-    def __init__(self, node: Node, out: int, operands: list[Pack]) -> None:
-        self.node, self.out, self.operands = node, out, operands
+    node: Node
+    out: int
+    operands: list[Pack]
 
 
 class LoopPlan:
@@ -45,10 +48,10 @@ class LoopPlan:
         self.region = region
         self.backward = False
         """True where iterations come in the reverse of the order in which packs are stacked."""
-        self.carries = dict.fromkeys(region.carries().values())
+        self.carries = region.distinct_carries()
         self.carry_of = region.carries()
-        self.delays = delayed_operands(varying_operands(region))
-        self.xs = [t for t in varying_operands(region) if t not in self.delays]
+        self.delays = region.delayed_operands()
+        self.xs = region.stacked_operands()
         self.recomputed: dict[Pack, Recomputed] = {}
         self.invariants: dict[Value, None] = {t[0]: None for t in region.outer() if all(v is t[0] for v in t)}
         """The loop-invariant operands, those of recomputed values included."""
@@ -59,12 +62,16 @@ class LoopPlan:
         }
         """Loop-invariant values that are rematerialized wherever they are read."""
         self.origin: dict[Value, tuple[int, int]] = {}
-        for q, node in enumerate(region.layers[0]):
-            for out in range(len(node.outputs)):
-                self.produced.setdefault(region.made(q, out), LoopResult(q, out))
-                self.origin.update(dict.fromkeys(region.made(q, out), (q, out)))
+        for q, out, t in region.results():
+            self.produced.setdefault(t, LoopResult(q, out))
+            self.origin.update(dict.fromkeys(t, (q, out)))
         for c in self.carries:
-            self.produced.setdefault((c.init, *region.made(c.node, c.out)[:-1]), LoopResult(c.node, c.out, c))
+            self.produced.setdefault(region.carried(c), LoopResult(c.node, c.out, c))
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The operations that the loop replaces."""
+        return [node for layer in self.region.layers for node in layer]
 
     def stacking_order(self, t: Pack) -> Pack:
         """A pack in the order in which it is stacked."""
@@ -151,7 +158,7 @@ class LoopEmitter:
         graph, captured = build(body, [*[v.type for v in inits], *map(pack_row_type, xs)])
         n, own = len(captured), len(inits) + len(xs)
         graph = reordered(graph, [*range(own, own + n), *range(own)], range(len(graph.outputs)))
-        outs: Any = OPS["scan"](
+        outs: Any = scan(
             *captured,
             *inits,
             *xs,
@@ -184,8 +191,7 @@ class LoopEmitter:
         """A stacked operand of the loop; a pack of numbers is a vector, whose elements the body broadcasts."""
         if is_number_pack(t):
             values = [v.node.params["value"] for v in self.layer.stacking_order(t) if v.node is not None]
-            made: Value = OPS["constant"](value=np.array(values, t[0].dtype))
-            return made
+            return constant(value=np.array(values, t[0].dtype))
         found: Value = self.writer.stack(self.layer.stacking_order(t))
         return found
 
@@ -198,7 +204,8 @@ class LoopBodyEmitter:
         self.carry = dict(zip(self.layer.carries, values, strict=False))
         self.outer: dict[Pack, Value] = dict(zip(self.layer.delays, values[len(self.carry) : carried], strict=True))
         for t, v in zip(self.layer.xs, values[carried:], strict=True):
-            self.outer[t] = OPS["broadcast"](v, shape=t[0].shape, axes=()) if is_number_pack(t) else v
+            self.outer[t] = broadcast(v, shape=t[0].shape, axes=()) if is_number_pack(t) else v
+        self.outer.update({(v,) * self.region.count: x for v, x in loop.invariants.items()})
         self.env: dict[tuple[int, int], Value] = dict(loop.hoisted)
         self.walk()
 
@@ -220,28 +227,21 @@ class LoopBodyEmitter:
     def outside_value(self, t: Pack) -> Value:
         """The value of a pack from outside in the body."""
         if t not in self.outer:
-            in_order(t, self.outer.__contains__, lambda u: self.recipe(u)[2], self.recompute)
+            in_order(t, self.outer.__contains__, lambda u: self.recipe(u).operands, self.recompute)
         return self.outer[t]
 
-    def recipe(self, t: Pack) -> tuple[Node | None, int, list[Pack]]:
-        """The operation that recomputes a pack from outside, its output, and its operands."""
-        pulled = self.layer.recomputed.get(t)
-        if pulled is not None:
-            return pulled.node, pulled.out, pulled.operands
-        if t[0] in self.loop.invariants:
-            return None, 0, []
-        node = t[0].node
-        assert node is not None and (is_constant(t[0]) or t[0] in self.loop.writer.rematerialized), (
-            "a value is not there yet"
-        )
-        return node, node.outputs.index(t[0]), [(v,) * len(t) for v in node.inputs]
+    def recipe(self, t: Pack) -> Recomputed:
+        """The operation that recomputes a pack from outside."""
+        if t in self.layer.recomputed:
+            return self.layer.recomputed[t]
+        v, rematerialized = t[0], self.loop.writer.rematerialized
+        assert v.node is not None and (is_constant(v) or v in rematerialized), "a value is not there yet"
+        return Recomputed(v.node, v.node.outputs.index(v), [(u,) * len(t) for u in v.node.inputs])
 
     def recompute(self, t: Pack) -> None:
         """Enter the value of a pack from outside whose operands are there."""
         node, out, operands = self.recipe(t)
-        self.outer[t] = (
-            self.loop.invariants[t[0]] if node is None else emit_copy(node, [self.outer[u] for u in operands])[out]
-        )
+        self.outer[t] = emit_copy(node, [self.outer[u] for u in operands])[out]
 
     def outputs(self, made: Iterable[LoopResult]) -> list[Value]:
         """The carries, then the stacked results."""

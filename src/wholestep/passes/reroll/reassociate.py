@@ -17,7 +17,7 @@ REDUCTION_OF: dict[Any, Primitive] = {OPS[op.combiner]: op for op in REGISTRY.va
 class ReductionChain(NamedTuple):
     """The links of a chain, the packs among its operands, and all of its operands in order."""
 
-    links: tuple[Node, ...]
+    nodes: tuple[Node, ...]
     packs: tuple[Pack, ...]
     taken: tuple[Value, ...]
 
@@ -54,7 +54,7 @@ def find_reduction_chains(packs: Packs, outputs: Sequence[Value]) -> list[Reduct
         if kept and len(links) > 1:
             found.append(ReductionChain(tuple(links), tuple(kept), tuple(taken)))
     for chain in found:
-        packs.taken.update(chain.links)
+        packs.taken.update(chain.nodes)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wholestep.ir.graph import Node, Value
@@ -84,21 +84,43 @@ class RerollRegion:
             if isinstance(s, PreviousIteration)
         }
 
+    def distinct_carries(self) -> dict[LoopCarry, None]:
+        """The loop-carried values, each once."""
+        return dict.fromkeys(self.carries().values())
 
-def varying_operands(region: RerollRegion) -> list[Pack]:
-    """The packs that a region reads from outside and that are not loop-invariant."""
-    return [t for t in region.outer() if any(v is not t[0] for v in t)]
+    def carried(self, c: LoopCarry) -> Pack:
+        """The pack of a loop-carried value at the start of the iterations."""
+        return (c.init, *self.made(c.node, c.out)[:-1])
 
+    def results(self) -> Iterator[tuple[int, int, Pack]]:
+        """The operations and outputs of an iteration, each with its pack."""
+        for q, node in enumerate(self.layers[0]):
+            for out in range(len(node.outputs)):
+                yield q, out, self.made(q, out)
 
-def delayed_operands(tuples: Sequence[Pack]) -> dict[Pack, Pack]:
-    """Packs that are another pack shifted by one iteration: these are carried instead of read again."""
-    behind = {t[:-1]: t for t in tuples}
-    found: dict[Pack, Pack] = {}
-    for t in tuples:
-        source = behind.get(t[1:])
-        if source is not None and source is not t and source not in found and not all(is_constant(v) for v in t):
-            found[t] = source
-    return found
+    def available_packs(self) -> list[Pack]:
+        """The packs that the region can stack: its loop-carried values, and the results of its operations."""
+        return [*map(self.carried, self.distinct_carries()), *[t for _, _, t in self.results()]]
+
+    def varying_operands(self) -> list[Pack]:
+        """The packs that it reads from outside and that are not loop-invariant."""
+        return [t for t in self.outer() if any(v is not t[0] for v in t)]
+
+    def delayed_operands(self) -> dict[Pack, Pack]:
+        """Varying packs that are another one shifted by one iteration: these are carried instead of read again."""
+        varying = self.varying_operands()
+        behind = {t[:-1]: t for t in varying}
+        found: dict[Pack, Pack] = {}
+        for t in varying:
+            source = behind.get(t[1:])
+            if source is not None and source is not t and source not in found and not all(is_constant(v) for v in t):
+                found[t] = source
+        return found
+
+    def stacked_operands(self) -> list[Pack]:
+        """The varying packs that are read anew in each iteration."""
+        late = self.delayed_operands()
+        return [t for t in self.varying_operands() if t not in late]
 
 
 def region_of(
@@ -131,8 +153,7 @@ def region_of(
 
 def misaligned_bytes(region: RerollRegion, earlier: Sequence[RerollRegion]) -> int:
     """The bytes of operands that belong to another iteration of an earlier region than most operands do."""
-    late = delayed_operands(varying_operands(region))
-    tuples = [t for t in varying_operands(region) if t not in late]
+    tuples = region.stacked_operands()
     total: int = 0
     for other in earlier:
         index = iterations_of_values(other)
@@ -147,12 +168,7 @@ def misaligned_bytes(region: RerollRegion, earlier: Sequence[RerollRegion]) -> i
 def iterations_of_values(region: RerollRegion) -> dict[Value, set[int]]:
     """The iterations that a value belongs to: those that read it from outside, make it, or carry it in."""
     found: dict[Value, set[int]] = {}
-    rows = [*varying_operands(region)]
-    for q, node in enumerate(region.layers[0]):
-        rows += [region.made(q, out) for out in range(len(node.outputs))]
-    for c in dict.fromkeys(region.carries().values()):
-        rows.append((c.init, *region.made(c.node, c.out)[:-1]))
-    for t in rows:
+    for t in [*region.varying_operands(), *region.available_packs()]:
         for k, v in enumerate(t):
             found.setdefault(v, set()).add(k)
     return found
@@ -173,8 +189,8 @@ def ends_with_carry(region: RerollRegion) -> bool:
 
 def carried_bytes(region: RerollRegion) -> int:
     """The bytes that are carried from one iteration to the next."""
-    passed = [c.init for c in dict.fromkeys(region.carries().values())]
-    passed += [t[0] for t in delayed_operands(varying_operands(region)) if t[0].node is not None]
+    passed = [c.init for c in region.distinct_carries()]
+    passed += [t[0] for t in region.delayed_operands() if t[0].node is not None]
     return sum([int(v.type.nbytes) for v in passed])
 
 

@@ -16,7 +16,7 @@ from wholestep.passes.reroll.isomorphism import Isomorphism, Pack
 from wholestep.passes.reroll.loop_body import LoopPlan
 from wholestep.passes.reroll.packs import Packs
 from wholestep.passes.reroll.reassociate import REDUCTION_OF, find_reduction_chains
-from wholestep.passes.reroll.region import RerollRegion, SameIteration, region_of, varying_operands
+from wholestep.passes.reroll.region import RerollRegion, SameIteration, region_of
 from wholestep.passes.reroll.repeats import find_repeats
 from wholestep.passes.reroll.sliced_operands import find_sliced_operands, sliced_pack
 from wholestep.passes.reroll.stash_or_recompute import StashOrRecompute
@@ -92,7 +92,7 @@ class RerollAnalysis:
 
     def reads_none_of(self, region: RerollRegion, groups: set[tuple[int, ...]]) -> bool:
         """Test whether a region reads none of the inputs at these places."""
-        own = {self.place.get(v) for t in varying_operands(region) for v in t}
+        own = {self.place.get(v) for t in region.varying_operands() for v in t}
         return all(own.isdisjoint(places) for places in groups)
 
     def nested_scan(self, node: Node, packs: Packs) -> NestedScan | None:

@@ -20,7 +20,7 @@ from wholestep.passes.reroll.emit import SUM_STEP
 from wholestep.passes.rewrite import GraphRewriter, defining_node, new_value, rewrite
 from wholestep.primitives.checkpoint import CheckpointPrimitive
 from wholestep.primitives.creation import Full
-from wholestep.primitives.loops import Scan
+from wholestep.primitives.loops import Scan, scan
 from wholestep.primitives.movement import Broadcast, Concat, Pad, Reshape, Slice
 from wholestep.primitives.structure import Cond
 
@@ -339,7 +339,7 @@ def scan_of_stacks(accumulator: Accumulator, makers: dict[Value, list[Node]], pl
 def new_scan(accumulator: Accumulator) -> Node:
     """A scan for an accumulator alone."""
     params = {"graph": Graph((), (), ()), "sizes": (0, 0), "length": accumulator.length, "reverse": False}
-    return Node(OPS["scan"], (), params, accumulator.node.where)
+    return Node(scan, (), params, accumulator.node.where)
 
 
 SCAN_ACCUMULATORS = Pass("scan_accumulators", scan_accumulators)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack
 from wholestep.passes.reroll.repeats import MIN_TRIPS
-from wholestep.primitives.movement import Slice
+from wholestep.primitives.movement import Slice, permute, reshape, slice_along
 
 
 def find_sliced_operands(graph: Graph, signatures: Isomorphism) -> dict[Value, Node]:
@@ -54,8 +54,7 @@ def sliced_pack(t: Pack) -> tuple[Value, int, int] | None:
 
 def stack_slices(base: Value, axis: int, first: int, shape: Sequence[int], count: int) -> Value:
     """The adjacent slices of an array as a stacked operand."""
-    start = tuple([first if i == axis else 0 for i in range(base.ndim)])
-    stop = tuple([first + count if i == axis else n for i, n in enumerate(base.shape)])
-    part = OPS["slice"](base, start=start, stop=stop, step=(1,) * base.ndim)
-    turned = OPS["permute"](part, axes=(axis, *[i for i in range(base.ndim) if i != axis]))
-    return OPS["reshape"](turned, shape=(count, *shape))
+    turned = permute(
+        slice_along(base, axis, first, first + count), axes=(axis, *[i for i in range(base.ndim) if i != axis])
+    )
+    return reshape(turned, shape=(count, *shape))

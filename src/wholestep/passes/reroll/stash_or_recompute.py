@@ -37,8 +37,7 @@ class StashOrRecompute:
             if isinstance(source, SameIteration):
                 u = region.made(source.node, source.out)
             elif isinstance(source, PreviousIteration):
-                carry = maker.carry_of[q, o]
-                u = (carry.init, *region.made(carry.node, carry.out)[:-1])
+                u = region.carried(maker.carry_of[q, o])
             else:
                 u = region.operands(q, o)
             operands.append(region.isomorphism.pack_of(u[::turn]))
