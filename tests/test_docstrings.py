@@ -5,7 +5,8 @@ import doctest
 import importlib
 import inspect
 import re
-from types import ModuleType
+import sys
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -115,8 +116,16 @@ LATE = [n for n, (_, thing) in PUBLIC.items() if str(getattr(thing, "__module__"
 ELSEWHERE = {"wholestep.calibrate": "tests/train/test_profile.py runs it, and puts the rates back"}
 
 
-@pytest.mark.parametrize("name", sorted(set(LATE) - ELSEWHERE.keys()))
-def test_an_example_of_what_is_imported_late_runs(name: str) -> None:
+MADE = [
+    name
+    for name, (_, thing) in PUBLIC.items()
+    if isinstance(thing, FunctionType) and thing.__globals__ is not vars(sys.modules[thing.__module__])
+]
+"""Functions that another function made, which doctest does not take for those of their module."""
+
+
+@pytest.mark.parametrize("name", sorted({*LATE, *MADE} - ELSEWHERE.keys()))
+def test_an_example_of_what_is_imported_late_or_made_runs(name: str) -> None:
     thing = inspect.unwrap(PUBLIC[name][1])
     names = vars(importlib.import_module(thing.__module__))
     (example,) = doctest.DocTestFinder(recurse=False).find(thing, name, globs=dict(names))

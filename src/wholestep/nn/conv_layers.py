@@ -13,6 +13,7 @@ from wholestep.nn.convolution import conv1d, conv2d, conv3d
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import sized
 from wholestep.nn.module import Module
+from wholestep.nn.spatial import like_images
 from wholestep.nn.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from wholestep.nn.windows import Ints, Padding, per_axis
 
@@ -59,27 +60,7 @@ class Convolution(Module):
 
     def options(self) -> dict[str, Any]:
         """The options of the windows."""
-        return {
-            "stride": self.stride,
-            "padding": self.padding,
-            "dilation": self.dilation,
-            "groups": self.groups,
-        }
-
-
-class Conv1d(Convolution):
-    """`conv1d` with a kernel and a bias of its own; options are those of `Conv2d`.
-
-    Shapes: x floats [n, in, length]; [n, out, ...]. `weight` is [out, in / groups, i].
-    Raises: as `Conv2d` does.
-    Source: as `conv1d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.Conv1d(3, 8, 3, key=0, padding="same")(np.ones((2, 3, 5), np.float32)).shape
-    (2, 8, 5)
-    """
-
-    n, function = 1, staticmethod(conv1d)
+        return {name: getattr(self, name) for name in ("stride", "padding", "dilation", "groups")}
 
 
 class Conv2d(Convolution):
@@ -101,18 +82,13 @@ class Conv2d(Convolution):
     n, function = 2, staticmethod(conv2d)
 
 
+@like_images(1, Conv2d)
+class Conv1d(Convolution):
+    n, function = 1, staticmethod(conv1d)
+
+
+@like_images(3, Conv2d)
 class Conv3d(Convolution):
-    """`conv3d` with a kernel and a bias of its own; options are those of `Conv2d`.
-
-    Shapes: x floats [n, in, depth, height, width]; [n, out, ...]. `weight` is [out, in / groups, i, j, k].
-    Raises: as `Conv2d` does.
-    Source: as `conv3d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.Conv3d(3, 8, 3, key=0, padding="same")(np.ones((2, 3, 5, 5, 5), np.float32)).shape
-    (2, 8, 5, 5, 5)
-    """
-
     n, function = 3, staticmethod(conv3d)
 
 
@@ -129,21 +105,6 @@ class TransposedConvolution(Convolution):
 
     def options(self) -> dict[str, Any]:
         return {**super().options(), "output_padding": self.output_padding}
-
-
-class ConvTranspose1d(TransposedConvolution):
-    """`conv_transpose1d` with a kernel and a bias of its own; options are those of `ConvTranspose2d`.
-
-    Shapes: x floats [n, in, length]; [n, out, ...]. `weight` is [in, out / groups, i].
-    Raises: as `ConvTranspose2d` does.
-    Source: as `conv_transpose1d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.ConvTranspose1d(3, 8, 2, key=0, stride=2)(np.ones((2, 3, 5), np.float32)).shape
-    (2, 8, 10)
-    """
-
-    n, function = 1, staticmethod(conv_transpose1d)
 
 
 class ConvTranspose2d(TransposedConvolution):
@@ -165,16 +126,11 @@ class ConvTranspose2d(TransposedConvolution):
     n, function = 2, staticmethod(conv_transpose2d)
 
 
+@like_images(1, ConvTranspose2d)
+class ConvTranspose1d(TransposedConvolution):
+    n, function = 1, staticmethod(conv_transpose1d)
+
+
+@like_images(3, ConvTranspose2d)
 class ConvTranspose3d(TransposedConvolution):
-    """`conv_transpose3d` with a kernel and a bias of its own; options are those of `ConvTranspose2d`.
-
-    Shapes: x floats [n, in, depth, height, width]; [n, out, ...]. `weight` is [in, out / groups, i, j, k].
-    Raises: as `ConvTranspose2d` does.
-    Source: as `conv_transpose3d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.ConvTranspose3d(3, 8, 2, key=0, stride=2)(np.ones((2, 3, 5, 5, 5), np.float32)).shape
-    (2, 8, 10, 10, 10)
-    """
-
     n, function = 3, staticmethod(conv_transpose3d)

@@ -6,30 +6,24 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.nn.spatial import by_rank
 from wholestep.nn.windows import Ints, Padding, pad_axes, rank_is, slide, type_text, windows
 
 PLACES, INSIDE = "xyz", "ijk"
 """Labels of the places of windows, and of the places in one."""
 
 
-def conv1d(
-    x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
-) -> Any:
-    """Correlate sequences with a kernel; options are those of `conv2d`.
-
-    Shapes: x [n, c, length], w [o, c / groups, i] and b [o]; [n, o, ...].
-    Raises: as `conv2d` does.
-    Source: as `conv2d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.conv1d(np.arange(4.0).reshape(1, 1, 4), np.array([[[-1.0, 1.0]]])).tolist()
-    [[[1.0, 1.0, 1.0]]]
-    """
-    return convolved("conv1d", 1, x, w, b, stride, padding, dilation, groups)
-
-
-def conv2d(
-    x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
+def conv(
+    name: str,
+    n: int,
+    x: Any,
+    w: Any,
+    b: Any = None,
+    *,
+    stride: Ints = 1,
+    padding: Padding = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
 ) -> Any:
     """Correlate images with a kernel.
 
@@ -46,29 +40,6 @@ def conv2d(
     >>> ws.nn.conv2d(x, w, stride=2, padding=2).shape, ws.nn.conv2d(x, w, padding="same").shape
     ((8, 16, 14, 14), (8, 16, 28, 28))
     """
-    return convolved("conv2d", 2, x, w, b, stride, padding, dilation, groups)
-
-
-def conv3d(
-    x: Any, w: Any, b: Any = None, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1, groups: int = 1
-) -> Any:
-    """Correlate volumes with a kernel; options are those of `conv2d`.
-
-    Shapes: x [n, c, depth, height, width], w [o, c / groups, i, j, k] and b [o]; [n, o, ...].
-    Raises: as `conv2d` does.
-    Source: as `conv2d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.conv3d(np.ones((2, 3, 4, 4, 4)), np.ones((5, 3, 2, 2, 2)), stride=2).shape
-    (2, 5, 2, 2, 2)
-    """
-    return convolved("conv3d", 3, x, w, b, stride, padding, dilation, groups)
-
-
-def convolved(
-    name: str, n: int, x: Any, w: Any, b: Any, stride: Ints, padding: Padding, dilation: Ints, groups: int
-) -> Any:
-    """A convolution over n axes."""
     x, w = wnp.asarray(x), wnp.asarray(w)
     rank_is(name, x, n + 2, "[n, channels, ...]")
     if w.ndim != n + 2:
@@ -76,6 +47,21 @@ def convolved(
     check_kernel(name, x, w, n, groups, inputs=w.shape[1] * groups, split=w.shape[0])
     at = slide(name, x, n, w.shape[2:], stride, padding, dilation)
     return with_bias(name, correlated(windows(pad_axes(x, at.around), at), w, n, groups), b, n)
+
+
+conv1d, conv2d, conv3d = by_rank(
+    conv,
+    """
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.conv1d(np.arange(4.0).reshape(1, 1, 4), np.array([[[-1.0, 1.0]]])).tolist()
+    [[[1.0, 1.0, 1.0]]]
+    """,
+    """
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.conv3d(np.ones((2, 3, 4, 4, 4)), np.ones((5, 3, 2, 2, 2)), stride=2).shape
+    (2, 5, 2, 2, 2)
+    """,
+)
 
 
 def check_kernel(name: str, x: Any, w: Any, n: int, groups: Any, *, inputs: Any, split: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from wholestep.nn.module import Module
@@ -18,36 +18,28 @@ from wholestep.nn.pooling import (
     max_pool3d,
 )
 from wholestep.nn.resampling import upsample
+from wholestep.nn.spatial import like_images
 from wholestep.nn.windows import Ints, Padding
 
 
+class Resampled(Module):
+    """The common part of these layers: `function`, whose options are the fields."""
+
+    function: ClassVar[Callable[..., Any]]
+
+    def __call__(self, x: Any) -> Any:
+        options = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return type(self).function(x, **options)
+
+
 @dataclass(eq=False, repr=False)
-class MaxPool(Module):
+class MaxPool(Resampled):
     """The common part of the max pools."""
 
     size: Ints
     stride: Ints | None = None
     padding: Padding = 0
     ceil_mode: bool = False
-    function: ClassVar[Callable[..., Any]]
-
-    def __call__(self, x: Any) -> Any:
-        return type(self).function(x, self.size, self.stride, self.padding, ceil_mode=self.ceil_mode)
-
-
-class MaxPool1d(MaxPool):
-    """`max_pool1d` as a layer.
-
-    Shapes: x floats [n, c, length]; [n, c, ...].
-    Raises: in the call, as `max_pool1d` does.
-    Source: as `max_pool1d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.MaxPool1d(2)(np.ones((1, 3, 4))).shape
-    (1, 3, 2)
-    """
-
-    function = staticmethod(max_pool1d)
 
 
 class MaxPool2d(MaxPool):
@@ -65,23 +57,18 @@ class MaxPool2d(MaxPool):
     function = staticmethod(max_pool2d)
 
 
+@like_images(1, MaxPool2d)
+class MaxPool1d(MaxPool):
+    function = staticmethod(max_pool1d)
+
+
+@like_images(3, MaxPool2d)
 class MaxPool3d(MaxPool):
-    """`max_pool3d` as a layer.
-
-    Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
-    Raises: in the call, as `max_pool3d` does.
-    Source: as `max_pool3d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.MaxPool3d(2)(np.ones((1, 3, 4, 4, 4))).shape
-    (1, 3, 2, 2, 2)
-    """
-
     function = staticmethod(max_pool3d)
 
 
 @dataclass(eq=False, repr=False)
-class AvgPool(Module):
+class AvgPool(Resampled):
     """The common part of the mean pools."""
 
     size: Ints
@@ -89,26 +76,6 @@ class AvgPool(Module):
     padding: Padding = 0
     ceil_mode: bool = False
     count_include_pad: bool = True
-    function: ClassVar[Callable[..., Any]]
-
-    def __call__(self, x: Any) -> Any:
-        options = {"ceil_mode": self.ceil_mode, "count_include_pad": self.count_include_pad}
-        return type(self).function(x, self.size, self.stride, self.padding, **options)
-
-
-class AvgPool1d(AvgPool):
-    """`avg_pool1d` as a layer.
-
-    Shapes: x floats [n, c, length]; [n, c, ...].
-    Raises: in the call, as `avg_pool1d` does.
-    Source: as `avg_pool1d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.AvgPool1d(2)(np.ones((1, 3, 4))).shape
-    (1, 3, 2)
-    """
-
-    function = staticmethod(avg_pool1d)
 
 
 class AvgPool2d(AvgPool):
@@ -126,23 +93,18 @@ class AvgPool2d(AvgPool):
     function = staticmethod(avg_pool2d)
 
 
+@like_images(1, AvgPool2d)
+class AvgPool1d(AvgPool):
+    function = staticmethod(avg_pool1d)
+
+
+@like_images(3, AvgPool2d)
 class AvgPool3d(AvgPool):
-    """`avg_pool3d` as a layer.
-
-    Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
-    Raises: in the call, as `avg_pool3d` does.
-    Source: as `avg_pool3d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.AvgPool3d(2)(np.ones((1, 3, 4, 4, 4))).shape
-    (1, 3, 2, 2, 2)
-    """
-
     function = staticmethod(avg_pool3d)
 
 
 @dataclass(eq=False, repr=False)
-class AdaptiveMaxPool(Module):
+class AdaptiveMaxPool(Resampled):
     """`adaptive_max_pool` as a layer.
 
     Shapes: x floats [n, c, ...]; [n, c, *size].
@@ -155,13 +117,11 @@ class AdaptiveMaxPool(Module):
     """
 
     size: Ints
-
-    def __call__(self, x: Any) -> Any:
-        return adaptive_max_pool(x, self.size)
+    function = staticmethod(adaptive_max_pool)
 
 
 @dataclass(eq=False, repr=False)
-class AdaptiveAvgPool(Module):
+class AdaptiveAvgPool(Resampled):
     """`adaptive_avg_pool` as a layer.
 
     Shapes: x floats [n, c, ...]; [n, c, *size].
@@ -174,13 +134,11 @@ class AdaptiveAvgPool(Module):
     """
 
     size: Ints
-
-    def __call__(self, x: Any) -> Any:
-        return adaptive_avg_pool(x, self.size)
+    function = staticmethod(adaptive_avg_pool)
 
 
 @dataclass(eq=False, repr=False)
-class Upsample(Module):
+class Upsample(Resampled):
     """`upsample` as a layer.
 
     Shapes: x [n, c, ...]; [n, c, ...].
@@ -195,6 +153,4 @@ class Upsample(Module):
     scale: float | Sequence[float] | None = None
     size: Ints | None = None
     mode: str = "nearest"
-
-    def __call__(self, x: Any) -> Any:
-        return upsample(x, self.scale, size=self.size, mode=self.mode)
+    function = staticmethod(upsample)

@@ -15,6 +15,7 @@ from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.nn.exponentials import in_single, logsumexp
+from wholestep.nn.spatial import by_rank
 from wholestep.nn.windows import (
     Ints,
     Padding,
@@ -29,22 +30,30 @@ from wholestep.nn.windows import (
     windows,
 )
 
-
-def max_pool1d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
-    """The largest element of each window of sequences; options are those of `max_pool2d`.
-
-    Shapes: x floats [n, c, length]; [n, c, ...].
-    Raises: as `max_pool2d` does.
-    Source: as `max_pool2d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.max_pool1d(np.ones((1, 3, 4)), 2).shape
-    (1, 3, 2)
+EXAMPLES = (
     """
-    return max_pooled("max_pool1d", 1, x, size, stride, padding, ceil_mode)
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.{}1d(np.ones((1, 3, 4)), 2).shape
+    (1, 3, 2)
+    """,
+    """
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.{}3d(np.ones((1, 3, 4, 4, 4)), 2).shape
+    (1, 3, 2, 2, 2)
+    """,
+)
 
 
-def max_pool2d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
+def max_pool(
+    name: str,
+    n: int,
+    x: Any,
+    size: Ints,
+    stride: Ints | None = None,
+    padding: Padding = 0,
+    *,
+    ceil_mode: bool = False,
+) -> Any:
     """The largest element of each window of images.
 
     The stride is the size if it is not given. Padding counts as -inf: at most half a window, so that none is padding
@@ -60,46 +69,20 @@ def max_pool2d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding 
     >>> ws.nn.max_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2).tolist()
     [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
-    return max_pooled("max_pool2d", 2, x, size, stride, padding, ceil_mode)
+    a = floats(name, x)
+    at = placed(name, n, a, size, stride, padding, ceil_mode)
+    wide = pad_axes(a, at.around, -math.inf)
+    if at.stride == at.size:
+        return largest_of_tiles(wide, at.size)
+    # One axis after another, the last first, which leaves the first winner the same.
+    for axis in reversed(range(n)):
+        wide = elementwise_largest(taps(wide, axis + 2, at.size[axis], at.stride[axis]))
+    return wide
 
 
-def max_pool3d(x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, ceil_mode: bool = False) -> Any:
-    """The largest element of each window of volumes; options are those of `max_pool2d`.
-
-    Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
-    Raises: as `max_pool2d` does.
-    Source: as `max_pool2d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.max_pool3d(np.ones((1, 3, 4, 4, 4)), 2).shape
-    (1, 3, 2, 2, 2)
-    """
-    return max_pooled("max_pool3d", 3, x, size, stride, padding, ceil_mode)
-
-
-def avg_pool1d(
-    x: Any,
-    size: Ints,
-    stride: Ints | None = None,
-    padding: Padding = 0,
-    *,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Any:
-    """The mean of each window of sequences; options are those of `avg_pool2d`.
-
-    Shapes: x floats [n, c, length]; [n, c, ...].
-    Raises: as `max_pool2d` does.
-    Source: as `max_pool2d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.avg_pool1d(np.ones((1, 3, 4)), 2).shape
-    (1, 3, 2)
-    """
-    return mean_pooled("avg_pool1d", 1, x, size, stride, padding, ceil_mode, count_include_pad)
-
-
-def avg_pool2d(
+def avg_pool(
+    name: str,
+    n: int,
     x: Any,
     size: Ints,
     stride: Ints | None = None,
@@ -121,29 +104,21 @@ def avg_pool2d(
     >>> ws.nn.avg_pool2d(np.ones((1, 1, 2, 2)), 2, padding=1).tolist()
     [[[[0.25, 0.25], [0.25, 0.25]]]]
     """
-    return mean_pooled("avg_pool2d", 2, x, size, stride, padding, ceil_mode, count_include_pad)
+    given = floats(name, x)
+    at = placed(name, n, given, size, stride, padding, ceil_mode)
+    include = placed(name, n, given, size, stride, padding, False).around if count_include_pad else ((0, 0),) * n
+
+    def of(a: Any) -> Any:
+        wide = pad_axes(a, at.around)
+        for axis in reversed(range(n)):
+            wide = functools.reduce(operator.add, taps(wide, axis + 2, at.size[axis], at.stride[axis]))
+        return wide / window_counts(a, at, include)
+
+    return in_single(of, given)
 
 
-def avg_pool3d(
-    x: Any,
-    size: Ints,
-    stride: Ints | None = None,
-    padding: Padding = 0,
-    *,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Any:
-    """The mean of each window of volumes; options are those of `avg_pool2d`.
-
-    Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
-    Raises: as `max_pool2d` does.
-    Source: as `max_pool2d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.avg_pool3d(np.ones((1, 3, 4, 4, 4)), 2).shape
-    (1, 3, 2, 2, 2)
-    """
-    return mean_pooled("avg_pool3d", 3, x, size, stride, padding, ceil_mode, count_include_pad)
+max_pool1d, max_pool2d, max_pool3d = by_rank(max_pool, *[example.format("max_pool") for example in EXAMPLES])
+avg_pool1d, avg_pool2d, avg_pool3d = by_rank(avg_pool, *[example.format("avg_pool") for example in EXAMPLES])
 
 
 def smooth_max_pool(
@@ -275,18 +250,6 @@ def elementwise_largest(parts: list[Any]) -> Any:
     return functools.reduce(lambda best, x: wnp.where((x > best) | (x != x), x, best), parts)
 
 
-def max_pooled(name: str, n: int, x: Any, size: Ints, stride: Ints | None, padding: Padding, ceil_mode: bool) -> Any:
-    """A max pool over n axes, one after another, the last first, which leaves the first winner the same."""
-    a = floats(name, x)
-    at = placed(name, n, a, size, stride, padding, ceil_mode)
-    wide = pad_axes(a, at.around, -math.inf)
-    if at.stride == at.size:
-        return largest_of_tiles(wide, at.size)
-    for axis in reversed(range(n)):
-        wide = elementwise_largest(taps(wide, axis + 2, at.size[axis], at.stride[axis]))
-    return wide
-
-
 def largest_of_tiles(x: Any, size: Sequence[int]) -> Any:
     """The maximum of windows side by side: elementwise over x cut into tiles, where taps would be spread and added."""
     lead, lengths = x.shape[: x.ndim - len(size)], x.shape[x.ndim - len(size) :]
@@ -298,23 +261,6 @@ def largest_of_tiles(x: Any, size: Sequence[int]) -> Any:
     top = stop_gradient(wnp.max(cut, axis=inside, keepdims=True))
     won = wnp.where((cut == top) | (cut != cut), order, order.size)
     return wnp.sum(wnp.where(order == wnp.min(won, axis=inside, keepdims=True), cut, 0), axis=inside)
-
-
-def mean_pooled(
-    name: str, n: int, x: Any, size: Ints, stride: Ints | None, padding: Padding, ceil_mode: bool, include: bool
-) -> Any:
-    """A mean pool over n axes."""
-    given = floats(name, x)
-    at = placed(name, n, given, size, stride, padding, ceil_mode)
-    included = placed(name, n, given, size, stride, padding, False).around if include else ((0, 0),) * n
-
-    def of(a: Any) -> Any:
-        wide = pad_axes(a, at.around)
-        for axis in reversed(range(n)):
-            wide = functools.reduce(operator.add, taps(wide, axis + 2, at.size[axis], at.stride[axis]))
-        return wide / window_counts(a, at, included)
-
-    return in_single(of, given)
 
 
 def window_counts(x: Any, at: Slide, included: Pairs) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.convolution import check_kernel, correlated, with_bias
+from wholestep.nn.spatial import by_rank
 from wholestep.nn.windows import (
     Ints,
     Padding,
@@ -23,31 +24,9 @@ from wholestep.nn.windows import (
 )
 
 
-def conv_transpose1d(
-    x: Any,
-    w: Any,
-    b: Any = None,
-    *,
-    stride: Ints = 1,
-    padding: Padding = 0,
-    output_padding: Ints = 0,
-    dilation: Ints = 1,
-    groups: int = 1,
-) -> Any:
-    """The transpose of `conv1d`; options are those of `conv_transpose2d`.
-
-    Shapes: x [n, c, length], w [c, o / groups, i] and b [o]; [n, o, ...].
-    Raises: as `conv_transpose2d` does.
-    Source: as `conv_transpose2d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.conv_transpose1d(np.array([[[1.0, 2.0]]]), np.array([[[1.0, 10.0, 100.0]]]), stride=2).tolist()
-    [[[1.0, 10.0, 102.0, 20.0, 200.0]]]
-    """
-    return conv_transpose("conv_transpose1d", 1, x, w, b, stride, padding, output_padding, dilation, groups)
-
-
-def conv_transpose2d(
+def conv_transpose(
+    name: str,
+    n: int,
     x: Any,
     w: Any,
     b: Any = None,
@@ -73,50 +52,8 @@ def conv_transpose2d(
     >>> ws.nn.conv_transpose2d(np.ones((1, 4, 7, 7)), np.ones((4, 2, 4, 4)), stride=2, padding=1).shape
     (1, 2, 14, 14)
     """
-    return conv_transpose("conv_transpose2d", 2, x, w, b, stride, padding, output_padding, dilation, groups)
-
-
-def conv_transpose3d(
-    x: Any,
-    w: Any,
-    b: Any = None,
-    *,
-    stride: Ints = 1,
-    padding: Padding = 0,
-    output_padding: Ints = 0,
-    dilation: Ints = 1,
-    groups: int = 1,
-) -> Any:
-    """The transpose of `conv3d`; options are those of `conv_transpose2d`.
-
-    Shapes: x [n, c, depth, height, width], w [c, o / groups, i, j, k] and b [o]; [n, o, ...].
-    Raises: as `conv_transpose2d` does.
-    Source: as `conv_transpose2d`.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.nn.conv_transpose3d(np.ones((1, 2, 3, 3, 3)), np.ones((2, 5, 2, 2, 2)), stride=2).shape
-    (1, 5, 6, 6, 6)
-    """
-    return conv_transpose("conv_transpose3d", 3, x, w, b, stride, padding, output_padding, dilation, groups)
-
-
-def conv_transpose(
-    name: str,
-    n: int,
-    x: Any,
-    w: Any,
-    b: Any,
-    stride: Ints,
-    padding: Padding,
-    output_padding: Ints,
-    dilation: Ints,
-    groups: int,
-) -> Any:
-    """A transposed convolution over n axes.
-
-    With stride s, element q s + r of the result is a sum over m of x[q - m] w[r + s m]: a convolution that makes s
-    elements of each place, as further channels, which are then put side by side.
-    """
+    # With stride s, element q s + r of the result is a sum over m of x[q - m] w[r + s m]: a convolution that makes s
+    # elements of each place, as further channels, which are then put side by side.
     x, w = wnp.asarray(x), wnp.asarray(w)
     rank_is(name, x, n + 2, "[n, channels, ...]")
     at = layout(name, w, n, stride, padding, dilation)
@@ -133,6 +70,21 @@ def conv_transpose(
     made = channels_to_elements(correlated(seen, own, n, groups), at.stride)
     lengths = [(m - 1) * s + span for m, s, span in zip(x.shape[2:], at.stride, at.span, strict=True)]
     return with_bias(name, crop_padding(name, x, made, lengths, at.around, more), b, n)
+
+
+conv_transpose1d, conv_transpose2d, conv_transpose3d = by_rank(
+    conv_transpose,
+    """
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.conv_transpose1d(np.array([[[1.0, 2.0]]]), np.array([[[1.0, 10.0, 100.0]]]), stride=2).tolist()
+    [[[1.0, 10.0, 102.0, 20.0, 200.0]]]
+    """,
+    """
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.conv_transpose3d(np.ones((1, 2, 3, 3, 3)), np.ones((2, 5, 2, 2, 2)), stride=2).shape
+    (1, 5, 6, 6, 6)
+    """,
+)
 
 
 def layout(name: str, w: Any, n: int, stride: Ints, padding: Padding, dilation: Ints) -> Slide:
