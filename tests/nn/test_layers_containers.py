@@ -222,3 +222,11 @@ def test_plain_initial_values():
 def test_what_does_not_fit_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("make", [INIT.zeros, INIT.ones, lambda shape: INIT.constant(shape, 1.0), INIT.fans])
+@pytest.mark.parametrize("shape", ["ab", 2.5, (2, "a"), None])
+def test_a_shape_that_is_none_is_an_error_with_a_way_out(make, shape):
+    with pytest.raises(ShapeError, match="is not made of integers") as caught:
+        make(shape)
+    assert "(2, 3)" in str(caught.value)

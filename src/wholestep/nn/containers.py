@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +60,8 @@ class Sequential(Module):
 
 def in_turn(layers: Sequence[Any], x: Any, key: Any) -> Any:
     """Call parts one after another, those that draw with a key of their own."""
-    drawing = [takes_key(layer) for layer in layers]
+    # A partial keeps the key that it binds.
+    drawing = [takes_key(layer) and not isinstance(layer, functools.partial) for layer in layers]
     keys: Iterator[Any] = itertools.repeat(None) if key is None or not any(drawing) else keys_from(key, sum(drawing))
     for layer, draws in zip(layers, drawing, strict=True):
         x = layer(x, key=next(keys)) if draws else layer(x)

@@ -20,6 +20,7 @@ from wholestep import dtypes, random
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.keys import as_key
+from wholestep.random.keys import shape_of
 
 
 def fans(shape: Sequence[int], layout: str | None = None) -> tuple[int, int]:
@@ -39,8 +40,9 @@ def fans(shape: Sequence[int], layout: str | None = None) -> tuple[int, int]:
     """
     if layout not in (None, "io", "oi"):
         raise ParameterError(f"fans: layout is {layout!r}", hint='"io" and "oi" are known')
+    shape = shape_of("fans", shape)
     if len(shape) < 2 or (layout == "io" and len(shape) > 2):
-        raise ShapeError(f"fans: a weight of shape {tuple(shape)} has no fan-in and fan-out in layout {layout}")
+        raise ShapeError(f"fans: a weight of shape {shape} has no fan-in and fan-out in layout {layout}")
     inputs, outputs = shape[:2] if layout == "io" or (layout is None and len(shape) == 2) else (shape[1], shape[0])
     inside = math.prod(shape[2:])
     return inputs * inside, outputs * inside
@@ -71,13 +73,13 @@ def zeros(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
     """Zeros, as of biases.
 
     Shapes: zeros of `shape` and `dtype`.
-    Raises: TypeError for a dtype that is not supported.
+    Raises: ShapeError for a shape that is not made of integers, TypeError for a dtype that is not supported.
 
     >>> import wholestep as ws
     >>> ws.nn.init.zeros((2,)).tolist()
     [0.0, 0.0]
     """
-    return np.zeros(shape, dtypes.check(dtype))
+    return np.zeros(shape_of("zeros", shape), dtypes.check(dtype))
 
 
 def ones(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
@@ -90,7 +92,7 @@ def ones(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
     >>> ws.nn.init.ones((2,)).tolist()
     [1.0, 1.0]
     """
-    return np.ones(shape, dtypes.check(dtype))
+    return np.ones(shape_of("ones", shape), dtypes.check(dtype))
 
 
 def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> Any:
@@ -103,7 +105,7 @@ def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> A
     >>> ws.nn.init.constant((2,), 0.5).tolist()
     [0.5, 0.5]
     """
-    return np.full(shape, value, dtypes.check(dtype))
+    return np.full(shape_of("constant", shape), value, dtypes.check(dtype))
 
 
 def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = dtypes.DRAWN) -> Any:
@@ -117,7 +119,7 @@ def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, 
     >>> ws.nn.init.normal(0, (2, 3), std=0.02).dtype
     dtype('float32')
     """
-    return random.normal(as_key(key), tuple(shape), dtype) * std + mean
+    return random.normal(as_key(key), shape, dtype) * std + mean
 
 
 def truncated_normal(
@@ -139,7 +141,7 @@ def truncated_normal(
     >>> bool(np.abs(ws.nn.init.truncated_normal(0, (100,), std=0.5)).max() <= 1.0)
     True
     """
-    return random.truncated_normal(as_key(key), low, high, tuple(shape), dtype) * std + mean
+    return random.truncated_normal(as_key(key), low, high, shape, dtype) * std + mean
 
 
 def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = dtypes.DRAWN) -> Any:
@@ -153,7 +155,7 @@ def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0,
     >>> bool(np.abs(ws.nn.init.uniform(0, (100,), -0.5, 0.5)).max() <= 0.5)
     True
     """
-    return random.uniform(as_key(key), tuple(shape), dtype, low, high)
+    return random.uniform(as_key(key), shape, dtype, low, high)
 
 
 def xavier_uniform(
@@ -278,13 +280,14 @@ def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any 
     >>> bool(np.allclose(w @ w.T, np.eye(3)))
     True
     """
+    shape = shape_of("orthogonal", shape)
     if len(shape) < 2:
-        raise ShapeError(f"orthogonal: shape {tuple(shape)} has less than two axes")
+        raise ShapeError(f"orthogonal: shape {shape} has less than two axes")
     rows, columns = shape[0], math.prod(shape[1:])
     drawn = random.normal(as_key(key), (max(rows, columns), min(rows, columns)), np.float64)
     q, r = wnp.linalg.qr(drawn)
     q = q * wnp.where(wnp.diagonal(r) < 0, -1.0, 1.0)
-    return (gain * (q.T if rows < columns else q)).reshape(tuple(shape)).astype(dtypes.check(dtype))
+    return (gain * (q.T if rows < columns else q)).reshape(shape).astype(dtypes.check(dtype))
 
 
 def symmetric(key: Any, shape: Sequence[int], bound: float, dtype: Any) -> Any:

@@ -33,11 +33,10 @@ def key_needed(name: str, key: Any) -> Any:
     return as_key(key)
 
 
-def takes_key(part: Any) -> bool:
-    """Test whether calling a part takes a keyword-only `key`."""
-    call = type(part).__call__ if not inspect.isroutine(part) and not isinstance(part, type) else part
+def takes_key(f: Any) -> bool:
+    """Test whether a call takes a keyword-only `key`."""
     try:
-        found = inspect.signature(call).parameters.get("key")
+        found = inspect.signature(f).parameters.get("key")
     except (TypeError, ValueError):
         return False
     return found is not None and found.kind is inspect.Parameter.KEYWORD_ONLY

@@ -28,10 +28,27 @@ from wholestep.nn.windows import type_text
 from wholestep.numpy.reductions import traced_count
 
 GAIN = {"gain": "weight"}
-STATISTICS = {"mean": "running_mean", "var": "running_var"}
 
 
-class LayerNorm(Module):
+class Normalization(Module):
+    """The common part of normalisations: a gain that begins at 1 and a bias that begins at 0, where they are wanted."""
+
+    undecayed = ("gain", "bias")
+    torch_names = GAIN
+
+    def begin(self, shape: tuple[int, ...], dtype: Any, *, gain: bool = True, bias: bool = True) -> None:
+        """Make both, or None in their place."""
+        self.gain = init.ones(shape, dtype) if gain else None
+        self.bias = init.zeros(shape, dtype) if bias else None
+
+    def last_axes(self, size: int | Sequence[int]) -> tuple[int, ...]:
+        """The sizes of the last axes; raises ParameterError for one that is no positive integer."""
+        shape = tuple(size) if isinstance(size, Sequence) else (size,)
+        sized(type(self).__name__, **{f"size {i}": n for i, n in enumerate(shape)})
+        return shape
+
+
+class LayerNorm(Normalization):
     """`layer_norm` over the last axes, whose sizes are given, with a gain and a bias of its own.
 
     Shapes: x floats [..., *size]; the same. `gain` and `bias` have shape size.
@@ -43,23 +60,17 @@ class LayerNorm(Module):
     [[-1.0, 1.0]]
     """
 
-    undecayed = ("gain", "bias")
-    torch_names = GAIN
-
     def __init__(
         self, size: int | Sequence[int], *, eps: float = 1e-5, bias: bool = True, dtype: Any = np.float32
     ) -> None:
-        shape = tuple(size) if isinstance(size, Sequence) else (size,)
-        sized("LayerNorm", **{f"size {i}": n for i, n in enumerate(shape)})
-        self.gain = init.ones(shape, dtype)
-        self.bias = init.zeros(shape, dtype) if bias else None
+        self.begin(self.last_axes(size), dtype, bias=bias)
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:
         return layer_norm(x, self.gain, self.bias, self.eps)
 
 
-class RMSNorm(Module):
+class RMSNorm(Normalization):
     """`rms_norm` over the last axes, whose sizes are given, with a gain of its own.
 
     Shapes: x floats [..., *size]; the same. `gain` has shape size.
@@ -71,20 +82,15 @@ class RMSNorm(Module):
     [[1.0, 1.0]]
     """
 
-    undecayed = ("gain",)
-    torch_names = GAIN
-
     def __init__(self, size: int | Sequence[int], *, eps: float = 1e-5, dtype: Any = np.float32) -> None:
-        shape = tuple(size) if isinstance(size, Sequence) else (size,)
-        sized("RMSNorm", **{f"size {i}": n for i, n in enumerate(shape)})
-        self.gain = init.ones(shape, dtype)
+        self.gain = init.ones(self.last_axes(size), dtype)
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:
         return rms_norm(x, self.gain, self.eps)
 
 
-class BatchNorm(Module):
+class BatchNorm(Normalization):
     """Batch normalisation of channels: by the batch in training, by running statistics in evaluation.
 
     In training `mean` and `var` move towards those of the batch by `momentum` of the way, the variance being the
@@ -102,8 +108,7 @@ class BatchNorm(Module):
     ([0.20000000298023224], [1.100000023841858])
     """
 
-    undecayed = ("gain", "bias")
-    torch_names = GAIN | STATISTICS
+    torch_names = GAIN | {"mean": "running_mean", "var": "running_var"}
 
     def __init__(
         self,
@@ -117,8 +122,7 @@ class BatchNorm(Module):
         sized("BatchNorm", channels=channels)
         if not 0 <= momentum <= 1:
             raise ParameterError(f"BatchNorm: momentum is {momentum}; it must be in [0, 1]")
-        self.gain = init.ones((channels,), dtype) if affine else None
-        self.bias = init.zeros((channels,), dtype) if affine else None
+        self.begin((channels,), dtype, gain=affine, bias=affine)
         self.mean: Any = buffer(init.zeros((channels,), dtype))
         self.var: Any = buffer(init.ones((channels,), dtype))
         self.momentum, self.eps = momentum, eps
@@ -152,7 +156,7 @@ def unbiased(var: Any, count: Any) -> Any:
     return var * count / wnp.maximum(traced_count(count) - 1, 1)
 
 
-class GroupNorm(Module):
+class GroupNorm(Normalization):
     """`group_norm` of so many groups of channels, with a gain and a bias [channels] of its own.
 
     Shapes: x floats [n, channels, ...]; the same. `gain` and `bias` are [channels].
@@ -164,24 +168,20 @@ class GroupNorm(Module):
     [[-1.0, 1.0, -1.0, 1.0]]
     """
 
-    undecayed = ("gain", "bias")
-    torch_names = GAIN
-
     def __init__(
         self, groups: int, channels: int, *, eps: float = 1e-5, affine: bool = True, dtype: Any = np.float32
     ) -> None:
         sized("GroupNorm", groups=groups, channels=channels)
         if channels % groups:
             raise ParameterError(f"GroupNorm: {groups} groups do not divide {channels} channels")
-        self.gain = init.ones((channels,), dtype) if affine else None
-        self.bias = init.zeros((channels,), dtype) if affine else None
+        self.begin((channels,), dtype, gain=affine, bias=affine)
         self.groups, self.eps = groups, eps
 
     def __call__(self, x: Any) -> Any:
         return group_norm(x, self.groups, self.gain, self.bias, self.eps)
 
 
-class InstanceNorm(Module):
+class InstanceNorm(Normalization):
     """`instance_norm`, with a gain and a bias [channels] of its own if `affine`.
 
     Shapes: x floats [n, channels, ..., places]; the same. `gain` and `bias` are [channels].
@@ -193,13 +193,9 @@ class InstanceNorm(Module):
     [[[-1.0, 1.0]]]
     """
 
-    undecayed = ("gain", "bias")
-    torch_names = GAIN
-
     def __init__(self, channels: int, *, eps: float = 1e-5, affine: bool = False, dtype: Any = np.float32) -> None:
         sized("InstanceNorm", channels=channels)
-        self.gain = init.ones((channels,), dtype) if affine else None
-        self.bias = init.zeros((channels,), dtype) if affine else None
+        self.begin((channels,), dtype, gain=affine, bias=affine)
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:

@@ -60,11 +60,12 @@ def key_of(name: str, key: Any) -> Value:
 
 def shape_of(name: str, shape: Any) -> Shape:
     """Sizes from an int or a sequence of them; raises ShapeError for negative ones."""
-    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    sizes = tuple(shape) if np.iterable(shape) else (shape,)
     try:
         found = tuple([n if type(n).__name__ == "Dim" else operator.index(n) for n in sizes])
     except TypeError:
-        raise ShapeError(f"{name}: shape {shape!r} is not made of integers") from None
+        hint = "give an integer, or a tuple of them: (2, 3)"
+        raise ShapeError(f"{name}: shape {shape!r} is not made of integers", hint=hint) from None
     if any(isinstance(n, int) and n < 0 for n in found):
         raise ShapeError(f"{name}: shape {found} has a negative size")
     return found

@@ -14,11 +14,11 @@ from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
+from wholestep.nn.keys import takes_key
 from wholestep.train.data.prefetch import read_ahead
 from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
 from wholestep.train.program.resident_epochs import whole_number
-from wholestep.train.program.step_function import has_key_parameter
 from wholestep.train.step.step import base_key
 from wholestep.words import printable
 
@@ -87,7 +87,7 @@ class Loader:
         self.steps_per_call = whole_number("steps_per_call", steps_per_call, "loader")
         self.drop_last = bool(drop_last)
         self.transform = transform
-        self.draws_keys = transform is not None and has_key_parameter(transform)
+        self.draws_keys = transform is not None and takes_key(transform)
         if self.one_each and collate is not None:
             raise ParameterError("loader: batch_size=None takes each item for a batch, and collate= makes batches")
         self.source = source_of(data, collate)

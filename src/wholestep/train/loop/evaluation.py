@@ -12,11 +12,11 @@ import numpy as np
 from wholestep import random, tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend import outside
+from wholestep.nn.keys import takes_key
 from wholestep.train.data.loader import Loader
 from wholestep.train.data.sources import is_leaf
 from wholestep.train.loop.run import Callback, TrainingRun
 from wholestep.train.program.resident_epochs import whole_number
-from wholestep.train.program.step_function import has_key_parameter
 from wholestep.train.step.step import Step
 
 Metric = Callable[..., Any]
@@ -129,7 +129,7 @@ def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
 
     @functools.wraps(loss)
     def measure(*given: Any) -> dict[str, Any]:
-        keys = {"key": random.key(0)} if has_key_parameter(loss) else {}
+        keys = {"key": random.key(0)} if takes_key(loss) else {}
         out = loss(*given, **keys)
         found = {"loss": (out[0] if isinstance(out, tuple) else out, None)}
         for name, metric in metrics.items():

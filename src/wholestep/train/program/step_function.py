@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import current
 from wholestep.ir.graph import Node
 from wholestep.lower.remat.memory_budget import MemoryBudget
+from wholestep.nn.keys import takes_key
 from wholestep.optim.chaining import global_norm
 from wholestep.optim.hyper import with_hyper
 from wholestep.optim.protocol import call_update
@@ -120,7 +120,7 @@ class StepFunction:
     def objective(self, state: Any, batch: Any) -> Callable[[Any], Any]:
         """The function of params that is differentiated; it gives (loss, (new buffers, aux))."""
         counters = state["counters"]
-        keys = {"key": random.fold_in(counters["key"], counters["step"])} if has_key_parameter(self.loss) else {}
+        keys = {"key": random.fold_in(counters["key"], counters["step"])} if takes_key(self.loss) else {}
         loss = loss_in_precision(self.loss if self.model is None else self.model.loss(self.loss), self.precision)
 
         def objective(params: Any) -> Any:
@@ -204,15 +204,6 @@ class StepFunction:
 def describe_output(out: Any) -> str:
     """A short description of the result of a function."""
     return f"a tuple of {len(out)}" if isinstance(out, tuple) else "one value"
-
-
-def has_key_parameter(f: Callable[..., Any]) -> bool:
-    """True if a function has a keyword-only parameter `key`."""
-    try:
-        found = inspect.signature(f).parameters.get("key")
-    except (TypeError, ValueError):
-        return False
-    return found is not None and found.kind is found.KEYWORD_ONLY
 
 
 def same_types(old: Any, new: Any, root: str, who: str) -> Any:

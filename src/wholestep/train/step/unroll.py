@@ -17,11 +17,11 @@ from wholestep.frontend.control import scan
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.derivatives import loss_value, value_and_grad
 from wholestep.frontend.tracing import type_of
+from wholestep.nn.keys import takes_key
 from wholestep.optim.hyper import Number, checked_number, full_name, hyperparameters_of, label, with_hyper
 from wholestep.optim.protocol import Optimizer, call_update, check_optimizer
 from wholestep.train.program.hyperparameters import ANY_NUMBER
 from wholestep.train.program.resident_epochs import whole_number
-from wholestep.train.program.step_function import has_key_parameter
 from wholestep.train.state.model_state import is_model
 
 Through: TypeAlias = bool | Literal["first_order"]
@@ -45,7 +45,7 @@ class InnerStep:
             carry = stop_gradient(carry)
         params, state, buffers = carry
         i, batch, key, hyper = given
-        keys = {"key": random.fold_in(key, i)} if has_key_parameter(self.loss) else {}
+        keys = {"key": random.fold_in(key, i)} if takes_key(self.loss) else {}
 
         def objective(params: Any) -> Any:
             model = nn.join(params, buffers=buffers) if buffers else params
@@ -108,7 +108,7 @@ def unroll(
     known = hyperparameters_of(optimizer)
 
     def unrolled(params: Any, opt_state: Any, batches: Any, hyper: Any = None, *, key: Any = None) -> Any:
-        if has_key_parameter(loss) and key is None:
+        if takes_key(loss) and key is None:
             raise ParameterError("unroll: the loss takes a key, and none was given", hint="give key=ws.random.key(0)")
         n = common_step_count(batches, count)
         fixed, moving = split_hyperparameters(known, label(optimizer), hyper, n)
