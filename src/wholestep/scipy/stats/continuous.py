@@ -6,333 +6,210 @@ import math
 from typing import Any
 
 from wholestep.scipy.outside import np, special
-from wholestep.scipy.stats.family import Continuous
+from wholestep.scipy.stats.family import Continuous, Symmetric
 
 _LOG_2PI = math.log(2 * math.pi)
 
 
-class Norm(Continuous):
-    """The normal distribution."""
-
-    def log_density(self, z: Any) -> Any:
-        return -0.5 * (z * z) - 0.5 * _LOG_2PI
-
-    def below(self, z: Any) -> Any:
-        return special.ndtr(z)
-
-    def above(self, z: Any) -> Any:
-        return special.ndtr(-z)
-
-    def log_below(self, z: Any) -> Any:
-        return special.log_ndtr(z)
-
-    def log_above(self, z: Any) -> Any:
-        return special.log_ndtr(-z)
-
-    def quantile(self, q: Any) -> Any:
-        return special.ndtri(q)
-
-    def upper_quantile(self, q: Any) -> Any:
-        return -special.ndtri(q)
-
-    def standard_entropy(self) -> Any:
-        return 0.5 * (_LOG_2PI + 1)
-
-    def moments(self) -> tuple[Any, Any]:
-        return 0.0, 1.0
-
-
-class T(Continuous):
-    """Student's t; probabilities have no derivative in the degrees of freedom."""
-
-    def log_density(self, z: Any, df: Any) -> Any:
-        height = special.gammaln(0.5 * (df + 1)) - special.gammaln(0.5 * df) - 0.5 * np.log(df * math.pi)
-        return height - 0.5 * (df + 1) * np.log1p(z * z / df)
-
-    def below(self, z: Any, df: Any) -> Any:
-        return special.stdtr(df, z)
-
-    def above(self, z: Any, df: Any) -> Any:
-        return special.stdtr(df, -z)
-
-    def quantile(self, q: Any, df: Any) -> Any:
-        return special.stdtrit(df, q)
-
-    def upper_quantile(self, q: Any, df: Any) -> Any:
-        return -special.stdtrit(df, q)
-
-    def standard_entropy(self, df: Any) -> Any:
-        half, more = 0.5 * df, 0.5 * (df + 1)
-        return more * (special.digamma(more) - special.digamma(half)) + 0.5 * np.log(df) + special.betaln(half, 0.5)
-
-    def moments(self, df: Any) -> tuple[Any, Any]:
-        wide = df > 2
-        spread = np.where(wide, df / np.where(wide, df - 2, 1.0), np.where(df > 1, math.inf, math.nan))
-        return np.where(df > 1, 0.0, math.inf), spread
-
-
-class Beta(Continuous):
-    """The beta distribution; probabilities have no derivative in the shape parameters."""
-
-    low, high, middle = 0.0, 1.0, 0.5
-
-    def log_density(self, z: Any, a: Any, b: Any) -> Any:
-        return special.xlog1py(b - 1, -z) + special.xlogy(a - 1, z) - special.betaln(a, b)
-
-    def below(self, z: Any, a: Any, b: Any) -> Any:
-        return special.betainc(a, b, z)
-
-    def above(self, z: Any, a: Any, b: Any) -> Any:
-        return special.betaincc(a, b, z)
-
-    def quantile(self, q: Any, a: Any, b: Any) -> Any:
-        return special.betaincinv(a, b, q)
-
-    def upper_quantile(self, q: Any, a: Any, b: Any) -> Any:
-        return special.betainccinv(a, b, q)
-
-    def standard_entropy(self, a: Any, b: Any) -> Any:
-        parts = (a - 1) * special.psi(a) + (b - 1) * special.psi(b) - (a + b - 2) * special.psi(a + b)
-        return special.betaln(a, b) - parts
-
-    def moments(self, a: Any, b: Any) -> tuple[Any, Any]:
-        total = a + b
-        return a / total, a * b / (total * total * (total + 1))
-
-
-class Gamma(Continuous):
-    """The gamma distribution."""
-
-    low, middle = 0.0, 1.0
-
-    def log_density(self, z: Any, a: Any) -> Any:
-        return special.xlogy(a - 1, z) - z - special.gammaln(a)
-
-    def below(self, z: Any, a: Any) -> Any:
-        return special.gammainc(a, z)
-
-    def above(self, z: Any, a: Any) -> Any:
-        return special.gammaincc(a, z)
-
-    def quantile(self, q: Any, a: Any) -> Any:
-        return special.gammaincinv(a, q)
-
-    def upper_quantile(self, q: Any, a: Any) -> Any:
-        return special.gammainccinv(a, q)
-
-    def standard_entropy(self, a: Any) -> Any:
-        return special.psi(a) * (1 - a) + a + special.gammaln(a)
-
-    def moments(self, a: Any) -> tuple[Any, Any]:
-        return a, a
-
-
-class Chi2(Continuous):
-    """The chi-squared distribution: a gamma distribution of half the degrees of freedom, at twice the scale."""
-
-    low, middle = 0.0, 1.0
-
-    def log_density(self, z: Any, df: Any) -> Any:
-        half = 0.5 * df
-        return special.xlogy(half - 1, z) - 0.5 * z - special.gammaln(half) - math.log(2) * half
-
-    def below(self, z: Any, df: Any) -> Any:
-        return special.gammainc(0.5 * df, 0.5 * z)
-
-    def above(self, z: Any, df: Any) -> Any:
-        return special.gammaincc(0.5 * df, 0.5 * z)
-
-    def quantile(self, q: Any, df: Any) -> Any:
-        return 2 * special.gammaincinv(0.5 * df, q)
-
-    def upper_quantile(self, q: Any, df: Any) -> Any:
-        return 2 * special.gammainccinv(0.5 * df, q)
-
-    def standard_entropy(self, df: Any) -> Any:
-        half = 0.5 * df
-        return half + math.log(2) + special.gammaln(half) + (1 - half) * special.psi(half)
-
-    def moments(self, df: Any) -> tuple[Any, Any]:
-        return df, 2 * df
-
-
-class Uniform(Continuous):
-    """The uniform distribution on an interval."""
-
-    low, high, middle = 0.0, 1.0, 0.5
-
-    def log_density(self, z: Any) -> Any:
-        return 0.0 * z
-
-    def below(self, z: Any) -> Any:
-        return z
-
-    def quantile(self, q: Any) -> Any:
-        return q
-
-    def standard_entropy(self) -> Any:
-        return 0.0
-
-    def moments(self) -> tuple[Any, Any]:
-        return 0.5, 1 / 12
-
-
-class Expon(Continuous):
-    """The exponential distribution."""
-
-    low, middle = 0.0, 1.0
-
-    def log_density(self, z: Any) -> Any:
-        return -z
-
-    def below(self, z: Any) -> Any:
-        return -np.expm1(-z)
-
-    def above(self, z: Any) -> Any:
-        return np.exp(-z)
-
-    def log_above(self, z: Any) -> Any:
-        return -z
-
-    def quantile(self, q: Any) -> Any:
-        return -np.log1p(-q)
-
-    def upper_quantile(self, q: Any) -> Any:
-        return -np.log(q)
-
-    def standard_entropy(self) -> Any:
-        return 1.0
-
-    def moments(self) -> tuple[Any, Any]:
-        return 1.0, 1.0
-
-
-class Laplace(Continuous):
-    """The two-sided exponential distribution."""
-
-    def log_density(self, z: Any) -> Any:
-        return -np.abs(z) - math.log(2)
-
-    def below(self, z: Any) -> Any:
-        tail = 0.5 * np.exp(-np.abs(z))
-        return np.where(z > 0, 1 - tail, tail)
-
-    def above(self, z: Any) -> Any:
-        return self.below(-z)
-
-    def quantile(self, q: Any) -> Any:
-        upper = q > 0.5
-        return np.where(upper, -1, 1) * np.log(2 * np.where(upper, 1 - q, q))
-
-    def upper_quantile(self, q: Any) -> Any:
-        return -self.quantile(q)
-
-    def standard_entropy(self) -> Any:
-        return math.log(2) + 1
-
-    def moments(self) -> tuple[Any, Any]:
-        return 0.0, 2.0
-
-
-class Logistic(Continuous):
-    """The logistic distribution."""
-
-    def log_density(self, z: Any) -> Any:
-        return special.log_expit(z) + special.log_expit(-z)
-
-    def below(self, z: Any) -> Any:
-        return special.expit(z)
-
-    def above(self, z: Any) -> Any:
-        return special.expit(-z)
-
-    def log_below(self, z: Any) -> Any:
-        return special.log_expit(z)
-
-    def log_above(self, z: Any) -> Any:
-        return special.log_expit(-z)
-
-    def quantile(self, q: Any) -> Any:
-        return special.logit(q)
-
-    def upper_quantile(self, q: Any) -> Any:
-        return -special.logit(q)
-
-    def standard_entropy(self) -> Any:
-        return 2.0
-
-    def moments(self) -> tuple[Any, Any]:
-        return 0.0, math.pi**2 / 3
-
-
-class Cauchy(Continuous):
-    """The Cauchy distribution, which has no mean."""
-
-    def log_density(self, z: Any) -> Any:
-        return -math.log(math.pi) - np.log1p(z * z)
-
-    def below(self, z: Any) -> Any:
-        return np.arctan2(1.0, -z) / math.pi
-
-    def above(self, z: Any) -> Any:
-        return np.arctan2(1.0, z) / math.pi
-
-    def quantile(self, q: Any) -> Any:
-        return -1 / np.tan(math.pi * q)
-
-    def upper_quantile(self, q: Any) -> Any:
-        return 1 / np.tan(math.pi * q)
-
-    def standard_entropy(self) -> Any:
-        return math.log(4 * math.pi)
-
-    def moments(self) -> tuple[Any, Any]:
-        return math.nan, math.nan
-
-
-class Lognorm(Continuous):
-    """The distribution of exp(s x) for a normal x."""
-
-    low, middle, open_low = 0.0, 1.0, True
-
-    def log_density(self, z: Any, s: Any) -> Any:
-        logarithm = np.log(z)
-        return -0.5 * (logarithm / s) ** 2 - logarithm - np.log(s) - 0.5 * _LOG_2PI
-
-    def below(self, z: Any, s: Any) -> Any:
-        return special.ndtr(np.log(z) / s)
-
-    def above(self, z: Any, s: Any) -> Any:
-        return special.ndtr(-np.log(z) / s)
-
-    def log_below(self, z: Any, s: Any) -> Any:
-        return special.log_ndtr(np.log(z) / s)
-
-    def log_above(self, z: Any, s: Any) -> Any:
-        return special.log_ndtr(-np.log(z) / s)
-
-    def quantile(self, q: Any, s: Any) -> Any:
-        return np.exp(s * special.ndtri(q))
-
-    def upper_quantile(self, q: Any, s: Any) -> Any:
-        return np.exp(-s * special.ndtri(q))
-
-    def standard_entropy(self, s: Any) -> Any:
-        return 0.5 * (1 + _LOG_2PI) + np.log(s)
-
-    def moments(self, s: Any) -> tuple[Any, Any]:
-        growth = np.exp(s * s)
-        return np.sqrt(growth), growth * np.expm1(s * s)
-
-
-norm = Norm("norm")
-t = T("t")
-beta = Beta("beta")
-gamma = Gamma("gamma")
-chi2 = Chi2("chi2")
-uniform = Uniform("uniform")
-expon = Expon("expon")
-laplace = Laplace("laplace")
-logistic = Logistic("logistic")
-cauchy = Cauchy("cauchy")
-lognorm = Lognorm("lognorm")
+norm = Symmetric(
+    "norm",
+    "The normal distribution.",
+    log_density=lambda z: -0.5 * (z * z) - 0.5 * _LOG_2PI,
+    below=special.ndtr,
+    log_below=special.log_ndtr,
+    quantile=special.ndtri,
+    standard_entropy=lambda: 0.5 * (_LOG_2PI + 1),
+    moments=lambda: (0.0, 1.0),
+)
+
+
+def _t_log_density(z: Any, df: Any) -> Any:
+    height = special.gammaln(0.5 * (df + 1)) - special.gammaln(0.5 * df) - 0.5 * np.log(df * math.pi)
+    return height - 0.5 * (df + 1) * np.log1p(z * z / df)
+
+
+def _t_entropy(df: Any) -> Any:
+    half, more = 0.5 * df, 0.5 * (df + 1)
+    return more * (special.digamma(more) - special.digamma(half)) + 0.5 * np.log(df) + special.betaln(half, 0.5)
+
+
+def _t_moments(df: Any) -> tuple[Any, Any]:
+    wide = df > 2
+    spread = np.where(wide, df / np.where(wide, df - 2, 1.0), np.where(df > 1, math.inf, math.nan))
+    return np.where(df > 1, 0.0, math.inf), spread
+
+
+t = Symmetric(
+    "t",
+    "Student's t; probabilities have no derivative in the degrees of freedom.",
+    log_density=_t_log_density,
+    below=lambda z, df: special.stdtr(df, z),
+    quantile=lambda q, df: special.stdtrit(df, q),
+    standard_entropy=_t_entropy,
+    moments=_t_moments,
+)
+
+
+def _beta_entropy(a: Any, b: Any) -> Any:
+    parts = (a - 1) * special.psi(a) + (b - 1) * special.psi(b) - (a + b - 2) * special.psi(a + b)
+    return special.betaln(a, b) - parts
+
+
+def _beta_moments(a: Any, b: Any) -> tuple[Any, Any]:
+    total = a + b
+    return a / total, a * b / (total * total * (total + 1))
+
+
+beta = Continuous(
+    "beta",
+    "The beta distribution; probabilities have no derivative in the shape parameters.",
+    low=0.0,
+    high=1.0,
+    middle=0.5,
+    log_density=lambda z, a, b: special.xlog1py(b - 1, -z) + special.xlogy(a - 1, z) - special.betaln(a, b),
+    below=lambda z, a, b: special.betainc(a, b, z),
+    above=lambda z, a, b: special.betaincc(a, b, z),
+    quantile=lambda q, a, b: special.betaincinv(a, b, q),
+    upper_quantile=lambda q, a, b: special.betainccinv(a, b, q),
+    standard_entropy=_beta_entropy,
+    moments=_beta_moments,
+)
+
+gamma = Continuous(
+    "gamma",
+    "The gamma distribution.",
+    low=0.0,
+    middle=1.0,
+    log_density=lambda z, a: special.xlogy(a - 1, z) - z - special.gammaln(a),
+    below=lambda z, a: special.gammainc(a, z),
+    above=lambda z, a: special.gammaincc(a, z),
+    quantile=lambda q, a: special.gammaincinv(a, q),
+    upper_quantile=lambda q, a: special.gammainccinv(a, q),
+    standard_entropy=lambda a: special.psi(a) * (1 - a) + a + special.gammaln(a),
+    moments=lambda a: (a, a),
+)
+
+
+def _chi2_log_density(z: Any, df: Any) -> Any:
+    half = 0.5 * df
+    return special.xlogy(half - 1, z) - 0.5 * z - special.gammaln(half) - math.log(2) * half
+
+
+def _chi2_entropy(df: Any) -> Any:
+    half = 0.5 * df
+    return half + math.log(2) + special.gammaln(half) + (1 - half) * special.psi(half)
+
+
+chi2 = Continuous(
+    "chi2",
+    "The chi-squared distribution: a gamma distribution of half the degrees of freedom, at twice the scale.",
+    low=0.0,
+    middle=1.0,
+    log_density=_chi2_log_density,
+    below=lambda z, df: special.gammainc(0.5 * df, 0.5 * z),
+    above=lambda z, df: special.gammaincc(0.5 * df, 0.5 * z),
+    quantile=lambda q, df: 2 * special.gammaincinv(0.5 * df, q),
+    upper_quantile=lambda q, df: 2 * special.gammainccinv(0.5 * df, q),
+    standard_entropy=_chi2_entropy,
+    moments=lambda df: (df, 2 * df),
+)
+
+uniform = Continuous(
+    "uniform",
+    "The uniform distribution on an interval.",
+    low=0.0,
+    high=1.0,
+    middle=0.5,
+    log_density=lambda z: 0.0 * z,
+    below=lambda z: z,
+    quantile=lambda q: q,
+    standard_entropy=lambda: 0.0,
+    moments=lambda: (0.5, 1 / 12),
+)
+
+expon = Continuous(
+    "expon",
+    "The exponential distribution.",
+    low=0.0,
+    middle=1.0,
+    log_density=lambda z: -z,
+    below=lambda z: -np.expm1(-z),
+    above=lambda z: np.exp(-z),
+    log_above=lambda z: -z,
+    quantile=lambda q: -np.log1p(-q),
+    upper_quantile=lambda q: -np.log(q),
+    standard_entropy=lambda: 1.0,
+    moments=lambda: (1.0, 1.0),
+)
+
+
+def _laplace_below(z: Any) -> Any:
+    tail = 0.5 * np.exp(-np.abs(z))
+    return np.where(z > 0, 1 - tail, tail)
+
+
+def _laplace_quantile(q: Any) -> Any:
+    upper = q > 0.5
+    return np.where(upper, -1, 1) * np.log(2 * np.where(upper, 1 - q, q))
+
+
+laplace = Symmetric(
+    "laplace",
+    "The two-sided exponential distribution.",
+    log_density=lambda z: -np.abs(z) - math.log(2),
+    below=_laplace_below,
+    quantile=_laplace_quantile,
+    standard_entropy=lambda: math.log(2) + 1,
+    moments=lambda: (0.0, 2.0),
+)
+
+logistic = Symmetric(
+    "logistic",
+    "The logistic distribution.",
+    log_density=lambda z: special.log_expit(z) + special.log_expit(-z),
+    below=special.expit,
+    log_below=special.log_expit,
+    quantile=special.logit,
+    standard_entropy=lambda: 2.0,
+    moments=lambda: (0.0, math.pi**2 / 3),
+)
+
+cauchy = Continuous(
+    "cauchy",
+    "The Cauchy distribution, which has no mean.",
+    log_density=lambda z: -math.log(math.pi) - np.log1p(z * z),
+    below=lambda z: np.arctan2(1.0, -z) / math.pi,
+    above=lambda z: np.arctan2(1.0, z) / math.pi,
+    quantile=lambda q: -1 / np.tan(math.pi * q),
+    upper_quantile=lambda q: 1 / np.tan(math.pi * q),
+    standard_entropy=lambda: math.log(4 * math.pi),
+    moments=lambda: (math.nan, math.nan),
+)
+
+
+def _lognorm_log_density(z: Any, s: Any) -> Any:
+    logarithm = np.log(z)
+    return -0.5 * (logarithm / s) ** 2 - logarithm - np.log(s) - 0.5 * _LOG_2PI
+
+
+def _lognorm_moments(s: Any) -> tuple[Any, Any]:
+    growth = np.exp(s * s)
+    return np.sqrt(growth), growth * np.expm1(s * s)
+
+
+lognorm = Continuous(
+    "lognorm",
+    "The distribution of exp(s x) for a normal x.",
+    low=0.0,
+    middle=1.0,
+    open_low=True,
+    log_density=_lognorm_log_density,
+    below=lambda z, s: special.ndtr(np.log(z) / s),
+    above=lambda z, s: special.ndtr(-np.log(z) / s),
+    log_below=lambda z, s: special.log_ndtr(np.log(z) / s),
+    log_above=lambda z, s: special.log_ndtr(-np.log(z) / s),
+    quantile=lambda q, s: np.exp(s * special.ndtri(q)),
+    upper_quantile=lambda q, s: np.exp(-s * special.ndtri(q)),
+    standard_entropy=lambda s: 0.5 * (1 + _LOG_2PI) + np.log(s),
+    moments=_lognorm_moments,
+)

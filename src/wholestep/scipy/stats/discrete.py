@@ -7,74 +7,41 @@ from typing import Any
 from wholestep.scipy.outside import np, special
 from wholestep.scipy.stats.family import Discrete
 
-
-class Poisson(Discrete):
-    """The Poisson distribution."""
-
-    def valid(self, mu: Any) -> Any:
-        return mu >= 0
-
-    def log_mass(self, k: Any, mu: Any) -> Any:
-        return special.xlogy(k, mu) - special.gammaln(k + 1) - mu
-
-    def below(self, k: Any, mu: Any) -> Any:
-        return special.gammaincc(k + 1, mu)
-
-    def above(self, k: Any, mu: Any) -> Any:
-        return special.gammainc(k + 1, mu)
-
-    def moments(self, mu: Any) -> tuple[Any, Any]:
-        return mu, mu
+poisson = Discrete(
+    "poisson",
+    "The Poisson distribution.",
+    valid=lambda mu: mu >= 0,
+    log_mass=lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1) - mu,
+    below=lambda k, mu: special.gammaincc(k + 1, mu),
+    above=lambda k, mu: special.gammainc(k + 1, mu),
+    moments=lambda mu: (mu, mu),
+)
 
 
-class Binom(Discrete):
-    """The number of successes in n trials."""
-
-    def valid(self, n: Any, p: Any) -> Any:
-        return (n >= 0) & (np.floor(n) == n) & (p >= 0) & (p <= 1)
-
-    def last(self, n: Any, p: Any) -> Any:
-        return n
-
-    def log_mass(self, k: Any, n: Any, p: Any) -> Any:
-        ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
-        return ways + special.xlogy(k, p) + special.xlog1py(n - k, -p)
-
-    def below(self, k: Any, n: Any, p: Any) -> Any:
-        return special.betainc(np.maximum(n - k, 1), k + 1, 1 - p)
-
-    def above(self, k: Any, n: Any, p: Any) -> Any:
-        return special.betainc(k + 1, np.maximum(n - k, 1), p)
-
-    def moments(self, n: Any, p: Any) -> tuple[Any, Any]:
-        return n * p, n * p * (1 - p)
+def _binom_log_mass(k: Any, n: Any, p: Any) -> Any:
+    ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+    return ways + special.xlogy(k, p) + special.xlog1py(n - k, -p)
 
 
-class Bernoulli(Discrete):
-    """One trial."""
+binom = Discrete(
+    "binom",
+    "The number of successes in n trials.",
+    valid=lambda n, p: (n >= 0) & (np.floor(n) == n) & (p >= 0) & (p <= 1),
+    last=lambda n, p: n,
+    log_mass=_binom_log_mass,
+    below=lambda k, n, p: special.betainc(np.maximum(n - k, 1), k + 1, 1 - p),
+    above=lambda k, n, p: special.betainc(k + 1, np.maximum(n - k, 1), p),
+    moments=lambda n, p: (n * p, n * p * (1 - p)),
+)
 
-    def rules(self) -> dict[str, Any]:
-        return {**super().rules(), "entropy": lambda p, loc: self._known(special.entr(p) + special.entr(1 - p), (p,))}
-
-    def valid(self, p: Any) -> Any:
-        return (p >= 0) & (p <= 1)
-
-    def last(self, p: Any) -> Any:
-        return 1
-
-    def log_mass(self, k: Any, p: Any) -> Any:
-        return special.xlogy(k, p) + special.xlog1py(1 - k, -p)
-
-    def below(self, k: Any, p: Any) -> Any:
-        return 1 - p
-
-    def above(self, k: Any, p: Any) -> Any:
-        return p
-
-    def moments(self, p: Any) -> tuple[Any, Any]:
-        return p, p * (1 - p)
-
-
-poisson = Poisson("poisson")
-binom = Binom("binom")
-bernoulli = Bernoulli("bernoulli")
+bernoulli = Discrete(
+    "bernoulli",
+    "One trial.",
+    valid=lambda p: (p >= 0) & (p <= 1),
+    last=lambda p: 1,
+    log_mass=lambda k, p: special.xlogy(k, p) + special.xlog1py(1 - k, -p),
+    below=lambda k, p: 1 - p,
+    above=lambda k, p: p,
+    moments=lambda p: (p, p * (1 - p)),
+    standard_entropy=lambda p: special.entr(p) + special.entr(1 - p),
+)

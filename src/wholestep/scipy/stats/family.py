@@ -24,13 +24,14 @@ def operand_of(method: Any) -> str:
 
 
 class Family:
-    """A distribution under SciPy's name; `methods` are those that also take traced arrays."""
+    """A distribution under SciPy's name; `parts` are its own functions and numbers in place of those of its class."""
 
     moments_only = ("entropy", "mean", "var", "std")
     location: tuple[str, ...] = ("loc",)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, doc: str, **parts: Any) -> None:
+        self.name, self.__doc__ = name, doc
+        vars(self).update(parts)
         self.outside: Any = getattr(scipy.stats, name)
         shapes = self.outside.shapes
         self.signature = [*([s.strip() for s in shapes.split(",")] if shapes else []), *self.location]
@@ -204,6 +205,19 @@ class Continuous(Family):
         return self._known(rule(*self.moments(*shapes), loc, scale), scale, shapes)
 
 
+class Symmetric(Continuous):
+    """A density that is the same on both sides of 0, so that its upper half follows from the lower one."""
+
+    def above(self, z: Any, *shapes: Any) -> Any:
+        return self.below(-z, *shapes)
+
+    def log_above(self, z: Any, *shapes: Any) -> Any:
+        return self.log_below(-z, *shapes)
+
+    def upper_quantile(self, q: Any, *shapes: Any) -> Any:
+        return -self.quantile(q, *shapes)
+
+
 class Discrete(Family):
     """Probabilities of whole numbers; loc is added here."""
 
@@ -231,8 +245,11 @@ class Discrete(Family):
         """The mean and the variance."""
         raise NotImplementedError(self.name)
 
+    standard_entropy: Callable[..., Any] | None = None
+
     def rules(self) -> dict[str, Callable[..., Any]]:
-        return {
+        entropy = self.standard_entropy
+        return ({} if entropy is None else {"entropy": lambda p, loc: self._known(entropy(p), (p,))}) | {
             "pmf": lambda *args: np.exp(self._log_mass(*args)),
             "logpmf": self._log_mass,
             "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import scipy.stats
@@ -16,8 +17,6 @@ from wholestep.scipy.outside import doubles, np, special
 from wholestep.scipy.stats.family import refuse_traced
 
 _LOG_2PI = math.log(2 * math.pi)
-_normal: Any = scipy.stats.multivariate_normal
-_dirichlet: Any = scipy.stats.dirichlet
 
 
 def mean_and_covariance(mean: Any, cov: Any) -> tuple[Any, Any]:
@@ -43,24 +42,30 @@ def mean_and_covariance(mean: Any, cov: Any) -> tuple[Any, Any]:
     return middle, spread
 
 
-class MultivariateNormal:
-    """The multivariate normal distribution; of its covariance the lower triangle is read."""
+class Multivariate:
+    """A distribution under SciPy's name: methods with rules also take traced arrays, and the others refuse them."""
+
+    def __init__(self, name: str, doc: str, **rules: Callable[..., Any]) -> None:
+        self.name, self.__doc__ = name, doc
+        self.outside: Any = getattr(scipy.stats, name)
+        for method, rule in rules.items():
+            setattr(self, method, covers(getattr(self.outside, method), f"scipy.stats.{name}.{method}")(rule))
 
     def __getattr__(self, name: str) -> Any:
-        return refuse_traced(getattr(_normal, name), f"multivariate_normal.{name}")
+        return refuse_traced(getattr(self.outside, name), f"{self.name}.{name}")
 
-    @staticmethod
-    def _log_density(x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
-        middle, spread = mean_and_covariance(mean, cov)
-        n = middle.shape[-1]
-        points = np.asarray(doubles(x)) if not is_traced(x) else doubles(x)
-        if np.ndim(points) == 0:
-            points = points[None]
-        elif np.ndim(points) == 1:
-            points = points[None, :] if n > 1 or points.shape == (n,) else points[:, None]
-        off = (points - middle).reshape((-1, n))
-        made = (singular if allow_singular else regular)(off, lift(spread), n)
-        return np.squeeze(made.reshape(points.shape[:-1]))[()]
+
+def _logpdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
+    middle, spread = mean_and_covariance(mean, cov)
+    n = middle.shape[-1]
+    points = np.asarray(doubles(x)) if not is_traced(x) else doubles(x)
+    if np.ndim(points) == 0:
+        points = points[None]
+    elif np.ndim(points) == 1:
+        points = points[None, :] if n > 1 or points.shape == (n,) else points[:, None]
+    off = (points - middle).reshape((-1, n))
+    made = (singular if allow_singular else regular)(off, lift(spread), n)
+    return np.squeeze(made.reshape(points.shape[:-1]))[()]
 
 
 def regular(off: Any, spread: Any, n: int) -> Any:
@@ -83,12 +88,8 @@ def singular(off: Any, spread: Any, n: int) -> Any:
     return np.where(outside & ~np.all(kept), -math.inf, made)
 
 
-def _logpdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
-    return MultivariateNormal._log_density(x, mean, cov, allow_singular)
-
-
 def _pdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
-    return np.exp(MultivariateNormal._log_density(x, mean, cov, allow_singular))
+    return np.exp(_logpdf(x, mean, cov, allow_singular))
 
 
 def _entropy(mean: Any = None, cov: Any = 1) -> Any:
@@ -143,31 +144,19 @@ def _dirichlet_entropy(alpha: Any) -> Any:
     return log_normaliser(a) + rest
 
 
-class Dirichlet:
-    """Dirichlet's distribution; points are not checked to add up to 1 where they are traced."""
-
-    def __getattr__(self, name: str) -> Any:
-        return refuse_traced(getattr(_dirichlet, name), f"dirichlet.{name}")
-
-
-def _enter(target: Any, outside: Any, name: str, rules: dict[str, Any]) -> Any:
-    for method, rule in rules.items():
-        setattr(target, method, covers(getattr(outside, method), f"scipy.stats.{name}.{method}")(rule))
-    return target
-
-
-multivariate_normal: Any = _enter(
-    MultivariateNormal(), _normal, "multivariate_normal", {"logpdf": _logpdf, "pdf": _pdf, "entropy": _entropy}
+multivariate_normal: Any = Multivariate(
+    "multivariate_normal",
+    "The multivariate normal distribution; of its covariance the lower triangle is read.",
+    logpdf=_logpdf,
+    pdf=_pdf,
+    entropy=_entropy,
 )
-dirichlet: Any = _enter(
-    Dirichlet(),
-    _dirichlet,
+dirichlet: Any = Multivariate(
     "dirichlet",
-    {
-        "logpdf": _dirichlet_logpdf,
-        "pdf": _dirichlet_pdf,
-        "mean": _dirichlet_mean,
-        "var": _dirichlet_var,
-        "entropy": _dirichlet_entropy,
-    },
+    "Dirichlet's distribution; points are not checked to add up to 1 where they are traced.",
+    logpdf=_dirichlet_logpdf,
+    pdf=_dirichlet_pdf,
+    mean=_dirichlet_mean,
+    var=_dirichlet_var,
+    entropy=_dirichlet_entropy,
 )
