@@ -102,29 +102,49 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
     return register
 
 
+class Bound:
+    """An implementation that gets its arguments by the names of the outside function's signature, which it has too."""
+
+    def __init__(self, outside: Any, implementation: Callable[..., Any], ignored: str, casting: str) -> None:
+        self.__module__, self.__doc__ = implementation.__module__, implementation.__doc__
+        self.__name__ = self.__qualname__ = outside.__name__
+        self.outside, self.implementation = outside, implementation
+        self.ignored, self.casting = ignored.split(), casting
+
+    # Both are worked out when they are first asked for: the import of the library has no time for signatures.
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.outside)
+
+    @functools.cached_property
+    def places(self) -> list[str]:
+        """The names of the arguments that may come by position."""
+        return [p.name for p in self.__signature__.parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(self.places, args, strict=False)) | kwargs
+        if len(given) != len(args) + len(kwargs) or not given.keys() <= self.__signature__.parameters.keys():
+            self.__signature__.bind(*args, **kwargs)  # it raises the error that such a call is
+        for parameter in self.ignored:
+            given.pop(parameter, None)
+        out = given.pop("out", None)
+        return HOOKS.assign_out(self.__name__, out, self.implementation(**given), self.casting)
+
+
 def binds(
-    function: Any, name: str | None = None, *, ignored: str = "", casting: str = "same_kind", creates: bool = False
+    function: Any, remark: str = "", *, ignored: str = "", casting: str = "same_kind", creates: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`covers` for an implementation that gets what was given by name, bound by the outside function's own signature.
+    """`covers` for an implementation that gets what was given by name, as the outside function's own signature has it.
 
     It states only the parameters with a meaning here: the `ignored` ones are taken without one. A result goes into
-    `out=` by the rule `casting`. A parameter that a later NumPy may add is an error, as it is unknown to both.
+    `out=` by the rule `casting`, or "exact" for its very type. A parameter that a later NumPy may add is an error, as
+    it is unknown to both. An implementation without a docstring gets one of its name and the `remark`.
     """
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
-        signature = functools.cache(functools.partial(inspect.signature, function))
-        meaningless = ignored.split()
-
-        def bound(*args: Any, **kwargs: Any) -> Any:
-            given = signature().bind(*args, **kwargs).arguments
-            for parameter in meaningless:
-                given.pop(parameter, None)
-            out = given.pop("out", None)
-            return HOOKS.assign_out(function.__name__, out, implementation(**given), casting)
-
-        functools.update_wrapper(bound, function)
-        bound.__module__, bound.__doc__ = implementation.__module__, implementation.__doc__
-        return covers(function, name, creates=creates)(bound)
+        implementation.__doc__ = implementation.__doc__ or f"{public_name(function)}{': ' * bool(remark)}{remark}."
+        return covers(function, creates=creates)(Bound(function, implementation, ignored, casting))
 
     return register
 

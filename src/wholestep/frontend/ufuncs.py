@@ -385,7 +385,7 @@ def blended(ufunc: np.ufunc, made: Array, target: Any, where: Any) -> Array:
 
 
 def assign_out(name: str, target: Any, made: Array, casting: Any = "same_kind") -> Any:
-    """Write a result into `out=`, as NumPy casts it; a plain array cannot hold a traced one."""
+    """Write a result into `out=`, as NumPy casts it, or in its "exact" type; a plain array cannot hold a traced one."""
     target = target[0] if isinstance(target, tuple) else target
     if target is None or target is np._NoValue:
         return made
@@ -394,7 +394,9 @@ def assign_out(name: str, target: Any, made: Array, casting: Any = "same_kind") 
             f"{name}: out= is a plain array, which cannot hold a traced {made.type}",
             hint=into_plain(target),
         )
-    if not np.can_cast(made.dtype, target.dtype, casting):
+    if casting == "exact" and target.type is not made.type:
+        raise ShapeError(f"{name}: out= is {target.type}, and the result is {made.type}")
+    if not np.can_cast(made.dtype, target.dtype, "same_kind" if casting == "exact" else casting):
         raise DtypeError(
             f"{name}: cannot write {made.type} into {target.type} by the rule {casting!r}",
             hint="make the array on the left with a dtype that can hold the result",

@@ -8,9 +8,8 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import binds, covers, is_traced
 from wholestep.frontend.promotion import lift, promoted
-from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import (
     axis_of,
@@ -192,7 +191,7 @@ def _segments(at: Array, knots: Array, heights: Array) -> Any:
 
 
 def _cumulative(
-    name: str, function: Any, x: Any, axis: Any, dtype: Any, out: Any, include_initial: bool, unit: int
+    name: str, function: Any, unit: int, x: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
     a = traced_array(x)
     a = reshape(a, (1,)) if a.ndim == 0 else a
@@ -203,23 +202,19 @@ def _cumulative(
     if include_initial:
         edge = tuple([1 if i == place else n for i, n in enumerate(a.shape)])
         made = concatenate([np.full(edge, unit, made.dtype), made], place)
-    return made if out is None else assign_out(name, out, made)
+    return made
 
 
-@covers(np.cumulative_sum)
-def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
-) -> Any:
+@binds(np.cumulative_sum)
+def cumulative_sum(x: Any, **options: Any) -> Any:
     """numpy.cumulative_sum."""
-    return _cumulative("cumulative_sum", reductions.cumsum, x, axis, dtype, out, include_initial, 0)
+    return _cumulative("cumulative_sum", reductions.cumsum, 0, x, **options)
 
 
-@covers(np.cumulative_prod)
-def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
-) -> Any:
+@binds(np.cumulative_prod)
+def cumulative_prod(x: Any, **options: Any) -> Any:
     """numpy.cumulative_prod."""
-    return _cumulative("cumulative_prod", reductions.cumprod, x, axis, dtype, out, include_initial, 1)
+    return _cumulative("cumulative_prod", reductions.cumprod, 1, x, **options)
 
 
 @covers(np.unwrap)

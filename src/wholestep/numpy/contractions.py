@@ -9,9 +9,8 @@ import numpy as np
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, promoted, wrap
-from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import axis_of, moveaxis, normalized_axes, reshape
 from wholestep.primitives.arithmetic import conj
@@ -19,7 +18,7 @@ from wholestep.primitives.contraction import LETTERS, contract
 from wholestep.primitives.reduction import any_, sum_
 
 
-@covers(np.matmul, "numpy.matmul")
+@covers(np.matmul)
 def matmul(x1: Any, x2: Any, /) -> Array:
     """numpy.matmul."""
     x, y = operands(x1, x2)
@@ -66,32 +65,21 @@ def operands(x1: Any, x2: Any) -> tuple[Value, Value]:
     return x, y
 
 
-def delivered(name: str, made: Array, out: Any) -> Any:
-    """A result, or `out=` with the result in it; NumPy wants the very dtype and shape here."""
-    if out is None:
-        return made
-    if isinstance(out, Array) and out.type is not made.type:
-        raise ShapeError(f"{name}: out= is {out.type}, and the result is {made.type}")
-    return assign_out(name, out, made)
-
-
-@covers(np.dot)
-def dot(a: Any, b: Any, out: Any = None) -> Any:
+@binds(np.dot, casting="exact")
+def dot(a: Any, b: Any) -> Any:
     """numpy.dot."""
     x, y = operands(a, b)
     if x.ndim == 0 or y.ndim == 0:
-        made: Any = lift(a) * lift(b)
-    else:
-        if x.shape[-1] != y.shape[0 if y.ndim == 1 else -2]:
-            raise ShapeError(
-                f"dot: inner sizes differ: {x.type} and {y.type}",
-                hint="the left operand's last axis must equal the right operand's second-last",
-            )
-        left = LETTERS[: x.ndim - 1]
-        right = LETTERS[x.ndim - 1 : x.ndim + y.ndim - 2]
-        spec_y = "Z" if y.ndim == 1 else f"{right[:-1]}Z{right[-1]}"
-        made = wrap(contract(x, y, spec=f"{left}Z,{spec_y}->{left}{right}"))
-    return delivered("dot", made, out)
+        return lift(a) * lift(b)
+    if x.shape[-1] != y.shape[0 if y.ndim == 1 else -2]:
+        raise ShapeError(
+            f"dot: inner sizes differ: {x.type} and {y.type}",
+            hint="the left operand's last axis must equal the right operand's second-last",
+        )
+    left = LETTERS[: x.ndim - 1]
+    right = LETTERS[x.ndim - 1 : x.ndim + y.ndim - 2]
+    spec_y = "Z" if y.ndim == 1 else f"{right[:-1]}Z{right[-1]}"
+    return wrap(contract(x, y, spec=f"{left}Z,{spec_y}->{left}{right}"))
 
 
 @covers(np.inner)
@@ -106,10 +94,10 @@ def inner(a: Any, b: Any, /) -> Any:
     return wrap(contract(x, y, spec=f"{left}Z,{right}Z->{left}{right}"))
 
 
-@covers(np.outer)
-def outer(a: Any, b: Any, out: Any = None) -> Any:
+@binds(np.outer, casting="exact")
+def outer(a: Any, b: Any) -> Any:
     """numpy.outer."""
-    return delivered("outer", lift(a).ravel()[:, None] * lift(b).ravel()[None, :], out)
+    return lift(a).ravel()[:, None] * lift(b).ravel()[None, :]
 
 
 @covers(np.vdot)
@@ -139,7 +127,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return Array(contract(x, y, spec=f"{''.join(a_labels)},{''.join(b_labels)}->{''.join(out)}"))
 
 
-@covers(np.vecdot, "numpy.vecdot")
+@covers(np.vecdot)
 def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
     """numpy.vecdot: inner products along an axis, the first operand conjugated."""
     x, y = operands(x1, x2)
@@ -151,14 +139,14 @@ def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
     return stacked_matmul("vecdot", conj(a) if a.dtype.kind == "c" else a, "Z", b, "Z", "")
 
 
-@covers(np.matvec, "numpy.matvec")
+@covers(np.matvec)
 def matvec(x1: Any, x2: Any, /) -> Any:
     """numpy.matvec: stacks of matrices times stacks of vectors."""
     x, y = operands(x1, x2)
     return stacked_matmul("matvec", x, "YZ", y, "Z", "Y")
 
 
-@covers(np.vecmat, "numpy.vecmat")
+@covers(np.vecmat)
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """numpy.vecmat: stacks of vectors, conjugated, times stacks of matrices."""
     x, y = operands(x1, x2)

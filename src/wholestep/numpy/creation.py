@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import HOOKS, covers, is_traced
+from wholestep.frontend.dispatch import HOOKS, binds, covers, is_traced
 from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, promoted, value_of, wrap
 from wholestep.numpy.movement import check_depth, concatenate, moveaxis, reshape, traced_array
 from wholestep.numpy.outside import np
@@ -65,28 +66,22 @@ def _full_of(shape: Any, number: Any, dtype: Any) -> Array:
     )
 
 
-@covers(np.zeros, "numpy.zeros", creates=True)
-def zeros(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
-    """numpy.zeros: inside a trace an array that takes traced values."""
-    return _full_of(shape, 0, np.float64 if dtype is None else dtype)
+def filled_with(outside: Any, number: int, what: str) -> Callable[..., Any]:
+    """A function that makes arrays of one number."""
+
+    def implementation(shape: Any, dtype: Any = None) -> Array:
+        return _full_of(shape, number, np.float64 if dtype is None else dtype)
+
+    return binds(outside, f"inside a trace {what}", creates=True, ignored="order device like")(implementation)
 
 
-@covers(np.ones, "numpy.ones", creates=True)
-def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
-    """numpy.ones: inside a trace an array that takes traced values."""
-    return _full_of(shape, 1, np.float64 if dtype is None else dtype)
+zeros = filled_with(np.zeros, 0, "an array that takes traced values")
+ones = filled_with(np.ones, 1, "an array that takes traced values")
+empty = filled_with(np.empty, 0, "zeros that take traced values")
 
 
-@covers(np.empty, "numpy.empty", creates=True)
-def empty(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Array:
-    """numpy.empty: inside a trace zeros that take traced values."""
-    return _full_of(shape, 0, np.float64 if dtype is None else dtype)
-
-
-@covers(np.full, "numpy.full", creates=True)
-def full(
-    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
-) -> Array:
+@binds(np.full, creates=True, ignored="order device like")
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     """numpy.full: inside a trace an array that takes traced values."""
     value = lift(fill_value).value
     wanted = value.dtype if dtype is None else checked(dtype)
@@ -94,21 +89,19 @@ def full(
     return Array(broadcast_to(cast_to(value, wanted), sizes))
 
 
-@covers(np.eye, "numpy.eye", creates=True)
-def eye(
-    N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
-) -> Array:
+@binds(np.eye, creates=True, ignored="order device like")
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Array:
     """numpy.eye: inside a trace an array that takes traced values."""
     return Array(value_of(np.eye(N, M, k, checked(float if dtype is None else dtype))))
 
 
-@covers(np.identity, "numpy.identity", creates=True)
+@covers(np.identity, creates=True)
 def identity(n: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """numpy.identity: inside a trace an array that takes traced values."""
-    return eye(n, dtype=float if dtype is None else dtype)
+    return eye(n, dtype=float if dtype is None else dtype)  # type: ignore[no-any-return]
 
 
-@covers(np.tri, "numpy.tri", creates=True)
+@covers(np.tri, creates=True)
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Array:
     """numpy.tri: inside a trace an array that takes traced values."""
     return Array(value_of(np.tri(N, M, k, checked(dtype))))
@@ -116,60 +109,33 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = No
 
 def _like(a: Any, number: Any, dtype: Any, shape: Any) -> Array:
     x = lift(a)
-    return full(x.shape if shape is None else shape, number, x.dtype if dtype is None else dtype)
+    made: Array = full(x.shape if shape is None else shape, number, x.dtype if dtype is None else dtype)
+    return made
 
 
-@covers(np.zeros_like, creates=True)
-def zeros_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
-) -> Array:
-    """numpy.zeros_like: inside a trace an array that takes traced values."""
-    return _like(a, 0, dtype, shape)
+def like_with(outside: Any, number: int, what: str) -> Callable[..., Any]:
+    """A function that makes arrays of one number like another array."""
+
+    def implementation(**given: Any) -> Array:
+        a = given.pop("prototype" if outside is np.empty_like else "a")
+        return _like(a, number, given.get("dtype"), given.get("shape"))
+
+    return binds(outside, f"inside a trace {what}", creates=True)(implementation)
 
 
-@covers(np.ones_like, creates=True)
-def ones_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
-) -> Array:
-    """numpy.ones_like: inside a trace an array that takes traced values."""
-    return _like(a, 1, dtype, shape)
+zeros_like = like_with(np.zeros_like, 0, "an array that takes traced values")
+ones_like = like_with(np.ones_like, 1, "an array that takes traced values")
+empty_like = like_with(np.empty_like, 0, "zeros that take traced values")
 
 
-@covers(np.empty_like, creates=True)
-def empty_like(
-    prototype: Any, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
-) -> Array:
-    """numpy.empty_like: inside a trace zeros that take traced values."""
-    return _like(prototype, 0, dtype, shape)
-
-
-@covers(np.full_like, creates=True)
-def full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    order: str = "K",
-    subok: bool = True,
-    shape: Any = None,
-    *,
-    device: Any = None,
-) -> Array:
+@binds(np.full_like, creates=True, ignored="order subok device")
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Array:
     """numpy.full_like: inside a trace an array that takes traced values."""
     return _like(a, fill_value, dtype, shape)
 
 
-@covers(np.array, "numpy.array", creates=True)
-def array(
-    object: Any,
-    dtype: Any = None,
-    *,
-    copy: Any = True,
-    order: str = "K",
-    subok: bool = False,
-    ndmin: int = 0,
-    ndmax: int = 0,
-    like: Any = None,
-) -> Any:
+@binds(np.array, creates=True, ignored="order subok ndmax like")
+def array(object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0) -> Any:
     """numpy.array: inside a trace an array that takes traced values; lists may hold traced arrays."""
     if not is_traced(object):
         plain = np.array(object, dtype, ndmin=ndmin)
@@ -192,29 +158,26 @@ def convert_array(a: Any, dtype: Any, fresh: bool, copy: Any) -> Array:
     return Array(cast_to(x.value, wanted))
 
 
-@covers(np.asarray, "numpy.asarray")
-def asarray(
-    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
-) -> Array:
-    """numpy.asarray: the array itself where the dtype fits; lists may hold traced arrays."""
-    return convert_array(a, dtype, bool(copy), copy)
+def converting(outside: Any) -> Callable[..., Any]:
+    """A function that takes anything for an array."""
+
+    def implementation(a: Any, dtype: Any = None, copy: Any = None) -> Array:
+        return convert_array(a, dtype, bool(copy), copy)
+
+    remark = "the array itself where the dtype fits; lists may hold traced arrays"
+    return binds(outside, remark, ignored="order device like")(implementation)
 
 
-@covers(np.asanyarray, "numpy.asanyarray")
-def asanyarray(
-    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
-) -> Array:
-    """numpy.asanyarray: the array itself where the dtype fits; lists may hold traced arrays."""
-    return convert_array(a, dtype, bool(copy), copy)
+asarray, asanyarray = converting(np.asarray), converting(np.asanyarray)
 
 
-@covers(np.ascontiguousarray, "numpy.ascontiguousarray")
+@covers(np.ascontiguousarray)
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """numpy.ascontiguousarray."""
     return _contiguous(a, dtype, "C_CONTIGUOUS")
 
 
-@covers(np.asfortranarray, "numpy.asfortranarray")
+@covers(np.asfortranarray)
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """numpy.asfortranarray: a transposed copy, transposed back, where the memory runs by rows."""
     return _contiguous(a, dtype, "F_CONTIGUOUS")
@@ -228,7 +191,7 @@ def _contiguous(a: Any, dtype: Any, flag: str) -> Array:
     return Array(x.value) if flag[0] == "C" else Array(x.T.value).T
 
 
-@covers(np.asarray_chkfinite, "numpy.asarray_chkfinite")
+@covers(np.asarray_chkfinite)
 def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     """numpy.asarray_chkfinite; checked where the values are known."""
     x = convert_array(a, dtype, False, None)
@@ -238,7 +201,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     return x
 
 
-@covers(np.require, "numpy.require")
+@covers(np.require)
 def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
     """numpy.require."""
     wanted = {r.upper() for r in (requirements or ())}
@@ -264,17 +227,9 @@ def _evenly(start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Array, Any
     return made, step
 
 
-@covers(np.linspace)
+@binds(np.linspace, ignored="device")
 def linspace(
-    start: Any,
-    stop: Any,
-    num: Any = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: Any = None,
-    axis: Any = 0,
-    *,
-    device: Any = None,
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: Any = 0
 ) -> Any:
     """numpy.linspace, differentiable in both ends."""
     made, step = _evenly(start, stop, num, endpoint)
@@ -310,7 +265,7 @@ def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype
     return moveaxis(made, 0, axis) if axis != 0 else made
 
 
-@covers(np.arange, "numpy.arange")
+@covers(np.arange)
 def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Array:
     """numpy.arange, differentiable in start and step; the values decide the length, so they must be known."""
     given = {**dict(zip(("start", "stop", "step"), args, strict=False)), **named}
@@ -326,7 +281,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     return made if dtype is None else made.astype(dtype)
 
 
-@covers(np.fromfunction, "numpy.fromfunction")
+@covers(np.fromfunction)
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any) -> Any:
     """numpy.fromfunction."""
     return function(*np.indices(shape, dtype=dtype), **kwargs)

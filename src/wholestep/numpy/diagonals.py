@@ -7,8 +7,7 @@ from typing import Any
 
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
-from wholestep.frontend.ufuncs import assign_out
+from wholestep.frontend.dispatch import binds, covers
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import flat_view, normalized_axes, ravel, traced_array, view
 from wholestep.numpy.outside import np
@@ -67,11 +66,10 @@ def diagflat(v: Any, k: Any = 0) -> Array:
     return diag(ravel(traced_array(v)), k)
 
 
-@covers(np.trace)
-def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None) -> Any:
+@binds(np.trace, casting="unsafe")
+def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None) -> Any:
     """numpy.trace."""
-    made = sum_of(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
-    return made if out is None else assign_out("trace", out, made, "unsafe")
+    return sum_of(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
 @covers(np.tril)

@@ -8,9 +8,8 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import DtypeError
 from wholestep.frontend.array import Array, View
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
-from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import traced_array
 from wholestep.numpy.outside import np
@@ -25,33 +24,30 @@ def at_least_float64(a: Any) -> Array:
     return x if dtypes.is_inexact(x.dtype) else x.astype(np.float64)
 
 
-@covers(np.round)
-def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+@binds(np.round)
+def round(a: Any, decimals: Any = 0) -> Any:
     """numpy.round."""
     x = lift(a)
     if x.dtype.kind in "iu" and decimals >= 0:
-        made = Array(x.value, x._scalar)
-    elif decimals == 0:
-        made = np.rint(x)
-    else:
-        wide = x.astype(np.float64) if x.dtype.kind in "biu" else x
-        factor = 10.0 ** abs(decimals)
-        made = np.rint(wide * factor) / factor if decimals > 0 else np.rint(wide / factor) * factor
-        made = made.astype(x.dtype if x.dtype.kind in "iu" else made.dtype, copy=False)
-    return made if out is None else assign_out("round", out, made)
+        return Array(x.value, x._scalar)
+    if decimals == 0:
+        return np.rint(x)
+    wide = x.astype(np.float64) if x.dtype.kind in "biu" else x
+    factor = 10.0 ** abs(decimals)
+    made = np.rint(wide * factor) / factor if decimals > 0 else np.rint(wide / factor) * factor
+    return made.astype(x.dtype if x.dtype.kind in "iu" else made.dtype, copy=False)
 
 
-@covers(np.around)
-def around(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+@binds(np.around)
+def around(a: Any, decimals: Any = 0) -> Any:
     """numpy.around."""
-    return round(lift(a), decimals, out)
+    return round(lift(a), decimals)
 
 
-@covers(np.fix)
-def fix(x: Any, out: Any = None) -> Any:
+@binds(np.fix)
+def fix(x: Any) -> Any:
     """numpy.fix: towards zero."""
-    made = np.trunc(lift(x))
-    return made if out is None else assign_out("fix", out, made)
+    return np.trunc(lift(x))
 
 
 @covers(np.real)
@@ -208,24 +204,23 @@ def isreal(x: Any) -> Any:
     return imag(a) == 0
 
 
-def _infinite(name: str, x: Any, out: Any, sign: bool) -> Any:
+def _infinite(name: str, x: Any, sign: bool) -> Any:
     a = lift(x)
     if dtypes.is_complex(a.dtype):
         raise DtypeError(f"{name}: not defined for {a.type}, since complex numbers have no sign")
-    made = np.isinf(a) & (np.signbit(a) if sign else ~np.signbit(a)) if a.dtype.kind == "f" else np.isinf(a)
-    return made if out is None else assign_out(name, out, made)
+    return np.isinf(a) & (np.signbit(a) if sign else ~np.signbit(a)) if a.dtype.kind == "f" else np.isinf(a)
 
 
-@covers(np.isposinf)
-def isposinf(x: Any, out: Any = None) -> Any:
+@binds(np.isposinf)
+def isposinf(x: Any) -> Any:
     """numpy.isposinf."""
-    return _infinite("isposinf", x, out, False)
+    return _infinite("isposinf", x, False)
 
 
-@covers(np.isneginf)
-def isneginf(x: Any, out: Any = None) -> Any:
+@binds(np.isneginf)
+def isneginf(x: Any) -> Any:
     """numpy.isneginf."""
-    return _infinite("isneginf", x, out, True)
+    return _infinite("isneginf", x, True)
 
 
 @covers(np.astype)

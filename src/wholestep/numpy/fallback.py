@@ -48,7 +48,7 @@ class Ufunc:
         return repr(self.outside)
 
 
-@covers(np.isscalar, "numpy.isscalar")
+@covers(np.isscalar)
 def isscalar(element: Any) -> bool:
     """numpy.isscalar: true for traced NumPy scalars, false for arrays and lists."""
     return isinstance(element, Array) and element._scalar

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,10 +13,9 @@ from numpy.fft import rfftfreq as rfftfreq
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import cast_to, lift, wrap
 from wholestep.ir.graph import Value
-from wholestep.numpy.contractions import delivered
 from wholestep.numpy.movement import axis_of, normalized_axes
 from wholestep.primitives import fft as primitives
 from wholestep.primitives.arithmetic import conj, imag, make_complex, real
@@ -81,58 +80,54 @@ def scale_value(v: Value, factor: float) -> Value:
     return made
 
 
-def fft_along(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any, inverse: bool) -> Any:
+def along_one_axis(outside: Any, inverse: bool) -> Callable[..., Any]:
     """The complex transform along one axis."""
-    x = lift(a)
-    place = axis_of(name, axis, x.ndim)
-    n = checked_length(n, x.shape[place])
-    v = primitives.fft(resize_axis(complex_value(x), place, n), axes=(place,), inverse=inverse)
-    return delivered(name, wrap(normalised(v, norm, n, inverse)), out)
+    name = outside.__name__
+
+    def implementation(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+        x = lift(a)
+        place = axis_of(name, axis, x.ndim)
+        n = checked_length(n, x.shape[place])
+        v = primitives.fft(resize_axis(complex_value(x), place, n), axes=(place,), inverse=inverse)
+        return wrap(normalised(v, norm, n, inverse))
+
+    return binds(outside, casting="exact")(implementation)
 
 
-@covers(np.fft.fft)
-def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
-    """numpy.fft.fft."""
-    return fft_along("fft", a, n, axis, norm, out, inverse=False)
+fft = along_one_axis(np.fft.fft, inverse=False)
+ifft = along_one_axis(np.fft.ifft, inverse=True)
 
 
-@covers(np.fft.ifft)
-def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
-    """numpy.fft.ifft."""
-    return fft_along("ifft", a, n, axis, norm, out, inverse=True)
-
-
-@covers(np.fft.rfft)
-def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+@binds(np.fft.rfft, casting="exact")
+def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """numpy.fft.rfft."""
     x = lift(a)
     place = axis_of("rfft", axis, x.ndim)
     n = checked_length(n, x.shape[place])
     v = primitives.rfft(resize_axis(real_value("rfft", x), place, n), axis=place)
-    return delivered("rfft", wrap(normalised(v, norm, n, False)), out)
+    return wrap(normalised(v, norm, n, False))
 
 
-@covers(np.fft.irfft)
-def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+@binds(np.fft.irfft, casting="exact")
+def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """numpy.fft.irfft."""
     x = lift(a)
     place = axis_of("irfft", axis, x.ndim)
     n = checked_length(n, (x.shape[place] - 1) * 2)
     v = primitives.irfft(resize_axis(complex_value(x), place, n // 2 + 1), axis=place, n=n)
-    return delivered("irfft", wrap(normalised(v, norm, n, True)), out)
+    return wrap(normalised(v, norm, n, True))
 
 
-@covers(np.fft.hfft)
-def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+@binds(np.fft.hfft, casting="exact")
+def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """numpy.fft.hfft."""
-    return irfft(wrap(conj(complex_value(lift(a)))), n, axis, _SWAPPED.get(norm, norm), out)
+    return irfft(wrap(conj(complex_value(lift(a)))), n, axis, _SWAPPED.get(norm, norm))
 
 
-@covers(np.fft.ihfft)
-def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+@binds(np.fft.ihfft, casting="exact")
+def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """numpy.fft.ihfft."""
-    made = rfft(a, n, axis, _SWAPPED.get(norm, norm))
-    return delivered("ihfft", wrap(conj(made.value)), out)
+    return wrap(conj(rfft(a, n, axis, _SWAPPED.get(norm, norm)).value))
 
 
 def sizes_and_axes(name: str, x: Array, s: Any, axes: Any, real_inverse: bool = False) -> tuple[list[Any], list[int]]:
@@ -163,67 +158,52 @@ def fft_over_axes(v: Value, sizes: Sequence[Any], axes: Sequence[int], norm: Any
     return normalised(v, norm, math.prod(sizes), inverse)
 
 
-def over_axes(name: str, a: Any, s: Any, axes: Any, norm: Any, out: Any, inverse: bool) -> Any:
+def along_axes(outside: Any, inverse: bool) -> Callable[..., Any]:
     """The complex transform along several axes; along none it is the operand itself, as in NumPy."""
-    x = lift(a)
-    sizes, places = sizes_and_axes(name, x, s, axes)
-    if not places and x.ndim:
-        return x
-    return delivered(name, wrap(fft_over_axes(complex_value(x), sizes, places, norm, inverse)), out)
+
+    def implementation(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+        x = lift(a)
+        sizes, places = sizes_and_axes(outside.__name__, x, s, axes)
+        if not places and x.ndim:
+            return x
+        return wrap(fft_over_axes(complex_value(x), sizes, places, norm, inverse))
+
+    return binds(outside, casting="exact")(implementation)
 
 
-@covers(np.fft.fftn)
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """numpy.fft.fftn."""
-    return over_axes("fftn", a, s, axes, norm, out, inverse=False)
+fftn = along_axes(np.fft.fftn, inverse=False)
+ifftn = along_axes(np.fft.ifftn, inverse=True)
 
 
-@covers(np.fft.ifftn)
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """numpy.fft.ifftn."""
-    return over_axes("ifftn", a, s, axes, norm, out, inverse=True)
-
-
-@covers(np.fft.rfftn)
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+@binds(np.fft.rfftn, casting="exact")
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     """numpy.fft.rfftn: real along the last axis."""
     x = lift(a)
     sizes, places = sizes_and_axes("rfftn", x, s, axes)
     v = rfft(x, sizes[-1], places[-1], norm).value
-    return delivered("rfftn", wrap(fft_over_axes(v, sizes[:-1], places[:-1], norm, inverse=False)), out)
+    return wrap(fft_over_axes(v, sizes[:-1], places[:-1], norm, inverse=False))
 
 
-@covers(np.fft.irfftn)
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+@binds(np.fft.irfftn, casting="exact")
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     """numpy.fft.irfftn: real along the last axis."""
     x = lift(a)
     sizes, places = sizes_and_axes("irfftn", x, s, axes, real_inverse=True)
     v = fft_over_axes(complex_value(x), sizes[:-1], places[:-1], norm, inverse=True)
-    return irfft(wrap(v), sizes[-1], places[-1], norm, out)
+    return irfft(wrap(v), sizes[-1], places[-1], norm)
 
 
-@covers(np.fft.fft2)
-def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """numpy.fft.fft2."""
-    return fftn(a, s, axes, norm, out)
+def along_two(outside: Any, along: Callable[..., Any]) -> Callable[..., Any]:
+    """A transform along the last two axes."""
+
+    def implementation(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+        return along(a, s, axes, norm)
+
+    return binds(outside, casting="exact")(implementation)
 
 
-@covers(np.fft.ifft2)
-def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """numpy.fft.ifft2."""
-    return ifftn(a, s, axes, norm, out)
-
-
-@covers(np.fft.rfft2)
-def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """numpy.fft.rfft2."""
-    return rfftn(a, s, axes, norm, out)
-
-
-@covers(np.fft.irfft2)
-def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """numpy.fft.irfft2."""
-    return irfftn(a, s, axes, norm, out)
+fft2, ifft2 = along_two(np.fft.fft2, fftn), along_two(np.fft.ifft2, ifftn)
+rfft2, irfft2 = along_two(np.fft.rfft2, rfftn), along_two(np.fft.irfft2, irfftn)
 
 
 @covers(np.fft.fftshift)

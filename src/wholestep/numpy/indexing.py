@@ -8,9 +8,8 @@ from typing import Any
 from wholestep.dims import Dim
 from wholestep.errors import BoundsError, DtypeError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import binds, covers, is_traced
 from wholestep.frontend.promotion import broadcast_shapes, lift, wrap
-from wholestep.frontend.ufuncs import assign_out
 from wholestep.numpy.creation import arange
 from wholestep.numpy.diagonals import writable
 from wholestep.numpy.movement import axis_of, broadcast_to, concatenate, cycled, flat_view, ravel, reshape, traced_array
@@ -41,20 +40,16 @@ def positions(name: str, indices: Any, size: int, mode: str, negative: bool = Tr
     return np.where(index < 0, size, index)
 
 
-@covers(np.take)
-def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+@binds(np.take, casting="unsafe")
+def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
     """numpy.take."""
     x = traced_array(a)
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_of("take", axis, x.ndim)
     index = positions("take", indices, x.shape[place], mode)
-    made = _copied(x[(*[slice(None)] * place, index)])
-    return made if out is None else assign_out("take", out, made, "unsafe")
-
-
-def _copied(x: Array) -> Array:
-    return Array(x.value, x._scalar or x.ndim == 0)
+    made = x[(*[slice(None)] * place, index)]
+    return Array(made.value, made._scalar or made.ndim == 0)
 
 
 def _index_along(x: Array, indices: Any, axis: int, name: str) -> tuple[Any, ...]:
@@ -147,16 +142,15 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         x[...] = np.where(where, lift(new).astype(x.dtype), x)
 
 
-@covers(np.choose)
-def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+@binds(np.choose, casting="unsafe")
+def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
     """numpy.choose."""
     options = [traced_array(c) for c in choices]
     index = positions("choose", a, len(options), mode, negative=False)
     shape = broadcast_shapes("choose", [index.shape, *[o.shape for o in options]])
     board = concatenate([broadcast_to(o, shape)[None] for o in options], 0)
     made = take_along_axis(board, broadcast_to(traced_array(index), shape)[None], 0)[0]
-    made = wrap(made.value)
-    return made if out is None else assign_out("choose", out, made, "unsafe")
+    return wrap(made.value)
 
 
 @covers(np.compress)

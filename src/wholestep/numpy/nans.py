@@ -38,7 +38,6 @@ def skipping(outside: Any, reduction: Any, number: float) -> Callable[..., Any]:
     def implementation(a: Any, **options: Any) -> Any:
         return reduction(replaced(a, number), **options)
 
-    implementation.__doc__ = f"numpy.{outside.__name__}."
     return binds(outside, casting="unsafe")(implementation)
 
 

@@ -162,8 +162,7 @@ def _quantile(outside: Any, scale: float, skip_nan: bool) -> Callable[..., Any]:
     def implementation(a: Any, q: Any, **options: Any) -> Any:
         return quantiles(outside.__name__, scale, skip_nan, a, q, **options)
 
-    implementation.__doc__ = f"numpy.{outside.__name__}, every method; not with weights."
-    return binds(outside, ignored="overwrite_input", casting="unsafe")(implementation)
+    return binds(outside, "every method; not with weights", ignored="overwrite_input", casting="unsafe")(implementation)
 
 
 quantile = _quantile(np.quantile, 1, False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import binds, covers, is_traced
 from wholestep.frontend.promotion import lift
 from wholestep.numpy.outside import np
 
@@ -102,34 +103,13 @@ def _on(x: Array, base: Any) -> Any:
     return x._view.layout(_on(x._parent, base))
 
 
-@covers(np.array_repr)
-def array_repr(arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
-    """numpy.array_repr: the type, since the values may not be known."""
-    return repr(lift(arr))
+def text_of_type(outside: Any) -> Callable[..., Any]:
+    """A function for the text of an array, whatever way it is asked to write numbers."""
+
+    def implementation(**given: Any) -> str:
+        return repr(lift(next(iter(given.values()))))
+
+    return binds(outside, "the type, since the values may not be known")(implementation)
 
 
-@covers(np.array_str)
-def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
-    """numpy.array_str: the type, since the values may not be known."""
-    return repr(lift(a))
-
-
-@covers(np.array2string)
-def array2string(
-    a: Any,
-    max_line_width: Any = None,
-    precision: Any = None,
-    suppress_small: Any = None,
-    separator: str = " ",
-    prefix: str = "",
-    *,
-    formatter: Any = None,
-    threshold: Any = None,
-    edgeitems: Any = None,
-    sign: Any = None,
-    floatmode: Any = None,
-    suffix: str = "",
-    legacy: Any = None,
-) -> str:
-    """numpy.array2string: the type, since the values may not be known."""
-    return repr(lift(a))
+array_repr, array_str, array2string = [text_of_type(f) for f in (np.array_repr, np.array_str, np.array2string)]

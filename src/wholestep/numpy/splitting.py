@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds, covers
 from wholestep.numpy.movement import axis_of, moveaxis, traced_array
 from wholestep.numpy.outside import np
 
@@ -43,31 +44,21 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array]:
     return array_split(x, indices_or_sections, axis)
 
 
-@covers(np.hsplit)
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """numpy.hsplit: views."""
-    x = traced_array(ary)
-    if x.ndim == 0:
-        raise ShapeError("hsplit: only works on arrays of 1 or more dimensions")
-    return split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
+def split_along(outside: Any, least: int, axis: Callable[[int], int]) -> Callable[..., Any]:
+    """`split` along an axis of its own, of arrays with so many axes at least."""
+
+    def implementation(ary: Any, indices_or_sections: Any) -> list[Array]:
+        x = traced_array(ary)
+        if x.ndim < least:
+            raise ShapeError(f"{outside.__name__}: only works on arrays of {least} or more dimensions")
+        return split(x, indices_or_sections, axis(x.ndim))
+
+    return binds(outside, "views")(implementation)
 
 
-@covers(np.vsplit)
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """numpy.vsplit: views."""
-    x = traced_array(ary)
-    if x.ndim < 2:
-        raise ShapeError("vsplit: only works on arrays of 2 or more dimensions")
-    return split(x, indices_or_sections, 0)
-
-
-@covers(np.dsplit)
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """numpy.dsplit: views."""
-    x = traced_array(ary)
-    if x.ndim < 3:
-        raise ShapeError("dsplit: only works on arrays of 3 or more dimensions")
-    return split(x, indices_or_sections, 2)
+hsplit = split_along(np.hsplit, 1, lambda ndim: 1 if ndim > 1 else 0)
+vsplit = split_along(np.vsplit, 2, lambda ndim: 0)
+dsplit = split_along(np.dsplit, 3, lambda ndim: 2)
 
 
 @covers(np.unstack)

@@ -243,7 +243,7 @@ def odeint(
         return work.leave(tree.unflatten(structure, made))
 
 
-@covers(outside.trapezoid, "scipy.integrate.trapezoid")
+@covers(outside.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """scipy.integrate.trapezoid."""
     areas, _ = strips(y, x, dx, axis)
@@ -261,7 +261,7 @@ def strips(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
     return widths * (rows[..., 1:] + rows[..., :-1]) / 2.0, widths
 
 
-@covers(outside.cumulative_trapezoid, "scipy.integrate.cumulative_trapezoid")
+@covers(outside.cumulative_trapezoid)
 def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> Any:
     """scipy.integrate.cumulative_trapezoid."""
     areas, _ = strips(y, x, dx, axis)
@@ -273,7 +273,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
     return np.moveaxis(made, -1, axis)
 
 
-@covers(outside.simpson, "scipy.integrate.simpson")
+@covers(outside.simpson)
 def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     """scipy.integrate.simpson: parabolas, the last strip of an even number of points by Cartwright's correction."""
     rows = np.moveaxis(lift(y), axis, -1)

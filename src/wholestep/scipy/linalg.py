@@ -50,7 +50,7 @@ def transposition(trans: Any) -> int:
     return found
 
 
-@covers(outside.solve_triangular, "scipy.linalg.solve_triangular")
+@covers(outside.solve_triangular)
 def solve_triangular(
     a: Any,
     b: Any,
@@ -71,20 +71,20 @@ def factor_of(v: Value, lower: bool) -> Value:
     return la.cholesky(v) if lower else la.mh(la.cholesky(la.mh(v)))
 
 
-@covers(outside.cholesky, "scipy.linalg.cholesky")
+@covers(outside.cholesky)
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """scipy.linalg.cholesky: reads one triangle, where the gradient lands too."""
     (v,) = lapack_operands("cholesky", a)
     return wrap(factor_of(check_square("cholesky", v), lower))
 
 
-@covers(outside.cho_factor, "scipy.linalg.cho_factor")
+@covers(outside.cho_factor)
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, bool]:
     """scipy.linalg.cho_factor, with zeros in the triangle that SciPy leaves undefined."""
     return cholesky(a, lower), lower
 
 
-@covers(outside.cho_solve, "scipy.linalg.cho_solve")
+@covers(outside.cho_solve)
 def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     """scipy.linalg.cho_solve."""
     factor, lower = c_and_lower
@@ -98,7 +98,7 @@ def from_factor(factor: Value, b: Value, lower: bool) -> Value:
     return la.triangular_solve(factor, half, lower=lower, unit=False, trans=2 if lower else 0)
 
 
-@covers(outside.solve, "scipy.linalg.solve")
+@covers(outside.solve)
 def solve(
     a: Any,
     b: Any,
@@ -126,7 +126,7 @@ def solve(
     return solution_like(la.solve(la.mt(left) if transposed else left, right), single)
 
 
-@covers(outside.inv, "scipy.linalg.inv")
+@covers(outside.inv)
 def inv(
     a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False
 ) -> Any:
@@ -136,7 +136,7 @@ def inv(
     return solve(wrap(v), np.eye(int(size), dtype=v.dtype), lower, assume_a=assume_a)
 
 
-@covers(outside.det, "scipy.linalg.det")
+@covers(outside.det)
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """scipy.linalg.det, in double precision as SciPy gives it."""
     (v,) = lapack_operands("det", a)
@@ -144,7 +144,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     return wrap(la.det(check_square("det", wide)))
 
 
-@covers(outside.lu_factor, "scipy.linalg.lu_factor")
+@covers(outside.lu_factor)
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
     """scipy.linalg.lu_factor."""
     (v,) = lapack_operands("lu_factor", a)
@@ -152,7 +152,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
     return wrap(packed), wrap(pivots)
 
 
-@covers(outside.lu_solve, "scipy.linalg.lu_solve")
+@covers(outside.lu_solve)
 def lu_solve(lu_and_piv: Any, b: Any, trans: Any = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     """scipy.linalg.lu_solve; the pivots are exchanged one after the other."""
     packed, pivots = lu_and_piv
@@ -183,7 +183,7 @@ def permutation(pivots: Any, n: int) -> Any:
     return lift(order)
 
 
-@covers(outside.lu, "scipy.linalg.lu")
+@covers(outside.lu)
 def lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
 ) -> Any:
@@ -203,14 +203,14 @@ def lu(
     return (back[..., None] == np.arange(int(m))).astype(dtypes.real_of(v.dtype)), left, upper
 
 
-@covers(outside.expm, "scipy.linalg.expm")
+@covers(outside.expm)
 def expm(A: Any) -> Array:
     """scipy.linalg.expm."""
     (v,) = lapack_operands("expm", A)
     return wrap(sp.expm(check_square("expm", v)))
 
 
-@covers(outside.sqrtm, "scipy.linalg.sqrtm")
+@covers(outside.sqrtm)
 def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Array:
     """scipy.linalg.sqrtm; a real matrix must have a real root. Raises UnsupportedError for disp=False."""
     if not disp:
@@ -219,13 +219,13 @@ def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Array:
     return wrap(sp.sqrtm(check_square("sqrtm", v)))
 
 
-@covers(outside.solve_sylvester, "scipy.linalg.solve_sylvester")
+@covers(outside.solve_sylvester)
 def solve_sylvester(a: Any, b: Any, q: Any) -> Array:
     """scipy.linalg.solve_sylvester."""
     return wrap(sp.solve_sylvester(*lapack_operands("solve_sylvester", a, b, q)))
 
 
-@covers(outside.solve_banded, "scipy.linalg.solve_banded")
+@covers(outside.solve_banded)
 def solve_banded(
     l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
@@ -241,7 +241,7 @@ def solve_banded(
     return solve(dense, b)
 
 
-@covers(outside.block_diag, "scipy.linalg.block_diag")
+@covers(outside.block_diag)
 def block_diag(*arrs: Any) -> Any:
     """scipy.linalg.block_diag."""
     blocks = [np.atleast_2d(lift(a)) for a in arrs]
@@ -256,7 +256,7 @@ def block_diag(*arrs: Any) -> Any:
     return np.concatenate(rows, axis=0)
 
 
-@covers(outside.toeplitz, "scipy.linalg.toeplitz")
+@covers(outside.toeplitz)
 def toeplitz(c: Any, r: Any = None) -> Any:
     """scipy.linalg.toeplitz, of vectors."""
     column = lift(c)
@@ -268,7 +268,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     return numbers[np.arange(m)[::-1, None] + np.arange(n)]
 
 
-@covers(outside.eigh, "scipy.linalg.eigh")
+@covers(outside.eigh)
 def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, **options: Any) -> Any:
     """scipy.linalg.eigh, of one matrix or of a pair (a x = w b x); the signs of vectors are those of numpy.linalg."""
     chosen = {k: v for k, v in options.items() if k.startswith("subset") and v is not None}
@@ -289,13 +289,13 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
     return wrap(w), wrap(la.triangular_solve(factor, y, lower=True, unit=False, trans=2))
 
 
-@covers(outside.eigvalsh, "scipy.linalg.eigvalsh")
+@covers(outside.eigvalsh)
 def eigvalsh(a: Any, b: Any = None, *, lower: bool = True, **options: Any) -> Any:
     """scipy.linalg.eigvalsh."""
     return eigh(lift(a), b, lower=lower, eigvals_only=True, **options)
 
 
-@covers(outside.svd, "scipy.linalg.svd")
+@covers(outside.svd)
 def svd(
     a: Any,
     full_matrices: bool = True,
@@ -311,13 +311,13 @@ def svd(
     return tuple([wrap(x) for x in sp.svd(v, full_matrices=full_matrices or v.shape[-1] == v.shape[-2])])
 
 
-@covers(outside.svdvals, "scipy.linalg.svdvals")
+@covers(outside.svdvals)
 def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """scipy.linalg.svdvals."""
     return wrap(sp.svdvals(*lapack_operands("svdvals", a)))
 
 
-@covers(outside.qr, "scipy.linalg.qr")
+@covers(outside.qr)
 def qr(
     a: Any,
     overwrite_a: bool = False,

@@ -70,7 +70,7 @@ def direct(name: str, x: Value, y: Value, mode: str) -> Any:
     return centred(made, shape) if mode == "same" else made
 
 
-@covers(outside.convolve, "scipy.signal.convolve")
+@covers(outside.convolve)
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
     """scipy.signal.convolve."""
     x, y = signals("convolve", in1, in2)
@@ -84,14 +84,14 @@ def quicker_by_fft(x: Value, y: Value) -> bool:
     return int(min(math.prod(x.shape), math.prod(y.shape))) > 256
 
 
-@covers(outside.correlate, "scipy.signal.correlate")
+@covers(outside.correlate)
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
     """scipy.signal.correlate: the second operand is conjugated."""
     x, y = signals("correlate", in1, in2)
     return convolve(wrap(x), np.conjugate(np.flip(wrap(y))) if y.ndim else np.conjugate(wrap(y)), mode, method)
 
 
-@covers(outside.fftconvolve, "scipy.signal.fftconvolve")
+@covers(outside.fftconvolve)
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """scipy.signal.fftconvolve; along the other axes sizes are equal or 1."""
     x, y = [inexact_array(wrap(v)).value for v in signals("fftconvolve", in1, in2)]
@@ -118,7 +118,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     return made
 
 
-@covers(outside.lfilter, "scipy.signal.lfilter")
+@covers(outside.lfilter)
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """scipy.signal.lfilter: a recursive filter along one axis, as a scan."""
     operands = [inexact_array(v) for v in (b, a, x) + (() if zi is None else (zi,))]

@@ -39,7 +39,7 @@ def real_operand(name: str, a: Any) -> Any:
     return x
 
 
-@covers(special.logsumexp, "scipy.special.logsumexp")
+@covers(special.logsumexp)
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
     """scipy.special.logsumexp: log(sum(b * exp(a))) without overflow; for complex numbers the principal logarithm."""
     x = inexact_array(a)
@@ -61,7 +61,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     return (made, sign) if return_sign else made
 
 
-@covers(special.softmax, "scipy.special.softmax")
+@covers(special.softmax)
 def softmax(x: Any, axis: Any = None) -> Any:
     """scipy.special.softmax."""
     a = real_operand("softmax", x)
@@ -69,7 +69,7 @@ def softmax(x: Any, axis: Any = None) -> Any:
     return powers / np.sum(powers, axis=axis, keepdims=True)
 
 
-@covers(special.log_softmax, "scipy.special.log_softmax")
+@covers(special.log_softmax)
 def log_softmax(x: Any, axis: Any = None) -> Any:
     """scipy.special.log_softmax."""
     a = real_operand("log_softmax", x)
@@ -77,7 +77,7 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
     return off - np.log(np.sum(np.exp(off), axis=axis, keepdims=True))
 
 
-@covers(special.multigammaln, "scipy.special.multigammaln")
+@covers(special.multigammaln)
 def multigammaln(a: Any, d: Any) -> Any:
     """scipy.special.multigammaln."""
     if isinstance(d, Array) or not np.isscalar(d) or math.floor(d) != d:
@@ -87,7 +87,7 @@ def multigammaln(a: Any, d: Any) -> Any:
     return functools.reduce(np.add, terms) + d * (d - 1) * 0.25 * math.log(math.pi)
 
 
-@covers(special.polygamma, "scipy.special.polygamma")
+@covers(special.polygamma)
 def polygamma(n: Any, x: Any) -> Any:
     """scipy.special.polygamma, the order a plain number or array."""
     if is_traced(n):

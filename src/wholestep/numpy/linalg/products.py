@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -11,10 +12,10 @@ import numpy as np
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import lift
 from wholestep.numpy import contractions
-from wholestep.numpy.contractions import delivered, shapes_of
+from wholestep.numpy.contractions import shapes_of
 from wholestep.numpy.linalg.factors import checked_matrix, inv, solve
 from wholestep.numpy.movement import axis_of, normalized_axes
 
@@ -54,8 +55,8 @@ def split_points(sizes: tuple[int, ...]) -> dict[tuple[int, int], int]:
     return splits
 
 
-@covers(np.linalg.multi_dot)
-def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+@binds(np.linalg.multi_dot, casting="exact")
+def multi_dot(arrays: Any) -> Any:
     """numpy.linalg.multi_dot: a chain of matrices in the cheapest order; vectors at either end."""
     chain = [lift(a) for a in arrays]
     if len(chain) < 2:
@@ -65,7 +66,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     if not inside or first.ndim not in (1, 2) or last.ndim not in (1, 2):
         raise ShapeError(f"multi_dot: takes matrices, and vectors at the ends alone: {shapes_of(chain)}")
     if len(chain) == 2:
-        return delivered("multi_dot", first @ last, out)
+        return first @ last
     wide = [first.reshape((1, -1)) if first.ndim == 1 else first, *chain[1:-1]]
     wide.append(last.reshape((-1, 1)) if last.ndim == 1 else last)
     splits = split_points(tuple([int(a.shape[0]) for a in wide] + [int(wide[-1].shape[1])]))
@@ -76,7 +77,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     made = product(0, len(wide) - 1)
     if last.ndim == 1:
         made = made[:, 0]
-    return delivered("multi_dot", made[0] if first.ndim == 1 else made, out)
+    return made[0] if first.ndim == 1 else made
 
 
 @covers(np.linalg.tensorinv)
@@ -131,22 +132,18 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return contractions.outer(a, b)
 
 
-@covers(np.linalg.tensordot)
-def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
-    """numpy.linalg.tensordot."""
-    return contractions.tensordot(x1, x2, axes)
+def spelled(outside: Any, ours: Any) -> Callable[..., Any]:
+    """A product under its array-API spelling."""
+
+    def implementation(x1: Any, x2: Any, **options: Any) -> Any:
+        return ours(x1, x2, **options)
+
+    return binds(outside)(implementation)
 
 
-@covers(np.linalg.matmul)
-def matmul(x1: Any, x2: Any, /) -> Any:
-    """numpy.linalg.matmul."""
-    return contractions.matmul(x1, x2)
-
-
-@covers(np.linalg.vecdot)
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """numpy.linalg.vecdot."""
-    return contractions.vecdot(x1, x2, axis=axis)
+tensordot = spelled(np.linalg.tensordot, contractions.tensordot)
+matmul = spelled(np.linalg.matmul, contractions.matmul)
+vecdot = spelled(np.linalg.vecdot, contractions.vecdot)
 
 
 @covers(np.linalg.matrix_transpose)
