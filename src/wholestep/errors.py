@@ -75,8 +75,7 @@ def here() -> Where:
         internal = known.get(name)
         if internal is None:
             internal = known[name] = is_internal(name)
-        # The constructor that a dataclass of ours is given has no file of its own.
-        if not internal and (name != "<string>" or not frame.f_globals.get("__name__", "").startswith("wholestep.")):
+        if not internal:
             return code, frame.f_lasti
         frame = frame.f_back
     return None

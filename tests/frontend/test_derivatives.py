@@ -9,6 +9,7 @@ import pytest
 import wholestep as ws
 import wholestep.numpy as wnp
 from wholestep.backends.reference import interpret
+from wholestep.errors import ParameterError
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -235,3 +236,9 @@ def test_an_index_of_more_axes_than_numpy_adds_at():
     index = np.full((1,) * 40, 2)
     np.testing.assert_array_equal(ws.grad(lambda x: np.sum(x[index]))(np.zeros(4)), [0, 0, 1, 0])
     assert ws.grad(lambda x: np.sum(x[np.zeros((0, 2), int)]))(np.zeros((3, 0))).shape == (3, 0)
+
+
+def test_gradcheck_knows_two_modes_and_names_them():
+    with pytest.raises(ParameterError, match="gradcheck: modes has 'forward'; the modes are 'fwd' and 'rev'"):
+        ws.gradcheck(np.sin, X, modes=("forward",))
+    ws.gradcheck(np.sin, X, order=1, modes="fwd")

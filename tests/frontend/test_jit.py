@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.errors import ShapeError
 from wholestep.ir.text import parse, text_and_objects
 from wholestep.ir.verify import verify
 
@@ -181,3 +182,9 @@ def test_nothing_grows_from_step_to_step():
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert grown < 50_000, "a step that kept one array would keep a hundred bytes each time"
+
+
+def test_a_shape_without_an_array_has_no_negative_size():
+    with pytest.raises(ShapeError, match=r"ShapeDtype: shape \(2, -1\) has a negative size"):
+        ws.ShapeDtype((2, -1))
+    assert ws.ShapeDtype(0).shape == (0,)

@@ -357,3 +357,19 @@ def test_masks_over_an_axis_of_symbolic_size():
     value, slopes = ws.value_and_grad(objective)(params, {"x": x})
     assert np.isclose(step({"x": x}).loss, value)
     assert np.allclose(step.params["w"], 1 - 0.1 * slopes["w"])
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_mask_behind_another_axis_is_refused_at_its_line_with_the_way_out(write):
+    def f(x):
+        x = x.copy()
+        m = x[0] > 0
+        if write:
+            x[:, m] = 0.0
+            return x
+        return x[:, m]
+
+    with pytest.raises(ValueDependentError) as caught:
+        ws.jit(f)(ROWS)
+    line = "x[:, m] = 0.0" if write else "return x[:, m]"
+    assert line in str(caught.value) and "hint: np.where(mask, x, other)" in str(caught.value)

@@ -22,7 +22,7 @@ ResidentPairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class CompilationUnit:
-    """A graph and the options of its code; raises UnsupportedError for options that need numbers for its sizes."""
+    """A graph and the options of its code."""
 
     graph: Graph
     resident: ResidentPairs = ()
@@ -31,7 +31,8 @@ class CompilationUnit:
     """Inputs that lie in files."""
     target: CpuTarget = field(default_factory=host_target)
 
-    def __post_init__(self) -> None:
+    def checked(self) -> CompilationUnit:
+        """The unit itself; raises UnsupportedError for options that need numbers for its sizes."""
         if self.streamed and self.sizes:
             raise UnsupportedError(
                 "compile: what lies in files is passed through in rows of known size, and the batch has symbolic sizes",
@@ -43,6 +44,7 @@ class CompilationUnit:
                 hint="give the largest batch with numbers for its sizes, and smaller ones to step.on; or leave "
                 "memory_budget out, and step.memory.at(...) says what each size takes",
             )
+        return self
 
     @cached_property
     def sizes(self) -> tuple[str, ...]:

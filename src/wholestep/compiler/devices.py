@@ -67,7 +67,7 @@ def compile_for_device(
     found = device_named(device)
     if not named_sizes(graph):
         return found.compile(graph, resident, budget, streams)
-    unit = CompilationUnit(graph, tuple(resident), budget, tuple(streams.inputs))
+    unit = CompilationUnit(graph, tuple(resident), budget, tuple(streams.inputs)).checked()
     if found.any_size:
         return compile_symbolic(unit, found.compile)
     return PerSizeProgram(unit, found.compile, f"the device {device!r} takes numbers for sizes")

@@ -104,7 +104,7 @@ def compile_graph(
     streams: FileInputs = NO_FILE_INPUTS,
 ) -> CompiledProgram:
     """Compile a graph for this processor; raises BudgetError where it needs more memory than `budget`."""
-    unit = CompilationUnit(graph, tuple(resident), with_measured_rates(budget), tuple(streams.inputs))
+    unit = CompilationUnit(graph, tuple(resident), with_measured_rates(budget), tuple(streams.inputs)).checked()
     return CompiledProgram(unit, compile_artifact(unit), streams)
 
 
@@ -120,7 +120,7 @@ def forecast_memory(
     Raises UnsupportedError where symbolic sizes prevent one plan for all of them.
     """
     budget = None if budget is None else budget.keeping(kept)
-    unit = CompilationUnit(graph, tuple(resident), with_measured_rates(budget), tuple(streamed))
+    unit = CompilationUnit(graph, tuple(resident), with_measured_rates(budget), tuple(streamed)).checked()
     plan = plan_graph(unit)
     found = Forecast(*report_memory(unit, plan, 0, kept))
     found.plan = plan

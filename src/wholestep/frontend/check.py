@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, tree
-from wholestep.errors import DtypeError, GradientError
+from wholestep.errors import DtypeError, GradientError, ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import jvp, vjp
 from wholestep.frontend.tracing import type_of
 
 STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
 """Fourth-order central differences: error O(h**4)."""
+
+
+MODES = ("fwd", "rev")
 
 
 class Point:
@@ -60,7 +63,7 @@ def gradcheck(
     f: Callable[..., Any],
     *args: Any,
     order: int = 2,
-    modes: Sequence[str] = ("fwd", "rev"),
+    modes: Sequence[str] = MODES,
     analytic: bool = False,
     eps: float = 1e-3,
     rtol: float = 1e-6,
@@ -74,12 +77,17 @@ def gradcheck(
     must be smooth: away from ties and kinks.
 
     Shapes: trees of arrays of floating dtypes, converted to float64; f returns a tree of arrays.
-    Raises: GradientError that names the worst element, DtypeError where no argument is a floating array.
+    Raises: GradientError that names the worst element, DtypeError where no argument is a floating array, and
+    ParameterError for another mode.
     Source: Squire and Trapp, "Using complex variables to estimate derivatives of real functions", 1998.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.gradcheck(lambda x: np.sin(x) * x, np.array([0.3, -1.2]))
     """
+    modes = (modes,) if isinstance(modes, str) else modes
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown:
+        raise ParameterError(f"gradcheck: modes has {unknown[0]!r}; the modes are {' and '.join(map(repr, MODES))}")
     point = Point(args)
 
     def own(*arrays: Any) -> Any:
@@ -186,10 +194,7 @@ def second_order(f: Any, point: Point, modes: Sequence[str], eps: float, rtol: f
 
     def cotangent(*arrays: Any) -> Any:
         out, pullback = vjp(f, *arrays)
-        weights = tree.map(
-            lambda y: random_like(np.random.default_rng(1), np.empty(type_of(y).shape, type_of(y).dtype)), out
-        )
-        return pullback(weights)
+        return pullback(tree.map(weight, out))
 
     def weight(y: Any) -> Any:
         return random_like(np.random.default_rng(1), np.empty(type_of(y).shape, type_of(y).dtype))

@@ -208,7 +208,8 @@ def traced_item(item: Array) -> Any:
     if data_of(item.value) is None:
         raise ValueDependentError(
             f"boolean indexing: the value of a traced {item.type} is not known while the program is being written",
-            hint="a mask over the leading axes, as in x[mask] and np.moveaxis(x, axis, 0)[mask], need not be known",
+            hint="np.where(mask, x, other) keeps the shape; a mask over the leading axes, as in x[mask] and"
+            " np.moveaxis(x, axis, 0)[mask], need not be known",
         )
     return np.broadcast_to(data_of(item.value), item.shape)
 

@@ -10,12 +10,11 @@ import numpy as np
 from wholestep import tree
 from wholestep.frontend.array import Array
 from wholestep.frontend.einops import register_backend
-from wholestep.frontend.jit import identifier, jit
+from wholestep.frontend.jit import ENTERING, jit, kind_of
 from wholestep.frontend.shapes import ShapeDtype
-from wholestep.frontend.tracing import LEAVES, as_array, type_of
-from wholestep.ir.build import GraphBuilder, building, close
+from wholestep.frontend.tracing import as_array
+from wholestep.ir.build import GraphBuilder, building
 from wholestep.ir.graph import Graph
-from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
 
 
@@ -34,26 +33,20 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     leaves, structure = tree.flatten((args, kwargs))
     register_backend()
-    builder = GraphBuilder(None, "eval_shape")
-    with building(builder):
+    with building(GraphBuilder(None, "eval_shape")) as builder:
         given = [
-            Array(builder.input(abstract(leaf)), not abstract(leaf).shape and not isinstance(leaf, np.ndarray))
-            if isinstance(leaf, (ShapeDtype, *LEAVES)) and not isinstance(leaf, bool)
+            Array(builder.input(kind_of(leaf)), not kind_of(leaf).shape and not isinstance(leaf, np.ndarray))
+            if isinstance(leaf, ENTERING) and not isinstance(leaf, bool)
             else leaf
             for leaf in leaves
         ]
         own, keywords = tree.unflatten(structure, given)
-        out = f(*own, **keywords)
-        return tree.map(lambda leaf: ShapeDtype(*described(leaf)), out)
+        return tree.map(described, f(*own, **keywords))
 
 
-def abstract(leaf: Any) -> Type:
-    return leaf.type if isinstance(leaf, ShapeDtype) else type_of(leaf)
-
-
-def described(leaf: Any) -> tuple[Any, Any]:
+def described(leaf: Any) -> ShapeDtype:
     t = as_array(leaf, "eval_shape").type
-    return t.shape, t.dtype
+    return ShapeDtype(t.shape, t.dtype)
 
 
 def trace(f: Callable[..., Any]) -> Callable[..., Graph]:
@@ -73,25 +66,8 @@ def trace(f: Callable[..., Any]) -> Callable[..., Graph]:
     """
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
-        symbolic = any(isinstance(leaf, ShapeDtype) for leaf in tree.leaves((args, kwargs)))
-        graph = symbolic_graph(f, args, kwargs) if symbolic else jit(f).lower(*args, **kwargs)
+        graph = jit(f).lower(*args, **kwargs)
         verify(graph)
         return graph
 
     return traced
-
-
-def symbolic_graph(f: Callable[..., Any], args: Any, kwargs: Any) -> Graph:
-    """The graph of f for arguments some of which are only shapes."""
-    leaves, structure = tree.flatten((args, kwargs))
-    register_backend()
-    builder = GraphBuilder(None, "trace")
-    with building(builder):
-        given = [
-            Array(builder.input(abstract(leaf))) if isinstance(leaf, (ShapeDtype, *LEAVES)) else leaf for leaf in leaves
-        ]
-        own, keywords = tree.unflatten(structure, given)
-        outs = [as_array(leaf, "trace").value for leaf in tree.leaves(f(*own, **keywords))]
-    names = [identifier(p) for p in tree.paths((args, kwargs))]
-    name = getattr(f, "__name__", "graph")
-    return close(builder, outs, name if name.isidentifier() else "graph", names)[0]

@@ -139,9 +139,8 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         for x in inputs:
             if not isinstance(x, (Selection, *KNOWN)) and hasattr(x, "__array_ufunc__"):
                 return NotImplemented
-        if method == "reduce" and ufunc.__name__ in ufuncs.REDUCE | ufuncs.REDUCE_BOOL:
-            outside = (ufuncs.REDUCE | ufuncs.REDUCE_BOOL)[ufunc.__name__]
-            return SELECTED[outside](inputs[0], *inputs[1:], **{"axis": 0, **options})
+        if method == "reduce" and ufunc.__name__ in ufuncs.REDUCE:
+            return SELECTED[ufuncs.REDUCE[ufunc.__name__]](inputs[0], *inputs[1:], **{"axis": 0, **options})
         if ufunc in SELECTED and method == "__call__" and not options:
             return SELECTED[ufunc](*inputs)
         if method != "__call__" or options.keys() - {"out", "dtype"} or ufunc in FUNCTIONS:

@@ -8,6 +8,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Dim, substitute
+from wholestep.errors import ShapeError
 from wholestep.frontend.promotion import checked
 from wholestep.ir.types import Type, array_type
 
@@ -16,7 +17,7 @@ class ShapeDtype:
     """The shape and dtype of an array that need not exist; sizes may be symbolic (`ws.Dim("B")`).
 
     Shapes: `shape` a size or a sequence of sizes, `dtype` any supported one; no memory is taken.
-    Raises: DtypeError for a dtype that is not supported.
+    Raises: ShapeError for a negative size, DtypeError for a dtype that is not supported.
 
     >>> import wholestep as ws
     >>> ws.ShapeDtype((ws.Dim("B"), 3), "float32")
@@ -27,6 +28,8 @@ class ShapeDtype:
 
     def __init__(self, shape: Any, dtype: Any = np.float64) -> None:
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
+        if any(not isinstance(n, Dim) and n < 0 for n in sizes):
+            raise ShapeError(f"ShapeDtype: shape {tuple(sizes)} has a negative size")
         self.shape: tuple[int | Dim, ...] = tuple(sizes)
         self.dtype = checked(
             dtypes.from_short(dtype) if isinstance(dtype, str) and dtype in dtypes.SUPPORTED else dtype

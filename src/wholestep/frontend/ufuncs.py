@@ -407,61 +407,14 @@ def assign_out(name: str, target: Any, made: Array, casting: Any = "same_kind") 
     return target
 
 
-REDUCE = {"add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.min}
-REDUCE_BOOL = {"logical_and": np.all, "logical_or": np.any}
+REDUCE = {
+    **{"add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.min},
+    **{"logical_and": np.all, "logical_or": np.any},
+}
+"""ufunc name -> the function that means its `reduce`."""
 
-
-def reduce(
-    ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any
-) -> Any:
-    """np.add.reduce and its like, as the function that means the same."""
-    outside = REDUCE.get(ufunc.__name__) or REDUCE_BOOL.get(ufunc.__name__)
-    if outside is None:
-        raise unsupported(f"numpy.{ufunc.__name__}.reduce")
-    given = {} if dtype is None else {"dtype": dtype}
-    target = out[0] if isinstance(out, tuple) else out
-    made = FUNCTIONS[outside](x, axis=axis, keepdims=keepdims, **given, **options)
-    return assign_out(ufunc.__name__, target, made)
-
-
-def accumulate(ufunc: np.ufunc, x: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-    """np.add.accumulate and its like."""
-    found = ACCUMULATE.get(ufunc.__name__)
-    if found is None:
-        raise unsupported(f"numpy.{ufunc.__name__}.accumulate")
-    return assign_out(ufunc.__name__, out[0] if isinstance(out, tuple) else out, found(x, axis, dtype))
-
-
-ACCUMULATE: dict[str, Callable[..., Any]] = {}
-"""ufunc name -> (x, axis, dtype) -> running result; entered by the reductions."""
-
-
-def outer(ufunc: np.ufunc, x: Any, y: Any, **options: Any) -> Any:
-    """Every element of x with every element of y."""
-    a, b = lift(x), lift(y)
-    return call(ufunc, FUNCTIONS[np.reshape](a, (*a.shape, *[1] * b.ndim)), b, **options)
-
-
-def at(ufunc: np.ufunc, x: Any, index: Any, operand: Any = None) -> None:
-    """np.add.at: unbuffered, so what meets at one place adds up."""
-    if not isinstance(x, Array):
-        raise UnsupportedError(
-            f"{ufunc.__name__}.at: a plain array cannot take traced values",
-            hint="make it inside the traced function with wholestep.numpy",
-        )
-    if ufunc.__name__ not in ("add", "subtract"):
-        raise unsupported(f"numpy.{ufunc.__name__}.at")
-    HOOKS.setitem(x, index, operand if ufunc is np.add else -lift(operand), add=True)
-
-
-METHODS: dict[str, Callable[..., Any]] = {"reduce": reduce, "accumulate": accumulate, "outer": outer, "at": at}
-
-
-def no_reduceat(ufunc: np.ufunc, *args: Any, **options: Any) -> Any:
-    raise unsupported(f"numpy.{ufunc.__name__}.reduceat")
-
-
-METHODS["reduceat"] = no_reduceat
+METHODS: dict[str, Callable[..., Any]] = {}
+"""Methods of ufuncs, by name: (ufunc, *arguments) -> result; entered by `numpy.ufunc_methods`."""
 
 
 def astype(x: Array, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> Array:

@@ -14,7 +14,6 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import binds
 from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
-from wholestep.frontend.ufuncs import ACCUMULATE
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
 from wholestep.numpy.movement import axis_of, normalized_axes, ravel
@@ -264,7 +263,3 @@ def _cumulative(name: str, primitive: Any, a: Any, axis: Any = None, dtype: Any 
     v = x.value if dtype is None else cast_to(x.value, dtype)
     place = 0 if axis is None else axis_of(name, axis, x.ndim)
     return Array(primitive(v, axis=place, reverse=False))
-
-
-ACCUMULATE["add"] = lambda x, axis, dtype: cumsum(lift(x), axis, dtype)
-ACCUMULATE["multiply"] = lambda x, axis, dtype: cumprod(lift(x), axis, dtype)

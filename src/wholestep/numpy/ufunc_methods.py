@@ -7,7 +7,7 @@ from typing import Any
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import is_traced, unsupported
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, is_traced, unsupported
 from wholestep.frontend.promotion import broadcast_shapes, lift, wrap
 from wholestep.numpy.movement import (
     axis_of,
@@ -19,6 +19,7 @@ from wholestep.numpy.movement import (
     traced_array,
 )
 from wholestep.numpy.outside import NO_VALUE, np
+from wholestep.numpy.reductions import cumprod, cumsum
 from wholestep.numpy.statistics import moved_last
 from wholestep.primitives.order import cummax, cummin
 
@@ -34,8 +35,10 @@ def reduce(
 ) -> Any:
     """`ufunc.reduce`: as the function of that meaning where there is one, else by folding."""
     name = ufunc.__name__
-    if name in ufuncs.REDUCE or name in ufuncs.REDUCE_BOOL:
-        return ufuncs.reduce(ufunc, x, axis, dtype, out, keepdims, **options)
+    if name in ufuncs.REDUCE:
+        given = {} if dtype is None else {"dtype": dtype}
+        made = FUNCTIONS[ufuncs.REDUCE[name]](x, axis=axis, keepdims=keepdims, **given, **options)
+        return ufuncs.assign_out(name, out, made)
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.reduce")
     initial, where = options.pop("initial", None), options.pop("where", True)
@@ -53,8 +56,7 @@ def reduce(
     made = _folded(ufunc, rows, initial)
     if keepdims and keepdims is not NO_VALUE:
         made = reshape(made, tuple([1 if i in axes else n for i, n in enumerate(a.shape)]))
-    target = out[0] if isinstance(out, tuple) else out
-    return ufuncs.assign_out(name, target, wrap(made.value))
+    return ufuncs.assign_out(name, out, wrap(made.value))
 
 
 def _folded(ufunc: np.ufunc, rows: Array, initial: Any) -> Array:
@@ -81,8 +83,8 @@ def _folded(ufunc: np.ufunc, rows: Array, initial: Any) -> Array:
 def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """`ufunc.accumulate`: a primitive where there is one, else step by step."""
     name = ufunc.__name__
-    if name in ufuncs.ACCUMULATE:
-        return ufuncs.accumulate(ufunc, x, axis, dtype, out)
+    if name in ACCUMULATE:
+        return ufuncs.assign_out(name, out, ACCUMULATE[name](x, axis, dtype))
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.accumulate")
     a = traced_array(x) if dtype is None else traced_array(x).astype(dtype)
@@ -91,7 +93,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
     parts: list[Any] = [a[(*head, slice(0, 1))]]
     for k in range(1, a.shape[place]):
         parts.append(ufunc(parts[-1], a[(*head, slice(k, k + 1))]))
-    return ufuncs.assign_out(name, out[0] if isinstance(out, tuple) else out, concatenate(parts, place))
+    return ufuncs.assign_out(name, out, concatenate(parts, place))
 
 
 def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -109,13 +111,19 @@ def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = 
         high = starts[i + 1] if i + 1 < len(starts) else size
         part = a[(*head, slice(low, max(high, low + 1)))]
         parts.append(expand_dims(lift(reduce(ufunc, part, place, dtype)), place))
-    return ufuncs.assign_out(ufunc.__name__, out[0] if isinstance(out, tuple) else out, concatenate(parts, place))
+    return ufuncs.assign_out(ufunc.__name__, out, concatenate(parts, place))
 
 
 def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
-    """`ufunc.at`: unbuffered; what meets at one place takes its turn, one layer after the other."""
-    if ufunc.__name__ in ("add", "subtract") or not isinstance(x, Array):
-        ufuncs.at(ufunc, x, index, *operands)
+    """`ufunc.at`: unbuffered; what meets at one place adds up, or takes its turn, one layer after the other."""
+    if not isinstance(x, Array):
+        raise UnsupportedError(
+            f"{ufunc.__name__}.at: a plain array cannot take traced values",
+            hint="make it inside the traced function with wholestep.numpy",
+        )
+    if ufunc.__name__ in ("add", "subtract"):
+        (operand,) = operands
+        HOOKS.setitem(x, index, operand if ufunc is np.add else -lift(operand), add=True)
         return
     if is_traced(index):
         raise UnsupportedError(
@@ -147,6 +155,12 @@ def _turns(flat: Any) -> Any:
     return turn
 
 
+def outer(ufunc: np.ufunc, x: Any, y: Any, **options: Any) -> Any:
+    """`ufunc.outer`: every element of x with every element of y."""
+    a, b = lift(x), lift(y)
+    return ufuncs.call(ufunc, reshape(a, (*a.shape, *[1] * b.ndim)), b, **options)
+
+
 def _accumulator(primitive: Any) -> Any:
     def run(x: Any, axis: Any, dtype: Any) -> Array:
         a = traced_array(x) if dtype is None else traced_array(x).astype(dtype)
@@ -155,6 +169,12 @@ def _accumulator(primitive: Any) -> Any:
     return run
 
 
-ufuncs.ACCUMULATE.setdefault("maximum", _accumulator(cummax))
-ufuncs.ACCUMULATE.setdefault("minimum", _accumulator(cummin))
-ufuncs.METHODS.update(reduce=reduce, accumulate=accumulate, reduceat=reduceat, at=at)
+ACCUMULATE = {
+    "add": lambda x, axis, dtype: cumsum(lift(x), axis, dtype),
+    "multiply": lambda x, axis, dtype: cumprod(lift(x), axis, dtype),
+    "maximum": _accumulator(cummax),
+    "minimum": _accumulator(cummin),
+}
+"""ufunc name -> (x, axis, dtype) -> running result."""
+
+ufuncs.METHODS.update(reduce=reduce, accumulate=accumulate, reduceat=reduceat, outer=outer, at=at)
