@@ -17,9 +17,9 @@ from wholestep.primitives.checkpoint import checkpoint as checkpoint_primitive
 
 
 def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) -> Callable[..., Any]:
-    """f with its inner values computed again in the backward pass instead of being kept.
+    """Return f under gradient checkpointing: its inner values are recomputed in the backward pass instead of kept.
 
-    The values are the same to the bit, and so are gradients, but that those of an argument that f uses several times
+    `policy` is the rematerialization (remat) policy. The values are the same to the bit, and so are gradients, but that those of an argument that f uses several times
     are added up before any from elsewhere. Memory falls from all inner values to the arguments and what `policy` keeps:
 
     - None: nothing;
