@@ -231,6 +231,8 @@ def stacks_of_scans(graph: Graph) -> dict[Value, list[Node]]:
             inside = stacks_of_scans(own)
             pairs = zip((*own.inputs, *own.outputs), (*node.inputs, *node.outputs), strict=True)
             found.update({v: [] for x, v in pairs if x in inside and v not in found})
+    if not found:
+        return found
     for node in reversed(graph.nodes):
         if isinstance(node.op, Reshape | Slice) and node.outputs[0] in found and regroups_rows(node):
             found.setdefault(node.inputs[0], [])
