@@ -19,8 +19,9 @@ from wholestep.primitives.checkpoint import checkpoint as checkpoint_primitive
 def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) -> Callable[..., Any]:
     """Return f under gradient checkpointing: its inner values are recomputed in the backward pass instead of kept.
 
-    `policy` is the rematerialization (remat) policy. The values are the same to the bit, and so are gradients, but that those of an argument that f uses several times
-    are added up before any from elsewhere. Memory falls from all inner values to the arguments and what `policy` keeps:
+    `policy` is the rematerialization (remat) policy. The values are the same to the bit, and so are gradients, but that
+    those of an argument that f uses several times are added up before any from elsewhere. Memory falls from all inner
+    values to the arguments and what `policy` keeps:
 
     - None: nothing;
     - "contractions": the results of products of matrices and other contractions, which cost most to compute again;

@@ -63,26 +63,27 @@ def compile(
     compiles once for each shape; with `strict` it is a ShapeError. Without an optimizer the parameters stay as they
     are.
 
-    The step owns copies of the parameters and updates its whole state in place, as if all of it were donated. Where the loss or a gradient is not finite the update is left out and the
-    result says so; `guard="loss"` looks at the loss alone, `guard=None` at nothing. `captures` names values, marked in
-    the loss with `ws.capture`, that each result holds; with `grad_norm` it holds the norm of the gradients. `key` is a
-    seed or a key.
+    The step owns copies of the parameters and updates its whole state in place, as if all of it were donated. Where the
+    loss or a gradient is not finite the update is left out and the result says so; `guard="loss"` looks at the loss
+    alone, `guard=None` at nothing. `captures` names values, marked in the loss with `ws.capture`, that each result
+    holds; with `grad_norm` it holds the norm of the gradients. `key` is a seed or a key.
 
-    Mixed precision: `precision=None` takes arrays in the dtypes that they have, and parameters of float32 and float64 together are a
-    MixedPrecisionWarning. With "float32" or "float64" parameters, buffers and batches are converted to it. With
-    "bfloat16" or "float16" parameters stay float32 and the loss is computed as `ws.autocast` says.
+    Mixed precision: `precision=None` takes arrays in the dtypes that they have, and parameters of float32 and float64
+    together are a MixedPrecisionWarning. With "float32" or "float64" parameters, buffers and batches are converted to
+    it. With "bfloat16" or "float16" parameters stay float32 and the loss is computed as `ws.autocast` says.
     `loss_scale` is a number, "dynamic" (what "auto" means for float16), or None (what it means elsewhere).
 
     `memory_budget` is what a program of the step may take at most: bytes, text such as "200MB", or a share such as
     "25%" of the arena that it takes without a limit. Values leave memory between two uses and are rematerialized
-    (recomputed), the cheapest first; results stay the same to the bit. With `folder`, a value may also be written to a file there and
-    read back, where that is predicted to take less or it cannot be made again. `step.plan.decisions` lists them.
+    (recomputed), the cheapest first; results stay the same to the bit. With `folder`, a value may also be written to a
+    file there and read back, where that is predicted to take less or it cannot be made again. `step.plan.decisions`
+    lists them.
 
     `microbatch` is gradient accumulation within a step: the rows of the batch are taken at most so many at a time, in
     equal parts, and loss and gradients averaged. That is right where the loss is a mean over rows, and equal to the
     whole batch to rounding. A loss that is neither proved to be such a mean nor found to be one on a few rows is a
-    ParameterError; statistics of the batch, as those of `nn.BatchNorm`, are a
-    BatchStatisticsWarning. "auto" takes the batch in as few parts as the budget allows.
+    ParameterError; statistics of the batch, as those of `nn.BatchNorm`, are a BatchStatisticsWarning. "auto" takes the
+    batch in as few parts as the budget allows.
 
     Each step's gradient takes the current parameters as leaves: with `unroll="stop"` nothing is differentiated through
     an update. With "through" the K steps of a call do the same, to the bit, and `result.hypergradients` holds besides
