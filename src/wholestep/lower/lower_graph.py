@@ -143,7 +143,7 @@ class GraphLowering(Materializer):
             assert first is not None, "what is stored is made by something"
             with blame_symbolic_errors(first):
                 if group.kind == "opaque":
-                    self.tasks += opaque.opaque_tasks(self, first)
+                    self.tasks += opaque.opaque_rule(self, first).tasks(self, first)
                 else:
                     self.tasks.append(self.group_task(group, values))
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates, delinearize_index, linear_index, row_major_strides
 from wholestep.kernel.lang import I64, Index, Var
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task, kernel_task
-from wholestep.lower.kernels.scalar_codegen import ElementReader, ReadableLocations
+from wholestep.lower.buffers.tasks import Task
 from wholestep.lower.legalize.internal_ops import ArgsortOp, PivotPermutationOp
-from wholestep.lower.ops.loop_templates import schedule_template
+from wholestep.lower.ops.loop_templates import KernelTemplate
 from wholestep.lower.program.allocation import Allocation
-from wholestep.lower.program.steps import Launch, StatusCheck
+from wholestep.lower.program.steps import StatusCheck, Step
 from wholestep.primitives.creation import Iota
 from wholestep.primitives.indexing import Gather
 from wholestep.primitives.reduction import Arg
@@ -68,10 +65,8 @@ def bounds_check_tasks(low: Materializer) -> list[Task]:
 def bounds_check_task(low: Materializer, index: Value, axis: int, n: int, node: Node) -> Task:
     """The bounds check of one index array."""
     place = Allocation(16)
-    builder = KernelBuilder("check")
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
-        b = builder
+    with KernelTemplate(low, "check") as reader:
+        b = reader.builder
 
         def bad(at: Coordinates) -> tuple[Var, ...]:
             value = b.convert(reader.read(index, at), I64)
@@ -88,12 +83,10 @@ def bounds_check_task(low: Materializer, index: Value, axis: int, n: int, node: 
         there = Index(0, {b.op("min", first, b.size(last)): 1})
         at = tuple(delinearize_index(b, there, index.shape))
         b.store(out, Index(1), b.convert(reader.read(index, at), I64))
-    made = schedule_template(low, builder, reader)
+    found = reader.task()
     site = low.context.site("index", (axis, n), node.where)
 
-    def steps() -> tuple[Any, ...]:
-        refs = tuple([p.address() for p in made.places])
-        return (Launch(made.kernel, refs), StatusCheck(site, place.address(), IN_BOUNDS))
+    def steps() -> tuple[Step, ...]:
+        return (*found.steps(), StatusCheck(site, place.address(), IN_BOUNDS))
 
-    task = kernel_task(made)
-    return Task(task.reads, (), steps, scratch=(place,), check=True)
+    return Task(found.reads, (), steps, scratch=(place,), check=True)

@@ -1,15 +1,16 @@
-"""Loop templates: hand-written kernels with a loop nest over the axes of a shape."""
+"""Kernel templates: hand-written kernels with a loop nest over the axes of a shape."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from wholestep.dims import Size
 from wholestep.ir.graph import Node, Value
 from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.index_arithmetic import Coordinates
-from wholestep.kernel.lang import Axis, Index, Kernel
+from wholestep.kernel.index_arithmetic import Coordinates, size_index
+from wholestep.kernel.lang import Axis, Index
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Task, kernel_task
 from wholestep.lower.kernels.kernel_writer import BoundKernel
@@ -40,33 +41,57 @@ def axes_of_shape(shape: tuple[int, ...], letter: str = "i") -> tuple[list[Axis]
     return axes, tuple(at)
 
 
-def schedule_template(low: Materializer, builder: KernelBuilder, reader: ElementReader) -> BoundKernel:
-    """The finished kernel with its allocations, its axes vectorized and tiled."""
-    kernel = low.context.target.schedule_in_order(builder.kernel())
-    return bind_kernel(low, kernel, reader)
+class KernelTemplate(ElementReader):
+    """A kernel written by hand, inside a `with` statement; afterwards it makes a task."""
 
+    def __init__(self, low: Materializer, name: str) -> None:
+        super().__init__(KernelBuilder(name), ReadableLocations(low.locations, ()))
+        self.target = low.context.target
 
-def bind_kernel(low: Materializer, kernel: Kernel, reader: ElementReader) -> BoundKernel:
-    """A scheduled kernel with the places of its buffers."""
-    places = tuple([place for place, _ in reader.buffers])
-    return BoundKernel(kernel, places, parallel=low.context.target.worth_sharing(kernel))
+    def __enter__(self) -> KernelTemplate:
+        self.builder.__enter__()
+        return self
 
+    def __exit__(self, *error: object) -> None:
+        self.builder.__exit__(*error)
 
-@contextmanager
-def loop_nest(builder: KernelBuilder, axes: list[Axis], ordered: bool = False) -> Iterator[None]:
-    """A context manager that emits loops over several axes."""
-    with ExitStack() as loops:
-        for axis in axes:
-            loops.enter_context(builder.loop(axis, ordered))
-        yield
+    @contextmanager
+    def loops(self, axes: Sequence[Axis], ordered: bool = False) -> Iterator[None]:
+        """A context manager that emits loops over several axes."""
+        with ExitStack() as loops:
+            for axis in axes:
+                loops.enter_context(self.builder.loop(axis, ordered))
+            yield
+
+    def task(self, *, scheduled: bool = False) -> Task:
+        """The task of the kernel; its axes are vectorized and tiled unless they are `scheduled` already."""
+        written = self.builder.kernel()
+        kernel = written if scheduled else self.target.schedule_in_order(written)
+        places = tuple([place for place, _ in self.buffers])
+        return kernel_task(BoundKernel(kernel, places, parallel=self.target.worth_sharing(kernel)))
 
 
 def copy_kernel_task(low: Materializer, x: Value, location: Location) -> Task:
     """A kernel that writes x to another location."""
-    builder = KernelBuilder("copy")
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+    with KernelTemplate(low, "copy") as kernel:
         axes, at = axes_of_shape(x.shape)
-        with loop_nest(builder, axes):
-            reader.store(x, location, at, reader.read(x, at))
-    return kernel_task(schedule_template(low, builder, reader))
+        with kernel.loops(axes):
+            kernel.store(x, location, at, kernel.read(x, at))
+    return kernel.task()
+
+
+def concat_tasks(low: Materializer, node: Node) -> list[Task]:
+    """The concatenation of large arrays: one copy kernel for each operand."""
+    out, axis = node.outputs[0], node.params["axis"]
+    made: list[Task] = []
+    start: Size = 0
+    for x in node.inputs:
+        if x.type.size:
+            with KernelTemplate(low, "part") as kernel:
+                axes, at = axes_of_shape(x.shape)
+                place = (*at[:axis], at[axis] + size_index(kernel.builder, start), *at[axis + 1 :])
+                with kernel.loops(axes):
+                    kernel.store(out, low.locations[out], place, kernel.read(x, at))
+            made.append(kernel.task())
+        start += x.shape[axis]
+    return made

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep.ir.graph import Node, Value
-from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.index_arithmetic import linear_index
 from wholestep.kernel.lang import I64, Axis, Index, Var
 from wholestep.kernel.maths.complex import Complex
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task, kernel_task
-from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, ReadableLocations, components_of
-from wholestep.lower.ops.loop_templates import axes_of_shape, copy_kernel_task, loop_nest, schedule_template
+from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, components_of
+from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape, copy_kernel_task
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.steps import StatusCheck, Step
 
@@ -20,13 +20,11 @@ def require_tasks(low: Materializer, node: Node) -> list[Task]:
     """A look at the truth, the step that leaves the program where it does not hold, and the copy."""
     (x, holds), (out,) = node.inputs, node.outputs
     place = Allocation(16)
-    builder = KernelBuilder("require")
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
-        flag = reader.buffer(place, I64, 2)
+    with KernelTemplate(low, "require") as reader:
+        builder, flag = reader.builder, reader.buffer(place, I64, 2)
         builder.store(flag, Index(0), builder.convert(reader.read(holds, ()), I64))
         builder.store(flag, Index(1), builder.constant(0, I64))
-    looked, moved = kernel_task(schedule_template(low, builder, reader)), copy_kernel_task(low, x, low.locations[out])
+    looked, moved = reader.task(), copy_kernel_task(low, x, low.locations[out])
     site = low.context.site(node.params["kind"], (node.params["message"], node.params["hint"]), node.where)
 
     def steps() -> tuple[Step, ...]:
@@ -44,29 +42,25 @@ def exchanged_tasks(low: Materializer, node: Node) -> list[Task]:
 
 def iota_task(low: Materializer, out: Value) -> Task:
     """0, 1, 2, ... along the last axis."""
-    builder = KernelBuilder("numbered")
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+    with KernelTemplate(low, "numbered") as kernel:
         axes, at = axes_of_shape(out.shape)
-        with loop_nest(builder, axes):
-            reader.store(out, low.locations[out], at, builder.index(at[-1]))
-    return kernel_task(schedule_template(low, builder, reader))
+        with kernel.loops(axes):
+            kernel.store(out, low.locations[out], at, kernel.builder.index(at[-1]))
+    return kernel.task()
 
 
 def row_exchange_task(low: Materializer, pivots: Value, out: Value) -> Task:
     """The exchanges, one after another."""
-    builder = KernelBuilder("exchanged")
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+    with KernelTemplate(low, "exchanged") as reader:
         over, at = axes_of_shape(out.shape[:-1])
         step = Axis("s", pivots.shape[-1])
-        with loop_nest(builder, [*over, step], ordered=True):
+        with reader.loops([*over, step], ordered=True):
             here = Index(0, {step: 1})
-            there = Index(0, {builder.convert(reader.read(pivots, (*at, here)), I64): 1})
+            there = Index(0, {reader.builder.convert(reader.read(pivots, (*at, here)), I64): 1})
             pair = [load_written(reader, out, low.locations[out], (*at, i)) for i in (here, there)]
             reader.store(out, low.locations[out], (*at, here), pair[1])
             reader.store(out, low.locations[out], (*at, there), pair[0])
-    return kernel_task(schedule_template(low, builder, reader))
+    return reader.task()
 
 
 def load_written(
@@ -74,9 +68,7 @@ def load_written(
 ) -> Any:
     """An element of what the kernel itself is writing, as it is now."""
     buffer, b = reader.home_buffer(v, home), reader.builder
-    line = Index()
-    for index, stride in zip(at, home.strides, strict=True):
-        line = line + index * stride
+    line = linear_index(at, home.strides)
     if v.dtype.kind == "c":
         return Complex(*[b.load(buffer, line * 2 + part, guard, here=True) for part in (0, 1)])
     return b.load(buffer, line, guard, here=True)
@@ -89,15 +81,14 @@ def triangular_root_tasks(low: Materializer, node: Node) -> list[Task]:
     """
     (t, roots, shares), (out,) = node.inputs, node.outputs
     n, home = t.shape[-1], low.locations[out]
-    builder = b = KernelBuilder("triangular_root")
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+    with KernelTemplate(low, "triangular_root") as reader:
+        b = reader.builder
         over, at = axes_of_shape(t.shape[:-2])
         column, up, inner = Axis("j", n), Axis("u", n), Axis("k", n)
         j, i, k = Index(0, {column: 1}), Index(n - 1, {up: -1}), Index(0, {inner: 1})
-        with loop_nest(builder, [*over, column, up], ordered=True):
+        with reader.loops([*over, column, up], ordered=True):
             old = load_written(reader, out, home, (*at, i, j))
-            with builder.loop(inner, ordered=True) as loop:
+            with b.loop(inner, ordered=True) as loop:
                 between = b.op("and", b.op("lt", b.index(i), b.index(k)), b.op("lt", b.index(k), b.index(j)))
                 left, right = (load_written(reader, out, home, (*at, *place), between) for place in ((i, k), (k, j)))
                 sums = Complex(*[loop.fold("add", part) for part in components_of(left * right)])
@@ -105,4 +96,4 @@ def triangular_root_tasks(low: Materializer, node: Node) -> list[Task]:
             edge = reader.choose(b.op("eq", b.index(i), b.index(j)), reader.read(roots, (*at, j)), old)
             new = reader.choose(b.op("lt", b.index(i), b.index(j)), rest, edge)
             reader.store(out, home, (*at, i, j), new)
-    return [copy_kernel_task(low, t, home), kernel_task(schedule_template(low, builder, reader))]
+    return [copy_kernel_task(low, t, home), reader.task()]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task
 from wholestep.lower.legalize.internal_ops import PivotPermutationOp, RequireOp, TriangularRootOp
 from wholestep.lower.ops import control_flow, matrix_kernels, philox
-from wholestep.lower.ops.concat import concat_tasks
-from wholestep.lower.ops.loop_templates import OpaqueRule, leaf_operands
+from wholestep.lower.ops.loop_templates import OpaqueRule, concat_tasks, leaf_operands
 from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
 from wholestep.lower.ops.scatter import scatter_tasks
 from wholestep.primitives.class_table import ClassTable
@@ -27,11 +25,6 @@ def materialize_operands(low: Materializer, node: Node) -> None:
     opaque_rule(low, node).demands(low, node)
     for v in node.outputs:
         low.materialize(v)
-
-
-def opaque_tasks(low: Materializer, node: Node) -> list[Task]:
-    """The tasks of one node."""
-    return opaque_rule(low, node).tasks(low, node)
 
 
 def opaque_rule(low: Materializer, node: Node) -> OpaqueRule:

@@ -12,9 +12,8 @@ from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import row_major_strides, size_index
 from wholestep.kernel.lang import I64, Axis, Index, Var
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task, kernel_task
-from wholestep.lower.kernels.scalar_codegen import ElementReader, ReadableLocations
-from wholestep.lower.ops.loop_templates import axes_of_shape, bind_kernel, loop_nest
+from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape
 
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 ROUNDS = 10
@@ -36,13 +35,12 @@ def philox_blocks_task(low: Materializer, node: Node, first: Size, count: Size, 
     """A kernel that writes the first words of `count` blocks for each key."""
     (key, data), (out,) = node.inputs, node.outputs
     size = math.prod(node.params["shape"])
-    builder = b = KernelBuilder("random_bits")
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+    with KernelTemplate(low, "random_bits") as reader:
+        b = reader.builder
         over, at = axes_of_shape(data.shape)
         lanes = low.context.target.lanes(U32.itemsize)
         along = Axis("b", count, lanes=lanes if count != 1 and (isinstance(count, int) or count % lanes == 0) else 1)
-        with loop_nest(builder, [*over, along]):
+        with reader.loops([*over, along]):
             number = size_index(b, first) + Index(0, {along: 1})
             wide = b.index(number)
             counter = [b.convert(wide, U32), b.convert(b.op("shr", wide, b.constant(32, I64)), U32)]
@@ -54,7 +52,7 @@ def philox_blocks_task(low: Materializer, node: Node, first: Size, count: Size, 
             for word in range(words if isinstance(words, int) else 4):
                 guard = None if isinstance(words, int) else b.op("lt", b.constant(word, I64), b.size(words))
                 b.store(buffer, line + word, found[word], guard)
-    return kernel_task(bind_kernel(low, builder.kernel(), reader))
+    return reader.task(scheduled=True)
 
 
 def philox_words(b: KernelBuilder, counter: list[Var], key: list[Var]) -> list[Var]:

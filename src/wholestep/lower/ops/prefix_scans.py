@@ -6,20 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep.ir.graph import Node
-from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.index_arithmetic import Coordinates
 from wholestep.kernel.lang import I64, Axis, Index, Var
 from wholestep.kernel.maths.complex import Complex
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task, kernel_task
-from wholestep.lower.kernels.scalar_codegen import (
-    ElementReader,
-    ReadableLocations,
-    components_of,
-    scalar_of,
-    working_dtype,
-)
-from wholestep.lower.ops.loop_templates import axes_of_shape, loop_nest, schedule_template
+from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.kernels.scalar_codegen import ElementReader, components_of, scalar_of, working_dtype
+from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape
 from wholestep.primitives.class_table import ClassTable
 from wholestep.primitives.order import Cummax, Cummin
 from wholestep.primitives.reduction import Cumprod, Cumsum
@@ -33,13 +25,12 @@ def prefix_scan_tasks(low: Materializer, node: Node) -> list[Task]:
         return []
     initial_values, update = INITIAL_VALUES.of(node.op), PREFIX_UPDATES.of(node.op)
     assert initial_values is not None and update is not None
-    builder = KernelBuilder(node.op.name)
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+    with KernelTemplate(low, node.op.name) as reader:
+        builder = reader.builder
         axes, at = axes_of_shape(x.shape)
         along = Axis("k", n)
         axes = [a for a in axes if at[axis] != Index(0, {a: 1})]
-        with loop_nest(builder, axes):
+        with reader.loops(axes):
             start = [builder.constant(v, t) for v, t in initial_values(working_dtype(x.dtype), x.dtype.kind == "c")]
             with builder.loop(along, ordered=True) as loop:
                 here = Index(n - 1, {along: -1}) if reverse else Index(0, {along: 1})
@@ -48,18 +39,10 @@ def prefix_scan_tasks(low: Materializer, node: Node) -> list[Task]:
                 after = update(reader, inside, reader.read(x, place), here)
                 for carry, value in zip(inside, after, strict=True):
                     loop.hand(carry, value)
-                store_prefix(low, reader, node, place, after)
-    return [kernel_task(schedule_template(low, builder, reader))]
-
-
-def store_prefix(low: Materializer, reader: ElementReader, node: Node, place: Coordinates, values: list[Var]) -> None:
-    """Store the prefix at a position."""
-    v = node.outputs[0]
-    if len(node.outputs) == 2:
-        for out, x in zip(node.outputs, values, strict=True):
-            reader.store(out, low.locations[out], place, x)
-    else:
-        reader.store(v, low.locations[v], place, scalar_of(values))
+                prefixes = after if len(node.outputs) == 2 else [scalar_of(after)]
+                for v, prefix in zip(node.outputs, prefixes, strict=True):
+                    reader.store(v, low.locations[v], place, prefix)
+    return [reader.task()]
 
 
 def next_sum(reader: ElementReader, so_far: list[Var], x: Any, at: Index) -> list[Var]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep.ir.graph import Node
-from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates, linear_index
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task, kernel_task
+from wholestep.lower.buffers.tasks import Task
 from wholestep.lower.kernels.op_rules import wrap_index
-from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, ReadableLocations, components_of
-from wholestep.lower.ops.loop_templates import axes_of_shape, copy_kernel_task, loop_nest, schedule_template
+from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, components_of
+from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape, copy_kernel_task
 from wholestep.primitives.indexing import ScatterSet
 
 
@@ -25,19 +24,17 @@ def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
     if u.type.size == 0:
         return [first]
     axes = node.params["axes"]
-    builder = KernelBuilder(node.op.name)
-    with builder:
-        reader = ElementReader(builder, ReadableLocations(low.locations, ()))
+    with KernelTemplate(low, node.op.name) as reader:
         k = indices[0].ndim
         over, at = axes_of_shape(indices[0].shape, "n")
         inner, rest = axes_of_shape(u.shape[k:], "j")
-        with loop_nest(builder, over, ordered=True):
+        with reader.loops(over, ordered=True):
             picked = {a: wrap_index(reader, reader.read(i, at), x.shape[a]) for a, i in zip(axes, indices, strict=True)}
-            with loop_nest(builder, inner):
+            with reader.loops(inner):
                 others = iter(rest)
                 place = tuple([picked[a] if a in picked else next(others) for a in range(x.ndim)])
                 scatter_element(reader, node, low.locations[out], place, reader.read(u, (*at, *rest)))
-    return [first, kernel_task(schedule_template(low, builder, reader))]
+    return [first, reader.task()]
 
 
 def scatter_element(reader: ElementReader, node: Node, location: Location, place: Coordinates, value: Any) -> None:

@@ -5,20 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 from wholestep.lower.cost.roofline import Rates, total_microseconds
-from wholestep.lower.program.steps import (
-    PREFETCH_NOW,
-    RELOAD_COPY,
-    SPILL_COPY,
-    ForLoop,
-    RoutineCall,
-    Step,
-    Switch,
-    WhileLoop,
-)
+from wholestep.lower.program.steps import PREFETCH_NOW, RELOAD_COPY, SPILL_COPY, RoutineCall, Step, map_nested
 
 
 def place_prefetches(steps: Sequence[Step], rates: Rates) -> tuple[Step, ...]:
@@ -27,7 +17,7 @@ def place_prefetches(steps: Sequence[Step], rates: Rates) -> tuple[Step, ...]:
     The disk reads one value after another, so the last is placed first, and each has been read when the next begins. A
     value is asked for after it was written and after it came back before.
     """
-    own = [place_in_nested(step, rates) for step in steps]
+    own = [map_nested(step, lambda nested: place_prefetches(nested, rates)) for step in steps]
     coming = [i for i, step in enumerate(own) if isinstance(step, RoutineCall) and step.routine == RELOAD_COPY]
     if not coming:
         return tuple(own)
@@ -48,25 +38,13 @@ def place_prefetches(steps: Sequence[Step], rates: Rates) -> tuple[Step, ...]:
     return tuple([new for i, step in enumerate(own) for new in (*asked.get(i, ()), step)])
 
 
-def place_in_nested(step: Step, rates: Rates) -> Step:
-    """A step with the same done to the lists of steps in it."""
-    if isinstance(step, ForLoop):
-        return replace(step, body=place_prefetches(step.body, rates))
-    if isinstance(step, WhileLoop):
-        return replace(step, test=place_prefetches(step.test, rates), body=place_prefetches(step.body, rates))
-    if isinstance(step, Switch):
-        return replace(step, cases=tuple([place_prefetches(case, rates) for case in step.cases]))
-    return step
-
-
 def earliest_prefetch(steps: Sequence[Step], i: int) -> int:
     """The first step before which the value that comes back at i may be asked for."""
     back = steps[i]
     assert isinstance(back, RoutineCall)
     for j in range(i - 1, -1, -1):
         step = steps[j]
-        if isinstance(step, RoutineCall) and (step.routine, step.refs[:1]) == (SPILL_COPY, back.refs[1:]):
-            return j + 1
-        if isinstance(step, RoutineCall) and (step.routine, step.refs[1:]) == (RELOAD_COPY, back.refs[1:]):
+        filed = {SPILL_COPY: step.refs[:1], RELOAD_COPY: step.refs[1:]} if isinstance(step, RoutineCall) else {}
+        if isinstance(step, RoutineCall) and filed.get(step.routine) == back.refs[1:]:
             return j + 1
     return i

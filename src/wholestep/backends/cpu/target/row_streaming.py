@@ -16,8 +16,7 @@ from wholestep.lower.program.steps import (
     MemRef,
     RoutineCall,
     Step,
-    Switch,
-    WhileLoop,
+    map_nested,
     touched_ranges,
     walk_steps,
 )
@@ -58,12 +57,9 @@ class RowStreaming:
 
     def step(self, step: Step) -> tuple[Step, ...]:
         """What stands in the place of a step."""
+        step = map_nested(step, self.steps)
         if isinstance(step, ForLoop):
-            return self.repeat(replace(step, body=self.steps(step.body)))
-        if isinstance(step, WhileLoop):
-            return (replace(step, test=self.steps(step.test), body=self.steps(step.body)),)
-        if isinstance(step, Switch):
-            return (replace(step, cases=tuple([self.steps(case) for case in step.cases])),)
+            return self.repeat(step)
         if not isinstance(step, Launch | RoutineCall) or self.files.isdisjoint(ref.slot for ref in step.refs):
             return (step,)
         cut = split_step(step, self.files, self.new_loop)

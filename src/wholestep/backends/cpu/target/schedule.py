@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from wholestep.dims import Size
+from wholestep.kernel.accesses import MemoryAccess, memory_accesses
 from wholestep.kernel.collapse_loops import MOST_LANES, collapse_loops
 from wholestep.kernel.dependence import varies_along
-from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, axes_of, loop_points, walk
+from wholestep.kernel.lang import Axis, Fold, Kernel, Loop, Statement, Store, Var, axes_of, loop_points, walk
 from wholestep.kernel.schedule import KernelSchedule
+from wholestep.lower.cost.roofline import statements_in_loops
 from wholestep.lower.target import Draft, DraftKernel, KernelDraft, Target
 
 SHARED_POINTS = 1 << 15
@@ -26,31 +27,13 @@ LONG_REDUCTION = 512
 """Over so many terms a panel of columns goes outermost, so that it stays in cache while the rows go by."""
 
 
-class LoopAccess(NamedTuple):
-    """A load or store: its index, the axes of the loops around it, and how often it happens."""
-
-    store: bool
-    index: Index  # type: ignore[assignment]  # an access is no sequence: nobody asks it for positions
-    around: tuple[Axis, ...]
-    times: int
-    itemsize: int
+FULL_BODY = 40
+"""Two steps of a body of more operations than this, side by side, fill the registers."""
 
 
 def worth_sharing(kernel: Kernel) -> bool:
     """Whether a kernel does enough for several threads."""
     return kernel.outer is not None and loop_points(kernel) >= SHARED_POINTS
-
-
-def loop_accesses(body: Sequence[Statement], around: tuple[Axis, ...] = ()) -> Iterator[LoopAccess]:
-    """Every load and store of a body."""
-    times = math.prod([a.extent for a in around])
-    for s in body:
-        if isinstance(s, Loop):
-            yield from loop_accesses(s.body, (*around, s.axis))
-        elif isinstance(s, Store):
-            yield LoopAccess(True, s.index, around, times, s.buffer.dtype.itemsize)
-        elif s.op == "load":
-            yield LoopAccess(False, s.attr[1], around, times, s.attr[0].dtype.itemsize)
 
 
 def kernel_loops(kernel: Kernel) -> Iterator[Loop]:
@@ -69,7 +52,8 @@ def schedule_kernel(draft: DraftKernel[Draft], machine: Target) -> tuple[Draft, 
     if lane is None:
         found, kernel, lane = rotate_reduction(draft, found, kernel, machine)
     order = sorted(found.grid, key=lambda a: found.axes[a] is lane)
-    if len(order) > 1 and found.axes[order[-1]] is lane and reduction_terms(kernel) >= LONG_REDUCTION:
+    terms = math.prod([loop.axis.extent for loop in kernel_loops(kernel) if loop.folds or loop.carries])
+    if len(order) > 1 and found.axes[order[-1]] is lane and terms >= LONG_REDUCTION:
         order[-2:] = reversed(order[-2:])
     if order != found.grid:
         found = draft(order, found.rows)
@@ -90,38 +74,28 @@ def rotate_reduction(
     for row in sorted(found.rows[:-1], key=lambda a: -found.axes[a].extent):
         other = draft(None, [*[a for a in found.rows if a != row], row])
         turned = collapse_loops(other.kernel())
-        lane = best_lane(turned, machine, [*loop_accesses(turned.body), *arithmetic_accesses(turned.body)])
+        lane = best_lane(turned, machine, arithmetic=True)
         if lane is not None:
             return other, turned, lane
     return found, kernel, None
 
 
-def reduction_terms(kernel: Kernel) -> int:
-    """How many terms a contraction sums up."""
-    return math.prod([loop.axis.extent for loop in kernel_loops(kernel) if loop.folds or loop.carries])
-
-
 # Which axis runs along the lanes of a vector.
 
 
-def arithmetic_accesses(body: Sequence[Statement], around: tuple[Axis, ...] = ()) -> Iterator[LoopAccess]:
-    """What else a body does, as accesses to one place: vectors do it for all their elements at once."""
-    times = math.prod([a.extent for a in around])
-    for s in body:
-        if isinstance(s, Loop):
-            yield from arithmetic_accesses(s.body, (*around, s.axis))
-        elif isinstance(s, Var) and s.op not in ("const", "size", "index", "load"):
-            yield LoopAccess(False, Index(), around, times, 0)
-
-
-def best_lane(kernel: Kernel, machine: Target, counted: Sequence[LoopAccess] = ()) -> Axis | None:
-    """The axis along which vectors cost least; None where a scalar loop does. Only accesses are counted unless said."""
-    found = counted or list(loop_accesses(kernel.body))
-    width = min([machine.lanes(a.itemsize) for a in found if a.itemsize >= 4], default=machine.lanes(4))
-    best, least = None, scalar_cost(found)
+def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> Axis | None:
+    """The axis along which vectors cost least; None where a scalar loop does. Arithmetic is counted only if said."""
+    found = list(memory_accesses(kernel.body))
+    sizes = [a.buffer.dtype.itemsize for a in found]
+    width = min([machine.lanes(size) for size in sizes if size >= 4], default=machine.lanes(4))
+    done = [around for s, around in statements_in_loops(kernel.body) if arithmetic and is_arithmetic(s)]
+    best: Axis | None = None
+    least: float = sum(map(point_count, [*[a.axes for a in found], *done]))
     turns = not any(loop.folds or loop.carries for loop in kernel_loops(kernel))
     for axis in vectorizable_axes(kernel):
-        price = vector_cost(found, axis, width, turns)
+        steps = -(-axis.extent // width) / axis.extent
+        price = sum([access_cost(a, axis, width, turns) for a in found])
+        price += sum([point_count(around) * (steps if axis in around else 1.0) for around in done])
         if price < least:
             best, least = axis, price
     return best
@@ -144,27 +118,28 @@ def has_full_vectors(axis: Axis) -> bool:
     return not axis.symbolic or axis.size % MOST_LANES == 0
 
 
-def scalar_cost(found: Sequence[LoopAccess]) -> float:
-    """What the accesses cost one by one."""
-    return float(sum(a.times for a in found))
+def point_count(axes: Sequence[Axis]) -> int:
+    """The number of points of the loops along these axes."""
+    return math.prod([a.extent for a in axes])
 
 
-def vector_cost(found: Sequence[LoopAccess], axis: Axis, width: int, turns: bool) -> float:
-    """What the accesses cost with vectors along an axis: strided ones are taken apart element by element, but for loads
+def is_arithmetic(s: Var | Store | Fold) -> bool:
+    """True for a value that is computed: vectors do it for all their elements at once."""
+    return isinstance(s, Var) and s.op not in ("const", "size", "index", "load")
+
+
+def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool) -> float:
+    """The cost of an access with vectors along an axis: a strided one is taken apart element by element, but for loads
     that can be turned in a square of registers."""
-    steps = -(-axis.extent // width)
-    total = 0.0
-    for a in found:
-        if axis not in a.around:
-            total += a.times
-            continue
-        stride = a.index.coefficient(axis)
-        indirect = any(varies_along(k, axis) for k in a.index.values())
-        each = 1.0 if stride in (0, 1) and not indirect else 1.5 if stride == -1 else 4.0 * width
-        if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
-            each = 2.0
-        total += a.times / axis.extent * steps * each
-    return total
+    times = point_count(a.axes)
+    if axis not in a.axes:
+        return times
+    stride = a.offset.coefficient(axis)
+    indirect = any(varies_along(k, axis) for k in a.offset.values())
+    each = 1.0 if stride in (0, 1) and not indirect else 1.5 if stride == -1 else 4.0 * width
+    if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
+        each = 2.0
+    return times / axis.extent * -(-axis.extent // width) * each
 
 
 # How many of each axis side by side.
@@ -209,7 +184,7 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
         across = transposed_axis(kernel, lane, lanes)
         if across is not None:
             return schedule.with_axis(across, tile=min(lanes, across.extent) if not across.symbolic else lanes)
-        most = 2 if fills_registers(kernel) else 4
+        most = 2 if sum(len(loop.body) for loop in kernel_loops(kernel)) > FULL_BODY else 4
         return schedule.with_axis(lane, tile=tile_divisor(vectors, most, 2) if vectors > 1 else 1)
     if lane in folding:
         return schedule.with_axis(lane, tile=tile_divisor(vectors, 4, 2) if vectors > 1 else 1)
@@ -221,23 +196,25 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
     return schedule
 
 
-def contiguous_axis(access: LoopAccess, lane: Axis, width: int) -> Axis | None:
+def contiguous_axis(access: MemoryAccess, lane: Axis, width: int) -> Axis | None:
     """The other axis along which a load runs evenly that does not along the lanes."""
-    if access.store or access.index.coefficient(lane) in (0, 1):
+    if access.is_store or access.offset.coefficient(lane) in (0, 1):
         return None
-    fitting = [a for a in access.around if a is not lane and access.index.coefficient(a) == 1 and a.extent >= width]
-    return fitting[0] if fitting else None
+    others = [a for a in access.axes if a is not lane and a.extent >= width]
+    return next((a for a in others if access.offset.coefficient(a) == 1), None)
 
 
 def transposed_axis(kernel: Kernel, lane: Axis, lanes: int) -> Axis | None:
     """The axis that goes with the lanes into squares that are turned in registers."""
-    found = [contiguous_axis(a, lane, lanes) for a in loop_accesses(kernel.body)]
+    found = [contiguous_axis(a, lane, lanes) for a in memory_accesses(kernel.body)]
     return next((a for a in found if a is not None), None)
 
 
 def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Target) -> KernelSchedule:
     """Tile the axes that let the vectors that were loaded be used again."""
-    reused = [a for a in parallel_axes(kernel) if a is not lane and reuses_loads(kernel, lane, a)]
+    vectors = [a.offset for a in memory_accesses(kernel.body) if a.offset.coefficient(lane)]
+    others = [axis for axis in parallel_axes(kernel) if axis is not lane]
+    reused = [axis for axis in others if any(not index.coefficient(axis) for index in vectors)]
     most = (TILE_ROWS if machine.registers >= 32 else TILE_ROWS_16_REGISTERS)[schedule[lane].tile]
     for axis in reversed(reused):
         room = most if axis.symbolic else min(most, axis.extent)
@@ -249,20 +226,10 @@ def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Tar
     return schedule
 
 
-def reuses_loads(kernel: Kernel, lane: Axis, axis: Axis) -> bool:
-    """Whether some vector that is loaded inside both loops is the same for each step of an axis."""
-    return any(a.index.coefficient(lane) and not a.index.coefficient(axis) for a in loop_accesses(kernel.body))
-
-
 def preferred_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
     """The lanes of a vector of the widest thing that moves along the axis."""
-    sizes = [a.itemsize for a in loop_accesses(kernel.body) if a.index.coefficient(lane)]
+    sizes = [a.buffer.dtype.itemsize for a in memory_accesses(kernel.body) if a.offset.coefficient(lane)]
     return machine.lanes(max([4, *sizes]))
-
-
-def fills_registers(kernel: Kernel) -> bool:
-    """Whether a body has so many operations that two of them side by side fill the registers."""
-    return sum(len(loop.body) for loop in kernel_loops(kernel)) > 40
 
 
 def schedule_row(draft: KernelDraft) -> KernelSchedule:

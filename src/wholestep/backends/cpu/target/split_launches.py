@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from wholestep.backends.cpu.target.schedule import worth_sharing
+from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.dependence import index_range
-from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Store, Var, walk
+from wholestep.kernel.lang import Axis, Buffer, Kernel, Var, walk
 from wholestep.kernel.schedule import replace_parts
 from wholestep.lower.program.steps import COPY_ROUTINES, ForLoop, Launch, MemRef, RoutineCall, Step
 
@@ -96,20 +97,11 @@ def outer_motion(kernel: Kernel) -> OuterMotion | None:
             (s.op == "index" and s.attr.coefficient(axis)) or (s.op == "across" and s.attr[1] is axis)
         ):
             return None
-    for buffer, index in kernel_accesses(kernel):
-        by = index.coefficient(axis)
-        if strides.setdefault(buffer, by) != by or by < 0 or (by and index.values()):
+    for access in memory_accesses(kernel.body):
+        by = access.offset.coefficient(axis)
+        if strides.setdefault(access.buffer, by) != by or by < 0 or (by and access.offset.values()):
             return None
     return OuterMotion(axis, tuple([strides.get(b, 0) for b in kernel.buffers]))
-
-
-def kernel_accesses(kernel: Kernel) -> Iterator[tuple[Buffer, Index]]:
-    """What each load and store of a kernel touches."""
-    for s in walk(kernel.body):
-        if isinstance(s, Store):
-            yield s.buffer, s.index
-        elif isinstance(s, Var) and s.op == "load":
-            yield s.attr
 
 
 def truncate_kernel(kernel: Kernel, found: OuterMotion, extent: int) -> Kernel:
@@ -117,7 +109,7 @@ def truncate_kernel(kernel: Kernel, found: OuterMotion, extent: int) -> Kernel:
     axis = found.axis
     shorter = replace_parts(kernel, {axis: Axis(axis.name, extent, lanes=axis.lanes, tile=axis.tile)})
     last: dict[Buffer, int] = {}
-    for buffer, index in kernel_accesses(shorter):
-        if found.strides[shorter.buffers.index(buffer)]:
-            last[buffer] = max(last.get(buffer, 0), int(index_range(index)[1]))
+    for access in memory_accesses(shorter.body):
+        if found.strides[shorter.buffers.index(access.buffer)]:
+            last[access.buffer] = max(last.get(access.buffer, 0), int(index_range(access.offset)[1]))
     return replace_parts(shorter, {}, {b: Buffer(b.name, b.dtype, at + 1, b.written) for b, at in last.items()})
