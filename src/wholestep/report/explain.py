@@ -62,5 +62,4 @@ def work_and_traffic(flops: Size, moved: Size) -> str:
 
 def slot_bytes(plan: LoweredProgram, kind: str) -> Size:
     """The bytes of all inputs or outputs."""
-    found: Size = sum(s.type.nbytes for s in plan.slots if s.kind == kind)
-    return found
+    return sum(s.type.nbytes for s in plan.slots if s.kind == kind)

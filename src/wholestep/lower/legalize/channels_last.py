@@ -62,9 +62,13 @@ class LayoutPropagation(GraphRewriter):
         super().__init__(graph)
         self.laid: dict[Value, PermutedValue] = {}
         for node in graph.nodes:
-            rule = LayoutPropagation.pointwise if node.op.kind == "elementwise" else LAYOUT_RULES.of(node.op)
-            if rule is None or not rule(self, node):
+            found = self.rewritten(node)
+            if found is None:
                 self.keep(node, [self.plain(v) for v in node.inputs])
+            elif found.axes == tuple(range(len(found.axes))):
+                self.env[node.outputs[0]] = found.base
+            else:
+                self.laid[node.outputs[0]] = found
         self.finish([self.plain(v) for v in graph.outputs])
 
     def plain(self, v: Value) -> Value:
@@ -94,17 +98,17 @@ class LayoutPropagation(GraphRewriter):
             return self.add(node.op, (moved,), {"shape": shape, "axes": tuple(sorted(places))})[0]
         return self.permuted(self.plain(v), like.inverse)
 
-    def enter(self, node: Node, base: Value, axes: AxisOrder) -> bool:
-        """Record that a node's result is a permutation of another value."""
-        if axes == tuple(range(len(axes))):
-            self.env[node.outputs[0]] = base
-        else:
-            self.laid[node.outputs[0]] = PermutedValue(base, axes)
-        return True
+    def rewritten(self, node: Node) -> PermutedValue | None:
+        """A node's result as a permutation of a new value; None where its operands go back to the program's layout."""
+        if node.op.kind == "elementwise":
+            return self.pointwise(node)
+        if isinstance(node.op, Contract):
+            return self.contraction(node)
+        rule = LAYOUT_RULES.of(node.op)
+        known = self.laid.get(node.inputs[0]) if node.inputs else None
+        return None if known is None or rule is None else rule(self, node, *known)
 
-    # Rules: each rewrites a node whose operands may be permuted, or returns False.
-
-    def contraction(self, node: Node) -> bool:
+    def contraction(self, node: Node) -> PermutedValue:
         a, b, out = parts(node.params["spec"])
         x, y = node.inputs
         if reads_window(x) == reads_window(y):
@@ -123,26 +127,22 @@ class LayoutPropagation(GraphRewriter):
         made = out if lane is None else out.replace(lane, "") + lane
         (p, a), (q, b) = names
         found = self.add(node.op, (p, q), {"spec": f"{a},{b}->{made}"}, node)[0]
-        return self.enter(node, found, tuple([made.index(c) for c in out]))
+        return PermutedValue(found, tuple([made.index(c) for c in out]))
 
-    def pointwise(self, node: Node) -> bool:
+    def pointwise(self, node: Node) -> PermutedValue | None:
         known = [self.laid[v] for v in node.inputs if v in self.laid]
         if not known:
-            return False
+            return None
         like = max(known, key=lambda laid: len(laid.axes))
         inputs = [self.turned(v, like) for v in node.inputs]
-        return self.enter(node, self.add(node.op, inputs, node.params, node)[0], like.axes)
+        return PermutedValue(self.add(node.op, inputs, node.params, node)[0], like.axes)
 
-    def permute(self, node: Node) -> bool:
-        if node.inputs[0] not in self.laid:
-            return False
-        base, axes = self.laid[node.inputs[0]]
-        return self.enter(node, base, tuple([axes[a] for a in node.params["axes"]]))
+    # Rules for an operand that is a permutation: the new value, and the result as a permutation of it.
 
-    def broadcast(self, node: Node) -> bool:
-        if node.inputs[0] not in self.laid:
-            return False
-        base, axes = self.laid[node.inputs[0]]
+    def permute(self, node: Node, base: Value, axes: AxisOrder) -> PermutedValue:
+        return PermutedValue(base, tuple([axes[a] for a in node.params["axes"]]))
+
+    def broadcast(self, node: Node, base: Value, axes: AxisOrder) -> PermutedValue:
         shape, given = node.params["shape"], node.params["axes"]
         order = [given[axes.index(i)] for i in range(base.ndim)]
         for a in range(len(shape)):
@@ -153,49 +153,39 @@ class LayoutPropagation(GraphRewriter):
             "shape": tuple([shape[a] for a in order]),
             "axes": tuple([places[given[axes.index(i)]] for i in range(base.ndim)]),
         }
-        return self.enter(
-            node, self.add(node.op, (base,), params, node)[0], tuple([places[a] for a in range(len(shape))])
-        )
+        made = self.add(node.op, (base,), params, node)[0]
+        return PermutedValue(made, tuple([places[a] for a in range(len(shape))]))
 
-    def reshape(self, node: Node) -> bool:
+    def reshape(self, node: Node, base: Value, axes: AxisOrder) -> PermutedValue | None:
         """A reshape keeps the layout if it only splits and merges axes that stay adjacent."""
-        if node.inputs[0] not in self.laid:
-            return False
-        base, axes = self.laid[node.inputs[0]]
         found = reshape_groups(node.inputs[0].shape, node.params["shape"])
         if found is None:
-            return False
+            return None
         blocks = sorted(found, key=lambda run: min([axes[a] for a in run[0]], default=-1))
         for source, _ in found:
             places = [axes[a] for a in source]
-            if places != list(range(places[0], places[0] + len(places))) if places else False:
-                return False
+            if places and places != list(range(places[0], places[0] + len(places))):
+                return None
         order = [a for _, target in blocks for a in target]
         shape = tuple([node.params["shape"][a] for a in order])
         made = self.add(node.op, (base,), {"shape": shape}, node)[0]
-        return self.enter(node, made, tuple([order.index(a) for a in range(len(order))]))
+        return PermutedValue(made, tuple([order.index(a) for a in range(len(order))]))
 
-    def commuted(self, node: Node) -> bool:
+    def commuted(self, node: Node, base: Value, axes: AxisOrder) -> PermutedValue | None:
         """An operation on one operand, by the rule that the primitive states for a permuted one."""
-        if len(node.inputs) != 1 or node.inputs[0] not in self.laid:
-            return False
-        base, axes = self.laid[node.inputs[0]]
-        found = node.op.permuted(node.params, axes)
-        if found is None:
-            return False
-        return self.enter(node, self.add(node.op, (base,), found[0], node)[0], found[1])
+        found = node.op.permuted(node.params, axes) if len(node.inputs) == 1 else None
+        return None if found is None else PermutedValue(self.add(node.op, (base,), found[0], node)[0], found[1])
 
 
-LAYOUT_RULES: ClassTable[Callable[[LayoutPropagation, Node], bool]] = ClassTable(
+LAYOUT_RULES: ClassTable[Callable[[LayoutPropagation, Node, Value, AxisOrder], PermutedValue | None]] = ClassTable(
     {
-        Contract: LayoutPropagation.contraction,
         Permute: LayoutPropagation.permute,
         Broadcast: LayoutPropagation.broadcast,
         Reshape: LayoutPropagation.reshape,
         Primitive: LayoutPropagation.commuted,
     }
 )
-"""What a permutation moves on through, besides what is elementwise."""
+"""What a permutation moves on through, besides contractions and what is elementwise."""
 
 
 CHANNELS_LAST = Pass("channels_last", convolutions_channels_last)

@@ -41,8 +41,8 @@ class ContractionRewriter(GraphRewriter):
         sizes = dict(zip(a + b, x.shape + y.shape, strict=True))
         self.affine(x)
         self.affine(y)
-        x, a, sizes = self.without_ones(node, x, a, sizes)
-        y, b, sizes = self.without_ones(node, y, b, sizes)
+        x, a = self.without_ones(node, x, a, sizes)
+        y, b = self.without_ones(node, y, b, sizes)
         out = "".join([c for c in out if sizes[c] != 1])
         groups = merge_labels(a, b, out) if self.whole(x) and self.whole(y) else [c for c in dict.fromkeys(a + b)]
         names = {group: group[0] for group in groups if len(group) > 1}
@@ -58,14 +58,10 @@ class ContractionRewriter(GraphRewriter):
         shape = node.outputs[0].shape
         return found if found.shape == shape else self.add(OPS["reshape"], (found,), {"shape": shape}, node)[0]
 
-    def without_ones(
-        self, node: Node, x: Value, labels: str, sizes: dict[str, int]
-    ) -> tuple[Value, str, dict[str, int]]:
+    def without_ones(self, node: Node, x: Value, labels: str, sizes: dict[str, int]) -> tuple[Value, str]:
         """An operand without its axes of size 1."""
-        if all(sizes[c] != 1 for c in labels):
-            return x, labels, sizes
         kept = "".join([c for c in labels if sizes[c] != 1])
-        return self.shaped(node, x, kept, sizes), kept, sizes
+        return self.shaped(node, x, kept, sizes), kept
 
     def shaped(self, node: Node, x: Value, labels: str, sizes: dict[str, int]) -> Value:
         """An operand reshaped to the sizes of its labels."""
@@ -86,10 +82,13 @@ class ContractionRewriter(GraphRewriter):
         steps = self.strides(x)
         if steps is None or self.whole(x):
             return x, labels
-        axes = tuple(sorted(range(len(labels)), key=lambda i: -abs(steps[i])))
-        if axes == tuple(range(len(labels))):
-            return x, labels
-        return self.add(OPS["permute"], (x,), {"axes": axes}, node)[0], "".join([labels[i] for i in axes])
+        order = "".join([labels[i] for i in sorted(range(len(labels)), key=lambda i: -abs(steps[i]))])
+        return self.permuted(node, x, labels, order), order
+
+    def permuted(self, node: Node, x: Value, labels: str, order: str) -> Value:
+        """An operand with its labels in another order."""
+        axes = tuple([labels.index(c) for c in order])
+        return x if order == labels else self.add(OPS["permute"], (x,), {"axes": axes}, node)[0]
 
     def even(self, node: Node, x: Value, labels: str, lane: str | None, first: str) -> tuple[Value, str]:
         """An operand with a constant stride along each label, and unit stride along the lane label."""
@@ -100,12 +99,9 @@ class ContractionRewriter(GraphRewriter):
         if lane is not None and lane in labels:
             summed = sorted([c for c in labels if c in first and c != lane], key=first.index)
             order = "".join([c for c in labels if c not in summed and c != lane]) + "".join(summed) + lane
-        if order != labels:
-            axes = tuple([labels.index(c) for c in order])
-            x = self.add(OPS["permute"], (x,), {"axes": axes}, node)[0]
-        if not self.moved(x):
-            return x, order
-        self.copies.add(x)
+        x = self.permuted(node, x, labels, order)
+        if self.moved(x):
+            self.copies.add(x)
         return x, order
 
     def moved(self, x: Value) -> bool:
@@ -114,13 +110,9 @@ class ContractionRewriter(GraphRewriter):
 
     def whole(self, x: Value) -> bool:
         """True if an operand is stored as it is, up to its shape."""
-        return not self.moved(self.unshaped(x))
-
-    def unshaped(self, x: Value) -> Value:
-        """The value that an operand is a reshape of."""
         while self.moved(x) and x.node is not None and isinstance(x.node.op, Reshape):
             x = x.node.inputs[0]
-        return x
+        return not self.moved(x)
 
     def strides(self, v: Value) -> tuple[int, ...] | None:
         """The strides of a value that is read through movement of a stored one; None if they are not constant."""

@@ -22,8 +22,7 @@ def int64_branch_index(index: Value, *operands: Value, branches: tuple[Graph, ..
     if index.dtype == INTEGER:
         return None
     wide = OPS["cast"](index, dtype=INTEGER)
-    made: Sequence[Value] = OPS["cond"](wide, *operands, branches=branches)  # type: ignore[assignment]  # it has several
-    return made
+    return OPS["cond"](wide, *operands, branches=branches)  # type: ignore[return-value]  # it has several
 
 
 def check_exponents(x: Value, y: Value) -> Sequence[Value] | None:

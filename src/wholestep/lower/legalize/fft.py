@@ -55,21 +55,18 @@ def twiddle_factors(r: int, m: int, inverse: bool, name: str) -> tuple[NDArray, 
 def constant_like(array: NDArray, like: Value) -> Value:
     """A constant in the precision of a value."""
     kind = dtypes.complex_of if array.dtype.kind == "c" else dtypes.real_of
-    made: Value = constant(value=np.ascontiguousarray(array, kind(like.dtype)))
-    return made
+    return constant(value=np.ascontiguousarray(array, kind(like.dtype)))
 
 
 def scale_along(x: Value, table: Value, axes: tuple[int, ...]) -> Value:
     """x times a constant that has these axes."""
-    made: Value = x * OPS["broadcast"](table, shape=x.shape, axes=axes)
-    return made
+    return x * OPS["broadcast"](table, shape=x.shape, axes=axes)
 
 
 def contract_last(x: Value, matrix: Value) -> Value:
     """x with its last axis contracted with the first of a matrix."""
     lead = LETTERS[: x.ndim - 1]
-    made: Value = OPS["contract"](x, matrix, spec=f"{lead}X,XY->{lead}Y")
-    return made
+    return OPS["contract"](x, matrix, spec=f"{lead}X,XY->{lead}Y")
 
 
 # Transforms of planes.
@@ -95,8 +92,7 @@ def dft_of_planes(y: Value, inverse: bool) -> Value:
         return bluestein(y, inverse)
     matrix = constant(value=dft_matrix(r, inverse, name))
     if r == n:
-        last: Value = OPS["contract"](matrix, y, spec=f"WXYZ,{letters}WX->{letters}YZ")
-        return last
+        return OPS["contract"](matrix, y, spec=f"WXYZ,{letters}WX->{letters}YZ")
     m = n // r
     split = OPS["reshape"](y, shape=(*lead, 2, r, m))
     found = OPS["contract"](matrix, split, spec=f"WXYZ,{letters}WXV->{letters}ZYV")  # [..., k, plane, i]
@@ -105,8 +101,7 @@ def dft_of_planes(y: Value, inverse: bool) -> Value:
         OPS["flip"](found, axes=(k + 1,)), exchanged, (k, k + 1, k + 2)
     )
     outer = dft_of_planes(turned, inverse)  # [..., k, plane, digits of l]
-    made: Value = OPS["permute"](outer, axes=(*range(k), *range(k + 1, outer.ndim), k))
-    return made
+    return OPS["permute"](outer, axes=(*range(k), *range(k + 1, outer.ndim), k))
 
 
 def bluestein(y: Value, inverse: bool) -> Value:
@@ -132,8 +127,7 @@ def split_planes(x: Value) -> Value:
     """[..., n] to [..., 2, n]."""
     k = x.ndim - 1
     shape = (*x.shape[:k], 1, x.shape[k])
-    made: Value = OPS["concat"](*[OPS["reshape"](OPS[f](x), shape=shape) for f in ("real", "imag")], axis=k)
-    return made
+    return OPS["concat"](*[OPS["reshape"](OPS[f](x), shape=shape) for f in ("real", "imag")], axis=k)
 
 
 def join_planes(y: Value, lead: int) -> Value:
@@ -142,12 +136,10 @@ def join_planes(y: Value, lead: int) -> Value:
 
     def plane(i: int) -> Value:
         start, stop = (*[0] * lead, i, *[0] * len(digits)), (*front, i + 1, *digits)
-        found: Value = OPS["slice"](y, start=start, stop=stop, step=(1,) * y.ndim)
-        return found
+        return OPS["slice"](y, start=start, stop=stop, step=(1,) * y.ndim)
 
     parts = [OPS["reshape"](plane(i), shape=(*front, *digits)) for i in (0, 1)]
-    made: Value = OPS["reshape"](OPS["make_complex"](*parts), shape=(*front, math.prod(digits)))
-    return made
+    return OPS["reshape"](OPS["make_complex"](*parts), shape=(*front, math.prod(digits)))
 
 
 def complex_dft(x: Value, inverse: bool) -> Value:
@@ -158,22 +150,19 @@ def complex_dft(x: Value, inverse: bool) -> Value:
 def slice_last(x: Value, stop: int, start: int = 0) -> Value:
     """A slice of the last axis."""
     lead = (0,) * (x.ndim - 1)
-    made: Value = OPS["slice"](x, start=(*lead, start), stop=(*x.shape[:-1], stop), step=(1,) * x.ndim)
-    return made
+    return OPS["slice"](x, start=(*lead, start), stop=(*x.shape[:-1], stop), step=(1,) * x.ndim)
 
 
 def mirror_frequencies(x: Value) -> Value:
     """x[(-k) mod n] along the last axis."""
     axis = x.ndim - 1
-    made: Value = OPS["concat"](slice_last(x, 1), OPS["flip"](slice_last(x, x.shape[-1], 1), axes=(axis,)), axis=axis)
-    return made
+    return OPS["concat"](slice_last(x, 1), OPS["flip"](slice_last(x, x.shape[-1], 1), axes=(axis,)), axis=axis)
 
 
 def drop_imaginary(z: Value) -> Value:
     """z without its imaginary parts."""
     re = OPS["real"](z)
-    made: Value = OPS["make_complex"](re, zeros(re.type))
-    return made
+    return OPS["make_complex"](re, zeros(re.type))
 
 
 # Expansions.
@@ -196,8 +185,7 @@ def real_dft(x: Value) -> Value:
     half = n // 2
     if n <= DIRECT:
         table = roots_of_unity(n, half + 1, n, False)
-        made: Value = OPS["make_complex"](*[contract_last(x, constant_like(t, x)) for t in (table.real, table.imag)])
-        return made
+        return OPS["make_complex"](*[contract_last(x, constant_like(t, x)) for t in (table.real, table.imag)])
     if n % 2:
         return slice_last(complex_dft(OPS["make_complex"](x, zeros(x.type)), False), half + 1)
     pairs = OPS["reshape"](x, shape=(*x.shape[:-1], half, 2))
@@ -206,8 +194,7 @@ def real_dft(x: Value) -> Value:
     back = conj(mirror_frequencies(z))
     even, odd = (z + back) * 0.5, (z - back) * -0.5j
     turned = scale_along(odd, constant_like(roots_of_unity(2, half, n, False)[1], x), (axis,))
-    joint: Value = OPS["concat"](even + turned, slice_last(even, 1) - slice_last(odd, 1), axis=axis)
-    return joint
+    return OPS["concat"](even + turned, slice_last(even, 1) - slice_last(odd, 1), axis=axis)
 
 
 def expand_irfft(z: Value, *, axis: int, n: int) -> Sequence[Value]:
@@ -220,23 +207,20 @@ def inverse_real_dft(z: Value, n: int) -> Value:
     if n <= DIRECT:
         weights = np.where((np.arange(half + 1) * 2 % n == 0), 1.0, 2.0)
         table = roots_of_unity(n, half + 1, n, True).T * weights[:, None]
-        made: Value = contract_last(OPS["real"](z), constant_like(table.real, z)) - contract_last(
+        return contract_last(OPS["real"](z), constant_like(table.real, z)) - contract_last(
             OPS["imag"](z), constant_like(table.imag, z)
         )
-        return made
     if n % 2:
         rest = OPS["flip"](conj(slice_last(z, half + 1, 1)), axes=(axis,))
         whole = OPS["concat"](drop_imaginary(slice_last(z, 1)), slice_last(z, half + 1, 1), rest, axis=axis)
-        real: Value = OPS["real"](complex_dft(whole, True))
-        return real
+        return OPS["real"](complex_dft(whole, True))
     inner = slice_last(z, half, 1)
     x = OPS["concat"](drop_imaginary(slice_last(z, 1)), inner, axis=axis)
     y = OPS["concat"](drop_imaginary(slice_last(z, half + 1, half)), OPS["flip"](conj(inner), axes=(axis,)), axis=axis)
     turned = scale_along(x - y, constant_like(roots_of_unity(2, half, n, True)[1], z), (axis,))
     found = dft_of_planes(split_planes(x + y + turned * 1j), True)
     pairs = OPS["permute"](found, axes=(*range(axis), *range(axis + 1, found.ndim), axis))
-    joint: Value = OPS["reshape"](pairs, shape=(*z.shape[:-1], n))
-    return joint
+    return OPS["reshape"](pairs, shape=(*z.shape[:-1], n))
 
 
 EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {

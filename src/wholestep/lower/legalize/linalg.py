@@ -49,14 +49,9 @@ def matrix_type(a: Value, m: int, n: int) -> Type:
     return array_type((*a.shape[:-2], m, n), a.dtype)
 
 
-def workspace(a: Value, count: int) -> ScratchArg:
-    """A workspace for `count` numbers of a dtype."""
-    return ScratchArg(max(count, 1) * a.dtype.itemsize)
-
-
-def real_workspace(a: Value, count: int) -> ScratchArg:
-    """A workspace for `count` real numbers."""
-    return ScratchArg(max(count, 1) * dtypes.real_of(a.dtype).itemsize)
+def workspace(a: Value, count: int, *, real: bool = False) -> ScratchArg:
+    """A workspace for `count` numbers of a dtype, or of its real parts."""
+    return ScratchArg(max(count, 1) * (dtypes.real_of(a.dtype) if real else a.dtype).itemsize)
 
 
 def complex_valued(a: Value) -> bool:
@@ -65,8 +60,7 @@ def complex_valued(a: Value) -> bool:
 
 def modulus(x: Value) -> Value:
     """The absolute values."""
-    found: Value = OPS["hypot"](OPS["real"](x), OPS["imag"](x)) if complex_valued(x) else OPS["abs"](x)
-    return found
+    return OPS["hypot"](OPS["real"](x), OPS["imag"](x)) if complex_valued(x) else OPS["abs"](x)
 
 
 def via_double(rule: Callable[..., Values]) -> Callable[..., Values]:
@@ -140,9 +134,8 @@ def expand_slogdet(a: Value) -> Values:
     d = diagonal(packed)
     last = (d.ndim - 1,)
     here = OPS["iota"](shape=pivots.shape, axis=pivots.ndim - 1, dtype=INT)
-    odd = OPS["bitwise_and"](
-        OPS["sum"](OPS["cast"](OPS["not_equal"](pivots, here), dtype=INT), axes=last), one_per_matrix(a)
-    )
+    exchanges = OPS["sum"](OPS["cast"](OPS["not_equal"](pivots, here), dtype=INT), axes=last)
+    odd = exchanges & OPS["full"](value=1, shape=a.shape[:-2], dtype=INT)
     turned = OPS["cast"](1 - odd - odd, dtype=a.dtype)
     size = modulus(d)
     nothing = OPS["any"](size.equals(0), axes=last)
@@ -150,12 +143,6 @@ def expand_slogdet(a: Value) -> Values:
     sign, logs = signs * turned, OPS["sum"](OPS["log"](size), axes=last)
     least = OPS["full"](value=-np.inf, shape=logs.shape, dtype=logs.dtype)
     return OPS["select"](nothing, zeros(sign.type), sign), OPS["select"](nothing, least, logs)
-
-
-def one_per_matrix(a: Value) -> Value:
-    """A one for each matrix of a stack."""
-    made: Value = OPS["full"](value=1, shape=a.shape[:-2], dtype=INT)
-    return made
 
 
 def expand_det(a: Value) -> Values:
@@ -191,7 +178,7 @@ def svd_call(a: Value, job: str) -> tuple[Value, ...]:
     shapes: tuple[LapackArgument, ...] = (OutArg(matrix_type(a, columns, m)), m, OutArg(matrix_type(a, n, rows)), rows)
     if job == "N":
         shapes = (None, m, None, n)
-    extra = (real_workspace(a, 7 * k * k + 7 * k + 2 * (m + n) * k),) if complex_valued(a) else ()
+    extra = (workspace(a, 7 * k * k + 7 * k + 2 * (m + n) * k, real=True),) if complex_valued(a) else ()
     work = workspace(a, lwork), lwork, *extra, ScratchArg(32 * k), StatusArg("SVD did not converge")
     s = OutArg(vector_type(a, k, dtypes.real_of(a.dtype)))
     _, values, *rest = lapack_call("{}gesdd", job, m, n, OutArg(mt(a).type, 0), m, s, *shapes, *work, of=[mt(a)])
@@ -232,7 +219,7 @@ def expand_eigh(a: Value, *, lower: bool) -> Values:
     n = a.shape[-1]
     lwork = 2 * n + n * max(n, BLOCK) if complex_valued(a) else 1 + 6 * n + 2 * n * n + BLOCK * n
     lrwork, liwork = 1 + 5 * n + 2 * n * n, 3 + 5 * n
-    extra = (real_workspace(a, lrwork), lrwork) if complex_valued(a) else ()
+    extra = (workspace(a, lrwork, real=True), lrwork) if complex_valued(a) else ()
     w = OutArg(vector_type(a, n, dtypes.real_of(a.dtype)))
     work = workspace(a, lwork), lwork, *extra, ScratchArg(4 * liwork), liwork, StatusArg("Eigenvalues did not converge")
     name = "{}heevd" if complex_valued(a) else "{}syevd"
@@ -245,7 +232,7 @@ def expand_eig(a: Value) -> Values:
     a = require(a, finite, kind="linalg", message="Array must not contain infs or NaNs", hint="")
     n = a.shape[-1]
     lwork = (2 * BLOCK + 4) * n
-    work = workspace(a, lwork), lwork, *((real_workspace(a, 2 * n),) if complex_valued(a) else ())
+    work = workspace(a, lwork), lwork, *((workspace(a, 2 * n, real=True),) if complex_valued(a) else ())
     parts = [OutArg(vector_type(a, n))] * (1 if complex_valued(a) else 2)
     end = OutArg(a.type), max(n, 1), *work, StatusArg("Eigenvalues did not converge")
     _, *w, v = lapack_call(
@@ -272,7 +259,7 @@ def schur_form(a: Value) -> tuple[Value, Value]:
     n = a.shape[-1]
     lwork = (BLOCK + 3) * n
     w = workspace(a, n), *(() if complex_valued(a) else (workspace(a, n),))
-    extra = (real_workspace(a, n),) if complex_valued(a) else ()
+    extra = (workspace(a, n, real=True),) if complex_valued(a) else ()
     failed = StatusArg("Schur form not found. Possibly ill-conditioned.")
     end = OutArg(a.type), max(n, 1), workspace(a, lwork), lwork, *extra, None, failed
     t, z = lapack_call("{}gees", "V", "N", None, n, OutArg(a.type, 0), max(n, 1), ScratchArg(4), *w, *end, of=[mt(a)])

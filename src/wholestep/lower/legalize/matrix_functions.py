@@ -139,8 +139,7 @@ def squaring_steps(a: Value) -> Value:
     norm = OPS["max"](sums, axes=(sums.ndim - 1,))
     known = OPS["isfinite"](norm) & (norm > PADE_NORM)
     times = OPS["ceil"](OPS["log2"](OPS["select"](known, norm, ones(norm.type) * PADE_NORM) * (1 / PADE_NORM)))
-    made: Value = OPS["cast"](OPS["maximum"](times, zeros(times.type)), dtype=INTEGER)
-    return made
+    return OPS["cast"](OPS["maximum"](times, zeros(times.type)), dtype=INTEGER)
 
 
 def pade_quotient(a: Value) -> Value:
@@ -160,8 +159,7 @@ def square_repeatedly(x: Value, steps: Value) -> Value:
     count = zeros(array_type((), steps.dtype))
 
     def wide(k: Value, shape: Any) -> Value:
-        spread: Value = OPS["broadcast"](k, shape=shape, axes=())
-        return spread
+        return OPS["broadcast"](k, shape=shape, axes=())
 
     def going(k: Value, steps: Value, x: Value) -> Values:
         return (OPS["any"](wide(k, steps.shape) < steps, axes=tuple(range(steps.ndim))),)

@@ -79,11 +79,6 @@ def expand_sort(x: Value, *, axis: int) -> Sequence[Value]:
     return take_along(x, order, axis), order
 
 
-def expand_partition(x: Value, *, axis: int, kth: tuple[int, ...]) -> Sequence[Value]:
-    """A full sort, which partitions at every position."""
-    return expand_sort(x, axis=axis)
-
-
 def expand_top_k(x: Value, *, axis: int, k: int) -> Sequence[Value]:
     """The start of the reversed order."""
     order = argsort(reversed_sort_keys(move_axis_last(x, axis)))
@@ -119,7 +114,7 @@ def complex_product(x: Value, *, axes: tuple[int, ...]) -> Sequence[Value] | Non
     moved = OPS["permute"](x, axes=(*kept, *axes)) if axes else x
     lead = tuple([x.shape[i] for i in kept])
     y = OPS["reshape"](moved, shape=(*lead, math.prod([x.shape[a] for a in axes])))
-    k, one = len(lead), OPS["full"]
+    k = len(lead)
 
     def part(y: Value, start: int, stop: int) -> Value:
         return OPS["slice"](y, start=(*[0] * k, start), stop=(*lead, stop), step=(1,) * (k + 1))
@@ -129,7 +124,7 @@ def complex_product(x: Value, *, axes: tuple[int, ...]) -> Sequence[Value] | Non
         product = part(y, 0, n // 2) * part(y, n // 2, n // 2 * 2)
         y = OPS["concat"](product, part(y, n - 1, n), axis=k) if n % 2 else product
     if y.shape[-1] == 0:
-        return (one(value=1, shape=lead, dtype=x.dtype),)
+        return (OPS["full"](value=1, shape=lead, dtype=x.dtype),)
     return (OPS["reshape"](y, shape=lead),)
 
 
@@ -144,7 +139,7 @@ def boolean_extreme(name: str) -> Callable[..., Sequence[Value] | None]:
 
 EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
     "sort": expand_sort,
-    "partition": expand_partition,
+    "partition": lambda x, *, axis, kth: expand_sort(x, axis=axis),  # a full sort partitions at every position
     "top_k": expand_top_k,
     "argmax": complex_argument_extreme("argmax", "max", -np.inf),
     "argmin": complex_argument_extreme("argmin", "min", np.inf),

@@ -40,22 +40,22 @@ class ReductionSplitter(GraphRewriter):
 
     def reduced(self, node: Node, x: Value, axes: Sequence[int]) -> Value:
         """The reduction of x, the last axis first, or the only one in chunks."""
+
+        def over(x: Value, *axes: int) -> Value:
+            return self.add(node.op, (x,), {"axes": axes}, node)[0]
+
         if not has_few_results(x.shape, axes) or x.type.size < MIN_ELEMENTS:
-            return self.add(node.op, (x,), {"axes": tuple(axes)}, node)[0]
+            return over(x, *axes)
         if len(axes) > 1:
-            inner = self.add(node.op, (x,), {"axes": (axes[-1],)}, node)[0]
-            return self.reduced(node, inner, axes[:-1])
+            return self.reduced(node, over(x, axes[-1]), axes[:-1])
         (axis,) = axes
         n = x.shape[axis]
-        if isinstance(n, Dim):
-            return self.add(node.op, (x,), {"axes": (axis,)}, node)[0]
-        chunks = next((c for c in range(MAX_CHUNKS, 1, -1) if n % c == 0), 1)
+        chunks = 1 if isinstance(n, Dim) else next((c for c in range(MAX_CHUNKS, 1, -1) if n % c == 0), 1)
         if chunks == 1:
-            return self.add(node.op, (x,), {"axes": (axis,)}, node)[0]
+            return over(x, axis)
         shape = (*x.shape[:axis], chunks, n // chunks, *x.shape[axis + 1 :])
         parts = self.add(OPS["reshape"], (x,), {"shape": shape}, node)[0]
-        inner = self.add(node.op, (parts,), {"axes": (axis + 1,)}, node)[0]
-        return self.add(node.op, (inner,), {"axes": (axis,)}, node)[0]
+        return over(over(parts, axis + 1), axis)
 
 
 def split_reductions(graph: Graph) -> Graph:
