@@ -40,7 +40,11 @@ def pack_entry(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource) ->
         "constants": [[dtypes.short(a.dtype), list(a.shape)] for a in plan.constants],
         "offsets": list(plan.constant_offsets),
         "symbols": list(text.symbols),
-        "sites": [[s.kind, list(map(str, s.facts)), location_index(wheres, s.where)] for s in plan.sites],
+        "sites": [
+            # A line that is unknown has the number -1.
+            [s.kind, list(map(str, s.facts)), wheres.index(s.where) if s.where in wheres else -1]
+            for s in plan.sites
+        ],
         "streamed": any(
             isinstance(s, RoutineCall) and s.routine in (PREFETCH, PREFETCH_NOW) for s in walk_steps(plan.steps)
         ),
@@ -59,11 +63,6 @@ def array_bytes(array: NDArray) -> memoryview:
 def source_locations(graph: Graph) -> Iterator[Where]:
     """The user's line of every operation, in an order that depends on the graph alone."""
     return (node.where for part in graph.family() for node in part.nodes)
-
-
-def location_index(wheres: Sequence[Where], where: Where) -> int:
-    """The index of a line among these; -1 where it is unknown."""
-    return wheres.index(where) if where is not None and where in wheres else -1
 
 
 def unpack_artifact(unit: CompilationUnit, entry: CacheEntry) -> Artifact:

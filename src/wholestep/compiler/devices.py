@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from wholestep.compiler.compilation_unit import CompilationUnit
 from wholestep.compiler.driver import compile_graph
@@ -16,18 +16,8 @@ from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.runtime.executable import Executable
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
-
-class ProgramFactory(Protocol):
-    """Turns a graph, its resident pairs and what lies in files into a program."""
-
-    def __call__(
-        self,
-        graph: Graph,
-        resident: Sequence[tuple[int, int]],
-        budget: MemoryBudget | None = None,
-        streams: FileInputs = NO_FILE_INPUTS,
-        /,
-    ) -> Executable: ...
+ProgramFactory = Callable[[Graph, Sequence[tuple[int, int]], MemoryBudget | None, FileInputs], Executable]
+"""Turns a graph, its resident pairs, a budget and what lies in files into a program."""
 
 
 class Device(NamedTuple):

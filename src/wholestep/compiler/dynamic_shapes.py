@@ -25,13 +25,14 @@ from wholestep.runtime.cpu.artifact import Artifact, TableSlot
 from wholestep.runtime.cpu.executable import AllocateBytes, LoadedCode, NativeExecutable, load_code, private_arena
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
 from wholestep.runtime.memory.aligned import aligned_empty
+from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
 MAX_READY = 16
 """The number of sizes that are kept ready, least recently used first to go."""
 MAX_SPECIALIZED = 8
 """The number of sizes that may have a code of their own."""
 
-SizedCompiler = Callable[[Graph, ResidentPairs, Any], Executable]
+SizedCompiler = Callable[[Graph, ResidentPairs, None, FileInputs], Executable]
 SizeBinding = dict[str, Any]
 
 
@@ -85,7 +86,7 @@ class SymbolicProgram(Executable):
     def numbered(self, sizes: SizeBinding) -> Executable:
         """The program compiled for these sizes alone."""
         before = time.perf_counter()
-        made = self.make(graph_at(self.graph, sizes), self.resident, None)
+        made = self.make(graph_at(self.graph, sizes), self.resident, None, NO_FILE_INPUTS)
         self.told(sizes, before)
         return made
 

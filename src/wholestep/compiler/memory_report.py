@@ -8,7 +8,6 @@ from wholestep.compiler.compilation_unit import ASSUMED_SIZE, CompilationUnit
 from wholestep.dims import Size, names, spelled_out, substitute
 from wholestep.lower.program.live_ranges import LiveRange
 from wholestep.lower.program.program import LoweredProgram
-from wholestep.report import explain
 from wholestep.report.cost_table import Costs, count_costs
 from wholestep.report.memory_plot import peak_table
 from wholestep.runtime.cpu import machine_rates
@@ -82,7 +81,7 @@ def report_memory(unit: CompilationUnit, plan: LoweredProgram, code: int, kept: 
     return MemoryReport(
         state=sum(n for i, n in sizes.items() if i in replaced and i not in unit.streamed),
         inputs=sum(n for i, n in sizes.items() if i not in replaced and i not in unit.streamed),
-        outputs=explain.slot_bytes(plan, "output"),
+        outputs=sum(s.type.nbytes for s in plan.slots if s.kind == "output"),
         constants=sum(a.nbytes for a in plan.constants),
         arena=plan.arena,
         bound=plan.bound,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -28,17 +28,12 @@ def blame_symbolic_errors(node: Node) -> Iterator[None]:
         raise UnsupportedError(f"{node.op.name}: {error}: {types}", where=node.where, hint=SYMBOLIC_SIZE_HINT) from None
 
 
-def symbolic_axes(shape: Sequence[object]) -> list[int]:
-    """The axes of a shape whose size is symbolic."""
-    return [a for a, n in enumerate(shape) if isinstance(n, Dim)]
-
-
 def check_symbolic_sizes(graph: Graph) -> None:
     """Raise UnsupportedError for the first operation that cannot run over a symbolic size."""
     for part in graph.family():
         for node in part.nodes:
             types: list[Type] = [*node.types, *[v.type for v in node.outputs]]
-            if any(symbolic_axes(t.shape) for t in types):
+            if any(isinstance(n, Dim) for t in types for n in t.shape):
                 problem = node.op.fixed_sizes(node)
                 if problem:
                     raise UnsupportedError(

@@ -9,12 +9,7 @@ from wholestep.errors import show
 from wholestep.kernel.lang import Kernel, axes_of
 from wholestep.lower.cost.roofline import count_kernel, steps_with_counts
 from wholestep.lower.program.program import LoweredProgram
-from wholestep.lower.program.steps import Launch, Step
-
-
-def launches_with_trips(steps: tuple[Step, ...]) -> Iterator[tuple[Launch, Size]]:
-    """Every launch and how often it runs."""
-    return ((step, n) for step, n in steps_with_counts(steps) if isinstance(step, Launch))
+from wholestep.lower.program.steps import Launch
 
 
 def describe_loops(kernel: Kernel) -> str:
@@ -28,7 +23,7 @@ def describe_loops(kernel: Kernel) -> str:
 
 def report_lines(plan: LoweredProgram) -> Iterator[str]:
     """The report, line by line."""
-    launches = list(launches_with_trips(plan.steps))
+    launches = [(step, n) for step, n in steps_with_counts(plan.steps) if isinstance(step, Launch)]
     work = [count_kernel(launch.kernel) for launch, _ in launches]
     flops = sum(c.flops * n for c, (_, n) in zip(work, launches, strict=True))
     moved = sum(c.moved * n for c, (_, n) in zip(work, launches, strict=True))
@@ -58,8 +53,3 @@ def report_lines(plan: LoweredProgram) -> Iterator[str]:
 def work_and_traffic(flops: Size, moved: Size) -> str:
     """Arithmetic and bytes in words."""
     return f"{spelled_out(flops)} flops, {spelled_out(moved)} bytes"
-
-
-def slot_bytes(plan: LoweredProgram, kind: str) -> Size:
-    """The bytes of all inputs or outputs."""
-    return sum(s.type.nbytes for s in plan.slots if s.kind == kind)

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep.dims import Size, blocks, names, per_block
 from wholestep.lower.program.allocation import ALIGNMENT, Allocation
+from wholestep.lower.program.live_ranges import peak_of
 
 
 class LiveInterval(NamedTuple):
@@ -26,16 +27,7 @@ def align_size(nbytes: int) -> int:
 
 def peak_live_bytes(lives: Sequence[LiveInterval]) -> int:
     """The largest total size of simultaneously live allocations, a lower bound for any assignment."""
-    changes: dict[int, int] = {}
-    for life in lives:
-        size = align_size(life.place.nbytes)
-        changes[life.start] = changes.get(life.start, 0) + size
-        changes[life.end + 1] = changes.get(life.end + 1, 0) - size
-    most = now = 0
-    for at in sorted(changes):
-        now += changes[at]
-        most = max(most, now)
-    return most
+    return peak_of((life.start, life.end, align_size(life.place.nbytes)) for life in lives)[0]
 
 
 def assign_offsets(lives: Sequence[LiveInterval]) -> dict[Allocation, int]:

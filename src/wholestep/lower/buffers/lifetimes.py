@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wholestep.dims import most
-from wholestep.lower.buffers.allocate import LiveInterval, align_size
+from wholestep.lower.buffers.allocate import align_size
 from wholestep.lower.buffers.tasks import TaskGraph
-from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.live_ranges import LiveRange
 
 
@@ -34,18 +33,6 @@ def nested_live_ranges(found: TaskGraph, now: int) -> Iterator[LiveRange]:
     arenas = {inner.arena for task in found.tasks for inner in task.inner}
     for life in found.live_intervals:
         if life.place not in arenas and life.place.nbytes:
-            yield live_range_of(life, first[life.start], last[life.end])
-
-
-def live_range_of(life: LiveInterval, start: int, end: int) -> LiveRange:
-    """The live range of an allocation, named after the operation that defines it."""
-    node = life.place.value.node if life.place.value is not None else None
-    what = f"{node.op.name} {life.place.value.type}" if node is not None and life.place.value is not None else "scratch"
-    return LiveRange(
-        arena_offset(life.place), align_size(life.place.nbytes), start, end, what, node.where if node else None
-    )
-
-
-def arena_offset(place: Allocation) -> int:
-    """The arena offset of an allocation for the assumed sizes."""
-    return most(place.address().offset)
+            place, offset = life.place, most(life.place.address().offset)
+            start, end = first[life.start], last[life.end]
+            yield LiveRange(offset, align_size(place.nbytes), start, end, place.described("scratch"), place.where)

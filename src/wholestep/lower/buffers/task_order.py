@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from wholestep.errors import PlanError
-from wholestep.kernel.lang import Buffer, Kernel, Loop, Statement, Store, Var
-from wholestep.lower.buffers.tasks import Task
+from wholestep.kernel.accesses import memory_accesses
+from wholestep.kernel.lang import Buffer, Kernel
+from wholestep.lower.buffers.tasks import Task, copy_task
 from wholestep.lower.program.allocation import Allocation
-from wholestep.lower.program.steps import RoutineCall, Step
 
 NEGLIGIBLE_BYTES = 256
 """A value up to this size may be computed at any time."""
@@ -53,18 +54,10 @@ def write_through_copy(task: Task) -> list[Task]:
     homes = []
     for place in task.writes:
         if overwritten_memory(place) is not None:
-            homes.append(copy_task(Allocation(place.size, base=place.base), place))
+            home = Allocation(place.size, base=place.base)
+            homes.append(replace(copy_task(home, place), copies_back=True))
             place.file, place.base = place.root().file, None
     return [task, *homes]
-
-
-def copy_task(target: Allocation, source: Allocation) -> Task:
-    """A task that copies the bytes of one allocation to another."""
-
-    def steps() -> tuple[Step, ...]:
-        return (RoutineCall("copy", (target.address(), source.address()), (target.size,)),)
-
-    return Task((source,), (target,), steps, copies_back=True)
 
 
 def topological_order(tasks: Sequence[Task], outside: Container[Allocation]) -> list[Task] | Task:
@@ -159,20 +152,10 @@ def temporary_roots(places: Iterable[Allocation], outside: Container[Allocation]
 
 def runs_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     """True if a kernel may write `new` over `old`: each element is read only in the iteration that writes it."""
-    stores: list[tuple[int, Store]] = []
-    loads: list[tuple[int, Var]] = []
-
-    def visit(body: Sequence[Statement], depth: int) -> None:
-        for s in body:
-            if isinstance(s, Loop):
-                visit(s.body, id(s))
-            elif isinstance(s, Store) and s.buffer is new:
-                stores.append((depth, s))
-            elif isinstance(s, Var) and s.op == "load" and s.attr[0] is old:
-                loads.append((depth, s))
-
-    visit(kernel.body, 0)
+    found = list(memory_accesses(kernel.body))
+    loads = [a for a in found if not a.is_store and a.buffer is old]
+    stores = [a for a in found if a.is_store and a.buffer is new]
     if old.dtype != new.dtype or len(stores) != 1:
         return not loads
-    body, store = stores[0]
-    return all(where == body and load.attr[1] == store.index for where, load in loads)
+    (store,) = stores
+    return all(load.path == store.path and load.offset == store.offset for load in loads)

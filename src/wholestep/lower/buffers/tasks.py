@@ -11,13 +11,13 @@ from wholestep.dims import Size
 from wholestep.errors import Where
 from wholestep.ir.graph import NDArray, Value
 from wholestep.kernel.index_arithmetic import row_major_strides
-from wholestep.kernel.lang import Buffer, Kernel, Var, walk
+from wholestep.kernel.lang import Var, walk
 from wholestep.lower.buffers.allocate import LiveInterval, align_size
 from wholestep.lower.kernels.kernel_writer import BoundKernel
 from wholestep.lower.kernels.scalar_codegen import Location
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.program import FailureSite
-from wholestep.lower.program.steps import Launch, MemRef, Step
+from wholestep.lower.program.steps import Launch, MemRef, RoutineCall, Step
 from wholestep.lower.target import Target
 
 ARENA_SLOT, CONSTANT_SLOT = 0, 1
@@ -107,21 +107,22 @@ def row_major_location(v: Value, place: Allocation) -> Location:
     return Location(place, row_major_strides(v.shape))
 
 
-def reads_buffer(kernel: Kernel, buffer: Buffer) -> bool:
-    """True if a kernel loads from a buffer."""
-    return any(isinstance(s, Var) and s.op == "load" and s.attr[0] is buffer for s in walk(kernel.body))
-
-
 def kernel_task(made: BoundKernel) -> Task:
     """The task of one kernel."""
     pairs = list(zip(made.places, made.kernel.buffers, strict=True))
+    loaded = {s.attr[0] for s in walk(made.kernel.body) if isinstance(s, Var) and s.op == "load"}
 
     def steps() -> tuple[Step, ...]:
         return (Launch(made.kernel, tuple([p.address() for p in made.places]), made.parallel, made.nodes),)
 
-    return Task(
-        tuple([p for p, b in pairs if reads_buffer(made.kernel, b)]),
-        tuple([p for p, b in pairs if b.written]),
-        steps,
-        bound=made,
-    )
+    reads, writes = [p for p, b in pairs if b in loaded], [p for p, b in pairs if b.written]
+    return Task(tuple(reads), tuple(writes), steps, bound=made)
+
+
+def copy_task(target: Allocation, source: Allocation, routine: str = "copy", where: Where = None) -> Task:
+    """A task that copies the bytes of one allocation to another, within memory or to and from a file."""
+
+    def steps() -> tuple[Step, ...]:
+        return (RoutineCall(routine, (target.address(), source.address()), (target.size,), where),)
+
+    return Task((source,), (target,), steps)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from wholestep.dims import Size, most
-from wholestep.kernel.lang import Kernel
 from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates, distinct_bytes, total_microseconds
 from wholestep.lower.program.steps import (
     COPY_ROUTINES,
@@ -80,7 +79,8 @@ class CacheSimulation:
         if isinstance(step, RoutineCall):
             return {self.key(ref): step.params[0] for ref in step.refs} if step.routine in COPY_ROUTINES else {}
         if id(step.kernel) not in self.sizes:
-            self.sizes[id(step.kernel)] = touched_bytes(step.kernel)
+            found = distinct_bytes(step.kernel)
+            self.sizes[id(step.kernel)] = [most(found.get(buffer, 0)) for buffer in step.kernel.buffers]
         places: dict[Key, int] = {}
         for ref, nbytes in zip(step.refs, self.sizes[id(step.kernel)], strict=True):
             places[self.key(ref)] = places.get(self.key(ref), 0) + nbytes
@@ -89,12 +89,6 @@ class CacheSimulation:
     def key(self, ref: MemRef) -> Key:
         """A place in the trips that the loops are in."""
         return ref.slot, ref.offset, tuple([(loop, self.trips[loop]) for loop, _ in ref.moves])
-
-
-def touched_bytes(kernel: Kernel) -> list[int]:
-    """The distinct bytes that a kernel touches in each of its buffers, read and written."""
-    found = distinct_bytes(kernel)
-    return [most(found.get(buffer, 0)) for buffer in kernel.buffers]
 
 
 def cache_misses(steps: tuple[Step, ...], rates: Rates = DEFAULT_RATES) -> dict[int, float]:

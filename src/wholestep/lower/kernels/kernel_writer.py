@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from wholestep.ir.analysis import in_order
 from wholestep.ir.graph import Node, Value
-from wholestep.kernel.build import KernelBuilder, OpenLoop
+from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
 from wholestep.kernel.lang import Axis, Index, Kernel, Var
 from wholestep.lower.fusion.fusion_groups import FusionAnalysis
@@ -206,15 +206,13 @@ class KernelWriter:
                 loop.ordered = False
                 return out
             self.compute_members([*[n.inputs[0] for n in folds], *points])
-            out = [self.emit_fold(loop, node, values) for node, values in zip(folds, init, strict=True)]
+            out = []
+            for node, starts in zip(folds, init, strict=True):
+                at = self.index_coordinates(self.fusion.current(self.fusion.reduced[node]))
+                values = components_of(self.reader.read(node.inputs[0], at))
+                out.append([loop.fold(node.op.fold, v, init=i) for v, i in zip(values, starts, strict=True)])
             self.emit_stores(points)
         return out
-
-    def emit_fold(self, loop: OpenLoop, node: Node, init: Sequence[Var]) -> list[Var]:
-        """Emit one reduction of a pass."""
-        at = self.index_coordinates(self.fusion.current(self.fusion.reduced[node]))
-        values = components_of(self.reader.read(node.inputs[0], at))
-        return [loop.fold(node.op.fold, v, init=i) for v, i in zip(values, init, strict=True)]
 
 
 TELLING_OPS = frozenset(("contract", "exp", "gather", "tanh"))

@@ -48,20 +48,18 @@ def read_moved(reader: ElementReader, node: Node, at: Coordinates) -> ScalarValu
 
 def read_full(reader: ElementReader, node: Node, at: Coordinates) -> ScalarValue:
     value, dtype = node.params["value"], node.outputs[0].dtype
-    return read_size(reader, value, dtype) if isinstance(value, Dim) else reader.number(value, dtype)
+    symbolic = isinstance(value, Dim)
+    return from_integer(reader, reader.builder.size(value), dtype) if symbolic else reader.number(value, dtype)
 
 
-def read_size(reader: ElementReader, size: Size, dtype: DType) -> ScalarValue:
-    """A size as a scalar of a dtype."""
-    real = reader.builder.convert(reader.builder.size(size), working_dtype(dtype))
+def from_integer(reader: ElementReader, value: Var, dtype: DType) -> ScalarValue:
+    """An integer as a scalar of a dtype."""
+    real = reader.builder.convert(value, working_dtype(dtype))
     return Complex(real, reader.builder.constant(0, working_dtype(dtype))) if dtype.kind == "c" else real
 
 
 def read_iota(reader: ElementReader, node: Node, at: Coordinates) -> ScalarValue:
-    value = reader.builder.index(at[node.params["axis"]])
-    dtype = node.outputs[0].dtype
-    real = reader.builder.convert(value, working_dtype(dtype))
-    return Complex(real, reader.builder.constant(0, working_dtype(dtype))) if dtype.kind == "c" else real
+    return from_integer(reader, reader.builder.index(at[node.params["axis"]]), node.outputs[0].dtype)
 
 
 def strided_position(reader: ElementReader, index: Index, count: int, step: int) -> tuple[Index, Var | None]:

@@ -218,14 +218,11 @@ class ElementReader:
         """Emit `element(r)` reduced over new axes of these extents."""
         if math.prod(extents) == 0:
             return self.number(neutral_element(op, working_dtype(dtype)), dtype)
-        if self.row and [a.size for a in self.row] == [n for n in extents if n != 1] and not self.runs_along_row(at):
-            return self.across(op, extents, element)
+        if self.row and [a.size for a in self.row] == [n for n in extents if n != 1]:
+            if not any(k in self.row for index in at for k in index.terms):
+                return self.across(op, extents, element)
         with self.builder.at(self.level(at)):
             return self.reduction_nest(op, list(extents), [], None, dtype, element)
-
-    def runs_along_row(self, at: Coordinates) -> bool:
-        """True if coordinates run along the row."""
-        return any(k in self.row for index in at for k in index.terms)
 
     def across(self, op: str, extents: Sequence[int], element: Callable[..., Any]) -> ScalarValue:
         """A reduction across the lanes of the row."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Size, most
+from wholestep.errors import Where
 from wholestep.ir.graph import Value
 from wholestep.lower.program.steps import MemRef
 
@@ -45,6 +46,17 @@ class Allocation:
         """Change the size."""
         self.size = size
         self.nbytes = size if isinstance(size, int) else most(size)
+
+    @property
+    def where(self) -> Where:
+        """The user's line of the operation that defines its value."""
+        return self.value.node.where if self.value is not None and self.value.node is not None else None
+
+    def described(self, otherwise: str) -> str:
+        """The operation that defines its value, and the type of it."""
+        if self.value is None or self.value.node is None:
+            return otherwise
+        return f"{self.value.node.op.name} {self.value.type}"
 
     def root(self) -> Allocation:
         """The outermost allocation that contains this one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from wholestep.lower.program.steps import (
-    COPY_ROUTINES,
     SIZED_ROUTINES,
     ForLoop,
     Launch,
@@ -15,6 +14,7 @@ from wholestep.lower.program.steps import (
     Step,
     WhileLoop,
     nested_steps,
+    touched_ranges,
 )
 
 
@@ -54,12 +54,4 @@ class FailureOrder:
         """What a step may write. A routine that can fail writes when it has not; outside of loops that is the last."""
         if isinstance(step, RoutineCall) and step.routine not in SIZED_ROUTINES and self.around:
             return iter(step.refs)
-        return written_refs(step)
-
-
-def written_refs(step: Launch | RoutineCall) -> Iterator[MemRef]:
-    """The places that a kernel or a copy writes."""
-    if isinstance(step, Launch):
-        yield from (ref for ref, buffer in zip(step.refs, step.kernel.buffers, strict=True) if buffer.written)
-    elif step.routine in COPY_ROUTINES:
-        yield step.refs[0]
+        return (ref for ref, _, read in touched_ranges(step) if not read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from wholestep.errors import Where, show
@@ -28,18 +28,23 @@ class LiveRange(NamedTuple):
         return f"{self.nbytes:>15,} bytes at {self.offset:<12,} {self.what}{line}"
 
 
-def peak_moment(held: Sequence[LiveRange]) -> int:
-    """The first moment at which the most bytes are live."""
+def peak_of(spans: Iterable[tuple[int, int, int]]) -> tuple[int, int]:
+    """The most bytes that are live at once, and the first moment at which they are, of (start, end, bytes)."""
     changes: dict[int, int] = {}
-    for h in held:
-        changes[h.start] = changes.get(h.start, 0) + h.nbytes
-        changes[h.end + 1] = changes.get(h.end + 1, 0) - h.nbytes
+    for start, end, nbytes in spans:
+        changes[start] = changes.get(start, 0) + nbytes
+        changes[end + 1] = changes.get(end + 1, 0) - nbytes
     most = now = moment = 0
     for at in sorted(changes):
         now += changes[at]
         if now > most:
             most, moment = now, at
-    return moment
+    return most, moment
+
+
+def peak_moment(held: Sequence[LiveRange]) -> int:
+    """The first moment at which the most bytes are live."""
+    return peak_of((h.start, h.end, h.nbytes) for h in held)[1]
 
 
 def live_at_peak(held: Sequence[LiveRange]) -> list[LiveRange]:

@@ -3,11 +3,11 @@ allocation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from wholestep.lower.buffers.tasks import Task, kernel_task
+from wholestep.lower.buffers.tasks import Task, copy_task, kernel_task
 from wholestep.lower.program.allocation import Allocation
-from wholestep.lower.program.steps import RELOAD_COPY, SPILL_COPY, RoutineCall, Step
+from wholestep.lower.program.steps import RELOAD_COPY, SPILL_COPY
 from wholestep.lower.remat.simulate import SimulatedRun, SimulatedSchedule
 
 
@@ -32,23 +32,11 @@ def task_of_run(schedule: SimulatedSchedule, run: SimulatedRun, places: Sequence
     """The task of one run."""
     if run.kind in ("out", "back"):
         (_, source), (_, target) = *run.reads, *run.writes
-        return file_copy_task(SPILL_COPY if run.kind == "out" else RELOAD_COPY, places[target], places[source])
+        routine = SPILL_COPY if run.kind == "out" else RELOAD_COPY
+        return copy_task(places[target], places[source], routine, places[source].where)
     task = schedule.uses.tasks[run.task]
     moved = {p: places[v] for p, v in (*run.reads, *run.writes) if places[v] is not p}
-    return task if not moved else rebind_kernel(task, moved)
-
-
-def file_copy_task(routine: str, target: Allocation, source: Allocation) -> Task:
-    """A spill or reload of a value."""
-    where = source.value.node.where if source.value is not None and source.value.node is not None else None
-
-    def steps() -> tuple[Step, ...]:
-        return (RoutineCall(routine, (target.address(), source.address()), (target.nbytes,), where),)
-
-    return Task((source,), (target,), steps)
-
-
-def rebind_kernel(task: Task, moved: Mapping[Allocation, Allocation]) -> Task:
-    """A kernel bound to other allocations."""
+    if not moved:
+        return task
     assert task.bound is not None
     return kernel_task(task.bound._replace(places=tuple([moved.get(p, p) for p in task.bound.places])))

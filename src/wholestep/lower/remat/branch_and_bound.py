@@ -19,12 +19,13 @@ class BranchAndBound:
 
     def __init__(self, search: GreedySearch, limit: int, real: ArenaMeasure, best: RematSolution) -> None:
         self.search, self.limit, self.real, self.best = search, limit, real, best
-        self.price = search.price(best.schedule)
+        self.price = best.schedule.price(search.prices)
         self.gaps = [g for gaps in search.gaps.values() for g in gaps if g not in search.pinned]
 
     def run(self) -> RematSolution:
         """The cheapest of all choices."""
-        if len(self.gaps) * math.log2(1 + len(self.search.prices.kinds)) <= MAX_CHOICE_BITS:
+        choices = 2 if self.search.prices.rates is None else 3
+        if len(self.gaps) * math.log2(choices) <= MAX_CHOICE_BITS:
             self.visit(0, dict(self.search.pinned), 0.0)
         return self.best
 
@@ -61,7 +62,7 @@ class BranchAndBound:
             made = SimulatedSchedule(self.search.uses, chosen)
         except InfeasibleChoices:
             return
-        price = self.search.price(made)
+        price = made.price(self.search.prices)
         if price < self.price and int(made.live_bytes().max(initial=0)) <= self.limit:
             nbytes = self.real(made)
             if nbytes <= self.limit:

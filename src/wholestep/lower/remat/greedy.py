@@ -85,12 +85,8 @@ class GreedySearch:
         found: list[tuple[int, float, int, UseGap]] = []
         for gap, kind in self.choices.items():
             around = gap.start < anchor <= gap.end and gap.place in held
-            if (
-                around
-                and kind == "recompute"
-                and gap not in self.pinned
-                and "spill" in (ways := self.return_prices(gap))
-            ):
+            free = around and kind == "recompute" and gap not in self.pinned
+            if free and "spill" in (ways := self.return_prices(gap)):
                 found.append((gap.end, ways["spill"] / self.uses.size(gap.place), len(found), gap))
         return self.take_batch({gap: "spill" for _, _, _, gap in sorted(found)})
 
@@ -161,7 +157,8 @@ class GreedySearch:
         most = int(found.schedule.live_bytes().max(initial=0)) * limit // max(found.nbytes, 1)
         choices, schedule = dict(found.choices), found.schedule
         dear = sorted(
-            [g for g in choices if g not in self.pinned], key=lambda gap: (-self.chosen_price(gap), gap.start)
+            [g for g in choices if g not in self.pinned],
+            key=lambda gap: (-self.return_prices(gap).get(self.choices[gap], math.inf), gap.start),
         )
         for gap in dear[:MAX_RETENTION_TRIES]:
             for kind in (None, *[k for k in self.return_prices(gap) if k != choices[gap]]):
@@ -170,17 +167,9 @@ class GreedySearch:
                     made = SimulatedSchedule(self.uses, changed)
                 except InfeasibleChoices:
                     continue
-                saved = self.price(schedule) - self.price(made)
+                saved = schedule.price(self.prices) - made.price(self.prices)
                 if int(made.live_bytes().max(initial=0)) <= most and (saved > 0 or (saved == 0 and kind is None)):
                     choices, schedule = changed, made
                     break
         made_up = RematSolution(choices, schedule, real(schedule))
         return made_up if made_up.nbytes <= limit else found
-
-    def chosen_price(self, gap: UseGap) -> float:
-        """The price of a value in the way that was chosen."""
-        return self.return_prices(gap).get(self.choices[gap], math.inf)
-
-    def price(self, schedule: SimulatedSchedule) -> float:
-        """The price of a schedule beside that of the original tasks."""
-        return schedule.price(self.prices)

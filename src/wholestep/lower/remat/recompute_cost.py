@@ -12,7 +12,6 @@ from wholestep.lower.program.steps import RELOAD_COPY, SPILL_COPY, RoutineCall
 
 RematKind = Literal["recompute", "spill"]
 """The way an evicted value returns: its kernel runs again, or it was spilled to a file and is reloaded."""
-REMAT_KINDS: tuple[RematKind, ...] = ("recompute", "spill")
 
 
 class RematPrices(NamedTuple):
@@ -25,11 +24,6 @@ class RematPrices(NamedTuple):
     rates: Rates | None = None
     is_evictable: Callable[[int], bool] = bool
     """The target's test of sizes that may go to a file."""
-
-    @property
-    def kinds(self) -> tuple[RematKind, ...]:
-        """The ways in which values may return."""
-        return REMAT_KINDS if self.rates is not None else REMAT_KINDS[:1]
 
     def can_spill(self, p: Allocation) -> bool:
         """True if a value may be spilled: a small one would stay in memory with the pages around it."""

@@ -105,12 +105,9 @@ def describe_decisions(best: RematSolution, prices: RematPrices) -> Iterator[Rem
     """The record of each choice."""
     filed = set[Allocation]()
     for gap, kind in best.choices.items():
-        value = gap.place.value
-        node = value.node if value is not None else None
-        named = f"{node.op.name} {value.type}" if node is not None and value is not None else "a value"
         if kind == "spill":
             price = prices.reload(gap.place) + (0.0 if gap.place in filed else prices.spill(gap.place))
             filed.add(gap.place)
         else:
             price = prices.tasks[best.schedule.uses.writer(gap.place)]
-        yield RematDecision(named, node.where if node else None, gap.place.nbytes, kind, price)
+        yield RematDecision(gap.place.described("a value"), gap.place.where, gap.place.nbytes, kind, price)

@@ -18,6 +18,7 @@ from wholestep.lower.program.steps import Launch, RoutineCall
 from wholestep.report import table_format
 from wholestep.report.cost_table import NO_USER_LINE, KernelCost, kernel_cost, line_costs, rates_source
 from wholestep.runtime.cpu import machine_rates
+from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS
 from wholestep.train.inspect import perfetto
 from wholestep.train.program.engine import Engine
 from wholestep.train.state.captured_arrays import check_samples
@@ -127,7 +128,7 @@ def profiled(engine: Engine, batch: Any, calls: int) -> Profile:
     arrays = engine.head + engine.signature.arrays(batch)
     if isinstance(program, SymbolicProgram):
         sizes: Any = engine.signature.sizes(arrays[len(engine.head) :])
-        program = program.make(graph_at(program.graph, sizes), program.resident, None)
+        program = program.make(graph_at(program.graph, sizes), program.resident, None, NO_FILE_INPUTS)
     check_samples(engine.watches, "profile")
     recorder = ProfiledProgram(program, engine.main.instance.state)
     recorder(arrays)
