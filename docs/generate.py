@@ -1,5 +1,5 @@
-"""Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, the table of
-precision.md from the one that autocast goes by, and RELIABILITY.md from the records of audits."""
+"""Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, primitives.md
+and the table of precision.md from the facts that primitives state, and RELIABILITY.md from the records of audits."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import numpy as np
 from wholestep import primitives
 from wholestep import scipy as parts
 from wholestep.frontend import array, dispatch, ufuncs
+from wholestep.lower.legalize.expand_ops import EXPANSIONS
+from wholestep.passes.inline_bodies import BODY_OPS
 from wholestep.primitives import precision as precision_kinds
-from wholestep.primitives.family import Primitive
+from wholestep.primitives.family import Bilinear, Elementwise, LinearPrimitive, Primitive
 from wholestep_tools.audit.page import page as reliability
 
 FOLDER = Path(__file__).parent
@@ -124,8 +126,45 @@ def precision() -> str:
     return page[:start] + "\n".join([*lines, "", ""]) + page[page.index("<!-- end -->") :]
 
 
+PRIMITIVES_HEAD = """\
+# Primitives
+
+The {count} operations that a program is made of, by family. Kernels compute the core ones. Legalization writes
+{expanded} of them, always or for some operands, in terms of others, and inlines the bodies of {inlined}. The derivative
+is the one fact that a primitive states; both modes follow from it. This page is written by `python docs/generate.py`
+from the classes in `primitives/` and from the tables that legalization goes by.
+"""
+
+
+def derivative(op: Primitive) -> str:
+    """The fact about its derivative that a primitive states."""
+    if op.flat or (isinstance(op, Elementwise) and not any(p is not None for p in op.partials)):
+        return "none"
+    if isinstance(op, LinearPrimitive | Bilinear):
+        return "transpose"
+    return "partial derivatives" if isinstance(op, Elementwise) else "that of its graphs" if op.nested else "tangent"
+
+
+def compiled(op: Primitive) -> str:
+    """Whether kernels compute a primitive, or others do in its place."""
+    return "inlined" if op.name in BODY_OPS else "expanded" if op.name in EXPANSIONS else "core"
+
+
+def primitives_page() -> str:
+    """The page on primitives."""
+    ops = sorted(set(vocabulary()), key=lambda op: op.name)
+    how = [compiled(op) for op in ops]
+    lines = [PRIMITIVES_HEAD.format(count=len(ops), expanded=how.count("expanded"), inlined=how.count("inlined"))]
+    for kind in sorted({op.kind for op in ops}):
+        lines += [f"## {kind}", "", "| primitive | derivative | compiled |", "|---|---|---|"]
+        lines += [f"| `{op.name}` | {derivative(op)} | {compiled(op)} |" for op in ops if op.kind == kind]
+        lines.append("")
+    return "\n".join(lines)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "coverage.md": coverage,
+    "primitives.md": primitives_page,
     "precision.md": precision,
     "../RELIABILITY.md": lambda: reliability(FOLDER / "records"),
 }
