@@ -168,6 +168,15 @@ def compute_dtype(dtype: Any) -> DType:
     return found
 
 
+def limits(dtype: Any) -> Any:
+    """Return what NumPy's `finfo` says of a floating-point dtype, bfloat16 included, or of the parts of a complex one.
+
+    >>> float(limits("bfloat16").eps), limits(np.complex64).nmant
+    (0.0078125, 23)
+    """
+    return _LIMITS[dtype]
+
+
 def _canonical(dtype_like: Any) -> DType:
     if isinstance(dtype_like, str) and dtype_like == "bfloat16":
         dtype = _bfloat16()
@@ -197,6 +206,15 @@ def _bfloat16() -> DType:
     return found
 
 
+def _limits(dtype: Any) -> Any:
+    real = real_of(dtype)
+    if real != _bfloat16():
+        return np.finfo(real)
+    import ml_dtypes
+
+    return ml_dtypes.finfo(real)  # type: ignore[no-untyped-call]
+
+
 def _from_short(name: str) -> DType:
     if name not in _NUMPY_NAMES:
         raise TypeError(f"{name!r} is no dtype; the short names are {', '.join(SUPPORTED)}")
@@ -224,6 +242,7 @@ _CHECKED: dict[Any, DType] = {}
 _SHORT = _Facts(lambda dtype: _SHORT_NAMES[check(dtype).name])
 _FROM_SHORT = _Facts(_from_short)
 _KIND = _Facts(_kind)
+_LIMITS = _Facts(_limits)
 _REAL_OF = _Facts(_counterpart(_REAL, "real"))
 _COMPLEX_OF = _Facts(_counterpart(_COMPLEX, "complex"))
 _COMPUTE_OF = _Facts(_counterpart(_COMPUTE, "computing"))

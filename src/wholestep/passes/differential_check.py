@@ -107,13 +107,8 @@ def perturb(rng: np.random.Generator, x: NDArray) -> NDArray:
     """An input with every element moved by a rounding error."""
     if not dtypes.is_inexact(x.dtype):
         return x
-    made = x * (1 + machine_epsilon(x.dtype) * rng.choice([-1.0, 1.0], x.shape))
+    made = x * (1 + float(dtypes.limits(x.dtype).eps) * rng.choice([-1.0, 1.0], x.shape))
     return np.asarray(made).astype(x.dtype)
-
-
-def machine_epsilon(dtype: Any) -> float:
-    """The distance from 1 to the next number of an inexact dtype."""
-    return {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}[dtypes.short(dtypes.real_of(dtype))]
 
 
 def same_numbers(x: Any, y: Any) -> bool:
@@ -134,7 +129,7 @@ def _same_reals(x: NDArray, y: NDArray) -> bool:
 def largest_epsilon(graph: Graph) -> float:
     """The largest rounding error of the sums and products of a program, those of half precision left out."""
     types = [t for part in graph.family() for t in part.types()]
-    return max([machine_epsilon(t.dtype) for t in types if t.inexact and t.dtype.itemsize > 2], default=0.0)
+    return max([float(dtypes.limits(t.dtype).eps) for t in types if t.inexact and t.dtype.itemsize > 2], default=0.0)
 
 
 def within_rounding(x: Any, y: Any, near: Any, coarse: float = 0.0) -> bool:
@@ -149,6 +144,6 @@ def within_rounding(x: Any, y: Any, near: Any, coarse: float = 0.0) -> bool:
     known = np.isfinite(a)
     if not (np.isfinite(b) == known).all() or not known.any():
         return bool((np.isfinite(b) == known).all())
-    size = np.abs(a[known]).max() * max(machine_epsilon(x.dtype), coarse)
+    size = np.abs(a[known]).max() * max(float(dtypes.limits(x.dtype).eps), coarse)
     moved = np.abs(a - c)[known & np.isfinite(c)].max(initial=0.0)
     return bool(np.abs(a - b)[known].max() <= ROUNDINGS * (size + moved))

@@ -193,13 +193,19 @@ def map_nested_graphs(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     """The graph with `change` applied to the graphs among its nodes' parameters; derivative rules keep theirs."""
 
     def replace(node: Node) -> tuple[Value, ...] | None:
-        if not node.op.nested:
-            return None
-        params = {k: _map_param(v, change) for k, v in node.params.items()}
-        kept = all(a is b for a, b in zip(subgraphs(node), subgraphs(Node(node.op, (), params, None)), strict=True))
-        return None if kept else copy_node(node, node.inputs, params).outputs
+        params = map_params(node, change)
+        return None if params is node.params else copy_node(node, node.inputs, params).outputs
 
     return rewrite(graph, replace)
+
+
+def map_params(node: Node, change: Callable[[Graph], Graph]) -> dict[str, Any]:
+    """A node's parameters with `change` applied to the graphs among them; its own where none of them changes."""
+    if not node.op.nested:
+        return node.params
+    params = {k: _map_param(v, change) for k, v in node.params.items()}
+    kept = all(a is b for a, b in zip(subgraphs(node), subgraphs(Node(node.op, (), params, None)), strict=True))
+    return node.params if kept else params
 
 
 def _map_param(value: Any, change: Callable[[Graph], Graph]) -> Any:

@@ -10,7 +10,7 @@ from wholestep import dtypes
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.rewrite import Uses, at_roots, count_uses, defining_node, new_value, rewrite, to_fixpoint
 from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
-from wholestep.passes.rules.movement import permute_value, reshape_value
+from wholestep.passes.rules.movement import broadcast_reduced, permute_value, reshape_value
 from wholestep.primitives.contraction import LETTERS
 
 
@@ -67,10 +67,7 @@ def sum_of_broadcast(node: Node, broadcast: Any, uses: Uses) -> Value | None:
     made = new_value(node, "sum", x, axes=inner) if inner else x
     if count != 1:
         made = new_value(node, "mul", made, new_value(node, "full", value=count, shape=made.shape, dtype=made.dtype))
-    kept = [a for a in range(len(shape)) if a not in axes]
-    out = node.outputs[0].shape
-    places = tuple([kept.index(a) for a in own if a in kept])
-    return made if made.shape == out else new_value(node, "broadcast", made, shape=out, axes=places)
+    return broadcast_reduced(node, made, own)
 
 
 def sum_of_contract(node: Node, contract: Any, uses: Uses) -> Value | None:

@@ -110,10 +110,11 @@ class Walk:
         number = number_of(x)
         if number is None:
             return False
+        limits = dtypes.limits(self.low)
         if isinstance(number, Dim):  # a whole number, and any one
-            return largest(self.low) > np.iinfo(np.int64).max
+            return float(limits.max) > np.iinfo(np.int64).max
         size = abs(float(number))
-        return size == 0 or not np.isfinite(size) or least(self.low) <= size <= largest(self.low)
+        return size == 0 or not np.isfinite(size) or float(limits.smallest_normal) <= size <= float(limits.max)
 
     def narrow(self, x: Value) -> Value:
         """x in the half precision.
@@ -187,16 +188,6 @@ class Walk:
 
 def types_of(values: Sequence[Value]) -> list[Type]:
     return [v.type for v in values]
-
-
-def largest(low: np.dtype[Any]) -> float:
-    """The largest number of a half precision."""
-    return 65504.0 if low.name == "float16" else (2.0 - 2.0**-7) * 2.0**127
-
-
-def least(low: np.dtype[Any]) -> float:
-    """The least positive number that it holds with all its digits."""
-    return 2.0**-14 if low.name == "float16" else 2.0**-126
 
 
 def half(name: str) -> np.dtype[Any]:

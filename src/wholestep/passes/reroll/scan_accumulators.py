@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from wholestep import dtypes
 from wholestep.ir.build import blame, build, inline
-from wholestep.ir.graph import OPS, Graph, Node, Value, subgraphs
+from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import array_type
 from wholestep.kernel.lang import neutral_element
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.reroll.emit import SUM_STEP
-from wholestep.passes.rewrite import GraphRewriter, defining_node, new_value, rewrite
+from wholestep.passes.rewrite import GraphRewriter, defining_node, map_params, new_value, rewrite
 from wholestep.primitives.checkpoint import CheckpointPrimitive
 from wholestep.primitives.creation import Full
 from wholestep.primitives.loops import Scan, scan
@@ -200,18 +200,12 @@ def accumulate_in_nested(graph: Graph, given: frozenset[Value]) -> Graph:
 
 def nested_params(node: Node, stacks: Collection[Value]) -> dict[str, Any]:
     """The parameters of a node with accumulators in its graphs; those of a branch know which operands are stacks."""
-    if not node.op.nested:
-        return node.params
 
-    def done(item: Any) -> Any:
-        if not isinstance(item, Graph):
-            return item
-        pairs = zip(item.inputs, node.inputs[1:], strict=True) if isinstance(node.op, Cond) else ()
-        return accumulate_in(item, frozenset([v for v, x in pairs if x in stacks]))
+    def done(inner: Graph) -> Graph:
+        pairs = zip(inner.inputs, node.inputs[1:], strict=True) if isinstance(node.op, Cond) else ()
+        return accumulate_in(inner, frozenset([v for v, x in pairs if x in stacks]))
 
-    params = {k: tuple(map(done, v)) if type(v) is tuple else done(v) for k, v in node.params.items()}
-    same = all(a is b for a, b in zip(subgraphs(node), subgraphs(Node(node.op, (), params, None)), strict=True))
-    return node.params if same else params
+    return map_params(node, done)
 
 
 def stacks_of_scans(graph: Graph) -> dict[Value, list[Node]]:

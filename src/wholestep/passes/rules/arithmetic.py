@@ -103,13 +103,8 @@ def exact_inverse(number: Any, dtype: Any) -> float | None:
     mantissa, exponent = math.frexp(float(number))
     if abs(mantissa) != 0.5 or float(number) != number:
         return None
-    limits = normal_exponents(dtype)
-    return 1.0 / float(number) if limits[0] <= 1 - exponent <= limits[1] else None
-
-
-def normal_exponents(dtype: Any) -> tuple[int, int]:
-    """The exponents of the smallest and the largest normal power of two of a floating dtype."""
-    return {"f16": (-14, 15), "f64": (-1022, 1023)}.get(dtypes.short(dtype), (-126, 127))
+    limits = dtypes.limits(dtype)
+    return 1.0 / float(number) if limits.minexp <= 1 - exponent < limits.maxexp else None
 
 
 def _simplify_pow(node: Node) -> Value | None:
@@ -212,26 +207,12 @@ def represents_exactly(narrow: Any, wide: Any) -> bool:
     if dtypes.is_integer(narrow):
         bits = 8 * narrow.itemsize - (narrow.kind == "i")
         if dtypes.is_inexact(wide):
-            return bool(bits <= mantissa_bits(wide))
+            return bool(bits <= dtypes.limits(wide).nmant + 1)
         return bool(dtypes.is_integer(wide)) and bool(np.can_cast(narrow, wide, "safe"))
     if not dtypes.is_inexact(wide) or (dtypes.is_complex(narrow) and not dtypes.is_complex(wide)):
         return False
-    low, high = dtypes.short(dtypes.real_of(narrow)), dtypes.short(dtypes.real_of(wide))
-    return high in FLOATS_HOLDING[low]
-
-
-FLOATS_HOLDING = {
-    "f16": ("f16", "f32", "f64"),
-    "bf16": ("bf16", "f32", "f64"),
-    "f32": ("f32", "f64"),
-    "f64": ("f64",),
-}
-"""The floating dtypes that hold every number of one."""
-
-
-def mantissa_bits(dtype: Any) -> int:
-    """The bits of an integer that a floating dtype represents exactly."""
-    return {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}[dtypes.short(dtypes.real_of(dtype))]
+    a, b = dtypes.limits(narrow), dtypes.limits(wide)
+    return bool(a.nmant <= b.nmant and a.maxexp <= b.maxexp)
 
 
 ARITHMETIC_RULES: dict[str, Rule] = {

@@ -289,9 +289,14 @@ def _simplify_extremum(node: Node) -> Value | None:
         return None
     own = repeated.params["axes"]
     inner = new_value(node, node.op.name, repeated.inputs[0], axes=tuple([i for i, a in enumerate(own) if a in axes]))
-    kept = [a for a in range(x.ndim) if a not in axes]
+    return broadcast_reduced(node, inner, own)
+
+
+def broadcast_reduced(node: Node, inner: Value, own: Ints) -> Value:
+    """The reduction of a broadcast, from that of its operand, whose axes were `own` before."""
+    axes, shape = node.params["axes"], node.outputs[0].shape
+    kept = [a for a in range(node.inputs[0].ndim) if a not in axes]
     places = tuple([kept.index(a) for a in own if a in kept])
-    shape = node.outputs[0].shape
     return inner if inner.shape == shape else new_value(node, "broadcast", inner, shape=shape, axes=places)
 
 

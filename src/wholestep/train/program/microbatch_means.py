@@ -44,8 +44,6 @@ CANDIDATES = 64
 EXACT_KINDS = ("creation", "movement", "indexing", "order", "mark")
 """The kinds of primitives that do not round."""
 
-EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
-
 
 class MeanComparison(NamedTuple):
     """A loss of some rows at once, of their first and second half, and the line where it is made."""
@@ -254,7 +252,7 @@ def coarsest_epsilon(graph: Graph) -> float:
     """The coarsest epsilon among the dtypes that a graph computes in."""
     nodes = [node for part in graph.family() for node in part.nodes if node.op.kind not in EXACT_KINDS]
     found = {v.dtype for node in nodes for v in node.outputs if dtypes.is_inexact(v.dtype)}
-    return max((EPSILON[dtypes.real_of(dtype).name] for dtype in found), default=0.0)
+    return max((float(dtypes.limits(dtype).eps) for dtype in found), default=0.0)
 
 
 def loss_line(example: LossExample, graph: Graph) -> Where:
