@@ -12,7 +12,7 @@ from wholestep.errors import DtypeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel import maths
-from wholestep.primitives.family import RECOMPUTE_LIMIT, Basic, LinearPointwise, Sample, draw
+from wholestep.primitives.family import COSTLY, Basic, LinearPointwise, Sample, draw
 from wholestep.primitives.logic import sign, trunc, wins
 from wholestep.primitives.precision import WIDE
 
@@ -24,19 +24,15 @@ class Multiply(Basic):
         return WIDE if node.inputs[0] is node.inputs[1] else self.precision
 
 
+_APART = (1.1, 4.9)
+
 add = Basic("add", np.add, 1, 1, code=maths.add, takes="bifc", polynomial=True)
 sub = Basic("sub", np.subtract, 1, -1, code=maths.sub, takes="ifc", polynomial=True)
 neg = Basic("neg", np.negative, -1, code=maths.neg, takes="ifc", polynomial=True)
 mul = Multiply("mul", np.multiply, lambda z, x, y: y, lambda z, x, y: x, code=maths.mul, takes="bifc", polynomial=True)
 div = Basic("div", np.divide, lambda z, x, y: 1 / y, lambda z, x, y: -z / y, code=maths.div, domain=(0.5, 3.0), price=4)
 floor_divide = Basic(
-    "floor_divide",
-    np.floor_divide,
-    code=maths.floor_divide,
-    arity=2,
-    takes="if",
-    domain=(1.1, 4.9),
-    price=RECOMPUTE_LIMIT + 1,
+    "floor_divide", np.floor_divide, code=maths.floor_divide, arity=2, takes="if", domain=_APART, price=COSTLY
 )
 remainder = Basic(
     "remainder",
@@ -45,42 +41,21 @@ remainder = Basic(
     lambda z, x, y: -floor_divide(x, y),
     code=maths.remainder,
     takes="if",
-    domain=(1.1, 4.9),
-    price=RECOMPUTE_LIMIT + 1,
+    domain=_APART,
+    price=COSTLY,
 )
 fmod = Basic(
-    "fmod",
-    np.fmod,
-    1,
-    lambda z, x, y: -trunc(x / y),
-    code=maths.fmod,
-    takes="if",
-    domain=(1.1, 4.9),
-    price=RECOMPUTE_LIMIT + 1,
+    "fmod", np.fmod, 1, lambda z, x, y: -trunc(x / y), code=maths.fmod, takes="if", domain=_APART, price=COSTLY
 )
 maximum = Basic(
-    "maximum",
-    np.maximum,
-    lambda z, x, y: wins(x, y),
-    lambda z, x, y: wins(y, x),
-    code=maths.maximum,
-    takes="bif",
-    analytic=False,
+    "maximum", np.maximum, lambda z, x, y: wins(x, y), lambda z, x, y: wins(y, x), code=maths.maximum, takes="bif"
 )
 minimum = Basic(
-    "minimum",
-    np.minimum,
-    lambda z, x, y: wins(y, x),
-    lambda z, x, y: wins(x, y),
-    code=maths.minimum,
-    takes="bif",
-    analytic=False,
+    "minimum", np.minimum, lambda z, x, y: wins(y, x), lambda z, x, y: wins(x, y), code=maths.minimum, takes="bif"
 )
-abs = Basic("abs", np.absolute, lambda y, x: sign(x), code=maths.absolute, takes="if", analytic=False)
+abs = Basic("abs", np.absolute, lambda y, x: sign(x), code=maths.absolute, takes="if")
 copysign = Basic("copysign", np.copysign, lambda z, x, y: sign(x) * sign(z), None, code=maths.copysign, takes="f")
-nextafter = Basic(
-    "nextafter", np.nextafter, 1, None, code=maths.nextafter, takes="f", stored=True, price=RECOMPUTE_LIMIT + 1
-)
+nextafter = Basic("nextafter", np.nextafter, 1, None, code=maths.nextafter, takes="f", stored=True, price=COSTLY)
 
 
 class Part(LinearPointwise):

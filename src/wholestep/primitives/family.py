@@ -30,6 +30,8 @@ from wholestep.primitives.precision import FOLLOWS, WIDE
 
 RECOMPUTE_LIMIT = 8
 """The price up to which a value is recomputed where it is read, rather than kept in memory."""
+COSTLY = RECOMPUTE_LIMIT + 1
+"""The price of what never pays to recompute."""
 
 Maybe = Value | None
 """A tangent or cotangent; None is zero."""
@@ -95,7 +97,7 @@ class Primitive:
     """The fold of the kernel language that a reduction along the parameter `axes` is."""
     combiner = ""
     """The elementwise primitive that takes one more element into a reduction."""
-    price = RECOMPUTE_LIMIT + 1
+    price = COSTLY
     """The cost of recomputing one element, in cheap operations; above the limit where recomputation never pays."""
     precision = WIDE
     """The precision that automatic mixed precision computes it in."""
@@ -303,7 +305,6 @@ class Elementwise(Pointwise):
         gives: str = "",
         domain: tuple[float, float] = (-3.0, 3.0),
         polynomial: bool = False,
-        analytic: bool = True,
         stored: bool = False,
         price: int | None = None,
         precision: str | None = None,
@@ -320,7 +321,6 @@ class Elementwise(Pointwise):
         self.domain = domain
         self.polynomial = polynomial
         self.stored = stored
-        self.analytic = analytic and "c" in takes
 
     def function(self) -> Any:
         """The NumPy ufunc that defines the values; scipy.special is imported when it is first needed."""
@@ -446,7 +446,7 @@ class LinearPrimitive(Primitive):
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         inputs = [
-            (zeros(v.type) if dx is None else dx) if i in self.linear(node) else v
+            instantiate(v, dx) if i in self.linear(node) else v
             for i, (v, dx) in enumerate(zip(node.inputs, dxs, strict=True))
         ]
         out: Any = self(*inputs, **node.params)
@@ -454,7 +454,7 @@ class LinearPrimitive(Primitive):
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
         if self.multiple:
-            gy: Any = [zeros(v.type) if g is None else g for v, g in zip(node.outputs, gys, strict=True)]
+            gy: Any = list(map(instantiate, node.outputs, gys))
         else:
             gy = gys[0]
         out = self.transpose(gy, node, wrt, **node.params)
@@ -498,6 +498,11 @@ def zeros(type: Type) -> Value:
     """A zero of this type."""
     zero: Value = OPS["full"](value=0, shape=type.shape, dtype=type.dtype)
     return zero
+
+
+def instantiate(v: Value, g: Maybe) -> Value:
+    """A tangent or cotangent of v as a value, zero where it is missing."""
+    return zeros(v.type) if g is None else g
 
 
 def ones(type: Type) -> Value:

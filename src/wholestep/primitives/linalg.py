@@ -41,12 +41,50 @@ _TAKES = ("f64", "f32", "c128", "c64")
 _INTEGER = np.dtype(np.int64)
 
 
+# What the samples are drawn from.
+
+
+def sample_matrices(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *middle: float, noise: float = 0.4
+) -> NDArray:
+    """Matrices with these numbers, repeated at need, on the diagonal, and noise everywhere."""
+    out = rng.uniform(-noise, noise, shape).astype(np.complex128)
+    if dtype[0] == "c":
+        out += 1j * rng.uniform(-noise, noise, shape)
+    at = np.arange(min(shape[-2:]))
+    if at.size:
+        out[..., at, at] += np.resize(middle, at.size)
+    return np.asarray(out if dtype[0] == "c" else out.real, dtypes.from_short(dtype))
+
+
+STACKS = (
+    ((3, 3), "f64"),
+    ((2, 2, 2), "f64"),
+    ((1, 1), "f64"),
+    ((0, 0), "f64"),
+    ((0, 2, 2), "f64"),
+    ((3, 3), "f32"),
+    ((3, 3), "c128"),
+    ((2, 2), "c64"),
+)
+"""Shapes and dtypes of square samples."""
+
+OBLONGS = (((4, 2), "f64"), ((2, 4), "f64"), ((2, 3, 2), "f64"), ((3, 0), "f64"), ((4, 3), "c128"), ((2, 3), "c128"))
+"""Shapes and dtypes of oblong samples."""
+
+
 class MatrixFunction(LeadingBatch):
     """A function of stacks of matrices `[..., m, n]`: a batch is one more leading axis."""
 
     kind = "linalg"
     work = 1.0
     """Floating-point operations in units of m * n * min(m, n)."""
+    middle: tuple[float, ...] = (1.0, -1.5)
+    """The diagonal of the matrices that samples are."""
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for shape, dtype in STACKS:
+            yield Sample((sample_matrices(rng, shape, dtype, *self.middle),), exact=False)
 
     def flops(self, node: Node) -> Any:
         shape = node.inputs[0].shape
@@ -225,42 +263,11 @@ def each(function: Callable[..., Any], shape: Shape, *stacks: NDArray) -> NDArra
     return out
 
 
-# What the samples are drawn from.
-
-
-def sample_matrices(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *middle: float, noise: float = 0.4
-) -> NDArray:
-    """Matrices with these numbers, repeated at need, on the diagonal, and noise everywhere."""
-    out = rng.uniform(-noise, noise, shape).astype(np.complex128)
-    if dtype[0] == "c":
-        out += 1j * rng.uniform(-noise, noise, shape)
-    at = np.arange(min(shape[-2:]))
-    if at.size:
-        out[..., at, at] += np.resize(middle, at.size)
-    return np.asarray(out if dtype[0] == "c" else out.real, dtypes.from_short(dtype))
-
-
-STACKS = (
-    ((3, 3), "f64"),
-    ((2, 2, 2), "f64"),
-    ((1, 1), "f64"),
-    ((0, 0), "f64"),
-    ((0, 2, 2), "f64"),
-    ((3, 3), "f32"),
-    ((3, 3), "c128"),
-    ((2, 2), "c64"),
-)
-"""Shapes and dtypes of square samples."""
-
-OBLONGS = (((4, 2), "f64"), ((2, 4), "f64"), ((2, 3, 2), "f64"), ((3, 0), "f64"), ((4, 3), "c128"), ((2, 3), "c128"))
-"""Shapes and dtypes of oblong samples."""
-
-
 class Cholesky(SquareFunction):
     """a = L L^H with L lower triangular: reads the lower triangle, where the gradient lands too."""
 
     work = 1 / 3
+    middle = (2.0, 3.0, 2.5)
 
     def ref(self, a: NDArray) -> Any:
         return np.linalg.cholesky(a)
@@ -271,10 +278,6 @@ class Cholesky(SquareFunction):
         half = mh(triangular_solve(y, hermitian(da, lower=True), lower=True, unit=False, trans=0))
         middle = triangular_solve(y, half, lower=True, unit=False, trans=0)
         return (mm(y, triangle(middle, lower=True) - keep_where(middle * 0.5, on_diagonal(y.shape))),)
-
-    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample((sample_matrices(rng, shape, dtype, 2.0, 3.0, 2.5),), exact=False)
 
 
 class TriangularSolve(LinearSolve):
@@ -372,8 +375,7 @@ class Det(MatrixFunction):
         return (trace_mm(adjugate(node.inputs[0]), dxs[0]),)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample((sample_matrices(rng, shape, dtype, 1.0, -1.5),), exact=False)
+        yield from super().samples(rng)
         yield Sample((np.arange(9.0).reshape(3, 3),), exact=False)
         yield Sample((np.ones((3, 3)),), exact=False)
         yield Sample((np.zeros((2, 2)),), exact=False)
@@ -411,15 +413,12 @@ class Adjugate(SquareFunction):
         return (adjugate_tangent(node.inputs[0], dxs[0]),)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample((sample_matrices(rng, shape, dtype, 1.0, -1.5),), exact=False)
+        yield from super().samples(rng)
         yield Sample((np.ones((3, 3)),), exact=False, smooth=False)
 
 
 class MatrixTangent(LinearSolve):
-    """The derivative of a function of matrices at a in the direction e; `middle` is the diagonal of samples of a."""
-
-    middle: tuple[float, ...]
+    """The derivative of a function of matrices at a in the direction e."""
 
     def type(self, a: Type, e: Type) -> Type:
         fits(self.name, a, e)
@@ -436,7 +435,6 @@ class AdjugateTangent(MatrixTangent):
     """The derivative of the adjugate at a in the direction e; the singular values need not be distinct or positive."""
 
     work = 25.0
-    middle = (1.0, -1.5)
 
     def ref(self, a: NDArray, e: NDArray) -> NDArray:
         u, s, v, turn = rotations(a)
@@ -485,10 +483,6 @@ class Slogdet(Several, MatrixFunction):
             return None, change
         turn = imag(change)
         return sign * make_complex(zeros(turn.type), turn), real(change)
-
-    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample((sample_matrices(rng, shape, dtype, 1.0, -1.5),), exact=False)
 
 
 class LU(Several, MatrixFunction):

@@ -11,7 +11,7 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node
 from wholestep.ir.types import Type
 from wholestep.kernel import maths
-from wholestep.primitives.family import RECOMPUTE_LIMIT, Backward, Basic, Maybe, Pointwise, Sample, draw, zeros
+from wholestep.primitives.family import COSTLY, Backward, Basic, Maybe, Pointwise, Sample, draw, instantiate, zeros
 from wholestep.primitives.precision import FOLLOWS
 
 equal = Basic("equal", np.equal, code=maths.equal, arity=2, takes="bifc", gives="b")
@@ -20,17 +20,15 @@ less = Basic("less", np.less, code=maths.less, arity=2, takes="bifc", gives="b")
 less_equal = Basic("less_equal", np.less_equal, code=maths.less_equal, arity=2, takes="bifc", gives="b")
 isfinite = Basic("isfinite", np.isfinite, code=maths.isfinite, takes="fc", gives="b")
 isnan = Basic("isnan", np.isnan, code=maths.isnan, takes="fc", gives="b")
-signbit = Basic("signbit", np.signbit, code=maths.signbit, takes="f", gives="b", price=RECOMPUTE_LIMIT + 1)
+signbit = Basic("signbit", np.signbit, code=maths.signbit, takes="f", gives="b", price=COSTLY)
 
 bitwise_and = Basic("bitwise_and", np.bitwise_and, code=maths.bitwise_and, arity=2, takes="bi")
 bitwise_or = Basic("bitwise_or", np.bitwise_or, code=maths.bitwise_or, arity=2, takes="bi")
 bitwise_xor = Basic("bitwise_xor", np.bitwise_xor, code=maths.bitwise_xor, arity=2, takes="bi")
 bitwise_not = Basic("bitwise_not", np.invert, code=maths.bitwise_not, takes="bi")
-left_shift = Basic(
-    "left_shift", np.left_shift, code=maths.left_shift, arity=2, takes="i", domain=(0, 3), price=RECOMPUTE_LIMIT + 1
-)
+left_shift = Basic("left_shift", np.left_shift, code=maths.left_shift, arity=2, takes="i", domain=(0, 3), price=COSTLY)
 right_shift = Basic(
-    "right_shift", np.right_shift, code=maths.right_shift, arity=2, takes="i", domain=(0, 3), price=RECOMPUTE_LIMIT + 1
+    "right_shift", np.right_shift, code=maths.right_shift, arity=2, takes="i", domain=(0, 3), price=COSTLY
 )
 
 floor = Basic("floor", np.floor, code=maths.floor, takes="f")
@@ -69,9 +67,8 @@ class Select(Pointwise):
         return np.where(condition, x, y)
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        _, dx, dy = dxs
-        nothing = zeros(node.outputs[0].type)
-        return (self(node.inputs[0], nothing if dx is None else dx, nothing if dy is None else dy),)
+        condition, x, y = node.inputs
+        return (self(condition, instantiate(x, dxs[1]), instantiate(y, dxs[2])),)
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
         gy = gys[0]

@@ -12,7 +12,7 @@ from wholestep.ir.analysis import cut, dependents, hollow, narrowed, part, reach
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.family import Maybe, expand, zeros
+from wholestep.primitives.family import Maybe, expand, instantiate, zeros
 from wholestep.primitives.min_cut import fewest
 from wholestep.primitives.movement import permute
 from wholestep.primitives.structure import Nested, filled, present, spread_marks
@@ -80,7 +80,7 @@ class Scan(Nested):
         outs = len(graph.outputs)
         out_order = [*range(k), *range(outs, outs + dcarries), *range(k, outs)]
         out_order += range(outs + dcarries, outs + sum(on))
-        tangents = [zeros(v.type) if dx is None else dx for v, dx, a in zip(node.inputs, dxs, active, strict=True) if a]
+        tangents = [instantiate(v, dx) for v, dx, a in zip(node.inputs, dxs, active, strict=True) if a]
         values = [*node.inputs, *tangents]
         out = self(
             *[values[i] for i in order],
@@ -101,11 +101,8 @@ class Scan(Nested):
         kept = self.keep(node, halves)
         early = inline(halves.early, node.inputs[:c])
         xs = [node.inputs[c + k + i] for i in halves.x_places]
-        gcarry = [
-            zeros(v.type) if g is None else g
-            for v, g, a in zip(node.outputs[:k], gys[:k], active[c : c + k], strict=True)
-            if a
-        ]
+        passed = zip(node.outputs[:k], gys[:k], active[c : c + k], strict=True)
+        gcarry = [instantiate(v, g) for v, g, a in passed if a]
         gconstants = [zeros(v.type) for v, a in zip(node.inputs[:c], active[:c], strict=True) if a]
         n, m = len(gcarry), len(gconstants)
         outs = self(

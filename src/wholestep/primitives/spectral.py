@@ -329,6 +329,7 @@ class Expm(SquareFunction):
     """The matrix exponential."""
 
     work = 30.0
+    middle = (0.5, -1.0)
 
     def ref(self, a: NDArray) -> NDArray:
         import scipy.linalg
@@ -340,8 +341,7 @@ class Expm(SquareFunction):
         return (expm_tangent(node.inputs[0], dxs[0]),)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample((sample_matrices(rng, shape, dtype, 0.5, -1.0),), exact=False)
+        yield from super().samples(rng)
         yield Sample((np.zeros((2, 2)),), exact=False)
 
 
@@ -379,6 +379,7 @@ class Sqrtm(SquareFunction):
     """The principal square root of a matrix, real for a real one: where that has none, an error."""
 
     work = 30.0
+    middle = (2.0, 3.0)
 
     def ref(self, a: NDArray) -> NDArray:
         import scipy.linalg
@@ -402,8 +403,7 @@ class Sqrtm(SquareFunction):
         return (solve_sylvester(y, y, dxs[0]),)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample((sample_matrices(rng, shape, dtype, 2.0, 3.0),), exact=False)
+        yield from super().samples(rng)
         yield Sample((np.array([[1.0, -4.0], [1.0, 1.0]]),), exact=False)
 
 

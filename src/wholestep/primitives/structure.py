@@ -12,7 +12,7 @@ from wholestep.ir.analysis import cut, narrowed, reach, slimmed
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
-from wholestep.primitives.family import Loops, Maybe, Sample, Several, expand, transposed, zeros
+from wholestep.primitives.family import Loops, Maybe, Sample, Several, expand, instantiate, transposed, zeros
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import broadcast
 from wholestep.primitives.precision import INSIDE
@@ -31,7 +31,7 @@ def filled(flags: Sequence[bool], items: Sequence[Any]) -> list[Any]:
 
 def instantiated(values: Sequence[Value], gs: Sequence[Maybe]) -> list[Value]:
     """Tangents or cotangents as values, zero where they are missing."""
-    return [zeros(v.type) if g is None else g for v, g in zip(values, gs, strict=True)]
+    return [instantiate(v, g) for v, g in zip(values, gs, strict=True)]
 
 
 class Nested(Loops, Several):
@@ -262,7 +262,7 @@ class While(Nested):
         def going(*values: Value) -> list[Value]:
             return inline(predicate, values[: p + n])
 
-        dcarry = [zeros(v.type) if dx is None else dx for v, dx, k in zip(carry, dxs[p + b :], marks, strict=True) if k]
+        dcarry = [instantiate(v, dx) for v, dx, k in zip(carry, dxs[p + b :], marks, strict=True) if k]
         dfixed = present(dxs[p : p + b])
         types = [v.type for v in (*node.inputs[p : p + b], *dfixed, *carry, *dcarry)]
         inputs = [*node.inputs[: p + b], *dfixed, *carry, *dcarry]

@@ -6,11 +6,11 @@ y = sin(x)   -->   y = sin(x); dy = cos(x) * dx
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from wholestep.ir.build import blame, build, inline
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.primitives.family import Maybe, zeros
+from wholestep.primitives.family import Maybe, instantiate
 from wholestep.primitives.marks import identity
 from wholestep.transforms.rules import TRANSFORMS
 
@@ -67,12 +67,11 @@ def inline_jvp(graph: Graph, primals: Sequence[Value], dxs: Sequence[Maybe]) -> 
     return outputs, [tangents.get(v) for v in outputs]
 
 
-class Copy:
+class Copy(NamedTuple):
     """A graph's nodes as they stand in the current builder: its inputs under fresh names, and the nodes in order."""
 
-    def __init__(self, inputs: list[Value], nodes: list[Node]) -> None:
-        self.inputs = inputs
-        self.nodes = nodes
+    inputs: list[Value]
+    nodes: list[Node]
 
 
 def copied(graph: Graph, values: Sequence[Value]) -> tuple[Copy, list[Value]]:
@@ -80,23 +79,12 @@ def copied(graph: Graph, values: Sequence[Value]) -> tuple[Copy, list[Value]]:
 
     Inputs get fresh names, since the same value may be given twice and differentiated once.
     """
-    from_outside = [fresh(v) for v in values]
+    from_outside: list[Value] = [identity(v) for v in values]
     builder = from_outside[0].builder if from_outside else None
     start = len(builder.nodes) if builder is not None else 0
     outputs = inline(graph, from_outside)
     nodes = builder.nodes[start:] if builder is not None else []
     return Copy(from_outside, nodes), outputs
-
-
-def fresh(v: Value) -> Value:
-    """The same value under a name of its own."""
-    named: Value = identity(v)
-    return named
-
-
-def instantiate(v: Value, tangent: Maybe) -> Value:
-    """A tangent or cotangent as a value, zero where it is missing."""
-    return zeros(v.type) if tangent is None else tangent
 
 
 TRANSFORMS.jvp = jvp

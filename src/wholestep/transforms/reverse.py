@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.primitives.family import Maybe
-from wholestep.transforms.forward import copied, instantiate
+from wholestep.primitives.family import Maybe, instantiate
+from wholestep.transforms.forward import copied
 from wholestep.transforms.rules import TRANSFORMS
 
 

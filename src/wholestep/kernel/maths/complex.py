@@ -7,6 +7,7 @@ arithmetic with finite results, exp, log, sqrt, sinh, cosh, sin and cos.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from wholestep.kernel.build import builder
@@ -124,12 +125,7 @@ def turned(size: Var, angle: Var) -> Complex:
     nothing = equal(size, 0.0) & ~(magnitude(angle) < math.inf)
     sine, cosine = trigonometry.sin_cos(angle)
     c, s = select(nothing, size, size * cosine), size * sine
-    return Complex(select(plain, size, c), select(plain | nothing, copysign_zero(angle, size), s))
-
-
-def copysign_zero(angle: Var, size: Var) -> Var:
-    """A zero with the sign of the angle."""
-    return copysign(number(size, 0.0), angle)
+    return Complex(select(plain, size, c), select(plain | nothing, copysign(number(size, 0.0), angle), s))
 
 
 def exp(z: Complex) -> Complex:
@@ -302,19 +298,9 @@ def tanh(z: Complex) -> Complex:
     return Complex(select(far, copysign(number(z.re, 1.0), z.re), re), select(far, tail, im))
 
 
-def sin(z: Complex) -> Complex:
-    """-i sinh(i z)."""
-    return times_minus_i(sinh(times_i(z)))
-
-
 def cos(z: Complex) -> Complex:
     """cosh(i z)."""
     return cosh(times_i(z))
-
-
-def tan(z: Complex) -> Complex:
-    """-i tanh(i z)."""
-    return times_minus_i(tanh(times_i(z)))
 
 
 def sides(z: Complex) -> tuple[Complex, Complex]:
@@ -343,11 +329,6 @@ def arccosh(z: Complex) -> Complex:
     return Complex(re, 2 * inverse_trigonometry.arctan2(below.im, above.re))
 
 
-def arcsinh(z: Complex) -> Complex:
-    """-i arcsin(i z)."""
-    return times_minus_i(arcsin(times_i(z)))
-
-
 def arctanh(z: Complex) -> Complex:
     """The inverse of tanh."""
     x, y = magnitude(z.re), z.im
@@ -356,6 +337,9 @@ def arctanh(z: Complex) -> Complex:
     return Complex(copysign(re, z.re), 0.5 * inverse_trigonometry.arctan2(y + y, away * (1 + x) - y * y))
 
 
-def arctan(z: Complex) -> Complex:
-    """-i arctanh(i z)."""
-    return times_minus_i(arctanh(times_i(z)))
+def rotated(function: Callable[[Complex], Complex]) -> Callable[[Complex], Complex]:
+    """z -> -i f(i z): the function of circles for one of hyperbolas, and the reverse."""
+    return lambda z: times_minus_i(function(times_i(z)))
+
+
+sin, tan, arcsinh, arctan = rotated(sinh), rotated(tanh), rotated(arcsin), rotated(arctanh)

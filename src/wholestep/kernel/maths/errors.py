@@ -93,7 +93,7 @@ def erfcx(x: Var) -> Var:
     """exp(x**2) * erfc(x)."""
     a = magnitude(x)
     right = whole(*slow(a))
-    square, rest = product_of(at_most(by(x, 12.0, 30.0), a), at_most(by(x, 12.0, 30.0), a))
+    square, rest = product_of(limit(a), limit(a))
     growth = exp_with(square, rest)
     return select(a < 0.4, growth * (1 - central(x)), select(x < 0, fma(2.0, growth, -right), right))
 

@@ -16,7 +16,7 @@ from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack, is_constant
 from wholestep.passes.reroll.loop_body import LoopPlan, emit_copy, is_number_pack
-from wholestep.passes.reroll.packs import NodePack, PackedBranch
+from wholestep.passes.reroll.packs import NodePack, PackedBranch, Packs
 from wholestep.passes.reroll.reassociate import REDUCTION_OF, ReductionChain, find_reduction_chains
 from wholestep.passes.reroll.sliced_operands import sliced_pack, stack_slices
 from wholestep.primitives.creation import constant, full
@@ -268,13 +268,10 @@ class RerollEmitter:
             self.bind_stack(t, value)
 
 
-def pack_units(packs: Any) -> list[Unit]:
-    """The units of a graph with packs and without loops."""
-    groups: list[Unit] = [
-        *packs.node_packs,
-        *packs.choices.values(),
-        *find_reduction_chains(packs, packs.graph.outputs),
-    ]
+def pack_units(packs: Packs, loops: Iterable[LoopPlan | NestedScan] = ()) -> list[Unit]:
+    """The units of a graph with packs and loops."""
+    chains = find_reduction_chains(packs, packs.graph.outputs)
+    groups: list[Unit] = [*loops, *packs.node_packs, *packs.choices.values(), *chains]
     inside = {n for unit in groups for n in nodes_of_unit(unit)}
     return [*[n for n in packs.graph.nodes if n.inputs and n not in inside], *groups]
 

@@ -11,11 +11,11 @@ from wholestep.ir.types import Type, array_type
 from wholestep.passes.inline_bodies import inline_bodies
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.reroll.align_regions import align_regions
-from wholestep.passes.reroll.emit import NestedScan, RerolledUnits, Unit, stack_values, stacked_places, take_row
+from wholestep.passes.reroll.emit import NestedScan, RerolledUnits, pack_units, stack_values, stacked_places, take_row
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack
 from wholestep.passes.reroll.loop_body import LoopPlan
 from wholestep.passes.reroll.packs import Packs
-from wholestep.passes.reroll.reassociate import REDUCTION_OF, find_reduction_chains
+from wholestep.passes.reroll.reassociate import REDUCTION_OF
 from wholestep.passes.reroll.region import RerollRegion, SameIteration, region_of
 from wholestep.passes.reroll.repeats import find_repeats
 from wholestep.passes.reroll.sliced_operands import find_sliced_operands, sliced_pack
@@ -78,15 +78,7 @@ class RerollAnalysis:
         """The bytes of each copy that stacking takes inside nested scans."""
         loops = [loop for node in self.graph.nodes if (loop := self.nested_scan(node, packs)) is not None]
         packs.extend()
-        units: list[Unit] = [
-            *layers,
-            *packs.node_packs,
-            *packs.choices.values(),
-            *loops,
-            *find_reduction_chains(packs, self.graph.outputs),
-        ]
-        inside = packs.taken.union(packs.choices, [loop.node for loop in loops])
-        self.units = [*units, *[n for n in self.graph.nodes if n.inputs and n not in inside]]
+        self.units = pack_units(packs, [*layers, *loops])
         self.groups = tuple([tuple([self.place[v] for v in t]) for t in packs.known if packs.inputs.issuperset(t)])
         return packs
 
