@@ -42,8 +42,7 @@ def conv(
     """
     x, w = wnp.asarray(x), wnp.asarray(w)
     rank_is(name, x, n + 2, "[n, channels, ...]")
-    if w.ndim != n + 2:
-        raise ShapeError(f"{name}: the kernel is {type_text(w)}; it must have {n + 2} axes")
+    check_kernel_axes(name, w, n)
     check_kernel(name, x, w, n, groups, inputs=w.shape[1] * groups, split=w.shape[0])
     at = slide(name, x, n, w.shape[2:], stride, padding, dilation)
     return with_bias(name, correlated(windows(pad_axes(x, at.around), at), w, n, groups), b, n)
@@ -62,6 +61,12 @@ conv1d, conv2d, conv3d = by_rank(
     (2, 5, 2, 2, 2)
     """,
 )
+
+
+def check_kernel_axes(name: str, w: Any, n: int) -> None:
+    """Raise ShapeError for a kernel that is not one over n axes."""
+    if w.ndim != n + 2:
+        raise ShapeError(f"{name}: the kernel is {type_text(w)}; it must have {n + 2} axes")
 
 
 def check_kernel(name: str, x: Any, w: Any, n: int, groups: Any, *, inputs: Any, split: Any) -> None:

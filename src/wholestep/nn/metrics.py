@@ -97,8 +97,7 @@ def precision(matrix: Any, *, average: Average = None) -> Any:
     >>> ws.nn.metrics.precision(np.array([[2, 1], [0, 1]])).tolist()
     [1.0, 0.5]
     """
-    right, predicted, true = margins("precision", matrix)
-    return averaged("precision", average, lambda r, p, t: ratio(r, p), right, predicted, true)
+    return averaged("precision", matrix, average, lambda r, p, t: ratio(r, p))
 
 
 def recall(matrix: Any, *, average: Average = None) -> Any:
@@ -114,8 +113,7 @@ def recall(matrix: Any, *, average: Average = None) -> Any:
     >>> ws.nn.metrics.recall(np.array([[3, 1], [0, 1]])).tolist()
     [0.75, 1.0]
     """
-    right, predicted, true = margins("recall", matrix)
-    return averaged("recall", average, lambda r, p, t: ratio(r, t), right, predicted, true)
+    return averaged("recall", matrix, average, lambda r, p, t: ratio(r, t))
 
 
 def f1(matrix: Any, *, average: Average = None) -> Any:
@@ -131,8 +129,7 @@ def f1(matrix: Any, *, average: Average = None) -> Any:
     >>> float(ws.nn.metrics.f1(np.array([[1, 1], [1, 1]]), average="macro"))
     0.5
     """
-    right, predicted, true = margins("f1", matrix)
-    return averaged("f1", average, lambda r, p, t: ratio(2 * r, p + t), right, predicted, true)
+    return averaged("f1", matrix, average, lambda r, p, t: ratio(2 * r, p + t))
 
 
 def r2(predictions: Any, targets: Any, *, weights: Any = None) -> Any:
@@ -157,8 +154,21 @@ def r2(predictions: Any, targets: Any, *, weights: Any = None) -> Any:
     return metric.compute(metric.update(metric.init(), x, t, weights=weights))
 
 
+class Averaging:
+    """The common part of running means."""
+
+    def init(self) -> dict[str, Any]:
+        """A total and a count of nothing."""
+        return {"total": np.zeros(()), "count": np.zeros(())}
+
+    def compute(self, state: dict[str, Any]) -> Any:
+        """The mean, a float64 scalar; nan before there was anything."""
+        none = state["count"] == 0
+        return wnp.where(none, np.nan, state["total"] / wnp.where(none, 1, state["count"]))
+
+
 @dataclass(frozen=True)
-class Mean:
+class Mean(Averaging):
     """The mean of everything seen so far, by weight; nan before anything was.
 
     Shapes: values of any shape, weights of that or of its first axes; f64, of sums in float64.
@@ -171,10 +181,6 @@ class Mean:
     2.5
     """
 
-    def init(self) -> dict[str, Any]:
-        """A total and a count of nothing."""
-        return {"total": np.zeros(()), "count": np.zeros(())}
-
     def update(self, state: dict[str, Any], values: Any, *, weights: Any = None) -> dict[str, Any]:
         """The state after some more values, of any shape; weights have that shape, or that of its first axes."""
         x = wnp.asarray(values).astype(np.float64)
@@ -184,14 +190,9 @@ class Mean:
             "count": state["count"] + reduce_losses("Mean", ones, ones, "sum", weights),
         }
 
-    def compute(self, state: dict[str, Any]) -> Any:
-        """The mean, a float64 scalar."""
-        none = state["count"] == 0
-        return wnp.where(none, np.nan, state["total"] / wnp.where(none, 1, state["count"]))
-
 
 @dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Averaging):
     """The share of labels predicted so far: `accuracy`, batch by batch; with a `k`, `top_k_accuracy`.
 
     Shapes: as `accuracy`.
@@ -206,10 +207,6 @@ class Accuracy:
     k: int | None = None
     axis: int = -1
 
-    def init(self) -> dict[str, Any]:
-        """As of a mean."""
-        return Mean().init()
-
     def update(self, state: dict[str, Any], predictions: Any, labels: Any, *, weights: Any = None) -> dict[str, Any]:
         """The state after some more predictions."""
         if self.k is None:
@@ -217,10 +214,6 @@ class Accuracy:
         else:
             found = top_hits("Accuracy", predictions, labels, self.k, self.axis)
         return Mean().update(state, found, weights=weights)
-
-    def compute(self, state: dict[str, Any]) -> Any:
-        """The share, a float64 scalar; nan before there was anything."""
-        return Mean().compute(state)
 
 
 @dataclass(frozen=True)
@@ -343,19 +336,15 @@ def share(found: Any, weights: Any, name: str) -> Any:
     return reduce_losses(name, ones, ones, "mean", weights)
 
 
-def margins(name: str, matrix: Any) -> tuple[Any, Any, Any]:
-    """For each class: how often it was predicted rightly, predicted at all, and there."""
+def averaged(name: str, matrix: Any, average: Average, score: Callable[..., Any]) -> Any:
+    """A score of how often each class was predicted rightly, predicted, and there; or the mean that was asked for."""
     counts = wnp.asarray(matrix)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         raise ShapeError(f"{name}: the confusion matrix is {type_of(counts)}; it must be square")
-    counts = counts.astype(np.float64)
-    return wnp.diagonal(counts), wnp.sum(counts, axis=0), wnp.sum(counts, axis=1)
-
-
-def averaged(name: str, average: Average, score: Callable[..., Any], right: Any, predicted: Any, true: Any) -> Any:
-    """A score of each class, or the mean that was asked for."""
     if average not in AVERAGES:
         raise ParameterError(f"{name}: average is {average!r}; it is one of {', '.join(map(repr, AVERAGES))}")
+    counts = counts.astype(np.float64)
+    right, predicted, true = wnp.diagonal(counts), wnp.sum(counts, axis=0), wnp.sum(counts, axis=1)
     if average == "micro":
         return score(*[wnp.sum(x) for x in (right, predicted, true)])
     scores = score(right, predicted, true)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Mapping
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Self, TypeVar
@@ -20,7 +19,7 @@ from wholestep.ir.build import current
 from wholestep.nn.annotations import BUFFER, FROZEN, TIED, Mark, frozen
 from wholestep.nn.call_sites import noted
 from wholestep.nn.trained import note_of
-from wholestep.nn.traversal import ModelWalk, Rebuilt, refuse_hidden, refuse_inexact
+from wholestep.nn.traversal import SEGMENT, ModelWalk, Rebuilt, lies_in_part, refuse_hidden, refuse_inexact
 from wholestep.words import printable
 
 M = TypeVar("M", bound="Module")
@@ -236,7 +235,7 @@ def check_value(module: Module, path: str, kind: str | None, value: Any) -> None
 def paths_below(paths: Iterable[str], name: str) -> list[str]:
     """The paths that begin with a field."""
     field = tree.access("", name)
-    return [path for path in paths if path.startswith(field) and path[len(field) :][:1] in ("", ".", "[")]
+    return [path for path in paths if path == field or lies_in_part(path, field)]
 
 
 def path_of(module: Module, target: Any, path: str) -> str:
@@ -258,7 +257,7 @@ def path_of(module: Module, target: Any, path: str) -> str:
 def at_path(root: Any, path: str) -> Any:
     """The value at a path such as `layers[0].weight`; raises TreeError where there is nothing."""
     at = root
-    for attribute, item in re.findall(r"\.?([^\W\d]\w*)|\[([^\]]+)\]", path):
+    for attribute, item in SEGMENT.findall(path):
         try:
             plain = attribute and not isinstance(at, Mapping)
             at = getattr(at, attribute) if plain else at[attribute or ast.literal_eval(item)]

@@ -47,13 +47,10 @@ def bce_with_logits(
     """
     x, t = paired_operands("bce_with_logits", logits, targets)
     surprise = wnp.logaddexp(wnp.zeros_like(x), -x)
-    factor = 1 if pos_weight is None else 1 + (positive_weight(pos_weight, x) - 1) * t
+    factor: Any = 1
+    if pos_weight is not None:
+        factor = 1 + (wnp.broadcast_to(wnp.asarray(pos_weight).astype(x.dtype, copy=False), x.shape) - 1) * t
     return reduce_losses("bce_with_logits", logits, (1 - t) * x + factor * surprise, reduction, weights)
-
-
-def positive_weight(pos_weight: Any, x: Any) -> Any:
-    """The weight of positive targets, in the logits' dtype."""
-    return wnp.broadcast_to(wnp.asarray(pos_weight).astype(x.dtype, copy=False), x.shape)
 
 
 def kl_div(

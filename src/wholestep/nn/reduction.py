@@ -25,19 +25,16 @@ def reduce_losses(name: str, like: Any, losses: Any, reduction: str, weights: An
     if weights is not None:
         weights = align_weights(name, weights, losses)
         losses = losses * weights
-    return weighted_total(losses, reduction, weights, units).astype(narrow(like, losses), copy=False)
-
-
-def weighted_total(losses: Any, reduction: str, weights: Any, units: Any) -> Any:
-    """Losses as they are, their sum, or their mean by weights and units."""
     if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return wnp.sum(losses)
-    if weights is None and units is None:
-        return wnp.mean(losses)
-    counts = units if weights is None else weights if units is None else weights * units
-    return wnp.sum(losses) / wnp.sum(wnp.broadcast_to(counts, losses.shape))
+        total = losses
+    elif reduction == "sum":
+        total = wnp.sum(losses)
+    elif weights is None and units is None:
+        total = wnp.mean(losses)
+    else:
+        counts = units if weights is None else weights if units is None else weights * units
+        total = wnp.sum(losses) / wnp.sum(wnp.broadcast_to(counts, losses.shape))
+    return total.astype(narrow(like, losses), copy=False)
 
 
 def narrow(like: Any, losses: Any) -> Any:

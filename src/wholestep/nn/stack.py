@@ -37,6 +37,10 @@ class Spec:
     inner: Spec | None = None
     """The making of a layer that is a stack itself."""
 
+    def levels(self) -> list[Spec]:
+        """This one, and those of the stacks inside, the innermost last."""
+        return [self, *(self.inner.levels() if self.inner else [])]
+
 
 class Stack(Module):
     """n layers of one structure, one after another: a loop, whose program and compile time do not depend on n.
@@ -140,10 +144,7 @@ class Stack(Module):
 
     @property
     def undecayed(self) -> tuple[str, ...]:  # type: ignore[override]  # what the class of the layers says
-        spec = self._spec
-        while spec.inner is not None:
-            spec = spec.inner
-        names: tuple[str, ...] = spec.cls.undecayed
+        names: tuple[str, ...] = self._spec.levels()[-1].cls.undecayed
         return names
 
     def __len__(self) -> int:

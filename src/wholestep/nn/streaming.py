@@ -8,7 +8,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ShapeError
-from wholestep.nn.convolution import conv1d, conv2d, with_bias
+from wholestep.nn.convolution import check_kernel_axes, conv1d, conv2d, with_bias
 from wholestep.nn.transposed import conv_transpose1d
 from wholestep.nn.windows import Ints, Padding, Pairs, Slide, padding_pairs, per_axis, rank_is, type_text
 
@@ -163,8 +163,7 @@ def streaming_conv_transpose1d(
 
 def kernel_reach(name: str, w: Any, n: int, dilation: Ints) -> int:
     """The number of past elements that a kernel reads."""
-    if w.ndim != n + 2:
-        raise ShapeError(f"{name}: the kernel is {type_text(w)}; it must have {n + 2} axes")
+    check_kernel_axes(name, w, n)
     return int((w.shape[2] - 1) * per_axis(name, "dilation", dilation, n)[0])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,11 +21,13 @@ from wholestep.ir.build import current
 from wholestep.ir.graph import Node, subgraphs
 from wholestep.ir.sizes import type_at
 from wholestep.ir.types import Type
-from wholestep.nn.traversal import PARAMETER, ArrayPlace, ModelWalk
+from wholestep.nn.traversal import PARAMETER, ArrayPlace, ModelWalk, holder, lies_in_part
 from wholestep.primitives.structure import Cond
+from wholestep.report.table_format import align_columns, table_html
 from wholestep.words import Shown, printable
 
 HEAD = ("path", "what", "shape", "numbers", "bytes", "flops")
+TO_THE_LEFT = (True, True, True, False, False, False)
 
 
 Calls: TypeAlias = "dict[str, tuple[tuple[Type, ...], Size]]"
@@ -94,22 +95,17 @@ class Summary(Shown):
         return Summary(tuple([row.at(sizes) for row in self.rows]), self.totals)
 
     def __str__(self) -> str:
-        cells = [HEAD, *self.cells()]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(HEAD))]
-        lines = ["  ".join(align_cells(row, widths)).rstrip() for row in cells]
-        return "\n".join([*lines, *self.footer()])
+        return "\n".join([*align_columns([HEAD, *self.cells()], TO_THE_LEFT), *self.footer()])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in HEAD)
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in self.cells())
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{'<br>'.join(self.footer())}</p>"
+        return f"{table_html(HEAD, self.cells())}<p>{'<br>'.join(self.footer())}</p>"
 
     def cells(self) -> list[tuple[str, ...]]:
         """The rows as text; a column of flops only where there are any."""
-        rows = [
-            (row.path, row.what, row.shape, f"{row.numbers:,}", f"{row.nbytes:,}", count_text(row.flops))
-            for row in self.rows
-        ]
+        rows = []
+        for row in self.rows:
+            flops = "" if row.flops is None else spelled_out(row.flops)
+            rows.append((row.path, row.what, row.shape, f"{row.numbers:,}", f"{row.nbytes:,}", flops))
         return [tuple(map(printable, row)) for row in rows]
 
     def footer(self) -> Iterator[str]:
@@ -239,28 +235,7 @@ def is_shape(x: Any) -> bool:
     return isinstance(x, tuple) and bool(x) and all(isinstance(n, int | np.integer | Dim) for n in x)
 
 
-def lies_in_part(path: str, part: str) -> bool:
-    """Test whether a path lies in a part."""
-    return not part or (path.startswith(part) and path[len(part) :][:1] in (".", "["))
-
-
-def holder(path: str, parts: Iterable[str]) -> str:
-    """The innermost part that an array lies in."""
-    return max((part for part in parts if lies_in_part(path, part)), key=len, default="")
-
-
 def total_size(places: Iterable[ArrayPlace]) -> tuple[int, int]:
     """The number of elements and of bytes of these arrays."""
     held = [place.value for place in places]
     return sum(int(x.size) for x in held), sum(int(x.size) * x.dtype.itemsize for x in held)
-
-
-def align_cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """The cells of a row: text to the left, numbers to the right."""
-    pairs = enumerate(zip(row, widths, strict=True))
-    return [cell.ljust(width) if i < 3 else cell.rjust(width) for i, (cell, width) in pairs]
-
-
-def count_text(flops: Size | None) -> str:
-    """A count, or nothing."""
-    return "" if flops is None else spelled_out(flops)

@@ -13,9 +13,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.ir.graph import NDArray
-from wholestep.nn.traversal import ArrayPlace, ModelWalk
-
-SEGMENT = re.compile(r"\.?([^\W\d]\w*)|\[([^\]]+)\]")
+from wholestep.nn.traversal import SEGMENT, ArrayPlace, ModelWalk, holder, lies_in_part
 
 
 class Theirs(NamedTuple):
@@ -63,9 +61,9 @@ def beside(path: str, modules: dict[str, Any]) -> Theirs:
     """PyTorch's name of the array at a path."""
     at, segments, depths = "", list[str](), list[int]()
     while True:
-        module = modules.get(at)
-        if module is not None:
-            levels = depths_of(module)
+        module: Any = modules.get(at)
+        if hasattr(module, "_stack"):
+            levels = [spec.depth for spec in module._stack.levels()]
             segments += ["{}"] * len(levels)
             depths += levels
         if at == path:
@@ -73,7 +71,7 @@ def beside(path: str, modules: dict[str, Any]) -> Theirs:
         matched, name = next_name(layer_of(module), path, at)
         at += matched
         segments += [name] if name else []
-    owner = max((module for module in modules if lies_in_module(path, module)), key=len, default="")
+    owner = holder(path, modules)
     template = ".".join(segments)
     names = [template.format(*where) for where in itertools.product(*map(range, depths))]
     turned = path[len(owner) :].removeprefix(".") in getattr(layer_of(modules.get(owner)), "torch_turned", ())
@@ -83,33 +81,16 @@ def beside(path: str, modules: dict[str, Any]) -> Theirs:
 def tensor_rows(path: str, modules: dict[str, Any]) -> slice | None:
     """The rows of a tensor that are ours, if a module on the way says so."""
     for at, module in modules.items():
-        if lies_in_module(path, at):
+        if lies_in_part(path, at):
             found = module._torch_rows(path[len(at) :].removeprefix("."))
             if found is not None:
                 return slice(*found)
     return None
 
 
-def lies_in_module(path: str, module: str) -> bool:
-    """Test whether an array lies in a module, by their paths."""
-    return not module or path.startswith((f"{module}.", f"{module}["))
-
-
 def layer_of(module: Any) -> Any:
     """The class that says what the fields of a module are called: of a stack that of its layers."""
-    spec = getattr(module, "_stack", None)
-    while spec is not None and spec.inner is not None:
-        spec = spec.inner
-    return type(module) if spec is None else spec.cls
-
-
-def depths_of(module: Any) -> list[int]:
-    """The number of layers of a stack, and those of its layers that are stacks themselves."""
-    found, spec = [], getattr(module, "_stack", None)
-    while spec is not None:
-        found.append(spec.depth)
-        spec = spec.inner
-    return found
+    return module._stack.levels()[-1].cls if hasattr(module, "_stack") else type(module)
 
 
 def next_name(cls: Any, path: str, at: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
-from wholestep.nn.convolution import check_kernel, correlated, with_bias
+from wholestep.nn.convolution import check_kernel, check_kernel_axes, correlated, with_bias
 from wholestep.nn.spatial import by_rank
 from wholestep.nn.windows import (
     Ints,
@@ -89,8 +89,7 @@ conv_transpose1d, conv_transpose2d, conv_transpose3d = by_rank(
 
 def layout(name: str, w: Any, n: int, stride: Ints, padding: Padding, dilation: Ints) -> Slide:
     """The windows of the convolution whose transpose is taken."""
-    if w.ndim != n + 2:
-        raise ShapeError(f"{name}: the kernel is {type_text(w)}; it must have {n + 2} axes")
+    check_kernel_axes(name, w, n)
     if isinstance(padding, str):
         raise ParameterError(f"{name}: padding is {padding!r}; a transposed convolution takes integers or pairs")
     size, steps = per_axis(name, "size", w.shape[2:], n), per_axis(name, "stride", stride, n)

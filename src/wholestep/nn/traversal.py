@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterator, Sequence
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from wholestep.frontend.frozen import Frozen, Held, thawed
 from wholestep.nn.annotations import BUFFER, FROZEN, TIED, UNDECAYED, Mark
 
 PARAMETER = "parameter"
+SEGMENT = re.compile(r"\.?([^\W\d]\w*)|\[([^\]]+)\]")
+"""One step of a path: an attribute, or an item between brackets."""
 
 
 class ArrayPlace(NamedTuple):
@@ -207,6 +210,16 @@ class ModelWalk:
         """Every array once: parameters first."""
         yield from self.parameters
         yield from self.kept
+
+
+def lies_in_part(path: str, part: str) -> bool:
+    """Test whether a path lies in a part of the model."""
+    return not part or path.startswith((f"{part}.", f"{part}["))
+
+
+def holder(path: str, parts: Iterable[str]) -> str:
+    """The innermost part that an array lies in."""
+    return max((part for part in parts if lies_in_part(path, part)), key=len, default="")
 
 
 def without_arrays(node: Any) -> Any:

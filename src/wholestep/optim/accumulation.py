@@ -12,10 +12,10 @@ from wholestep import numpy as wnp
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, number_in
+from wholestep.optim.averaging import Wrapper
+from wholestep.optim.hyper import number_in
 from wholestep.optim.protocol import (
     call_update,
-    check_optimizer,
     required_extra,
     scalar_like,
     working_array,
@@ -24,7 +24,7 @@ from wholestep.optim.protocol import (
 
 
 @dataclass(frozen=True, repr=False)
-class Accumulate(Spelled):
+class Accumulate(Wrapper):
     """Update once every `steps` calls, with the mean of their gradients: what one batch of them all would give.
 
     A mean over batches is the mean over their samples only where they are equally large. For losses that are means over
@@ -51,9 +51,9 @@ class Accumulate(Spelled):
     _: KW_ONLY
     weight: str | None = None
 
-    def resolved(self) -> Accumulate:
+    def resolved(self) -> Any:
         """The same; raises DtypeError for what is no optimizer, or no name of a weight."""
-        check_optimizer("accumulate: the first argument", self.optimizer)
+        super().resolved()
         if self.weight is not None and not isinstance(self.weight, str):
             raise DtypeError(f"accumulate: weight is a {type(self.weight).__name__}, not the name of a number in aux")
         return self

@@ -12,12 +12,23 @@ from wholestep import numpy as wnp
 from wholestep import tree
 from wholestep.errors import TreeError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, number_in
+from wholestep.optim.hyper import Spelled, label, number_in
 from wholestep.optim.protocol import call_update, check_optimizer, running_mean, scalar_like, working_array
 
 
+class Wrapper(Spelled):
+    """The common part of what an optimizer is wrapped in."""
+
+    optimizer: Any
+
+    def resolved(self) -> Any:
+        """The same; raises DtypeError for what is no optimizer."""
+        check_optimizer(f"{label(self)}: the first argument", self.optimizer)
+        return self
+
+
 @dataclass(frozen=True, repr=False)
-class Ema(Spelled):
+class Ema(Wrapper):
     """Keep a running mean of the parameters: average = decay * average + (1 - decay) * p after every update.
 
     It begins as the first parameters, is float32 for half precisions, and changes nothing about the training.
@@ -38,11 +49,6 @@ class Ema(Spelled):
     optimizer: Any
     decay: float = field(default=0.999, metadata=number_in(0.0, 1.0))
 
-    def resolved(self) -> Ema:
-        """The same; raises DtypeError for what is no optimizer."""
-        check_optimizer("ema: the first argument", self.optimizer)
-        return self
-
     def init(self, params: Any) -> Any:
         """The optimizer's state, and the parameters as their own mean."""
         return {"optimizer": self.optimizer.init(params), "average": tree.map(working_copy, params)}
@@ -55,7 +61,7 @@ class Ema(Spelled):
 
 
 @dataclass(frozen=True, repr=False)
-class Lookahead(Spelled):
+class Lookahead(Wrapper):
     """After every `steps` updates slow weights go the part alpha of the way to the parameters, which go back to them.
 
     Shapes: trees of floating or complex arrays; the state has an array like each, beside that of the optimizer.
@@ -75,11 +81,6 @@ class Lookahead(Spelled):
     optimizer: Any
     steps: float = field(default=6, metadata=number_in(1.0))
     alpha: float = field(default=0.5, metadata=number_in(0.0, np.inf))
-
-    def resolved(self) -> Lookahead:
-        """The same; raises DtypeError for what is no optimizer."""
-        check_optimizer("lookahead: the first argument", self.optimizer)
-        return self
 
     def init(self, params: Any) -> Any:
         """The optimizer's state, the slow parameters, and the number of updates since they moved."""

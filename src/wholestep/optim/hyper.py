@@ -197,17 +197,14 @@ def map_items(old: tuple[Any, ...], field: Any, visit: Callable[[Path, Any, Any]
     new = []
     for i, (item, name) in enumerate(zip(old, labels(old), strict=True)):
         if isinstance(item, tuple) and len(item) == 2:
-            new.append((item[0], map_fields(item[1], visit, (*path, f"{field.name}[{item[0]!r}]"))))
+            part = map_fields(item[1], visit, (*path, f"{field.name}[{item[0]!r}]"))
+            new.append(item if part is item[1] else (item[0], part))
         elif has_hyperparameters(item):
             new.append(map_fields(item, visit, (*path, f"{field.name}[{i}]" if callable(item) else name)))
         else:
             given = visit((*path, f"{field.name}[{i}]"), field, item)
             new.append(item if given is DESCEND else given)
-    return tuple(new) if any(_differs(a, b) for a, b in zip(old, new, strict=True)) else old
-
-
-def _differs(a: Any, b: Any) -> bool:
-    return a[1] is not b[1] if isinstance(a, tuple) and len(a) == 2 else a is not b
+    return tuple(new) if any(a is not b for a, b in zip(old, new, strict=True)) else old
 
 
 def hyperparameters_of(optimizer: Any) -> dict[str, Number]:

@@ -9,13 +9,14 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
+from wholestep.optim.averaging import Wrapper
 from wholestep.optim.compound import Scaled
-from wholestep.optim.hyper import DESCEND, Path, Spelled, fields_named, map_fields, number_in
-from wholestep.optim.protocol import call_update, check_optimizer, required_extra
+from wholestep.optim.hyper import DESCEND, Path, fields_named, map_fields, number_in
+from wholestep.optim.protocol import call_update, required_extra
 
 
 @dataclass(frozen=True, repr=False)
-class Plateau(Spelled):
+class Plateau(Wrapper):
     """Multiply the optimizer's rates by `factor` where the loss has not improved for more than `patience` looks.
 
     A look is taken at the mean loss of every `every` updates, an epoch's worth, say. It is an improvement if it is less
@@ -47,9 +48,9 @@ class Plateau(Spelled):
     every: float = field(default=1, metadata=number_in(1.0))
     least: float = field(default=0.0, metadata=number_in())
 
-    def resolved(self) -> Plateau:
+    def resolved(self) -> Any:
         """The same; raises ParameterError where the optimizer has no field `lr`."""
-        check_optimizer("plateau: the first argument", self.optimizer)
+        super().resolved()
         if not fields_named(self.optimizer, "lr"):
             raise ParameterError(
                 f"plateau: {self.optimizer!r} has no learning rate",

@@ -10,10 +10,6 @@ from wholestep import dtypes
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError
 
-EXTRAS = ("loss", "objective", "aux")
-"""Keywords that `update` is given if it names them: the value of the loss, a function of params that computes it again,
-and what the loss returned beside it."""
-
 
 class Optimizer(Protocol):
     """Two pure functions of trees of arrays, which run eagerly and inside a compiled step.
@@ -74,7 +70,11 @@ def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
 
 
 def call_update(optimizer: Any, grads: Any, state: Any, params: Any, extras: Mapping[str, Any]) -> Any:
-    """The result of `update`, called with those of the extras that it names."""
+    """The result of `update`, called with those of the extras that it names.
+
+    They are `loss`, its value; `objective`, a function of params that computes it again; and `aux`, what it returned
+    beside it.
+    """
     return optimizer.update(
         grads, state, params, **{name: extras[name] for name in accepted_extras(optimizer.update, extras)}
     )

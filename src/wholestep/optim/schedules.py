@@ -207,7 +207,9 @@ class MultiStep(Schedule):
     factor: float = field(default=0.1, metadata=number_in())
 
     def __call__(self, count: Any) -> Any:
-        return self.value * self.factor ** boundaries_reached(count, self.milestones)
+        t = count_as_float(count)
+        reached = sum([t >= milestone for milestone in self.milestones], wnp.zeros_like(t))
+        return self.value * self.factor**reached
 
     def agree(self) -> None:
         """The milestones ascend."""
@@ -357,15 +359,6 @@ def blend(a: Any, b: Any, x: Any) -> Any:
 def half_cosine(x: Any) -> Any:
     """Half a period of a cosine, from 1 to 0 as x goes from 0 to 1."""
     return (1 + wnp.cos(np.pi * x)) / 2
-
-
-def boundaries_reached(count: Any, boundaries: tuple[Any, ...]) -> Any:
-    """The number of boundaries that a count has reached."""
-    t = count_as_float(count)
-    found = wnp.zeros_like(t)
-    for boundary in boundaries:
-        found = found + (t >= boundary)
-    return found
 
 
 def check_ascending(who: str, what: str, items: tuple[Any, ...]) -> None:

@@ -41,26 +41,30 @@ def format_cell(x: float | int | Dim | str) -> str:
 
 def tables_as_text(title: str, tables: Sequence[ReportTable]) -> str:
     """A title and tables, in columns."""
-    return "\n".join([printable(title), *[line for table in tables for line in ("", *align_columns(table))]])
+    return "\n".join([printable(title), *[line for table in tables for line in ("", *table_lines(table))]])
 
 
-def align_columns(table: ReportTable) -> Iterator[str]:
+def table_lines(table: ReportTable) -> Iterator[str]:
     """A line for each row: numbers to the right, names to the left."""
-    rows = [table.head, *table.cells()]
     names = [all(isinstance(row[i], str) for row in table.rows) for i in range(len(table.head))]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(table.head))]
+    return align_columns([table.head, *table.cells()], names)
+
+
+def align_columns(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> Iterator[str]:
+    """A line for each row of cells, in columns that are aligned to the left or to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = [c.ljust(w) if name else c.rjust(w) for c, w, name in zip(row, widths, names, strict=True)]
+        cells = [c.ljust(w) if name else c.rjust(w) for c, w, name in zip(row, widths, left, strict=True)]
         yield "  ".join(cells).rstrip()
 
 
 def tables_as_html(title: str, tables: Sequence[ReportTable]) -> str:
     """The same for a notebook."""
-    return f"<p>{html.escape(printable(title))}</p>" + "".join(map(table_html, tables))
+    return f"<p>{html.escape(printable(title))}</p>" + "".join(table_html(x.head, x.cells()) for x in tables)
 
 
-def table_html(table: ReportTable) -> str:
+def table_html(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     """A table in HTML."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.head)
-    rows = [f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in table.cells()]
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    rows = [f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in cells]
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
