@@ -6,17 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from wholestep.nn import pooling
 from wholestep.nn.module import Module
-from wholestep.nn.pooling import (
-    adaptive_avg_pool,
-    adaptive_max_pool,
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-)
 from wholestep.nn.resampling import upsample
 from wholestep.nn.spatial import like_images
 from wholestep.nn.windows import Ints, Padding
@@ -54,17 +45,17 @@ class MaxPool2d(MaxPool):
     (1, 3, 2, 2)
     """
 
-    function = staticmethod(max_pool2d)
+    function = staticmethod(pooling.max_pool2d)
 
 
 @like_images(1, MaxPool2d)
 class MaxPool1d(MaxPool):
-    function = staticmethod(max_pool1d)
+    function = staticmethod(pooling.max_pool1d)
 
 
 @like_images(3, MaxPool2d)
 class MaxPool3d(MaxPool):
-    function = staticmethod(max_pool3d)
+    function = staticmethod(pooling.max_pool3d)
 
 
 @dataclass(eq=False, repr=False)
@@ -90,17 +81,17 @@ class AvgPool2d(AvgPool):
     (1, 3, 2, 2)
     """
 
-    function = staticmethod(avg_pool2d)
+    function = staticmethod(pooling.avg_pool2d)
 
 
 @like_images(1, AvgPool2d)
 class AvgPool1d(AvgPool):
-    function = staticmethod(avg_pool1d)
+    function = staticmethod(pooling.avg_pool1d)
 
 
 @like_images(3, AvgPool2d)
 class AvgPool3d(AvgPool):
-    function = staticmethod(avg_pool3d)
+    function = staticmethod(pooling.avg_pool3d)
 
 
 @dataclass(eq=False, repr=False)
@@ -117,7 +108,7 @@ class AdaptiveMaxPool(Resampled):
     """
 
     size: Ints
-    function = staticmethod(adaptive_max_pool)
+    function = staticmethod(pooling.adaptive_max_pool)
 
 
 @dataclass(eq=False, repr=False)
@@ -134,7 +125,7 @@ class AdaptiveAvgPool(Resampled):
     """
 
     size: Ints
-    function = staticmethod(adaptive_avg_pool)
+    function = staticmethod(pooling.adaptive_avg_pool)
 
 
 @dataclass(eq=False, repr=False)

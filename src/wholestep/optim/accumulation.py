@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from wholestep.optim.protocol import (
 )
 
 
-@dataclass(frozen=True, repr=False)
 class Accumulate(Wrapper):
     """Update once every `steps` calls, with the mean of their gradients: what one batch of them all would give.
 

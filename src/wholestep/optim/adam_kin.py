@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import numpy as np
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
+from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
 
-@dataclass(frozen=True, repr=False)
 class Nadam(WithMoments):
     """NAdam: Adam whose first moment looks one update ahead, with a momentum that grows towards b1.
 
@@ -57,7 +56,6 @@ class Nadam(WithMoments):
         return p - (scalar_like(of_g, v) * g + scalar_like(of_m, v) * m) / root, {"m": m, "v": v}
 
 
-@dataclass(frozen=True, repr=False)
 class Radam(WithMoments):
     """RAdam: momentum at first, then Adam with a rate that grows as the variance of its second moment falls.
 
@@ -100,7 +98,6 @@ class Radam(WithMoments):
         return p - size * m, {"m": m, "v": v}
 
 
-@dataclass(frozen=True, repr=False)
 class Adamax(WithMoments):
     """Adamax: Adam with the largest gradient so far, decaying by b2, in the place of the root of the second moment.
 
@@ -137,7 +134,6 @@ class Adamax(WithMoments):
         return p - scalar_like(numbers, u) * m / u, {"m": m, "u": u}
 
 
-@dataclass(frozen=True, repr=False)
 class Lamb(WithMoments):
     """LAMB: the direction of AdamW, as long as lr * |p| for each parameter p; plain lr where p or the step is 0.
 
@@ -176,7 +172,6 @@ class Lamb(WithMoments):
         return p - scalar_like(rate * trust, v) * step, {"m": m, "v": v}
 
 
-@dataclass(frozen=True, repr=False)
 class Lion(Leafwise):
     """Lion: the sign of a mean of gradients, with weight decay beside it; one moment is kept for each parameter.
 
@@ -192,7 +187,6 @@ class Lion(Leafwise):
     [0.9, 1.1]
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
     b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
     b2: float = field(default=0.99, metadata=number_in(0.0, 1.0))
     weight_decay: float = field(default=0.0, metadata=number_in())

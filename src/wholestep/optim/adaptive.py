@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp
@@ -12,7 +12,6 @@ from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
 
-@dataclass(frozen=True, repr=False)
 class Rmsprop(Leafwise):
     """RMSProp: the gradient over the root of the running mean of its square, which keeps `keep` of what it was.
 
@@ -30,7 +29,6 @@ class Rmsprop(Leafwise):
     [0.0]
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
     keep: float = field(default=0.99, metadata=number_in(0.0, 1.0))
     eps: float = field(default=1e-8, metadata=number_in())
     _: KW_ONLY
@@ -59,7 +57,6 @@ class Rmsprop(Leafwise):
         return p - scalar_like(numbers, p) * step, new
 
 
-@dataclass(frozen=True, repr=False)
 class Adagrad(Leafwise):
     """AdaGrad: the gradient over the root of the sum of all its squares, which begins at `start`.
 
@@ -77,7 +74,6 @@ class Adagrad(Leafwise):
     [0.5]
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
     eps: float = field(default=1e-10, metadata=number_in())
     _: KW_ONLY
     start: float = field(default=0.0, metadata=number_in())
@@ -94,7 +90,6 @@ class Adagrad(Leafwise):
         return p - scalar_like(numbers, p) * g / (wnp.sqrt(v) + scalar_like(self.eps, v)), {"v": v}
 
 
-@dataclass(frozen=True, repr=False)
 class Adadelta(Leafwise):
     """Adadelta: steps whose size is that of earlier steps, so that they have the unit of the parameter.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ from wholestep import numpy as wnp
 from wholestep import tree
 from wholestep.errors import TreeError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, label, number_in
+from wholestep.optim.hyper import Fields, label, number_in
 from wholestep.optim.protocol import call_update, check_optimizer, running_mean, scalar_like, working_array
 
 
-class Wrapper(Spelled):
+class Wrapper(Fields):
     """The common part of what an optimizer is wrapped in."""
 
     optimizer: Any
@@ -27,7 +27,6 @@ class Wrapper(Spelled):
         return self
 
 
-@dataclass(frozen=True, repr=False)
 class Ema(Wrapper):
     """Keep a running mean of the parameters: average = decay * average + (1 - decay) * p after every update.
 
@@ -60,7 +59,6 @@ class Ema(Wrapper):
         return new, {"optimizer": inner, "average": average}
 
 
-@dataclass(frozen=True, repr=False)
 class Lookahead(Wrapper):
     """After every `steps` updates slow weights go the part alpha of the way to the parameters, which go back to them.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from wholestep import dtypes, tree
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError, UnsupportedError
 from wholestep.frontend.control import cond
-from wholestep.optim.hyper import Spelled, label, labels, number_in
+from wholestep.optim.hyper import Fields, label, labels, number_in
 from wholestep.optim.leafwise import add_weight_decay
 from wholestep.optim.paths import Choice, chosen_parameters
 from wholestep.optim.protocol import (
@@ -25,8 +25,7 @@ from wholestep.optim.protocol import (
 )
 
 
-@dataclass(frozen=True, repr=False)
-class Chain(Spelled):
+class Chain(Fields):
     """The optimizer that `chain` makes: transforms, each of which gets what the one before it gives, and an optimizer.
 
     Shapes: as `chain`.
@@ -56,7 +55,7 @@ class Chain(Spelled):
         return f"chain({', '.join(map(repr, self.links))})"
 
 
-class Stateless(Spelled):
+class Stateless(Fields):
     """A transform that keeps nothing."""
 
     def init(self, params: Any) -> Any:
@@ -64,7 +63,6 @@ class Stateless(Spelled):
         return None
 
 
-@dataclass(frozen=True, repr=False)
 class ClipByGlobalNorm(Stateless):
     """Scale all gradients by one number so that their common norm is `max_norm` where it is larger.
 
@@ -91,7 +89,6 @@ class ClipByGlobalNorm(Stateless):
         return tree.map(lambda g: working_array(g) * scalar_like(factor, working_array(g)), grads), None
 
 
-@dataclass(frozen=True, repr=False)
 class ClipByValue(Stateless):
     """Bring each element of every gradient into [-limit, limit].
 
@@ -121,7 +118,6 @@ class ClipByValue(Stateless):
         return wnp.clip(g, scalar_like(-self.limit, g), scalar_like(self.limit, g))
 
 
-@dataclass(frozen=True, repr=False)
 class Normalize(Stateless):
     """Divide the gradient of each parameter by its own norm plus eps.
 
@@ -152,7 +148,6 @@ class Normalize(Stateless):
         return g / (scalar_like(global_norm(g), g) + scalar_like(self.eps, g))
 
 
-@dataclass(frozen=True, repr=False)
 class AddDecayedWeights(Stateless):
     """Add weight_decay * p to the gradient of each parameter p that `decay` means.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
 from wholestep.optim.hyper import Rate, check_numbers, number_in, number_or_schedule, rate_at
-from wholestep.optim.schedules import Schedule, blend, check_ascending, count_as_float, part_done
+from wholestep.optim.schedules import Formula, blend, check_ascending, count_as_float, part_done
 
 
-@dataclass(frozen=True, repr=False)
-class Warmup(Schedule):
+class Warmup(Formula):
     """From `start` at the first update in a straight line to the first value of `then` at update `steps`; then `then`.
 
     `then` is a schedule, which counts from the end of the warm-up, or a number.
@@ -37,8 +36,7 @@ class Warmup(Schedule):
         return wnp.where(t < self.steps, rising, rate_at(self.then, wnp.maximum(t - self.steps, 0.0)))
 
 
-@dataclass(frozen=True, repr=False)
-class Join(Schedule):
+class Join(Formula):
     """The first schedule until update boundaries[0], the second from there on, counting from 0 again, and so forth.
 
     Numbers are schedules too.
@@ -76,8 +74,7 @@ class Join(Schedule):
             )
 
 
-@dataclass(frozen=True, repr=False)
-class Scaled(Schedule):
+class Scaled(Formula):
     """A schedule, or a number, times `factor`.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
+from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_zeros
 
 
-@dataclass(frozen=True, repr=False)
 class Sgd(Leafwise):
     """Stochastic gradient descent: p -= lr * v with v = momentum * v + g, or lr * (g + momentum * v) with `nesterov`.
 
@@ -38,7 +37,6 @@ class Sgd(Leafwise):
     ([0.75], [1.5])
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
     momentum: float | None = field(default=0.0, metadata=number_in(0.0, 1.0, off=0.0))
     nesterov: bool = False
     _: KW_ONLY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_array
 
 
-@dataclass(frozen=True, repr=False)
 class Adafactor(Leafwise):
     """Adafactor: Adam without a first moment, whose second one is a row and a column for a matrix.
 

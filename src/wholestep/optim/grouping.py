@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
-from wholestep.optim.hyper import Spelled, override_fields
+from wholestep.optim.hyper import Fields, override_fields
 from wholestep.optim.paths import check_patterns, parameter_paths
 from wholestep.optim.protocol import Optimizer, call_update, check_optimizer
 
 
-class Divided(Spelled):
+class Divided(Fields):
     """Each parameter belongs to one part, and each part has an optimizer, or None where it never moves.
 
     An optimizer gets its part as a dictionary by path; the state is a dictionary of theirs.
@@ -67,7 +66,6 @@ class Divided(Spelled):
         return tree.unflatten(tree.structure(params), [divided[part][name] for part, name in places])
 
 
-@dataclass(frozen=True, repr=False)
 class Groups(Divided):
     """The optimizer that `groups` makes: parameters whose path matches a pattern have an optimizer of their own.
 

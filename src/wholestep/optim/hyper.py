@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -81,6 +81,15 @@ class Spelled:
         # Numbers and choices that are None are those that were not given.
         said = [(f.name, x) for f, x in held if x is not None or not (f.metadata.get("optional") or f.type == "Choice")]
         return f"{label(self)}({', '.join(f'{name}={x!r}' for name, x in said)})"
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+class Fields(Spelled):
+    """The base of what is made of its arguments: every subclass in this package is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__.startswith(f"{__package__}."):
+            dataclasses.dataclass(frozen=True, repr=False)(cls)
 
 
 def public_function(kind: Callable[P, T]) -> Callable[P, T]:
@@ -207,21 +216,26 @@ def map_items(old: tuple[Any, ...], field: Any, visit: Callable[[Path, Any, Any]
     return tuple(new) if any(a is not b for a, b in zip(old, new, strict=True)) else old
 
 
+def fields_below(x: Any) -> list[tuple[Path, Any, Any]]:
+    """The path, the field and the value of each field of an object and its parts, and of each item of a tuple."""
+    found: list[tuple[Path, Any, Any]] = []
+
+    def note(*held: Any) -> Any:
+        found.append(held)
+        return DESCEND
+
+    map_fields(x, note, (label(x),))
+    return found
+
+
 def hyperparameters_of(optimizer: Any) -> dict[str, Number]:
     """The hyper-parameters of an optimizer by name: the floats in its fields, and in those of the parts it is made of.
 
     A name is the end of the path to the number, as short as it can be without being that of another: `lr`, or
     `groups['head'].lr` and `default.lr`.
     """
-    found: list[Number] = []
-
-    def note(path: Path, field: Any, value: Any) -> Any:
-        if not isinstance(value, float | np.floating):
-            return DESCEND
-        found.append(Number(path, float(value), field.metadata.get("range")))
-        return value
-
-    map_fields(optimizer, note, (label(optimizer),))
+    held = [x for x in fields_below(optimizer) if isinstance(x[2], float | np.floating)]
+    found = [Number(path, float(value), field.metadata.get("range")) for path, field, value in held]
     return dict(zip(shortest_names([n.path for n in found]), found, strict=True))
 
 
@@ -309,30 +323,14 @@ def check_agreement(x: Any) -> None:
 
 def fields_named(optimizer: Any, name: str) -> list[Any]:
     """The values of the fields of an optimizer and its parts whose path ends with this name."""
-    found: list[Any] = []
-
-    def note(path: Path, field: Any, value: Any) -> Any:
-        if f".{'.'.join(path)}".endswith(f".{name}"):
-            found.append(value)
-        return DESCEND
-
-    map_fields(optimizer, note, (label(optimizer),))
-    return found
+    return [value for path, _, value in fields_below(optimizer) if f".{'.'.join(path)}".endswith(f".{name}")]
 
 
 def functions_of(optimizer: Any) -> list[Any]:
     """The functions among the fields of an optimizer and of its parts, schedules that are parts themselves left out."""
     if not has_hyperparameters(optimizer):
         return [value for value in getattr(optimizer, "__dict__", {}).values() if callable(value)]
-    found: list[Any] = []
-
-    def note(path: Path, field: Any, value: Any) -> Any:
-        if callable(value) and not has_hyperparameters(value):
-            found.append(value)
-        return DESCEND
-
-    map_fields(optimizer, note)
-    return found
+    return [value for _, _, value in fields_below(optimizer) if callable(value) and not has_hyperparameters(value)]
 
 
 def rate_at(rate: Rate, count: Any) -> Any:

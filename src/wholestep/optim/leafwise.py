@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep import tree
-from wholestep.optim.hyper import Rate, Spelled, label, rate_at
-from wholestep.optim.paths import Choice, chosen_parameters
+from wholestep.optim.hyper import Fields, Rate, label, number_or_schedule, rate_at
+from wholestep.optim.paths import chosen_parameters
 from wholestep.optim.protocol import scalar_like, working_array
 
 
-class Leafwise(Spelled):
+class Leafwise(Fields):
     """The state is a dictionary: scalars such as `count`, and trees like the parameters, named by what `kept` gives.
 
     Arithmetic is carried out in `working_array` precision, and parameters stay in the dtype that they have.
     """
 
-    lr: Rate
-    weight_decay: Any = None
-    decay: Choice = None
+    lr: Rate = field(metadata=number_or_schedule())
 
     def common(self) -> dict[str, Any]:
         """The scalars of the state, at the beginning."""
@@ -39,10 +38,15 @@ class Leafwise(Spelled):
         """One parameter after the update, and what is kept for it; `decay` is None where it does not decay."""
         raise NotImplementedError
 
+    def decays(self, params: Any) -> list[Any]:
+        """The weight decay of each parameter, None where it does not decay; raises for a wrong choice of these."""
+        rate, choice = getattr(self, "weight_decay", None), getattr(self, "decay", None)
+        return [rate if yes else None for yes in chosen_parameters(label(self), choice, params)]
+
     def init(self, params: Any) -> Any:
         """The state to begin with."""
         leaves, structure = tree.flatten(params)
-        chosen_parameters(label(self), self.decay, params)
+        self.decays(params)
         return {**self.common(), **dict_of_trees([self.kept(p) for p in leaves], structure)}
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
@@ -54,9 +58,8 @@ class Leafwise(Spelled):
         for name in [name for name in state if name not in common]:
             for old, value in zip(olds, tree.below(structure, state[name]), strict=True):
                 old[name] = value
-        decays = [self.weight_decay if yes else None for yes in chosen_parameters(label(self), self.decay, params)]
         new_leaves, news = [], []
-        for p, g, old, decay in zip(leaves, tree.below(structure, grads), olds, decays, strict=True):
+        for p, g, old, decay in zip(leaves, tree.below(structure, grads), olds, self.decays(params), strict=True):
             p = wnp.asarray(p)
             new, kept = self.moved(working_array(p), working_array(g), old, numbers, decay)
             new_leaves.append(new.astype(p.dtype, copy=False))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
+from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
 
-@dataclass(frozen=True, repr=False)
 class WithMoments(Leafwise):
     """The common part of Adam and its relatives: means m of the gradient and v of its square, which keep b1 and b2."""
 
-    lr: Rate = field(metadata=number_or_schedule())
     b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
     b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
     eps: float = field(default=1e-8, metadata=number_in())
@@ -30,7 +28,6 @@ class WithMoments(Leafwise):
         return running_mean(kept["m"], g, self.b1), running_mean(kept["v"], squared_magnitude(g), self.b2)
 
 
-@dataclass(frozen=True, repr=False)
 class Adam(WithMoments):
     """Adam: p -= lr * m' / (sqrt(v') + eps), with bias-corrected means m' of the gradient and v' of its square.
 
@@ -76,7 +73,6 @@ class Adam(WithMoments):
         return decay_parameter(p, rate, decay) - scalar_like(size, v) * m / root, new
 
 
-@dataclass(frozen=True, repr=False)
 class Adamw(Adam):
     """AdamW: Adam, and p -= lr * weight_decay * p beside it, so that the decay does not pass through the moments.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from wholestep import dtypes, tree
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.optim.grouping import Divided
-from wholestep.optim.hyper import Rate, check_numbers, number_in, number_or_schedule
+from wholestep.optim.hyper import Rate, check_numbers, number_in
 from wholestep.optim.leafwise import Leafwise, decay_parameter
 from wholestep.optim.paths import Choice, parameter_paths
 from wholestep.optim.protocol import Optimizer, check_optimizer, running_mean, scalar_like, working_array, working_zeros
@@ -21,7 +21,6 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 SIZES = ("original", "rms", None)
 
 
-@dataclass(frozen=True, repr=False)
 class Muon(Leafwise):
     """The optimizer that `muon` makes, for matrices only: p -= lr * s * orthogonalised(momentum).
 
@@ -34,14 +33,13 @@ class Muon(Leafwise):
     True
     """
 
-    lr: Rate = field(metadata=number_or_schedule())
     momentum: float = field(metadata=number_in(0.0, 1.0))
     nesterov: bool
     iterations: int
     eps: float = field(metadata=number_in(strictly=True))
     weight_decay: float = field(metadata=number_in())
     size: str | None
-    decay: Choice
+    decay: Choice = None
 
     def init(self, params: Any) -> Any:
         """The number of updates and a momentum for each parameter; raises ShapeError for what is no matrix."""
@@ -76,7 +74,6 @@ class Muon(Leafwise):
         )
 
 
-@dataclass(frozen=True, repr=False)
 class Matrices(Divided):
     """One optimizer for the matrices and another for the rest."""
 

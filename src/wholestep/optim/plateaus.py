@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from wholestep.optim.hyper import DESCEND, Path, fields_named, map_fields, numbe
 from wholestep.optim.protocol import call_update, required_extra
 
 
-@dataclass(frozen=True, repr=False)
 class Plateau(Wrapper):
     """Multiply the optimizer's rates by `factor` where the loss has not improved for more than `patience` looks.
 

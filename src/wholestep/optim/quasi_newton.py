@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.control import cond, scan
 from wholestep.frontend.derivatives import value_and_grad
-from wholestep.optim.hyper import Rate, Spelled, number_or_schedule, rate_at
+from wholestep.optim.hyper import Fields, Rate, number_or_schedule, rate_at
 from wholestep.optim.line_search import backtracking, strong_wolfe
 from wholestep.optim.protocol import required_extra, working_array
 
@@ -23,8 +23,7 @@ CURVED = 1e-10
 """The least growth of a gradient along a step for the pair to say something of the curvature."""
 
 
-@dataclass(frozen=True, repr=False)
-class Lbfgs(Spelled):
+class Lbfgs(Fields):
     """L-BFGS, for objectives that are the same at every update: the whole data in each batch, and nothing random.
 
     Each update is one iteration, with the last `history` steps and changes of the gradient. `line_search` is

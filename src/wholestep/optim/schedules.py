@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
-from wholestep.optim.hyper import Spelled, number_in
+from wholestep.optim.hyper import Fields, Spelled, number_in
 
 
 class Schedule(Spelled):
@@ -31,8 +31,11 @@ class Schedule(Spelled):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, repr=False)
-class Constant(Schedule):
+class Formula(Fields, Schedule):
+    """A schedule whose parameters are its fields."""
+
+
+class Constant(Formula):
     """The same value always, as a schedule, for `join`.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -49,8 +52,7 @@ class Constant(Schedule):
         return wnp.zeros_like(count_as_float(count)) + self.value
 
 
-@dataclass(frozen=True, repr=False)
-class LinearSchedule(Schedule):
+class LinearSchedule(Formula):
     """From `start` at the first update in a straight line to `end` at update `steps`, and `end` from then on.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -70,8 +72,7 @@ class LinearSchedule(Schedule):
         return blend(self.start, self.end, part_done(count, self.steps))
 
 
-@dataclass(frozen=True, repr=False)
-class Polynomial(Schedule):
+class Polynomial(Formula):
     """end + (start - end) * (1 - count / steps) ** power, and `end` from update `steps` on.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -92,8 +93,7 @@ class Polynomial(Schedule):
         return blend(self.end, self.start, (1 - part_done(count, self.steps)) ** self.power)
 
 
-@dataclass(frozen=True, repr=False)
-class Cosine(Schedule):
+class Cosine(Formula):
     """From `peak` at the first update down half a cosine to `end` at update `steps`, and `end` from then on.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -113,8 +113,7 @@ class Cosine(Schedule):
         return blend(self.end, self.peak, half_cosine(part_done(count, self.steps)))
 
 
-@dataclass(frozen=True, repr=False)
-class CosineRestarts(Schedule):
+class CosineRestarts(Formula):
     """`cosine` again and again, from `peak` each time; every period is `growth` times as long as the one before.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -147,8 +146,7 @@ class CosineRestarts(Schedule):
         return self.steps * (self.growth**n - 1) / (self.growth - 1)
 
 
-@dataclass(frozen=True, repr=False)
-class Exponential(Schedule):
+class Exponential(Formula):
     """value * factor ** (count / steps).
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -168,8 +166,7 @@ class Exponential(Schedule):
         return self.value * self.factor ** (count_as_float(count) / self.steps)
 
 
-@dataclass(frozen=True, repr=False)
-class StepDecay(Schedule):
+class StepDecay(Formula):
     """value * factor ** floor(count / every): a stair down every so many updates.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -189,8 +186,7 @@ class StepDecay(Schedule):
         return self.value * self.factor ** wnp.floor(count_as_float(count) / self.every)
 
 
-@dataclass(frozen=True, repr=False)
-class MultiStep(Schedule):
+class MultiStep(Formula):
     """`value`, multiplied by `factor` at each milestone, a count of updates.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -216,8 +212,7 @@ class MultiStep(Schedule):
         check_ascending("multi_step", "the milestones", self.milestones)
 
 
-@dataclass(frozen=True, repr=False)
-class Piecewise(Schedule):
+class Piecewise(Formula):
     """values[0] before boundaries[0], values[1] from there on, and so forth; one more value than boundaries.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -247,8 +242,7 @@ class Piecewise(Schedule):
             )
 
 
-@dataclass(frozen=True, repr=False)
-class InverseSqrt(Schedule):
+class InverseSqrt(Formula):
     """peak / sqrt(1 + count / steps); after a `warmup` of as many steps it is peak * sqrt(steps / total count).
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
@@ -267,8 +261,7 @@ class InverseSqrt(Schedule):
         return self.peak / wnp.sqrt(1 + count_as_float(count) / self.steps)
 
 
-@dataclass(frozen=True, repr=False)
-class OneCycle(Schedule):
+class OneCycle(Formula):
     """Up half a cosine from `start` to `peak`, which the update number round(rise * steps) - 1 has, and down to `end`.
 
     The last of the steps has `end`. By default start is peak / 25 and end start / 10000. These are the values of
@@ -305,8 +298,7 @@ class OneCycle(Schedule):
         return wnp.where(t < top, rising, sinking)
 
 
-@dataclass(frozen=True, repr=False)
-class Cyclic(Schedule):
+class Cyclic(Formula):
     """Up from `low` to `high` in `up` updates and back in `down`, as many by default, again and again.
 
     With a `factor` each cycle is that much as high as the one before: 0.5 is torch's "triangular2".
