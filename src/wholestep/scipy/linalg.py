@@ -9,7 +9,7 @@ import scipy.linalg
 from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives import linalg as la
@@ -50,16 +50,8 @@ def transposition(trans: Any) -> int:
     return found
 
 
-@covers(outside.solve_triangular)
-def solve_triangular(
-    a: Any,
-    b: Any,
-    trans: Any = 0,
-    lower: bool = False,
-    unit_diagonal: bool = False,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-) -> Any:
+@binds(outside.solve_triangular, ignored="overwrite_b check_finite")
+def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False) -> Any:
     """scipy.linalg.solve_triangular: reads one triangle, where the gradient lands too."""
     left, right, single = systems("solve_triangular", a, b)
     made = la.triangular_solve(left, right, lower=bool(lower), unit=bool(unit_diagonal), trans=transposition(trans))
@@ -98,17 +90,8 @@ def from_factor(factor: Value, b: Value, lower: bool) -> Value:
     return la.triangular_solve(factor, half, lower=lower, unit=False, trans=2 if lower else 0)
 
 
-@covers(outside.solve)
-def solve(
-    a: Any,
-    b: Any,
-    lower: bool = False,
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-    assume_a: Any = None,
-    transposed: bool = False,
-) -> Any:
+@binds(outside.solve, ignored="overwrite_a overwrite_b check_finite")
+def solve(a: Any, b: Any, lower: bool = False, assume_a: Any = None, transposed: bool = False) -> Any:
     """scipy.linalg.solve: what `assume_a` says of the matrix decides which triangle is read."""
     left, right, single = systems("solve", a, b)
     trans = 1 if transposed else 0
@@ -126,14 +109,12 @@ def solve(
     return solution_like(la.solve(la.mt(left) if transposed else left, right), single)
 
 
-@covers(outside.inv)
-def inv(
-    a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False
-) -> Any:
+@binds(outside.inv, ignored="overwrite_a check_finite")
+def inv(a: Any, assume_a: Any = None, lower: bool = False) -> Any:
     """scipy.linalg.inv."""
     (v,) = lapack_operands("inv", a)
     size = check_square("inv", v).shape[-1]
-    return solve(wrap(v), np.eye(int(size), dtype=v.dtype), lower, assume_a=assume_a)
+    return solve(wrap(v), np.eye(int(size), dtype=v.dtype), lower=lower, assume_a=assume_a)
 
 
 @covers(outside.det)
@@ -183,10 +164,8 @@ def permutation(pivots: Any, n: int) -> Any:
     return lift(order)
 
 
-@covers(outside.lu)
-def lu(
-    a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
-) -> Any:
+@binds(outside.lu, ignored="overwrite_a check_finite")
+def lu(a: Any, permute_l: bool = False, p_indices: bool = False) -> Any:
     """scipy.linalg.lu."""
     (v,) = lapack_operands("lu", a)
     packed, _, order = la.lu(v)
@@ -225,10 +204,8 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Array:
     return wrap(sp.solve_sylvester(*lapack_operands("solve_sylvester", a, b, q)))
 
 
-@covers(outside.solve_banded)
-def solve_banded(
-    l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
-) -> Any:
+@binds(outside.solve_banded, ignored="overwrite_ab overwrite_b check_finite")
+def solve_banded(l_and_u: Any, ab: Any, b: Any) -> Any:
     """scipy.linalg.solve_banded, by a dense solve."""
     below, above = l_and_u
     bands = lift(ab)
@@ -295,15 +272,8 @@ def eigvalsh(a: Any, b: Any = None, *, lower: bool = True, **options: Any) -> An
     return eigh(lift(a), b, lower=lower, eigvals_only=True, **options)
 
 
-@covers(outside.svd)
-def svd(
-    a: Any,
-    full_matrices: bool = True,
-    compute_uv: bool = True,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    lapack_driver: str = "gesdd",
-) -> Any:
+@binds(outside.svd, ignored="overwrite_a check_finite lapack_driver")
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """scipy.linalg.svd."""
     (v,) = lapack_operands("svd", a)
     if not compute_uv:
@@ -317,15 +287,8 @@ def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Arr
     return wrap(sp.svdvals(*lapack_operands("svdvals", a)))
 
 
-@covers(outside.qr)
-def qr(
-    a: Any,
-    overwrite_a: bool = False,
-    lwork: Any = None,
-    mode: str = "full",
-    pivoting: bool = False,
-    check_finite: bool = True,
-) -> Any:
+@binds(outside.qr, ignored="overwrite_a lwork check_finite")
+def qr(a: Any, mode: str = "full", pivoting: bool = False) -> Any:
     """scipy.linalg.qr in the modes full, economic and r, without pivoting."""
     if pivoting or mode not in ("full", "economic", "r"):
         raise UnsupportedError(f"qr: pivoting and mode {mode!r} are not covered", hint="use mode='economic'")
