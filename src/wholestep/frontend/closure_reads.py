@@ -156,12 +156,16 @@ def assigned(code: CodeType) -> Iterator[str]:
 
 def argument_of(code: CodeType, *operations: str) -> Iterator[str]:
     """The names that these instructions are about."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in operations:
-            yield instruction.argval
+    for one in codes_of(code):
+        yield from (i.argval for i in dis.get_instructions(one) if i.opname in operations)
+
+
+def codes_of(code: CodeType) -> Iterator[CodeType]:
+    """Some code and that of the functions in it."""
+    yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from argument_of(inner, *operations)
+            yield from codes_of(inner)
 
 
 def items(value: Any) -> Iterable[Any]:

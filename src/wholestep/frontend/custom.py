@@ -163,11 +163,15 @@ def _marked(x: Any, primitive: Any, params: dict[str, Any]) -> Any:
 class CustomRule:
     """A stated derivative, applied at one call; `batched` makes the same for a batch of calls."""
 
-    def __init__(self, call: Call, args: int, found: dict[str, Any]) -> None:
-        self.call = call
-        self.found = found
+    over_batch: type[Batched]
+
+    def __init__(self, call: Call, extra: int, found: dict[str, Any], name: str, *rules: Any) -> None:
+        self.call, self.extra, self.found = call, extra, found
+        self.name, self.rules = name, rules
         self.n = len(call.values)
-        self.extra = args
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return self.over_batch(self, batching, on)
 
     def cotangents(self, given: Any, name: str, args: Sequence[Any]) -> list[Maybe]:
         """One cotangent for each array among the arguments, from the tuple that the user's rule returned."""
@@ -197,29 +201,6 @@ def cotangent_like(primal: Array, g: Any, name: str) -> Maybe:
     if not np.can_cast(a.dtype, primal.dtype, "same_kind"):
         raise DtypeError(f"{name}: the rule gives a cotangent {a.type} for an argument {primal.type}")
     return a.astype(primal.dtype, copy=False).value
-
-
-class PullbackRule(CustomRule):
-    """The forward and backward halves of a custom_vjp at one call."""
-
-    def __init__(self, call: Call, extra: int, found: dict[str, Any], fwd: Any, bwd: Any, name: str) -> None:
-        super().__init__(call, extra, found)
-        self.fwd, self.bwd, self.name = fwd, bwd, name
-
-    def forward(self, values: Sequence[Value]) -> tuple[list[Value], Any]:
-        args, kwargs = self.call.rebuild(values[: self.n])
-        out, residuals = self.fwd(*args, **kwargs)
-        leaves, structure = tree.flatten(out)
-        if structure != self.found["structure"]:
-            raise TreeError(f"{self.name}: the forward rule returns another structure than the function")
-        return [as_array(leaf, self.name).value for leaf in leaves], residuals
-
-    def backward(self, residuals: Any, gys: Sequence[Value]) -> list[Maybe]:
-        args, _ = self.call.rebuild(self.call.values)
-        return self.cotangents(self.bwd(residuals, result(gys, self.found)), self.name, args)
-
-    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
-        return BatchedPullback(self, batching, on)
 
 
 class Batched:
@@ -287,12 +268,55 @@ class BatchedPullback(Batched):
         return self.cotangents(one, [*residuals, *gys], [*marks, *[True] * len(gys)])
 
 
+class PullbackRule(CustomRule):
+    """The forward and backward halves of a custom_vjp at one call."""
+
+    over_batch = BatchedPullback
+
+    def forward(self, values: Sequence[Value]) -> tuple[list[Value], Any]:
+        args, kwargs = self.call.rebuild(values[: self.n])
+        out, residuals = self.rules[0](*args, **kwargs)
+        leaves, structure = tree.flatten(out)
+        if structure != self.found["structure"]:
+            raise TreeError(f"{self.name}: the forward rule returns another structure than the function")
+        return [as_array(leaf, self.name).value for leaf in leaves], residuals
+
+    def backward(self, residuals: Any, gys: Sequence[Value]) -> list[Maybe]:
+        args, _ = self.call.rebuild(self.call.values)
+        return self.cotangents(self.rules[1](residuals, result(gys, self.found)), self.name, args)
+
+
 def row_type(v: Value) -> Type:
     """The type of one element of a batch."""
     return array_type(v.shape[1:], v.dtype)
 
 
-class custom_vjp:
+class Ruled:
+    """A function with a derivative that the user states: the root of `custom_vjp` and `custom_jvp`."""
+
+    primitive: Any
+    rule_class: type[CustomRule]
+    stated: str
+    """The call that states the rule."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, f)
+        self.f = f
+        self.rules: tuple[Callable[..., Any], ...] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current() is None:
+            return self.f(*args, **kwargs)
+        name = name_of(self.f)
+        if not self.rules:
+            raise DerivativeError(f"{name}: {type(self).__name__} without a rule", hint=f"call {self.stated} first")
+        call = Call(by_position(self.f, args, kwargs, name), {})
+        graph, captured, found = body_graph(call, self.f, name)
+        rule = self.rule_class(call, len(captured), found, name, *self.rules)
+        return result(self.primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found)
+
+
+class custom_vjp(Ruled):
     """A function whose reverse-mode derivative the user states.
 
     `fwd(*args)` returns `(out, residuals)`, any tree of arrays and plain values; `bwd(residuals, cotangent)` returns a
@@ -312,47 +336,11 @@ class custom_vjp:
     np.float64(1.0)
     """
 
-    def __init__(self, f: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, f)
-        self.f = f
-        self.fwd: Callable[..., Any] | None = None
-        self.bwd: Callable[..., Any] | None = None
+    primitive, rule_class, stated = custom_vjp_primitive, PullbackRule, "defvjp(fwd, bwd)"
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
         """State the two halves of the rule."""
-        self.fwd, self.bwd = fwd, bwd
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current() is None:
-            return self.f(*args, **kwargs)
-        if self.fwd is None or self.bwd is None:
-            raise DerivativeError(f"{name_of(self.f)}: custom_vjp without a rule", hint="call defvjp(fwd, bwd) first")
-        call = Call(by_position(self.f, args, kwargs, name_of(self.f)), {})
-        graph, captured, found = body_graph(call, self.f, name_of(self.f))
-        rule = PullbackRule(call, len(captured), found, self.fwd, self.bwd, name_of(self.f))
-        return result(
-            custom_vjp_primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found
-        )
-
-
-class TangentRule(CustomRule):
-    """The tangent rule of a custom_jvp at one call."""
-
-    def __init__(self, call: Call, extra: int, found: dict[str, Any], rule: Any, name: str) -> None:
-        super().__init__(call, extra, found)
-        self.rule, self.name = rule, name
-
-    def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Maybe]:
-        args, _ = self.call.rebuild(values[: self.n])
-        dargs, _ = self.call.rebuild(dxs[: self.n])
-        out = self.rule(args, dargs)
-        if not isinstance(out, tuple) or len(out) != 2:
-            raise TreeError(f"{self.name}: the tangent rule returns (out, tangent)")
-        leaves = tree.leaves(out[1])
-        return [as_array(leaf, self.name).value for leaf in leaves]
-
-    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
-        return BatchedTangent(self, batching, on)
+        self.rules = (fwd, bwd)
 
 
 class BatchedTangent(Batched):
@@ -367,7 +355,22 @@ class BatchedTangent(Batched):
         return [*self.wide(*self.over(one, [*values, *dxs], [*self.on, *self.on]))]
 
 
-class custom_jvp:
+class TangentRule(CustomRule):
+    """The tangent rule of a custom_jvp at one call."""
+
+    over_batch = BatchedTangent
+
+    def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Maybe]:
+        args, _ = self.call.rebuild(values[: self.n])
+        dargs, _ = self.call.rebuild(dxs[: self.n])
+        out = self.rules[0](args, dargs)
+        if not isinstance(out, tuple) or len(out) != 2:
+            raise TreeError(f"{self.name}: the tangent rule returns (out, tangent)")
+        leaves = tree.leaves(out[1])
+        return [as_array(leaf, self.name).value for leaf in leaves]
+
+
+class custom_jvp(Ruled):
     """A function whose forward-mode derivative the user states; reverse mode is its transpose.
 
     `rule(primals, tangents)` returns `(out, tangent)`, the tangent linear in the tangents. Works under every transform.
@@ -384,41 +387,11 @@ class custom_jvp:
     np.float64(2.0)
     """
 
-    def __init__(self, f: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, f)
-        self.f = f
-        self.rule: Callable[..., Any] | None = None
+    primitive, rule_class, stated = custom_jvp_primitive, TangentRule, "defjvp(rule)"
 
     def defjvp(self, rule: Callable[..., Any]) -> None:
         """State the rule."""
-        self.rule = rule
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current() is None:
-            return self.f(*args, **kwargs)
-        if self.rule is None:
-            raise DerivativeError(f"{name_of(self.f)}: custom_jvp without a rule", hint="call defjvp(rule) first")
-        call = Call(by_position(self.f, args, kwargs, name_of(self.f)), {})
-        graph, captured, found = body_graph(call, self.f, name_of(self.f))
-        rule = TangentRule(call, len(captured), found, self.rule, name_of(self.f))
-        return result(
-            custom_jvp_primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found
-        )
-
-
-class DeclaredPullback(CustomRule):
-    """The declared pullback of a composite at one call."""
-
-    def __init__(self, call: Call, extra: int, found: dict[str, Any], rule: Any, name: str, narrow: bool) -> None:
-        super().__init__(call, extra, found)
-        self.rule, self.name, self.narrow = rule, name, narrow
-
-    def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
-        args, _ = self.call.rebuild(xs[: self.n])
-        return self.cotangents(self.rule(args, result(ys, self.found), result(gys, self.found)), self.name, args)
-
-    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
-        return BatchedDeclared(self, batching, on)
+        self.rules = (rule,)
 
 
 class BatchedDeclared(Batched):
@@ -436,6 +409,21 @@ class BatchedDeclared(Batched):
             return self.rule.pullback(rows[:n], rows[n : n + m], rows[n + m :])
 
         return self.cotangents(one, [*xs, *ys, *gys], [*self.on, *[True] * (m + len(gys))])
+
+
+class DeclaredPullback(CustomRule):
+    """The declared pullback of a composite at one call, and whether it holds in half precisions."""
+
+    over_batch = BatchedDeclared
+
+    @property
+    def narrow(self) -> bool:
+        return bool(self.rules[1])
+
+    def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
+        args, _ = self.call.rebuild(xs[: self.n])
+        given = self.rules[0](args, result(ys, self.found), result(gys, self.found))
+        return self.cotangents(given, self.name, args)
 
 
 class composite:
@@ -473,11 +461,11 @@ class composite:
             args, kwargs = by_position(self.f, args, kwargs, self.label), {}
         call = Call(args, kwargs)
         graph, captured, found = body_graph(call, with_said(self.f), self.label)
-        rule = (
-            None
-            if self.rule is None
-            else DeclaredPullback(call, len(captured), found, self.rule, self.label, self.narrow)
-        )
-        closed = len(captured) if rule is not None else 0
+        rule, closed = None, 0
+        if self.rule is not None:
+            rule, closed = (
+                DeclaredPullback(call, len(captured), found, self.label, self.rule, self.narrow),
+                len(captured),
+            )
         outs = composite_primitive(*call.values, *captured, graph=graph, label=self.label, rule=rule, closed=closed)
         return without_said(result(outs, found))

@@ -103,6 +103,12 @@ def lift(x: Any) -> Array:
     )
 
 
+def inexact_array(x: Any) -> Array:
+    """Anything array-like as a traced array, integers and booleans as float64."""
+    a = lift(x)
+    return a if dtypes.is_inexact(a.dtype) else a.astype(np.float64)
+
+
 def value_of(x: Any, dtype: Any = None) -> Value:
     """Anything array-like as a value, in a dtype where one is given."""
     v = lift(x).value

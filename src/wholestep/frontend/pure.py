@@ -23,7 +23,7 @@ import numpy as np
 
 from wholestep.errors import ImpurityError, Where
 from wholestep.frontend.array import Array
-from wholestep.frontend.closure_reads import content, of_a_library
+from wholestep.frontend.closure_reads import codes_of, content, of_a_library
 
 MOST = 4096
 """Objects that are looked at from one function; a container of more items is not looked into."""
@@ -149,7 +149,7 @@ class Reach:
         if of_a_library(f):
             return
         self.functions.append(f)
-        names = set(dotted_names(f.__code__))
+        names = {name for code in codes_of(f.__code__) for name in code.co_names}
         self.telling = self.telling or not TELLING.isdisjoint(names)
         for name in names:
             value = f.__globals__.get(name)
@@ -164,14 +164,6 @@ def is_library(module: str) -> bool:
     """Whether a module is Python's, ours or NumPy's."""
     root = module.partition(".")[0]
     return root in ("wholestep", "numpy", "scipy") or (root != "__main__" and root in sys.stdlib_module_names)
-
-
-def dotted_names(code: CodeType) -> Iterator[str]:
-    """The globals and attributes that some code names, that of the functions in it included."""
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from dotted_names(inner)
 
 
 def state_of(generator: Any) -> Any:
@@ -224,21 +216,19 @@ def line_of_draw(reach: Reach, generator: Any, name: str) -> Where:
 
 
 def loads(code: CodeType, known: dict[str, Any]) -> Iterator[tuple[CodeType, int, Any, str]]:
-    """What each instruction loads, as far as it can be told: a global, or an attribute of a module."""
-    last: Any = None
-    for instruction in dis.get_instructions(code):
-        op, name = instruction.opname, instruction.argval
-        if op in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
-            last = known.get(name)
-        elif op in ("LOAD_ATTR", "LOAD_METHOD"):
-            last = vars(last).get(name) if isinstance(last, ModuleType) else None
-        else:
-            last = None if op != "PRECALL" else last
-            continue
-        yield code, instruction.offset, last, name
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from loads(inner, known)
+    """The objects that instructions load, as far as they can be told: a global, or an attribute of a module."""
+    for one in codes_of(code):
+        last: Any = None
+        for instruction in dis.get_instructions(one):
+            op, name = instruction.opname, instruction.argval
+            if op in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+                last = known.get(name)
+            elif op in ("LOAD_ATTR", "LOAD_METHOD"):
+                last = vars(last).get(name) if isinstance(last, ModuleType) else None
+            else:
+                last = None if op != "PRECALL" else last
+                continue
+            yield one, instruction.offset, last, name
 
 
 @contextmanager
@@ -250,7 +240,7 @@ def watching(reach: Reach, again: str) -> Iterator[None]:
     if not reach.telling or sys.getprofile() is not None:
         yield
         return
-    codes = {code for f in reach.functions for code in family_of(f.__code__)}
+    codes = {code for f in reach.functions for code in codes_of(f.__code__)}
 
     def look(frame: FrameType, event: str, called: Any) -> None:
         if event != "c_call" or type(called) is not BuiltinFunctionType:
@@ -277,11 +267,3 @@ def refuse_reading(what: str, frame: FrameType, again: str) -> None:
         where=(frame.f_code, frame.f_lasti),
         hint="read it outside and pass it in; " + HINT if "random" in what else "read it outside and pass it in",
     )
-
-
-def family_of(code: CodeType) -> Iterator[CodeType]:
-    """Some code and that of the functions in it."""
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from family_of(inner)

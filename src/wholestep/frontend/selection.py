@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -52,6 +52,11 @@ def widen_mask(mask: Value, shape: tuple[Any, ...]) -> Value:
     if mask.ndim < len(shape):
         mask = reshape(mask, shape=(*mask.shape, *[1] * (len(shape) - mask.ndim)))
     return broadcast_to(mask, shape)
+
+
+def refused(what: str) -> Callable[..., Any]:
+    """A method that chosen elements do not have, since it needs their number."""
+    return lambda self, *args, **kwargs: self.refuse(what)
 
 
 class Selection(np.lib.mixins.NDArrayOperatorsMixin):
@@ -287,32 +292,13 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
     def __hash__(self) -> int:
         raise TypeError("unhashable type: 'Array'")
 
-    def __len__(self) -> int:
-        self.refuse("len")
-
-    def __bool__(self) -> bool:
-        self.refuse("bool")
-
-    def __iter__(self) -> Any:
-        self.refuse("iteration")
+    __len__, __bool__, __iter__ = refused("len"), refused("bool"), refused("iteration")
+    __float__, __complex__ = refused("float"), refused("complex")
+    __int__, __index__ = refused("int"), refused("index")
+    __array__ = refused("array conversion")
 
     def __contains__(self, item: Any) -> bool:
         return bool(np.any(self == item))
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        self.refuse("array conversion")
-
-    def __float__(self) -> float:
-        self.refuse("float")
-
-    def __int__(self) -> int:
-        self.refuse("int")
-
-    def __index__(self) -> int:
-        self.refuse("index")
-
-    def __complex__(self) -> complex:
-        self.refuse("complex")
 
 
 SELECTED: dict[Any, Any] = {}

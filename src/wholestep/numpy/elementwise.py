@@ -18,12 +18,6 @@ from wholestep.primitives import arithmetic as ar
 from wholestep.primitives.special import i0 as i0_primitive
 
 
-def at_least_float64(a: Any) -> Array:
-    """An array of at least float64 where it held integers or booleans."""
-    x = lift(a)
-    return x if dtypes.is_inexact(x.dtype) else x.astype(np.float64)
-
-
 @binds(np.round)
 def round(a: Any, decimals: Any = 0) -> Any:
     """numpy.round."""

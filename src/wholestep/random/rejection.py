@@ -126,13 +126,13 @@ def log_gamma_sample(key: Value, a: Value) -> Value:
     return log(d) + v - select(small, boost, scalar_value(0, a))
 
 
-def _shaped(name: str, key: Any, shape: Any, dtype: Any, *given: Any) -> tuple[Value, list[Value], np.dtype[Any]]:
-    """The key, positive parameters at the precision of the work, and the dtype of the result."""
+def _drawn(name: str, program: Callable[..., Value], key: Any, shape: Any, dtype: Any, *given: Any) -> Any:
+    """Samples by a program of a key and positive parameters, at the precision of the work, then of the result."""
     wanted, k = float_of(name, dtype), key_of(name, key)
     _, values = broadcast_parameters(name, shape, dtypes.compute_dtype(wanted), *given)
     for v in values:
         require_known(name, "a parameter is not positive and finite", lambda x: (x > 0) & np.isfinite(x), v)
-    return k, values, wanted
+    return wrap(cast_to(draw_by_program(name, program, k, *values), wanted))
 
 
 def halves(key: Value) -> tuple[Value, Value]:
@@ -155,8 +155,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any
     >>> bool(ws.random.gamma(ws.random.key(0), 2.5) > 0)
     True
     """
-    k, (v,), wanted = _shaped("gamma", key, shape, dtype, a)
-    return wrap(cast_to(draw_by_program("gamma", lambda key, a: exp(log_gamma_sample(key, a)), k, v), wanted))
+    return _drawn("gamma", lambda key, a: exp(log_gamma_sample(key, a)), key, shape, dtype, a)
 
 
 @run_in_trace
@@ -171,10 +170,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -
     >>> bool(ws.random.chisquare(ws.random.key(0), 3.0) > 0)
     True
     """
-    k, (v,), wanted = _shaped("chisquare", key, shape, dtype, df)
-    return wrap(
-        cast_to(draw_by_program("chisquare", lambda key, df: exp(log_gamma_sample(key, df * 0.5)) * 2, k, v), wanted)
-    )
+    return _drawn("chisquare", lambda key, df: exp(log_gamma_sample(key, df * 0.5)) * 2, key, shape, dtype, df)
 
 
 @run_in_trace
@@ -191,14 +187,13 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN)
     >>> 0 < float(ws.random.beta(ws.random.key(0), 2.0, 3.0)) < 1
     True
     """
-    k, (v, w), wanted = _shaped("beta", key, shape, dtype, a, b)
 
     def ratio(key: Value, a: Value, b: Value) -> Value:
         first, second = halves(key)
         x, y = log_gamma_sample(first, a), log_gamma_sample(second, b)
         return exp(x - logaddexp(x, y))
 
-    return wrap(cast_to(draw_by_program("beta", ratio, k, v, w), wanted))
+    return _drawn("beta", ratio, key, shape, dtype, a, b)
 
 
 @run_in_trace
@@ -218,7 +213,6 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN
     if not own:
         raise ParameterError("dirichlet: alpha has no axis of concentrations")
     batch = own[:-1] if shape is None else shape_of("dirichlet", shape)
-    k, (v,), wanted = _shaped("dirichlet", key, (*batch, own[-1]), dtype, alpha)
 
     def point(key: Value, alpha: Value) -> Value:
         x = log_gamma_sample(key, alpha)
@@ -227,7 +221,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN
         x = exp(x - repeat_to_shape(max_(x, axes=last), **whole))
         return x / repeat_to_shape(sum_(x, axes=last), **whole)
 
-    return wrap(cast_to(draw_by_program("dirichlet", point, k, v), wanted))
+    return _drawn("dirichlet", point, key, (*batch, own[-1]), dtype, alpha)
 
 
 @run_in_trace
@@ -242,14 +236,13 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
     >>> ws.random.t(ws.random.key(0), 3.0, (2,)).shape
     (2,)
     """
-    k, (v,), wanted = _shaped("t", key, shape, dtype, df)
 
     def ratio(key: Value, df: Value) -> Value:
         first, second = halves(key)
         z = standard_normal(tail_of(first, df.shape, df.dtype))
         return z * exp((log(df * 0.5) - log_gamma_sample(second, df * 0.5)) * 0.5)
 
-    return wrap(cast_to(draw_by_program("t", ratio, k, v), wanted))
+    return _drawn("t", ratio, key, shape, dtype, df)
 
 
 @run_in_trace

@@ -19,9 +19,9 @@ from wholestep.frontend.control import scan, while_loop
 from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.derivatives import vjp
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.promotion import lift
+from wholestep.frontend.promotion import inexact_array, lift
 from wholestep.frontend.tracing import scope
-from wholestep.scipy.outside import fallback, inexact_array, np
+from wholestep.scipy.outside import fallback, np
 
 outside: Any = scipy.integrate
 

@@ -25,12 +25,6 @@ def fallback(module: Any, name: str) -> Any:
     return refusing(found, f"{module.__name__}.{name}")
 
 
-def inexact_array(x: Any) -> Any:
-    """An operand as a traced array, integers as float64."""
-    a = lift(x)
-    return a if dtypes.is_inexact(a.dtype) else a.astype(np.float64)
-
-
 def doubles(x: Any) -> Any:
     """A traced operand in float64, as scipy.stats computes; a plain one as it is, in float64 too."""
     return lift(x).astype(np.float64, copy=False) if is_traced(x) else np.asarray(x, np.float64)[()]

@@ -12,11 +12,11 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.control import scan
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.promotion import lift, promoted, wrap
+from wholestep.frontend.promotion import inexact_array, lift, promoted, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives.contraction import LETTERS, contract, window
 from wholestep.primitives.movement import flip, pad
-from wholestep.scipy.outside import fallback, inexact_array, np
+from wholestep.scipy.outside import fallback, np
 
 outside: Any = scipy.signal
 

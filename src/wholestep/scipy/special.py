@@ -13,8 +13,8 @@ from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.promotion import lift, wrap
-from wholestep.scipy.outside import fallback, inexact_array, np, special
+from wholestep.frontend.promotion import inexact_array, lift, wrap
+from wholestep.scipy.outside import fallback, np, special
 
 BY_THEMSELVES = frozenset({"sinc", "softplus", "zeta"})
 """Python functions of scipy.special that only call ufuncs, and so take traced arrays as they are."""

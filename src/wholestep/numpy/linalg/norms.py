@@ -11,16 +11,10 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.promotion import lift, wrap
+from wholestep.frontend.promotion import inexact_array, lift, wrap
 from wholestep.numpy.linalg.factors import check_matrix, inv, svdvals
 from wholestep.numpy.movement import normalized_axes
 from wholestep.numpy.reductions import real_root
-
-
-def as_inexact(x: Any) -> Any:
-    """An operand with integers as float64."""
-    a = lift(x)
-    return a if dtypes.is_inexact(a.dtype) else a.astype(np.float64)
 
 
 def sum_of_squares(a: Any, axes: tuple[int, ...]) -> Any:
@@ -70,7 +64,7 @@ def matrix_norms(a: Any, ord: Any, rows: int, columns: int) -> Any:
 @covers(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """numpy.linalg.norm, all orders; its derivative at zero is 0."""
-    a = as_inexact(x)
+    a: Any = inexact_array(x)
     if axis is None and (ord is None or (ord in ("f", "fro") and a.ndim == 2) or (ord == 2 and a.ndim == 1)):
         made = real_root(sum_of_squares(a, tuple(range(a.ndim))))
         return made.reshape((1,) * a.ndim) if keepdims else made
@@ -87,7 +81,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 @covers(np.linalg.vector_norm)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """numpy.linalg.vector_norm."""
-    a = as_inexact(x)
+    a: Any = inexact_array(x)
     axes = normalized_axes("vector_norm", axis, a.ndim)
     order = [i for i in range(a.ndim) if i not in axes]
     flat = np.transpose(a, (*axes, *order)).reshape((-1, *[a.shape[i] for i in order]))
