@@ -7,13 +7,22 @@ import importlib.util
 from collections.abc import MutableMapping
 from typing import Any
 
+from wholestep.ir.graph import Graph
 from wholestep.nn.ambient import params
 from wholestep.nn.annotations import buffer, frozen, tied
+from wholestep.nn.module import Module
+from wholestep.nn.summaries import summary
 from wholestep.notebook.names import NamedWeights
-from wholestep.notebook.views import VIEWS
+from wholestep.words import preformatted
 
 NAMES = {"params": params, "frozen": frozen, "buffer": buffer, "tied": tied}
 """Names that a session gets, unless it has such a name of its own."""
+
+VIEWS: dict[type[Any], Any] = {
+    Graph: lambda graph: preformatted(str(graph)),
+    Module: lambda module: summary(module)._repr_html_(),
+}
+"""Each class that has a view in a notebook, and the view; subclasses have it too."""
 
 MISSING = 'pipescript is not installed, so there is no |> and no params{ ... }: pip install "wholestep[notebook]"'
 
@@ -25,7 +34,7 @@ def load_ipython_extension(shell: Any) -> None:
     Pipelines and that notation come from pipescript; where it is not installed the session says so and has the rest.
     """
     formatter = shell.display_formatter.formatters["text/html"]
-    for cls, view in VIEWS:
+    for cls, view in VIEWS.items():
         formatter.for_type(cls, view)
     namespace = shell.user_ns
     for name, value in NAMES.items():
@@ -42,7 +51,7 @@ def load_ipython_extension(shell: Any) -> None:
 def unload_ipython_extension(shell: Any) -> None:
     """Take back what loading gave; pipescript stays loaded."""
     formatter = shell.display_formatter.formatters["text/html"]
-    for cls, _ in VIEWS:
+    for cls in VIEWS:
         formatter.pop(cls, None)
     for name, value in NAMES.items():
         if shell.user_ns.get(name) is value:

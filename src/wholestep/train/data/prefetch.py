@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -17,8 +18,6 @@ PATIENCE = 10.0
 Items = Generator[tuple[Any, int], None, None]
 """Pairs of an item and by how much it moves the place."""
 
-END, ITEM, ERROR = range(3)
-
 
 class Ahead:
     """The items of an iterator, up to `depth` of them made before they are asked for, in a thread.
@@ -28,7 +27,7 @@ class Ahead:
 
     def __init__(self, items: Iterator[Any], depth: int) -> None:
         self.items = items
-        self.made: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self.made: SimpleQueue[Future[Any]] = SimpleQueue()
         self.room = threading.Semaphore(depth)
         self.closed = False
         self.thread = threading.Thread(target=self.work, name="wholestep loader", daemon=True)
@@ -36,33 +35,30 @@ class Ahead:
 
     def work(self) -> None:
         """What the thread does."""
-        while True:
+        made: Future[Any] | None = None
+        while made is None or made.exception() is None:
             self.room.acquire()
             if self.closed:
                 return
+            made = Future()
             try:
-                item = next(self.items)
-            except StopIteration:
-                return self.made.put((END, None))
+                made.set_result(next(self.items))
             except BaseException as error:
-                return self.made.put((ERROR, error))
-            self.made.put((ITEM, item))
+                made.set_exception(error)
+            self.made.put(made)
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        kind, item = self.take()
-        if kind == ITEM:
+        made = self.take()
+        if made.exception() is None:
             self.room.release()
-            return item
-        self.thread.join()
-        self.made.put((END, None))
-        if kind == ERROR:
-            raise item
-        raise StopIteration
+        else:
+            self.thread.join()
+        return made.result()
 
-    def take(self) -> tuple[int, Any]:
+    def take(self) -> Future[Any]:
         """What the thread put there next."""
         while True:
             try:

@@ -21,7 +21,7 @@ from wholestep.runtime.cpu import machine_rates
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS
 from wholestep.train.inspect import perfetto
 from wholestep.train.program.engine import Engine
-from wholestep.train.state.captured_arrays import check_samples
+from wholestep.train.state.captured_arrays import check_unchanged
 from wholestep.words import Shown
 
 
@@ -129,7 +129,7 @@ def profiled(engine: Engine, batch: Any, calls: int) -> Profile:
     if isinstance(program, SymbolicProgram):
         sizes: Any = engine.signature.sizes(arrays[len(engine.head) :])
         program = program.make(graph_at(program.graph, sizes), program.resident, None, NO_FILE_INPUTS)
-    check_samples(engine.watches, "profile")
+    check_unchanged(engine.watches, "profile")
     recorder = ProfiledProgram(program, engine.main.instance.state)
     recorder(arrays)
     records = [recorder(arrays) for _ in range(calls)]

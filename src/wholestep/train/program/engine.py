@@ -23,7 +23,7 @@ from wholestep.train.program.step_function import StepFunction
 from wholestep.train.program.traced_step import TracedStep, reroll_step, trace_step
 from wholestep.train.program.unused_parameters import check_unused
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch, check_samples, check_whole, watch_captures
+from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch, check_unchanged, watch_captures
 from wholestep.train.state.precision import check_no_doubles
 from wholestep.train.state.result import Result
 from wholestep.train.state.state import RESET_PARTS, State, check_params
@@ -170,7 +170,7 @@ class Engine:
     def step(self, program: ResidentProgram, arrays: tuple[Any, ...], strict: bool = False) -> Result:
         """One call of the program for batches of a shape; raises UnfitArguments where `strict`, as an instance does."""
         if self.watches:
-            check_samples(self.watches, "step")
+            check_unchanged(self.watches, "step")
         return program.run(self.head + arrays, strict)
 
     def attempt(self, batch: Any) -> Result | None:
@@ -185,5 +185,5 @@ class Engine:
 
     def call(self, program: ResidentProgram, arrays: Sequence[NDArray]) -> Result:
         """A call of another program on the state, long enough to compare all that was captured."""
-        check_whole(self.watches, "run")
+        check_unchanged(self.watches, "run", whole=True)
         return program.run((*self.head, *arrays))

@@ -51,7 +51,10 @@ class ResidentData:
 
     def programs(self) -> list[ResidentProgram]:
         """The programs of an epoch, made where they must be."""
-        return [self.program(make, what) for make, what, wanted in self.parts() if wanted]
+        how = f"{self.count} rows in batches of {self.size}, {'shuffled' if self.shuffle else 'in order'}"
+        parts = [(step_loops.loop_epoch, f"epoch over {how}")] * (self.count >= self.size)
+        parts += [(step_loops.last_partial_batch, f"last {self.rest} of {how}")] * (self.rest > 0)
+        return [self.program(make, what) for make, what in parts]
 
     @contextmanager
     def noting(self, rest: UnfinishedEpoch | None) -> Iterator[None]:
@@ -94,13 +97,6 @@ class ResidentData:
                     results.append(join_results([], True))
                     break
         return results
-
-    def parts(self) -> list[tuple[Any, str, bool]]:
-        how = f"{self.count} rows in batches of {self.size}, {'shuffled' if self.shuffle else 'in order'}"
-        return [
-            (step_loops.loop_epoch, f"epoch over {how}", self.count >= self.size),
-            (step_loops.last_partial_batch, f"last {self.rest} of {how}", self.rest > 0),
-        ]
 
     def program(self, make: Any, what: str) -> ResidentProgram:
         engine = self.engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -114,11 +114,10 @@ def made(shape: Shape) -> Step:
 
 
 class Pool:
-    """Compiled steps that nobody uses at the moment, the latest `kept` of them."""
+    """Compiled steps that nobody uses at the moment; beyond `kept` of them, the one idle for longest is let go of."""
 
     def __init__(self, kept: int) -> None:
-        self.kept = kept
-        self.idle: OrderedDict[Shape, list[Step]] = OrderedDict()
+        self.idle: deque[tuple[Shape, Step]] = deque(maxlen=kept)
         self._forked()
         forks.heir(self)
 
@@ -129,24 +128,15 @@ class Pool:
     def take(self, shape: Shape) -> Step:
         """A step for this shape, for the caller alone."""
         with self.lock:
-            found = self.idle.get(shape)
-            if found:
-                step = found.pop()
-                if not found:
-                    del self.idle[shape]
-                return step
-        return made(shape)
+            found = next((pair for pair in reversed(self.idle) if pair[0] == shape), None)
+            if found is not None:
+                self.idle.remove(found)
+        return made(shape) if found is None else found[1]
 
     def give(self, shape: Shape, step: Step) -> None:
-        """Put a step back, and let go of the one that has been idle for longest where there are too many."""
+        """Put a step back."""
         with self.lock:
-            self.idle.setdefault(shape, []).append(step)
-            self.idle.move_to_end(shape)
-            while sum(len(steps) for steps in self.idle.values()) > self.kept:
-                oldest = next(iter(self.idle))
-                self.idle[oldest].pop(0)
-                if not self.idle[oldest]:
-                    del self.idle[oldest]
+            self.idle.append((shape, step))
 
 
 POOL = Pool(kept=16)

@@ -98,26 +98,15 @@ def watch_captures(programs: Iterable[TracedFunction], functions: Sequence[Any])
     return list(found.values())
 
 
-def check_samples(watches: Iterable[ArrayWatch | TreeWatch], what: str) -> None:
-    """Raise MutationError where an array is seen to have changed."""
+def check_unchanged(watches: Iterable[ArrayWatch | TreeWatch], what: str, whole: bool = False) -> None:
+    """Raise MutationError where an array is seen to have changed, or where `whole` has changed at all."""
     for watch in watches:
-        if not watch.same():
-            refuse_mutation(watch, what)
-
-
-def check_whole(watches: Iterable[ArrayWatch | TreeWatch], what: str) -> None:
-    """Raise MutationError where an array has changed at all."""
-    for watch in watches:
-        if not watch.whole():
-            refuse_mutation(watch, what)
-
-
-def refuse_mutation(watch: ArrayWatch | TreeWatch, what: str) -> None:
-    raise MutationError(
-        f"{what}: an array captured when the step was compiled has changed since: {watch}",
-        where=watch.where,
-        hint="pass it in the batch or in buffers; captured arrays are constants of the program",
-    )
+        if not (watch.whole() if whole else watch.same()):
+            raise MutationError(
+                f"{what}: an array captured when the step was compiled has changed since: {watch}",
+                where=watch.where,
+                hint="pass it in the batch or in buffers; captured arrays are constants of the program",
+            )
 
 
 def is_immutable(array: NDArray) -> bool:

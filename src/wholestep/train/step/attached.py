@@ -24,7 +24,7 @@ from wholestep.runtime.executable import Executable
 from wholestep.train.program.engine import Engine
 from wholestep.train.program.traced_step import trace_step
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch, check_whole, watch_captures
+from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch, check_unchanged, watch_captures
 
 MAX_ATTACHED = 8
 """The number of programs that an attached function keeps, those used last."""
@@ -71,7 +71,7 @@ class Attached:
     def __call__(self, batch: Any) -> Any:
         with self.lock():
             entry, arrays = self.found(batch)
-            check_whole(entry.watches, self.name)
+            check_unchanged(entry.watches, self.name, whole=True)
             outs = entry.program([*tree.leaves(self.given()), *arrays])
         made = [own_copy(out, s) for out, s in zip(outs, entry.traced.scalars, strict=True)]
         return without_said(tree.unflatten(entry.traced.structure, made))
