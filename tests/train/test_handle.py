@@ -12,6 +12,7 @@ from tests.train.models import classifier, perceptron
 
 import wholestep as ws
 from wholestep import tree
+from wholestep.train.state.state import State, new_counters
 
 NAN, INF = float("nan"), float("inf")
 
@@ -464,3 +465,51 @@ def test_what_an_optimizer_keeps_for_itself_is_not_written():
     step(x)
     np.testing.assert_array_equal(kept, np.zeros(3))
     np.testing.assert_array_equal(step.state["optimizer"], np.ones(3))
+
+
+class Opaque:
+    """A buffer of another device: nothing but its shape, dtype and size is seen of it."""
+
+    def __init__(self, array):
+        self.shape, self.dtype, self.nbytes, self.hidden = array.shape, array.dtype, array.nbytes, array
+
+
+class OpaqueMemory:
+    """A device memory whose buffers are no arrays."""
+
+    def allocate(self, shape, dtype):
+        return Opaque(np.zeros(shape, dtype))
+
+    def upload(self, array):
+        return Opaque(np.array(array, order="C"))
+
+    def read(self, buffer):
+        return buffer.hidden
+
+    def download(self, buffer):
+        return buffer.hidden.copy()
+
+    def view(self, buffer, row):
+        return Opaque(buffer.hidden[row, ...])
+
+    def copy(self, target, source):
+        target.hidden[...] = source.hidden if isinstance(source, Opaque) else source
+
+
+def test_a_state_may_lie_in_memory_that_numpy_cannot_read():
+    parts = {
+        "params": {"a": np.arange(3.0), "b": np.ones(3)},
+        "buffers": None,
+        "optimizer": {"m": np.zeros(3)},
+        "counters": new_counters(np.zeros(2, np.uint32), None),
+    }
+    state = State(parts, memory=OpaqueMemory())
+    assert all(isinstance(x, Opaque) for x in state.arrays)
+    state.stack([(state.paths.index("params['a']"), state.paths.index("params['b']"))])
+    state.write({"params": {"a": np.full(3, 5.0), "b": np.full(3, 7.0)}})
+    (stacked,) = [x for x in state.stacked_arrays(list(state.stacks)) if x.shape == (2, 3)]
+    assert stacked.hidden.tolist() == [[5.0] * 3, [7.0] * 3]
+    assert state.copy("params")["b"].tolist() == [7.0] * 3
+    assert state.keep()["params"]["a"].tolist() == [0.0, 1.0, 2.0]
+    assert int(state.counter("step")) == 0 and state.nbytes == sum(x.nbytes for x in tree.leaves(parts))
+    assert tree.structure(state.abstract()) == tree.structure(parts)

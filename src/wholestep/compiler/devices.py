@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wholestep.compiler.compilation_unit import CompilationUnit
 from wholestep.compiler.driver import compile_graph
@@ -14,6 +14,7 @@ from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
 from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.runtime.executable import Executable
+from wholestep.runtime.memory.buffer import HOST, DeviceMemory
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
 ProgramFactory = Callable[[Graph, Sequence[tuple[int, int]], MemoryBudget | None, FileInputs], Executable]
@@ -29,6 +30,8 @@ class Device(NamedTuple):
     """False where loops stay as they were written: the interpreter is the oracle of the others."""
     any_size: bool = True
     """True where one code can do for all symbolic sizes."""
+    memory: DeviceMemory[Any] = HOST
+    """Where resident state lies."""
 
 
 DEVICES = {

@@ -1,4 +1,4 @@
-"""Device memory behind one protocol: allocate, upload, download, view and copy buffers."""
+"""Device memory behind one protocol: allocate, upload, read, download, view and copy buffers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Buffer = TypeVar("Buffer")
 class DeviceMemory(Protocol[Buffer]):
     """The memory of a device; nothing else reads or writes the contents of a buffer outside a program.
 
-    A buffer is C-ordered and has the shape and dtype of an array.
+    A buffer is C-ordered and has `shape`, `dtype` and `nbytes` as an array does.
     """
 
     def allocate(self, shape: Sequence[int], dtype: Any) -> Buffer:
@@ -24,6 +24,9 @@ class DeviceMemory(Protocol[Buffer]):
 
     def upload(self, array: NDArray) -> Buffer:
         """Return a new buffer with the contents of a host array."""
+
+    def read(self, buffer: Buffer) -> NDArray:
+        """Return a host array with the contents of a buffer, to be read at once, since it may be the buffer itself."""
 
     def download(self, buffer: Buffer) -> NDArray:
         """Return a host array of the caller's own with the contents of a buffer."""
@@ -52,6 +55,9 @@ class HostMemory:
     def upload(self, array: NDArray) -> NDArray:
         buffer = self.allocate(array.shape, array.dtype)
         self.copy(buffer, array)
+        return buffer
+
+    def read(self, buffer: NDArray) -> NDArray:
         return buffer
 
     def download(self, buffer: NDArray) -> NDArray:

@@ -76,7 +76,7 @@ class Wanted:
 
 def state_arrays(engine: Engine, parts: Collection[str] = ALL) -> dict[str, NDArray]:
     """Every array of these parts by its path, as it lies in the step; raises CheckpointError for names that clash."""
-    whole = {**engine.state.tree, HYPER: engine.hyper}
+    whole = {**{name: engine.state.read(name) for name in STATE_PARTS}, HYPER: engine.hyper}
     found: dict[str, NDArray] = {}
     for name in ALL:
         if name in parts:
@@ -194,7 +194,7 @@ def hyper_paths(engine: Engine) -> Iterator[tuple[str, str]]:
 
 def fill_part(engine: Engine, name: str, new: dict[str, NDArray]) -> Any:
     """A part of the state with what was loaded in it, and the rest as it is."""
-    part = engine.state.tree[name]
+    part = engine.state.read(name)
     paths, leaves = tree.paths(part, name), tree.leaves(part)
     return tree.unflatten(tree.structure(part), [new.get(p, x) for p, x in zip(paths, leaves, strict=True)])
 

@@ -78,7 +78,7 @@ def said_of_the_scale(engine: Engine) -> str:
     if scaling is None:
         return ""
     kind = "" if scaling.interval is None else ", dynamic"
-    return f", loss scaled by {float(engine.state.tree['counters']['scale']):g}{kind}"
+    return f", loss scaled by {float(engine.state.counter('scale')):g}{kind}"
 
 
 def pluralize(n: int, what: str) -> str:

@@ -16,6 +16,7 @@ from wholestep.train.program.engine import Engine
 from wholestep.train.program.resident_epochs import ResidentData
 from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.result import Result
+from wholestep.train.state.state import STATE_PARTS
 
 
 class Course(NamedTuple):
@@ -37,7 +38,7 @@ class Course(NamedTuple):
 def course_of(rows: ResidentData, resumed: bool) -> Course:
     """Which rows the steps of a run are about to take."""
     rest = rows.unfinished() if resumed else None
-    begun = int(rows.engine.state.tree["counters"]["step"]) if rest is None else rest.start
+    begun = int(rows.engine.state.counter("step")) if rest is None else rest.start
     return Course(begun, rows.count, rows.size, rows.count // rows.size + (rows.rest > 0), rows.shuffle)
 
 
@@ -61,12 +62,12 @@ def diagnosed(engine: Engine, past: Past | None, given: Any) -> Diagnosis:
     """The replay of the step that `Step.diagnose` is asked for."""
     chosen = choose_skipped(engine, past)
     batch = batch_of(engine, past, chosen, outside.taken_over(given, "batch", "diagnose"))
-    counters = dict(engine.state.tree["counters"])
+    counters = dict(engine.state.read("counters"))
     counters["step"] = np.asarray(chosen.step, np.int64)
     scaling = engine.step_function.scaling
     if scaling is not None:
         counters.update(scaling.before(counters, chosen.skips))
-    state = {**engine.state.tree, "counters": counters}
+    state = {**{name: engine.state.read(name) for name in STATE_PARTS}, "counters": counters}
     feed = BatchSignature(batch, "batch", "diagnose")
     graph = engine.trace(engine.one, feed, state).graph
     names = [*engine.state.paths, *sorted(engine.hyper), *[leaf.path for leaf in feed.leaves]]
@@ -83,7 +84,7 @@ def choose_skipped(engine: Engine, past: Past | None) -> Chosen:
 
     Where the call went on with steps that were not, the last one that was; without any, the step to come.
     """
-    now = int(engine.state.tree["counters"]["step"])
+    now = int(engine.state.counter("step"))
     flags = np.ones(0, bool) if past is None else past.result.flags
     bad = np.flatnonzero(~flags)
     if not bad.size:
@@ -106,7 +107,7 @@ def batch_of(engine: Engine, past: Past | None, chosen: Chosen, given: Any) -> A
     if past is not None and past.course is not None:
         if any(np.shape(x)[:1] != (past.course.rows,) for x in tree.leaves(given)):
             return given
-        taken = past.course.taken(chosen.step, engine.state.tree["counters"]["key"])
+        taken = past.course.taken(chosen.step, engine.state.counter("key"))
         return tree.map(lambda x: x[taken], given)
     return tree.map(lambda x: x[chosen.place], given) if engine.count > 1 else given
 

@@ -102,7 +102,7 @@ def loader_for(step: Step, data: Any, training: bool = True) -> Loader:
     leaves = step._engine.signature.leaves
     if not leaves or leaves[0].type.ndim < 1 + (step.steps_per_call > 1):
         raise ShapeError("fit: the step takes no batch of rows", hint="give a Loader, which knows its batches")
-    key = step._engine.state.tree["counters"]["key"]
+    key = step._engine.state.counter("key")
     size = None if holds_batches(step, data) else step.batch_size
     return Loader(data, size, shuffle=None if training else False, key=key, steps_per_call=count)
 

@@ -70,7 +70,7 @@ class Engine:
         self.step_function, self.count, self.device, self.log = step_function, count, device, log
         for name in ("params", "buffers"):
             check_params(parts[name], name)
-        self.state = State(parts, step_function.stream, step_function.folder)
+        self.state = State(parts, step_function.stream, step_function.folder, device_named(device).memory)
         self.numbers = hyperparameters_of(step_function.optimizer)
         self.hyper = {name: np.array(hyper.get(name, found.value)) for name, found in self.numbers.items()}
         self.head = tuple([self.hyper[name] for name in sorted(self.hyper)])
@@ -93,14 +93,14 @@ class Engine:
 
         def check() -> None:
             check_unused(step_function, parts["params"], self.watches)
-            check_mean(step_function, {name: self.state.tree[name] for name in RESET_PARTS}, batch, count > 1)
+            check_mean(step_function, {name: self.state.read(name) for name in RESET_PARTS}, batch, count > 1)
 
         self.main = self.compile(main, self.signature, f"step of {step_function.name} on {self.signature}", check)
 
     def trace(self, f: jit, signature: BatchSignature, state: dict[str, Any] | None = None) -> TracedStep:
         """Trace a function of (state, hyper, batch) for batches of this signature, on the engine's state by default."""
         hyper = {name: float(x) for name, x in self.hyper.items()}
-        args = (self.state.tree if state is None else state, hyper, signature.abstract())
+        args = (self.state.abstract() if state is None else state, hyper, signature.abstract())
         return trace_step(f, args, self.step_function.name, ("", "", signature.root))
 
     def compile(

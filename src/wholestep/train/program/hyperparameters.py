@@ -51,14 +51,14 @@ def refuse_name(engine: Engine, name: str) -> None:
 
 def flush_accumulation(engine: Engine) -> dict[str, Any]:
     """Parameters and optimizer state after an update with what the optimizer has gathered."""
-    optimizer, state = engine.step_function.optimizer, engine.state.tree
+    optimizer = engine.step_function.optimizer
     if not callable(getattr(optimizer, "flush", None)):
         raise UnsupportedError(
             "step.flush: the optimizer gathers nothing",
             hint="ws.optim.accumulate(optimizer, steps) is the one that does",
         )
     current = with_hyper(optimizer, {name: float(x) for name, x in engine.hyper.items()})
-    params, own = current.flush(state["optimizer"], state["params"])
+    params, own = current.flush(engine.state.read("optimizer"), engine.state.read("params"))
     return {"params": params, "optimizer": own}
 
 

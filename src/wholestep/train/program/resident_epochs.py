@@ -59,13 +59,12 @@ class ResidentData:
     @contextmanager
     def noting(self, rest: UnfinishedEpoch | None) -> Iterator[None]:
         """Record in the engine how far the epoch inside the block came, unless it comes to its end."""
-        counter = self.engine.state.tree["counters"]["step"]
-        before = int(counter)
+        before = int(self.engine.state.counter("step"))
         begun = rest or UnfinishedEpoch(before, 0, self.count, self.size, int(self.shuffle), int(self.dropped))
         try:
             yield
         finally:
-            done = begun.done + int(counter) - before
+            done = begun.done + int(self.engine.state.counter("step")) - before
             whole = self.count // self.size + (self.rest > 0)
             self.engine.unfinished = begun._replace(done=done) if 0 < done < whole else None
 
@@ -84,7 +83,7 @@ class ResidentData:
 
     def finished(self, rest: UnfinishedEpoch, one: StepCall) -> list[Result]:
         """The batches that are left of an epoch, one call each, until Ctrl-C."""
-        key = self.engine.state.tree["counters"]["key"]
+        key = self.engine.state.counter("key")
         order = np.asarray(step_loops.row_order(key, rest.start, self.count)) if self.shuffle else np.arange(self.count)
         last = self.count if self.rest else self.count - self.count % self.size
         results: list[Result] = []

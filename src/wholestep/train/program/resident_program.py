@@ -39,7 +39,6 @@ class ResidentProgram:
         self.run: Callable[..., Result] = self.run_first
         self.instance: BoundExecutable = self.program.instance(arrays)
         self.plain = ResultDetails(step_function.guards)
-        self.count: NDArray = state.tree["counters"]["step"]  # the state's own count of the steps taken
         shape: Any = tree.unflatten(function.structure, range(len(function.scalars)))
         self.extras = tree.structure(shape[3:])
         self.scalars = function.scalars[len(state.arrays) + 2 :]
@@ -59,14 +58,15 @@ class ResidentProgram:
 
     def run_loop(self, arrays: Sequence[NDArray], strict: bool = False) -> Result:
         """Run once where the results are stacked; Ctrl-C ends a long loop after the step that it is in."""
-        stopped, first = False, int(self.count)
+        stopped, first = False, int(self.state.counter("step"))
         before = time.perf_counter()
         if self.seconds >= NOTICEABLE_SECONDS and threading.current_thread() is threading.main_thread():
             outs, stopped = run_in_thread(self.instance, arrays, strict)
         else:
             outs = self.instance(arrays, strict)
         self.seconds = time.perf_counter() - before
-        cut = [out[: int(self.count) - first] if out.ndim else out for out in outs] if stopped else outs
+        count = int(self.state.counter("step")) - first
+        cut = [out[:count] if out.ndim else out for out in outs] if stopped else outs
         return Result(cut[0].astype(np.float64), cut[1].copy(), self.more(cut, stopped))
 
     def more(self, outs: Sequence[NDArray], interrupted: bool = False) -> ResultDetails:

@@ -20,6 +20,7 @@ from wholestep.ir.types import array_type
 from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.optim.paths import Choice, chosen_parameters, parameter_paths
 from wholestep.runtime.memory import mapped_arrays
+from wholestep.runtime.memory.buffer import HOST, FileMemory
 from wholestep.train.state.batch_signature import LeafSignature, placeholder
 from wholestep.train.state.precision import WORKING
 
@@ -48,6 +49,11 @@ class OffloadedState:
             if any(path.endswith(path_suffix(p)) and type_of(x).shape == type_of(found[p]).shape for p in longest)
         ]
         return frozenset([*found, *kept])
+
+    @property
+    def memory(self) -> FileMemory:
+        """The memory of the files."""
+        return FileMemory(self.folder)
 
     def marks(self, known: Sequence[str]) -> dict[str, bool]:
         """Map each name to True if it is chosen."""
@@ -180,7 +186,7 @@ def fill_layers(layers: LazyLayers, on: Sequence[bool], stream: OffloadedState |
     rows, structure = tree.flatten(layers.first)
     types = [type_of(x) for x in rows]
     arrays = [
-        allocate_array((layers.count, *t.shape), t.dtype, stream if mark else None)
+        (stream.memory if stream is not None and mark else HOST).allocate((layers.count, *t.shape), t.dtype)
         for t, mark in zip(types, on, strict=True)
     ]
     for i in range(layers.count):
@@ -188,14 +194,8 @@ def fill_layers(layers: LazyLayers, on: Sequence[bool], stream: OffloadedState |
         if own != structure or [type_of(x) for x in found] != types:
             raise TreeError(f"stacked: layer {i} is another one than layer 0: {own} of {[type_of(x) for x in found]}")
         for array, x in zip(arrays, found, strict=True):
-            array[i] = x
-            mapped_arrays.release_pages(array[i])
+            HOST.copy(HOST.view(array, i), np.asarray(x))
     return tree.unflatten(structure, arrays)
-
-
-def allocate_array(shape: Sequence[int], dtype: Any, stream: OffloadedState | None) -> NDArray:
-    """An array to be filled, in a file where there is a stream for it."""
-    return np.empty(shape, dtype) if stream is None else mapped_arrays.zeros_in_file(shape, dtype, stream.folder)
 
 
 def init_optimizer_by_rows(init: Callable[[Any], Any], params: Any, stream: OffloadedState) -> Any:
@@ -228,7 +228,7 @@ def init_optimizer_by_rows(init: Callable[[Any], Any], params: Any, stream: Offl
                 arrays[k] = x
                 continue
             if not again:
-                arrays[k] = allocate_array(t.shape, t.dtype, stream if path in paths else None)
+                arrays[k] = (stream.memory if path in paths else HOST).allocate(t.shape, t.dtype)
             rows = arrays[k][start : start + step]
             rows[...] = x[: len(rows)]
             mapped_arrays.release_pages(rows)

@@ -1,4 +1,4 @@
-"""The state that a step owns: resident arrays, read as copies and written only through their types."""
+"""The state that a step owns: resident buffers, read as copies and written only through their types."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from wholestep.frontend.tracing import PLAIN, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
 from wholestep.runtime.memory import mapped_arrays
+from wholestep.runtime.memory.buffer import HOST, DeviceMemory, FileMemory
 from wholestep.runtime.memory.mapped_arrays import FileInputs
 from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.offloaded_state import OffloadedState
-from wholestep.train.state.state_arrays import is_unshared, own_array
+from wholestep.train.state.state_arrays import is_unshared
 
 STATE_PARTS = ("params", "buffers", "optimizer", "counters")
 RESET_PARTS = ("params", "buffers", "counters")
@@ -29,25 +30,32 @@ MAX_STEPS = 2**62
 
 
 class State:
-    """A dictionary of params, buffers, optimizer and counters, in arrays that programs write in place."""
+    """A dictionary of params, buffers, optimizer and counters, in device memory that programs write in place."""
 
-    def __init__(self, parts: dict[str, Any], stream: OffloadedState | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        parts: dict[str, Any],
+        stream: OffloadedState | None = None,
+        folder: Path | None = None,
+        memory: DeviceMemory[Any] = HOST,
+    ) -> None:
         streamed = frozenset() if stream is None else stream.paths(parts)
-        structure, leaves = tree.structure(parts), tree.leaves(parts)
+        structure, leaves, files = tree.structure(parts), tree.leaves(parts), FileMemory(folder)
+        adopts = [memory is HOST and path.startswith("optimizer") for path in tree.paths(parts)]
         owned = [
             leaves[i]
-            if path.startswith("optimizer") and path not in streamed and is_unshared(leaves, i)
-            else own_array(leaves[i], folder if path in streamed else None)
+            if adopts[i] and path not in streamed and is_unshared(leaves, i)
+            else (files if path in streamed else memory).upload(np.asarray(leaves[i], type_of(leaves[i]).dtype))
             for i, path in enumerate(tree.paths(parts))
         ]
         self.tree = tree.unflatten(structure, owned)
-        self.folder = folder
+        self.folder, self.memory = folder, memory
         self.initial: dict[str, Any] | None = None
         """Parameters, buffers and counters of the beginning; copied when something is about to change them."""
         if streamed:
             self.keep()  # there must be room on the disk from the beginning
         self.signatures = {name: BatchSignature(self.tree[name], name, "state") for name in STATE_PARTS}
-        self.stacks: dict[tuple[int, ...], NDArray] | None = None
+        self.stacks: dict[tuple[int, ...], Any] | None = None
         """Arrays of isomorphic layers stacked into one, by their places in `arrays`; None until they are stacked."""
 
     def keep(self) -> dict[str, Any]:
@@ -57,8 +65,8 @@ class State:
         return self.initial
 
     @property
-    def arrays(self) -> list[NDArray]:
-        """The resident arrays, in the order in which a program takes them."""
+    def arrays(self) -> list[Any]:
+        """The resident buffers, in the order in which a program takes them."""
         return tree.leaves(self.tree)
 
     def may_stack(self, places: tuple[int, ...]) -> bool:
@@ -71,12 +79,15 @@ class State:
             return
         arrays, self.stacks = self.arrays, {}
         for places in groups:
-            stacked = self.stacks[places] = np.stack([arrays[p] for p in places])
+            row = arrays[places[0]]
+            stacked = self.stacks[places] = self.memory.allocate((len(places), *row.shape), row.dtype)
             for k, p in enumerate(places):
-                arrays[p] = stacked[k, ...]
+                view = self.memory.view(stacked, k)
+                self.memory.copy(view, arrays[p])
+                arrays[p] = view
         self.tree = tree.unflatten(tree.structure(self.tree), arrays)
 
-    def stacked_arrays(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray]:
+    def stacked_arrays(self, groups: Sequence[tuple[int, ...]]) -> list[Any]:
         """The arrays as a program with these groups takes them, each stack where its first array was."""
         stacks = {places[0]: (self.stacks or {})[places] for places in groups}
         later = {p for places in groups for p in places[1:]}
@@ -84,15 +95,33 @@ class State:
 
     def copy(self, name: str) -> Any:
         """A part of the state as it is now, in arrays of the caller's own."""
-        return tree.map(mapped_arrays.clone, self.tree[name])
+        return tree.map(self.memory.download, self.tree[name])
+
+    def read(self, name: str) -> Any:
+        """A part of the state in host arrays to be read at once, which may be those that programs write."""
+        return tree.map(self.memory.read, self.tree[name])
+
+    def counter(self, name: str) -> NDArray:
+        """A counter, the key or the loss scale, to be read at once."""
+        return self.memory.read(self.tree["counters"][name])
+
+    def abstract(self) -> dict[str, Any]:
+        """All of it in arrays that take no memory, to be traced with."""
+        return {name: signature.abstract() for name, signature in self.signatures.items()}
 
     def whole(self) -> dict[str, Any]:
         """All of it, in arrays of the caller's own."""
         return {name: self.copy(name) for name in STATE_PARTS}
 
-    def checked(self, parts: dict[str, Any]) -> list[tuple[NDArray, NDArray]]:
-        """(resident array, new content) for each leaf of these parts; raises as Feed does where one does not fit."""
-        pairs: list[tuple[NDArray, NDArray]] = []
+    def write(self, parts: dict[str, Any]) -> None:
+        """Take over these parts; raise as BatchSignature does where one does not fit, and change nothing then."""
+        self.keep()
+        for buffer, new in self.checked(parts):
+            self.memory.copy(buffer, new)
+
+    def checked(self, parts: dict[str, Any]) -> list[tuple[Any, NDArray]]:
+        """(resident buffer, new content) for each leaf of these parts."""
+        pairs: list[tuple[Any, NDArray]] = []
         for name, given in parts.items():
             pairs += zip(tree.leaves(self.tree[name]), self.signatures[name].checked(given), strict=True)
         if "counters" in parts and not 0 <= int(parts["counters"]["step"]) <= MAX_STEPS:

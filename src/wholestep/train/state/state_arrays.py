@@ -1,26 +1,14 @@
-"""Arrays that a step owns: copies of what it is given, and what nobody else knows of as it is."""
+"""Arrays that a step may take over as they are, since nobody else knows of them."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wholestep import tree
 from wholestep.frontend.tracing import type_of
-from wholestep.ir.graph import NDArray
-from wholestep.runtime.memory import mapped_arrays
-
-
-def own_array(x: Any, folder: Path | None = None) -> NDArray:
-    """A copy that lies row by row, for the step to write; in a file where there is a folder for it."""
-    if folder is None:
-        return np.array(x, type_of(x).dtype, order="C", copy=True)
-    made = mapped_arrays.zeros_in_file(type_of(x).shape, type_of(x).dtype, folder)
-    mapped_arrays.copy_chunked(made, x)
-    return made
 
 
 def count_references(leaves: list[Any], i: int) -> int:

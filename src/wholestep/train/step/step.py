@@ -17,7 +17,6 @@ from wholestep.errors import ArgumentError, TreeError, UnsupportedError
 from wholestep.frontend import outside
 from wholestep.nn.trained import give
 from wholestep.optim.hyper import hyper_of
-from wholestep.runtime.memory.mapped_arrays import copy_chunked
 from wholestep.train.inspect.diagnose import Diagnosis
 from wholestep.train.inspect.inspection import Inspected
 from wholestep.train.inspect.replayed_step import Course, Past, course_of, diagnosed
@@ -285,20 +284,20 @@ class Step(ExclusiveAccess, SavedState, Inspected):
     @property
     def steps(self) -> int:
         """The number of steps taken since the beginning, or since `reset`, those that were skipped among them."""
-        return int(self._engine.state.tree["counters"]["step"])
+        return int(self._engine.state.counter("step"))
 
     @property
     def skipped(self) -> int:
         """The number of steps that the guard has left out since the beginning, or since `reset`."""
         with self._lock:
-            return int(self._engine.state.tree["counters"]["skipped"])
+            return int(self._engine.state.counter("skipped"))
 
     @property
     def loss_scale(self) -> float | None:
         """The factor of the loss before it is differentiated; None where there is none."""
         with self._lock:
             scaled = self._engine.step_function.scaling is not None
-            return float(self._engine.state.tree["counters"]["scale"]) if scaled else None
+            return float(self._engine.state.counter("scale")) if scaled else None
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take over a state as `state` gives it.
@@ -321,9 +320,7 @@ class Step(ExclusiveAccess, SavedState, Inspected):
 
     def _write(self, parts: dict[str, Any], hyper: Mapping[str, Any] | None = None) -> None:
         self._last = None if parts else self._last
-        self._engine.state.keep()
-        for memory, new in self._engine.state.checked(parts):
-            copy_chunked(memory, new)
+        self._engine.state.write(parts)
         for name, value in (hyper or {}).items():
             self._engine.hyper[name][...] = value
 
@@ -352,7 +349,7 @@ class Step(ExclusiveAccess, SavedState, Inspected):
             if "loss_scale" in changes and engine.step_function.scaling is not None:
                 counters["scale"] = np.float32(scale_of(changes.pop("loss_scale"), "step.set"))
             if counters:
-                parts["counters"] = {**engine.state.tree["counters"], **counters}
+                parts["counters"] = {**engine.state.read("counters"), **counters}
             self._write(parts, hyper_changes(engine, changes))
             if "key" in counters:
                 engine.unfinished = None
@@ -414,9 +411,8 @@ class Step(ExclusiveAccess, SavedState, Inspected):
             if not optimizer:
                 parts.pop("counters", None)
             elif self._engine.step_function.optimizer is not None:
-                parts["optimizer"] = self._engine.step_function.begun(
-                    parts.get("params", self._engine.state.tree["params"])
-                )
+                given = parts["params"] if params else self._engine.state.read("params")
+                parts["optimizer"] = self._engine.step_function.begun(given)
             self._write(parts)
             if "counters" in parts:
                 self._engine.unfinished = None
@@ -455,7 +451,7 @@ class Step(ExclusiveAccess, SavedState, Inspected):
             if buffers is not SAME:
                 changes["with_buffers"] = buffers is not None
             step_function = dataclasses.replace(old.step_function, **changes)
-            parts = dict(old.state.tree)
+            parts = {name: old.state.read(name) for name in STATE_PARTS}
             for name, given in (("params", params), ("buffers", buffers)):
                 if given is not SAME:
                     parts[name] = convert_floats(given, step_function.precision)
