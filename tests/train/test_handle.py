@@ -505,7 +505,7 @@ def test_a_state_may_lie_in_memory_that_numpy_cannot_read():
     }
     state = State(parts, memory=OpaqueMemory())
     assert all(isinstance(x, Opaque) for x in state.arrays)
-    state.stack([(state.paths.index("params['a']"), state.paths.index("params['b']"))])
+    state.stack([(state.paths.index("params.a"), state.paths.index("params.b"))])
     state.write({"params": {"a": np.full(3, 5.0), "b": np.full(3, 7.0)}})
     (stacked,) = [x for x in state.stacked_arrays(list(state.stacks)) if x.shape == (2, 3)]
     assert stacked.hidden.tolist() == [[5.0] * 3, [7.0] * 3]

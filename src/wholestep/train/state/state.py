@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, ParameterError
+from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.tracing import PLAIN, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
@@ -54,7 +55,8 @@ class State:
         """Parameters, buffers and counters of the beginning; copied when something is about to change them."""
         if streamed:
             self.keep()  # there must be room on the disk from the beginning
-        self.signatures = {name: BatchSignature(self.tree[name], name, "state") for name in STATE_PARTS}
+        types = tree.map(lambda buffer: ShapeDtype(buffer.shape, buffer.dtype), self.tree)
+        self.signatures = {name: BatchSignature(types[name], name, "state") for name in STATE_PARTS}
         self.stacks: dict[tuple[int, ...], Any] | None = None
         """Arrays of isomorphic layers stacked into one, by their places in `arrays`; None until they are stacked."""
 
