@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -57,14 +57,6 @@ define i32 @trial(ptr %table, ptr %context) {
 """y = x + x, shared out among the threads."""
 
 
-class Finding(NamedTuple):
-    """Something that was looked at: what was found, and what that means."""
-
-    name: str
-    found: str
-    meaning: str
-
-
 def add(commands: Any) -> None:
     """The command line of `wholestep doctor`."""
     about = "Say what was found on this machine and what it means; the exit code is 0 where compiled code works."
@@ -76,8 +68,11 @@ def doctor(out: TextIO) -> int:
     """Print a line for each finding; 0 where a compiled program ran and was right, else 1."""
     print("wholestep doctor", file=out)
     for name, look in LOOKS.items():
-        finding = looked(name, look)
-        print(f"  {finding.name:<12} {finding.found}\n  {'':<12}   {finding.meaning}", file=out)
+        try:
+            found, meaning = look()
+        except Exception as error:  # a doctor does not fall ill
+            found, meaning = "could not be found out", first_line(error)
+        print(f"  {name:<12} {found}\n  {'':<12}   {meaning}", file=out)
     try:
         program = trial()
         x = np.arange(SIZE, dtype=np.float32)
@@ -88,14 +83,6 @@ def doctor(out: TextIO) -> int:
         works, verdict = False, f"compiled code does not work: {first_line(error)}"
     print(verdict, file=out)
     return 0 if works else 1
-
-
-def looked(name: str, look: Callable[[], tuple[str, str]]) -> Finding:
-    """A finding, also where looking fails: a doctor does not fall ill."""
-    try:
-        return Finding(name, *look())
-    except Exception as error:  # as its first line says
-        return Finding(name, "could not be found out", first_line(error))
 
 
 def first_line(error: Exception) -> str:

@@ -100,7 +100,7 @@ def replace_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
     there is an instant at which only the other name is there.
     """
     swap(disk, path, pieces)
-    settle(disk, path)
+    disk.sync_folder(path.parent)
 
 
 def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
@@ -114,11 +114,6 @@ def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
     except BaseException:
         remove_file(disk, new)
         raise
-
-
-def settle(disk: Disk, path: Path) -> None:
-    """The second half of `replace_file`: the new file outlives a power cut."""
-    disk.sync_folder(path.parent)
 
 
 def sweep(disk: Disk, path: Path) -> None:

@@ -11,10 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from wholestep import tree
-from wholestep.errors import CheckpointError, DtypeError, ParameterError, WholestepError
+from wholestep.errors import CheckpointError, ParameterError, WholestepError
 from wholestep.ir.graph import NDArray
 from wholestep.train.checkpoint import filesystem, write
 from wholestep.train.checkpoint.filesystem import DISK, Disk
@@ -30,6 +28,7 @@ from wholestep.train.checkpoint.matching import (
 from wholestep.train.checkpoint.read import Contents, open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.program.engine import Engine, UnfinishedEpoch
+from wholestep.train.state.counts import checked_count
 from wholestep.train.state.state import STATE_PARTS
 
 HYPER = "hyper"
@@ -117,13 +116,7 @@ def save_step(engine: Engine, path: Where, loader: Any, metadata: Any, most: int
 
 def shard_bytes(most: Any) -> int | None:
     """How large a file may be; raises DtypeError or ParameterError for what is no size."""
-    if most is None:
-        return None
-    if isinstance(most, bool) or not isinstance(most, int | np.integer):
-        raise DtypeError(f"save: max_shard_bytes is a {type(most).__name__}, not an integer")
-    if most < 1:
-        raise ParameterError(f"save: max_shard_bytes is {most}; it must be 1 or more")
-    return int(most)
+    return None if most is None else checked_count("max_shard_bytes", most, "save")
 
 
 @cache

@@ -114,7 +114,7 @@ def save_parts(folder: Path, found: Sequence[Item], about: dict[str, Any], most:
         for name in named:
             filesystem.remove_file(to, folder / name)
         raise
-    filesystem.settle(to, manifest)
+    to.sync_folder(folder)
     remove_parts(folder, {*named, *parts_of(filesystem.previous(manifest))}, before, to)
 
 

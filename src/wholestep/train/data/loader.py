@@ -18,7 +18,7 @@ from wholestep.nn.keys import takes_key
 from wholestep.train.data.prefetch import read_ahead
 from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
-from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import base_key
 from wholestep.words import printable
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
-from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.state.counts import whole_number
 
 
 @dataclass(frozen=True)

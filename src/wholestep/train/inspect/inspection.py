@@ -12,8 +12,8 @@ from wholestep.ir.graph import Graph
 from wholestep.train.inspect.explain import explained, lines
 from wholestep.train.inspect.profile import Profile, profiled
 from wholestep.train.program.engine import CompilationLog, Engine
-from wholestep.train.program.resident_epochs import whole_number
 from wholestep.train.state.captured_arrays import ArrayWatch
+from wholestep.train.state.counts import whole_number
 from wholestep.train.state.state import initial_bytes
 from wholestep.words import Words, preformatted, printable
 

@@ -16,8 +16,8 @@ from wholestep.frontend.jit import jit
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
 from wholestep.nn.reduction import align_weights
-from wholestep.train.program.resident_epochs import whole_number
 from wholestep.train.state.batch_signature import BatchSignature
+from wholestep.train.state.counts import whole_number
 
 
 def mean_over(loss: Callable[..., Any], params: Any, data: Any, *, batch_size: int = 256) -> float:

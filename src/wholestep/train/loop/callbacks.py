@@ -14,7 +14,7 @@ from wholestep.train.loop.evaluation import Evaluate
 from wholestep.train.loop.history import Row
 from wholestep.train.loop.loggers import json_number
 from wholestep.train.loop.run import Callback, TrainingRun
-from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.state.counts import whole_number
 
 ROWS = ("epochs", "evaluations")
 """What of a history a checkpoint keeps."""

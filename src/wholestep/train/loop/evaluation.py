@@ -16,7 +16,7 @@ from wholestep.nn.keys import takes_key
 from wholestep.train.data.loader import Loader
 from wholestep.train.data.sources import is_leaf
 from wholestep.train.loop.run import Callback, TrainingRun
-from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import Step
 
 Metric = Callable[..., Any]

@@ -18,7 +18,7 @@ from wholestep.train.loop.loggers import Logger
 from wholestep.train.loop.progress import PAUSE, Display, Status, display_for, resident
 from wholestep.train.loop.run import Callback, TrainingRun
 from wholestep.train.program.interruptible import InterruptFlag, SecondInterruptRaises, catching_interrupts
-from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import Step
 
 

@@ -15,7 +15,7 @@ from wholestep.errors import ParameterError, TreeError
 from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
 from wholestep.train.loop.loss_chart import blank_figure, finish_figure
-from wholestep.train.program.resident_epochs import whole_number
+from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import Step
 
 APART = 4.0

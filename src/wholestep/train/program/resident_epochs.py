@@ -18,6 +18,7 @@ from wholestep.train.program.engine import Engine, UnfinishedEpoch
 from wholestep.train.program.interruptible import catching_interrupts
 from wholestep.train.program.resident_program import ResidentProgram
 from wholestep.train.state.batch_signature import BatchSignature
+from wholestep.train.state.counts import whole_number
 from wholestep.train.state.result import Result, join_results
 
 EpochCallback = Callable[[int, Result], Any]
@@ -131,13 +132,6 @@ def default_batch_size(engine: Engine) -> int:
     if isinstance(size, Dim):
         raise ParameterError(f"run: the step takes batches of {size} rows, any number of them", hint="say batch_size=")
     return int(size)
-
-
-def whole_number(name: str, n: Any, what: str = "run") -> int:
-    """A count of at least one; raises ParameterError otherwise."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ParameterError(f"{what}: {name} is {n!r}; it must be an integer of 1 or more")
-    return int(n)
 
 
 def run_epochs(

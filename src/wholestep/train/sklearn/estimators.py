@@ -14,6 +14,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.train.data.datasets import need
 from wholestep.train.sklearn import mlp_ensemble
 from wholestep.train.sklearn.mlp_ensemble import ACTIVATIONS, Data, Settings, Shape, Trained
+from wholestep.train.state.counts import checked_count
 
 need("sklearn", extra="train")
 
@@ -57,12 +58,11 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         hidden = self.hidden_sizes
         if not isinstance(hidden, tuple | list):
             raise DtypeError(f"{self.name}: hidden_sizes is a {type(hidden).__name__}, not a tuple of integers")
-        for setting, value in [("hidden_sizes", n) for n in hidden]:
-            check_count(self.name, setting, value)
-        for setting in ("members", "batch_size", "patience"):
-            check_count(self.name, setting, getattr(self, setting))
-        if self.epochs is not None:
-            check_count(self.name, "epochs", self.epochs)
+        counts = [("hidden_sizes", n) for n in hidden]
+        counts += [(setting, getattr(self, setting)) for setting in ("members", "batch_size", "patience")]
+        counts += [("epochs", self.epochs)] * (self.epochs is not None)
+        for setting, value in counts:
+            checked_count(setting, value, self.name)
         for setting, below in (("lr", math.inf), ("weight_decay", math.inf), ("validation_fraction", 1.0)):
             check_interval(self.name, setting, getattr(self, setting), below)
         if self.activation not in ACTIVATIONS:
@@ -275,14 +275,6 @@ def weights_of(name: str, sample_weight: Any, rows: int) -> NDArray:
     if not np.all(np.isfinite(weights)) or np.any(weights < 0) or not np.any(weights > 0):
         raise ParameterError(f"{name}: sample_weight must be finite, none negative, and not all zero")
     return weights
-
-
-def check_count(name: str, setting: str, value: Any) -> None:
-    """Raise where a setting is no integer of 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise DtypeError(f"{name}: {setting} is a {type(value).__name__}, not an integer")
-    if value < 1:
-        raise ParameterError(f"{name}: {setting} is {value}; it must be 1 or more")
 
 
 def check_interval(name: str, setting: str, value: Any, below: float) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
-from wholestep.errors import DtypeError, ParameterError, TreeError, UnsupportedError
+from wholestep.errors import ParameterError, TreeError, UnsupportedError
 from wholestep.frontend.inspect import eval_shape
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
@@ -22,6 +22,7 @@ from wholestep.optim.paths import Choice, chosen_parameters, parameter_paths
 from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.buffer import HOST, FileMemory
 from wholestep.train.state.batch_signature import LeafSignature, placeholder
+from wholestep.train.state.counts import checked_count
 from wholestep.train.state.precision import WORKING
 
 
@@ -149,11 +150,7 @@ def stacked(make: Callable[[int], Any], count: int) -> LazyLayers:
     >>> step.params["w"].tolist()
     [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
     """
-    if isinstance(count, bool) or not isinstance(count, int | np.integer):
-        raise DtypeError(f"stacked: count is a {type(count).__name__}, not an integer")
-    if count < 1:
-        raise ParameterError(f"stacked: count is {count}; it must be 1 or more")
-    return LazyLayers(make, int(count))
+    return LazyLayers(make, checked_count("count", count, "stacked"))
 
 
 def make_layers(params: Any, stream: OffloadedState | None) -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from wholestep.errors import DtypeError, ParameterError
+from wholestep.errors import ParameterError
 from wholestep.lower.remat.memory_budget import parse_memory_budget
 from wholestep.optim.hyper import hyperparameters_of
 from wholestep.optim.protocol import check_optimizer
 from wholestep.train.program.step_function import GUARDS, UNROLLS
 from wholestep.train.program.traced_step import check_roll
+from wholestep.train.state.counts import checked_count
 from wholestep.train.state.loss_scaling import scaling_of
 from wholestep.train.state.offloaded_state import folder_of
 from wholestep.train.state.precision import PRECISIONS
@@ -31,7 +30,7 @@ def shared_options(
 ) -> dict[str, Any]:
     """These options as fields of a `StepFunction`; raises for those that do not exist or contradict each other."""
     check_optimizer("compile: optimizer", optimizer, optional=True)
-    check_positive_count(steps_per_call)
+    checked_count("steps_per_call", steps_per_call, "compile")
     check_choice("guard", guard, GUARDS)
     check_choice("precision", precision, (None, *PRECISIONS))
     check_roll(roll, stream)
@@ -49,14 +48,6 @@ def shared_options(
         "roll": roll,
         "folder": place,
     }
-
-
-def check_positive_count(count: Any) -> None:
-    """Raise for a number of steps a call that is none."""
-    if isinstance(count, bool) or not isinstance(count, int | np.integer):
-        raise DtypeError(f"compile: steps_per_call is a {type(count).__name__}, not an integer")
-    if count < 1:
-        raise ParameterError(f"compile: steps_per_call is {count}; it must be 1 or more")
 
 
 def check_choice(name: str, given: Any, choices: tuple[Any, ...]) -> None:

@@ -27,6 +27,7 @@ from wholestep.train.program.exclusive_access import ExclusiveAccess, reentrancy
 from wholestep.train.program.hyperparameters import flush_accumulation, hyper_changes, with_averaged_parameters
 from wholestep.train.program.skipped_steps import warn_of_skipped
 from wholestep.train.program.step_function import StepFunction
+from wholestep.train.state.counts import whole_number
 from wholestep.train.state.loss_scaling import scale_of
 from wholestep.train.state.model_state import SAME, check_predicts, given_parts, split_model
 from wholestep.train.state.parameter_checks import warn_of_suspect_parameters
@@ -160,7 +161,7 @@ class Step(ExclusiveAccess, SavedState, Inspected):
         >>> step.run(np.ones(6), epochs=2).losses.tolist()
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
         """
-        count = epoch_runs.whole_number("epochs", epochs)
+        count = whole_number("epochs", epochs)
 
         def begin() -> tuple[epoch_runs.ResidentData, Course]:
             rows = epoch_runs.ResidentData(self._engine, data, batch_size, shuffle, drop_last)

@@ -1,0 +1,30 @@
+"""Counts that users give: numbers of steps, epochs, rows and the like, of one or more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import DtypeError, ParameterError
+
+
+def whole_number(name: str, n: Any, what: str = "run") -> int:
+    """A count of at least one; raises ParameterError otherwise."""
+    if not is_integer(n) or n < 1:
+        raise ParameterError(f"{what}: {name} is {n!r}; it must be an integer of 1 or more")
+    return int(n)
+
+
+def checked_count(name: str, n: Any, what: str) -> int:
+    """The same where what is no integer is a DtypeError."""
+    if not is_integer(n):
+        raise DtypeError(f"{what}: {name} is a {type(n).__name__}, not an integer")
+    if n < 1:
+        raise ParameterError(f"{what}: {name} is {n}; it must be 1 or more")
+    return int(n)
+
+
+def is_integer(n: Any) -> bool:
+    """True for a number of an integer type; a truth is none."""
+    return isinstance(n, int | np.integer) and not isinstance(n, bool)
