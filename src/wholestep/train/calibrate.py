@@ -23,7 +23,7 @@ from wholestep.lower.program.steps import Launch
 from wholestep.runtime.cpu import core_count, machine_rates, thread_pool
 
 ROUNDS = 8
-"""How often everything is tried in turn; the least time counts, as the one that was disturbed least."""
+"""Rounds in which everything is tried in turn; the least time counts, as the one that was disturbed least."""
 TURN = 0.01
 """Seconds that a program gets in each round."""
 SIDE = 320

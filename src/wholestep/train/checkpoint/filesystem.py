@@ -17,11 +17,11 @@ TEMPORARY = ".tmp"
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 BINARY = getattr(os, "O_BINARY", 0)
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV)
-"""How a file system says that it has no hard links."""
+"""Errors by which a file system says that it has no hard links."""
 
 
 class Disk:
-    """What the system offers; each method is one call of it and raises OSError where that fails."""
+    """The file system; each method is one call of it and raises OSError where that fails."""
 
     def create(self, path: Path) -> int:
         """A new file to be written; it must not be there."""
@@ -63,7 +63,7 @@ DISK = Disk()
 
 
 def previous(path: Path) -> Path:
-    """Where the checkpoint before the newest one is kept.
+    """The path at which the checkpoint before the newest one is kept.
 
     >>> previous(Path("run/digits.safetensors")).as_posix()
     'run/digits.previous.safetensors'
@@ -151,7 +151,7 @@ def remove_file(disk: Disk, path: Path) -> None:
 
 
 def stale(path: Path) -> bool:
-    """Whether nobody has written a file for an hour."""
+    """True if nobody has written a file for an hour."""
     try:
         return time.time() - path.stat().st_mtime >= HOUR
     except OSError:

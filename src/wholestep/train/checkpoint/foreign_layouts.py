@@ -27,7 +27,7 @@ def torch_linear(weight: NDArray) -> NDArray:
 
 
 def torch_name(name: str) -> str | None:
-    """What a tensor of PyTorch is called here, to be given as `rename`: `layers.0.weight` is `layers[0].weight`.
+    """Our name of a tensor of PyTorch, to be given as `rename`: `layers.0.weight` is `layers[0].weight`.
 
     Running statistics of batch norms are `mean` and `var`, and their counters are left out; the layers of a recurrent
     one are its cells. What else has another name, such as the `gain` of a norm, is for a function of your own.

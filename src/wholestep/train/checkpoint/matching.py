@@ -17,12 +17,12 @@ from wholestep.train.checkpoint.read import Contents
 from wholestep.train.checkpoint.safetensors_header import safe_name
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
-"""What a tensor of the file is called here; None leaves it out."""
+"""The name that a tensor of the file has here; None leaves it out."""
 Convert = Mapping[str, Callable[[NDArray], Any]]
 """By the name of a tensor in the file, in which * stands for anything: what it is turned into."""
 
 PLACES = ("params", "buffers")
-"""Where a name from elsewhere may belong."""
+"""The parts of the state that a name from elsewhere may belong to."""
 SHOWN = 8
 
 
@@ -55,7 +55,7 @@ def matched(held: Iterable[str], wanted: Collection[str], parts: Collection[str]
 
 
 def rename_tensor(name: str, rename: Any) -> str | None:
-    """What a tensor is called here."""
+    """The name that a tensor has here; None where it is left out."""
     if rename is None:
         return name
     new = rename(name) if callable(rename) else rename.get(name, name)
@@ -108,7 +108,7 @@ def convert_tensor(contents: Contents, name: str, path: str, own: NDArray, conve
 
 
 def name_matches(name: str, pattern: str) -> bool:
-    """Whether a name fits a pattern, in which * stands for anything.
+    """True if a name fits a pattern, in which * stands for anything.
 
     >>> name_matches("layers.0.weight", "layers.*.weight"), name_matches("layers[0].bias", "*.weight")
     (True, False)
@@ -136,7 +136,7 @@ def check_type(held: Type, wanted: Type, path: str, cast: bool) -> None:
 
 
 def castable(held: Any, wanted: Any) -> bool:
-    """Whether a cast keeps the kind: floats to floats or complex numbers, integers to integers or floats."""
+    """True if a cast keeps the kind: floats to floats or complex numbers, integers to integers or floats."""
     if dtypes.is_inexact(held):
         return dtypes.is_inexact(wanted) and (dtypes.is_complex(wanted) or not dtypes.is_complex(held))
     return dtypes.is_integer(held) and not dtypes.is_bool(wanted)

@@ -99,7 +99,7 @@ def named_arrays(model: Any) -> dict[str, NDArray]:
 
 
 def in_file(part: str, path: str) -> str:
-    """What an array of a model is called in a file, as in a step's checkpoint; the path of a lone array is empty."""
+    """The name of a model's array in a file, as in a step's checkpoint; the path of a lone array is empty."""
     return tree.access(part, path) if path else part
 
 

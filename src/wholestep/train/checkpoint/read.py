@@ -96,7 +96,7 @@ class TensorFile:
         return x
 
     def intact(self, block: Block, digest: str) -> bool:
-        """Whether a tensor of this digest is the one that was written, if the file says which that was."""
+        """True if a tensor of this digest is the one that was written, or the file does not say which that was."""
         return not self.header.ours or self.digests[block.name] == digest
 
 
@@ -144,7 +144,7 @@ def open_checkpoint(path: Path) -> Iterator[Contents]:
 
 
 def understood(path: Path, stack: ExitStack) -> Contents:
-    """What a file holds; whatever Python finds wrong with it is Damage."""
+    """The contents of a file; whatever Python finds wrong with it is Damage."""
     try:
         return (several if path.suffix == ".json" else single)(path, stack)
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:

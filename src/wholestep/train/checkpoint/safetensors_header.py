@@ -32,7 +32,7 @@ DIGESTS = re.compile(r"(?:[0-9a-f]{64})*")
 
 
 class Damage(Exception):
-    """What is wrong with a file; whoever opened it says which file that is."""
+    """A fault of a file; whoever opened it says which file that is."""
 
 
 class Block(NamedTuple):
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a file says it holds, its tensors in the order of their bytes."""
+    """The header of a file: its tensors, in the order of their bytes, and its metadata."""
 
     blocks: tuple[Block, ...]
     metadata: dict[str, str]
@@ -54,7 +54,7 @@ class Header(NamedTuple):
 
     @property
     def ours(self) -> bool:
-        """Whether this library wrote the file, with a checksum for everything in it."""
+        """True if this library wrote the file, with a checksum for everything in it."""
         return bool(self.sha256)
 
     @property
@@ -151,14 +151,14 @@ class HeaderParser:
         self.text, self.at = text, 0
 
     def take(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
-        """What comes next, if it is this."""
+        """The next token, if it matches; None elsewhere."""
         match = pattern.match(self.text, self.at)
         if match is not None:
             self.at = match.end()
         return match
 
     def need(self, pattern: re.Pattern[bytes], what: str) -> re.Match[bytes]:
-        """What comes next, which must be this."""
+        """The next token, which must match."""
         match = self.take(pattern)
         if match is None:
             raise Damage(f"its header is no safetensors header: no {what} at byte {self.at}")

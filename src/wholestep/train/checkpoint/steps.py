@@ -40,7 +40,7 @@ Where = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What `step.load` found beside the numbers: names, facts, and whether it had to fall back."""
+    """The report of `step.load`: names, facts, and what was wrong where it had to fall back."""
 
     path: Path
     """The file, or the manifest, that was read."""
@@ -51,7 +51,7 @@ class Loaded:
     unexpected: tuple[str, ...] = ()
     """With `strict=False`: what the file has besides."""
     metadata: Any = None
-    """What `step.save` was given to keep."""
+    """The metadata that `step.save` was given."""
     data: Any = None
     """The state of the loader."""
     version: str | None = None
@@ -59,12 +59,12 @@ class Loaded:
     optimizer: str | None = None
     """The optimizer, its schedule included, in words."""
     damage: str | None = None
-    """What was wrong with the newest checkpoint where the one before it was loaded instead."""
+    """The fault of the newest checkpoint where the one before it was loaded instead."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How a file is to be read."""
+    """Options for the reading of a file."""
 
     strict: bool = True
     rename: Rename | None = None
@@ -87,7 +87,7 @@ def state_arrays(engine: Engine, parts: Collection[str] = ALL) -> dict[str, NDAr
 
 
 Found = tuple[Loaded, dict[str, NDArray], UnfinishedEpoch | None]
-"""What there is to say of a file, new content for arrays of the state, and the epoch that was cut short."""
+"""The report on a file, new content for arrays of the state, and the epoch that was cut short."""
 
 
 def parts_named(only: Any) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def save_step(engine: Engine, path: Where, loader: Any, metadata: Any, most: int
 
 
 def shard_bytes(most: Any) -> int | None:
-    """How large a file may be; raises DtypeError or ParameterError for what is no size."""
+    """The most bytes of a file; raises DtypeError or ParameterError for what is no size."""
     return None if most is None else checked_count("max_shard_bytes", most, "save")
 
 
@@ -164,7 +164,7 @@ def place_loader(loader: Any, found: Loaded) -> None:
 
 
 def first_whole(path: Path, fallback: bool, own: dict[str, NDArray], wanted: Wanted) -> Found:
-    """What is read of the newest checkpoint or, where it is damaged and that is asked for, of the one before it."""
+    """Read the newest checkpoint or, where it is damaged and that is asked for, the one before it."""
     newest = path / write.MANIFEST if path.is_dir() else path
     reasons: list[str] = []
     for place in (newest, filesystem.previous(newest))[: 1 + fallback]:
@@ -193,7 +193,7 @@ def fill_part(engine: Engine, name: str, new: dict[str, NDArray]) -> Any:
 
 
 def read_arrays(contents: Contents, own: dict[str, NDArray], wanted: Wanted) -> Found:
-    """What a file holds for these arrays; raises CheckpointError where it does not fit, Damage where it is broken."""
+    """Read these arrays from a file; raises CheckpointError where it does not fit, Damage where it is broken."""
     about, ours = contents.facts or {}, contents.facts is not None
     if not ours:
         own = {path: x for path, x in own.items() if root_of(path) in PLACES}

@@ -21,7 +21,7 @@ from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Where
 
 COUNTERS = "num_batches_tracked"
-"""What a batch norm of PyTorch counts, and ours does not."""
+"""The field in which a batch norm of PyTorch counts batches; ours has none."""
 
 
 def from_torch(
@@ -142,14 +142,14 @@ def to_array(name: str, x: Any) -> NDArray:
 
 
 def convert_entry(entry: Theirs, given: Mapping[str, NDArray]) -> NDArray:
-    """What tensors become here; of several that differ in shape, the first."""
+    """The array that tensors become here; of several that differ in shape, the first."""
     tensors = [given[name] for name in entry.names]
     same = {x.shape for x in tensors} == {tensors[0].shape} and (entry.rows is None or tensors[0].ndim > 0)
     return entry.ours(tensors) if same else tensors[0]
 
 
 def can_replace(x: NDArray, own: NDArray, cast: bool) -> bool:
-    """Whether an array can stand in the place of another one."""
+    """True if an array can stand in the place of another one."""
     return x.shape == own.shape and (x.dtype == own.dtype or (cast and castable(x.dtype, own.dtype)))
 
 

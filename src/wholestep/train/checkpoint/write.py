@@ -154,7 +154,7 @@ def parts_of(manifest: Path) -> set[str]:
 
 
 def is_part_name(name: Any) -> bool:
-    """Whether a name is one that `write_checkpoint` gives a part: nothing else is ever removed."""
+    """True for a name that `write_checkpoint` gives a part: nothing else is ever removed."""
     return isinstance(name, str) and PART_NAME.fullmatch(name) is not None
 
 

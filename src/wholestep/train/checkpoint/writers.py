@@ -12,7 +12,7 @@ BOOT, SPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 ENDED = ("Z", "X")
 """The states of a process that has ended, and of which nobody has asked how."""
 TAG = r"(?P<place>[0-9a-f]{12})(?P<pid>[0-9a-f]{8})(?P<start>[0-9a-f]{12})[0-9a-f]{8}"
-"""Where process numbers mean the same, the number of the process, when it began, and a few random digits."""
+"""The machine and its process numbers, the number of the process, the time it began, and a few random digits."""
 
 
 def tag() -> str:
@@ -26,7 +26,7 @@ def tag() -> str:
 
 
 def gone(text: str) -> bool:
-    """Whether the process of a tag has ended; False wherever that cannot be known, as of another machine.
+    """True if the process of a tag has ended; False wherever that cannot be known, as of another machine.
 
     >>> gone("0123456789abcdef")
     False

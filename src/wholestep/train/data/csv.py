@@ -20,7 +20,7 @@ CHUNK = 1 << 15
 """Rows of text that are in memory at a time."""
 
 MARKS = {BOM_UTF32_LE: "utf-32", BOM_UTF32_BE: "utf-32", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
-"""How text begins that is no UTF-8; Excel writes UTF-16."""
+"""Byte order marks of text that is no UTF-8; Excel writes UTF-16."""
 
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 INT64 = range(-(1 << 63), 1 << 63)
@@ -113,12 +113,12 @@ def parsed(fields: tuple[str, ...], what: str, numbers: list[int]) -> Piece:
 
 
 def fits_int64(field: str) -> bool:
-    """Whether int64 holds an integer."""
+    """True if int64 holds an integer."""
     return len(field) < DIGITS and int(field) in INT64
 
 
 def is_number(field: str) -> bool:
-    """Whether text is a number; Python's own spelling 1_000 is none here."""
+    """True if text is a number; Python's own spelling 1_000 is none here."""
     try:
         float(field)
     except ValueError:

@@ -23,7 +23,7 @@ from wholestep.train.step.step import base_key
 from wholestep.words import printable
 
 Spans = Generator[tuple[Any, int], None, None]
-"""What is handed out: a batch, or a stack of them, and how many there are in it."""
+"""Pairs of what is handed out, a batch or a stack of them, and the number of batches in it."""
 
 SMALL = 1 << 16
 """Bytes of a batch below which gathering its rows takes less time than handing it from thread to thread."""
@@ -100,7 +100,7 @@ class Loader:
         self._known: tuple[Any, Plan] | None = None
 
     def ahead_of(self, prefetch: Any) -> int:
-        """How many items are made ahead."""
+        """The number of items that are made ahead."""
         if prefetch is not None:
             return 0 if prefetch == 0 else whole_number("prefetch", prefetch, "loader")
         source = self.source
@@ -109,7 +109,7 @@ class Loader:
         return 0 if source.row_bytes * self.batch_size * self.steps_per_call < SMALL else 2
 
     def drawn_by(self, shuffle: bool | None, sampler: Any, weights: Any, buckets: Any, length: Any) -> Sampler | None:
-        """What draws the rows; None where they come one after the other."""
+        """The sampler of the rows; None where they come one after the other."""
         given = [
             name for name, x in (("sampler", sampler), ("weights", weights), ("buckets", buckets)) if x is not None
         ]
@@ -163,11 +163,11 @@ class Loader:
 
     @property
     def position(self) -> int:
-        """How many batches of this epoch were handed out; with K steps a call each of the K counts."""
+        """The number of batches of this epoch that were handed out; with K steps a call each of the K counts."""
         return self._position
 
     def __len__(self) -> int:
-        """How many items an epoch has: batches, or stacks of K of them. Raises TypeError where nobody can know."""
+        """The number of items of an epoch: batches, or stacks of K of them. Raises TypeError where nobody can know."""
         if isinstance(self.source, Stream):
             raise TypeError("loader: nobody knows how many items an iterable has")
         plan = self.plan(self._epoch)
@@ -175,7 +175,7 @@ class Loader:
 
     @property
     def steps(self) -> int | None:
-        """How many batches this epoch has in all; None where nobody can know."""
+        """The number of batches of this epoch in all; None where nobody can know."""
         return None if isinstance(self.source, Stream) else len(self.plan(self._epoch))
 
     @property
@@ -297,11 +297,11 @@ class Loader:
         return self.transform(batch, key=RandomWords(self.seed, epoch, i + 1).key())
 
     def joined(self, batches: list[Any]) -> Any:
-        """What is handed out at once."""
+        """The batch, or the stack of batches, that is handed out at once."""
         return batches[0] if self.steps_per_call == 1 else stack_items(batches)
 
     def state(self) -> dict[str, Any]:
-        """Where the loop is, as integers and strings: `restore` of it gives the batch that comes next.
+        """The place of the loop, as integers and strings: `restore` of it gives the batch that comes next.
 
         >>> import numpy as np, wholestep as ws
         >>> loader = ws.Loader(np.arange(6), 2)
@@ -315,7 +315,7 @@ class Loader:
         return {**at, "key": self.seed, "data": str(self.source), "order": self.order()}
 
     def order(self) -> str:
-        """What must be the same for the same batches, beside key and data, in words."""
+        """A description of all that must be the same for the same batches, beside key and data."""
         drawn = self.sampler
         how = str(drawn) if drawn is not None else f"in a buffer of {self.buffer}" if self.buffer else "in order"
         last = "dropped" if self.drop_last else "kept"

@@ -16,7 +16,7 @@ from wholestep.ir.graph import NDArray
 
 MAGIC = b"\x93NUMPY"
 LENGTHS = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}
-"""How each version of the format writes the length of its header."""
+"""The format in which each version of .npy writes the length of its header."""
 LARGEST = 10_000
 """A header of more bytes than this is refused: NumPy reads no longer ones, which would be records of many fields."""
 MOST_AXES = 64
@@ -24,7 +24,7 @@ MOST_AXES = 64
 MEMBER, LOCAL_HEADER = b"PK\x03\x04", "<4s22x2H"
 """A zip file's header before each member: its mark, and the lengths of the name and the extra field behind it."""
 DEFLATED_AT_MOST = 1032
-"""What DEFLATE can make of one byte: a member that promises more is not read."""
+"""The most bytes that DEFLATE makes of one: a member that promises more is not read."""
 ENCRYPTED = 1
 PIECE = 1 << 20
 
@@ -33,7 +33,7 @@ KINDS = "biufcV"
 
 
 class Described(NamedTuple):
-    """What a header says of the array behind it."""
+    """The description of an array in the header before it."""
 
     shape: tuple[int, ...]
     fortran: bool

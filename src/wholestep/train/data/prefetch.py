@@ -34,7 +34,7 @@ class Ahead:
         self.thread.start()
 
     def work(self) -> None:
-        """What the thread does."""
+        """Make items until there are no more, or the reader is closed."""
         made: Future[Any] | None = None
         while made is None or made.exception() is None:
             self.room.acquire()
@@ -59,7 +59,7 @@ class Ahead:
         return made.result()
 
     def take(self) -> Future[Any]:
-        """What the thread put there next."""
+        """The next item, as the thread has put it there."""
         while True:
             try:
                 return self.made.get(timeout=LOOK)

@@ -25,7 +25,7 @@ class Plan:
         return len(self.ends)
 
     def size(self, i: int) -> int:
-        """How many rows batch i has."""
+        """The number of rows of batch i."""
         return int(self.ends[i] - (self.ends[i - 1] if i else 0))
 
     def rows(self, first: int, last: int | None = None) -> NDArray:
@@ -34,13 +34,13 @@ class Plan:
 
 
 class Sampler(Protocol):
-    """What draws the batches of an epoch."""
+    """A rule that draws the batches of an epoch."""
 
     def plan(self, words: RandomWords, size: int, drop_last: bool) -> Plan:
         """The batches, of `size` rows each, where the last may be smaller; a function of the random words alone."""
 
     def __str__(self) -> str:
-        """What must be the same for the same batches, in words."""
+        """A description of all that must be the same for the same batches."""
 
 
 class RandomWords:

@@ -34,7 +34,7 @@ class Source(Protocol):
         """These rows as a batch, in memory of its own."""
 
     def __str__(self) -> str:
-        """What the rows are, so that other data can be told from these."""
+        """A description of the rows, so that other data can be told from these."""
 
 
 class Arrays:
@@ -130,7 +130,7 @@ class Stream:
 
 
 def source_of(data: Any, collate: Collate | None) -> Source | Stream:
-    """What a loader was given, by what it can do; raises DtypeError for what is no data at all."""
+    """The source for a loader's data, by what that can do; raises DtypeError for what is no data at all."""
     if isinstance(data, str | os.PathLike):
         return Arrays(open_arrays(Path(data)), Path(data).name)
     if isinstance(data, np.ndarray) or outside.foreign(data) or (not isinstance(data, list) and not is_leaf(data)):
@@ -152,7 +152,7 @@ def source_of(data: Any, collate: Collate | None) -> Source | Stream:
 
 
 def is_leaf(data: Any) -> bool:
-    """Whether a tree is one leaf."""
+    """True if a tree is one leaf."""
     found = tree.leaves(data)
     return len(found) == 1 and found[0] is data
 

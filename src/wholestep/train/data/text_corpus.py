@@ -66,7 +66,7 @@ def source_files(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def held_out(name: str) -> bool:
-    """Whether a file is for the test: a function of its name alone, so that it is for the test on every machine."""
+    """True for a file of the test split: a function of its name alone, so that it is the same on every machine."""
     return zlib.crc32(name.encode()) % ONE_IN == 0
 
 

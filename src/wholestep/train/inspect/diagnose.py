@@ -16,7 +16,7 @@ from wholestep.primitives.structure import Composite
 from wholestep.words import Shown, printable
 
 NAMES = {"contract": "matmul", "select": "where", "rint": "round", "expit": "sigmoid"}
-"""What users call primitives that have another name."""
+"""Users' names of primitives that have another one."""
 
 QUIET = ("creation", "movement", "mark")
 """Families that make no number of their own."""
@@ -24,7 +24,7 @@ QUIET = ("creation", "movement", "mark")
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis(Shown):
-    """What made a step not finite; printed, and in a REPL, it is the message.
+    """The cause of a step that is not finite; printed, and in a REPL, it is the message.
 
     `step` is its number, from 0; `operation` what made the first number that is not finite, with the user's line, or
     the path of an array that held one before; None where there was none. `phase` is "input", "forward" or "backward".
@@ -43,7 +43,7 @@ class Diagnosis(Shown):
 
 
 class Origin(NamedTuple):
-    """Where numbers that are not finite began: at a node, or in an input or a constant that already held them.
+    """The origin of numbers that are not finite: a node, or an input or a constant that already held them.
 
     `meant` marks infinities that were there before anything was computed, such as those of a mask: they are no fault
     before something makes nan of them; then `source` says whose they were.
@@ -97,7 +97,7 @@ class NonfiniteSearch:
                 self.origins[v] = self.origin(at, node, args, v, x)
 
     def origin(self, at: int, node: Node, args: Sequence[NDArray], v: Value, x: Any) -> Origin:
-        """Where a value that is not finite began."""
+        """The origin of a value that is not finite."""
         known = self.first(node.inputs)
         if known is not None and (not known.meant or not np.isnan(x).any() or node.op.kind in QUIET):
             return known
@@ -133,7 +133,7 @@ def nested_origin(node: Node, args: Sequence[NDArray]) -> Origin | None:
 
 
 def bad(v: Value, x: Any) -> bool:
-    """Whether an array holds a number that is not finite."""
+    """True if an array holds a number that is not finite."""
     return v.type.inexact and not bool(np.isfinite(x).all())
 
 
@@ -201,7 +201,7 @@ def begun(origin: Origin) -> Origin:
 
 
 def derivative_of(graph: Graph, node: Node) -> str:
-    """What the user's line does that a node of the backward pass is the derivative of."""
+    """The operation in the user's line that a node of the backward pass is the derivative of."""
     own = [n for n in graph.nodes if n.where == node.where and n.op.kind not in QUIET and not isinstance(n.op, Cast)]
     return operation_name(own[0]) if own and own[0] is not node else ""
 
@@ -209,7 +209,7 @@ def derivative_of(graph: Graph, node: Node) -> str:
 def origin_report(
     origin: Origin | None, phase: str, graph: Graph, step: int, exact: bool, notes: Sequence[str]
 ) -> Diagnosis:
-    """What is known of the origin, in words."""
+    """The diagnosis of an origin, in words."""
     if origin is None:
         text = [f"step {step}: loss and gradients are finite in the reference interpreter"]
         return Diagnosis(step, None, None, "", exact, "\n".join([*text, *[f"  {note}" for note in notes]]))

@@ -53,7 +53,7 @@ def lines(engine: Engine) -> Iterator[str]:
 
 
 def said_of_dtypes(engine: Engine) -> Iterator[str]:
-    """How many parameters and operations on arrays there are of each dtype, and where double precision begins."""
+    """The numbers of parameters and operations on arrays of each dtype, and the line where double precision begins."""
     nodes = [node for part in engine.main.program.graph.family() for node in part.nodes if not node.op.nested]
     made = [(node, v.type.dtype) for node in nodes for v in node.outputs if v.type.shape]
     yield f"parameters  {by_dtype([x.dtype for x in tree.leaves(engine.state.tree['params'])])}"
@@ -86,13 +86,13 @@ def pluralize(n: int, what: str) -> str:
 
 
 def graph_size(graph: Graph) -> tuple[int, Size]:
-    """How many operations a graph holds, those of nested graphs counted once, and their arithmetic."""
+    """The number of operations of a graph, those of nested graphs counted once, and their arithmetic."""
     nodes = [node for part in graph.family() for node in part.nodes]
     return len(nodes), sum(node.op.flops(node) for node in nodes if not node.op.nested)
 
 
 def said_by_the_program(engine: Engine) -> Iterator[str]:
-    """What the device has to say of its program."""
+    """The device's own description of its program, if it has one."""
     explain = getattr(engine.main.program, "explain", None)
     if explain is not None:
         yield str(explain())

@@ -31,7 +31,7 @@ class Inspected:
 
     @property
     def traces(self) -> int:
-        """How many programs were made for this step, those of `run` and `attach` among them."""
+        """The number of programs that were made for this step, those of `run` and `attach` among them."""
         return len(self._log.reasons)
 
     @property
@@ -66,7 +66,7 @@ class Inspected:
 
     @property
     def memory(self) -> Any:
-        """What the compiled program takes of memory, by what it is for; printed, it is a table.
+        """The memory that the compiled program takes, by purpose; printed, it is a table.
 
         What the caller holds is not in it, such as the parameters that were given; nor is what `run`, batches of
         other sizes and attached functions take, which are programs with an arena each.
@@ -75,7 +75,7 @@ class Inspected:
         return found._replace(kept=found.kept + initial_bytes(self._engine.state.tree))
 
     def cost(self) -> Any:
-        """What a call costs before it runs: arithmetic, bytes and predicted time, by kernel and by line of the loss.
+        """The predicted cost of a call: arithmetic, bytes and time, by kernel and by line of the loss.
 
         Printed it is a table with the hot spots first; `ws.calibrate()` measures the rates by which time is predicted.
 
@@ -91,7 +91,7 @@ class Inspected:
         return self._ask("cost")()
 
     def profile(self, batch: Any, calls: int = 10) -> Profile:
-        """What each kernel of a call takes, measured in a program with clocks in it that runs on a copy of the state.
+        """The time of each kernel of a call, measured in a program with clocks in it that runs on a copy of the state.
 
         The step stays as it is, to the last bit. Printed the result is a table, measured beside predicted, of the
         fastest of the calls; its `save("trace.json")` writes what Perfetto opens. A look at the clock takes some 30 ns,
@@ -139,7 +139,7 @@ class Inspected:
             return Words(explained(self._engine))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of a step: a few lines, and the rest folded away."""
+        """The view of a step in a notebook: a few lines, and the rest folded away."""
         with self._lock:
             graph, said = str(self.graph), explained(self._engine)
             folded = {"memory, kernels, and what was compiled": said, "program": graph}

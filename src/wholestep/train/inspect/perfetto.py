@@ -53,7 +53,7 @@ def thread_numbers(found: Sequence[TimedEvent]) -> dict[int, int]:
 
 
 def launch_arguments(step: int, kernel: KernelCost) -> dict[str, Any]:
-    """What there is to say of one run of a kernel."""
+    """The facts of one run of a kernel."""
     runs = max(kernel.times, 1)
     return {
         "step": step,

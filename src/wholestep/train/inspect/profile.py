@@ -46,7 +46,7 @@ class LineTime(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Profile(Shown):
-    """What a call of a step took: `kernels` and `lines`, those that take longest first.
+    """The measured times of a call of a step: `kernels` and `lines`, those that take longest first.
 
     Everything is of the fastest of the calls, which took `microseconds` from call to return; the kernels took `inside`
     of them. `record` has the events of it. Printed it is a table, and in a notebook too.
@@ -62,7 +62,7 @@ class Profile(Shown):
 
     @property
     def kernels(self) -> tuple[KernelTime, ...]:
-        """What ran, the slowest first."""
+        """The kernels and routines that ran, the slowest first."""
         return tuple(sorted([t for t in self.steps if t.predicted.times], key=lambda t: -t.microseconds))
 
     @property
@@ -77,7 +77,7 @@ class Profile(Shown):
 
     @property
     def predicted(self) -> float:
-        """What was predicted for those that ran, in microseconds."""
+        """The predicted time of those that ran, in microseconds."""
         return sum(t.predicted.microseconds for t in self.steps)
 
     def save(self, path: str | Path) -> None:
@@ -115,7 +115,7 @@ class Profile(Shown):
 
 
 def table_row(k: KernelCost) -> tuple[float | int | Dim | str, ...]:
-    """What a table says of a kernel beside its time."""
+    """The columns of a kernel's row beside its time."""
     return k.microseconds, k.flops, k.bytes, k.times, k.bound, k.name, show(k.where)
 
 

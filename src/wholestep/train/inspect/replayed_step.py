@@ -113,7 +113,7 @@ def batch_of(engine: Engine, past: Past | None, chosen: Chosen, given: Any) -> A
 
 
 def replay_notes(chosen: Chosen, past: Past | None, found: bool) -> list[str]:
-    """What else there is to say of the replay."""
+    """Notes on the replay: its place in the last call, and changes of the state since."""
     notes = []
     if past is not None and past.result.steps > 1 and chosen.skips:
         notes.append(f"it was step {chosen.place} of the {past.result.steps} of the last call")

@@ -67,7 +67,7 @@ def compile_loss(loss: Callable[..., Any]) -> jit:
 
 
 def row_count(feed: BatchSignature) -> int:
-    """How many samples there are."""
+    """The number of samples."""
     if not feed.leaves:
         raise TreeError("mean_over: data holds no arrays")
     for leaf in feed.leaves:

@@ -17,7 +17,7 @@ from wholestep.train.loop.run import Callback, TrainingRun
 from wholestep.train.state.counts import whole_number
 
 ROWS = ("epochs", "evaluations")
-"""What of a history a checkpoint keeps."""
+"""The parts of a history that a checkpoint keeps."""
 
 
 class Best(Callback):
@@ -55,7 +55,7 @@ class Best(Callback):
         self.seen(run, run.row[self.metric])
 
     def look(self, value: float) -> bool:
-        """Whether this is the best so far; if not, one more was waited for in vain."""
+        """True if this is the best so far; if not, one more was waited for in vain."""
         gain = self.best - value if self.mode == "min" else value - self.best
         better = not math.isnan(value) and (math.isnan(self.best) or gain > self.min_delta)
         self.best, self.waited = (value, 0) if better else (self.best, self.waited + 1)
@@ -167,7 +167,7 @@ class Checkpoint(Callback):
 
 
 def run_metadata(run: TrainingRun) -> dict[str, Any]:
-    """What of a run is not in the state of its step."""
+    """The facts of a run that are not in the state of its step."""
     loss = run.epoch_loss
     rows = {name: [json_row(row) for row in getattr(run.history, name)] for name in ROWS}
     return {**run.first, **rows, "loss": [loss.total, loss.count]}

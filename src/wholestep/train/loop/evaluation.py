@@ -108,7 +108,7 @@ def loader_for(step: Step, data: Any, training: bool = True) -> Loader:
 
 
 def holds_batches(step: Step, data: Any) -> bool:
-    """Whether the items of bare data are batches already: those of an iterable, and of a list of whole batches."""
+    """True if the items of bare data are batches already: those of an iterable, and of a list of whole batches."""
     if isinstance(data, list) and data:
         axes = [leaf.type.ndim - (step.steps_per_call > 1) for leaf in step._engine.signature.leaves]
         item = tree.leaves(outside.taken_over(data[0], "data[0]", "fit"))

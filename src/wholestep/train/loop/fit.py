@@ -127,7 +127,7 @@ class Goal:
         return loader.epoch - self.first["first_epoch"], self.step.steps - self.first["first_step"]
 
     def reached(self, loader: Loader) -> bool:
-        """Whether that is enough."""
+        """True if the run is over."""
         epochs, steps = self.done(loader)
         return epochs >= self.epochs if self.epochs is not None else steps >= (self.steps or 0)
 
@@ -140,7 +140,7 @@ class Goal:
 
 
 class Marked:
-    """Where the loader was after the last call of the step, so that the two can be brought together."""
+    """The place of the loader after the last call of the step, so that the two can be brought together."""
 
     def __init__(self, run: TrainingRun) -> None:
         self.run = run
@@ -159,7 +159,7 @@ class Marked:
 
 
 class RunDisplay:
-    """What the display is told; where its stream fails, as standard output on a full disk does, nothing any more."""
+    """The reports to a display; they end where its stream fails, as standard output on a full disk does."""
 
     def __init__(self, run: TrainingRun, goal: Goal, display: Display) -> None:
         self.run, self.goal, self.display = run, goal, display
@@ -204,7 +204,7 @@ class RunDisplay:
             warn(f"fit: the progress is shown no more: {error}", LogWarning, hint="the run goes on")
 
     def status(self, epoch: int, values: dict[str, float], seconds: float) -> Status:
-        """Where the run is."""
+        """The progress of the run."""
         _, steps = self.goal.done(self.run.loader)
         whole = self.goal.whole(self.run.loader, self.each)
         rate = (self.run.steps - self.steps) / max(seconds, 1e-9)

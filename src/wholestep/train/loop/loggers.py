@@ -22,7 +22,7 @@ FLUSH = 10.0
 
 
 class Logger(Protocol):
-    """What `fit(logger=...)` takes: any object with these four methods.
+    """The interface of `fit(logger=...)`: any object with these four methods.
 
     An OSError of `start` ends the run before it begins. One of the others ends the log, with a LogWarning, and the run
     goes on without it.
@@ -153,7 +153,7 @@ class TensorBoardLogger:
 
 @contextmanager
 def naming(path: Path, file: Any) -> Iterator[None]:
-    """What goes wrong with a file names it, and the file is closed."""
+    """Errors of a file name it, and the file is closed."""
     try:
         yield
     except OSError as error:

@@ -19,12 +19,12 @@ from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import Step
 
 APART = 4.0
-"""How many times the lowest loss so far ends the trial."""
+"""The multiple of the lowest loss so far that ends the trial."""
 
 
 @dataclass(frozen=True)
 class LrTrial:
-    """What a trial came to: the rates that were tried, and the loss of each step, f64[n]."""
+    """The outcome of a trial: the rates that were tried, and the loss of each step, f64[n]."""
 
     rates: NDArray
     losses: NDArray

@@ -25,7 +25,7 @@ BAR = 12
 """Characters of the bar on a terminal."""
 
 FIRST_OUT = ("arena", "memory", "rate", "bar", "left")
-"""What a line on a narrow terminal is without, one after the other."""
+"""The parts that a line on a narrow terminal is without, one after the other."""
 
 LINES = 100
 """About how many plain lines the epochs of a run get."""
@@ -35,7 +35,7 @@ MODES = ("auto", "rich", "plain", "notebook", None)
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run is. `whole` is the number of epochs, or of steps, that it will have; None where nobody knows.
+    """The progress of a run. `whole` is the number of steps that it will have, `epochs` that of epochs, where known.
 
     >>> print(Status(2, 3, 40, 60, {"loss": 0.25}, rate=1250.0, left=0.016))
     epoch 2/3  step 40/60  loss 0.25  1250 steps/s  eta 0:00
@@ -57,7 +57,7 @@ class Status:
 
     @property
     def brief(self) -> str:
-        """How far the run is, and how well."""
+        """The line without time, speed and memory."""
         return self.without("bar", "left", "memory", "arena")
 
     def within(self, width: int) -> str:
@@ -168,7 +168,7 @@ class Notebook(Display):
         self.handle = display.display(self.made(""), display_id=True)  # type: ignore[no-untyped-call]
 
     def made(self, last: str) -> Any:
-        """What is shown."""
+        """The cell's HTML: the lines so far and a last one."""
         return self.kind(f"<pre>{html.escape(chr(10).join([*self.lines, last]))}</pre>")
 
     def move(self, status: Status) -> None:
@@ -183,7 +183,7 @@ class Notebook(Display):
 
 
 def display_for(mode: Any, stream: TextIO | None = None) -> Display:
-    """Where a run is shown: `auto`, `rich`, `plain`, `notebook`, or None for nowhere.
+    """The display of a mode: `auto`, `rich`, `plain`, `notebook`, or None for nowhere.
 
     Raises ParameterError for another mode, MissingExtraError where what was asked for is not installed.
     """
@@ -204,13 +204,13 @@ def display_for(mode: Any, stream: TextIO | None = None) -> Display:
 
 
 def in_notebook() -> bool:
-    """Whether this runs in the kernel of a notebook."""
+    """True in the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def moving(stream: TextIO) -> bool:
-    """Whether a line can be redrawn: on a terminal, where rich is installed."""
+    """True where a line can be redrawn: on a terminal, where rich is installed."""
     return stream.isatty() and importlib.util.find_spec("rich") is not None
 
 

@@ -16,7 +16,7 @@ from wholestep.train.state.result import Result
 from wholestep.train.step.step import Step
 
 RECENT = 100
-"""How many steps the loss that is shown during an epoch is the mean of, or as many as there were."""
+"""Steps over which the loss that is shown during an epoch is averaged, or as many as there were."""
 
 
 class RunningMean:

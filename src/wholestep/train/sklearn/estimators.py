@@ -31,7 +31,7 @@ FAR = 3.0
 
 @bounded
 class Perceptrons(BaseEstimator):  # type: ignore[misc]
-    """What classifier and regressor share: the settings, the inputs, and training."""
+    """The common base of classifier and regressor: the settings, the inputs, and training."""
 
     classes_: NDArray
 
@@ -104,7 +104,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
             )
 
     def goes_on(self) -> bool:
-        """Whether training goes on from what an earlier one found."""
+        """True if training goes on from what an earlier one found."""
         return bool(self.warm_start) and hasattr(self, "params_")
 
     def earlier(self, params: Any) -> Any:
@@ -117,7 +117,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         return {name: self.params_[name].astype(p.dtype) for name, p in params.items()}
 
     def parted(self, data: Data, rng: Any) -> tuple[Data, Data | None]:
-        """What to train on, without rows that weigh nothing, and what to hold out where training stops early."""
+        """The training rows, without those that weigh nothing, and the held-out ones where training stops early."""
         counted = Data(*[a[data.w > 0] for a in data])
         if not self.early_stopping:
             return counted, None
@@ -252,7 +252,7 @@ class WholestepRegressor(RegressorMixin, Perceptrons):  # type: ignore[misc]
 
 
 def default_epochs(samples: int, rows: int) -> int:
-    """How many epochs where nobody says: so many updates as a small table needs, so many passes as a large one does."""
+    """The default number of epochs: as many updates as a small table needs, as many passes as a large one does."""
     return max(30, math.ceil(1000 / math.ceil(samples / rows)))
 
 

@@ -30,7 +30,7 @@ WARM_UP = 0.05
 """The share of all updates over which the learning rate rises; after it, it falls to zero as a cosine does."""
 
 ROWS_AT_ONCE = 4096
-"""How many rows are predicted at a time, so that memory does not grow with their number."""
+"""Rows that are predicted at a time, so that memory does not grow with their number."""
 
 
 class Shape(NamedTuple):
@@ -143,7 +143,7 @@ POOL = Pool(kept=16)
 
 
 class Settings(NamedTuple):
-    """How to train; it ends early where the loss on `held_out` has not fallen for `patience` epochs."""
+    """Settings of a training run; it ends early where the loss on `held_out` has not fallen for `patience` epochs."""
 
     lr: float
     weight_decay: float
@@ -216,7 +216,7 @@ class EnsembleTraining:
         return (pad_rows(Data(*[a[part] for a in self.data]), rows) for part in parts)
 
     def share(self, update: int) -> float:
-        """What part of the learning rate applies to an update, the first having number 1."""
+        """The share of the learning rate that applies to an update, the first having number 1."""
         done = update / (self.count * self.settings.epochs)
         return min(1.0, done / WARM_UP) * 0.5 * (1 + math.cos(math.pi * done))
 

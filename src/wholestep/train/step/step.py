@@ -58,7 +58,7 @@ class Step(ExclusiveAccess, SavedState, Inspected):
     ) -> None:
         super().__init__()
         self.strict = strict
-        """Whether a call refuses every batch that has another shape than the one the step was compiled for."""
+        """True if a call refuses every batch that has another shape than the one the step was compiled for."""
         self._log = CompilationLog()
         self._predictor: Attached | None = None
         self._take(Engine(step_function, parts, {}, batch, count, device, self._log))
