@@ -73,7 +73,9 @@ def vmap(
                 return with_said(f)(*own_args, **own_kwargs)
 
             types = [array_type(v.shape[1:], v.dtype) for v in mapped]
-            traced = trace_flat(one, types, [t.ndim == 0 for t in types], reason="vmap", name=_name(f))
+            traced = trace_flat(
+                one, types, [t.ndim == 0 for t in types], reason="vmap", name=_name(f), evaluate=work.builder.evaluate
+            )
             marks = [True] * len(mapped) + [False] * len(traced.captured)
             outs, out_on = Batching(n, axis_name).inline(traced.graph, [*mapped, *traced.captured], marks)
             shaped = tree.unflatten(traced.structure, outs)

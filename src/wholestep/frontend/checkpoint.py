@@ -8,9 +8,9 @@ from typing import Any
 
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
-from wholestep.frontend.custom import Call, body_graph, name_of, result
+from wholestep.frontend.custom import body_graph, name_of
 from wholestep.frontend.printing import with_said, without_said
-from wholestep.frontend.tracing import scope
+from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.graph import Graph
 from wholestep.primitives.checkpoint import Policy, opened
 from wholestep.primitives.checkpoint import checkpoint as checkpoint_primitive
@@ -49,12 +49,12 @@ def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) 
     @functools.wraps(f)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         with scope("checkpoint") as work:
-            call = Call(args, kwargs)
-            graph, captured, found = body_graph(call, with_said(f), "checkpoint")
+            call = Arguments((args, kwargs))
+            traced = body_graph(call, with_said(f), "checkpoint")
             if isinstance(policy, tuple | list):
-                check_policy_labels(graph, policy, name_of(f))
-            outs = checkpoint_primitive(*call.values, *captured, graph=graph, **kept)
-            return work.leave(without_said(result(outs, found)))
+                check_policy_labels(traced.graph, policy, name_of(f))
+            outs = checkpoint_primitive(*call.values, *traced.captured, graph=traced.graph, **kept)
+            return work.leave(without_said(traced.arrays(outs)))
 
     return checkpointed
 

@@ -13,7 +13,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.printing import Printed, take_prints, without_said
 from wholestep.frontend.promotion import cast_to
 from wholestep.frontend.pure import pure
-from wholestep.frontend.tracing import PLAIN, Traced, as_array, entered, scope, trace_flat, type_of
+from wholestep.frontend.tracing import Arguments, Traced, as_array, scope, trace_flat, type_of
 from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
@@ -43,37 +43,16 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if known is not None:
         return (true_fn if bool(known) else false_fn)(*operands)
     with scope("cond") as work:
-        leaves, rebuild, _ = loop_arguments(operands, entered)
-        values = [a.value for a in leaves]
+        given = Arguments(tuple(operands), booleans=True)
         branches = [
-            traced_branch(f, rebuild, values, leaves, name) for f, name in ((false_fn, "false"), (true_fn, "true"))
+            given.traced(lambda xs, f=f: f(*xs), reason="cond", name=name)
+            for f, name in ((false_fn, "false"), (true_fn, "true"))
         ]
         check_branches(*branches)
-        graphs, captured = with_same_captures(branches, len(values))
+        graphs, captured = with_same_captures(branches, len(given.arrays))
         index = cast_to(cast_to(pred.value, np.dtype(bool)), np.dtype(np.int32))
-        outs = cond_primitive(index, *values, *captured, branches=tuple(graphs))
+        outs = cond_primitive(index, *given.values, *captured, branches=tuple(graphs))
         return work.leave(branches[0].arrays(outs))
-
-
-def loop_arguments(
-    operands: Sequence[Any], enter: Callable[[Any, str], Array] = as_array
-) -> tuple[list[Array], Callable[[Sequence[Any]], Any], Any]:
-    """Array leaves of the operands as traced arrays, and how to put others back around them."""
-    leaves, structure = tree.flatten(tuple(operands))
-    on = [isinstance(leaf, (Array, *PLAIN)) for leaf in leaves]
-    arrays = [enter(leaf, "operand") for leaf, o in zip(leaves, on, strict=True) if o]
-
-    def rebuild(items: Sequence[Any]) -> Any:
-        rest = iter(items)
-        return tree.unflatten(structure, [next(rest) if o else leaf for leaf, o in zip(leaves, on, strict=True)])
-
-    return arrays, rebuild, structure
-
-
-def traced_branch(f: Any, rebuild: Any, values: Sequence[Value], leaves: Sequence[Array], name: str) -> Traced:
-    """One branch as a graph of the operands."""
-    types, scalars, weak = [v.type for v in values], [a._scalar for a in leaves], [a._weak for a in leaves]
-    return trace_flat(lambda *xs: f(*rebuild(xs)), types, scalars, reason="cond", name=name, weak=weak)
 
 
 def check_branches(no: Traced, yes: Traced) -> None:
@@ -112,19 +91,19 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
     (np.float64(6.0), array([0., 1., 3.]))
     """
     with scope("scan") as work:
-        rows, rebuild, _ = loop_arguments((xs,))
-        count = steps(rows, length)
-        start, unflatten, structure = loop_arguments((init,))
-        types = [array_type(a.shape[1:], a.dtype) for a in rows]
-        k = len(start)
+        rows = Arguments((xs,), booleans=True, weak=False)
+        count = steps(rows.arrays, length)
+        begin = Arguments((init,), booleans=True, weak=False)
+        types = [array_type(a.shape[1:], a.dtype) for a in rows.arrays]
+        k = len(begin.arrays)
 
         def step(*items: Array) -> Any:
-            carry, y = pair_of(f(unflatten(items[:k])[0], rebuild(items[k:])[0]))
-            check_carry(carry, structure)
+            carry, y = pair_of(f(begin.around(items[:k])[0], rows.around(items[k:])[0]))
+            check_carry(carry, begin.structure)
             said = take_prints()
             return carry, Printed((y, said)) if said else y
 
-        traced, start = settled(step, start, [*types], "scan")
+        traced, start = settled(step, begin.arrays, types, "scan")
         ys = len(traced.graph.outputs) - k
         captured = len(traced.captured)
         order = [*range(k + len(types), k + len(types) + captured), *range(k + len(types))]
@@ -132,7 +111,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
         outs = scan_primitive(
             *traced.captured,
             *[a.value for a in start],
-            *[a.value for a in rows],
+            *rows.values,
             graph=graph,
             sizes=(captured, k),
             length=count,
@@ -215,17 +194,17 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init:
     np.int64(16)
     """
     with scope("while_loop") as work:
-        start, unflatten, structure = loop_arguments((init,))
+        begin = Arguments((init,), booleans=True, weak=False)
 
         def body(*items: Array) -> Any:
-            out = body_fun(unflatten(items)[0])
-            check_carry(out, structure)
+            out = body_fun(begin.around(items)[0])
+            check_carry(out, begin.structure)
             return out
 
-        traced, start = settled(body, start, [], "while_loop")
+        traced, start = settled(body, begin.arrays, [], "while_loop")
         k = len(start)
         test = trace_flat(
-            lambda *items: scalar_bool(cond_fun(unflatten(items)[0])),
+            lambda *items: scalar_bool(cond_fun(begin.around(items)[0])),
             [a.type for a in start],
             [a._scalar for a in start],
             reason="while_loop",

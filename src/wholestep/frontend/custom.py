@@ -14,7 +14,7 @@ from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.selection import Selection
-from wholestep.frontend.tracing import PLAIN, as_array, entered
+from wholestep.frontend.tracing import Arguments, Traced, as_array
 from wholestep.ir.build import build, current
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type, array_type
@@ -28,44 +28,9 @@ from wholestep.primitives.structure import custom_jvp as custom_jvp_primitive
 from wholestep.primitives.structure import custom_vjp as custom_vjp_primitive
 
 
-class Call:
-    """One call of a wrapped function: its array leaves, and how to rebuild the arguments around others."""
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.leaves, self.structure = tree.flatten((args, kwargs))
-        self.on = [isinstance(leaf, (Array, *PLAIN)) and not isinstance(leaf, bool | str) for leaf in self.leaves]
-        self.arrays = [entered(leaf, "argument") for leaf, o in zip(self.leaves, self.on, strict=True) if o]
-
-    @property
-    def values(self) -> list[Value]:
-        return [a.value for a in self.arrays]
-
-    def rebuild(self, values: Sequence[Value]) -> Any:
-        """(args, kwargs) around these values."""
-        wrapped = iter([Array(v, a._scalar, a._weak) for v, a in zip(values, self.arrays, strict=True)])
-        given = [next(wrapped) if o else leaf for leaf, o in zip(self.leaves, self.on, strict=True)]
-        return tree.unflatten(self.structure, given)
-
-
-def body_graph(call: Call, f: Callable[..., Any], name: str) -> Any:
+def body_graph(call: Arguments, f: Callable[..., Any], name: str) -> Traced:
     """f as a graph over the call's arrays and what it captures; in an eager trace values stay attached to it."""
-    found: dict[str, Any] = {}
-    outer = current()
-    evaluate = outer.evaluate if outer is not None else None
-    known = [a.value.data for a in call.arrays]
-
-    def flat(*values: Value) -> list[Value]:
-        if evaluate is not None:
-            for v, data in zip(values, known, strict=True):
-                v.data = data
-        args, kwargs = call.rebuild(values)
-        leaves, found["structure"] = tree.flatten(f(*args, **kwargs))
-        arrays = [as_array(leaf, name) for leaf in leaves]
-        found["scalars"] = [a._scalar for a in arrays]
-        return [a.value for a in arrays]
-
-    graph, captured = build(flat, [v.type for v in call.values], name=name, evaluate=evaluate, reason=name)
-    return graph, captured, found
+    return call.traced(lambda given: f(*given[0], **given[1]), reason=name, name=name, attached=True)
 
 
 def by_position(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], what: str) -> tuple[Any, ...]:
@@ -82,11 +47,6 @@ def by_position(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
         )
     bound.apply_defaults()
     return bound.args
-
-
-def result(outs: Sequence[Value], found: dict[str, Any]) -> Any:
-    """The function's result around these values."""
-    return tree.unflatten(found["structure"], [Array(v, s) for v, s in zip(outs, found["scalars"], strict=True)])
 
 
 def name_of(f: Any) -> str:
@@ -165,10 +125,9 @@ class CustomRule:
 
     over_batch: type[Batched]
 
-    def __init__(self, call: Call, extra: int, found: dict[str, Any], name: str, *rules: Any) -> None:
-        self.call, self.extra, self.found = call, extra, found
-        self.name, self.rules = name, rules
-        self.n = len(call.values)
+    def __init__(self, call: Arguments, traced: Traced, name: str, *rules: Any) -> None:
+        self.call, self.traced, self.name, self.rules = call, traced, name, rules
+        self.n = len(call.arrays)
 
     def batched(self, batching: Any, on: Sequence[bool]) -> Any:
         return self.over_batch(self, batching, on)
@@ -187,8 +146,8 @@ class CustomRule:
             if len(gs) != len(leaves):
                 raise TreeError(f"{name}: a cotangent has {len(gs)} leaves where the argument has {len(leaves)}")
             out += [cotangent_like(leaf, x, name) for leaf, x in zip(leaves, gs, strict=True)]
-        keyword = len(self.call.values) - len(out)
-        return [*out, *[None] * keyword, *[None] * self.extra]
+        keyword = self.n - len(out)
+        return [*out, *[None] * keyword, *[None] * len(self.traced.captured)]
 
 
 def cotangent_like(primal: Array, g: Any, name: str) -> Maybe:
@@ -277,13 +236,13 @@ class PullbackRule(CustomRule):
         args, kwargs = self.call.rebuild(values[: self.n])
         out, residuals = self.rules[0](*args, **kwargs)
         leaves, structure = tree.flatten(out)
-        if structure != self.found["structure"]:
+        if structure != self.traced.structure:
             raise TreeError(f"{self.name}: the forward rule returns another structure than the function")
         return [as_array(leaf, self.name).value for leaf in leaves], residuals
 
     def backward(self, residuals: Any, gys: Sequence[Value]) -> list[Maybe]:
         args, _ = self.call.rebuild(self.call.values)
-        return self.cotangents(self.rules[1](residuals, result(gys, self.found)), self.name, args)
+        return self.cotangents(self.rules[1](residuals, self.traced.arrays(gys)), self.name, args)
 
 
 def row_type(v: Value) -> Type:
@@ -310,10 +269,12 @@ class Ruled:
         name = name_of(self.f)
         if not self.rules:
             raise DerivativeError(f"{name}: {type(self).__name__} without a rule", hint=f"call {self.stated} first")
-        call = Call(by_position(self.f, args, kwargs, name), {})
-        graph, captured, found = body_graph(call, self.f, name)
-        rule = self.rule_class(call, len(captured), found, name, *self.rules)
-        return result(self.primitive(*call.values, *captured, graph=graph, rule=rule, closed=len(captured)), found)
+        call = Arguments((by_position(self.f, args, kwargs, name), {}))
+        traced = body_graph(call, self.f, name)
+        rule = self.rule_class(call, traced, name, *self.rules)
+        captured = traced.captured
+        outs = self.primitive(*call.values, *captured, graph=traced.graph, rule=rule, closed=len(captured))
+        return traced.arrays(outs)
 
 
 class custom_vjp(Ruled):
@@ -422,7 +383,7 @@ class DeclaredPullback(CustomRule):
 
     def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
         args, _ = self.call.rebuild(xs[: self.n])
-        given = self.rules[0](args, result(ys, self.found), result(gys, self.found))
+        given = self.rules[0](args, self.traced.arrays(ys), self.traced.arrays(gys))
         return self.cotangents(given, self.name, args)
 
 
@@ -459,13 +420,12 @@ class composite:
             return self.f(*args, **kwargs)
         if self.rule is not None:
             args, kwargs = by_position(self.f, args, kwargs, self.label), {}
-        call = Call(args, kwargs)
-        graph, captured, found = body_graph(call, with_said(self.f), self.label)
+        call = Arguments((args, kwargs))
+        traced = body_graph(call, with_said(self.f), self.label)
         rule, closed = None, 0
         if self.rule is not None:
-            rule, closed = (
-                DeclaredPullback(call, len(captured), found, self.label, self.rule, self.narrow),
-                len(captured),
-            )
-        outs = composite_primitive(*call.values, *captured, graph=graph, label=self.label, rule=rule, closed=closed)
-        return without_said(result(outs, found))
+            rule, closed = DeclaredPullback(call, traced, self.label, self.rule, self.narrow), len(traced.captured)
+        outs = composite_primitive(
+            *call.values, *traced.captured, graph=traced.graph, label=self.label, rule=rule, closed=closed
+        )
+        return without_said(traced.arrays(outs))

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
-from wholestep.frontend.custom import Call, body_graph, composite, name_of, result
+from wholestep.frontend.custom import body_graph, composite, name_of
 from wholestep.frontend.printing import with_said, without_said
-from wholestep.frontend.tracing import scope
+from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.build import inline
 from wholestep.transforms.autocast import FULL, HALVES, half
 from wholestep.transforms.autocast import autocast as recast
@@ -49,9 +49,9 @@ def autocast(
     @functools.wraps(f)
     def autocasted(*args: Any, **kwargs: Any) -> Any:
         with scope("autocast") as work:
-            call = Call(args, kwargs)
-            graph, captured, found = body_graph(call, with_said(f), name_of(f))
-            outs = inline(recast(graph, half(dtype)), [*call.values, *captured])
-            return work.leave(without_said(result(outs, found)))
+            call = Arguments((args, kwargs))
+            traced = body_graph(call, with_said(f), name_of(f))
+            outs = inline(recast(traced.graph, half(dtype)), [*call.values, *traced.captured])
+            return work.leave(without_said(traced.arrays(outs)))
 
     return autocasted

@@ -163,6 +163,48 @@ def differentiable(leaves: Sequence[Any], paths: Callable[[], Sequence[str]], wh
             )
 
 
+class Arguments:
+    """The arrays in a tree of arguments, by default those that are no Python booleans, and the tree around others."""
+
+    def __init__(self, given: Any, *, booleans: bool = False, weak: bool = True) -> None:
+        self.leaves, self.structure = tree.flatten(given)
+        self.on = [isinstance(leaf, LEAVES) and (booleans or not isinstance(leaf, bool)) for leaf in self.leaves]
+        enter = entered if weak else as_array
+        self.arrays = [enter(leaf, "argument") for leaf, o in zip(self.leaves, self.on, strict=True) if o]
+
+    @property
+    def values(self) -> list[Value]:
+        return [a.value for a in self.arrays]
+
+    @property
+    def types(self) -> list[Type]:
+        return [a.type for a in self.arrays]
+
+    def around(self, items: Sequence[Any]) -> Any:
+        """The tree with these in place of the arrays."""
+        rest = iter(items)
+        given = [next(rest) if o else leaf for leaf, o in zip(self.leaves, self.on, strict=True)]
+        return tree.unflatten(self.structure, given)
+
+    def rebuild(self, values: Sequence[Value]) -> Any:
+        """The tree around these values, as scalar and as weak as the arrays are."""
+        return self.around([Array(v, a._scalar, a._weak) for v, a in zip(values, self.arrays, strict=True)])
+
+    def traced(self, f: Callable[..., Any], *, reason: str, name: str, attached: bool = False) -> Traced:
+        """A function of the tree as a graph; in an eager trace its values may stay `attached`."""
+        outer = current() if attached else None
+        return trace_flat(
+            lambda *xs: f(self.around(xs)),
+            self.types,
+            [a._scalar for a in self.arrays],
+            reason=reason,
+            name=name,
+            weak=[a._weak for a in self.arrays],
+            evaluate=None if outer is None else outer.evaluate,
+            data=[a.value.data for a in self.arrays],
+        )
+
+
 class Traced(NamedTuple):
     """A Python function as a graph: what it captured, and how its result is put together."""
 
@@ -183,22 +225,27 @@ def trace_flat(
     *,
     reason: str,
     name: str = "",
-    names: Sequence[str] = (),
     weak: Sequence[bool] = (),
+    evaluate: Any = None,
+    data: Sequence[Any] = (),
 ) -> Traced:
-    """Trace f, which takes one array for each type, on abstract values; `weak` ones give way as Python numbers do."""
+    """Trace f, which takes one array for each type; `weak` ones give way as Python numbers do.
+
+    The values are abstract, or with `evaluate` computed as the trace goes, from `data` where there is some.
+    """
     found: dict[str, Any] = {}
 
     def flat(*values: Value) -> list[Value]:
+        if evaluate is not None:
+            for v, known in zip(values, data, strict=False):
+                v.data = known
         out = f(*[Array(v, s, w) for v, s, w in zip(values, scalars, weak or [False] * len(types), strict=True)])
         leaves, found["structure"] = tree.flatten(out)
         arrays = [as_array(leaf, reason) for leaf in leaves]
         found["scalars"] = [a._scalar for a in arrays]
         return [a.value for a in arrays]
 
-    outer = current()
-    evaluate = outer.evaluate if outer is not None and reason == "vmap" else None
-    graph, captured = build(flat, types, name=name or "graph", names=names, evaluate=evaluate, reason=reason)
+    graph, captured = build(flat, types, name=name or "graph", evaluate=evaluate, reason=reason)
     return Traced(graph, captured, found["structure"], found["scalars"])
 
 
