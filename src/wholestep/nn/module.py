@@ -124,7 +124,9 @@ class Module:
 
     def _forget(self, name: str) -> None:
         """Drop what is noted of a field; a value of it in `__dict__` keeps its place in the order."""
-        for note, dropped in (("_marks", [name]), ("_ties", [name]), ("_odd", paths_below(self._odd, name))):
+        field = tree.access("", name)
+        below = [path for path in self._odd if path == field or lies_in_part(path, field)]
+        for note, dropped in (("_marks", [name]), ("_ties", [name]), ("_odd", below)):
             known = getattr(self, note)
             if any(key in known for key in dropped):
                 object.__setattr__(self, note, {key: value for key, value in known.items() if key not in dropped})
@@ -232,12 +234,6 @@ def check_value(module: Module, path: str, kind: str | None, value: Any) -> None
             refuse_hidden(value, path)
 
 
-def paths_below(paths: Iterable[str], name: str) -> list[str]:
-    """The paths that begin with a field."""
-    field = tree.access("", name)
-    return [path for path in paths if path == field or lies_in_part(path, field)]
-
-
 def path_of(module: Module, target: Any, path: str) -> str:
     """The path at which a module holds an array or a module, or the one that was given; raises TreeError for none."""
     if isinstance(target, str):
@@ -293,15 +289,12 @@ def value_text(value: Any, met: dict[int, str], path: str = "") -> str:
     if id(value) in met:
         return f"{type(value).__name__}, the same as {met[id(value)] or 'the whole'}"
     met[id(value)] = path
-    parts = [f"{name}={field_lines(value, name, met, tree.access(path, name))}" for name in value._listed()]
+    parts = []
+    for name in value._listed():
+        kind = f"{mark} " if (mark := value._marks.get(name)) in (BUFFER, FROZEN) else ""
+        parts.append(f"{name}={kind}{value_text(vars(value)[name], met, tree.access(path, name))}")
     parts += [f"{name}={tie}, tied" for name, tie in value._ties.items()]
     return blocked(value._title(), parts)
-
-
-def field_lines(module: Module, name: str, met: dict[int, str], path: str) -> str:
-    """One field, with its mark."""
-    kind = module._marks.get(name)
-    return f"{kind + ' ' if kind in (BUFFER, FROZEN) else ''}{value_text(vars(module)[name], met, path)}"
 
 
 def blocked(name: str, parts: list[str]) -> str:

@@ -10,20 +10,10 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.custom import stop_gradient
-from wholestep.nn import init
+from wholestep.nn import init, normalization
 from wholestep.nn.annotations import buffer
 from wholestep.nn.linears import sized
 from wholestep.nn.module import Module
-from wholestep.nn.normalization import (
-    batch_norm,
-    but_channels,
-    group_norm,
-    in_wide,
-    instance_norm,
-    layer_norm,
-    mean_and_variance,
-    rms_norm,
-)
 from wholestep.nn.windows import type_text
 from wholestep.numpy.reductions import traced_count
 
@@ -67,7 +57,7 @@ class LayerNorm(Normalization):
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:
-        return layer_norm(x, self.gain, self.bias, self.eps)
+        return normalization.layer_norm(x, self.gain, self.bias, self.eps)
 
 
 class RMSNorm(Normalization):
@@ -87,7 +77,7 @@ class RMSNorm(Normalization):
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:
-        return rms_norm(x, self.gain, self.eps)
+        return normalization.rms_norm(x, self.gain, self.eps)
 
 
 class BatchNorm(Normalization):
@@ -132,15 +122,17 @@ class BatchNorm(Normalization):
         if x.ndim < 2 or x.shape[1] != channels:
             raise ShapeError(f"BatchNorm: x is {type_text(x)}; axis 1 must be the {channels} channels")
         if not self.training:
-            return batch_norm(x, self.gain, self.bias, mean=self.mean, var=self.var, eps=self.eps)
+            return normalization.batch_norm(x, self.gain, self.bias, mean=self.mean, var=self.var, eps=self.eps)
         self.follow(x)
-        return batch_norm(x, self.gain, self.bias, eps=self.eps)
+        return normalization.batch_norm(x, self.gain, self.bias, eps=self.eps)
 
     def follow(self, x: Any) -> None:
         """Move the running statistics towards those of a batch."""
-        axes = but_channels(x)
+        axes = normalization.but_channels(x)
         count = x.size // x.shape[1]
-        mean, var = [stop_gradient(m).reshape(-1) for m in mean_and_variance(in_wide(x), axes)]
+        mean, var = [
+            stop_gradient(m).reshape(-1) for m in normalization.mean_and_variance(normalization.in_wide(x), axes)
+        ]
         self.mean = self.toward(self.mean, mean)
         self.var = self.toward(self.var, unbiased(var, count))
 
@@ -178,7 +170,7 @@ class GroupNorm(Normalization):
         self.groups, self.eps = groups, eps
 
     def __call__(self, x: Any) -> Any:
-        return group_norm(x, self.groups, self.gain, self.bias, self.eps)
+        return normalization.group_norm(x, self.groups, self.gain, self.bias, self.eps)
 
 
 class InstanceNorm(Normalization):
@@ -199,4 +191,4 @@ class InstanceNorm(Normalization):
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:
-        return instance_norm(x, self.gain, self.bias, self.eps)
+        return normalization.instance_norm(x, self.gain, self.bias, self.eps)

@@ -24,8 +24,8 @@ class Resampled(Module):
 
 
 @dataclass(eq=False, repr=False)
-class MaxPool(Resampled):
-    """The common part of the max pools."""
+class WindowPool(Resampled):
+    """The common part of pools of windows."""
 
     size: Ints
     stride: Ints | None = None
@@ -33,7 +33,7 @@ class MaxPool(Resampled):
     ceil_mode: bool = False
 
 
-class MaxPool2d(MaxPool):
+class MaxPool2d(WindowPool):
     """`max_pool2d` as a layer.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
@@ -49,23 +49,19 @@ class MaxPool2d(MaxPool):
 
 
 @like_images(1, MaxPool2d)
-class MaxPool1d(MaxPool):
+class MaxPool1d(WindowPool):
     function = staticmethod(pooling.max_pool1d)
 
 
 @like_images(3, MaxPool2d)
-class MaxPool3d(MaxPool):
+class MaxPool3d(WindowPool):
     function = staticmethod(pooling.max_pool3d)
 
 
 @dataclass(eq=False, repr=False)
-class AvgPool(Resampled):
+class AvgPool(WindowPool):
     """The common part of the mean pools."""
 
-    size: Ints
-    stride: Ints | None = None
-    padding: Padding = 0
-    ceil_mode: bool = False
     count_include_pad: bool = True
 
 

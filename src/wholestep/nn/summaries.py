@@ -200,8 +200,9 @@ def observed(cls: type[Any]) -> type[Any]:
         paths, calls = WATCHED.get(({}, {}))
         path = paths.get(id(self))
         if path is not None and builder is not None:
+            types = tuple([type_of(x) for x in tree.leaves(out) if isinstance(x, np.ndarray | np.generic | Array)])
             before = calls.get(path, ((), 0))[1]
-            calls[path] = (describe_result(out), before + count_arithmetic(builder.nodes[start:]))
+            calls[path] = (types, before + count_arithmetic(builder.nodes[start:]))
         return out
 
     names = {"__call__": call, "__module__": cls.__module__, "__doc__": cls.__doc__, "__qualname__": cls.__qualname__}
@@ -223,11 +224,6 @@ def work(node: Node) -> Size:
     times: Size = node.params.get("length", 1)
     none: Size = 0
     return times * (functools.reduce(greatest, inner, none) if isinstance(node.op, Cond) else sum(inner))
-
-
-def describe_result(out: Any) -> tuple[Type, ...]:
-    """The types of what a part returned."""
-    return tuple([type_of(x) for x in tree.leaves(out) if isinstance(x, np.ndarray | np.generic | Array)])
 
 
 def is_shape(x: Any) -> bool:

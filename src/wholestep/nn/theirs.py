@@ -45,16 +45,14 @@ def theirs(model: Any) -> Iterator[tuple[ArrayPlace, list[Theirs]]]:
     """Each array of a model, parameters first, and what PyTorch calls it: once for each of the places it stands at."""
     walk = ModelWalk(model)
     modules = dict(walk.modules)
-    ties = {tree.access(at, name): at_path for at, module in walk.modules for name, at_path in tied_fields(at, module)}
+    ties = {
+        tree.access(at, name): tree.access(at, tree.Path(target)) if at else target
+        for at, module in walk.modules
+        for name, target in module._ties.items()
+    }
     for place in walk.places:
         others = [alias for alias, target in ties.items() if target in place.aliases]
         yield place, [beside(path, modules) for path in (*place.aliases, *others)]
-
-
-def tied_fields(at: str, module: Any) -> Iterator[tuple[str, str]]:
-    """The names of fields that are tied, and the paths that they stand for."""
-    for name, target in module._ties.items():
-        yield name, tree.access(at, tree.Path(target)) if at else target
 
 
 def beside(path: str, modules: dict[str, Any]) -> Theirs:

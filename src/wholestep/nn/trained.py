@@ -15,12 +15,8 @@ def give(model: Any, step: Any, loss: str) -> None:
     """Note that a step trains a copy of the modules in a tree, for as long as both are there."""
     for part in tree.flatten(model, is_module)[0]:
         if is_module(part):
-            _given[id(part)] = weakref.ref(part, partial(forget_model, id(part))), weakref.ref(step), loss
-
-
-def forget_model(key: int, _: Any) -> None:
-    """A model is gone, and its number may become that of another object."""
-    _given.pop(key, None)
+            # When a model is gone, its number may become that of another object.
+            _given[id(part)] = weakref.ref(part, partial(_given.pop, id(part))), weakref.ref(step), loss
 
 
 def is_module(x: Any) -> bool:
