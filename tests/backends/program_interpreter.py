@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from tests.kernel.interpret import run_kernel
 
 from wholestep.errors import KernelError
-from wholestep.kernel.interpret import run_kernel
 from wholestep.kernel.lang import I64, Kernel
 from wholestep.lower.program.program import FIRST_INPUT, LoweredProgram
 from wholestep.lower.program.steps import (

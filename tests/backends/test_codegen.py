@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.backends.native_kernels import Native, run
+from tests.kernel import interpret
 
 from wholestep.backends.cpu.cpu_features import CpuTarget, host_levels, named_target
-from wholestep.kernel import interpret
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import BOOL, I64, Axis, Index, Kernel
 from wholestep.kernel.verify import verify_kernel

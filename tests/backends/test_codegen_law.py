@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tests.backends.native_kernels import Native, fenced
 from tests.hang import HANG
+from tests.kernel import interpret
 from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 
 from wholestep.backends.cpu.codegen.function import kernel_function, module_text
 from wholestep.backends.cpu.cpu_features import LEVELS, CpuTarget, host_levels, host_target, named_target
 from wholestep.backends.cpu.llvm_jit import object_code
-from wholestep.kernel import interpret
 
 BATCH = 40
 

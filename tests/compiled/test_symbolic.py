@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.kernel import interpret
 from tests.kernel.parse import parse_kernel
 
 import wholestep as ws
@@ -11,7 +12,6 @@ from wholestep.compiler.dynamic_shapes import AnySizeProgram, PerSizeProgram
 from wholestep.dims import Dim, substitute
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.sizes import graph_at
-from wholestep.kernel import interpret
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import I64, Axis, Index
 from wholestep.kernel.text import format_kernel

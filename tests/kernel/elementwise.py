@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from tests.kernel.interpret import run_kernel
 
 from wholestep import dtypes
 from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.interpret import run_kernel
 from wholestep.kernel.lang import Axis, Index, Kernel
 from wholestep.kernel.maths import Complex
 

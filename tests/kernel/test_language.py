@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.hang import HANG
+from tests.kernel import interpret
 from tests.kernel.parse import parse_kernel
 from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 
 from wholestep import dtypes
 from wholestep.errors import KernelError
-from wholestep.kernel import interpret
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, axes_of, walk
 from wholestep.kernel.ops import OPS

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special
+from tests.kernel import interpret
 from tests.kernel.parse import parse_kernel
 
 from wholestep import dtypes
 from wholestep.errors import KernelError
-from wholestep.kernel import interpret
 from wholestep.kernel.lang import Kernel
 from wholestep.kernel.verify import verify_kernel
 

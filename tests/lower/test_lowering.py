@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from tests.kernel import interpret
 
 import wholestep as ws
 from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.compiler.driver import compile_graph
-from wholestep.kernel import interpret
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.lang import Axis, Index, axes_of

@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
+from wholestep import dtypes
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import body_graph, composite, name_of
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.build import inline
-from wholestep.transforms.autocast import FULL, HALVES, half
+from wholestep.transforms.autocast import FULL, HALVES
 from wholestep.transforms.autocast import autocast as recast
 
 AUTOCAST = (*HALVES, FULL)
@@ -51,7 +52,7 @@ def autocast(
         with scope("autocast") as work:
             call = Arguments((args, kwargs))
             traced = body_graph(call, with_said(f), name_of(f))
-            outs = inline(recast(traced.graph, half(dtype)), [*call.values, *traced.captured])
+            outs = inline(recast(traced.graph, dtypes.check(dtype)), [*call.values, *traced.captured])
             return work.leave(without_said(traced.arrays(outs)))
 
     return autocasted

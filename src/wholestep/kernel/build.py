@@ -203,6 +203,4 @@ def attribute_key(attr: Any) -> Any:
 
 def builder() -> KernelBuilder:
     """The builder at work."""
-    found = ACTIVE.builders[-1]
-    assert isinstance(found, KernelBuilder)
-    return found
+    return ACTIVE.builders[-1]

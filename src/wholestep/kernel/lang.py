@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Dim, Size, most
+
+if TYPE_CHECKING:
+    from wholestep.kernel.build import KernelBuilder
 
 DType = np.dtype[Any]
 BOOL, I32, I64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
@@ -189,17 +192,11 @@ class Var:
         return ACTIVE.builders[-1].op("not", self)
 
 
-class OperatorTarget(Protocol):
-    """What the operators of values write with."""
-
-    def op(self, name: str, *args: Any) -> Var: ...
-
-
 class BuilderStack(threading.local):
     """The builders at work, innermost last; every thread has its own, since programs may be compiled side by side."""
 
     def __init__(self) -> None:
-        self.builders: list[OperatorTarget] = []
+        self.builders: list[KernelBuilder] = []
 
 
 ACTIVE = BuilderStack()

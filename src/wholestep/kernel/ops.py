@@ -137,3 +137,14 @@ OPS: dict[str, Op] = {
     "shr": Op(2, "i", np.right_shift),
     "select": Op(3, "bif", np.where),
 }
+
+FOLDS: dict[str, Op] = {
+    "add": Op(1, "if", np.add),
+    "fma": Op(2, "if", np.add),
+    "mul": Op(1, "if", np.multiply),
+    "max": Op(1, "bif", np.maximum),
+    "min": Op(1, "bif", np.minimum),
+    "and": Op(1, "bi", np.bitwise_and),
+    "or": Op(1, "bi", np.bitwise_or),
+}
+"""The reductions: how many values each takes, of which kinds, and how two results become one."""

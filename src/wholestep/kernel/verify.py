@@ -13,9 +13,8 @@ from wholestep.dims import Dim
 from wholestep.errors import KernelError
 from wholestep.kernel.accesses import MemoryAccess
 from wholestep.kernel.dependence import find_conflict, index_range, varying_axes
-from wholestep.kernel.interpret import FOLDS
 from wholestep.kernel.lang import BOOL, I64, Axis, Carry, DType, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
-from wholestep.kernel.ops import OPS
+from wholestep.kernel.ops import FOLDS, OPS
 from wholestep.kernel.text import KernelPrinter
 
 SYMBOL = re.compile(r"[\w.:]+")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import Uses, count_uses, defining_node, new_value, rewrite, to_fixpoint
+from wholestep.passes.rewrite import Replace, Uses, at_roots, count_uses, defining_node, new_value, rewrite, to_fixpoint
 from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
 from wholestep.passes.rules.movement import inverse_permutation, permute_value
 from wholestep.primitives.movement import spread
@@ -29,18 +29,13 @@ def convolution_gradients(graph: Graph) -> Graph:
 
 def _convolutions_once(graph: Graph) -> Graph:
     uses = count_uses(graph)
-
-    def replace(node: Node) -> Value | None:
-        name = node.op.name
-        if name == "window":
-            return window_of_window(node)
-        if name == "pad":
-            return pad_of_window(node)
-        if name == "unwindow":
-            return unwindow_of_produced(node, uses)
-        return slice_of_produced(node, uses) if name == "slice" else None
-
-    return rewrite(graph, replace, uses)
+    rules: dict[str, Replace] = {
+        "window": window_of_window,
+        "pad": pad_of_window,
+        "unwindow": lambda node: unwindow_of_produced(node, uses),
+        "slice": lambda node: slice_of_produced(node, uses),
+    }
+    return rewrite(graph, at_roots(rules), uses)
 
 
 def through_permute(v: Value) -> tuple[Value, tuple[int, ...]]:
@@ -99,21 +94,19 @@ def pad_of_window(node: Node) -> Value | None:
 
 def unwindow_of_produced(node: Node, uses: Uses) -> Value | None:
     x, order = through_permute(node.inputs[0])
-    name = x.node.op.name if x.node is not None else ""
-    if name == "unwindow":
-        return unwindow_of_unwindow(node, x, order)
-    if x.node is not None and name == "pad":
-        return unwindow_of_pad(node, x.node, order)
-    if name == "contract" and x is node.inputs[0] and uses.get(x, 1) == 1 and 0 not in x.shape:
-        assert x.node is not None
-        return transposed_convolution(node, parse_contraction(x.node))
-    return None
+    made = defining_node(x, "unwindow", "pad", "contract")
+    if made is None:
+        return None
+    if made.op.name == "unwindow":
+        return unwindow_of_unwindow(node, made, order)
+    if made.op.name == "pad":
+        return unwindow_of_pad(node, made, order)
+    plain = x is node.inputs[0] and uses.get(x, 1) == 1 and 0 not in x.shape
+    return transposed_convolution(node, parse_contraction(made)) if plain else None
 
 
-def unwindow_of_unwindow(node: Node, x: Value, order: tuple[int, ...]) -> Value | None:
+def unwindow_of_unwindow(node: Node, inner: Node, order: tuple[int, ...]) -> Value | None:
     """Unwindows along some axes and then along others as one unwindow along both."""
-    assert x.node is not None
-    inner: Node = x.node
     y, k, j = inner.inputs[0], len(inner.params["sizes"]), len(node.params["sizes"])
     lead, last = y.ndim - 2 * k, order[len(order) - 2 * j :]
     if any(a >= lead for a in last):
@@ -204,17 +197,16 @@ def windows_of_gradient(node: Node, c: Contraction, i: int, axes: list[WindowAxi
 def slice_of_produced(node: Node, uses: Uses) -> Value | None:
     """A slice of a window, or of a contraction with one use, as that of sliced operands."""
     x = node.inputs[0]
-    if defining_node(x, "window"):
-        return slice_of_window(node)
-    if defining_node(x, "contract") and uses.get(x, 1) == 1:
-        assert x.node is not None
-        return slice_of_contract(node, parse_contraction(x.node))
-    return None
+    made = defining_node(x, "window", "contract")
+    if made is None:
+        return None
+    if made.op.name == "window":
+        return slice_of_window(node, made)
+    return slice_of_contract(node, parse_contraction(made)) if uses.get(x, 1) == 1 else None
 
 
-def slice_of_window(node: Node) -> Value | None:
-    seen = node.inputs[0].node
-    if seen is None or 0 in node.outputs[0].shape:
+def slice_of_window(node: Node, seen: Node) -> Value | None:
+    if 0 in node.outputs[0].shape:
         return None
     x, params, k = seen.inputs[0], seen.params, len(seen.params["size"])
     lead = x.ndim - k

@@ -51,7 +51,7 @@ def elementwise_first(node: Node) -> Value | None:
 
 def before_reshape(node: Node) -> Value | None:
     """f(reshape(x), reshape(y), number) as reshape(f(x, y, number)), for x and y of one shape."""
-    shapes = {moved_operand(v).shape for v in node.inputs if number_node(v) is None}
+    shapes = {moved_operand(v).shape for v in node.inputs if number_of(v) is None}
     if len(shapes) != 1:
         return None
     (shape,) = shapes
@@ -64,7 +64,7 @@ def before_reshape(node: Node) -> Value | None:
 def before_broadcast(node: Node) -> Value | None:
     """f(broadcast(x), broadcast(y), number) as broadcast(f(x, y, number)), on the axes that x or y has."""
     shape = node.outputs[0].shape
-    given = [v.node.params["axes"] for v in node.inputs if v.node is not None and number_node(v) is None]
+    given = [v.node.params["axes"] for v in node.inputs if v.node is not None and number_of(v) is None]
     axes = tuple(sorted({a for own in given for a in own}))
     if len(axes) == len(shape):
         return None
@@ -88,16 +88,7 @@ def moved_operand(v: Value) -> Value:
     return v.node.inputs[0]
 
 
-def number_node(v: Value) -> Node | None:
-    """The node of a value that is one number everywhere, else None."""
-    return v.node if number_of(v) is not None else None
-
-
 def number_in_shape(node: Node, v: Value, shape: Sequence[Any]) -> Value | None:
     """The same number in another shape; None for what is no number."""
-    found = number_node(v)
-    return (
-        None
-        if found is None
-        else new_value(node, "full", value=found.params["value"], shape=tuple(shape), dtype=v.dtype)
-    )
+    number = number_of(v)
+    return None if number is None else new_value(node, "full", value=number, shape=tuple(shape), dtype=v.dtype)

@@ -38,8 +38,9 @@ class Fourier(LeadingBatch, LinearPrimitive):
             raise ShapeError(f"{self.name}: axes {axes} repeat one")
 
     def lengths(self, node: Node) -> list[int]:
-        """How long the transforms are."""
-        raise NotImplementedError(self.name)
+        """The lengths of the transforms."""
+        axes = node.params["axes"] if "axes" in node.params else (node.params["axis"],)
+        return [node.inputs[0].shape[a] for a in axes]
 
     def flops(self, node: Node) -> Any:
         """5 n log2(n); the logarithm in 1024ths, since other sizes may be symbolic.
@@ -65,9 +66,6 @@ class FFT(Fourier):
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Axes, inverse: bool) -> Value:
         return self(gy, axes=axes, inverse=not inverse)
 
-    def lengths(self, node: Node) -> list[int]:
-        return [node.inputs[0].shape[a] for a in node.params["axes"]]
-
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         cases: list[tuple[tuple[int, ...], Axes]] = [((5,), (0,)), ((2, 3, 4), (0, 2)), ((2, 4), (1, 0))]
         cases += [((1,), (0,)), ((0, 3), (1,)), ((2, 3), ())]
@@ -90,9 +88,6 @@ class RealFFT(Fourier):
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis: int) -> Value:
         n = node.inputs[0].shape[axis]
         return irfft(weighted(gy, axis, n, 0.5), axis=axis, n=n)
-
-    def lengths(self, node: Node) -> list[int]:
-        return [node.inputs[0].shape[node.params["axis"]]]
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         for shape, axis in [((6,), 0), ((5,), 0), ((4, 3), 0), ((2, 3, 2), 1), ((1,), 0), ((2,), 0), ((0, 3), 1)]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 
-from wholestep.ir.graph import Graph, Node, Value
+from wholestep.ir.graph import Graph, Value
 from wholestep.primitives.family import RECOMPUTE_LIMIT
 
 ENDLESS = 1 << 62
@@ -29,12 +29,7 @@ def fewest(graph: Graph, needed: Iterable[Value], moving: Collection[Value], fre
 
 def again(v: Value) -> bool:
     """Whether a value is cheap to make again."""
-    return v.node is not None and cheap(v.node)
-
-
-def cheap(node: Node) -> bool:
-    """Whether an operation costs less than reading its result from memory."""
-    return bool(node.op.price <= RECOMPUTE_LIMIT) or node.op.kind == "movement"
+    return v.node is not None and bool(v.node.op.price <= RECOMPUTE_LIMIT or v.node.op.kind == "movement")
 
 
 def minimum_cut(loose: Iterable[Value], moving: Collection[Value], free: Collection[Value]) -> set[Value]:

@@ -227,7 +227,7 @@ class Slice(AlongAxes):
         return array_type(tuple(map(steps_between, start, stop, step)), x.dtype)
 
     def ref(self, x: NDArray, *, start: Ints, stop: Ints, step: Ints) -> NDArray:
-        return x[tuple(map(slice_of, start, stop, step))]
+        return x[tuple(map(slice, start, stop, step))]
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, start: Ints, stop: Ints, step: Ints) -> Value:
         sizes = node.inputs[0].shape
@@ -247,14 +247,6 @@ class Slice(AlongAxes):
         yield Sample((x,), {"start": (0, 1), "stop": (5, 4), "step": (3, 2)})
         yield Sample((x,), {"start": (2, 0), "stop": (2, 4), "step": (1, 1)})
         yield Sample((rng.normal(size=()),), {"start": (), "stop": (), "step": ()})
-
-
-def slice_of(start: int, stop: int, step: int) -> slice:
-    """`start:stop:step`; the built-in's name belongs to the primitive here."""
-    return slice_type(start, stop, step)
-
-
-slice_type = slice
 
 
 def slice_along(x: Value, axis: int, start: Any, stop: Any) -> Value:
@@ -287,7 +279,7 @@ class Pad(AlongAxes):
         out = np.zeros([b + n + a for b, n, a in zip(before, spans, after, strict=True)], x.dtype)
         if x.dtype == object:
             out.fill(0)
-        out[tuple([slice_of(b, b + n, i + 1) for b, n, i in zip(before, spans, interior, strict=True)])] = x
+        out[tuple([slice(b, b + n, i + 1) for b, n, i in zip(before, spans, interior, strict=True)])] = x
         return out
 
     def transpose(
@@ -364,7 +356,7 @@ class UpdateSlice(Movement):
         return out
 
     def place(self, shape: Shape, start: Ints, step: Ints) -> tuple[slice, ...]:
-        return tuple([slice_of(a, a + spread(m, s), s) for m, a, s in zip(shape, start, step, strict=True)])
+        return tuple([slice(a, a + spread(m, s), s) for m, a, s in zip(shape, start, step, strict=True)])
 
     def transpose(
         self, gy: Value, node: Node, wrt: Sequence[bool], *, start: Ints, step: Ints

@@ -188,8 +188,3 @@ class Walk:
 
 def types_of(values: Sequence[Value]) -> list[Type]:
     return [v.type for v in values]
-
-
-def half(name: str) -> np.dtype[Any]:
-    """The dtype of a half precision."""
-    return dtypes.check(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Axis, Var
@@ -11,24 +12,10 @@ from wholestep.kernel.maths.float_bits import differ, equal, number, rare, selec
 from wholestep.kernel.maths.powers import positive_power
 
 TERMS = 9
-BERNOULLI = tuple(
-    up / down / math.factorial(2 * k)
-    for k, (up, down) in enumerate(
-        [
-            (1, 6),
-            (-1, 30),
-            (1, 42),
-            (-1, 30),
-            (5, 66),
-            (-691, 2730),
-            (7, 6),
-            (-3617, 510),
-            (43867, 798),
-            (-174611, 330),
-        ],
-        start=1,
-    )
-)
+NUMBERS = [Fraction(1)]
+for n in range(1, 21):
+    NUMBERS.append(-sum((math.comb(n + 1, k) * b for k, b in enumerate(NUMBERS)), Fraction()) / (n + 1))
+BERNOULLI = tuple([float(NUMBERS[n]) / math.factorial(n) for n in range(2, 21, 2)])
 """Bernoulli's numbers B(2 k), each divided by (2 k)!."""
 
 

@@ -11,27 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from wholestep.dims import Size, most, supposing
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Axis, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
-from wholestep.kernel.ops import OPS, Op
+from wholestep.kernel.ops import FOLDS, OPS
 
 Array = np.ndarray[Any, Any]
 
 POINTS = 1 << 20
 """About how many points are computed at once."""
-
-FOLDS: dict[str, Op] = {
-    "add": Op(1, "if", np.add),
-    "fma": Op(2, "if", np.add),
-    "mul": Op(1, "if", np.multiply),
-    "max": Op(1, "bif", np.maximum),
-    "min": Op(1, "bif", np.minimum),
-    "and": Op(1, "bi", np.bitwise_and),
-    "or": Op(1, "bi", np.bitwise_or),
-}
-"""The reductions: how many values each takes, of which kinds, and how two results become one."""
 
 
 def run_kernel(
@@ -199,8 +189,6 @@ class KernelInterpreter:
         """An external function: one that was given, or one of scipy.special."""
         if symbol in self.calls:
             return self.calls[symbol]
-        from scipy import special
-
         family, _, name = symbol.partition(".")
         base = re.split("[.:]", name)[0]
         found: Callable[..., Any] | None = getattr(special, base, None) if family == "special" else None
