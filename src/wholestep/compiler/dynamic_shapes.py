@@ -193,6 +193,8 @@ class SymbolicInstance(BoundExecutable):
                 key = self.program.key(arrays)
                 found = self.made.get(key)
             except (AttributeError, LookupError, TypeError):  # for what is no array
+                if not strict:
+                    raise
                 raise UnfitArguments from None
             if found is None and strict:
                 raise UnfitArguments

@@ -136,12 +136,12 @@ def run(
     wrong = guard.harmed()
     given = [x for k, x in enumerate(arrays) if k not in resident]
     wrong += [
-        f"input {k} was written" for k, (x, y) in enumerate(zip(rest, given, strict=True)) if bytes_of(x) != bytes_of(y)
+        f"input {k} was written" for k, (x, y) in enumerate(zip(rest, given, strict=True)) if x.tobytes() != y.tobytes()
     ]
     wrong += [
         "a constant was written"
         for place, was in constants.items()
-        if bytes_of(program.constants[place]) != bytes_of(was)
+        if program.constants[place].tobytes() != was.tobytes()
     ]
     touched = sum(touched_extent(instance.memory(place), guard.pattern) for place in program.artefact.places("arena"))
     return GuardedRun([*map(np.array, state), *results], touched, wrong)
@@ -159,11 +159,6 @@ def touched_extent(memory: NDArray, pattern: bytes) -> int:
     return int(touched[-1]) + 1 if touched.size else 0
 
 
-def bytes_of(array: NDArray) -> bytes:
-    """The bytes of an array, row by row."""
-    return array.tobytes()
-
-
 class Report(NamedTuple):
     """Observations: complaints, the bytes that the arena has, and those from its beginning to the last touched."""
 
@@ -178,7 +173,7 @@ def plainly(program: NativeExecutable, arrays: Sequence[NDArray], calls: int) ->
     instance = program.instance([np.array(arrays[given]) for given, _ in program.resident])
     rest = [x for k, x in enumerate(arrays) if k not in resident]
     made = [np.array(x) for _ in range(calls) for x in instance(rest)]
-    return [*map(bytes_of, [*instance.state, *made])]
+    return [x.tobytes() for x in (*instance.state, *made)]
 
 
 def guarded_report(
@@ -194,7 +189,7 @@ def guarded_report(
     if not wrong:  # a program that writes elsewhere is not let loose on memory that somebody needs
         runs += [run(program, arrays, calls, ONES, closed)] if closed and CLOSED else []
         expected = plainly(program, arrays, calls)
-        if any([*map(bytes_of, found.results)] != expected for found in runs):
+        if any([x.tobytes() for x in found.results] != expected for found in runs):
             wrong.append("the results depend on what the memory held before")
     arena = sum(program.artefact.slots[place].nbytes for place in program.artefact.places("arena"))
     return Report(wrong, arena, max([found.touched for found in runs]))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.ir.graph import NDArray
+from wholestep.report.table_format import align_columns
 from wholestep.train.loop.loss_chart import draw_curves
 from wholestep.words import Shown, printable
 
@@ -75,12 +76,8 @@ class History(Shown):
 
     def __str__(self) -> str:
         names = self.columns
-        lines = [
-            [printable(name) for name in names],
-            *[[short_number(row.get(name)) for name in names] for row in self.epochs],
-        ]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
-        rows = ["  ".join(x.rjust(w) for x, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+        cells = [[short_number(row.get(name)) for name in names] for row in self.epochs]
+        rows = align_columns([list(map(printable, names)), *cells], [False] * len(names))
         told = rows if self.epochs else [f"no epoch; {len(self.losses)} steps"]
         return "\n".join([*told, *[f"{self.skipped} of {len(self.losses)} steps were skipped"] * bool(self.skipped)])
 
