@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
+from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
@@ -23,6 +24,16 @@ def printable(text: str) -> str:
 def harmless(c: str) -> bool:
     """Whether a terminal only shows a character, or begins a line with it."""
     return c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs"
+
+
+def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first names of a list, and the number of the rest.
+
+    >>> first_few(["a", "b", "c", "d"], 2)
+    'a, b and 2 more'
+    """
+    more = len(names) - most
+    return separator.join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 class Words(str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
 from wholestep.train.checkpoint.read import Contents
 from wholestep.train.checkpoint.safetensors_header import safe_name
+from wholestep.words import first_few
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
 """The name that a tensor of the file has here; None leaves it out."""
@@ -79,19 +80,21 @@ def check_complete(found: Matched, strict: bool) -> None:
     """Raise CheckpointError where something is left over and should not be, or where nothing fits at all."""
     if found.pairs and (not strict or not (found.missing or found.unexpected)):
         return
-    lines = [f"missing {list_names(found.missing)}"] if found.missing else []
-    lines += [f"unexpected {list_names(found.unexpected)}"] if found.unexpected else []
     what = "the names differ" if found.pairs else "no name is the same"
     hint = "rename= says what is called otherwise, only= loads a part, strict=False what there is"
     if found.pairs and not any(root_of(name) in PLACES for name in (*found.missing, *found.unexpected)):
         hint = 'only=("params", "buffers") loads the model alone, whatever the optimizer was'
-    raise CheckpointError(f"load: {what}: {'; '.join(lines) or 'there is nothing to load'}", hint=hint)
+    raise CheckpointError(f"load: {what}: {mismatch(found.missing, found.unexpected)}", hint=hint)
 
 
-def list_names(names: Collection[str]) -> str:
-    """Names in a message."""
-    first = ", ".join([safe_name(name) for name in list(names)[:SHOWN]])
-    return first + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+def mismatch(missing: Collection[str], unexpected: Collection[str], wrong: Sequence[str] = ()) -> str:
+    """The names that are missing or unexpected, and descriptions of those of another type, in a message."""
+    parts = {
+        "missing ": first_few(list(map(safe_name, missing)), SHOWN),
+        "of another type: ": first_few(wrong, SHOWN, "; "),
+        "unexpected ": first_few(list(map(safe_name, unexpected)), SHOWN),
+    }
+    return "; ".join([what + names for what, names in parts.items() if names]) or "there is nothing to load"
 
 
 def convert_tensor(contents: Contents, name: str, path: str, own: NDArray, convert: Convert, cast: bool) -> NDArray:

@@ -15,7 +15,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
 from wholestep.nn.parameters import join, split
 from wholestep.nn.theirs import Theirs, theirs
-from wholestep.train.checkpoint.matching import Rename, castable, list_names, rename_tensor
+from wholestep.train.checkpoint.matching import Rename, castable, mismatch, rename_tensor
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Where
@@ -157,13 +157,8 @@ def check_weights(missing: list[str], wrong: list[str], unexpected: list[str], s
     """Raise CheckpointError where weights are not those of the model."""
     if not wrong and some and not (strict and (missing or unexpected)):
         return
-    lines = [f"missing {list_names(missing)}"] if missing else []
-    lines += [f"of another type: {'; '.join(wrong[:8])}{f' and {len(wrong) - 8} more' * (len(wrong) > 8)}"] * bool(
-        wrong
-    )
-    lines += [f"unexpected {list_names(unexpected)}"] if unexpected else []
     raise CheckpointError(
-        f"from_torch: {'; '.join(lines) or 'there is nothing to load'}",
+        f"from_torch: {mismatch(missing, unexpected, wrong)}",
         hint="cast=True converts dtypes; another shape is another architecture"
         if wrong
         else "rename= says what is called otherwise, strict=False takes what there is; nn.to_torch has the names",

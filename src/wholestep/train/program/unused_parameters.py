@@ -13,6 +13,7 @@ from wholestep.optim.grouping import Divided
 from wholestep.optim.paths import parameter_paths
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch
+from wholestep.words import first_few
 
 MAX_LISTED = 5
 """The number of paths that a message names."""
@@ -36,13 +37,13 @@ def check_unused(step_function: StepFunction, params: Any, watches: Sequence[Arr
     if len(missing) == moving:
         raise DerivativeError(
             f"compile: the gradient of {step_function.name} reaches none of the {moving} parameters, so that nothing "
-            f"would be trained: {list_parameters(missing)}{outside}",
+            f"would be trained: {first_few(missing, MAX_LISTED)}{outside}",
             where=where,
             hint=hint,
         )
     said = (
         f"compile: the gradient of {step_function.name} does not reach {len(missing)} of the {moving} parameters, "
-        f"which are never trained: {list_parameters(missing)}{outside}"
+        f"which are never trained: {first_few(missing, MAX_LISTED)}{outside}"
     )
     if step_function.allow_unused is False:
         raise DerivativeError(said, hint=hint)
@@ -72,15 +73,9 @@ def read_from_outside(
         code = getattr(step_function.loss, "__code__", None)
         return "", None if code is None else (code, 0), "let the loss depend on them, or mean it: allow_unused=True"
     outside = {name for name, _ in read}
-    what = list_parameters([name for name in own.values() if name in outside])
+    what = first_few([name for name in own.values() if name in outside], MAX_LISTED)
     return (
         f"; it reads {what} from around it, as constants",
         read[0][1],
         f"use the argument: def {step_function.name if step_function.name.isidentifier() else 'loss'}({given}, batch)",
     )
-
-
-def list_parameters(paths: Sequence[str]) -> str:
-    """The paths, of many the first few."""
-    more = len(paths) - MAX_LISTED
-    return ", ".join(paths[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

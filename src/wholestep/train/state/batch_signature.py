@@ -18,6 +18,7 @@ from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.tracing import PLAIN, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
+from wholestep.words import first_few
 
 MAX_PATHS = 6
 """The number of paths that a message lists."""
@@ -164,8 +165,8 @@ class BatchSignature:
         wanted, found = [leaf.path for leaf in self.leaves], tree.paths(given, self.root)
         missing = [path for path in wanted if path not in found]
         unknown = [path for path in found if path not in wanted]
-        parts = [f"no {list_paths(missing)}"] if missing else []
-        parts += [f"{list_paths(unknown)} unexpected"] if unknown else []
+        parts = [f"no {first_few(missing, MAX_PATHS)}"] if missing else []
+        parts += [f"{first_few(unknown, MAX_PATHS)} unexpected"] if unknown else []
         if not parts:
             parts = [f"its containers are {tree.structure(given)}, not {self.structure}"]
         return f"{self.what}: {self.root} has another structure: {'; '.join(parts)}"
@@ -209,11 +210,6 @@ def convert_leaf(leaf: LeafSignature, given: Any, what: str) -> Any:
         held = leaf.type.ndim and outside.held(given)
         return outside.numbers(given, leaf.type.dtype, leaf.path, what) if held else given
     return outside.array(given, leaf.path, what) if outside.foreign(given) else outside.numeric(given, leaf.path, what)
-
-
-def list_paths(paths: Sequence[str]) -> str:
-    """Paths in a message."""
-    return ", ".join(paths[:MAX_PATHS]) + (f" and {len(paths) - MAX_PATHS} more" if len(paths) > MAX_PATHS else "")
 
 
 def matches_pattern(shape: Sequence[Size], pattern: Sequence[Size]) -> bool:
