@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -23,23 +24,15 @@ from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape, Type
 
 
+@dataclass(slots=True, eq=False)
 class View:
     """How a view reads its parent and writes back into it, and the same step on a plain NumPy array."""
 
-    __slots__ = ("get", "index", "layout", "put")
-
-    def __init__(
-        self,
-        get: Callable[[Value], Value],
-        put: Callable[[Value, Value], Value] | None,
-        layout: Callable[[Any], Any],
-        index: tuple[Any, ...] | None = None,
-    ) -> None:
-        self.get = get
-        self.put = put
-        self.layout = layout
-        self.index = index
-        """The slices and integers of `parent[index]`, where the view is one."""
+    get: Callable[[Value], Value]
+    put: Callable[[Value, Value], Value] | None
+    layout: Callable[[Any], Any]
+    index: tuple[Any, ...] | None = None
+    """The slices and integers of `parent[index]`, where the view is one."""
 
 
 class Array:
@@ -440,14 +433,12 @@ def array_function(outside: Any) -> Callable[..., Array]:
     return function(outside)
 
 
+@dataclass(slots=True, eq=False)
 class Method:
     """A method that is the NumPy function of its name, its first argument given."""
 
-    __slots__ = ("array", "implementation")
-
-    def __init__(self, implementation: Callable[..., Any], array: Array) -> None:
-        self.implementation = implementation
-        self.array = array
+    implementation: Callable[..., Any]
+    array: Array
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.implementation(self.array, *args, **kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,14 +31,12 @@ LEAVES = (Array, *PLAIN)
 """What a tree given to a transform may hold where arrays are expected."""
 
 
+@dataclass(slots=True, eq=False)
 class Scope:
     """A builder to work in: the one that is current, or one of our own with values attached."""
 
-    __slots__ = ("builder", "outermost")
-
-    def __init__(self, builder: GraphBuilder, outermost: bool) -> None:
-        self.builder = builder
-        self.outermost = outermost
+    builder: GraphBuilder
+    outermost: bool
 
     def leave(self, made: Any, like: Any = None) -> Any:
         """A tree of traced results as the caller gets it: plain where the trace ends here."""

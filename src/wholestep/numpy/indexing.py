@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from wholestep.dims import Dim
@@ -178,16 +179,16 @@ def nonzero(a: Any) -> tuple[Array, ...]:
     return tuple([lift(i) for i in np.nonzero(known_of("nonzero", a))])
 
 
-@covers(np.argwhere)
-def argwhere(a: Any) -> Array:
-    """numpy.argwhere; the values must be known."""
-    return lift(np.argwhere(known_of("argwhere", a)))
+def of_known(outside: Any) -> Callable[..., Any]:
+    """A function whose result's shape depends on the values."""
+
+    def implementation(a: Any) -> Array:
+        return lift(outside(known_of(outside.__name__, a)))
+
+    return binds(outside, "the values must be known")(implementation)
 
 
-@covers(np.flatnonzero)
-def flatnonzero(a: Any) -> Array:
-    """numpy.flatnonzero; the values must be known."""
-    return lift(np.flatnonzero(known_of("flatnonzero", a)))
+argwhere, flatnonzero = of_known(np.argwhere), of_known(np.flatnonzero)
 
 
 @covers(np.count_nonzero)

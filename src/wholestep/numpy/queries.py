@@ -47,10 +47,16 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     return np.result_type(*[lift(x).dtype if is_traced(x) else x for x in arrays_and_dtypes])
 
 
-@covers(np.can_cast)
-def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
-    """numpy.can_cast."""
-    return bool(np.can_cast(stand_in_array(from_), to, casting))
+def asked_of_stand_ins(outside: Any) -> Callable[..., Any]:
+    """A question that NumPy answers by shapes and dtypes alone."""
+
+    def implementation(**given: Any) -> bool:
+        return bool(outside(**{name: stand_in_array(x) for name, x in given.items()}))
+
+    return binds(outside)(implementation)
+
+
+can_cast, iscomplexobj, isrealobj = [asked_of_stand_ins(f) for f in (np.can_cast, np.iscomplexobj, np.isrealobj)]
 
 
 @covers(np.min_scalar_type)
@@ -64,18 +70,6 @@ def min_scalar_type(a: Any, /) -> Any:
 def common_type(*arrays: Any) -> Any:
     """numpy.common_type."""
     return np.common_type(*[stand_in_array(a) for a in arrays])
-
-
-@covers(np.iscomplexobj)
-def iscomplexobj(x: Any) -> bool:
-    """numpy.iscomplexobj."""
-    return bool(np.iscomplexobj(stand_in_array(x)))
-
-
-@covers(np.isrealobj)
-def isrealobj(x: Any) -> bool:
-    """numpy.isrealobj."""
-    return bool(np.isrealobj(stand_in_array(x)))
 
 
 @covers(np.may_share_memory)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import binds, covers, is_traced
 from wholestep.frontend.promotion import lift, promoted, wrap
 from wholestep.numpy.movement import axis_of, flip, ravel, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
@@ -27,21 +28,6 @@ def _sort_operand(name: str, a: Any, axis: Any, order: Any) -> tuple[Array, int]
     return x, axis_of(name, axis, x.ndim)
 
 
-@covers(np.sort)
-def sort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    stable: Any = None,
-    descending: Any = NO_VALUE,
-) -> Array:
-    """numpy.sort; equal elements keep their order, whatever kind= asks for."""
-    x, place = _sort_operand("sort", a, axis, order)
-    return _sorted(x, place, descending)[0]
-
-
 def _sorted(x: Array, axis: int, descending: Any) -> tuple[Array, Array]:
     """Values and where they came from. The largest first: floats by their negatives, which leaves NaN last, others by
     reversing the axis before and after."""
@@ -55,19 +41,28 @@ def _sorted(x: Array, axis: int, descending: Any) -> tuple[Array, Array]:
     return flip(Array(values), axis), x.shape[axis] - 1 - flip(Array(places), axis)
 
 
-@covers(np.argsort)
-def argsort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    stable: Any = None,
-    descending: Any = NO_VALUE,
-) -> Array:
-    """numpy.argsort; equal elements keep their order, whatever kind= asks for."""
-    x, place = _sort_operand("argsort", a, axis, order)
-    return _sorted(x, place, descending)[1]
+def sorting(outside: Any, part: int) -> Callable[..., Array]:
+    """The sorted values (part 0), or where they came from (part 1)."""
+
+    # The parameters are listed, since `descending` is younger than the signature of some NumPy.
+    def implementation(
+        a: Any,
+        axis: Any = -1,
+        kind: Any = None,
+        order: Any = None,
+        *,
+        stable: Any = None,
+        descending: Any = NO_VALUE,
+    ) -> Array:
+        x, place = _sort_operand(outside.__name__, a, axis, order)
+        return _sorted(x, place, descending)[part]
+
+    implementation.__name__ = implementation.__qualname__ = outside.__name__
+    implementation.__doc__ = f"numpy.{outside.__name__}; equal elements keep their order, whatever kind= asks for."
+    return covers(outside)(implementation)
+
+
+sort, argsort = sorting(np.sort, 0), sorting(np.argsort, 1)
 
 
 def _partition_points(kth: Any, size: int) -> tuple[int, ...]:
@@ -78,18 +73,18 @@ def _partition_points(kth: Any, size: int) -> tuple[int, ...]:
     return tuple([k % size for k in found])
 
 
-@covers(np.partition)
-def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Array:
-    """numpy.partition; elements are permuted as NumPy permutes them."""
-    x, place = _sort_operand("partition", a, axis, order)
-    return Array(partition_primitive(x.value, axis=place, kth=_partition_points(kth, x.shape[place]))[0])
+def partitioning(outside: Any, part: int, remark: str) -> Callable[..., Any]:
+    """The partitioned values (part 0), or where they came from (part 1)."""
+
+    def implementation(a: Any, kth: Any, axis: Any = -1, order: Any = None) -> Array:
+        x, place = _sort_operand(outside.__name__, a, axis, order)
+        return Array(partition_primitive(x.value, axis=place, kth=_partition_points(kth, x.shape[place]))[part])
+
+    return binds(outside, remark, ignored="kind")(implementation)
 
 
-@covers(np.argpartition)
-def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Array:
-    """numpy.argpartition; among equal elements the order may differ from NumPy's."""
-    x, place = _sort_operand("argpartition", a, axis, order)
-    return Array(partition_primitive(x.value, axis=place, kth=_partition_points(kth, x.shape[place]))[1])
+partition = partitioning(np.partition, 0, "elements are permuted as NumPy permutes them")
+argpartition = partitioning(np.argpartition, 1, "among equal elements the order may differ from NumPy's")
 
 
 @covers(np.lexsort)

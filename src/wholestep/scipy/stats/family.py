@@ -23,6 +23,9 @@ def operand_of(method: Any) -> str:
     return next(iter(inspect.signature(method).parameters))
 
 
+Rule = Callable[..., Any]
+
+
 class Family:
     """A distribution under SciPy's name; `parts` are its own functions and numbers in place of those of its class."""
 
@@ -114,18 +117,20 @@ class Continuous(Family):
     """The support, and a point inside it."""
     open_low = False
     """True if the density is 0 at the lower end by definition."""
+    log_density: Rule
+    """The logarithm of the density."""
+    below: Rule
+    """The probability of less than z."""
+    quantile: Rule
+    """The inverse of `below`."""
+    standard_entropy: Rule
+    """The entropy at scale 1."""
+    moments: Rule
+    """The mean and the variance in standard form."""
 
     def valid(self, *shapes: Any) -> Any:
         """A mask, true where the shape parameters have a meaning."""
         return functools.reduce(operator.and_, [s > 0 for s in shapes], np.True_)
-
-    def log_density(self, z: Any, *shapes: Any) -> Any:
-        """The logarithm of the density."""
-        raise NotImplementedError(self.name)
-
-    def below(self, z: Any, *shapes: Any) -> Any:
-        """The probability of less than z."""
-        raise NotImplementedError(self.name)
 
     def above(self, z: Any, *shapes: Any) -> Any:
         """The probability of more than z."""
@@ -139,21 +144,9 @@ class Continuous(Family):
         """The logarithm of `above`."""
         return log_of(self.above(z, *shapes), lambda: self.below(z, *shapes))
 
-    def quantile(self, q: Any, *shapes: Any) -> Any:
-        """The inverse of `below`."""
-        raise NotImplementedError(self.name)
-
     def upper_quantile(self, q: Any, *shapes: Any) -> Any:
         """The inverse of `above`."""
         return self.quantile(1 - q, *shapes)
-
-    def standard_entropy(self, *shapes: Any) -> Any:
-        """The entropy at scale 1."""
-        raise NotImplementedError(self.name)
-
-    def moments(self, *shapes: Any) -> tuple[Any, Any]:
-        """The mean and the variance in standard form."""
-        raise NotImplementedError(self.name)
 
     def rules(self) -> dict[str, Callable[..., Any]]:
         return {
@@ -221,31 +214,23 @@ class Symmetric(Continuous):
 class Discrete(Family):
     """Probabilities of whole numbers; loc is added here."""
 
-    def valid(self, *shapes: Any) -> Any:
-        """A mask, true where the shape parameters have a meaning."""
-        raise NotImplementedError(self.name)
+    valid: Rule
+    """A mask, true where the shape parameters have a meaning."""
+    log_mass: Rule
+    """The logarithm of the probability of k."""
+    below: Rule
+    """The probability of k or less, for k from 0 to before the last."""
+    moments: Rule
+    """The mean and the variance."""
+    standard_entropy: Rule | None = None
 
     def last(self, *shapes: Any) -> Any:
         """The largest number that can occur."""
         return math.inf
 
-    def log_mass(self, k: Any, *shapes: Any) -> Any:
-        """The logarithm of the probability of k."""
-        raise NotImplementedError(self.name)
-
-    def below(self, k: Any, *shapes: Any) -> Any:
-        """The probability of k or less, for k from 0 to before the last."""
-        raise NotImplementedError(self.name)
-
     def above(self, k: Any, *shapes: Any) -> Any:
         """The probability of more than k, for k from 0 to before the last."""
         return 1 - self.below(k, *shapes)
-
-    def moments(self, *shapes: Any) -> tuple[Any, Any]:
-        """The mean and the variance."""
-        raise NotImplementedError(self.name)
-
-    standard_entropy: Callable[..., Any] | None = None
 
     def rules(self) -> dict[str, Callable[..., Any]]:
         entropy = self.standard_entropy
