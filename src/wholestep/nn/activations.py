@@ -150,7 +150,7 @@ def normal_cdf(a: Any) -> Any:
 
 
 def density(a: Any) -> Any:
-    """Its derivative."""
+    """The normal density, the derivative of `normal_cdf`."""
     return (2 * math.pi) ** -0.5 * wnp.exp(-0.5 * a * a)
 
 
@@ -160,7 +160,7 @@ def near_normal(a: Any) -> Any:
 
 
 def near_slope(a: Any) -> Any:
-    """The derivative of a times that."""
+    """The derivative of a * near_normal(a)."""
     share = near_normal(a)
     return share + (8 / math.pi) ** 0.5 * share * (1 - share) * (a + 3 * 0.044715 * a * a * a)
 

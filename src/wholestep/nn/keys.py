@@ -18,7 +18,7 @@ def as_key(key: Any) -> Any:
 
 
 def keys_from(key: Any, count: int) -> Iterator[Any]:
-    """So many keys of a seed or a key."""
+    """Several keys, made from a seed or a key."""
     return iter(list(random.split(as_key(key), count)))
 
 

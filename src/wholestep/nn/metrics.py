@@ -84,7 +84,7 @@ def confusion_matrix(predictions: Any, labels: Any, classes: int, *, axis: int =
 
 
 def precision(matrix: Any, *, average: Average = None) -> Any:
-    """Of what was predicted as a class, the share that is of it.
+    """The share of what was predicted as a class that is of it: true positives over predicted ones.
 
     A class that was never predicted has 0. `average` gives one number: the mean over classes ("macro"), the mean by how
     often each class occurs ("weighted"), or the share over all classes together ("micro").
@@ -101,7 +101,7 @@ def precision(matrix: Any, *, average: Average = None) -> Any:
 
 
 def recall(matrix: Any, *, average: Average = None) -> Any:
-    """Of what is of a class, the share that was predicted as it.
+    """The share of a class that was predicted as it: true positives over actual ones.
 
     A class that does not occur has 0; `average` is as in `precision`.
 

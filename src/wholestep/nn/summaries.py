@@ -162,7 +162,7 @@ def rows_in_order(model: Any, walk: ModelWalk, arrays: Sequence[ArrayPlace], cal
 
 
 def trace_calls(model: Any, walk: ModelWalk, inputs: Sequence[Any], named: dict[str, Any]) -> Calls:
-    """For each part that a forward pass calls, the types of its result and its arithmetic."""
+    """The types of the result and the arithmetic of each part that a forward pass calls, by path."""
     if not callable(model):
         raise ParameterError(f"nn.summary: a {type(model).__name__} cannot be called", hint="leave out the inputs")
     dtype = walk.parameters[0].value.dtype if walk.parameters else np.dtype(np.float64)

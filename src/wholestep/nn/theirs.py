@@ -99,12 +99,8 @@ def next_name(cls: Any, path: str, at: str) -> tuple[str, str]:
             return match[0], name.format(*match.groups())
     match = SEGMENT.match(rest)
     assert match is not None, path
-    return match[0], match[1] or braced(match[2])
-
-
-def braced(item: str) -> str:
-    """A key between brackets as part of a name that is a template."""
-    return str(ast.literal_eval(item)).replace("{", "{{").replace("}", "}}")
+    # The names are templates, in which a brace is written twice.
+    return match[0], match[1] or str(ast.literal_eval(match[2])).replace("{", "{{").replace("}", "}}")
 
 
 @cache

@@ -14,6 +14,7 @@ import numpy as np
 from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, EscapedError, TreeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.closure_reads import content
 from wholestep.frontend.frozen import Frozen, Held, thawed
 from wholestep.nn.annotations import BUFFER, FROZEN, TIED, UNDECAYED, Mark
 
@@ -375,8 +376,4 @@ def closed_over(x: Any) -> Iterator[Any]:
     elif isinstance(x, FunctionType):
         yield from x.__defaults__ or ()
         yield from (x.__kwdefaults__ or {}).values()
-        for cell in x.__closure__ or ():
-            try:
-                yield cell.cell_contents
-            except ValueError:  # a name that is bound later
-                continue
+        yield from map(content, x.__closure__ or ())

@@ -119,7 +119,7 @@ def windows(x: Any, at: Slide) -> Any:
 
 
 def taps(x: Any, axis: int, size: int, stride: int) -> list[Any]:
-    """For each place of a window along an axis, in order, what all windows have there: `[..., places, ...]` each.
+    """The elements that all windows have at each of their places along an axis, in order: `[..., places, ...]` each.
 
     A reduction over few places is a chain of these: one pass over memory. The axis is cut into as many phases as the
     stride, so that each of them is a slice without gaps, and so is the way back.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import KW_ONLY, field
 from typing import Any
 
@@ -197,22 +198,14 @@ def global_norm(grads: Any) -> Any:
         return wnp.sqrt(total)
 
     def careful(total: Any) -> Any:
-        largest = fold_items([wnp.max(abs(g)) for g in arrays], wnp.maximum)
+        largest = functools.reduce(wnp.maximum, [wnp.max(abs(g)) for g in arrays])
         with np.errstate(invalid="ignore"):
             parts = [wnp.sum(squared_magnitude(g / scalar_like(largest, g))) for g in arrays]
-        return (largest * wnp.sqrt(fold_items(parts, wnp.add))).astype(total.dtype)
+        return (largest * wnp.sqrt(functools.reduce(wnp.add, parts))).astype(total.dtype)
 
     with np.errstate(over="ignore"):
-        total = wnp.asarray(fold_items([wnp.sum(squared_magnitude(g)) for g in arrays], wnp.add))
+        total = wnp.asarray(functools.reduce(wnp.add, [wnp.sum(squared_magnitude(g)) for g in arrays]))
     return cond(wnp.isfinite(total), plain, careful, total)
-
-
-def fold_items(items: list[Any], add: Any) -> Any:
-    """Items put together by a function of two."""
-    total = items[0]
-    for item in items[1:]:
-        total = add(total, item)
-    return total
 
 
 def chain(*links: Transform | Optimizer) -> Chain:

@@ -81,7 +81,7 @@ class Matrices(Divided):
     rest: Any
 
     def parts(self) -> dict[str, Any]:
-        """Both of them."""
+        """The optimizer of the matrices and that of the rest."""
         return {"matrices": self.matrices, "rest": self.rest}
 
     def assigned(self, params: Any) -> list[str]:

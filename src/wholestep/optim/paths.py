@@ -19,7 +19,7 @@ def parameter_paths(params: Any) -> list[str]:
 
 
 def chosen_parameters(who: str, choice: Choice, params: Any) -> list[bool]:
-    """For each parameter whether it is meant.
+    """One truth for each parameter: True where the choice includes it.
 
     Raises ParameterError for a pattern that no path matches or a table that lacks one, DtypeError for another kind of
     choice.
