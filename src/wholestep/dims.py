@@ -222,7 +222,7 @@ def most(size: Size) -> int:
 
 
 def surely_above(size: Size, limit: Size) -> bool:
-    """Whether a size is greater than another one whatever the names are; nothing is supposed.
+    """Test whether a size is greater than another one whatever the names are; nothing is supposed.
 
     >>> surely_above(2*Dim("B"), Dim("B")), surely_above(Dim("B"), 1)
     (True, False)
@@ -348,7 +348,7 @@ OPERATIONS: dict[type[ast.operator], Any] = {
     ast.FloorDiv: operator.floordiv,
     ast.Pow: operator.pow,
 }
-"""How sizes are put together in a text."""
+"""The operators of sizes in a text."""
 
 
 def spelled_out(size: Size) -> str:

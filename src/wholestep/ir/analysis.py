@@ -31,7 +31,7 @@ def in_order(
 
 
 def reach(graph: Graph, active: Sequence[bool]) -> list[bool]:
-    """Which outputs a tangent on the marked inputs can reach."""
+    """Marks of the outputs that a tangent on the marked inputs can reach."""
     seen = {v for v, a in zip(graph.inputs, active, strict=True) if a}
     for node in graph.nodes:
         if not node.op.flat and not seen.isdisjoint(node.inputs):
@@ -49,7 +49,7 @@ def dependents(graph: Graph, sources: Sequence[Value]) -> set[Value]:
 
 
 def used(graph: Graph) -> list[bool]:
-    """Which inputs the nodes and the outputs use."""
+    """Marks of the inputs that the nodes and the outputs use."""
     seen = {v for node in graph.nodes for v in node.inputs} | set(graph.outputs)
     return [v in seen for v in graph.inputs]
 
@@ -66,7 +66,7 @@ def cut(graph: Graph, wanted: Sequence[bool]) -> Graph:
 
 
 def hollow(values: Sequence[Value]) -> bool:
-    """Whether any of these depends on a placeholder, which nothing computes."""
+    """Test whether any of these depends on a placeholder, which nothing computes."""
     waiting, seen = list(values), set(values)
     while waiting:
         v = waiting.pop()

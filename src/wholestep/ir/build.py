@@ -55,7 +55,7 @@ class GraphBuilder:
         self.parent: GraphBuilder | None = None
         self.reason = reason
         self.said: list[Any] = []
-        """What `ws.print` was called with and nobody has taken yet to make it results of the program."""
+        """The arguments of `ws.print` that nobody has taken yet to make them results of the program."""
 
     def input(self, type: Type, data: Any = None) -> Value:
         value = Value(type, None, self, data)

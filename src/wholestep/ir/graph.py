@@ -15,7 +15,7 @@ NDArray = npt.NDArray[Any]
 
 
 class Operation(Protocol):
-    """What the language needs to know of a primitive: its name, its type rule, and that calling it emits a node."""
+    """The facts that the language needs of a primitive: its name, its type rule, and that calling it emits a node."""
 
     name: str
     multiple: bool
@@ -150,7 +150,7 @@ class Graph:
         return tuple(v.type for v in self.outputs)
 
     def derived(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What a transform made of this graph, made once: graphs do not change, so neither do their derivatives."""
+        """The result of a transform of this graph, made once: graphs do not change, so neither do their derivatives."""
         found = self.cache.get(key)
         if found is None:
             found = self.cache[key] = make()

@@ -182,7 +182,7 @@ class KernelBuilder:
         self.frames[-1].body.append(loop)
 
     def kernel(self) -> Kernel:
-        """What was written."""
+        """The finished kernel."""
         return Kernel(self.name, tuple(self.buffers), tuple(self.frames[0].body))
 
 

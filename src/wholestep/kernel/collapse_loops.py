@@ -41,7 +41,7 @@ def collapsible_pairs(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
 
 
 def is_independent(loop: Loop) -> bool:
-    """Whether the steps of a loop may be done in any order."""
+    """Test whether the steps of a loop may be done in any order."""
     return not (loop.folds or loop.carries or loop.ordered or loop.guard is not None)
 
 
@@ -55,7 +55,7 @@ def kernel_indices(kernel: Kernel) -> Iterator[Index]:
 
 
 def is_collapsible(kernel: Kernel, outer: Axis, inner: Axis) -> bool:
-    """Whether one step of the outer axis is always as far as a whole round of the inner one.
+    """Test whether one step of the outer axis is always as far as a whole round of the inner one.
 
     A symbolic axis is joined only where what comes out may run along the lanes of any vector.
     """

@@ -14,7 +14,7 @@ from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Store, Var, walk
 
 
 class DependenceFault(NamedTuple):
-    """What is wrong, and the statement that it is wrong with."""
+    """A problem, and the statement that has it."""
 
     problem: str
     source: Var | Store
@@ -153,7 +153,7 @@ def find_conflict(accesses: list[MemoryAccess], depends: Mapping[Var, frozenset[
 
 
 def stores_uniform_value(access: MemoryAccess, axis: Axis, depends: Mapping[Var, frozenset[Axis]]) -> bool:
-    """Whether a store writes one value to one place in all lanes of the only step of a loop."""
+    """Test whether a store writes one value to one place in all lanes of the only step of a loop."""
     store = access.source
     assert isinstance(store, Store)
     guards = [store.guard, *[loop.guard for loop in access.path]]
@@ -164,7 +164,7 @@ def stores_uniform_value(access: MemoryAccess, axis: Axis, depends: Mapping[Var,
 def surely_disjoint(
     first: MemoryAccess, second: MemoryAccess, depth: int, depends: Mapping[Var, frozenset[Axis]]
 ) -> bool:
-    """Whether two different steps of the loop at this depth touch different places for certain."""
+    """Test whether two different steps of the loop at this depth touch different places for certain."""
     axis = first.path[depth].axis
     one, two = affine_form(first.offset), affine_form(second.offset)
     around = {loop.axis for loop in first.path[:depth]}
@@ -206,7 +206,7 @@ def merge_terms(terms: list[MultipleRange]) -> list[MultipleRange]:
 
 
 def may_be_zero(const: int, terms: list[MultipleRange]) -> bool:
-    """Whether a sum of a constant and one number of each term may be 0, as far as can be told.
+    """Test whether a sum of a constant and one number of each term may be 0, as far as can be told.
 
     A term whose smallest step outweighs all the others must be 0 itself. What remains is not 0 if its ends lie on one
     side of 0, or if the large terms are multiples of a number of which the small ones reach no multiple.

@@ -53,17 +53,17 @@ class Axis:
 
     @property
     def block(self) -> int:
-        """How many elements one step of the loop covers."""
+        """The number of elements that one step of the loop covers."""
         return self.lanes * self.tile
 
     @property
     def steps(self) -> int:
-        """How many steps the loop takes, the last one perhaps in part."""
+        """The number of steps that the loop takes, the last one perhaps in part."""
         return -(-self.extent // self.block)
 
     @property
     def symbolic(self) -> bool:
-        """Whether its size is given when the program is called."""
+        """True where its size is given when the program is called."""
         return isinstance(self.size, Dim)
 
     def __repr__(self) -> str:
@@ -224,7 +224,7 @@ class Fold(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """What an ordered loop hands on: `inside` holds it at the start of each step, `after` once the loop has ended."""
+    """A loop-carried value: `inside` holds it at the start of each step, `after` once the loop has ended."""
 
     inside: Var
     init: Var
@@ -275,7 +275,7 @@ class Kernel(NamedTuple):
 
 
 PRINTER: list[Callable[[Kernel], str]] = []
-"""What prints a kernel; the text form enters itself here when the language is imported."""
+"""The printer of kernels; the text form enters itself here when the language is imported."""
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
@@ -303,7 +303,7 @@ def sizes_of(kernel: Kernel) -> dict[Dim, None]:
 
 
 def loop_points(kernel: Kernel) -> int:
-    """How many points the loops of a kernel have, counted where they are deepest."""
+    """The number of points of a kernel's loops, counted where they are deepest."""
 
     def count(body: tuple[Statement, ...]) -> int:
         return max(sum(s.axis.extent * count(s.body) for s in body if isinstance(s, Loop)), 1)
@@ -312,7 +312,7 @@ def loop_points(kernel: Kernel) -> int:
 
 
 NEUTRAL: dict[str, Any] = {"add": 0, "fma": 0, "mul": 1, "and": True, "or": False}
-"""What a fold starts from where nothing else is said; that of max and min depends on the dtype."""
+"""The initial value of a fold where nothing else is said; that of max and min depends on the dtype."""
 
 
 def neutral_element(op: str, dtype: DType) -> Any:

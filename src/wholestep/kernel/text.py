@@ -65,7 +65,7 @@ class Line(NamedTuple):
 
 
 class Names(dict[Any, str]):
-    """What everything is called; what was never made shows as `undefined`."""
+    """The names of everything; what was never made shows as `undefined`."""
 
     def __missing__(self, key: Any) -> str:
         return "undefined"
@@ -196,11 +196,11 @@ FORMS: dict[str, Callable[[KernelPrinter, Var], str]] = {
     "across": lambda p, v: f"across({v.attr[0]}, {p.names[v.args[0]]}, {p.names[v.attr[1]]})",
     "call": lambda p, v: f"call({', '.join([v.attr, *[p.names[a] for a in v.args]])})",
 }
-"""How a value is written that is no plain operation."""
+"""The text of a value that is no plain operation."""
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name can stand in the text as it is."""
+    """Test whether a name can stand in the text as it is."""
     return name.isidentifier() and name not in WORDS and not NUMBERED.fullmatch(name) and not keyword.iskeyword(name)
 
 

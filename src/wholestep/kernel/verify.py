@@ -210,7 +210,7 @@ class KernelVerifier:
 
 
 def folds_across_loops(loop: Loop, carry: Carry) -> bool:
-    """Whether a carry only hands on what a fold inside the loop has come to, so that it is a fold over both loops."""
+    """Test whether a carry only hands on the result of a fold inside the loop, which is then a fold over both loops."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
     uses = [v for s in walk(loop.body) if isinstance(s, Var) for v in s.reads()]
     uses += [s.value for s in walk(loop.body) if isinstance(s, Store)]
@@ -308,4 +308,4 @@ RULES: dict[str, Callable[[KernelVerifier, Var], str]] = {
     "across": check_across,
     "call": check_call,
 }
-"""What is wrong with a value that is no plain operation; empty where nothing is."""
+"""The problem with a value that is no plain operation; empty where nothing is."""

@@ -135,7 +135,7 @@ class Conj(LinearPointwise):
 
 
 def kind_is_real(x: Type) -> bool:
-    """Whether a complex number can be made of this type."""
+    """Test whether a complex number can be made of this type."""
     return x.dtype.kind == "f" and x.dtype.itemsize >= 4
 
 

@@ -12,7 +12,7 @@ from wholestep.primitives.family import Maybe
 from wholestep.primitives.structure import Body, filled, present
 
 Policy = str | tuple[str, ...] | Callable[..., bool] | None
-"""What is kept beside the inputs: nothing, "contractions", "everything", the values that a program names with these
+"""The values kept beside the inputs: nothing, "contractions", "everything", the values that a program names with these
 labels, or the results of which `policy(operation, type, params)` says so."""
 
 
@@ -46,7 +46,7 @@ class CheckpointPrimitive(Body):
         return filled(wrt, self(*inputs, **{**node.params, "graph": made}))
 
     def keep(self, node: Node, forward: Graph) -> Sequence[Value]:
-        """What the forward pass keeps: this node makes it where nothing has run yet, else another one."""
+        """The values that the forward pass keeps: this node makes it where nothing has run yet, else another one."""
         plain = len(node.outputs)
         if len(forward.outputs) == plain:
             return ()

@@ -100,7 +100,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @lru_cache(maxsize=4096)
 def _plan(spec: str) -> tuple[Any, ...]:
-    """How an einsum becomes matmul: orders of both operands, group lengths, and the order back."""
+    """The way from an einsum to matmul: orders of both operands, group lengths, and the order back."""
     a, b, out = parts(spec)
     batch = [c for c in out if c in a and c in b]
     rows = [c for c in out if c in a and c not in b]

@@ -55,7 +55,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one node costs: floating-point operations, and bytes read and written."""
+    """The cost of one node: floating-point operations, and bytes read and written."""
 
     flops: int
     bytes: int
@@ -70,19 +70,19 @@ class Primitive:
     name: str
     multiple = False
     thin = False
-    """Whether the reference takes operands that NumPy would broadcast, so that a broadcast need not be stored."""
+    """True where the reference takes operands that NumPy would broadcast, so that a broadcast need not be stored."""
     kind = "general"
     """The family: "elementwise", "movement", "reduction", "contraction", "indexing", "structure" …"""
     flat = False
-    """Whether no tangent passes, whatever the dtype: constants, stop_gradient."""
+    """True where no tangent passes, whatever the dtype: constants, stop_gradient."""
     nested = False
-    """Whether parameters hold graphs; such rules are handed the transform to apply to them."""
+    """True where parameters hold graphs; such rules are handed the transform to apply to them."""
     alias = False
-    """Whether the one output is the input under another name, to be dropped from a finished graph."""
+    """True where the one output is the input under another name, to be dropped from a finished graph."""
     collective = False
-    """Whether the value depends on the axis name of a surrounding `vmap`."""
+    """True where the value depends on the axis name of a surrounding `vmap`."""
     polynomial = False
-    """Whether the reference also computes with exact numbers, so that its rules can be checked exactly."""
+    """True where the reference also computes with exact numbers, so that its rules can be checked exactly."""
     literal = False
     """True where the value is an array that the program holds."""
     view = False

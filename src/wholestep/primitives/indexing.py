@@ -162,7 +162,7 @@ class ScatterSet(Scatter):
         return (gx, select(self.stays(node, axes), gu, zeros(gu.type)))
 
     def stays(self, node: Node, axes: Axes) -> Value:
-        """Which writes are not overwritten by a later one."""
+        """Marks of the writes that no later one overwrites."""
         x, u, *indices = node.inputs
         count = int(np.prod(indices[0].shape, dtype=np.int64))
         integer = np.dtype(np.int64)

@@ -162,7 +162,7 @@ def triangle(x: Value, lower: bool, strict: bool = False) -> Value:
 
 
 def on_diagonal(shape: Shape) -> Value:
-    """Which elements stand on the diagonal."""
+    """A mask of the elements on the diagonal."""
     return row(shape).equals(column(shape))
 
 
@@ -203,7 +203,7 @@ def as_dtype(x: Value, dtype: Any) -> Value:
 
 
 def hermitian(da: Value, lower: bool) -> Value:
-    """What a function that reads one triangle of a Hermitian matrix sees of a tangent."""
+    """The part of a tangent that a function sees which reads one triangle of a Hermitian matrix."""
     off = triangle(da, lower, strict=True)
     middle = keep_where(as_dtype(real_part(da), da.dtype), on_diagonal(da.shape))
     return off + mh(off) + middle

@@ -31,11 +31,11 @@ class Split(NamedTuple):
     early: Graph
     """constants -> values that are the same at every step"""
     x_places: list[int]
-    """Which xs the backward scan reads again."""
+    """The xs that the backward scan reads again."""
     kept: list[int]
-    """Which results of the forward scan it reads."""
+    """The results of the forward scan that it reads."""
     stored: int
-    """How many values it reads at each step: those xs, and what was kept."""
+    """The number of values that it reads at each step: those xs, and what was kept."""
 
 
 class Scan(Nested):
@@ -82,13 +82,8 @@ class Scan(Nested):
         out_order += range(outs + dcarries, outs + sum(on))
         tangents = [instantiate(v, dx) for v, dx, a in zip(node.inputs, dxs, active, strict=True) if a]
         values = [*node.inputs, *tangents]
-        out = self(
-            *[values[i] for i in order],
-            graph=reordered(made, order, out_order),
-            sizes=(c + dcs, k + dcarries),
-            length=node.params["length"],
-            reverse=node.params["reverse"],
-        )
+        changed = {"graph": reordered(made, order, out_order), "sizes": (c + dcs, k + dcarries)}
+        out = self(*[values[i] for i in order], **{**node.params, **changed})
         return filled(on, [*out[k : k + dcarries], *out[k + dcarries + ys :]])
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
@@ -144,18 +139,8 @@ class Scan(Nested):
         small, places, marks, sizes = leanest(params["graph"], params["sizes"], wanted)
         return narrowed(node, [node.inputs[i] for i in places], {**params, "graph": small, "sizes": sizes}, marks)
 
-    def batch(
-        self,
-        batching: Any,
-        xs: Sequence[Value],
-        on: Sequence[bool],
-        *,
-        graph: Graph,
-        sizes: Any,
-        length: Any,
-        reverse: bool,
-    ) -> Any:
-        c, k = sizes
+    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool], **params: Any) -> Any:
+        graph, (c, k) = params["graph"], params["sizes"]
         marks = spread_marks(graph, c, k, on, lambda g, mask: batching.graph(g, mask)[1])
         made, out_marks = batching.graph(graph, marks, [*marks[c : c + k], *[False] * (len(graph.outputs) - k)])
         operands = list(xs[:c])
@@ -167,7 +152,7 @@ class Scan(Nested):
             permute(x, axes=(1, 0, *range(2, x.ndim))) if o else x
             for x, o in zip(xs[c + k :], on[c + k :], strict=True)
         ]
-        outs = self(*operands, graph=made, sizes=sizes, length=length, reverse=reverse)
+        outs = self(*operands, **{**params, "graph": made})
         ys = [
             permute(y, axes=(1, 0, *range(2, y.ndim))) if m else y for y, m in zip(outs[k:], out_marks[k:], strict=True)
         ]
@@ -233,7 +218,7 @@ def split_pullback(
 def made_again(
     needed: Iterable[Value], moving: Collection[Value], given: Collection[Value]
 ) -> tuple[list[Value], list[Value]]:
-    """What the needed values are made of again: values that are the same at every step, and those that are given."""
+    """The values of which the needed ones are made again: those equal at every step, and those that are given."""
     waiting, early, found = list(dict.fromkeys(needed)), list[Value](), list[Value]()
     seen = set(waiting)
     for v in waiting:

@@ -13,7 +13,7 @@ ENDLESS = 1 << 62
 
 
 def fewest(graph: Graph, needed: Iterable[Value], moving: Collection[Value], free: Collection[Value]) -> list[Value]:
-    """Which values to keep, in the graph's order, so that the needed ones can be made of them by cheap operations.
+    """The values to keep, in the graph's order, so that the needed ones can be made of them by cheap operations.
 
     `moving` are those that differ from step to step, of which those in `free` need not be kept. Of all such choices it
     is one of the fewest bytes, a minimum cut (Ford and Fulkerson, 1956), and of these the one that computes least.
@@ -28,7 +28,7 @@ def fewest(graph: Graph, needed: Iterable[Value], moving: Collection[Value], fre
 
 
 def again(v: Value) -> bool:
-    """Whether a value is cheap to make again."""
+    """Test whether a value is cheap to make again."""
     return v.node is not None and bool(v.node.op.price <= RECOMPUTE_LIMIT or v.node.op.kind == "movement")
 
 

@@ -200,7 +200,7 @@ class Flip(LeadingBatch, Movement):
 
 
 def steps_between(start: Any, stop: Any, step: int) -> Any:
-    """How many indices start, start + step, … lie below stop."""
+    """The number of indices start, start + step, … that lie below stop."""
     return (stop - start + step - 1) // step
 
 
@@ -257,7 +257,7 @@ def slice_along(x: Value, axis: int, start: Any, stop: Any) -> Value:
 
 
 def spread(size: Any, step: Any) -> Any:
-    """How long `size` elements are when they stand `step` apart."""
+    """The length of `size` elements that stand `step` apart."""
     if isinstance(size, int) and size == 0:
         return 0
     return (size - 1) * step + 1

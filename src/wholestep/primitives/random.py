@@ -22,7 +22,7 @@ from wholestep.primitives.precision import AS_WRITTEN
 WORD = np.dtype(np.uint32)
 ROUNDS = 10
 CHUNK = 16384
-"""How many counters are worked on at once: enough to hide the calls, few enough to stay in cache."""
+"""The counters that are worked on at once: enough to hide the calls, few enough to stay in cache."""
 
 _U64 = np.uint64
 _MASK, _HALF = _U64(0xFFFFFFFF), _U64(32)

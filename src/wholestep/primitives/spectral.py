@@ -80,7 +80,7 @@ def times_imaginary(x: Value, d: Value) -> Value:
 
 
 def phase_correction(v: Value, dv: Value, at: int) -> Value:
-    """What to add to the columns' tangents, in units of i times a column, so that row `at` of v stays real.
+    """The correction of the columns' tangents, in units of i times a column, so that row `at` of v stays real.
 
     Where that row holds almost nothing its phase is left alone: the quotient would be noise.
     """
@@ -93,7 +93,7 @@ def phase_correction(v: Value, dv: Value, at: int) -> Value:
 
 
 def empty(a: Value) -> bool:
-    """Whether the matrices have no elements, and so no tangents."""
+    """Test whether the matrices have no elements, and so no tangents."""
     return any(isinstance(n, int) and n == 0 for n in a.shape[-2:])
 
 

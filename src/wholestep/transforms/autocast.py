@@ -35,7 +35,7 @@ _F32 = np.dtype(np.float32)
 
 
 def narrows(params: Mapping[str, Any]) -> bool:
-    """Whether what is inside a composite may be made narrow: a stated rule may count on what it is given."""
+    """Test whether what is inside a composite may be made narrow: a stated rule may count on what it is given."""
     return params["label"] != FULL and (params["rule"] is None or params["rule"].narrow)
 
 
@@ -79,7 +79,7 @@ class Walk:
             self.env.update(zip(node.outputs, made if node.op.multiple else (made,), strict=True))
 
     def outputs(self, types: Sequence[Type] | None) -> list[Value]:
-        """What the graph gives, in these types."""
+        """The outputs of the graph, in these types."""
         found = [self.env[v] for v in self.graph.outputs]
         if types is None:
             return found
@@ -100,11 +100,11 @@ class Walk:
         return node.op(*xs, **node.params)
 
     def disagree(self, xs: Sequence[Value], on: Sequence[bool]) -> bool:
-        """Whether an operand holds more than the half precision does; a number that it can hold counts for neither."""
+        """Test whether an operand holds more than the half precision; a number that it can hold counts for neither."""
         return any([o and x.dtype is _F32 and not self.fits(x) for x, o in zip(xs, on, strict=True)])
 
     def fits(self, x: Value) -> bool:
-        """Whether x is one number everywhere, and one that the half precision can hold without loss of range."""
+        """Test whether x is one number everywhere, and one that the half precision can hold without loss of range."""
         while x.node is not None and isinstance(x.node.op, Broadcast | Reshape):
             x = x.node.inputs[0]
         number = number_of(x)

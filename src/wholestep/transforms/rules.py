@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Transforms:
-    """What a nested rule may apply to its graphs; each transform enters itself when its module is imported."""
+    """The transforms that a nested rule may apply to its graphs; each enters itself when its module is imported."""
 
     jvp: Callable[..., Any]
     """(graph, active, out_on=None) -> (graph of outputs and tangents, which outputs have one)"""

@@ -55,15 +55,15 @@ def wins(x: Var, y: Var) -> Var:
 
 
 def signbit(x: Var) -> Var:
-    """Whether the sign bit is set."""
+    """Test whether the sign bit is set."""
     return differ(sign_of(x), 0)
 
 
 def isnan(x: Var) -> Var:
-    """Whether x is NaN."""
+    """Test whether x is NaN."""
     return differ(x, x)
 
 
 def isfinite(x: Var) -> Var:
-    """Whether x is neither NaN nor infinite."""
+    """Test whether x is neither NaN nor infinite."""
     return magnitude(x) < math.inf

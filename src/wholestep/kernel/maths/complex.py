@@ -80,12 +80,12 @@ def choose(condition: Var, x: Complex, y: Complex) -> Complex:
 
 
 def same(x: Complex, y: Complex) -> Var:
-    """Whether both parts are equal."""
+    """Test whether both parts are equal."""
     return equal(x.re, y.re) & equal(x.im, y.im)
 
 
 def unlike(x: Complex, y: Complex) -> Var:
-    """Whether a part differs."""
+    """Test whether a part differs."""
     return differ(x.re, y.re) | differ(x.im, y.im)
 
 
@@ -102,12 +102,12 @@ def less_equal(x: Complex, y: Complex) -> Var:
 
 
 def isfinite(z: Complex) -> Var:
-    """Whether both parts are finite."""
+    """Test whether both parts are finite."""
     return arithmetic.isfinite(z.re) & arithmetic.isfinite(z.im)
 
 
 def isnan(z: Complex) -> Var:
-    """Whether a part is NaN."""
+    """Test whether a part is NaN."""
     return arithmetic.isnan(z.re) | arithmetic.isnan(z.im)
 
 

@@ -45,19 +45,19 @@ def integer_floor_divide(x: Var, y: Var) -> Var:
 
 
 def integer_fmod(x: Var, y: Var) -> Var:
-    """What rounding toward zero leaves of x."""
+    """The remainder of x after a quotient rounded toward zero."""
     rest = x - builder().op("quotient", x, y) * y
     return select(equal(y, 0), number(x, 0), rest)
 
 
 def integer_remainder(x: Var, y: Var) -> Var:
-    """What rounding down leaves of x."""
+    """The remainder of x after a quotient rounded down."""
     rest = integer_fmod(x, y)
     return rest if x.dtype.kind == "u" else select(differ(rest, 0) & ((rest ^ y) < 0), rest + y, rest)
 
 
 def fmod(x: Var, y: Var) -> Var:
-    """What rounding x / y toward zero leaves of x."""
+    """The remainder of x after x / y is rounded toward zero."""
     if x.dtype.kind != "f":
         return integer_fmod(x, y)
     a, d = magnitude(x), magnitude(y)
@@ -69,7 +69,7 @@ def fmod(x: Var, y: Var) -> Var:
 
 
 def corrected(a: Var, d: Var) -> Var:
-    """What is left of a when a whole number of d is taken away, of which fewer digits than a number has are needed."""
+    """The rest of a when a whole number of d is taken away, of which fewer digits than a number has are needed."""
     rest = fma(-whole(a / d), d, a)
     rest = select(rest < 0, rest + d, rest)
     return select(rest >= d, rest - d, rest)
@@ -98,7 +98,7 @@ def exponent_field(x: Var) -> Var:
 
 
 def remainder(x: Var, y: Var) -> Var:
-    """What rounding x / y down leaves of x; it has the sign of y."""
+    """The remainder of x after x / y is rounded down; it has the sign of y."""
     if x.dtype.kind != "f":
         return integer_remainder(x, y)
     rest = fmod(x, y)

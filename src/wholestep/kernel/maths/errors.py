@@ -43,7 +43,7 @@ def erf(x: Var) -> Var:
 
 ROOT_HALF = math.sqrt(0.5)
 ROOT_HALF_REST = {F32: 1.2101617e-8, F64: -4.833646656726457e-17}
-"""What rounding leaves out of sqrt(1 / 2)."""
+"""The part that rounding leaves out of sqrt(1 / 2)."""
 
 
 def slow(z: Var, left: Var | float = 0.0) -> tuple[Var, Var]:

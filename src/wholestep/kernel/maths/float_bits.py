@@ -13,7 +13,7 @@ from wholestep.kernel.maths.coefficients import F32, F64, Table
 
 
 class Format(NamedTuple):
-    """What is known of a floating-point dtype.
+    """The facts about a floating-point dtype.
 
     Adding `magic` rounds to an integer, which then stands in the low bits; `one` is the word of 1.0.
     """
@@ -70,12 +70,12 @@ def select(condition: Var, a: Any, b: Any) -> Var:
 
 
 def equal(a: Any, b: Any) -> Var:
-    """Whether two numbers are the same."""
+    """Test whether two numbers are the same."""
     return builder().op("eq", a, b)
 
 
 def differ(a: Any, b: Any) -> Var:
-    """Whether two numbers are not the same; NaN differs from itself."""
+    """Test whether two numbers are not the same; NaN differs from itself."""
     return builder().op("ne", a, b)
 
 
@@ -177,7 +177,7 @@ def product_of(a: Var, b: Any) -> tuple[Var, Var]:
 def rare(
     guard: Var, function: Callable[..., tuple[Var, ...]], xs: tuple[Var, ...], usual: tuple[Var, ...]
 ) -> list[Var]:
-    """What `function` makes of xs where the guard holds, and the usual values elsewhere; skipped where none asks."""
+    """The values of `function` at xs where the guard holds, and the usual values elsewhere; skipped where none asks."""
     with builder().loop(Axis("rare", 1), ordered=True, guard=guard) as loop:
         # The operands come as carries, so that nothing of the function can be placed before the loop.
         given = [loop.carry(x) for x in xs]

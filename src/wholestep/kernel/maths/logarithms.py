@@ -33,7 +33,7 @@ REST = {
     (F32, "10"): -1.0309642e-8,
     (F64, "10"): 1.098319650216765e-17,
 }
-"""What rounding leaves out of the logarithm of e."""
+"""The part that rounding leaves out of the logarithm of e."""
 
 
 def split(x: Var) -> tuple[Var, Var]:

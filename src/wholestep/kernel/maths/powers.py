@@ -29,7 +29,7 @@ from wholestep.kernel.maths.float_bits import (
 from wholestep.kernel.maths.logarithms import exponent, normal, split
 
 TWO_THIRDS_REST = (-1.9868216e-8, 3.700743415417188e-17)
-"""What rounding leaves out of 2 / 3 in float32 and in float64."""
+"""The part that rounding leaves out of 2 / 3 in float32 and in float64."""
 
 
 def log_in_parts(a: Var) -> tuple[Var, Var]:

@@ -47,7 +47,7 @@ TURN = int(
 )
 """The first 1184 binary digits of 1 / (2 pi)."""
 AHEAD = 48
-"""How many zeros stand before them, so that every place to start from is positive."""
+"""The number of zeros before them, so that every place to start from is positive."""
 LIMBS = tuple(((TURN << 32) >> (1184 + AHEAD - LIMB * i)) & MASK for i in range(38))
 
 
@@ -81,7 +81,7 @@ def quarters_in_parts(a: Var) -> tuple[Var, Var, Var]:
 
 
 def turns(a: Var) -> tuple[Var, Var]:
-    """How many quarter turns are nearest to an angle below `LARGE`, and a word that ends in their bits."""
+    """The number of quarter turns nearest to an angle below `LARGE`, and a word that ends in their bits."""
     rounded = fma(a, 2 / math.pi, format_of(a).magic)
     return rounded - format_of(a).magic, word(rounded)
 
@@ -177,7 +177,7 @@ def waves(r: Var) -> tuple[Var, Var]:
 
 
 def odd(n: Var) -> Var:
-    """Whether an odd number of quarter turns was taken off."""
+    """Test whether an odd number of quarter turns was taken off."""
     return builder().op("ne", n & 1, 0)
 
 
