@@ -42,9 +42,9 @@ FLOORS = {
     ),
     "lower": (
         "program",
-        "target",
         "fusion",
         "kernels",
+        "target",
         "buffers",
         "cost",
         "legalize verify_program",

@@ -12,7 +12,7 @@ import numpy as np
 
 from wholestep.backends.cpu.codegen.function import kernel_function, module_text
 from wholestep.backends.cpu.cpu_features import CpuTarget, host_target
-from wholestep.backends.cpu.llvm_jit import link, object_code
+from wholestep.backends.cpu.llvm_jit import LinkedCode, object_code
 from wholestep.kernel.lang import Kernel
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +29,7 @@ class Native:
         made = target or host_target()
         texts = [kernel_function(k, name, made) for k, name in zip(kernels, names, strict=True)]
         self.kernels = kernels
-        self.linked = link([object_code(module_text(texts), made)], symbols or {}, names)
+        self.linked = LinkedCode([object_code(module_text(texts), made)], symbols or {}, names)
         self.functions = [Function(self.linked.address(name)) for name in names]
 
     def run(self, n: int, arrays: Sequence[Array], shares: Sequence[int] = ()) -> None:

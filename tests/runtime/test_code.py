@@ -7,7 +7,7 @@ import pytest
 from tests.runtime.test_forks import script
 
 from wholestep.backends.cpu.cpu_features import LEVELS, host_target, named_target, target_from_features
-from wholestep.backends.cpu.llvm_jit import CodeError, assembly, link, object_code
+from wholestep.backends.cpu.llvm_jit import CodeError, LinkedCode, assembly, object_code
 from wholestep.backends.cpu.support_ir import support
 from wholestep.errors import UnsupportedError
 
@@ -99,8 +99,8 @@ def test_a_fault_names_the_function(body, reason):
 
 
 def test_code_is_loaded_with_its_symbols():
-    with link([object_code(GOOD, host_target())], {}, ["good"]) as first:
-        linked = link([object_code(EXTERNAL, host_target())], {"elsewhere": first.address("good")}, ["calls"])
+    with LinkedCode([object_code(GOOD, host_target())], {}, ["good"]) as first:
+        linked = LinkedCode([object_code(EXTERNAL, host_target())], {"elsewhere": first.address("good")}, ["calls"])
         assert INT(linked.address("calls"))(41) == 42
         linked.close()
         linked.close()
@@ -110,13 +110,13 @@ def test_code_is_loaded_with_its_symbols():
 
 def test_functions_of_the_system_are_found():
     text = EXTERNAL.replace("elsewhere", "abs")
-    with link([object_code(text, host_target())], {}, ["calls"]) as linked:
+    with LinkedCode([object_code(text, host_target())], {}, ["calls"]) as linked:
         assert INT(linked.address("calls"))(-42) == 42
 
 
 def test_a_missing_symbol_is_refused():
     with pytest.raises(CodeError, match=r"does not link.*calls"):
-        link([object_code(EXTERNAL, host_target())], {}, ["calls"])
+        LinkedCode([object_code(EXTERNAL, host_target())], {}, ["calls"])
 
 
 def test_passes_can_be_chosen():
@@ -129,13 +129,13 @@ def test_passes_can_be_chosen():
 GROWTH = """
 from pathlib import Path
 
-from tests.runtime.test_code import GOOD, INT, WIDE, host_target, link, object_code
+from tests.runtime.test_code import GOOD, INT, WIDE, LinkedCode, host_target, object_code
 
 code = object_code(GOOD + WIDE, host_target())
 
 def cycles(n):
     for _ in range(n):
-        with link([code], {}, ["good"]) as linked:
+        with LinkedCode([code], {}, ["good"]) as linked:
             assert INT(linked.address("good"))(1) == 2
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 

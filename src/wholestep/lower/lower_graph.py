@@ -154,10 +154,11 @@ class GraphLowering(Materializer):
         waiting = [v for v in self.stored_late if self.fusion.depends_on(self.fusion.placed[v][0], group)]
         readable = ReadableLocations(self.locations, {self.locations[v].place for v in (*targets, *waiting)})
 
-        def write(grid: Sequence[int] | None, rows: Sequence[int] | None) -> KernelWriter:
-            return KernelWriter(self.fusion, group, readable, targets, self.context.target, grid, rows)
-
         target = self.context.target
+
+        def write(grid: Sequence[int] | None, rows: Sequence[int] | None) -> KernelWriter:
+            return KernelWriter(self.fusion, group, readable, targets, target.row_lanes, grid, rows)
+
         writer, kernel = target.schedule(write)
         return kernel_task(writer.bound(kernel, target.worth_sharing(kernel)))
 

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from wholestep.dims import Size
 from wholestep.errors import UnsupportedError
-from wholestep.kernel.lang import Axis, Kernel
+from wholestep.kernel.lang import Kernel
+from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
 
-
-class KernelDraft(Protocol):
-    """A kernel of a fusion group with its loops in one order; `grid` and `rows` are the keys of its `axes`."""
-
-    grid: list[int]
-    rows: list[int]
-    axes: dict[int, Axis]
-    row_lanes: int
-
-    def kernel(self) -> Kernel:
-        """Write the kernel."""
-        ...
-
-
-Draft = TypeVar("Draft", bound=KernelDraft)
-DraftKernel = Callable[[Sequence[int] | None, Sequence[int] | None], Draft]
+DraftKernel = Callable[[Sequence[int] | None, Sequence[int] | None], KernelWriter]
 """Draft a kernel with its independent loops, and those over its rows, in these orders; None leaves them as they are."""
 
 
@@ -52,7 +38,7 @@ class Target:
         lanes = self.lanes(itemsize)
         return lanes if isinstance(extent, int) and 0 < extent <= self.row_vectors * lanes else 0
 
-    def schedule(self, draft: DraftKernel[Draft]) -> tuple[Draft, Kernel]:
+    def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         """Choose the order of a kernel's loops, and schedule them; the draft says what the kernel's buffers are."""
         found = draft(None, None)
         return found, found.kernel()

@@ -65,18 +65,12 @@ def verify_program(plan: LoweredProgram, tight: bool = True) -> None:
 
 
 class AccessedSpan(NamedTuple):
-    """Elements of the buffer of this number; `sure` if all are accessed whenever the kernel runs."""
+    """Elements of the buffer of this number that are read or written; `sure` if all are whenever the kernel runs."""
 
     buffer: int
     places: ElementSet
+    written: bool
     sure: bool
-
-
-class KernelFootprint(NamedTuple):
-    """The elements that a kernel reads and writes."""
-
-    reads: tuple[AccessedSpan, ...]
-    writes: tuple[AccessedSpan, ...]
 
 
 def reachable_accesses(kernel: Kernel) -> list[MemoryAccess]:
@@ -84,17 +78,16 @@ def reachable_accesses(kernel: Kernel) -> list[MemoryAccess]:
     return [a for a in memory_accesses(kernel.body) if all(axis.extent for axis in a.axes)]
 
 
-def kernel_footprint(kernel: Kernel) -> KernelFootprint:
+def kernel_footprint(kernel: Kernel) -> list[AccessedSpan]:
     """The footprint of a kernel; an index that depends on loaded values may be anywhere in its buffer."""
     numbers = {b: i for i, b in enumerate(kernel.buffers)}
-    reads: list[AccessedSpan] = []
-    writes: list[AccessedSpan] = []
+    found: list[AccessedSpan] = []
     for access in reachable_accesses(kernel):
         size, elements = access.buffer.size, accessed_elements(access.offset, access.buffer.size)
         sure = elements is not None and not access.conditional
-        span = AccessedSpan(numbers[access.buffer], slice(0, size) if elements is None else elements, sure)
-        (writes if access.is_store else reads).append(span)
-    return KernelFootprint(tuple(reads), tuple(writes))
+        places = slice(0, size) if elements is None else elements
+        found.append(AccessedSpan(numbers[access.buffer], places, access.is_store, sure))
+    return found
 
 
 def accessed_elements(index: Index, size: int) -> ElementSet | None:
@@ -154,7 +147,7 @@ class ProgramChecker:
         """The number of surrounding loops; resident memory is saved before a loop that may be left."""
         self.used = 0
         self.trips: dict[int, int] = {}
-        self.known: dict[int, KernelFootprint] = {}
+        self.known: dict[int, list[AccessedSpan]] = {}
 
     def constants(self) -> None:
         """Initialize the constants, which must not overlap."""
@@ -226,11 +219,11 @@ class ProgramChecker:
         if id(kernel) not in self.known:
             self.known[id(kernel)] = kernel_footprint(kernel)
         touched = self.known[id(kernel)]
-        for span in touched.reads:
-            if not room[span.buffer][span.places].all():
+        for span in touched:
+            if not span.written and not room[span.buffer][span.places].all():
                 raise self.wrong(f"{step.refs[span.buffer]} is read before it is written", step)
-        for span in touched.writes:
-            if span.sure:
+        for span in touched:
+            if span.written and span.sure:
                 room[span.buffer][span.places] = True
 
     def overlaps(self, step: Launch) -> None:

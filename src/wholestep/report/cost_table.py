@@ -176,8 +176,9 @@ def count_costs(plan: LoweredProgram, rates: Rates = DEFAULT_RATES, sizes: Mappi
 def kernel_cost(step: Launch | RoutineCall, times: Size, rates: Rates, far: float) -> KernelCost:
     """The entry of one step that runs so often and brings so many bytes a run from memory."""
     time, one = predict_time(step, rates, far), step_cost(step)
+    name = (step.kernel.name or "move") if isinstance(step, Launch) else step.routine
     return KernelCost(
-        step_name(step),
+        name,
         step_location(step),
         times,
         contraction=times * one.contraction,
@@ -187,11 +188,6 @@ def kernel_cost(step: Launch | RoutineCall, times: Size, rates: Rates, far: floa
         microseconds=1e6 * most(times) * time.seconds,
         bound=time.bound,
     )
-
-
-def step_name(step: Launch | RoutineCall) -> str:
-    """The name of a step."""
-    return (step.kernel.name or "move") if isinstance(step, Launch) else step.routine
 
 
 def step_location(step: Launch | RoutineCall) -> Where:

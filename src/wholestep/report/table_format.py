@@ -21,17 +21,13 @@ class ReportTable(NamedTuple):
 
     def cells(self) -> list[tuple[str, ...]]:
         """The rows as text."""
-        shown = [(f"{row_share(row):.1%}", *map(format_cell, row[1:])) for row in self.rows[:SHOWN]]
+        shares = [float(row[0]) for row in self.rows]
+        shown = [(f"{x:.1%}", *map(format_cell, row[1:])) for x, row in zip(shares, self.rows[:SHOWN], strict=False)]
         rest = self.rows[SHOWN:]
         if rest:
             blank = ("",) * (len(self.head) - 2)
-            shown.append((f"{sum(map(row_share, rest)):.1%}", *blank, f"{len(rest)} more"))
+            shown.append((f"{sum(shares[SHOWN:]):.1%}", *blank, f"{len(rest)} more"))
         return [tuple(map(printable, row)) for row in shown]
-
-
-def row_share(row: tuple[float | int | Dim | str, ...]) -> float:
-    """The first column."""
-    return float(row[0])
 
 
 def format_cell(x: float | int | Dim | str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from wholestep.backends.cpu.codegen.function import FunctionText, kernel_function, module_text
@@ -38,11 +37,7 @@ def machine_model(target: CpuTarget) -> CpuMachine:
     return CpuMachine(vector=target.vector_bytes, registers=target.registers)
 
 
-MakeEntry = Callable[[LoweredProgram, dict[int, str], SizeTable], EntryFunction]
-"""Makes the entry function of a plan."""
-
-
-def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: MakeEntry = EntryFunction) -> LlvmSource:
+def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunction] = EntryFunction) -> LlvmSource:
     """The text of a plan: kernels that are equal up to names are one function. `printer` writes what calls them.
 
     In a program with loops the length of a kernel's outermost loop is left to its caller, where it comes out even.
@@ -59,7 +54,7 @@ def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: MakeEntry = En
         if key not in seen:
             seen[key] = f"k{len(seen)}"
             waiting.append(kernel_function(kernel, seen[key], target, sizes, free))
-            symbols |= external_calls(kernel)
+            symbols |= {s.attr for s in walk(kernel.body) if isinstance(s, Var) and s.op == "call"}
             if sum(len(f.text) for f in waiting) > MODULE_CHARACTERS:
                 modules.append(module_text(waiting))
                 waiting = []
@@ -76,8 +71,3 @@ def has_full_steps(kernel: Kernel) -> bool:
     """True where all steps of a kernel's outermost loop are full."""
     axis = kernel.outer
     return axis is not None and not axis.symbolic and axis.extent % axis.block == 0
-
-
-def external_calls(kernel: Kernel) -> set[str]:
-    """Return the external functions that a kernel calls."""
-    return {s.attr for s in walk(kernel.body) if isinstance(s, Var) and s.op == "call"}

@@ -41,6 +41,17 @@ class InstructionBuilder:
         self.lines.append(f"{label}:")
         self.block = label
 
+    def when(self, condition: str, body: Callable[[], object]) -> str:
+        """Run the body under a condition; returns the label of the block that it ends in."""
+        inside, after = self.label(), self.label()
+        self.do(f"br i1 {condition}, label %{inside}, label %{after}")
+        self.enter(inside)
+        body()
+        last = self.block
+        self.do(f"br label %{after}")
+        self.enter(after)
+        return last
+
 
 class FunctionBuilder(InstructionBuilder):
     """One function under emission, with structured control flow; `arguments` are (type, name) pairs."""
@@ -129,15 +140,6 @@ class FunctionBuilder(InstructionBuilder):
         ]
         self.enter(done)
         return tuple(names)
-
-    def when(self, condition: str, body: Callable[[], object]) -> None:
-        """Run the body under a condition."""
-        inside, after = self.label(), self.label()
-        self.do(f"br i1 {condition}, label %{inside}, label %{after}")
-        self.enter(inside)
-        body()
-        self.do(f"br label %{after}")
-        self.enter(after)
 
     def either(self, condition: str, yes: Callable[[], object], no: Callable[[], object]) -> None:
         """Run one of two pieces of program."""

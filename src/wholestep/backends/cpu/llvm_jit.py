@@ -110,15 +110,12 @@ def _culprit(text: str, message: str, shift: int) -> str:
     place = re.search(r"<string>:(\d+):", message)
     if place:
         line = int(place[1]) - shift
-        return next((f for f in functions if _spans(text, f, line)), "\n".join(text.splitlines()[line - 1 : line]))
+        starts = {text[: text.index(f)].count("\n") + 1: f for f in functions}
+        around = [f for first, f in starts.items() if first <= line <= first + f.count("\n")]
+        return around[0] if around else "\n".join(text.splitlines()[line - 1 : line])
     quoted = {quote for quote in map(_squeezed, message.splitlines()) if len(quote) > 5}
     scores = [sum(_squeezed(line) in quoted for line in f.splitlines()) for f in functions]
     return functions[scores.index(max(scores))] if any(scores) else text
-
-
-def _spans(text: str, function: str, line: int) -> bool:
-    first = text[: text.index(function)].count("\n") + 1
-    return first <= line <= first + function.count("\n")
 
 
 def _squeezed(line: str) -> str:
@@ -129,7 +126,7 @@ class LinkedCode:
     """Machine code in this process; the addresses hold until `close`, or until the object is collected."""
 
     def __init__(self, objects: Iterable[bytes], symbols: Mapping[str, int], exports: Iterable[str]) -> None:
-        """Raises CodeError where a symbol that the objects use is neither in `symbols` nor in this process."""
+        """Load objects made for this process; raises CodeError for a symbol that is neither in `symbols` nor here."""
         with UNBROKEN, GATE:
             import llvmlite.binding as llvm
 
@@ -173,11 +170,3 @@ def _unload(library: Any, engine: Any) -> None:
     with UNBROKEN, GATE:
         library.close()
         engine.close()
-
-
-def link(objects: Iterable[bytes], symbols: Mapping[str, int], exports: Iterable[str]) -> LinkedCode:
-    """Load objects made for this process; `symbols` are the addresses that they may use by name.
-
-    Raises CodeError where a symbol is missing.
-    """
-    return LinkedCode(objects, symbols, exports)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
+from wholestep.dims import Size
 from wholestep.ir.analysis import in_order
 from wholestep.ir.graph import Node, Value
 from wholestep.kernel.build import KernelBuilder
@@ -22,7 +23,6 @@ from wholestep.lower.kernels.scalar_codegen import (
     working_dtype,
 )
 from wholestep.lower.program.allocation import Allocation
-from wholestep.lower.target import Target
 
 
 class BoundKernel(NamedTuple):
@@ -37,7 +37,10 @@ class BoundKernel(NamedTuple):
 
 
 class KernelWriter:
-    """The writer of one group's kernel, which may load the values in `locations` and stores those in `targets`."""
+    """The writer of one group's kernel, which may load the values in `locations` and stores those in `targets`.
+
+    `grid` and `rows`, the keys of its `axes`, are the orders of its loops; `row_lanes` is the target's method.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class KernelWriter:
         group: FusionGroup,
         locations: ReadableLocations,
         targets: dict[Value, Location],
-        target: Target,
+        row_lanes: Callable[[Size, int], int],
         grid: Sequence[int] | None = None,
         rows: Sequence[int] | None = None,
     ) -> None:
@@ -55,12 +58,12 @@ class KernelWriter:
         self.axes = {a: Axis(f"i{k}", n) for k, (a, n) in enumerate(group.sizes.items())}
         self.rows = [a for a in rows or group.sizes if a in (group.rows or ()) and group.sizes[a] != 1]
         self.grid = [a for a in grid or group.grid if group.sizes[a] != 1]
-        self.row_lanes = self.find_row_lanes(target)
+        self.row_lanes = self.find_row_lanes(row_lanes)
         row = tuple([self.axes[a] for a in self.rows]) if self.row_lanes else ()
         self.builder = KernelBuilder(kernel_name_of(group))
         self.reader = ElementReader(self.builder, locations, row)
 
-    def find_row_lanes(self, target: Target) -> int:
+    def find_row_lanes(self, row_lanes: Callable[[Size, int], int]) -> int:
         """Find the lanes of a row that stays in registers from its first read to its last; 0 where it does not."""
         if len(self.rows) != 1 or self.rows[0] != list(self.group.sizes)[-1]:
             return 0
@@ -68,7 +71,7 @@ class KernelWriter:
         if not reductions or any(n.inputs[0].dtype.kind == "c" or n.op.fold == "mul" for n in reductions):
             return 0
         dtype = working_dtype(reductions[0].inputs[0].dtype)
-        return target.row_lanes(self.group.sizes[self.rows[0]], dtype.itemsize)
+        return row_lanes(self.group.sizes[self.rows[0]], dtype.itemsize)
 
     def at(self, v: Value) -> Coordinates:
         """The coordinates of a member in this kernel's axes."""

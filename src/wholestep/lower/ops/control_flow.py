@@ -27,9 +27,9 @@ def location_of(low: Materializer, v: Value) -> Location:
     return low.locations.get(v) or row_major_location(v, Allocation(0, MemRef(ARENA_SLOT)))
 
 
-def replacement_of(place: Allocation) -> Allocation:
-    """An allocation over the same memory, for the value that replaces another."""
-    return Allocation(place.size, base=place)
+def replacement_of(at: Location) -> Location:
+    """A location over the same memory, for the value that replaces another."""
+    return Location(Allocation(at.place.size, base=at.place), at.strides)
 
 
 def copy_pair(target: Location, source: Location) -> tuple[Allocation, Allocation]:
@@ -100,15 +100,18 @@ def stacked_carries(graph: Graph, sizes: tuple[int, int], outputs: Sequence[Loca
     return found
 
 
-class StackedCarry(NamedTuple):
-    """A carry aliased with its stacked output: each step writes the next row, and the last row is the result."""
+class LoopCarry(NamedTuple):
+    """A carry of a loop: where it starts, and where a step reads and writes it.
+
+    One that is aliased with its stacked output writes the next row in each step, and the last row is the result.
+    """
 
     start: Allocation
     before: Location
     after: Location
 
 
-def alias_stacked_carry(node: Node, loop: int, last: Location, rows: Location, at: int) -> StackedCarry:
+def alias_stacked_carry(node: Node, loop: int, last: Location, rows: Location, at: int) -> LoopCarry:
     """Alias a carry with the result that stacks it, which has one row more than the loop has steps."""
     nbytes, length, reverse = last.place.nbytes, node.params["length"], node.params["reverse"]
     base = Allocation(nbytes * (length + 1), value=node.outputs[at])
@@ -122,7 +125,7 @@ def alias_stacked_carry(node: Node, loop: int, last: Location, rows: Location, a
 
     start = Allocation(nbytes, base=base)
     start.offset = nbytes * length if reverse else 0
-    return StackedCarry(start, moving(nbytes if reverse else 0), moving(0 if reverse else nbytes))
+    return LoopCarry(start, moving(nbytes if reverse else 0), moving(0 if reverse else nbytes))
 
 
 def scan_tasks(low: Materializer, node: Node) -> list[Task]:
@@ -138,20 +141,18 @@ def scan_tasks(low: Materializer, node: Node) -> list[Task]:
     xs = [row_location(v, location_of(low, v), loop) for v in node.inputs[c + k :]]
     # Rows in files are written once and dropped from memory, so the carry keeps its own allocation.
     joined = {} if any(h.place.root().file for h in xs) else stacked_carries(graph, (c, k), outputs)
-    trails = {i: alias_stacked_carry(node, loop, outputs[i], outputs[at], at) for i, at in joined.items()}
-    carry = [trails[i].before if i in trails else h for i, h in enumerate(outputs[:k])]
-    after = [
-        trails[i].after if i in trails else Location(replacement_of(h.place), h.strides)
+    carried = [
+        alias_stacked_carry(node, loop, h, outputs[joined[i]], joined[i])
+        if i in joined
+        else LoopCarry(h.place, h, replacement_of(h))
         for i, h in enumerate(outputs[:k])
     ]
-    starts = [trails[i].start if i in trails else h.place for i, h in enumerate(outputs[:k])]
-    ys = [
-        row_location(node.outputs[at], outputs[at], loop) for at in range(k, len(outputs)) if at not in joined.values()
-    ]
+    kept = [at for at in range(len(outputs)) if at not in joined.values()]
+    ys = [row_location(node.outputs[at], outputs[at], loop) for at in kept[k:]]
     place_rows_in_files([h.place for h in (*xs, *ys)])
-    body = reordered(graph, range(len(graph.inputs)), [at for at in range(len(outputs)) if at not in joined.values()])
-    found = low.nested(body, [*fixed, *carry, *xs], [*after, *ys])
-    pairs = [copy_pair(Location(start, h.strides), i) for h, start, i in zip(outputs[:k], starts, init, strict=True)]
+    body = reordered(graph, range(len(graph.inputs)), kept)
+    found = low.nested(body, [*fixed, *[c.before for c in carried], *xs], [*[c.after for c in carried], *ys])
+    pairs = [copy_pair(Location(c.start, c.before.strides), i) for c, i in zip(carried, init, strict=True)]
 
     def steps() -> tuple[Step, ...]:
         return (*copy_steps(pairs), ForLoop(loop, length, found.steps(), reverse), *copy_steps(back))
@@ -167,7 +168,7 @@ def while_tasks(low: Materializer, node: Node) -> list[Task]:
     asked = Allocation(1)
     given = [*[location_of(low, v) for v in node.inputs[:p]], *carry]
     test = low.nested(predicate, given, [row_major_location(predicate.outputs[0], asked)])
-    after = [Location(replacement_of(h.place), h.strides) for h in carry]
+    after = [replacement_of(h) for h in carry]
     found = low.nested(graph, [*[location_of(low, v) for v in node.inputs[p : p + b]], *carry], after)
     pairs = [copy_pair(h, i) for h, i in zip(carry, init, strict=True)]
 
@@ -182,10 +183,7 @@ def cond_tasks(low: Materializer, node: Node) -> list[Task]:
     index, *operands = node.inputs
     inputs = [location_of(low, v) for v in operands]
     outputs = [location_of(low, v) for v in node.outputs]
-    found = [
-        low.nested(graph, inputs, [Location(replacement_of(h.place), h.strides) for h in outputs])
-        for graph in node.params["branches"]
-    ]
+    found = [low.nested(graph, inputs, list(map(replacement_of, outputs))) for graph in node.params["branches"]]
     chosen = location_of(low, index).place
 
     def steps() -> tuple[Step, ...]:

@@ -19,19 +19,17 @@ from wholestep.lower.remat.simulate import SimulatedSchedule
 
 UNLIMITED = sys.maxsize
 
-TaskPrice = Callable[[Task], float]
-"""Predicted microseconds of one run of a task."""
-PinnedAllocations = Mapping[Allocation, str]
-"""The user's pins: "keep" or "recompute"."""
-
 
 class BudgetSolver:
-    """The limits of a program's task graphs and the decisions for them; with `disk` values may be spilled."""
+    """The limits of a program's task graphs and the decisions for them; with `disk` values may be spilled.
+
+    `priced` predicts the microseconds of one run of a task; `pinned` are the user's pins: "keep" or "recompute".
+    """
 
     def __init__(
         self,
-        priced: TaskPrice,
-        pinned: PinnedAllocations,
+        priced: Callable[[Task], float],
+        pinned: Mapping[Allocation, str],
         disk: Rates | None = None,
         is_evictable: Callable[[int], bool] = bool,
     ) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wholestep import forks
-from wholestep.backends.cpu.llvm_jit import CodeError, LinkedCode, link
+from wholestep.backends.cpu.llvm_jit import CodeError, LinkedCode
 from wholestep.backends.cpu.support_ir.record_layouts import CALL, CONTEXT, CONTEXT_BYTES
 from wholestep.errors import ForkedError, ShapeError, StorageError, UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
@@ -47,11 +45,6 @@ AllocateBytes = Callable[[int], NDArray]
 def private_arena(nbytes: int) -> NDArray:
     """Allocate an arena of one call frame."""
     return aligned_empty((nbytes,), np.uint8)
-
-
-def private_scratch_file(folder: Path | None, nbytes: int) -> NDArray:
-    """Allocate a scratch file of one call frame."""
-    return zeros_in_file((nbytes,), np.uint8, folder)
 
 
 class CallFrame:
@@ -158,7 +151,7 @@ def load_code(artefact: Artifact) -> LoadedCode:
     """Link the code of an artefact, and lay its constants out."""
     constants = {place: artefact.pool_of_constants(place) for place in artefact.places("constant")}
     known = support.load_support().symbols | {name: external_symbols.resolve_symbol(name) for name in artefact.symbols}
-    return LoadedCode(link(artefact.objects, known, (artefact.entry,)), constants)
+    return LoadedCode(LinkedCode(artefact.objects, known, (artefact.entry,)), constants)
 
 
 class NativeExecutable(Executable):
@@ -226,14 +219,12 @@ class NativeExecutable(Executable):
         return results
 
     def _frame(self, ask: ArgumentTypes, room: AllocateBytes | None = None) -> CallFrame:
-        return CallFrame(
-            self.artefact,
-            self._code,
-            self.constants,
-            ask,
-            room or self._room,
-            room or partial(private_scratch_file, self.streams.folder),
-        )
+        folder = self.streams.folder  # and not self, which the frames would keep alive
+
+        def shelf(nbytes: int) -> NDArray:
+            return zeros_in_file((nbytes,), np.uint8, folder)
+
+        return CallFrame(self.artefact, self._code, self.constants, ask, room or self._room, room or shelf)
 
     def instance(self, state: Sequence[NDArray]) -> BoundNativeExecutable:
         if self.artefact.undone and any(map(is_file_backed, state)):

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from wholestep.backends.cpu.cpu_features import host_target
-from wholestep.backends.cpu.llvm_jit import LinkedCode, link, object_code
+from wholestep.backends.cpu.llvm_jit import LinkedCode, object_code
 from wholestep.backends.cpu.support_ir import support
 from wholestep.runtime.cache.code_cache import cached_code
 from wholestep.runtime.cache.private_folder import CacheEntry
@@ -51,4 +51,4 @@ def load_support() -> SupportLibrary:
     text = support.support_module(target)
     kept = cached_code(text, target, {}, lambda: CacheEntry((object_code(text, target),), {}))
     outside = semaphores.semaphore_symbols() | mapped_arrays.madvise_symbols()
-    return SupportLibrary(link(map(bytes, kept.pieces), outside, support.EXPORTS))
+    return SupportLibrary(LinkedCode(map(bytes, kept.pieces), outside, support.EXPORTS))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from wholestep.backends.cpu.codegen.llvm_types import LlvmType, llvm_constant, simd_type
+from wholestep.backends.cpu.codegen.llvm_types import LlvmType, llvm_constant, llvm_type, simd_type
 from wholestep.backends.cpu.codegen.ops import OpEmitter
 from wholestep.backends.cpu.codegen.writer import FunctionWriter
 
-FLOAT = LlvmType("float", "float", "f", 4, "f32")
-DOUBLE = LlvmType("double", "double", "f", 8, "f64")
-WORD = LlvmType("i32", "i32", "i", 4, "i32")
-LONG = LlvmType("i64", "i64", "i", 8, "i64")
+FLOAT, DOUBLE, WORD, LONG = (llvm_type(np.dtype(name)) for name in ("float32", "float64", "int32", "int64"))
 BFLOAT = "i16"
 
 

@@ -50,13 +50,9 @@ def kernel_function(
     if w.sizes.lines:
         sink.append(f"  %sizes.at = getelementptr i8, ptr %args, i64 {8 * len(kernel.buffers)}")
         sink += ["  %sizes = load ptr, ptr %sizes.at, align 8", *w.sizes.lines]
-    head = f"define void @{name}(ptr %args, i64 %lo, i64 %hi) {function_attributes(target)} {{"
+    attributes = f'nounwind "prefer-vector-width"="{8 * target.vector_bytes}"'
+    head = f"define void @{name}(ptr %args, i64 %lo, i64 %hi) {attributes} {{"
     return FunctionText("\n".join([head, "entry:", *sink, *w.lines, "}", ""]), frozenset(w.declared))
-
-
-def function_attributes(target: CpuTarget) -> str:
-    """Return the LLVM attributes of every function."""
-    return f'nounwind "prefer-vector-width"="{8 * target.vector_bytes}"'
 
 
 def module_text(functions: Iterable[FunctionText]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wholestep.backends.cpu.codegen.llvm_types import lane_mask, llvm_type, simd_type
+from wholestep.backends.cpu.codegen.llvm_types import llvm_type, simd_type
 from wholestep.backends.cpu.codegen.reduction import Reducer
 from wholestep.backends.cpu.codegen.uniformity import vector_lanes
 from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
@@ -23,10 +23,6 @@ class LoopCarried:
     def enter(self) -> None:
         """Define the value at the start of an iteration."""
         self.values.define(self.carry.inside, self.names)
-
-    def next_names(self) -> list[str]:
-        """Return the names of the copies at the start of the next iteration."""
-        return self.values.names(self.carry.next, self.axes)
 
     def left(self) -> list[str]:
         """Return the names of the copies after the loop."""
@@ -85,13 +81,14 @@ class FoldUpdate:
         old = held.names[place]
         new = held.reducer.accumulate(lanes, old, *[x.name(copies[copy], lanes) for x, copies in self.operands])
         if self.live_lanes[copy] < lanes:
-            new = held.reducer.select_lanes(lanes, lane_mask(lanes, self.live_lanes[copy]), new, old)
+            new = held.reducer.select_lanes(lanes, self.live_lanes[copy], new, old)
         held.names[place] = new
 
 
 def end_iteration(carried: list[LoopCarried], folded: list[FoldAccumulators], scope: LoopCopy) -> None:
     """Update the accumulators, interleaving the copies of all folds; carries change all at once."""
-    for c, names in [(c, c.next_names()) for c in carried]:
+    following = [c.values.names(c.carry.next, c.axes) for c in carried]
+    for c, names in zip(carried, following, strict=True):
         c.names = names
     taking = [FoldUpdate(f, scope) for f in folded]
     for copy in range(max([len(t.accumulators) for t in taking], default=0)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from wholestep.backends.cpu.codegen.llvm_types import llvm_type, simd_type
@@ -41,7 +42,8 @@ class LoopWriter:
                 run = []
                 self.loop(s)
             elif isinstance(s, Store) or s in self.w.uniformity.used:
-                if loads_written_buffer(s) and any(isinstance(x, Store) for x in run):
+                rereads = isinstance(s, Var) and s.op == "load" and s.attr[0].written
+                if rereads and any(isinstance(x, Store) for x in run):
                     self.run(run)
                     run = []
                 run.append(s)
@@ -88,26 +90,24 @@ class LoopWriter:
         w, guards = self.w, self.values.memory.guards
         inits = [*[f.init for f in loop.folds], *[c.init for c in loop.carries]]
         starts = [self.values.names(x, w.uniformity.axes_of[r]) for x, r in zip(inits, results, strict=True)]
-        before, after = w.block, self.branch(self.any(guard))
-        differs = [guard] if self.values.known[guard].axes else []
-        guards += differs
-        ended = self.steps(loop)
-        if differs:
-            guards.pop()
-            ended = [
-                self.select_results(r, guard, new, old) for r, new, old in zip(results, ended, starts, strict=True)
-            ]
-        inside = w.block
-        self.join(after)
-        return [
-            [self.phi(r, (x, inside), (y, before)) for x, y in zip(new, old, strict=True)]
-            for r, new, old in zip(results, ended, starts, strict=True)
-        ]
+        ended: list[list[str]] = []
 
-    def phi(self, result: Var, *ways: tuple[str, str]) -> str:
-        """Emit the phi of a result."""
-        kind = simd_type(llvm_type(result.dtype).register, vector_lanes(self.w.uniformity.axes_of[result]))
-        return self.w.let(f"phi {kind} " + ", ".join(f"[ {name}, %{label} ]" for name, label in ways))
+        def steps() -> None:
+            differs = [guard] if self.values.known[guard].axes else []
+            guards.extend(differs)
+            ended.extend(self.steps(loop))
+            if differs:
+                guards.pop()
+                facts = zip(results, ended, starts, strict=True)
+                ended[:] = [self.select_results(r, guard, new, old) for r, new, old in facts]
+
+        before, inside = w.block, w.when(self.any(guard), steps)
+        found = []
+        for r, new, old in zip(results, ended, starts, strict=True):
+            kind = simd_type(llvm_type(r.dtype).register, vector_lanes(w.uniformity.axes_of[r]))
+            pairs = zip(new, old, strict=True)
+            found.append([w.let(f"phi {kind} [ {x}, %{inside} ], [ {y}, %{before} ]") for x, y in pairs])
+        return found
 
     def any(self, guard: Var) -> str:
         """Emit the test of whether a guard holds for any copy and lane."""
@@ -153,10 +153,8 @@ class LoopWriter:
         held = LoopState(folded, [LoopCarried(self.values, c) for c in loop.carries])
         for start, end, count in split_symbolic_loop(axis, size, w.uniformity.unrolls(loop)):
             entering, before = [h.names for h in held.all()], w.block
-            after = self.branch(w.let(f"icmp slt i64 {w.sizes.name(start)}, {w.sizes.name(end)}"))
-            self.counted_loop(loop, held, w.sizes.name(start), w.sizes.name(end), count)
-            inside = w.block
-            self.join(after)
+            steps = partial(self.counted_loop, loop, held, w.sizes.name(start), w.sizes.name(end), count)
+            inside = w.when(w.let(f"icmp slt i64 {w.sizes.name(start)}, {w.sizes.name(end)}"), steps)
             for h, old in zip(held.all(), entering, strict=True):
                 pairs = zip(h.names, old, strict=True)
                 h.names = [w.let(f"phi {h.type} [ {x}, %{inside} ], [ {y}, %{before} ]") for x, y in pairs]
@@ -169,16 +167,13 @@ class LoopWriter:
         whole = w.sizes.name(full)
         inside = w.let(f"icmp slt i64 %hi, {whole}")
         end = w.let(f"select i1 {inside}, i64 %hi, i64 {whole}")
-        after = self.branch(w.let(f"icmp slt i64 %lo, {end}"))
-        self.counted_loop(loop, nothing, "%lo", end, tile)
-        self.join(after)
+        w.when(w.let(f"icmp slt i64 %lo, {end}"), lambda: self.counted_loop(loop, nothing, "%lo", end, tile))
         for start, stop, count in rest:
             # The thread whose share includes the last, partial step runs the whole remainder.
             last = w.let(f"icmp sgt i64 %hi, {whole}")
             some = w.let(f"icmp slt i64 {w.sizes.name(start)}, {w.sizes.name(stop)}")
-            after = self.branch(w.let(f"and i1 {last}, {some}"))
-            self.counted_loop(loop, nothing, w.sizes.name(start), w.sizes.name(stop), count)
-            self.join(after)
+            steps = partial(self.counted_loop, loop, nothing, w.sizes.name(start), w.sizes.name(stop), count)
+            w.when(w.let(f"and i1 {last}, {some}"), steps)
 
     def parallel_loop(self, loop: Loop) -> None:
         """Emit steps [%lo, %hi) of the outermost loop."""
@@ -186,40 +181,23 @@ class LoopWriter:
         if isinstance(axis.size, Dim):
             self.symbolic_parallel_loop(loop, axis.size)
             return
-        full, rest = divmod(axis.extent, axis.block)
+        (full, rest), nothing = divmod(axis.extent, axis.block), LoopState([], [])
         some = w.let("icmp slt i64 %lo, %hi")
         if full:
             inside = w.let(f"icmp slt i64 %hi, {full}")
             end = w.let(f"select i1 {inside}, i64 %hi, i64 {full}")
-            after = self.branch(w.let(f"icmp slt i64 %lo, {end}"))
-            if full > 1:
-                self.counted_loop(loop, LoopState([], []), "%lo", end, axis.tile)
-            else:
-                self.iteration(loop, LoopState([], []), LoopCopy(axis, 0, axis.tile, axis.lanes, None))
-            self.join(after)
+            steps = partial(self.counted_loop, loop, nothing, "%lo", end, axis.tile)
+            if full == 1:
+                steps = partial(self.iteration, loop, nothing, LoopCopy(axis, 0, axis.tile, axis.lanes, None))
+            w.when(w.let(f"icmp slt i64 %lo, {end}"), steps)
         if rest:
             last = w.let(f"icmp sgt i64 %hi, {full}")
-            after = self.branch(w.let(f"and i1 {some}, {last}"))
-            self.iteration(loop, LoopState([], []), self.remainder(axis))
-            self.join(after)
+            w.when(w.let(f"and i1 {some}, {last}"), lambda: self.iteration(loop, nothing, self.remainder(axis)))
 
     def parallel_full_steps(self, loop: Loop) -> None:
         """Emit steps [%lo, %hi) of an outermost loop, all of them full."""
-        after = self.branch(self.w.let("icmp slt i64 %lo, %hi"))
-        self.counted_loop(loop, LoopState([], []), "%lo", "%hi", loop.axis.tile)
-        self.join(after)
-
-    def branch(self, condition: str) -> str:
-        """Enter a block under a condition; return the label of the block after it."""
-        inside, after = self.w.label(), self.w.label()
-        self.w.do(f"br i1 {condition}, label %{inside}, label %{after}")
-        self.w.enter(inside)
-        return after
-
-    def join(self, after: str) -> None:
-        """Leave a conditional block."""
-        self.w.do(f"br label %{after}")
-        self.w.enter(after)
+        steps = partial(self.counted_loop, loop, LoopState([], []), "%lo", "%hi", loop.axis.tile)
+        self.w.when(self.w.let("icmp slt i64 %lo, %hi"), steps)
 
     def remainder(self, axis: Axis) -> LoopCopy:
         """Return the remainder of an axis after its full steps."""
@@ -320,11 +298,6 @@ def pair_adjacent_stores(run: list[Var | Store]) -> list[Var | tuple[Store, ...]
 def are_adjacent_stores(x: Store, y: Store) -> bool:
     """True where y stores to the element after x's."""
     return x.buffer is y.buffer and x.guard is None and y.guard is None and y.index == x.index + 1
-
-
-def loads_written_buffer(s: Var | Store) -> bool:
-    """True for a load from a buffer that the kernel writes."""
-    return isinstance(s, Var) and s.op == "load" and s.attr[0].written
 
 
 def emits_on_demand(loop: Loop) -> bool:

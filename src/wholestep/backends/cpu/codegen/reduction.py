@@ -57,13 +57,13 @@ class Reducer:
         """Emit the update of an accumulator."""
         return self.take(OpEmitter(self.w, self.form, lanes), held, *x)
 
-    def select_lanes(self, lanes: int, allowed: str, new: str, old: str) -> str:
-        """Select the new accumulator in the allowed lanes, the old one elsewhere."""
-        return OpEmitter(self.w, self.form, lanes).pick(allowed, new, old)
+    def select_lanes(self, lanes: int, live: int, new: str, old: str) -> str:
+        """Select the new accumulator in the first `live` lanes, the old one elsewhere."""
+        return OpEmitter(self.w, self.form, lanes).pick(lane_mask(lanes, live), new, old)
 
     def mask_tail(self, lanes: int, live: int, x: str) -> str:
         """Replace the lanes from `live` on by the identity element."""
-        return self.select_lanes(lanes, lane_mask(lanes, live), x, self.identity(lanes))
+        return self.select_lanes(lanes, live, x, self.identity(lanes))
 
     def combine(self, lanes: int, x: str, y: str) -> str:
         """Combine two accumulators."""

@@ -57,7 +57,6 @@ class UnrolledValues:
                 value.splats[lanes] = [llvm_constant(v.dtype, v.attr, lanes)]
             return value
         if v.op == "size":
-            self.known[v] = value
             self.define(v, [self.w.sizes.name(v.attr)])
             return self.known[v]
         write = self.special.get(v.op, self.scalar)(v, value)

@@ -11,8 +11,9 @@ from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
 from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
 from wholestep.backends.cpu.target.schedule import schedule_in_order, schedule_kernel, worth_sharing
 from wholestep.kernel.lang import Kernel
+from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
-from wholestep.lower.target import Draft, DraftKernel, Target
+from wholestep.lower.target import DraftKernel, Target
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class CpuMachine(Target):
     vector: int = 32
     row_vectors: int = 16
 
-    def schedule(self, draft: DraftKernel[Draft]) -> tuple[Draft, Kernel]:
+    def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         return schedule_kernel(draft, self)
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:

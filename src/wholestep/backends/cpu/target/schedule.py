@@ -12,7 +12,8 @@ from wholestep.kernel.dependence import varies_along
 from wholestep.kernel.lang import Axis, Fold, Kernel, Loop, Statement, Store, Var, axes_of, loop_points, walk
 from wholestep.kernel.schedule import KernelSchedule
 from wholestep.lower.cost.roofline import statements_in_loops
-from wholestep.lower.target import Draft, DraftKernel, KernelDraft, Target
+from wholestep.lower.kernels.kernel_writer import KernelWriter
+from wholestep.lower.target import DraftKernel, Target
 
 SHARED_POINTS = 1 << 15
 """Loop points from which on sharing a kernel among threads pays for waking them."""
@@ -41,7 +42,7 @@ def kernel_loops(kernel: Kernel) -> Iterator[Loop]:
     return (s for s in walk(kernel.body) if isinstance(s, Loop))
 
 
-def schedule_kernel(draft: DraftKernel[Draft], machine: Target) -> tuple[Draft, Kernel]:
+def schedule_kernel(draft: DraftKernel, machine: Target) -> tuple[KernelWriter, Kernel]:
     """Write a kernel with its loops in the best order, and give its axes lanes and tiles."""
     found = draft(None, None)
     kernel = found.kernel()
@@ -64,8 +65,8 @@ def schedule_kernel(draft: DraftKernel[Draft], machine: Target) -> tuple[Draft, 
 
 
 def rotate_reduction(
-    draft: DraftKernel[Draft], found: Draft, kernel: Kernel, machine: Target
-) -> tuple[Draft, Kernel, Axis | None]:
+    draft: DraftKernel, found: KernelWriter, kernel: Kernel, machine: Target
+) -> tuple[KernelWriter, Kernel, Axis | None]:
     """Write a reduction over several axes with another one innermost, the longest along which vectors pay, if any does.
 
     Otherwise the kernel stays as it is: a chain of scalars, which is slow, and whose rounding error grows with its
@@ -232,7 +233,7 @@ def preferred_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
     return machine.lanes(max([4, *sizes]))
 
 
-def schedule_row(draft: KernelDraft) -> KernelSchedule:
+def schedule_row(draft: KernelWriter) -> KernelSchedule:
     """Choose the lanes of a row that stays in registers, and tile the axis around it where the row is short."""
     row = draft.axes[draft.rows[0]]
     vectors = -(-row.extent // draft.row_lanes)
