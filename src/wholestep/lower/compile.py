@@ -63,7 +63,8 @@ def lower_program(
     arena = Allocation(0, MemRef(ARENA_SLOT))
     found = lower_graph(legal, context, inputs, outputs, arena)
     found.file.ref = MemRef(FIRST_INPUT + len(slots))
-    rates, disk = (budget.rates, budget.disk) if budget is not None else (DEFAULT_RATES, None)
+    rates = DEFAULT_RATES if budget is None else budget.rates
+    disk = rates if budget is not None and budget.spill else None
     fitting = BudgetSolver(partial(task_microseconds, rates=rates), context.pinned, disk, target.is_evictable)
     free = fitting.fit(found)
     if budget is not None:

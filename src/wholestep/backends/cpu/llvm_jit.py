@@ -36,6 +36,7 @@ def _initialized(own: bool) -> None:
     release_code_pages(llvm.ffi.get_library_name())
 
 
+@cache
 def target_machine(target: CpuTarget, opt: int = 3) -> Any:
     """LLVM's code generator for a target, position independent and in the small code model."""
     import llvmlite.binding as llvm
@@ -43,9 +44,6 @@ def target_machine(target: CpuTarget, opt: int = 3) -> Any:
     _initialized(target.arch == architecture(llvm.get_process_triple()))
     options = {"cpu": target.cpu, "features": target.features, "opt": opt, "reloc": "pic", "codemodel": "small"}
     return llvm.Target.from_triple(target.triple).create_target_machine(**options)
-
-
-_machine = cache(target_machine)
 
 
 def object_code(text: str, target: CpuTarget, *, passes: Sequence[str] = PASSES, opt: int = 3) -> bytes:
@@ -67,7 +65,7 @@ def _emit(text: str, target: CpuTarget, passes: Sequence[str], opt: int, *, asse
     with UNBROKEN, GATE:
         import llvmlite.binding as llvm
 
-        maker = _machine(target, opt)
+        maker = target_machine(target, opt)
         head = f'target datalayout = "{maker.target_data}"\ntarget triple = "{target.triple}"\n'
         # A context of its own, so that types and constants go with the module.
         context = llvm.create_context()
@@ -138,7 +136,7 @@ class LinkedCode:
             for name in exports:
                 builder.export_symbol(name)
             # An engine for each: an engine that outlives what it loads keeps 10 KB of every library it has unloaded.
-            engine = llvm.create_lljit_compiler(_machine(host_target()), use_jit_link=True)
+            engine = llvm.create_lljit_compiler(target_machine(host_target()), use_jit_link=True)
             try:
                 self._library = builder.link(engine, "wholestep")
             except RuntimeError as error:

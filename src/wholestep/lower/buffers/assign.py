@@ -25,7 +25,9 @@ def assign_buffers(found: TaskGraph) -> None:
     It may be repeated: earlier assignments are undone first.
     """
     found.release()
-    found.unassigned = [(p, p.base, p.offset) for p in allocations_of(found.tasks)]
+    named = [p for task in found.tasks for p in (*task.reads, *task.writes, *task.scratch)]
+    allocations = dict.fromkeys([q for p in named for q in (p, p.root())])
+    found.unassigned = [(p, p.base, p.offset) for p in allocations]
     reuse_in_place(found.tasks, found.outside)
     alive = live_intervals(found.tasks, found.outside)
     for room in (found.file, found.arena):
@@ -54,12 +56,6 @@ def measure_arena(found: TaskGraph) -> int:
     assign_buffers(found)
     found.release()
     return found.arena.nbytes
-
-
-def allocations_of(tasks: Sequence[Task]) -> list[Allocation]:
-    """Every allocation that tasks name, and the roots of those."""
-    named = [p for task in tasks for p in (*task.reads, *task.writes, *task.scratch)]
-    return list(dict.fromkeys([q for p in named for q in (p, p.root())]))
 
 
 def live_intervals(tasks: Sequence[Task], outside: Container[Allocation] = ()) -> list[LiveInterval]:

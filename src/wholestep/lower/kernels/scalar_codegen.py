@@ -249,7 +249,10 @@ class ElementReader:
             here = [*at, Index(0, {axis: 1})]
             if len(wide) == 1:
                 values = element((*here, *[Index()] * len(rest)))
-                return self.emit_folds(loop, op, values, init)
+                starts = init if init is not None else [None, None]
+                if op == "fma":
+                    return loop.fold("fma", *values, init=starts[0])
+                return scalar_of([loop.fold(op, v, init=s) for v, s in zip(values, starts, strict=False)])
             start = init if init is not None else self.start(op, dtype)
             carried = [loop.carry(v) for v in start]
             inner = components_of(self.reduction_nest(op, rest, here, carried, dtype, element))
@@ -262,13 +265,6 @@ class ElementReader:
         real = working_dtype(dtype)
         one = self.builder.constant(neutral_element(op, real), real)
         return [one, self.builder.constant(0, real)] if dtype.kind == "c" else [one]
-
-    def emit_folds(self, loop: Any, op: str, values: Any, init: Sequence[Var] | None) -> ScalarValue:
-        """Emit the folds of the innermost loop."""
-        starts = init if init is not None else [None, None]
-        if op == "fma":
-            return loop.fold("fma", *values, init=starts[0])
-        return scalar_of([loop.fold(op, v, init=s) for v, s in zip(values, starts, strict=False)])
 
     def fold_once(self, op: str, values: Any, init: Sequence[Var] | None) -> ScalarValue:
         """Emit one step of a reduction without a loop."""

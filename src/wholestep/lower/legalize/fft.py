@@ -15,7 +15,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.ir.graph import OPS, NDArray, Value
-from wholestep.lower.legalize.sort import move_axis_last, restore_axis
+from wholestep.lower.legalize.sort import along_axis, slice_last
 from wholestep.primitives.contraction import LETTERS
 from wholestep.primitives.creation import constant
 from wholestep.primitives.family import conj, zeros
@@ -147,12 +147,6 @@ def complex_dft(x: Value, inverse: bool) -> Value:
     return join_planes(dft_of_planes(split_planes(x), inverse), x.ndim - 1)
 
 
-def slice_last(x: Value, stop: int, start: int = 0) -> Value:
-    """A slice of the last axis."""
-    lead = (0,) * (x.ndim - 1)
-    return OPS["slice"](x, start=(*lead, start), stop=(*x.shape[:-1], stop), step=(1,) * x.ndim)
-
-
 def mirror_frequencies(x: Value) -> Value:
     """x[(-k) mod n] along the last axis."""
     axis = x.ndim - 1
@@ -171,13 +165,13 @@ def drop_imaginary(z: Value) -> Value:
 def expand_fft(x: Value, *, axes: tuple[int, ...], inverse: bool) -> Sequence[Value]:
     """One axis after another."""
     for axis in axes:
-        x = restore_axis(complex_dft(move_axis_last(x, axis), inverse), axis)
+        x = along_axis(lambda y: complex_dft(y, inverse), x, axis)
     return (x,)
 
 
 def expand_rfft(x: Value, *, axis: int) -> Sequence[Value]:
     """Short lengths by a matrix; else even positions become one plane, and odd ones the other."""
-    return (restore_axis(real_dft(move_axis_last(x, axis)), axis),)
+    return (along_axis(real_dft, x, axis),)
 
 
 def real_dft(x: Value) -> Value:
@@ -199,7 +193,7 @@ def real_dft(x: Value) -> Value:
 
 def expand_irfft(z: Value, *, axis: int, n: int) -> Sequence[Value]:
     """The inverse real transform."""
-    return (restore_axis(inverse_real_dft(move_axis_last(z, axis), n), axis),)
+    return (along_axis(lambda y: inverse_real_dft(y, n), z, axis),)
 
 
 def inverse_real_dft(z: Value, n: int) -> Value:

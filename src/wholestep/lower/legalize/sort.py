@@ -55,11 +55,15 @@ def restore_axis(x: Value, axis: int) -> Value:
     return x if axis == k else OPS["permute"](x, axes=(*range(axis), k, *range(axis, k)))
 
 
-def sorting_order(x: Value, axis: int) -> Value:
-    """The order that sorts x along an axis."""
-    moved = move_axis_last(x, axis)
-    order = complex_order(moved) if x.dtype.kind == "c" else argsort(sort_keys(moved))
-    return restore_axis(order, axis)
+def along_axis(function: Callable[[Value], Value], x: Value, axis: int) -> Value:
+    """A function of the last axis, along another one."""
+    return restore_axis(function(move_axis_last(x, axis)), axis)
+
+
+def slice_last(x: Value, stop: int, start: int = 0) -> Value:
+    """A slice of the last axis."""
+    lead = (0,) * (x.ndim - 1)
+    return OPS["slice"](x, start=(*lead, start), stop=(*x.shape[:-1], stop), step=(1,) * x.ndim)
 
 
 def complex_order(x: Value) -> Value:
@@ -75,16 +79,13 @@ def complex_order(x: Value) -> Value:
 
 def expand_sort(x: Value, *, axis: int) -> Sequence[Value]:
     """The sorting order, and x gathered in it."""
-    order = sorting_order(x, axis)
+    order = along_axis(complex_order if x.dtype.kind == "c" else lambda y: argsort(sort_keys(y)), x, axis)
     return take_along(x, order, axis), order
 
 
 def expand_top_k(x: Value, *, axis: int, k: int) -> Sequence[Value]:
     """The start of the reversed order."""
-    order = argsort(reversed_sort_keys(move_axis_last(x, axis)))
-    lead = (0,) * (x.ndim - 1)
-    first = OPS["slice"](order, start=(*lead, 0), stop=(*order.shape[:-1], k), step=(1,) * x.ndim)
-    order = restore_axis(first, axis)
+    order = along_axis(lambda y: slice_last(argsort(reversed_sort_keys(y)), k), x, axis)
     return take_along(x, order, axis), order
 
 
@@ -114,15 +115,10 @@ def complex_product(x: Value, *, axes: tuple[int, ...]) -> Sequence[Value] | Non
     moved = OPS["permute"](x, axes=(*kept, *axes)) if axes else x
     lead = tuple([x.shape[i] for i in kept])
     y = OPS["reshape"](moved, shape=(*lead, math.prod([x.shape[a] for a in axes])))
-    k = len(lead)
-
-    def part(y: Value, start: int, stop: int) -> Value:
-        return OPS["slice"](y, start=(*[0] * k, start), stop=(*lead, stop), step=(1,) * (k + 1))
-
     while y.shape[-1] > 1:
         n = y.shape[-1]
-        product = part(y, 0, n // 2) * part(y, n // 2, n // 2 * 2)
-        y = OPS["concat"](product, part(y, n - 1, n), axis=k) if n % 2 else product
+        product = slice_last(y, n // 2) * slice_last(y, n // 2 * 2, n // 2)
+        y = OPS["concat"](product, slice_last(y, n, n - 1), axis=len(lead)) if n % 2 else product
     if y.shape[-1] == 0:
         return (OPS["full"](value=1, shape=lead, dtype=x.dtype),)
     return (OPS["reshape"](y, shape=lead),)

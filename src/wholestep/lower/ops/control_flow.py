@@ -100,7 +100,7 @@ def stacked_carries(graph: Graph, sizes: tuple[int, int], outputs: Sequence[Loca
     return found
 
 
-class LoopCarry(NamedTuple):
+class ScanCarry(NamedTuple):
     """A carry of a loop: where it starts, and where a step reads and writes it.
 
     One that is aliased with its stacked output writes the next row in each step, and the last row is the result.
@@ -111,7 +111,7 @@ class LoopCarry(NamedTuple):
     after: Location
 
 
-def alias_stacked_carry(node: Node, loop: int, last: Location, rows: Location, at: int) -> LoopCarry:
+def alias_stacked_carry(node: Node, loop: int, last: Location, rows: Location, at: int) -> ScanCarry:
     """Alias a carry with the result that stacks it, which has one row more than the loop has steps."""
     nbytes, length, reverse = last.place.nbytes, node.params["length"], node.params["reverse"]
     base = Allocation(nbytes * (length + 1), value=node.outputs[at])
@@ -125,7 +125,7 @@ def alias_stacked_carry(node: Node, loop: int, last: Location, rows: Location, a
 
     start = Allocation(nbytes, base=base)
     start.offset = nbytes * length if reverse else 0
-    return LoopCarry(start, moving(nbytes if reverse else 0), moving(0 if reverse else nbytes))
+    return ScanCarry(start, moving(nbytes if reverse else 0), moving(0 if reverse else nbytes))
 
 
 def scan_tasks(low: Materializer, node: Node) -> list[Task]:
@@ -144,7 +144,7 @@ def scan_tasks(low: Materializer, node: Node) -> list[Task]:
     carried = [
         alias_stacked_carry(node, loop, h, outputs[joined[i]], joined[i])
         if i in joined
-        else LoopCarry(h.place, h, replacement_of(h))
+        else ScanCarry(h.place, h, replacement_of(h))
         for i, h in enumerate(outputs[:k])
     ]
     kept = [at for at in range(len(outputs)) if at not in joined.values()]

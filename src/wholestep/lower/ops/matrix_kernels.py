@@ -35,18 +35,13 @@ def require_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def exchanged_tasks(low: Materializer, node: Node) -> list[Task]:
-    """0, 1, 2, ..., then the exchanges in their order."""
+    """0, 1, 2, ... along the last axis, then the exchanges in their order."""
     (pivots,), (out,) = node.inputs, node.outputs
-    return [iota_task(low, out), row_exchange_task(low, pivots, out)]
-
-
-def iota_task(low: Materializer, out: Value) -> Task:
-    """0, 1, 2, ... along the last axis."""
     with KernelTemplate(low, "numbered") as kernel:
         axes, at = axes_of_shape(out.shape)
         with kernel.loops(axes):
             kernel.store(out, low.locations[out], at, kernel.builder.index(at[-1]))
-    return kernel.task()
+    return [kernel.task(), row_exchange_task(low, pivots, out)]
 
 
 def row_exchange_task(low: Materializer, pivots: Value, out: Value) -> Task:

@@ -12,9 +12,6 @@ from wholestep.ir.graph import Node
 from wholestep.kernel.lang import Kernel
 
 SPILL_COPY, RELOAD_COPY = "copy.out", "copy.back"
-""""""
-
-
 COPY_ROUTINES = ("copy", SPILL_COPY, RELOAD_COPY)
 """Routines that copy bytes: within memory, to the scratch file (spill), and back from it (reload)."""
 PREFETCH, PREFETCH_NOW, RELEASE = "advise.soon", "advise.wanted", "advise.done"

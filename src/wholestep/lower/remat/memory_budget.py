@@ -40,11 +40,6 @@ class MemoryBudget(NamedTuple):
         """Bytes left for the arena beside `fixed` bytes; without a limit it takes `free`."""
         return int(self.share * free) if self.share is not None else self.nbytes - fixed - self.kept
 
-    @property
-    def disk(self) -> Rates | None:
-        """The rates of the disk that values may go to."""
-        return self.rates if self.spill else None
-
     def refused(self, name: str, fixed: int, free: int, least: int, spilled: bool) -> BudgetError:
         """The error for a program whose arena takes at least `least` bytes; `spilled` if a file would do."""
         short = least - self.arena(fixed, free)

@@ -9,7 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,16 +184,9 @@ def _read_file(folder: int, name: str) -> bytes | None:
         os.close(file)
         return None
     with os.fdopen(file, "rb") as stream:
-        _touch(file)
+        with suppress(OSError):  # noted as used where the system lets one
+            os.utime(file)
         return stream.read(info.st_size)  # and not the most that it may be, for which room would be made
-
-
-def _touch(file: int) -> None:
-    """Note that a file was used, where the system lets one."""
-    try:
-        os.utime(file)
-    except OSError:
-        return
 
 
 def _write_file(folder: int, name: str, data: tuple[bytes | memoryview, ...]) -> None:
@@ -204,10 +197,8 @@ def _write_file(folder: int, name: str, data: tuple[bytes | memoryview, ...]) ->
 
 def _remove(folder: int, name: str) -> None:
     """Remove a file if it is still there."""
-    try:
+    with suppress(OSError):
         os.unlink(name, dir_fd=folder)
-    except OSError:
-        return
 
 
 def _plain_files(folder: int) -> Iterator[tuple[str, os.stat_result]]:

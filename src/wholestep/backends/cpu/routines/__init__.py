@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wholestep.backends.cpu.host_function import HostFunction
-from wholestep.backends.cpu.routines.lapack import lapack_declaration, lapack_text
+from wholestep.backends.cpu.routines.lapack import lapack_text
 from wholestep.backends.cpu.routines.radix_sort import argsort_text
 from wholestep.lower.program.steps import PREFETCH_NOW, RELEASE, RoutineCall
 
@@ -37,7 +37,7 @@ def call_lapack(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]
     count, arguments, site = step.params
     symbol, width = step.routine, len(pointers)
     name = caller.routine(f"{symbol} {arguments}", lambda name: lapack_text(name, symbol, width, arguments))
-    caller.declared.add(lapack_declaration(symbol, arguments))
+    caller.declared.add(f'declare void @"{symbol}"({", ".join(["ptr"] * len(arguments))})')
     caller.symbols.add(symbol)
     passed = ", ".join([*[f"ptr {p}" for p in pointers], f"i64 {count}"])
     status = caller.let(f"call i32 @{name}({passed})")

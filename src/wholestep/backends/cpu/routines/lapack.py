@@ -15,7 +15,12 @@ def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[Lapac
     """Return `i32 name(pointers..., count)`, which gives the status of the first matrix that failed, or 0."""
     f = FunctionBuilder("i32", name, [*[("ptr", f"p{i}") for i in range(pointers)], ("i64", "count")])
     status = f.let("alloca i32, align 4")
-    constants = {a: argument_in_memory(f, a) for a in arguments if a[0] in ("letter", "number")}
+    constants: dict[LapackArgument, str] = {}
+    for a in arguments:
+        if a[0] in ("letter", "number"):
+            kind = "i8" if a[0] == "letter" else "i32"
+            constants[a] = f.let(f"alloca {kind}")
+            f.store(kind, str(a[1]), constants[a])
     given = ", ".join(["ptr"] * len(arguments))
 
     def address(a: LapackArgument, i: str) -> str:
@@ -36,16 +41,3 @@ def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[Lapac
 
     _, found = f.loop(["i64", "i32"], ["0", "0"], going, one)
     return f.text(f"ret i32 {found}")
-
-
-def lapack_declaration(symbol: str, arguments: Sequence[LapackArgument]) -> str:
-    """Return the declaration of a routine."""
-    return f'declare void @"{symbol}"({", ".join(["ptr"] * len(arguments))})'
-
-
-def argument_in_memory(f: FunctionBuilder, argument: LapackArgument) -> str:
-    """Put a letter or a number in memory."""
-    kind = "i8" if argument[0] == "letter" else "i32"
-    place = f.let(f"alloca {kind}")
-    f.store(kind, str(argument[1]), place)
-    return place

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from wholestep.backends.cpu.llvm_builder import FunctionBuilder
-
-MAX_INSERTION_SORT = 64
-"""Rows of at most this many elements are sorted by insertion."""
-DIGIT_VALUES = 256
+from wholestep.backends.cpu.target.argsort import DIGIT_VALUES, MAX_INSERTION_SORT
 
 
 def argsort_text(name: str, bits: int) -> str:
@@ -14,7 +11,7 @@ def argsort_text(name: str, bits: int) -> str:
 
     Scratch memory: counters, two int32 index buffers, two key buffers; for short rows one key buffer.
     """
-    f = FunctionBuilder("void", name, [(t, n) for t, n in zip(TYPES, ARGUMENTS, strict=True)])
+    f = FunctionBuilder("void", name, ARGUMENTS)
     short = f.let(f"icmp sle i64 %n, {MAX_INSERTION_SORT}")
 
     def row(i: str) -> None:
@@ -26,7 +23,7 @@ def argsort_text(name: str, bits: int) -> str:
     return f.text("ret void")
 
 
-TYPES, ARGUMENTS = ("ptr", "ptr", "ptr", "i64", "i64"), ("keys", "order", "scratch", "n", "rows")
+ARGUMENTS = (("ptr", "keys"), ("ptr", "order"), ("ptr", "scratch"), ("i64", "n"), ("i64", "rows"))
 
 
 def insertion_sort(f: FunctionBuilder, bits: int, keys: str, order: str) -> None:

@@ -11,11 +11,9 @@ from wholestep.lower.program.steps import RoutineCall, Step
 
 MAX_ROW_LENGTH = 2**31
 """Rows must be shorter than this, as positions in a row are kept in 32 bits."""
-
-
-INSERTION_SORT_LENGTH, COUNTER_BYTES = 64, 1024
-"""Sizes of the scratch memory of the sorting routine: rows up to `INSERTION_SORT_LENGTH` are sorted in place, and
-longer ones need a histogram of this many key elements."""
+MAX_INSERTION_SORT = 64
+"""Rows of at most this many elements are sorted by insertion, longer ones by the digits of their keys."""
+DIGIT_VALUES = 256
 
 
 def argsort_operands(low: Materializer, node: Node) -> None:
@@ -31,7 +29,7 @@ def argsort_tasks(low: Materializer, node: Node) -> list[Task]:
         raise UnsupportedError(
             f"sort: compiled programs do not sort rows of {MAX_ROW_LENGTH} elements or more: {x.type}"
         )
-    room = n * size if n <= INSERTION_SORT_LENGTH else COUNTER_BYTES * size + 2 * n * (4 + size)
+    room = n * size if n <= MAX_INSERTION_SORT else 4 * DIGIT_VALUES * size + 2 * n * (4 + size)
     scratch = Allocation(room)
     source, target = low.locations[x].place, low.locations[order].place
     params = (8 * size, n, x.type.size // n)

@@ -54,7 +54,11 @@ def library_call_task(low: Materializer, node: Node, homes: list[Location]) -> T
         elif a is None:
             given.append(("null", 0, 0))
         else:
-            place = next(places) if isinstance(a, OutArg) else scratch_or_input(low, node, a)
+            if isinstance(a, OutArg):
+                place = next(places)
+            else:
+                scratched = isinstance(a, ScratchArg)
+                place = Allocation(a.nbytes) if scratched else low.locations[node.inputs[a.input]].place
             {OutArg: writes, InArg: reads, ScratchArg: scratch}[type(a)].append(place)
             if isinstance(a, OutArg) and a.start is not None:
                 reads.append(place)
@@ -66,13 +70,6 @@ def library_call_task(low: Materializer, node: Node, homes: list[Location]) -> T
         return (RoutineCall(node.params["routine"], tuple([p.address() for p in refs]), params, node.where),)
 
     return Task(tuple(reads), tuple(writes), steps, scratch=tuple(scratch), check=site != 0)
-
-
-def scratch_or_input(low: Materializer, node: Node, argument: InArg | ScratchArg) -> Allocation:
-    """The memory of an argument that is no output."""
-    if isinstance(argument, ScratchArg):
-        return Allocation(argument.nbytes)
-    return low.locations[node.inputs[argument.input]].place
 
 
 LIBRARY_RULES = {

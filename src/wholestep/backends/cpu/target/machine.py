@@ -9,7 +9,8 @@ from typing import Any
 from wholestep.backends.cpu.target.library_calls import LIBRARY_RULES
 from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
 from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
-from wholestep.backends.cpu.target.schedule import schedule_in_order, schedule_kernel, worth_sharing
+from wholestep.backends.cpu.target.schedule import best_lane, schedule_kernel, tile_axes, worth_sharing
+from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.lang import Kernel
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
@@ -28,7 +29,8 @@ class CpuMachine(Target):
         return schedule_kernel(draft, self)
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
-        return schedule_in_order(kernel, self)
+        kernel = collapse_loops(kernel)
+        return tile_axes(kernel, best_lane(kernel, self), self).apply(kernel)
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         return worth_sharing(kernel)

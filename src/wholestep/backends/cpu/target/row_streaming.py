@@ -102,9 +102,6 @@ class RowStreaming:
                 if ref.slot in self.files and stride > 0 and inner.isdisjoint(by):
                     old = found.get(ref, StreamedRow(ref, 0, stride, False))
                     found[ref] = old._replace(nbytes=max(old.nbytes, nbytes), read=old.read or read)
-        return [row._replace(ref=at_first_trip(row.ref, step.loop)) for row in found.values()]
-
-
-def at_first_trip(ref: MemRef, loop: int) -> MemRef:
-    """Where a place is in trip 0 of a loop."""
-    return ref._replace(moves=tuple([(number, by) for number, by in ref.moves if number != loop]))
+        # Without the motion of this loop a place is where it is in trip 0.
+        moves = {ref: tuple([(loop, by) for loop, by in ref.moves if loop != step.loop]) for ref in found}
+        return [row._replace(ref=ref._replace(moves=moves[ref])) for ref, row in found.items()]

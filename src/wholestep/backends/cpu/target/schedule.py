@@ -167,12 +167,6 @@ def parallel_axes(kernel: Kernel) -> list[Axis]:
         body = inner[0].body
 
 
-def schedule_in_order(kernel: Kernel, machine: Target) -> Kernel:
-    """Give lanes and tiles to a kernel whose loops stay in their order."""
-    kernel = collapse_loops(kernel)
-    return tile_axes(kernel, best_lane(kernel, machine), machine).apply(kernel)
-
-
 def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSchedule:
     """Choose lanes and tiles, with vectors along this axis."""
     folding = [loop.axis for loop in kernel_loops(kernel) if loop.folds]
