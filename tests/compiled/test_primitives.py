@@ -16,11 +16,12 @@ import wholestep as ws
 from wholestep import dtypes
 from wholestep.backends.reference import interpret
 from wholestep.errors import BoundsError, DtypeError
+from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Graph, Value
 from wholestep.primitives.family import REGISTRY, Primitive, Sample
 from wholestep.testing import laws
-from wholestep.testing.arrays import eps_of, gap, largest_magnitude, to_double, type_of_array
+from wholestep.testing.arrays import eps_of, gap, largest_magnitude, to_double
 from wholestep.testing.primitives import samples_of
 
 BOUND = 64
@@ -43,7 +44,7 @@ def together(primitive: Primitive, samples: Sequence[Sample]) -> tuple[Graph, li
             outs += made if primitive.multiple else (made,)
         return outs
 
-    return build(call, [type_of_array(x) for x in args], name=primitive.name)[0], args
+    return build(call, [type_of(x) for x in args], name=primitive.name)[0], args
 
 
 def reference(graph: Graph, args: Arrays) -> list[np.ndarray]:
@@ -61,7 +62,7 @@ def check(graph: Graph, args: Arrays, exact: Sequence[Any] | None = None) -> Non
     expected = reference(graph, args)
     for i, (y, z) in enumerate(zip(found, expected, strict=True)):
         assert (y.shape, y.dtype) == (z.shape, z.dtype)
-        eps = eps_of([type_of_array(z)]) if exact is not None else laws.coarsest_eps(graph)
+        eps = eps_of([type_of(z)]) if exact is not None else laws.coarsest_eps(graph)
         if off(y, z, eps) and (exact is None or off(y, exact[i], eps)):
             raise AssertionError(f"output {i}: {y!r}\ninstead of {z!r}\n{graph}")
 
@@ -113,7 +114,7 @@ def test_every_structure_and_its_derivatives(name: str) -> None:
     program = PROGRAMS[name]
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     args = program.arguments(rng)
-    graph, _ = build(lambda *xs: program.function(*xs), [type_of_array(x) for x in args], name=name)
+    graph, _ = build(lambda *xs: program.function(*xs), [type_of(x) for x in args], name=name)
     check(graph, args)
     for made in laws.derived(graph, program.reverse):
         check(made, laws.arguments(graph, args, made, rng))
@@ -142,7 +143,7 @@ DTYPES = ("f2", "f4", "f8", "bfloat16", "i1", "i4", "i8", "u2", "u8", "?", "c8",
 def test_sorting_is_stable_and_puts_nan_last(dtype: str) -> None:
     rng = np.random.default_rng(0)
     given = [awkward(dtypes.check(dtype), n, rng) for n in (1, 2, 63, 64, 65, 300, 2000)]
-    graph, _ = build(lambda *xs: [y for x in xs for y in OPS["sort"](x, axis=0)], [type_of_array(x) for x in given])
+    graph, _ = build(lambda *xs: [y for x in xs for y in OPS["sort"](x, axis=0)], [type_of(x) for x in given])
     for i, (found, expected) in enumerate(zip(compiled(graph)(given), reference(graph, given), strict=True)):
         assert found.dtype == expected.dtype
         assert found.tobytes() == expected.tobytes() or (i % 2 == 0 and gap(found, expected) == 0)
@@ -151,7 +152,7 @@ def test_sorting_is_stable_and_puts_nan_last(dtype: str) -> None:
 def test_the_first_of_the_largest_comes_first() -> None:
     rng = np.random.default_rng(0)
     x = awkward(np.float32, 3 * 500, rng).reshape(3, 500)
-    graph, _ = build(lambda x: [*OPS["top_k"](x, axis=1, k=400), *OPS["top_k"](x, axis=0, k=2)], [type_of_array(x)])
+    graph, _ = build(lambda x: [*OPS["top_k"](x, axis=1, k=400), *OPS["top_k"](x, axis=0, k=2)], [type_of(x)])
     for found, expected in zip(compiled(graph)([x]), reference(graph, [x]), strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -161,12 +162,12 @@ def test_complex_extremes_and_products() -> None:
     x = awkward(np.complex128, 60, rng)
     clean = np.where(np.isfinite(x), x, 1.5)
     for given in (x, clean, np.array([1 + 2j, 1 + 3j, 1 + 3j, 0 + 9j]), np.array([1 + 2j, complex(0, np.nan), np.nan])):
-        graph, _ = build(lambda x: [OPS[name](x, axis=0) for name in ("argmax", "argmin")], [type_of_array(given)])
+        graph, _ = build(lambda x: [OPS[name](x, axis=0) for name in ("argmax", "argmin")], [type_of(given)])
         for found, expected in zip(compiled(graph)([given]), (np.argmax(given), np.argmin(given)), strict=True):
             assert found == expected
     for shape in ((7, 3), (0, 3), (1, 3), (8, 3)):
         x = rng.normal(size=shape) + 1j * rng.normal(size=shape)
-        check(build(lambda x: [OPS["prod"](x, axes=(0,)), OPS["prod"](x, axes=(0, 1))], [type_of_array(x)])[0], [x])
+        check(build(lambda x: [OPS["prod"](x, axes=(0,)), OPS["prod"](x, axes=(0, 1))], [type_of(x)])[0], [x])
 
 
 def test_random_bits_are_the_references_bits() -> None:
@@ -177,7 +178,7 @@ def test_random_bits_are_the_references_bits() -> None:
             OPS["random_bits"](k, d, shape=shape, stream=n) for shape, n in (((3, 67), 9), ((1, 5), 0), ((), 2**32 - 1))
         ]
 
-    graph, _ = build(call, [type_of_array(key), type_of_array(data)])
+    graph, _ = build(call, [type_of(key), type_of(data)])
     for found, expected in zip(compiled(graph)([key, data]), reference(graph, [key, data]), strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -205,7 +206,7 @@ def test_matrices_of_some_size(dtype: str) -> None:
         return [*simple, *OPS["eigh"](h, lower=False)[:1], *OPS["qr"](t, mode="reduced"), *complete[0], *complete[1]]
 
     given = [a, hermitian, tall, right]
-    graph, _ = build(call, [type_of_array(x) for x in given])
+    graph, _ = build(call, [type_of(x) for x in given])
     found, expected = compiled(graph)(given), reference(graph, given)
     eps, plain = float(np.finfo(dtype).eps), len(found) - 7
     for y, z in zip(found[:plain], expected, strict=False):
@@ -221,7 +222,7 @@ def test_eigenvectors_are_eigenvectors() -> None:
     rng = np.random.default_rng(0)
     for dtype in ("f8", "c16"):
         a = stack(rng, (40, 40), dtype)
-        graph, _ = build(lambda a: OPS["eig"](a), [type_of_array(a)])
+        graph, _ = build(lambda a: OPS["eig"](a), [type_of(a)])
         w, v = compiled(graph)([a])
         assert gap(a @ v, v * w) < 1e-12
         np.testing.assert_allclose(np.linalg.norm(v, axis=0), 1)
@@ -241,7 +242,7 @@ def test_fourier_transforms_of_every_kind_of_length(n: int) -> None:
             outs += [OPS["rfft"](x, axis=0), OPS["irfft"](half, axis=0, n=n)]
         return outs
 
-    graph, _ = build(call, [type_of_array(v) for v in given])
+    graph, _ = build(call, [type_of(v) for v in given])
     for found, expected in zip(compiled(graph)(given), reference(graph, given), strict=True):
         assert found.dtype == expected.dtype
         assert gap(found, expected) <= 8 * np.finfo(found.dtype).eps * largest_magnitude([expected])
@@ -278,7 +279,7 @@ def test_a_result_waits_until_what_it_replaces_is_read(name: str) -> None:
         (new,) = RESIDENT[name](x, k, m)
         return [new, new - x]
 
-    graph, _ = build(both, [type_of_array(x) for x in given])
+    graph, _ = build(both, [type_of(x) for x in given])
     for found, expected in zip(compiled(graph, [(0, 0)])(given), reference(graph, given), strict=True):
         assert gap(found, expected) < 1e-12
 

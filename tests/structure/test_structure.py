@@ -12,12 +12,12 @@ from tests.structure.written import cast, cond, literal, op, scan, stated_pullba
 
 from wholestep.backends.reference import interpret
 from wholestep.errors import DerivativeError
+from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.ir.verify import verify
 from wholestep.testing import laws
-from wholestep.testing.arrays import type_of_array
 from wholestep.transforms.forward import copied, inline_jvp
 from wholestep.transforms.reverse import backward, inline_vjp, vjp
 from wholestep.transforms.vmap import Batching
@@ -30,7 +30,7 @@ def test_every_law_holds(name: str) -> None:
     program = PROGRAMS[name]
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     args = program.arguments(rng)
-    graph, captured = build(lambda *xs: program.function(*xs), [type_of_array(x) for x in args], name=name)
+    graph, captured = build(lambda *xs: program.function(*xs), [type_of(x) for x in args], name=name)
     assert not captured
     laws.check(graph, args, rng, smooth=program.smooth, reverse=program.reverse)
     laws.batch(graph, args, n=0, limit=1)
@@ -111,7 +111,7 @@ def test_a_stated_pullback_may_not_revive_what_a_cast_has_cut() -> None:
 def test_a_while_loop_refuses_reverse_mode() -> None:
     program = PROGRAMS["until_small"]
     args = program.arguments(np.random.default_rng(0))
-    graph, _ = build(lambda *xs: program.function(*xs), [type_of_array(x) for x in args])
+    graph, _ = build(lambda *xs: program.function(*xs), [type_of(x) for x in args])
     with pytest.raises(DerivativeError, match="while_loop"):
         vjp(graph, (True, True), (False, True))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.ir.graph import Graph, NDArray
-from wholestep.ir.types import Type, array_type
+from wholestep.ir.types import Type
 
 DOUBLE = 2.0**-52
 EPS = {"f64": 2.0**-52, "c128": 2.0**-52, "f32": 2.0**-23, "c64": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
@@ -97,8 +97,3 @@ def differences(
 def as_complex(array: NDArray) -> NDArray:
     """A float64 array as complex128, so that a complex step can be taken from it."""
     return array.astype(np.complex128) if array.dtype == np.float64 else array
-
-
-def type_of_array(array: NDArray) -> Type:
-    """The type of an array."""
-    return array_type(array.shape, array.dtype)

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from wholestep.backends.reference import interpret
+from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import build
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.primitives.family import Elementwise, Primitive, Sample
 from wholestep.testing import laws
-from wholestep.testing.arrays import DOUBLE, Function, as_complex, coarsest_eps, move_arguments, type_of_array
+from wholestep.testing.arrays import DOUBLE, Function, as_complex, coarsest_eps, move_arguments
 
 COMPLEX_STEP = 1e-40
 
@@ -29,7 +30,7 @@ def graph_of(primitive: Primitive, sample: Sample) -> Graph:
         out: Any = primitive(*xs, **sample.params)
         return out if primitive.multiple else (out,)
 
-    return build(call, [type_of_array(np.asarray(x)) for x in sample.inputs], name=f"{primitive.name}_call")[0]
+    return build(call, [type_of(x) for x in sample.inputs], name=f"{primitive.name}_call")[0]
 
 
 def samples_of(primitive: Primitive, seed: int = 0) -> list[Sample]:

@@ -20,7 +20,8 @@ from wholestep.train.state.state import STATE_PARTS
 
 def explained(engine: Engine) -> str:
     """All there is to say, a line for each thing."""
-    return "\n".join([*lines(engine), *said_by_the_program(engine)])
+    own = getattr(engine.main.program, "explain", None)
+    return "\n".join([*lines(engine), *([] if own is None else [str(own())])])
 
 
 def lines(engine: Engine) -> Iterator[str]:
@@ -89,10 +90,3 @@ def graph_size(graph: Graph) -> tuple[int, Size]:
     """The number of operations of a graph, those of nested graphs counted once, and their arithmetic."""
     nodes = [node for part in graph.family() for node in part.nodes]
     return len(nodes), sum(node.op.flops(node) for node in nodes if not node.op.nested)
-
-
-def said_by_the_program(engine: Engine) -> Iterator[str]:
-    """The device's own description of its program, if it has one."""
-    explain = getattr(engine.main.program, "explain", None)
-    if explain is not None:
-        yield str(explain())

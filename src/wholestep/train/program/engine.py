@@ -88,6 +88,7 @@ class Engine:
         self.one = jit(step_function.step)
         self.watches: list[ArrayWatch | TreeWatch] = []
         self.programs: dict[Any, ResidentProgram] = {}
+        """Those of epochs, by the data and how it is cut up."""
         self.unfinished: UnfinishedEpoch | None = None
         main = step_loops.call_function(self.one, count, step_function.unroll)
 
@@ -159,13 +160,6 @@ class Engine:
         """Log that a program was compiled, and the time since `before`."""
         self.log.reasons.append(reason)
         self.log.seconds += time.perf_counter() - before
-
-    def cached(self, key: Any, make: Callable[[], ResidentProgram]) -> ResidentProgram:
-        """The program of a key, made once."""
-        found = self.programs.get(key)
-        if found is None:
-            found = self.programs[key] = make()
-        return found
 
     def step(self, program: ResidentProgram, arrays: tuple[Any, ...], strict: bool = False) -> Result:
         """One call of the program for batches of a shape; raises UnfitArguments where `strict`, as an instance does."""

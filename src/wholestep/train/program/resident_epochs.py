@@ -101,8 +101,10 @@ class ResidentData:
     def program(self, make: Any, what: str) -> ResidentProgram:
         engine = self.engine
         key = (make, self.signature.structure, *[leaf.type for leaf in self.signature.leaves], self.size, self.shuffle)
-        whole = make(engine.one, self.count, self.size, self.shuffle)
-        return engine.cached(key, lambda: engine.compile(jit(whole), self.signature, what))
+        if key not in engine.programs:
+            whole = make(engine.one, self.count, self.size, self.shuffle)
+            engine.programs[key] = engine.compile(jit(whole), self.signature, what)
+        return engine.programs[key]
 
 
 def check_rows(batch: BatchSignature, data: BatchSignature, drop: int) -> None:
