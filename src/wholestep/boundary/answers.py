@@ -12,7 +12,7 @@ from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES, Ours
 from wholestep.errors import ArgumentError, ConversionError, UnknownNameError
 
 PLACES = ("ws.nn", "ws.optim", "ws.random", "ws.nn.metrics", "ws.nn.init", "ws")
-"""Where a name is looked for that another namespace has."""
+"""Namespaces in which a name is looked for."""
 
 
 def unknown(place: str, name: str, shown: str = "", what: str = "attribute") -> AttributeError:
@@ -28,7 +28,7 @@ def unknown(place: str, name: str, shown: str = "", what: str = "attribute") -> 
 
 
 def instead(answer: Ours) -> str:
-    """What to write, as a sentence."""
+    """The answer as a sentence."""
     names = answer.names.replace(", ", " or ")
     return f"use {names}{'; ' * bool(answer.remark)}{answer.remark}"
 
@@ -121,7 +121,7 @@ def maker(f: Callable[..., Any], name: str) -> str | None:
 
 
 def keyword(foreign: str, names: Sequence[str]) -> str:
-    """What a parameter of another library is called among these, or "" where there is nothing like it."""
+    """The name among these for a parameter of another library, or "" where there is nothing like it."""
     table = KEYWORDS.get(foreign, ())
     if len(table) > 1 and foreign == "betas" and set(table) <= set(names):
         return " and ".join(table)

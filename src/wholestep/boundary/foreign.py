@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Ours(NamedTuple):
-    """What to write instead: names of this library or of NumPy, and a remark where they are not a mere other name."""
+    """The answer to a foreign name: ours or NumPy's, and a remark where they are not mere other names."""
 
     names: str
     """Separated by commas; `step.`, `model.` and `x.` stand for a compiled step, a module and a traced array."""
@@ -346,4 +346,4 @@ GIVEN: dict[str, str] = {
     "data": "data is a Loader, or a tree of arrays with rows",
     "optimizer": "such as ws.optim.adam(1e-3)",
 }
-"""What to say where an argument is missing."""
+"""The hint for a missing argument."""

@@ -34,12 +34,12 @@ def cut_frames(error: BaseException) -> None:
 
 
 def deliberate(error: BaseException) -> bool:
-    """Whether an error, and what it came from, tells of the caller's program and not of a fault of the library."""
+    """Test whether an error, and what it came from, tells of the caller's program and not of a fault of the library."""
     return isinstance(error, WholestepError) and not isinstance(error, PlanError)
 
 
 def mistaken(error: BaseException) -> bool:
-    """Whether the caller's function was called with arguments that it does not have: no fault of the caller's line."""
+    """Test whether the caller's function was called with arguments that it does not have, by a line that is right."""
     return type(error) is TypeError and re.search(r"\) (missing|takes|got) ", str(error)) is not None
 
 

@@ -26,7 +26,7 @@ from wholestep.ir.types import Shape, Type
 
 @dataclass(slots=True, eq=False)
 class View:
-    """How a view reads its parent and writes back into it, and the same step on a plain NumPy array."""
+    """The ways of a view to read its parent and to write back into it, and the same step on a plain NumPy array."""
 
     get: Callable[[Value], Value]
     put: Callable[[Value, Value], Value] | None
@@ -466,7 +466,7 @@ OPERATORS = frozenset(
 INSIDE = ("view_through", "layout", "write", "known", "held")
 
 KNOWN = (Array, np.ndarray, np.generic, int, float, complex, bool, list, tuple)
-"""What may stand beside a traced array; other array-likes get NotImplemented, so that they can wrap ours."""
+"""Operands that may stand beside a traced array; other array-likes get NotImplemented, so that they can wrap ours."""
 
 
 def _is_size(x: Any) -> bool:

@@ -60,7 +60,7 @@ def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) 
 
 
 def checked_policy(policy: Any) -> Policy:
-    """What a checkpoint keeps; raises ParameterError for what says nothing of it."""
+    """The policy of a checkpoint; raises ParameterError for anything else."""
     if callable(policy) or policy in ("contractions", "everything"):
         known: Policy = policy
         return known

@@ -27,16 +27,16 @@ class Reading(NamedTuple):
     """The leaves and the structure of a tree; None of what is no tree."""
 
     def same(self) -> bool:
-        """Whether it is bound to the same object, and that one holds the same."""
+        """Test whether the name is bound to the same object, and that one holds the same."""
         return self.stays() and self.holds()
 
     def stays(self) -> bool:
-        """Whether it is bound to the same object, or to an equal number."""
+        """Test whether it is bound to the same object, or to an equal number."""
         now = self.look()
         return now is self.then or equal_plain(now, self.then)
 
     def holds(self) -> bool:
-        """Whether the object that it was bound to holds what it held."""
+        """Test whether the object that it was bound to holds what it held."""
         if self.held is None:
             return True
         (leaves, structure), (before, shape) = tree.flatten(self.then), self.held
@@ -71,12 +71,12 @@ def reading(name: str, look: Callable[[], Any]) -> Reading:
 
 
 def equal_plain(a: Any, b: Any) -> bool:
-    """Whether two objects are one number or one word."""
+    """Test whether two objects are one number or one word."""
     return type(a) is type(b) and isinstance(a, int | float | complex | str) and bool(a == b)
 
 
 NOTHING: Any = object()
-"""What a name without a value is bound to."""
+"""The binding of a name without a value."""
 
 
 def looks(f: FunctionType) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -89,7 +89,7 @@ def looks(f: FunctionType) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def content(cell: Any) -> Any:
-    """What a cell of a closure holds."""
+    """The content of a cell of a closure."""
     try:
         return cell.cell_contents
     except ValueError:  # a name that is bound later
@@ -109,7 +109,7 @@ def family(f: Any) -> Iterator[FunctionType]:
 
 
 def of_a_library(f: FunctionType) -> bool:
-    """Whether a function is Python's, ours or of an installed package, whose arrays are nobody's to change."""
+    """Test whether a function is Python's, ours or of an installed package, whose arrays are nobody's to change."""
     root = (f.__module__ or "").partition(".")[0]
     return root == "wholestep" or root in sys.stdlib_module_names or "site-packages" in f.__code__.co_filename
 
@@ -131,7 +131,7 @@ def returns(f: Any) -> Where:
 
 
 def closure_values(f: FunctionType) -> Iterator[Any]:
-    """What a function holds in its closure and defaults, and the globals that its code reads."""
+    """The values in a function's closure and defaults, and of the globals that its code reads."""
     for cell in f.__closure__ or ():
         try:
             yield cell.cell_contents

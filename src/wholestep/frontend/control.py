@@ -124,7 +124,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
 
 
 def flags(traced: Traced, k: int) -> list[bool]:
-    """Which results are NumPy scalars: carries may be, stacked results are not."""
+    """A flag for each result, true for NumPy scalars: carries may be, stacked results are not."""
     return [s and i < k for i, s in enumerate(traced.scalars)]
 
 

@@ -37,7 +37,7 @@ def advice(asked: str) -> str:
 
 
 def instead_of(frame: FrameType, call: ast.Call) -> str:
-    """What to write instead of a call that takes plain values alone."""
+    """The replacement for a call that takes plain values alone."""
     function, spelled = looked_up(frame, call.func), ast.unparse(call.func)
     name, module = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", "")).partition(".")[0]
     if module in ("math", "cmath"):
@@ -63,7 +63,7 @@ def into_plain(array: Any) -> str:
 
 
 def constant_text(frame: FrameType, name: str) -> str:
-    """What to write for a variable that holds a plain array and is assigned traced ones."""
+    """The hint for a variable that holds a plain array and is assigned traced ones."""
     made = None
     for node in statements(frame):
         targets = node.targets if isinstance(node, ast.Assign) else []
@@ -115,7 +115,7 @@ def statements(frame: FrameType) -> Iterator[ast.stmt]:
 
 
 def looked_up(frame: FrameType, node: ast.expr) -> Any:
-    """What a name with dots stands for in a frame; None for any other expression."""
+    """The object that a name with dots stands for in a frame; None for any other expression."""
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id, getattr(builtins, node.id, None)))
     if isinstance(node, ast.Attribute):

@@ -182,7 +182,7 @@ class Batched:
         return [expand(v, self.batching.n, o) for v, o in zip(outs, marks, strict=True)]
 
     def cotangents(self, one: Callable[..., Any], values: Sequence[Value], on: Sequence[bool]) -> list[Maybe]:
-        """What a pullback gives each argument; an argument that all elements share gets the sum."""
+        """The cotangents that a pullback gives; an argument that all elements share gets the sum."""
         missing: list[bool] = []
 
         def given(*rows: Value) -> list[Value]:
@@ -360,7 +360,7 @@ class BatchedDeclared(Batched):
 
     @property
     def narrow(self) -> bool:
-        """Whether it holds in half precisions."""
+        """Test whether it holds in half precisions."""
         return bool(self.rule.narrow)
 
     def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:

@@ -177,7 +177,7 @@ def with_gradient(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """What `value_and_grad` gives; `look` sees the cotangents first, None for what no gradient reaches."""
+    """The function that `value_and_grad` makes; `look` sees the cotangents first, None for what no gradient reaches."""
 
     @boundary
     @functools.wraps(f)

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Hooks:
-    """What an array does that other modules of the frontend define; each enters itself when it is imported."""
+    """Operations of an array that other modules of the frontend define; each enters itself when it is imported."""
 
     ufunc: Callable[..., Any]
     """(ufunc, *operands) -> Array"""
@@ -48,11 +48,11 @@ late_types: list[type] = []
 
 
 CONTAINERS = (list, tuple, dict)
-"""What may hold traced arrays."""
+"""Containers that may hold traced arrays."""
 
 
 def is_traced(x: Any) -> bool:
-    """Whether a value is a traced array, a symbolic size, or a container that holds one."""
+    """Test whether a value is a traced array, a symbolic size, or a container that holds one."""
     kind = type(x)
     if kind in traced_types or kind is Dim:
         return True
@@ -64,7 +64,7 @@ def is_traced(x: Any) -> bool:
 
 
 def _holds_traced(container: Any) -> bool:
-    """Whether a container, however deep, holds a traced array or a symbolic size; it may contain itself."""
+    """Test whether a container, however deep, holds a traced array or a symbolic size; it may contain itself."""
     waiting, seen = [container], {id(container)}
     while waiting:
         x = waiting.pop()

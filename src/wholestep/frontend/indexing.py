@@ -347,7 +347,7 @@ def setitem(x: Array, index: Any, new: Any, add: bool = False) -> None:
 
 
 def is_same_view(x: Array, where: IndexExpression, new: Any) -> bool:
-    """Whether `new` is x[index] itself: `x[index] += v` has written it already, and assigns it once more."""
+    """Test whether `new` is x[index] itself: `x[index] += v` has written it already, and assigns it once more."""
     if not isinstance(new, Array) or new._parent is not x or new._view is None:
         return False
     return not where.arrays and new._view.index == where.layout

@@ -96,7 +96,7 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
 
 
 def is_scalar(out: Any) -> bool:
-    """Whether a result is one number: then one pullback is the Jacobian."""
+    """Test whether a result is one number: then one pullback is the Jacobian."""
     return isinstance(out, LEAVES) and type_of(out).shape == ()
 
 

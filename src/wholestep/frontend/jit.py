@@ -38,10 +38,10 @@ ANY_SIZE = (
     'f.any_size(ws.ShapeDtype((ws.Dim("B"), ...), dtype)) compiles f once for all sizes; '
     "padding to a few lengths makes a few programs"
 )
-"""What a user does whose function meets one size after another."""
+"""The hint for a function that meets one size after another."""
 
 ENTERING = (ShapeDtype, *LEAVES)
-"""What becomes an array inside; a shape alone may be traced with, and not be called with."""
+"""Arguments that become arrays inside; a shape alone may be traced with, and not be called with."""
 
 
 class Captured(NamedTuple):
@@ -132,7 +132,7 @@ class jit:
 
     @property
     def traces(self) -> int:
-        """How many times the function has been traced."""
+        """The number of times that the function has been traced."""
         return len(self.reasons)
 
     @property
@@ -235,7 +235,7 @@ class jit:
         return program, arrays
 
     def key(self, static: Any, named: Any, fixed: Any, structure: Any, kinds: Any) -> Any:
-        """What a program depends on; raises StaticArgumentError for what cannot be a key."""
+        """The key of a program; raises StaticArgumentError for what cannot be a key."""
         for label, value in [
             *[(f"argument {n}", v) for n, v in static.items()],
             *named.items(),
@@ -360,7 +360,7 @@ def kind_of(x: Any) -> Type:
 
 
 def number_kind(x: Any) -> tuple[bool, bool]:
-    """Whether an argument is a number and not an array, and whether it is a Python number, which promotes weakly."""
+    """Two flags: an argument is a number and no array, and it is a Python number, which promotes weakly."""
     if isinstance(x, Array):
         return x._scalar, x._weak
     return not isinstance(x, np.ndarray | ShapeDtype), type(x) in WEAK

@@ -11,7 +11,7 @@ from wholestep.frontend.array import Array
 
 
 def may_be_transposed(x: Any) -> bool:
-    """Whether an operand may lie in another order than row by row."""
+    """Test whether an operand may lie in another order than row by row."""
     if type(x) is Array:
         return x._parent is not None or x._strides is not None
     return type(x) is np.ndarray and not x.flags.c_contiguous

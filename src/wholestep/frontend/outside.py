@@ -27,14 +27,14 @@ ENCODE = "codes, classes = ws.encode_labels(labels) makes integers of them; clas
 
 
 def foreign(x: Any) -> bool:
-    """Whether a leaf is an array, a table or a mapping of another library."""
+    """Test whether a leaf is an array, a table or a mapping of another library."""
     if isinstance(x, OWN):
         return False
     return is_table(x) or any(hasattr(x, name) for name in ("__array__", "__dlpack__", "to_numpy"))
 
 
 def is_table(x: Any) -> bool:
-    """Whether a leaf is a mapping, a data frame or one of Arrow's tables."""
+    """Test whether a leaf is a mapping, a data frame or one of Arrow's tables."""
     frame = hasattr(x, "columns") and hasattr(x, "to_numpy")
     return isinstance(x, Mapping) or frame or (hasattr(x, "column_names") and hasattr(x, "schema"))
 
@@ -105,7 +105,7 @@ def array(x: Any, path: str, what: str) -> NDArray:
 
 
 def missing(x: Any) -> int:
-    """How many values a series lacks, where its dtype has a mark for that; a nan among plain floats is a value."""
+    """The number of values that a series lacks by a mark of its dtype; a nan among plain floats is a value."""
     count = getattr(x, "null_count", 0)  # of polars a method, of Arrow a number
     found = count() if callable(count) else count
     if hasattr(x, "isna") and not isinstance(getattr(x, "dtype", None), np.dtype | None):
@@ -123,7 +123,7 @@ def to_plain(x: Any) -> Any:
 
 
 def read_foreign(x: Any) -> NDArray:
-    """What NumPy reads; torch has a bfloat16 that it does not know, which every float32 holds exactly."""
+    """An array that NumPy reads; torch has a bfloat16 that it does not know, which every float32 holds exactly."""
     if str(getattr(x, "dtype", "")) == "torch.bfloat16":
         return np.asarray(x.float()).astype(dtypes.from_short("bf16"))
     if hasattr(x, "__array__"):
@@ -134,7 +134,7 @@ def read_foreign(x: Any) -> NDArray:
 
 
 def textual(x: Any) -> bool:
-    """Whether a leaf is text, or an array of text or of objects."""
+    """Test whether a leaf is text, or an array of text or of objects."""
     return isinstance(x, str | bytes) or (isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "OSUTMm")
 
 
@@ -157,12 +157,12 @@ def numeric(x: Any, path: str, what: str) -> Any:
 
 
 def is_numbers(x: Any) -> bool:
-    """Whether a list holds nothing but Python numbers and NumPy's, or lists of them."""
+    """Test whether a list holds nothing but Python numbers and NumPy's, or lists of them."""
     return type(x) is list and bool(x) and all([held(item) for item in x])
 
 
 def held(x: Any) -> bool:
-    """Whether an item of a list is a number, or a list or tuple of such."""
+    """Test whether an item of a list is a number, or a list or tuple of such."""
     if type(x) in (list, tuple):
         return bool(x) and all([held(item) for item in x])
     return isinstance(x, bool | int | float | complex | np.generic) and not textual(x)
@@ -189,7 +189,7 @@ def numbers(x: Sequence[Any], wanted: Any, path: str, what: str) -> NDArray:
 
 
 def suits(found: Any, wanted: Any) -> bool:
-    """Whether a dtype holds plain numbers of a kind: integers are numbers of every kind, floats no integers."""
+    """Test whether a dtype holds plain numbers of a kind: integers are numbers of every kind, floats no integers."""
     if dtypes.is_bool(wanted) or dtypes.is_bool(found):
         return False
     if dtypes.is_integer(found):

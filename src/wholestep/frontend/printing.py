@@ -44,7 +44,7 @@ class Said:
 
 
 class PrintLoop:
-    """What the steps of a loop print, whose values are stacked along the first axis."""
+    """The prints of the steps of a loop, whose values are stacked along the first axis."""
 
     def __init__(self, items: Sequence[Any], reverse: bool, where: Where = None) -> None:
         self.items, self.reverse, self.where = tuple(items), reverse, where
@@ -128,7 +128,7 @@ def print(form: Any, *values: Any) -> None:  # it is `ws.print`
 
 
 def has_fields(form: str) -> bool:
-    """Whether a format has a place for a value, or is none at all."""
+    """Test whether a format has a place for a value, or is none at all."""
     try:
         return any(name is not None for _, name, *_ in string.Formatter().parse(form))
     except ValueError:  # a brace alone, which `check_format` tells of
@@ -158,7 +158,7 @@ def shown(leaf: Any) -> Any:
 
 
 def take_prints() -> tuple[Any, ...]:
-    """What the current program prints, which whoever takes it makes results of the program."""
+    """Take the prints of the current program, which become results of it."""
     builder = current()
     if builder is None or not builder.said:
         return ()

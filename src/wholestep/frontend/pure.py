@@ -86,7 +86,7 @@ def pure(f: Any, again: str) -> Iterator[None]:
 
 
 class Reach:
-    """What a function can read: generators, each with its name, and the user's functions that it may call."""
+    """The reach of a function: generators, each with its name, and the user's functions that it may call."""
 
     def __init__(self, f: Any) -> None:
         self.generators: list[tuple[str, Any]] = [(shared()[id(g)], g) for g in (np.random.mtrand._rand, random._inst)]
@@ -161,7 +161,7 @@ class Reach:
 
 
 def is_library(module: str) -> bool:
-    """Whether a module is Python's, ours or NumPy's."""
+    """Test whether a module is Python's, ours or NumPy's."""
     root = module.partition(".")[0]
     return root in ("wholestep", "numpy", "scipy") or (root != "__main__" and root in sys.stdlib_module_names)
 

@@ -30,7 +30,7 @@ ALIKE = 200
 
 
 def same_selection(x: Value, y: Value) -> bool:
-    """Whether two values are made alike, so that `x[m > 0]` and `x[m > 0]` choose the same elements."""
+    """Test whether two values are made alike, so that `x[m > 0]` and `x[m > 0]` choose the same elements."""
     pairs, seen = [(x, y)], {(x, y)}
     while pairs:
         v, w = pairs.pop()

@@ -28,7 +28,7 @@ ARRAY_PARTS = (chosen, indexing, ufuncs)
 
 PLAIN = (np.ndarray, np.generic, bool, int, float, complex)
 LEAVES = (Array, *PLAIN)
-"""What a tree given to a transform may hold where arrays are expected."""
+"""Leaves of a tree given to a transform where arrays are expected."""
 
 
 @dataclass(slots=True, eq=False)

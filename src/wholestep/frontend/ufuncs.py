@@ -148,7 +148,7 @@ COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", 
 
 
 def rule_for(ufunc: np.ufunc, loop: tuple[np.dtype[Any], ...]) -> Rule:
-    """What computes this ufunc for values of the loop's dtypes; raises UnsupportedError where nothing does."""
+    """The rule of a ufunc for values of the loop's dtypes; raises UnsupportedError where nothing does."""
     name = ufunc.__name__
     kind = loop[0].kind
     if name in INTEGER_IDENTITY and kind in "biu":
@@ -253,7 +253,7 @@ def alike(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
 
 
 def wrapped(out: Any, results: tuple[np.dtype[Any], ...]) -> Any:
-    """What a rule gave, as arrays of the dtypes that NumPy gives."""
+    """The result of a rule, as arrays of the dtypes that NumPy gives."""
     if type(out) is Value:
         return wrap(out if out.type.dtype is results[0] else cast_to(out, results[0]))
     return tuple([wrap(v) for v in out])
@@ -270,7 +270,7 @@ def laid(made: Any, operands: tuple[Any, ...]) -> Any:
 
 
 def is_weak(x: Any) -> bool:
-    """Whether an operand is a Python number, traced or not; operators on such give Python numbers again."""
+    """Test whether an operand is a Python number, traced or not; operators on such give Python numbers again."""
     return x._weak if type(x) is Array else type(x) in WEAK
 
 
