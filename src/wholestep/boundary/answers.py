@@ -65,14 +65,6 @@ def answered(
     return call_error(f, args, kwargs, error)
 
 
-def bound_arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    """Arguments by the parameters that a function shows; raises ArgumentError where they do not fit."""
-    try:
-        return inspect.signature(f).bind(*args, **kwargs)
-    except TypeError as error:
-        raise call_error(f, args, kwargs, error) from None
-
-
 def call_error(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError) -> TypeError:
     """The error for a call that does not fit the parameters of a function."""
     try:

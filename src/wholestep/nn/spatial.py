@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from wholestep.boundary.answers import bound_arguments
+from wholestep.boundary.answers import answered
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,8 +49,13 @@ def of_rank(n: int, f: Callable[Concatenate[str, int, P], T], text: str) -> Call
     """A public function over n axes, with its own name and documentation."""
 
     def made(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = bound_arguments(made, args, kwargs)
-        return f(name, n, *given.args, **given.kwargs)
+        try:
+            return f(name, n, *args, **kwargs)
+        except TypeError as error:
+            known = answered(made, args, kwargs, error)
+            if known is None:
+                raise
+            raise known from None
 
     signature, function = inspect.signature(f), made
     function.__name__ = function.__qualname__ = name = f"{f.__name__}{n}d"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_tra
 
 import numpy as np
 
-from wholestep.boundary.answers import bound_arguments
+from wholestep.boundary.answers import call_error
 from wholestep.errors import DtypeError, ParameterError
 
 P = ParamSpec("P")
@@ -99,16 +99,20 @@ def public_function(kind: Callable[P, T]) -> Callable[P, T]:
     loses its defaults for that.
     """
     cls: Any = kind
+    signature = inspect.signature(cls)
 
     def make(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = bound_arguments(make, args, kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise call_error(make, args, kwargs, error) from None
         given.apply_defaults()
         return check_numbers(as_fields(cls(*given.args, **given.kwargs)).resolved())  # type: ignore[no-any-return]
 
     made: Any = make
     made.__name__ = made.__qualname__ = function_name(cls)
     made.__module__, made.__doc__ = f"{__package__}.public", cls.__doc__
-    made.__signature__ = inspect.signature(cls).replace(return_annotation=cls.__name__)
+    made.__signature__ = signature.replace(return_annotation=cls.__name__)
     cls.__init__.__defaults__ = cls.__init__.__kwdefaults__ = None
     return make
 
