@@ -167,13 +167,11 @@ def vector_instructions(kernel: Kernel, vector: int) -> tuple[float, float]:
         elif s.op == "load":
             others += access_count(s.attr[1], around, s.attr[0].dtype.itemsize, vector)
         elif s.op not in NO_INSTRUCTION:
-            others += instruction_cost(s) * vector_count(around, s.dtype.itemsize, vector)
+            # An integer division by a constant is a product and a shift.
+            cheap = s.op == "quotient" and s.args[1].op == "const"
+            cost = 4 if cheap else INSTRUCTION_COST.get(s.op, 1)
+            others += cost * vector_count(around, s.dtype.itemsize, vector)
     return products, others
-
-
-def instruction_cost(s: Var) -> int:
-    """The cost of one value in additions; an integer division by a constant is a product and a shift."""
-    return 4 if s.op == "quotient" and s.args[1].op == "const" else INSTRUCTION_COST.get(s.op, 1)
 
 
 def vector_count(around: Iterable[Axis], itemsize: int, vector: int) -> float:

@@ -105,8 +105,9 @@ class CallFrame:
         """Run without the interpreter lock."""
         if self.shelves and not self.shelved:
             self.shelve()
-        if self.parallel:
-            self._borrow()
+        if self.parallel and (threads := thread_pool.current_pool()) is not self.pool:  # which a fork replaces
+            self.pool = threads
+            self.words[CONTEXT["pool"] // 8] = threads.address
         if self.streamed:
             self.words[CONTEXT["notes"] // 8] = page_prefetcher.prefetch_requests()
         if self.ask.address and not self._native.gather(record, arrays):
@@ -123,13 +124,6 @@ class CallFrame:
         if code:
             site = self.sites[self.word("site")]
             raise site.error(self.word("value"), self.word("axis"), self.word("size"))
-
-    def _borrow(self) -> None:
-        """Use the thread pool of this process, which a fork replaces."""
-        threads = thread_pool.current_pool()
-        if threads is not self.pool:
-            self.pool = threads
-            self.words[CONTEXT["pool"] // 8] = threads.address
 
     def word(self, name: str) -> int:
         """Return a word of the context."""

@@ -40,12 +40,6 @@ def analyze_uniformity(kernel: Kernel) -> Uniformity:
     return UniformityAnalysis(kernel).uniformity
 
 
-def loop_operands(loop: Loop) -> list[Var]:
-    """Return the values that a loop reads outside its body."""
-    folds = [v for f in loop.folds for v in (f.init, *f.values)]
-    return [*folds, *[v for c in loop.carries for v in (c.init, c.next)], *loop_guards(loop)]
-
-
 def loop_guards(loop: Loop) -> list[Var]:
     """The guard of a loop, if it has one."""
     return [] if loop.guard is None else [loop.guard]
@@ -59,7 +53,8 @@ def live_variables(kernel: Kernel) -> set[Var]:
         if isinstance(s, Store):
             waiting += [s.value, *s.index.values(), *([] if s.guard is None else [s.guard])]
         elif isinstance(s, Loop):
-            waiting += loop_operands(s)
+            waiting += [v for f in s.folds for v in (f.init, *f.values)]
+            waiting += [*[v for c in s.carries for v in (c.init, c.next)], *loop_guards(s)]
     while waiting:
         v = waiting.pop()
         if v not in found:

@@ -109,14 +109,11 @@ def vectorizable_axes(kernel: Kernel) -> list[Axis]:
         inner = any(isinstance(s, Loop) for s in loop.body)
         return bool(loop.ordered or loop.carries or (loop.folds and inner))
 
-    found = {loop.axis: None for loop in kernel_loops(kernel) if loop.axis.extent > 1 and has_full_vectors(loop.axis)}
+    # Along an axis vectors are all full, or how many lanes of the last one are is known.
+    known = [a for a in axes_of(kernel) if not a.symbolic or a.size % MOST_LANES == 0]
+    found = dict.fromkeys([axis for axis in known if axis.extent > 1])
     barred = {loop.axis for loop in kernel_loops(kernel) if in_order(loop)}
     return [axis for axis in found if axis not in barred]
-
-
-def has_full_vectors(axis: Axis) -> bool:
-    """Whether vectors along an axis are all full, or how many lanes of the last one are is known."""
-    return not axis.symbolic or axis.size % MOST_LANES == 0
 
 
 def point_count(axes: Sequence[Axis]) -> int:

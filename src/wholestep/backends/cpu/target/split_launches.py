@@ -61,8 +61,12 @@ def split_launch(step: Launch, files: Collection[int], new_loop: Callable[[], in
     axis, apart = found.axis, {ref: i for i, ref in enumerate(step.refs) if ref.slot in files}
     each = found.nbytes(kernel, apart.values()) * axis.block
     whole = axis.extent // axis.block
-    count = max(steps_per_piece(whole, max(PIECE_BYTES // each, 1)), 1) if each else whole
-    if not each or 2 * count > whole:
+    if not each:
+        return None
+    # A divisor of the whole, where one is not much less than the most.
+    most = max(PIECE_BYTES // each, 1)
+    count = next((n for n in range(min(most, whole), most // 2, -1) if whole % n == 0), most)
+    if 2 * count > whole:
         return None
     trips, extent = whole // count, count * axis.block
     part = truncate_kernel(kernel, found, extent)
@@ -79,11 +83,6 @@ def split_launch(step: Launch, files: Collection[int], new_loop: Callable[[], in
     last = truncate_kernel(kernel, found, rest)
     refs: tuple[MemRef, ...] = tuple([r.shifted(n * trips) for r, n in zip(step.refs, by, strict=True)])
     return ForLoop(loop, trips, (made,)), Launch(last, refs, worth_sharing(last), step.nodes)
-
-
-def steps_per_piece(whole: int, most: int) -> int:
-    """Up to how many steps a piece has: a divisor of the whole, where one is not much less than the most."""
-    return next((n for n in range(min(most, whole), most // 2, -1) if whole % n == 0), most)
 
 
 def outer_motion(kernel: Kernel) -> OuterMotion | None:
