@@ -129,8 +129,9 @@ def is_arithmetic(s: Var | Store | Fold) -> bool:
 def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool) -> float:
     """The cost of an access with vectors along an axis: a strided one is taken apart element by element, but for loads
     that can be turned in a square of registers."""
-    times = point_count(a.axes)
-    if axis not in a.axes:
+    around = a.axes
+    times = point_count(around)
+    if axis not in around:
         return times
     stride = a.offset.coefficient(axis)
     indirect = any(varies_along(k, axis) for k in a.offset.values())
