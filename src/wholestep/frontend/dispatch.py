@@ -111,7 +111,7 @@ class Bound:
         self.outside, self.implementation = outside, implementation
         self.ignored, self.casting = ignored.split(), casting
 
-    # Both are worked out when they are first asked for: the import of the library has no time for signatures.
+    # They are worked out when they are first asked for: the import of the library has no time for signatures.
 
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
@@ -122,13 +122,21 @@ class Bound:
         """The names of the arguments that may come by position."""
         return [p.name for p in self.__signature__.parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
 
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """The names of all arguments."""
+        return frozenset(self.__signature__.parameters)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(self.places, args, strict=False)) | kwargs
-        if len(given) != len(args) + len(kwargs) or not given.keys() <= self.__signature__.parameters.keys():
+        given = dict(zip(self.places, args, strict=False))
+        given.update(kwargs)
+        if len(given) != len(args) + len(kwargs) or not self.names.issuperset(kwargs):
             self.__signature__.bind(*args, **kwargs)  # it raises the error that such a call is
         for parameter in self.ignored:
             given.pop(parameter, None)
         out = given.pop("out", None)
+        if out is None:
+            return self.implementation(**given)
         return HOOKS.assign_out(self.__name__, out, self.implementation(**given), self.casting)
 
 
