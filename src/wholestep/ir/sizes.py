@@ -32,8 +32,8 @@ def graph_at(graph: Graph, values: Mapping[str, int]) -> Graph:
     >>> import wholestep as ws
     >>> graph = ws.trace(lambda x: x.mean())(ws.ShapeDtype((ws.Dim("B"), 2), "float32"))
     >>> print(graph_at(graph, {"B": 4}))
-    def graph(x0: f32[4, 2]):
-        sum_1: f32 = sum(x0, axes=(0, 1))
+    def graph(x: f32[4, 2]):
+        sum_1: f32 = sum(x, axes=(0, 1))
         full_1: f32 = full(value=8, shape=(), dtype=f32)
         div_1: f32 = div(sum_1, full_1)
         return div_1
