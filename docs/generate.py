@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import primitives
-from wholestep import scipy as parts
+from wholestep import primitives, scipy as parts
 from wholestep.frontend import array, dispatch, ufuncs
 from wholestep.lower.legalize.expand_ops import EXPANSIONS
 from wholestep.passes.inline_bodies import BODY_OPS

@@ -49,7 +49,7 @@ def check() -> bool:
 
 @cache
 def strict() -> bool:
-    """Whether WHOLESTEP_STRICT is 1: an optimization whose own checks fail is an error, and not left out.
+    """Return whether WHOLESTEP_STRICT is 1: an optimization whose own checks fail is an error, and not left out.
 
     Raises ValueError when the variable is neither 0 nor 1.
 
@@ -61,7 +61,7 @@ def strict() -> bool:
 
 @cache
 def threads() -> int | None:
-    """How many threads WHOLESTEP_THREADS asks for; None where it is not set.
+    """The number of threads that WHOLESTEP_THREADS asks for; None where it is not set.
 
     Raises ValueError when the variable is not a whole number from 1 to 256.
 
@@ -78,7 +78,7 @@ def threads() -> int | None:
 
 @cache
 def cache_place() -> str | None:
-    """What WHOLESTEP_CACHE says: "off", the path of a folder, or None where it is not set.
+    """The value of WHOLESTEP_CACHE: "off", the path of a folder, or None where it is not set.
 
     >>> cache_place() == (os.environ.get("WHOLESTEP_CACHE", "").strip() or None)
     True

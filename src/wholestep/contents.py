@@ -25,7 +25,8 @@ def pieces(x: np.ndarray[Any, Any]) -> Iterator[bytes]:
 
 
 def same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays have one shape and dtype and hold the same bytes; NaN equals itself here, and 0 is not -0.
+    """Return whether two arrays have one shape and dtype and hold the same bytes; NaN equals itself here, and 0 is not
+    -0.
 
     >>> same_bits(np.array([np.nan]), np.array([np.nan])), same_bits(np.array([0.0]), np.array([-0.0]))
     (True, False)

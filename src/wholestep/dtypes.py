@@ -1,11 +1,12 @@
 """Facts about the dtypes of the language, each one dictionary lookup."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 DType: TypeAlias = np.dtype[Any]
+T = TypeVar("T")
 
 _NUMPY_NAMES = {
     "bool": "bool",
@@ -28,13 +29,13 @@ _COMPLEX = {"f16": "c64", "bf16": "c64", "f32": "c64", "f64": "c128", "c64": "c6
 _COMPUTE = {**{short: short for short in SUPPORTED}, "f16": "f32", "bf16": "f32"}
 
 
-class _Facts(dict[Any, Any]):
-    """What is known of each dtype, worked out when it is first asked for."""
+class _Facts(dict[Any, T]):
+    """Facts of each dtype, computed when one is first asked for."""
 
-    def __init__(self, fact: Callable[[Any], Any]) -> None:
+    def __init__(self, fact: Callable[[Any], T]) -> None:
         self.fact = fact
 
-    def __missing__(self, dtype: Any) -> Any:
+    def __missing__(self, dtype: Any) -> T:
         found = self[dtype] = self.fact(dtype)
         return found
 
@@ -84,7 +85,7 @@ def is_float(dtype: Any) -> bool:
     >>> is_float(np.float16), is_float(np.complex64), is_float(object)
     (True, False, False)
     """
-    return bool(_KIND[dtype] == "f")
+    return _KIND[dtype] == "f"
 
 
 def is_complex(dtype: Any) -> bool:
@@ -93,7 +94,7 @@ def is_complex(dtype: Any) -> bool:
     >>> is_complex(complex), is_complex(float)
     (True, False)
     """
-    return bool(_KIND[dtype] == "c")
+    return _KIND[dtype] == "c"
 
 
 def is_inexact(dtype: Any) -> bool:
@@ -111,7 +112,7 @@ def is_integer(dtype: Any) -> bool:
     >>> is_integer(np.uint8), is_integer(bool)
     (True, False)
     """
-    return bool(_KIND[dtype] == "i")
+    return _KIND[dtype] == "i"
 
 
 def counts_back(dtype: Any) -> bool:
@@ -129,7 +130,7 @@ def is_bool(dtype: Any) -> bool:
     >>> is_bool(bool), is_bool(np.uint8)
     (True, False)
     """
-    return bool(_KIND[dtype] == "b")
+    return _KIND[dtype] == "b"
 
 
 def real_of(dtype: Any) -> DType:
@@ -140,8 +141,7 @@ def real_of(dtype: Any) -> DType:
     >>> real_of(np.complex128), real_of(np.float32)
     (dtype('float64'), dtype('float32'))
     """
-    found: DType = _REAL_OF[dtype]
-    return found
+    return _REAL_OF[dtype]
 
 
 def complex_of(dtype: Any) -> DType:
@@ -152,8 +152,7 @@ def complex_of(dtype: Any) -> DType:
     >>> complex_of(np.float16), complex_of(np.float64)
     (dtype('complex64'), dtype('complex128'))
     """
-    found: DType = _COMPLEX_OF[dtype]
-    return found
+    return _COMPLEX_OF[dtype]
 
 
 def compute_dtype(dtype: Any) -> DType:
@@ -164,8 +163,7 @@ def compute_dtype(dtype: Any) -> DType:
     >>> compute_dtype(np.float16), compute_dtype(np.int8)
     (dtype('float32'), dtype('int8'))
     """
-    found: DType = _COMPUTE_OF[dtype]
-    return found
+    return _COMPUTE_OF[dtype]
 
 
 def limits(dtype: Any) -> Any:

@@ -49,19 +49,19 @@ _internal: dict[str, bool] = {}
 
 
 def is_own(filename: str) -> bool:
-    """Whether a file belongs to this package."""
+    """Return whether a file belongs to this package."""
     return filename.startswith(_PACKAGE)
 
 
 def is_internal(filename: str) -> bool:
-    """Whether a file is ours, NumPy's or the interpreter's, and so never the line to blame."""
+    """Return whether a file is ours, NumPy's or the interpreter's, and so never the line to blame."""
     if is_own(filename) or filename.startswith("<frozen") or filename in _STANDARD:
         return True
     return any(filename.startswith(folder + os.sep) for name in _BETWEEN for folder in folders(name))
 
 
 def folders(package: str) -> list[str]:
-    """Where a package lies that is imported; wherever that is, as systems have places of their own."""
+    """The folders of an imported package, wherever they are, as systems have places of their own."""
     return list(getattr(sys.modules.get(package), "__path__", ()))
 
 

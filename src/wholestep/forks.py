@@ -51,7 +51,7 @@ def abandoned(lock: Any) -> bool:
 
 
 class Torn:
-    """What stands for the lock of something that cannot go on in this process: whoever takes it gets a ForkedError."""
+    """A stand-in for the lock of something that cannot go on in this process: whoever takes it gets a ForkedError."""
 
     def __init__(self, message: str, hint: str) -> None:
         self.message, self.hint = message, hint

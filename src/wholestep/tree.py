@@ -61,7 +61,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 @UNBROKEN
 def below(treedef: TreeDef, tree: Any) -> list[Any]:
-    """What another tree has at each leaf of a structure, itself trees perhaps.
+    """Return the subtree of another tree at each leaf of a structure.
 
     What structures keep, such as the frozen arrays of a model, may differ. Raises ValueError when the outlines do.
 
@@ -83,7 +83,7 @@ def outlines() -> Iterator[None]:
 
 
 def comparing_outlines() -> bool:
-    """Whether what a structure keeps, such as the frozen arrays of a model, is to count as equal now."""
+    """Return whether what a structure keeps, such as the frozen arrays of a model, is to count as equal now."""
     return _comparing.outlines
 
 
@@ -178,7 +178,7 @@ class Level(NamedTuple):
 
 @UNBROKEN
 def one_level(node: Any) -> Level | None:
-    """What one container holds; None for a leaf.
+    """Return the items of one container; None for a leaf.
 
     >>> one_level({"a": [1], "b": 2}).children
     [[1], 2]
@@ -210,7 +210,7 @@ def access(path: str, key: Any) -> str:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a pattern, in which `*` stands for any characters, means a path or a tree that the path is in.
+    """Return whether a pattern, in which `*` stands for any characters, means a path or a tree that the path is in.
 
     >>> [matches("layers[*].bias", p) for p in ("layers[0].bias", "layers[0].bias.x", "layers[0].bias2")]
     [True, True, False]

@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def harmless(c: str) -> bool:
-    """Whether a terminal only shows a character, or begins a line with it."""
+    """Return whether a terminal only shows a character, or begins a line with it."""
     return c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs"
 
 

@@ -6,8 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as some
+from hypothesis import assume, given, strategies as some
 
 from wholestep.dims import Dim, bind, dim_product, greatest, least, names, spelled, substitute
 

@@ -12,8 +12,7 @@ from wholestep import nn, tree
 from wholestep.ir.text import parse
 from wholestep.passes.differential_check import find_difference
 from wholestep.passes.reroll.scan_accumulators import scan_accumulators
-from wholestep_tools.depth import DeepWriter, Size
-from wholestep_tools.depth import loss as written_loss
+from wholestep_tools.depth import DeepWriter, Size, loss as written_loss
 
 WIDTH = 16
 CLIPPED = ws.optim.chain(ws.optim.clip_by_global_norm(0.05), ws.optim.adamw(1e-2))

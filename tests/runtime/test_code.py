@@ -119,13 +119,6 @@ def test_a_missing_symbol_is_refused():
         LinkedCode([object_code(EXTERNAL, host_target())], {}, ["calls"])
 
 
-def test_passes_can_be_chosen():
-    text = GOOD.replace("%y = add i32 %x, 1", "%z = add i32 %x, 1\n  %y = add i32 %x, 1")
-    assert object_code(text, host_target(), passes=("new_gvn",)) == object_code(
-        text, host_target(), passes=("new_gvn",)
-    )
-
-
 GROWTH = """
 from pathlib import Path
 

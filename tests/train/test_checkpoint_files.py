@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy as outside
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import wholestep as ws
 from wholestep import nn

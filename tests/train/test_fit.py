@@ -31,8 +31,7 @@ from wholestep.errors import (
     SkippedStepWarning,
 )
 from wholestep.train.data.loader import Loader
-from wholestep.train.loop import fit as fitting
-from wholestep.train.loop import progress, run
+from wholestep.train.loop import fit as fitting, progress, run
 from wholestep.train.loop.callbacks import Checkpoint
 from wholestep.train.loop.evaluation import Evaluate
 from wholestep.train.loop.fit import fit

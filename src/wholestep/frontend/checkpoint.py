@@ -12,8 +12,7 @@ from wholestep.frontend.custom import body_graph, name_of
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.graph import Graph
-from wholestep.primitives.checkpoint import Policy, opened
-from wholestep.primitives.checkpoint import checkpoint as checkpoint_primitive
+from wholestep.primitives.checkpoint import Policy, checkpoint as checkpoint_primitive, opened
 
 
 def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) -> Callable[..., Any]:

@@ -18,8 +18,7 @@ from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.loops import scan as scan_primitive
-from wholestep.primitives.structure import cond as cond_primitive
-from wholestep.primitives.structure import while_loop as while_primitive
+from wholestep.primitives.structure import cond as cond_primitive, while_loop as while_primitive
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:

@@ -17,15 +17,19 @@ from wholestep.frontend.selection import Selection
 from wholestep.frontend.tracing import Arguments, Traced, as_array
 from wholestep.ir.build import build, current
 from wholestep.ir.graph import Value
-from wholestep.ir.types import Type, array_type
+from wholestep.ir.types import array_type
 from wholestep.primitives.family import Maybe, expand
-from wholestep.primitives.marks import capture as capture_primitive
-from wholestep.primitives.marks import pin as pin_primitive
-from wholestep.primitives.marks import stop_gradient as stop_primitive
+from wholestep.primitives.marks import (
+    capture as capture_primitive,
+    pin as pin_primitive,
+    stop_gradient as stop_primitive,
+)
 from wholestep.primitives.reduction import sum_
-from wholestep.primitives.structure import composite as composite_primitive
-from wholestep.primitives.structure import custom_jvp as custom_jvp_primitive
-from wholestep.primitives.structure import custom_vjp as custom_vjp_primitive
+from wholestep.primitives.structure import (
+    composite as composite_primitive,
+    custom_jvp as custom_jvp_primitive,
+    custom_vjp as custom_vjp_primitive,
+)
 
 
 def body_graph(call: Arguments, f: Callable[..., Any], name: str) -> Traced:
@@ -173,7 +177,7 @@ class Batched:
 
     def over(self, one: Callable[..., Any], values: Sequence[Value], on: Sequence[bool]) -> Any:
         """`one` over the batch; returns results and which of them vary."""
-        types = [row_type(v) if o else v.type for v, o in zip(values, on, strict=True)]
+        types = [array_type(v.shape[1:], v.dtype) if o else v.type for v, o in zip(values, on, strict=True)]
         graph, captured = build(one, types, name="rule", reason="vmap")
         return self.batching.inline(graph, [*values, *captured], [*on, *[False] * len(captured)])
 
@@ -243,11 +247,6 @@ class PullbackRule(CustomRule):
     def backward(self, residuals: Any, gys: Sequence[Value]) -> list[Maybe]:
         args, _ = self.call.rebuild(self.call.values)
         return self.cotangents(self.rules[1](residuals, self.traced.arrays(gys)), self.name, args)
-
-
-def row_type(v: Value) -> Type:
-    """The type of one element of a batch."""
-    return array_type(v.shape[1:], v.dtype)
 
 
 class Ruled:

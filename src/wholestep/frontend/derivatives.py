@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.backends import reference
+from wholestep.boundary.counts import is_integer
 from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError, DtypeError, NonScalarError, ShapeError, TreeError, show
 from wholestep.frontend.array import Array
@@ -87,7 +88,7 @@ def leaf_paths(f: Any, args: Sequence[Any], n: int) -> list[str]:
 def check_argnums(argnums: Any, what: str) -> None:
     """Raise DerivativeError for what does not number arguments."""
     given = argnums if isinstance(argnums, tuple | list) else (argnums,)
-    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in given):
+    if not all(map(is_integer, given)):
         raise DerivativeError(
             f"{what}: argnums is {argnums!r:.60}, and numbers the arguments from 0",
             hint=f"the arguments come in a call of their own: ws.{what}(f)(x)",

@@ -131,7 +131,10 @@ class Bound:
         given = dict(zip(self.places, args, strict=False))
         given.update(kwargs)
         if len(given) != len(args) + len(kwargs) or not self.names.issuperset(kwargs):
-            self.__signature__.bind(*args, **kwargs)  # it raises the error that such a call is
+            try:
+                self.__signature__.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self.__name__}() {error}") from None
         for parameter in self.ignored:
             given.pop(parameter, None)
         out = given.pop("out", None)

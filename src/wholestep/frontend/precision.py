@@ -13,8 +13,7 @@ from wholestep.frontend.custom import body_graph, composite, name_of
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.build import inline
-from wholestep.transforms.autocast import FULL, HALVES
-from wholestep.transforms.autocast import autocast as recast
+from wholestep.transforms.autocast import FULL, HALVES, autocast as recast
 
 AUTOCAST = (*HALVES, FULL)
 

@@ -8,10 +8,7 @@ from typing import Any
 
 from wholestep.frontend.promotion import cast_to
 from wholestep.ir.graph import Value
-from wholestep.primitives import arithmetic as ar
-from wholestep.primitives import functions as fn
-from wholestep.primitives import logic as lo
-from wholestep.primitives import special as sf
+from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo, special as sf
 from wholestep.primitives.family import zeros
 
 
@@ -43,18 +40,6 @@ def _rel_entr(x: Value, y: Value) -> Any:
     return lo.select(both, main, lo.select(unknown, x + y, edge))
 
 
-def _kl_div(x: Value, y: Value) -> Any:
-    return _rel_entr(x, y) - x + y
-
-
-def _boxcox(x: Value, power: Value) -> Any:
-    return _box(x, power, fn.log, 0)
-
-
-def _boxcox1p(x: Value, power: Value) -> Any:
-    return _box(x, power, fn.log1p, -1)
-
-
 def _box(x: Value, power: Value, log: Any, origin: float) -> Any:
     """(exp(power * log) - 1) / power, its limit where the power is 0 or x at the edge."""
     edge = x.equals(origin)
@@ -63,14 +48,6 @@ def _box(x: Value, power: Value, log: Any, origin: float) -> Any:
     rising = edge & (power > 0)
     limit = lo.select(rising, -1 / lo.select(rising, power, one), one * -math.inf)
     return lo.select(edge, limit, logarithm * sf.exprel(power * logarithm))
-
-
-def _inv_boxcox(y: Value, power: Value) -> Any:
-    return fn.exp(_inverse_box(y, power))
-
-
-def _inv_boxcox1p(y: Value, power: Value) -> Any:
-    return fn.expm1(_inverse_box(y, power))
 
 
 def _inverse_box(y: Value, power: Value) -> Any:
@@ -98,11 +75,11 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "xlog1py": _xlog1py,
     "entr": _entr,
     "rel_entr": _rel_entr,
-    "kl_div": _kl_div,
-    "boxcox": _boxcox,
-    "boxcox1p": _boxcox1p,
-    "inv_boxcox": _inv_boxcox,
-    "inv_boxcox1p": _inv_boxcox1p,
+    "kl_div": lambda x, y: _rel_entr(x, y) - x + y,
+    "boxcox": lambda x, power: _box(x, power, fn.log, 0),
+    "boxcox1p": lambda x, power: _box(x, power, fn.log1p, -1),
+    "inv_boxcox": lambda y, power: fn.exp(_inverse_box(y, power)),
+    "inv_boxcox1p": lambda y, power: fn.expm1(_inverse_box(y, power)),
     "huber": _huber,
     "pseudo_huber": _pseudo_huber,
     "_zeta": fn.zeta,

@@ -18,9 +18,7 @@ from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.special import SPECIAL
 from wholestep.ir.graph import Value
-from wholestep.primitives import arithmetic as ar
-from wholestep.primitives import functions as fn
-from wholestep.primitives import logic as lo
+from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo
 from wholestep.primitives.family import REGISTRY, Elementwise, number_of, zeros
 
 Rule = Callable[..., Any]
@@ -40,10 +38,6 @@ DIRECT: dict[str, Elementwise] = defined_ufuncs()
 """ufunc name -> the primitive it defines. NumPy's and SciPy's names do not clash where the meaning differs."""
 
 
-def _identity(x: Value) -> Value:
-    return x
-
-
 def _absolute(x: Value) -> Any:
     if x.dtype.kind == "c":
         return fn.hypot(ar.real(x), ar.imag(x))
@@ -57,10 +51,6 @@ def _sign(x: Value) -> Any:
     nothing = size.equals(0)
     scale = ar.make_complex(lo.select(nothing, size * 0 + 1, size), size * 0)
     return lo.select(ar.real(x * 0).equals(0) & nothing, zeros(x.type), x / scale)
-
-
-def _square(x: Value) -> Any:
-    return x * x
 
 
 def _heaviside(x: Value, h: Value) -> Any:
@@ -80,14 +70,6 @@ def _fmax(x: Value, y: Value, pick: Any = ar.maximum) -> Any:
     return lo.select(lo.isnan(x), y, lo.select(lo.isnan(y), x, pick(x, y)))
 
 
-def _fmin(x: Value, y: Value) -> Any:
-    return _fmax(x, y, ar.minimum)
-
-
-def _divmod(x: Value, y: Value) -> Any:
-    return ar.floor_divide(x, y), ar.remainder(x, y)
-
-
 def _modf(x: Value) -> Any:
     whole = lo.trunc(x)
     return lo.select(_isinf(x), zeros(x.type), x - whole), whole
@@ -103,21 +85,13 @@ def _frexp(x: Value) -> Any:
     return lo.select(x.equals(0) | ~lo.isfinite(x), x, x / fn.exp2(power)), cast_to(plain, np.dtype(np.int32))
 
 
-def _ldexp(x: Value, power: Value) -> Any:
-    return x * fn.exp2(cast_to(power, x.dtype))
-
-
-def _power(x: Value, y: Value) -> Any:
-    return fn.pow(x, y)
-
-
 COMPOSED: dict[str, Rule] = {
     "absolute": _absolute,
     "fabs": ar.abs,
     "sign": _sign,
-    "square": _square,
+    "square": lambda x: x * x,
     "reciprocal": lambda x: 1 / x if x.dtype.kind in "fc" else ar.floor_divide(zeros(x.type) + 1, x),
-    "positive": _identity,
+    "positive": lambda x: x,
     "conjugate": lambda x: ar.conj(x) if x.dtype.kind == "c" else x,
     "deg2rad": lambda x: x * (math.pi / 180),
     "radians": lambda x: x * (math.pi / 180),
@@ -126,12 +100,12 @@ COMPOSED: dict[str, Rule] = {
     "heaviside": _heaviside,
     "isinf": _isinf,
     "fmax": _fmax,
-    "fmin": _fmin,
-    "divmod": _divmod,
+    "fmin": lambda x, y: _fmax(x, y, ar.minimum),
+    "divmod": lambda x, y: (ar.floor_divide(x, y), ar.remainder(x, y)),
     "modf": _modf,
     "frexp": _frexp,
-    "ldexp": _ldexp,
-    "float_power": _power,
+    "ldexp": lambda x, power: x * fn.exp2(cast_to(power, x.dtype)),
+    "float_power": fn.pow,
     "logical_and": lambda x, y: x & y,
     "logical_or": lambda x, y: x | y,
     "logical_xor": lo.bitwise_xor,
@@ -152,7 +126,7 @@ def rule_for(ufunc: np.ufunc, loop: tuple[np.dtype[Any], ...]) -> Rule:
     name = ufunc.__name__
     kind = loop[0].kind
     if name in INTEGER_IDENTITY and kind in "biu":
-        return _identity
+        return lambda x: x
     if name in ("isfinite", "isnan", "isinf", "signbit") and kind in "biu":
         known = name == "isfinite"
         return lambda x: x < 0 if name == "signbit" and kind == "i" else full_of(known, x.shape, np.dtype(bool))

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep import tree
+from wholestep import numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import value_and_grad

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.nn.dropouts import dropout

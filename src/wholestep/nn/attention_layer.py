@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import BoundsError, ParameterError, ShapeError
 from wholestep.nn.attention import merge_heads, scaled_dot_product_attention, split_heads
 from wholestep.nn.dropouts import probability

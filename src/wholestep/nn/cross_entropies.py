@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import BoundsError, DtypeError, Indexed, ShapeError, here, indexed
 from wholestep.frontend.array import Array
 from wholestep.frontend.tracing import type_of

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import DtypeError
 from wholestep.frontend.custom import composite, stop_gradient
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes, random
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp, random
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.keys import as_key
 from wholestep.random.keys import shape_of

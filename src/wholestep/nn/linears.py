@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import numpy as wnp
+from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn import init
 from wholestep.nn.keys import keys_from
@@ -68,5 +69,5 @@ class Linear(Module):
 def sized(name: str, **sizes: Any) -> None:
     """Raise ParameterError for a size that is no positive integer."""
     for what, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        if not is_integer(size) or size < 1:
             raise ParameterError(f"{name}: {what} is {size!r}; it must be a positive integer")

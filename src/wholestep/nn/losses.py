@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from wholestep import numpy as wnp
-from wholestep import scipy
+from wholestep import numpy as wnp, scipy
 from wholestep.frontend.custom import stop_gradient
 from wholestep.nn.reduction import Reduction, loss_setting, paired_operands, real_floating, reduce_losses
 

@@ -22,8 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.tracing import type_of
 from wholestep.nn.cross_entropies import checked_index, labels_of, without

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import type_text

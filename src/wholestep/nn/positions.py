@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import type_text

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wholestep import numpy as wnp
-from wholestep import scipy
+from wholestep import numpy as wnp, scipy
 from wholestep.nn.exponentials import faded
 from wholestep.nn.reduction import Reduction, check_axis, loss_setting, paired_operands, reduce_losses
 

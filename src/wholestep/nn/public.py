@@ -1,147 +1,170 @@
 """The public names of `ws.nn`."""
 
-from wholestep.nn import init as init
-from wholestep.nn import metrics as metrics
-from wholestep.nn.activations import celu as celu
-from wholestep.nn.activations import elu as elu
-from wholestep.nn.activations import gated_act as gated_act
-from wholestep.nn.activations import geglu as geglu
-from wholestep.nn.activations import gelu as gelu
-from wholestep.nn.activations import glu as glu
-from wholestep.nn.activations import hardshrink as hardshrink
-from wholestep.nn.activations import hardsigmoid as hardsigmoid
-from wholestep.nn.activations import hardswish as hardswish
-from wholestep.nn.activations import hardtanh as hardtanh
-from wholestep.nn.activations import leaky_relu as leaky_relu
-from wholestep.nn.activations import mish as mish
-from wholestep.nn.activations import prelu as prelu
-from wholestep.nn.activations import relu as relu
-from wholestep.nn.activations import relu6 as relu6
-from wholestep.nn.activations import selu as selu
-from wholestep.nn.activations import sigmoid as sigmoid
-from wholestep.nn.activations import silu as silu
-from wholestep.nn.activations import softplus as softplus
-from wholestep.nn.activations import softshrink as softshrink
-from wholestep.nn.activations import softsign as softsign
-from wholestep.nn.activations import swiglu as swiglu
-from wholestep.nn.activations import tanh as tanh
-from wholestep.nn.activations import tanhshrink as tanhshrink
-from wholestep.nn.activations import threshold as threshold
-from wholestep.nn.annotations import buffer as buffer
-from wholestep.nn.annotations import frozen as frozen
-from wholestep.nn.annotations import no_decay as no_decay
-from wholestep.nn.annotations import tied as tied
-from wholestep.nn.attention import multi_head_attention as multi_head_attention
-from wholestep.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from wholestep.nn import init as init, metrics as metrics
+from wholestep.nn.activations import (
+    celu as celu,
+    elu as elu,
+    gated_act as gated_act,
+    geglu as geglu,
+    gelu as gelu,
+    glu as glu,
+    hardshrink as hardshrink,
+    hardsigmoid as hardsigmoid,
+    hardswish as hardswish,
+    hardtanh as hardtanh,
+    leaky_relu as leaky_relu,
+    mish as mish,
+    prelu as prelu,
+    relu as relu,
+    relu6 as relu6,
+    selu as selu,
+    sigmoid as sigmoid,
+    silu as silu,
+    softplus as softplus,
+    softshrink as softshrink,
+    softsign as softsign,
+    swiglu as swiglu,
+    tanh as tanh,
+    tanhshrink as tanhshrink,
+    threshold as threshold,
+)
+from wholestep.nn.annotations import buffer as buffer, frozen as frozen, no_decay as no_decay, tied as tied
+from wholestep.nn.attention import (
+    multi_head_attention as multi_head_attention,
+    scaled_dot_product_attention as scaled_dot_product_attention,
+)
 from wholestep.nn.attention_layer import MultiHeadAttention as MultiHeadAttention
-from wholestep.nn.containers import MLP as MLP
-from wholestep.nn.containers import Flatten as Flatten
-from wholestep.nn.containers import Identity as Identity
-from wholestep.nn.containers import Lambda as Lambda
-from wholestep.nn.containers import Sequential as Sequential
-from wholestep.nn.conv_layers import Conv1d as Conv1d
-from wholestep.nn.conv_layers import Conv2d as Conv2d
-from wholestep.nn.conv_layers import Conv3d as Conv3d
-from wholestep.nn.conv_layers import ConvTranspose1d as ConvTranspose1d
-from wholestep.nn.conv_layers import ConvTranspose2d as ConvTranspose2d
-from wholestep.nn.conv_layers import ConvTranspose3d as ConvTranspose3d
-from wholestep.nn.convolution import conv1d as conv1d
-from wholestep.nn.convolution import conv2d as conv2d
-from wholestep.nn.convolution import conv3d as conv3d
-from wholestep.nn.cross_entropies import cross_entropy as cross_entropy
-from wholestep.nn.cross_entropies import focal as focal
-from wholestep.nn.cross_entropies import nll_loss as nll_loss
+from wholestep.nn.containers import (
+    MLP as MLP,
+    Flatten as Flatten,
+    Identity as Identity,
+    Lambda as Lambda,
+    Sequential as Sequential,
+)
+from wholestep.nn.conv_layers import (
+    Conv1d as Conv1d,
+    Conv2d as Conv2d,
+    Conv3d as Conv3d,
+    ConvTranspose1d as ConvTranspose1d,
+    ConvTranspose2d as ConvTranspose2d,
+    ConvTranspose3d as ConvTranspose3d,
+)
+from wholestep.nn.convolution import conv1d as conv1d, conv2d as conv2d, conv3d as conv3d
+from wholestep.nn.cross_entropies import cross_entropy as cross_entropy, focal as focal, nll_loss as nll_loss
 from wholestep.nn.ctc import ctc_loss as ctc_loss
-from wholestep.nn.dropouts import ChannelDropout as ChannelDropout
-from wholestep.nn.dropouts import Dropout as Dropout
-from wholestep.nn.dropouts import channel_dropout as channel_dropout
-from wholestep.nn.dropouts import dropout as dropout
-from wholestep.nn.embeddings import Embedding as Embedding
-from wholestep.nn.embeddings import embedding as embedding
-from wholestep.nn.exponentials import log_softmax as log_softmax
-from wholestep.nn.exponentials import logsumexp as logsumexp
-from wholestep.nn.exponentials import one_hot as one_hot
-from wholestep.nn.exponentials import safe_log as safe_log
-from wholestep.nn.exponentials import safe_sqrt as safe_sqrt
-from wholestep.nn.exponentials import softmax as softmax
-from wholestep.nn.linears import Linear as Linear
-from wholestep.nn.linears import linear as linear
-from wholestep.nn.losses import gaussian_nll as gaussian_nll
-from wholestep.nn.losses import huber as huber
-from wholestep.nn.losses import log_cosh as log_cosh
-from wholestep.nn.losses import mae as mae
-from wholestep.nn.losses import mse as mse
-from wholestep.nn.losses import poisson_nll as poisson_nll
-from wholestep.nn.losses import smooth_l1 as smooth_l1
+from wholestep.nn.dropouts import (
+    ChannelDropout as ChannelDropout,
+    Dropout as Dropout,
+    channel_dropout as channel_dropout,
+    dropout as dropout,
+)
+from wholestep.nn.embeddings import Embedding as Embedding, embedding as embedding
+from wholestep.nn.exponentials import (
+    log_softmax as log_softmax,
+    logsumexp as logsumexp,
+    one_hot as one_hot,
+    safe_log as safe_log,
+    safe_sqrt as safe_sqrt,
+    softmax as softmax,
+)
+from wholestep.nn.linears import Linear as Linear, linear as linear
+from wholestep.nn.losses import (
+    gaussian_nll as gaussian_nll,
+    huber as huber,
+    log_cosh as log_cosh,
+    mae as mae,
+    mse as mse,
+    poisson_nll as poisson_nll,
+    smooth_l1 as smooth_l1,
+)
 from wholestep.nn.module import Module as Module
-from wholestep.nn.norm_layers import BatchNorm as BatchNorm
-from wholestep.nn.norm_layers import GroupNorm as GroupNorm
-from wholestep.nn.norm_layers import InstanceNorm as InstanceNorm
-from wholestep.nn.norm_layers import LayerNorm as LayerNorm
-from wholestep.nn.norm_layers import RMSNorm as RMSNorm
-from wholestep.nn.normalization import batch_norm as batch_norm
-from wholestep.nn.normalization import group_norm as group_norm
-from wholestep.nn.normalization import instance_norm as instance_norm
-from wholestep.nn.normalization import layer_norm as layer_norm
-from wholestep.nn.normalization import rms_norm as rms_norm
-from wholestep.nn.parameters import buffers as buffers
-from wholestep.nn.parameters import decay_flags as decay_flags
-from wholestep.nn.parameters import join as join
-from wholestep.nn.parameters import matching as matching
-from wholestep.nn.parameters import named_parameters as named_parameters
-from wholestep.nn.parameters import split as split
-from wholestep.nn.pool_layers import AdaptiveAvgPool as AdaptiveAvgPool
-from wholestep.nn.pool_layers import AdaptiveMaxPool as AdaptiveMaxPool
-from wholestep.nn.pool_layers import AvgPool1d as AvgPool1d
-from wholestep.nn.pool_layers import AvgPool2d as AvgPool2d
-from wholestep.nn.pool_layers import AvgPool3d as AvgPool3d
-from wholestep.nn.pool_layers import MaxPool1d as MaxPool1d
-from wholestep.nn.pool_layers import MaxPool2d as MaxPool2d
-from wholestep.nn.pool_layers import MaxPool3d as MaxPool3d
-from wholestep.nn.pool_layers import Upsample as Upsample
-from wholestep.nn.pooling import adaptive_avg_pool as adaptive_avg_pool
-from wholestep.nn.pooling import adaptive_max_pool as adaptive_max_pool
-from wholestep.nn.pooling import avg_pool1d as avg_pool1d
-from wholestep.nn.pooling import avg_pool2d as avg_pool2d
-from wholestep.nn.pooling import avg_pool3d as avg_pool3d
-from wholestep.nn.pooling import global_avg_pool as global_avg_pool
-from wholestep.nn.pooling import global_max_pool as global_max_pool
-from wholestep.nn.pooling import max_pool1d as max_pool1d
-from wholestep.nn.pooling import max_pool2d as max_pool2d
-from wholestep.nn.pooling import max_pool3d as max_pool3d
-from wholestep.nn.pooling import smooth_max_pool as smooth_max_pool
-from wholestep.nn.positions import rope as rope
-from wholestep.nn.positions import sinusoidal_positions as sinusoidal_positions
-from wholestep.nn.probabilities import bce as bce
-from wholestep.nn.probabilities import bce_with_logits as bce_with_logits
-from wholestep.nn.probabilities import binary_focal as binary_focal
-from wholestep.nn.probabilities import kl_div as kl_div
-from wholestep.nn.ranking_losses import cosine_loss as cosine_loss
-from wholestep.nn.ranking_losses import cosine_similarity as cosine_similarity
-from wholestep.nn.ranking_losses import hinge as hinge
-from wholestep.nn.ranking_losses import multiclass_hinge as multiclass_hinge
-from wholestep.nn.ranking_losses import triplet as triplet
-from wholestep.nn.recurrent import GRU as GRU
-from wholestep.nn.recurrent import LSTM as LSTM
-from wholestep.nn.recurrent import RNN as RNN
-from wholestep.nn.recurrent import GRUCell as GRUCell
-from wholestep.nn.recurrent import LSTMCell as LSTMCell
-from wholestep.nn.recurrent import RNNCell as RNNCell
-from wholestep.nn.resampling import pixel_shuffle as pixel_shuffle
-from wholestep.nn.resampling import pixel_unshuffle as pixel_unshuffle
-from wholestep.nn.resampling import upsample as upsample
+from wholestep.nn.norm_layers import (
+    BatchNorm as BatchNorm,
+    GroupNorm as GroupNorm,
+    InstanceNorm as InstanceNorm,
+    LayerNorm as LayerNorm,
+    RMSNorm as RMSNorm,
+)
+from wholestep.nn.normalization import (
+    batch_norm as batch_norm,
+    group_norm as group_norm,
+    instance_norm as instance_norm,
+    layer_norm as layer_norm,
+    rms_norm as rms_norm,
+)
+from wholestep.nn.parameters import (
+    buffers as buffers,
+    decay_flags as decay_flags,
+    join as join,
+    matching as matching,
+    named_parameters as named_parameters,
+    split as split,
+)
+from wholestep.nn.pool_layers import (
+    AdaptiveAvgPool as AdaptiveAvgPool,
+    AdaptiveMaxPool as AdaptiveMaxPool,
+    AvgPool1d as AvgPool1d,
+    AvgPool2d as AvgPool2d,
+    AvgPool3d as AvgPool3d,
+    MaxPool1d as MaxPool1d,
+    MaxPool2d as MaxPool2d,
+    MaxPool3d as MaxPool3d,
+    Upsample as Upsample,
+)
+from wholestep.nn.pooling import (
+    adaptive_avg_pool as adaptive_avg_pool,
+    adaptive_max_pool as adaptive_max_pool,
+    avg_pool1d as avg_pool1d,
+    avg_pool2d as avg_pool2d,
+    avg_pool3d as avg_pool3d,
+    global_avg_pool as global_avg_pool,
+    global_max_pool as global_max_pool,
+    max_pool1d as max_pool1d,
+    max_pool2d as max_pool2d,
+    max_pool3d as max_pool3d,
+    smooth_max_pool as smooth_max_pool,
+)
+from wholestep.nn.positions import rope as rope, sinusoidal_positions as sinusoidal_positions
+from wholestep.nn.probabilities import (
+    bce as bce,
+    bce_with_logits as bce_with_logits,
+    binary_focal as binary_focal,
+    kl_div as kl_div,
+)
+from wholestep.nn.ranking_losses import (
+    cosine_loss as cosine_loss,
+    cosine_similarity as cosine_similarity,
+    hinge as hinge,
+    multiclass_hinge as multiclass_hinge,
+    triplet as triplet,
+)
+from wholestep.nn.recurrent import (
+    GRU as GRU,
+    LSTM as LSTM,
+    RNN as RNN,
+    GRUCell as GRUCell,
+    LSTMCell as LSTMCell,
+    RNNCell as RNNCell,
+)
+from wholestep.nn.resampling import (
+    pixel_shuffle as pixel_shuffle,
+    pixel_unshuffle as pixel_unshuffle,
+    upsample as upsample,
+)
 from wholestep.nn.stack import Stack as Stack
-from wholestep.nn.streaming import causal_conv1d as causal_conv1d
-from wholestep.nn.streaming import streaming_conv1d as streaming_conv1d
-from wholestep.nn.streaming import streaming_conv1d_init as streaming_conv1d_init
-from wholestep.nn.streaming import streaming_conv2d as streaming_conv2d
-from wholestep.nn.streaming import streaming_conv2d_init as streaming_conv2d_init
-from wholestep.nn.streaming import streaming_conv_transpose1d as streaming_conv_transpose1d
-from wholestep.nn.streaming import streaming_conv_transpose1d_init as streaming_conv_transpose1d_init
-from wholestep.nn.summaries import Summary as Summary
-from wholestep.nn.summaries import summary as summary
-from wholestep.nn.transformer import FeedForward as FeedForward
-from wholestep.nn.transformer import TransformerBlock as TransformerBlock
-from wholestep.nn.transposed import conv_transpose1d as conv_transpose1d
-from wholestep.nn.transposed import conv_transpose2d as conv_transpose2d
-from wholestep.nn.transposed import conv_transpose3d as conv_transpose3d
+from wholestep.nn.streaming import (
+    causal_conv1d as causal_conv1d,
+    streaming_conv1d as streaming_conv1d,
+    streaming_conv1d_init as streaming_conv1d_init,
+    streaming_conv2d as streaming_conv2d,
+    streaming_conv2d_init as streaming_conv2d_init,
+    streaming_conv_transpose1d as streaming_conv_transpose1d,
+    streaming_conv_transpose1d_init as streaming_conv_transpose1d_init,
+)
+from wholestep.nn.summaries import Summary as Summary, summary as summary
+from wholestep.nn.transformer import FeedForward as FeedForward, TransformerBlock as TransformerBlock
+from wholestep.nn.transposed import (
+    conv_transpose1d as conv_transpose1d,
+    conv_transpose2d as conv_transpose2d,
+    conv_transpose3d as conv_transpose3d,
+)

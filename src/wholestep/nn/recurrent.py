@@ -11,8 +11,7 @@ from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.control import scan
 from wholestep.nn import init
 from wholestep.nn.activations import relu, sigmoid, tanh
-from wholestep.nn.dropouts import dropout as dropped
-from wholestep.nn.dropouts import probability
+from wholestep.nn.dropouts import dropout as dropped, probability
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import linear, sized
 from wholestep.nn.module import Module

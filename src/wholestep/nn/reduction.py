@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
 from wholestep.frontend.tracing import type_of
 

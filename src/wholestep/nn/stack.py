@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep import random, tree
+from wholestep import numpy as wnp, random, tree
+from wholestep.boundary.counts import is_integer
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
@@ -82,7 +82,7 @@ class Stack(Module):
                 f"Stack: {type(layer).__name__} is no function that makes a layer",
                 hint="nn.Stack(lambda key: nn.Linear(8, 8, key=key), 4, key=0), or nn.Stack.from_layers([...])",
             )
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        if not is_integer(n) or n < 1:
             raise ParameterError(f"Stack: n is {n!r}; it is the number of layers, 1 or more")
         if key is None:
             self._fill((layer() for _ in range(n)), int(n), keep)

@@ -15,8 +15,7 @@ from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of
 from wholestep.numpy.movement import check_depth, concatenate, moveaxis, reshape, traced_array
 from wholestep.numpy.outside import np
 from wholestep.primitives.creation import iota
-from wholestep.primitives.movement import concat
-from wholestep.primitives.movement import reshape as reshape_value
+from wholestep.primitives.movement import concat, reshape as reshape_value
 
 
 def assemble(nested: Any) -> Array:

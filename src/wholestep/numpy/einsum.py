@@ -12,8 +12,7 @@ import numpy as np
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.promotion import broadcast_to as broadcast_value
-from wholestep.frontend.promotion import cast_to, checked, lift, promoted, wrap
+from wholestep.frontend.promotion import broadcast_to as broadcast_value, cast_to, checked, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.contractions import contract_pair, shapes_of, summed_alone

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.fft import fftfreq as fftfreq
-from numpy.fft import rfftfreq as rfftfreq
+from numpy.fft import fftfreq as fftfreq, rfftfreq as rfftfreq
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array

@@ -12,14 +12,11 @@ from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced
 from wholestep.frontend.memory import may_be_transposed
-from wholestep.frontend.promotion import broadcast_shapes, lift, promoted, wrap
-from wholestep.frontend.promotion import broadcast_to as broadcast_value
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to as broadcast_value, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import np
-from wholestep.primitives.movement import concat, permute
-from wholestep.primitives.movement import flip as flip_primitive
-from wholestep.primitives.movement import reshape as reshape_primitive
+from wholestep.primitives.movement import concat, flip as flip_primitive, permute, reshape as reshape_primitive
 
 
 def axis_of(name: str, axis: Any, ndim: int) -> int:

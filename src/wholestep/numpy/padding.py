@@ -8,8 +8,7 @@ from typing import Any
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
-from wholestep.frontend.promotion import broadcast_to as broadcast_value
-from wholestep.frontend.promotion import cast_to, lift
+from wholestep.frontend.promotion import broadcast_to as broadcast_value, cast_to, lift
 from wholestep.numpy.movement import broadcast_to, concatenate, traced_array
 from wholestep.numpy.outside import np
 

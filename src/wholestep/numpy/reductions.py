@@ -18,9 +18,7 @@ from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
 from wholestep.numpy.movement import axis_of, normalized_axes, ravel
 from wholestep.numpy.outside import NO_VALUE, np
-from wholestep.primitives import arithmetic as ar
-from wholestep.primitives import logic as lo
-from wholestep.primitives import reduction as re
+from wholestep.primitives import arithmetic as ar, logic as lo, reduction as re
 from wholestep.primitives.movement import reshape
 
 

@@ -14,8 +14,7 @@ from wholestep.frontend.selection import Selection, put
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import NO_VALUE, np
-from wholestep.primitives.logic import isnan
-from wholestep.primitives.logic import select as select_primitive
+from wholestep.primitives.logic import isnan, select as select_primitive
 
 
 def known_of(name: str, x: Any) -> Any:

@@ -14,8 +14,7 @@ from wholestep.frontend.promotion import lift, promoted, wrap
 from wholestep.numpy.movement import axis_of, flip, ravel, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
-from wholestep.primitives.order import partition as partition_primitive
-from wholestep.primitives.order import sort as sort_primitive
+from wholestep.primitives.order import partition as partition_primitive, sort as sort_primitive
 
 
 def _sort_operand(name: str, a: Any, axis: Any, order: Any) -> tuple[Array, int]:

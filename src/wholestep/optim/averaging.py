@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep import tree
+from wholestep import numpy as wnp, tree
 from wholestep.errors import TreeError
 from wholestep.frontend.control import cond
 from wholestep.optim.hyper import Fields, label, number_in

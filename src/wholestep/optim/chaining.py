@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes, tree
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, UnsupportedError
 from wholestep.frontend.control import cond
 from wholestep.optim.hyper import Fields, label, labels, number_in

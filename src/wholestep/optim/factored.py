@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count

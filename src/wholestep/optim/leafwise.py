@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep import tree
+from wholestep import numpy as wnp, tree
 from wholestep.optim.hyper import Fields, Rate, label, number_or_schedule, rate_at
 from wholestep.optim.paths import chosen_parameters
 from wholestep.optim.protocol import scalar_like, working_array

@@ -6,8 +6,7 @@ import math
 from dataclasses import field
 from typing import Any
 
-from wholestep import dtypes, tree
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp, tree
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.optim.grouping import Divided
 from wholestep.optim.hyper import Rate, check_numbers, number_in

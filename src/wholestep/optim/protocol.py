@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from wholestep import dtypes
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import DtypeError, ParameterError
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes, tree
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp, tree
+from wholestep.boundary.counts import whole_number
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.control import cond, scan
 from wholestep.frontend.derivatives import value_and_grad
@@ -57,14 +57,13 @@ class Lbfgs(Fields):
 
     def resolved(self) -> Lbfgs:
         """The same with counts as integers; raises ParameterError for a wrong count or another line search."""
-        counts = {"history": self.history, "tries": self.tries}
-        for name, count in counts.items():
-            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-                raise ParameterError(f"lbfgs: {name} is {count!r}; it must be an integer of 1 or more")
+        counts: dict[str, Any] = {
+            name: whole_number(name, getattr(self, name), "lbfgs") for name in ("history", "tries")
+        }
         if self.line_search is not None and self.line_search not in SEARCHES:
             known = ", ".join(map(repr, (*SEARCHES, None)))
             raise ParameterError(f"lbfgs: line_search is {self.line_search!r}; it is one of {known}")
-        return replace(self, history=int(self.history), tries=int(self.tries))
+        return replace(self, **counts)
 
     def init(self, params: Any) -> Any:
         """The pairs, none of which counts yet, and the last step and gradient, as one vector each."""

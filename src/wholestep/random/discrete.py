@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.boundary.counts import is_integer
 from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, lift, wrap
 from wholestep.ir.graph import Value
@@ -82,7 +83,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
     wanted, k, sizes = checked(dtype), key_of("randint", key), shape_of("randint", shape)
     if not dtypes.is_integer(wanted):
         raise DtypeError(f"randint: dtype {wanted} is not an integer")
-    if _is_whole(minval) and _is_whole(maxval) and maxval - minval == 2**64:
+    if is_integer(minval) and is_integer(maxval) and maxval - minval == 2**64:
         _, _, low, high = random_words(k, sizes, 4)
         everything = uint64_of_words(low, high)
         return wrap(cast_to(everything + scalar_value(minval & (2**64 - 1), everything), wanted))
@@ -99,14 +100,10 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
     return wrap(cast_to(start + offset, wanted))
 
 
-def _is_whole(x: Any) -> bool:
-    return isinstance(x, int | np.integer) and not isinstance(x, bool)
-
-
 def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tuple[Value, Value, Value]:
     """The first and the last integer of a range in the dtype of the result, and where there is none."""
     first = _range_bound(minval, dtype, dtype, sizes)
-    if _is_whole(maxval):
+    if is_integer(maxval):
         last = _range_bound(int(maxval) - 1, dtype, dtype, sizes) if maxval > np.iinfo(dtype).min else first - 1
         return first, last, last < first if maxval > np.iinfo(dtype).min else first.equals(first)
     own = lift(maxval).value.dtype
@@ -118,7 +115,7 @@ def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tup
 
 def _range_bound(x: Any, dtype: np.dtype[Any], roomy: np.dtype[Any], sizes: Shape) -> Value:
     """One bound of a range in the dtype `roomy`; raises OverflowError where a known one is outside `dtype`."""
-    if _is_whole(x):
+    if is_integer(x):
         return broadcast_to(lift(np.asarray(int(x), dtype)[()]).value, sizes)
     v = lift(x).value
     if not dtypes.is_integer(v.dtype):
@@ -195,7 +192,7 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
     [0, 1, 2, 3]
     """
     k = key_of("permutation", key)
-    if _is_whole(x):
+    if is_integer(x):
         if x < 0:
             raise ParameterError(f"permutation: {x} elements, less than none")
         return wrap(shuffled(k, int(x)))
@@ -229,7 +226,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     [1, 1]
     """
     k, sizes = key_of("choice", key), shape_of("choice", shape)
-    source = None if _is_whole(a) else lift(a).value
+    source = None if is_integer(a) else lift(a).value
     place = 0 if source is None else checked_axis("choice", axis, source)
     n = a if source is None else source.shape[place]
     count = int(np.prod(sizes, dtype=np.int64))

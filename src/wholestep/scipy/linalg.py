@@ -12,8 +12,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, wrap
 from wholestep.ir.graph import Value
-from wholestep.primitives import linalg as la
-from wholestep.primitives import spectral as sp
+from wholestep.primitives import linalg as la, spectral as sp
 from wholestep.scipy.outside import check_square, fallback, lapack_operands, np
 
 outside: Any = scipy.linalg

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -13,9 +13,6 @@ from wholestep.backends.cpu.cpu_features import CpuTarget, architecture, host_ta
 from wholestep.backends.cpu.gate import GATE
 from wholestep.errors import WholestepError
 from wholestep.exits import UNBROKEN
-
-PASSES: tuple[str, ...] = ()
-"""LLVM passes before code generation; the text is explicit about vectors and unrolling, so that none pays."""
 
 
 class CodeError(WholestepError, RuntimeError):
@@ -46,22 +43,23 @@ def target_machine(target: CpuTarget, opt: int = 3) -> Any:
     return llvm.Target.from_triple(target.triple).create_target_machine(**options)
 
 
-def object_code(text: str, target: CpuTarget, *, passes: Sequence[str] = PASSES, opt: int = 3) -> bytes:
+def object_code(text: str, target: CpuTarget, *, opt: int = 3) -> bytes:
     """A relocatable object for LLVM text that names neither a triple nor a data layout.
 
-    The module is always verified; raises CodeError, with the function at fault, for text that LLVM refuses.
+    LLVM's passes before code generation do not run: the text is explicit about vectors and unrolling, so that none
+    pays. The module is always verified; raises CodeError, with the function at fault, for text that LLVM refuses.
     """
-    made: bytes = _emit(text, target, passes, opt, assembly=False)
+    made: bytes = _emit(text, target, opt, assembly=False)
     return made
 
 
-def assembly(text: str, target: CpuTarget, *, passes: Sequence[str] = PASSES, opt: int = 3) -> str:
+def assembly(text: str, target: CpuTarget, *, opt: int = 3) -> str:
     """The same code for a person to read; raises CodeError as `object_code` does."""
-    made: str = _emit(text, target, passes, opt, assembly=True)
+    made: str = _emit(text, target, opt, assembly=True)
     return made
 
 
-def _emit(text: str, target: CpuTarget, passes: Sequence[str], opt: int, *, assembly: bool) -> Any:
+def _emit(text: str, target: CpuTarget, opt: int, *, assembly: bool) -> Any:
     with UNBROKEN, GATE:
         import llvmlite.binding as llvm
 
@@ -76,25 +74,12 @@ def _emit(text: str, target: CpuTarget, passes: Sequence[str], opt: int, *, asse
             raise _refused(text, str(error), head.count("\n")) from None
         try:
             module.verify()
-            if passes:
-                _run(module, maker, passes)
             return maker.emit_assembly(module) if assembly else maker.emit_object(module)
         except RuntimeError as error:
             raise _refused(text, str(error), head.count("\n")) from None
         finally:
             module.close()
             context.close()
-
-
-def _run(module: Any, maker: Any, passes: Sequence[str]) -> None:
-    """Run these members of LLVM's pass manager, by the names that llvmlite gives them."""
-    import llvmlite.binding as llvm
-
-    builder = llvm.create_pass_builder(maker, llvm.create_pipeline_tuning_options(speed_level=3))
-    manager = llvm.create_new_module_pass_manager()
-    for name in passes:
-        getattr(manager, f"add_{name}_pass")()
-    manager.run(module, builder)
 
 
 def _refused(text: str, message: str, shift: int) -> CodeError:

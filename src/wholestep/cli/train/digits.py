@@ -25,8 +25,7 @@ from wholestep.frontend.derivatives import value_and_grad
 from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
 from wholestep.optim import adam, one_cycle
-from wholestep.train.data.datasets import DigitsSplit, need
-from wholestep.train.data.datasets import split_digits as load
+from wholestep.train.data.datasets import DigitsSplit, need, split_digits as load
 from wholestep.train.data.loader import Loader
 from wholestep.train.loop.fit import fit
 from wholestep.train.loop.history import History

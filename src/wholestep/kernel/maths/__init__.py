@@ -27,8 +27,8 @@ from wholestep.kernel.maths import (
     powers,
     roots,
     trigonometry,
+    zeta as zetas,
 )
-from wholestep.kernel.maths import zeta as zetas
 from wholestep.kernel.maths.coefficients import F64
 from wholestep.kernel.maths.complex import Complex
 

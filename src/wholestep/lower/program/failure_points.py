@@ -19,7 +19,7 @@ from wholestep.lower.program.steps import (
 
 
 def fails_late(steps: Sequence[Step], resident: Collection[int]) -> bool:
-    """Whether a program may be left after it has written resident memory, as in the second trip of a loop."""
+    """Return whether a program may be left after it has written resident memory, as in the second trip of a loop."""
     return FailureOrder(resident).follow(steps)
 
 
@@ -33,7 +33,7 @@ class FailureOrder:
         """How many loops are around."""
 
     def follow(self, steps: Sequence[Step]) -> bool:
-        """Whether one of the steps may fail when something resident has been written."""
+        """Return whether one of the steps may fail when something resident has been written."""
         return any([self.stored_late(step) for step in steps])
 
     def stored_late(self, step: Step) -> bool:
@@ -51,7 +51,9 @@ class FailureOrder:
         return found
 
     def touched(self, step: Launch | RoutineCall) -> Iterator[MemRef]:
-        """What a step may write. A routine that can fail writes when it has not; outside of loops that is the last."""
+        """The buffers that a step may write. A routine that can fail writes when it has not; outside of loops that is
+        the last.
+        """
         if isinstance(step, RoutineCall) and step.routine not in SIZED_ROUTINES and self.around:
             return iter(step.refs)
         return (ref for ref, _, read in touched_ranges(step) if not read)

@@ -98,7 +98,7 @@ class LoweredProgram:
 
     @cached_property
     def has_loops(self) -> bool:
-        """Whether there are loops besides that over whole steps, which the caller may stop."""
+        """Return whether there are loops besides that over whole steps, which the caller may stop."""
         return any(isinstance(s, ForLoop) and not s.outermost for s in walk_steps(self.steps))
 
     def launches(self) -> Iterator[Launch]:

@@ -12,8 +12,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift, promoted, wrap
 from wholestep.ir.graph import Value
-from wholestep.primitives import linalg as la
-from wholestep.primitives import spectral as sp
+from wholestep.primitives import linalg as la, spectral as sp
 from wholestep.primitives.order import sort
 
 _NO_VALUE = np._NoValue

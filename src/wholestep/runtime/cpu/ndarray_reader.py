@@ -79,7 +79,7 @@ def _holds(at: dict[str, int], array: NDArray) -> bool:
 
 
 class ArgumentTypes:
-    """What arrays are expected, in the form that the reader wants; `array_address` is 0 where it cannot be used."""
+    """The expected arrays in the reader's form; `array_address` is 0 where it cannot be used."""
 
     def __init__(self, types: Sequence[Type], slots: Sequence[int], names: Sequence[str], own: AddressRanges) -> None:
         self.types, self.slots, self.names, self.own = tuple(types), tuple(slots), tuple(names), tuple(own)

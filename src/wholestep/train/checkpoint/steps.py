@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wholestep import tree
+from wholestep.boundary.counts import checked_count
 from wholestep.errors import CheckpointError, ParameterError, WholestepError
 from wholestep.ir.graph import NDArray
 from wholestep.train.checkpoint import filesystem, write
@@ -28,7 +29,6 @@ from wholestep.train.checkpoint.matching import (
 from wholestep.train.checkpoint.read import Contents, open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.program.engine import Engine, UnfinishedEpoch
-from wholestep.train.state.counts import checked_count
 from wholestep.train.state.state import STATE_PARTS
 
 HYPER = "hyper"

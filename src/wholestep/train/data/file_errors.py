@@ -34,7 +34,7 @@ def open_arrays(path: Path) -> Any:
 
 @contextmanager
 def as_dtype_error(name: str, kind: str) -> Iterator[None]:
-    """Whatever a reader and the modules below it raise becomes DtypeError; too little memory stays what it is."""
+    """Raise DtypeError for anything that a reader and the modules below it raise; a lack of memory stays as it is."""
     try:
         yield
     except (WholestepError, MemoryError):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.counts import whole_number
 from wholestep.boundary.public import bounded
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
@@ -18,7 +19,6 @@ from wholestep.nn.keys import takes_key
 from wholestep.train.data.prefetch import read_ahead
 from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
-from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import base_key
 from wholestep.words import printable
 

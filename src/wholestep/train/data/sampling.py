@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from wholestep.boundary.counts import whole_number
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
-from wholestep.train.state.counts import whole_number
 
 
 @dataclass(frozen=True)

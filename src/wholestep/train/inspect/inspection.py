@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any
 
+from wholestep.boundary.counts import whole_number
 from wholestep.boundary.public import bounded
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph
@@ -13,7 +14,6 @@ from wholestep.train.inspect.explain import explained, lines
 from wholestep.train.inspect.profile import Profile, profiled
 from wholestep.train.program.engine import CompilationLog, Engine
 from wholestep.train.state.captured_arrays import ArrayWatch
-from wholestep.train.state.counts import whole_number
 from wholestep.train.state.state import initial_bytes
 from wholestep.words import Words, preformatted, printable
 

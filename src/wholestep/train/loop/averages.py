@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.counts import whole_number
 from wholestep.errors import ShapeError, TreeError
 from wholestep.frontend import outside
 from wholestep.frontend.jit import jit
@@ -17,7 +18,6 @@ from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
 from wholestep.nn.reduction import align_weights
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.state.counts import whole_number
 
 
 def mean_over(loss: Callable[..., Any], params: Any, data: Any, *, batch_size: int = 256) -> float:

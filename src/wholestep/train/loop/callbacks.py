@@ -8,13 +8,13 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from wholestep.boundary.counts import whole_number
 from wholestep.errors import CheckpointError, ParameterError
 from wholestep.train.checkpoint.filesystem import previous
 from wholestep.train.loop.evaluation import Evaluate
 from wholestep.train.loop.history import Row
 from wholestep.train.loop.loggers import json_number
 from wholestep.train.loop.run import Callback, TrainingRun
-from wholestep.train.state.counts import whole_number
 
 ROWS = ("epochs", "evaluations")
 """The parts of a history that a checkpoint keeps."""

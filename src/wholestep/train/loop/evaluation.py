@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from wholestep import random, tree
+from wholestep.boundary.counts import whole_number
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend import outside
 from wholestep.nn.keys import takes_key
 from wholestep.train.data.loader import Loader
 from wholestep.train.data.sources import is_leaf
 from wholestep.train.loop.run import Callback, TrainingRun
-from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import Step
 
 Metric = Callable[..., Any]

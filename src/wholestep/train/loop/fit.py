@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from wholestep.boundary.counts import whole_number
 from wholestep.errors import DtypeError, LogWarning, ParameterError, warn
 from wholestep.train.data.loader import Loader
 from wholestep.train.loop.callbacks import Checkpoint, LossLog
@@ -18,7 +19,6 @@ from wholestep.train.loop.loggers import Logger
 from wholestep.train.loop.progress import PAUSE, Display, Status, display_for, resident
 from wholestep.train.loop.run import Callback, TrainingRun
 from wholestep.train.program.interruptible import InterruptFlag, SecondInterruptRaises, catching_interrupts
-from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import Step
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.counts import whole_number
 from wholestep.errors import ParameterError, TreeError
 from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
 from wholestep.train.loop.loss_chart import blank_figure, finish_figure
-from wholestep.train.state.counts import whole_number
 from wholestep.train.step.step import Step
 
 APART = 4.0

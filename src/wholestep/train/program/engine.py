@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wholestep.boundary.counts import whole_number
 from wholestep.compiler.devices import device_named
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
@@ -151,10 +152,7 @@ class Engine:
             raise ParameterError(
                 f"step.specialize: the sizes are {', '.join(wanted)}, not {', '.join(sizes) or 'none'}"
             )
-        for name, n in sizes.items():
-            if not isinstance(n, int | np.integer) or n < 1:
-                raise ParameterError(f"step.specialize: {name} is {n!r}; it must be an integer of 1 or more")
-        program.specialize({name: int(n) for name, n in sizes.items()})
+        program.specialize({name: whole_number(name, n, "step.specialize") for name, n in sizes.items()})
 
     def note(self, reason: str, before: float) -> None:
         """Log that a program was compiled, and the time since `before`."""

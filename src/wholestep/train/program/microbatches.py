@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep import random, tree
+from wholestep import numpy as wnp, random, tree
+from wholestep.boundary.counts import is_integer
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.control import scan
@@ -22,7 +22,7 @@ def check_microbatch(rows: Any, has_aux: bool, captures: bool) -> None:
     """Raise for a number of rows that is none, and for what has no meaning over parts of a batch."""
     if rows is None or rows == "auto":
         return
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer):
+    if not is_integer(rows):
         raise DtypeError(f"compile: microbatch is {rows!r}, not a number of rows or 'auto'")
     if rows < 1:
         raise ParameterError(f"compile: microbatch is {rows}; it must be 1 row or more")

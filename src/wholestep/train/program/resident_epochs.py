@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.counts import whole_number
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend import outside
@@ -18,7 +19,6 @@ from wholestep.train.program.engine import Engine, UnfinishedEpoch
 from wholestep.train.program.interruptible import catching_interrupts
 from wholestep.train.program.resident_program import ResidentProgram
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.state.counts import whole_number
 from wholestep.train.state.result import Result, join_results
 
 EpochCallback = Callable[[int, Result], Any]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wholestep import numpy as wnp
-from wholestep import random, tree
+from wholestep import numpy as wnp, random, tree
 from wholestep.errors import DtypeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import cond

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wholestep import numpy as wnp
-from wholestep import random, tree
+from wholestep import numpy as wnp, random, tree
 from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import scan
 from wholestep.frontend.derivatives import value_and_grad

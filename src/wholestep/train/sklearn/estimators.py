@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.boundary.counts import checked_count
 from wholestep.boundary.public import bounded
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
 from wholestep.train.data.datasets import need
 from wholestep.train.sklearn import mlp_ensemble
 from wholestep.train.sklearn.mlp_ensemble import ACTIVATIONS, Data, Settings, Shape, Trained
-from wholestep.train.state.counts import checked_count
 
 need("sklearn", extra="train")
 

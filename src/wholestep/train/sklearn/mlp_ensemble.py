@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep import forks
-from wholestep import numpy as wnp
+from wholestep import forks, numpy as wnp
 from wholestep.ir.graph import NDArray
 from wholestep.nn import activations
 from wholestep.nn.cross_entropies import cross_entropy

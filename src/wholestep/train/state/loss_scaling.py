@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep import tree
+from wholestep import numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.optim.protocol import scalar_like, working_array
 

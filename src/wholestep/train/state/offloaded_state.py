@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.counts import checked_count
 from wholestep.errors import ParameterError, TreeError, UnsupportedError
 from wholestep.frontend.inspect import eval_shape
 from wholestep.frontend.tracing import type_of
@@ -22,7 +23,6 @@ from wholestep.optim.paths import Choice, chosen_parameters, parameter_paths
 from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.buffer import HOST, FileMemory
 from wholestep.train.state.batch_signature import LeafSignature, placeholder
-from wholestep.train.state.counts import checked_count
 from wholestep.train.state.precision import WORKING
 
 

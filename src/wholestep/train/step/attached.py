@@ -15,8 +15,7 @@ from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import UnsupportedError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
-from wholestep.frontend.jit import TracedFunction as Traced
-from wholestep.frontend.jit import jit, own_copy
+from wholestep.frontend.jit import TracedFunction as Traced, jit, own_copy
 from wholestep.frontend.printing import without_said
 from wholestep.frontend.recompilation import Sizes
 from wholestep.ir.graph import NDArray

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from wholestep.boundary.counts import checked_count
 from wholestep.errors import ParameterError
 from wholestep.lower.remat.memory_budget import parse_memory_budget
 from wholestep.optim.hyper import hyperparameters_of
 from wholestep.optim.protocol import check_optimizer
 from wholestep.train.program.step_function import GUARDS, UNROLLS
 from wholestep.train.program.traced_step import check_roll
-from wholestep.train.state.counts import checked_count
 from wholestep.train.state.loss_scaling import scaling_of
 from wholestep.train.state.offloaded_state import folder_of
 from wholestep.train.state.precision import PRECISIONS

@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import forks, random
 from wholestep.boundary.attributes import answering
+from wholestep.boundary.counts import is_integer, whole_number
 from wholestep.boundary.frames import cut_frames
 from wholestep.boundary.public import bounded
 from wholestep.errors import ArgumentError, TreeError, UnsupportedError
@@ -27,7 +28,6 @@ from wholestep.train.program.exclusive_access import ExclusiveAccess, reentrancy
 from wholestep.train.program.hyperparameters import flush_accumulation, hyper_changes, with_averaged_parameters
 from wholestep.train.program.skipped_steps import warn_of_skipped
 from wholestep.train.program.step_function import StepFunction
-from wholestep.train.state.counts import whole_number
 from wholestep.train.state.loss_scaling import scale_of
 from wholestep.train.state.model_state import SAME, check_predicts, given_parts, split_model
 from wholestep.train.state.parameter_checks import warn_of_suspect_parameters
@@ -489,4 +489,4 @@ def several_batches_error(more: tuple[Any, ...]) -> ArgumentError:
 
 def base_key(key: Any) -> Any:
     """A key from a seed, or the key that was given."""
-    return random.key(key) if isinstance(key, int | np.integer) and not isinstance(key, bool) else key
+    return random.key(key) if is_integer(key) else key

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from wholestep import dtypes, nn, random, tree
+from wholestep.boundary.counts import whole_number
 from wholestep.boundary.public import bounded
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
@@ -21,7 +22,6 @@ from wholestep.nn.keys import takes_key
 from wholestep.optim.hyper import Number, checked_number, full_name, hyperparameters_of, label, with_hyper
 from wholestep.optim.protocol import Optimizer, call_update, check_optimizer
 from wholestep.train.program.hyperparameters import ANY_NUMBER
-from wholestep.train.state.counts import whole_number
 from wholestep.train.state.model_state import is_model
 
 Through: TypeAlias = bool | Literal["first_order"]

@@ -14,7 +14,7 @@ from wholestep.lower.program.steps import RoutineCall, Step
 
 
 def demand_operands(low: Materializer, node: Node) -> None:
-    """What a routine only reads lies in memory as it is; what it works on is read through movement and copied."""
+    """Demand the operands of a routine: those that it only reads as they lie in memory, its work arrays as copies."""
     arguments = node.params["arguments"]
     whole = {a.input for a in arguments if isinstance(a, InArg)}
     for i, x in enumerate(node.inputs):

@@ -26,7 +26,9 @@ EVICTED_BYTES = 1 << 16
 
 
 class StreamedRow(NamedTuple):
-    """What a loop touches in a file in its first trip, how far it moves from trip to trip, and whether it is read."""
+    """The bytes of a file that a loop touches in its first trip, the stride from trip to trip, and whether they are
+    read.
+    """
 
     ref: MemRef
     nbytes: int
@@ -35,7 +37,7 @@ class StreamedRow(NamedTuple):
 
 
 def is_evictable(nbytes: int) -> bool:
-    """Whether so many bytes in a file are let go by themselves."""
+    """Return whether so many bytes in a file are let go by themselves."""
     return nbytes >= EVICTED_BYTES
 
 
@@ -56,7 +58,7 @@ class RowStreaming:
         return tuple([new for step in steps for new in self.step(step)])
 
     def step(self, step: Step) -> tuple[Step, ...]:
-        """What stands in the place of a step."""
+        """The step that replaces another one."""
         step = map_nested(step, self.steps)
         if isinstance(step, ForLoop):
             return self.repeat(step)
@@ -92,7 +94,7 @@ class RowStreaming:
         return (replace(step, body=(*early, *step.body, *late)), *after)
 
     def rows(self, step: ForLoop) -> list[StreamedRow]:
-        """What moves with this loop and no loop inside it, each place once."""
+        """The locations that move with this loop and with no loop inside it, each once."""
         inner = {s.loop for s in walk_steps(step.body) if isinstance(s, ForLoop)}
         found: dict[MemRef, StreamedRow] = {}
         for s in walk_steps(step.body):

@@ -33,7 +33,7 @@ FULL_BODY = 40
 
 
 def worth_sharing(kernel: Kernel) -> bool:
-    """Whether a kernel does enough for several threads."""
+    """Return whether a kernel does enough for several threads."""
     return kernel.outer is not None and loop_points(kernel) >= SHARED_POINTS
 
 

@@ -19,7 +19,7 @@ MOST_SPREAD = 2
 
 
 class OuterMotion(NamedTuple):
-    """How a kernel walks through its buffers: elements for each step along the outer axis."""
+    """The strides of a kernel's buffers along its outer axis, in elements."""
 
     axis: Axis
     strides: tuple[int, ...]
@@ -86,7 +86,9 @@ def split_launch(step: Launch, files: Collection[int], new_loop: Callable[[], in
 
 
 def outer_motion(kernel: Kernel) -> OuterMotion | None:
-    """How a kernel walks along its outer axis; None where a value knows the place, or a buffer is not walked evenly."""
+    """The strides of a kernel along its outer axis; None where a value depends on the index, or a stride is not
+    constant.
+    """
     axis = kernel.outer
     if axis is None:
         return None
