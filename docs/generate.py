@@ -61,7 +61,7 @@ def special_names() -> list[str]:
 def note(name: str, implementation: Callable[..., Any]) -> str:
     """What the first line of a docstring says beyond the name."""
     first = (inspect.getdoc(implementation) or "").split("\n")[0]
-    return first.removeprefix(name).lstrip(".,: ").rstrip(".")
+    return first.removeprefix(name).lstrip(".,:; ").rstrip(".")
 
 
 def uncovered() -> list[str]:

@@ -117,6 +117,19 @@ def test_any_number_of_steps_a_call_gives_the_same_bits():
         assert len(history.losses) == 15
 
 
+def test_a_stack_of_a_single_batch_is_one_step_of_a_loss_that_takes_rows_alone():
+    def of_rows(params, batch):
+        assert batch["x"].ndim == 2 and batch["y"].ndim == 1
+        return loss(params, batch)
+
+    single, stacked = made(f=of_rows), made(3, of_rows)
+    for rows in (5, 2):
+        batch = {name: x[:rows] for name, x in data().items()}
+        result = stacked({name: x[None] for name, x in batch.items()})
+        assert result.losses.tolist() == [single(batch).loss]
+    equal(stacked, single)
+
+
 def test_data_alone_is_cut_up_as_the_step_was_compiled_and_drawn_by_its_key():
     runs = [made(key=key) for key in (0, 0, 1)]
     histories = [fit(step, data(), epochs=1, progress=None) for step in runs]

@@ -18,8 +18,11 @@ TracedStepCall = Callable[[Any, Any, Any], Any]
 
 def call_function(one: jit, count: int, unroll: str) -> jit:
     """The program of one call: a step, or a loop of them, which may be differentiated."""
-    if count == 1 and unroll == "stop":
-        return one
+    return one if count == 1 and unroll == "stop" else stacked_call(one, count, unroll)
+
+
+def stacked_call(one: jit, count: int, unroll: str) -> jit:
+    """The program of a call on `count` batches stacked along a first axis, which may be a single one."""
     return jit((differentiate_steps if unroll == "through" else loop_steps)(one, count))
 
 
