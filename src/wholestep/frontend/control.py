@@ -255,8 +255,5 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init: Any) -
         i, x = state
         return i + 1, body_fun(i, x)
 
-    return while_loop(lambda state: state[0] < upper, body, (as_int64(lower), init))[1]
-
-
-def as_int64(x: Any) -> Any:
-    return x.astype(np.int64) if isinstance(x, Array) else np.int64(x)
+    start = lower.astype(np.int64) if isinstance(lower, Array) else np.int64(lower)
+    return while_loop(lambda state: state[0] < upper, body, (start, init))[1]

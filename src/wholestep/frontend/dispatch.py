@@ -115,7 +115,9 @@ class Bound:
 
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self.outside)
+        text = getattr(inspect.unwrap(self.outside), "__text_signature__", None)
+        # `inspect` tokenizes the text of a C function, which takes longer than to make a function of it.
+        return inspect.signature(eval("(lambda " + text.strip("()\n").rstrip(",") + ": 0)") if text else self.outside)
 
     @functools.cached_property
     def places(self) -> list[str]:
