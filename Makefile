@@ -45,7 +45,7 @@ ulp:  ## measure the errors of the compiled scalar functions on all float32 inpu
 	$(PYTHON) -m tests.kernel.ulp
 
 endurance:  ## a million calls of one step, which must take no memory, descriptors or threads
-	ENDURANCE=1000000 $(PYTHON) -m pytest tests/train/test_endurance.py
+	$(PYTHON) -m wholestep audit calls --record docs/records/calls.json
 
-campaign:  ## 10,000 random training steps, compiled, against float64: about an hour on two cores
-	TRAINING_COUNT=10000 $(PYTHON) -m pytest -n 2 tests/compiled/test_training.py
+campaign:  ## 10,000 random training steps, compiled, against float64, with a record: about an hour
+	$(PYTHON) -m wholestep audit steps --record docs/records/steps.json

@@ -2,27 +2,28 @@
 
     make mutate                            every fault
     python tests/mutants.py scan contract  those whose name holds one of these words
+    wholestep audit mutants                some of them, with a record
 
 The faults are in mutants/*.diff. An old text that no longer occurs exactly once is an error.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import json
 import os
-import shutil
+import random
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 from wholestep.primitives.family import Primitive
+from wholestep_tools.audit.correctness.planted import SOURCES, Mutant, broken_file, plant, read
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src"
-TOOLS = ROOT / "tools"
 WORKERS = 2
 KILLED_AT_LEAST = 0.95
 LONGEST = "tests/laws/test_primitives.py"
@@ -100,35 +101,7 @@ REROLLED = {"lower/ops/control_flow.py", "train/state/state.py", "compiler/drive
 """Files beside those of rerolling whose faults its tests look for."""
 
 
-class Mutant(NamedTuple):
-    file: str
-    old: str
-    new: str
-    name: str
-    tests: tuple[str, ...] = ()
-
-
-def read(file: Path) -> list[Mutant]:
-    """The faults of a file: `@ where: what is wrong`, then lines to take out and lines to put in.
-
-    Behind the file that is broken may stand the tests that look for it, if the tables above do not say them.
-    """
-    found = []
-    for block in file.read_text(encoding="utf-8").split("\n@ ")[1:]:
-        head, *lines = block.split("\n")
-        places, _, name = head.partition(": ")
-        where, *tests = places.split()
-        old, new = ("\n".join(line[1:] for line in lines if line.startswith(mark)) for mark in "-+")
-        found.append(Mutant(where, old, new, name, tuple(tests)))
-    return found
-
-
 MUTANTS = [m for file in sorted((ROOT / "tests" / "mutants").glob("*.diff")) for m in read(file)]
-
-
-def broken_file(mutant: Mutant, root: Path) -> Path:
-    """The file that a mutant breaks, in a folder that has `src` and `tools`."""
-    return root / mutant.file if mutant.file.startswith("tools/") else root / "src" / "wholestep" / mutant.file
 
 
 def problems() -> list[str]:
@@ -171,17 +144,13 @@ def survives(mutant: Mutant | None) -> bool:
     """Plant one fault, or none, in a copy of the source, run the tests, and say whether all of them passed."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for source in (SOURCE, TOOLS):
-            shutil.copytree(source, copy / source.name, ignore=shutil.ignore_patterns("__pycache__"))
-        if mutant is not None:
-            file = broken_file(mutant, copy)
-            file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
+        plant(mutant, ROOT, copy)
         return all(passes(copy, tests) for tests in stages(mutant))
 
 
 def passes(copy: Path, tests: list[str]) -> bool:
     """Whether these tests pass on a copy of the source; a test that hangs has noticed."""
-    sources = os.pathsep.join(str(copy / source.name) for source in (SOURCE, TOOLS))
+    sources = os.pathsep.join(str(copy / source) for source in SOURCES)
     environment = {**os.environ, "PYTHONPATH": sources, "PROGRAMS_COUNT": "40", "PROGRAMS_SEED": "1"}
     environment |= {"TRAINING_COUNT": "40", "TRAINING_SEED": "1"}
     environment |= {"BUDGET_COUNT": "40", "BUDGET_SEED": "1"}
@@ -198,8 +167,20 @@ def passes(copy: Path, tests: list[str]) -> bool:
     return done.returncode == 0
 
 
-def main(words: list[str]) -> int:
-    """Run the mutants, print each fate, and fail below the mark."""
+def chosen(words: list[str], count: int | None, seed: int) -> list[Mutant]:
+    """The mutants whose name or file holds one of these words; of them so many, drawn at random."""
+    found = [m for m in MUTANTS if not words or any(w in m.name or w in m.file for w in words)]
+    return found if count is None or count >= len(found) else random.Random(seed).sample(found, count)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the mutants, print each fate, and fail below the mark; with --json only where nothing could be told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="a last line that says which survived")
+    given = parser.parse_args(arguments)
     stale = problems()
     if stale:
         print("stale mutants:", *stale, sep="\n  ")
@@ -207,14 +188,17 @@ def main(words: list[str]) -> int:
     if not survives(None):
         print("the tests fail without any fault planted, so they would notice nothing")
         return 2
-    chosen = [m for m in MUTANTS if not words or any(w in m.name or w in m.file for w in words)]
-    alive = []
+    planted, alive = chosen(given.words, given.count, given.seed), []
     with ThreadPoolExecutor(WORKERS) as pool:
-        for m, survived in zip(chosen, pool.map(survives, chosen), strict=True):
+        for m, survived in zip(planted, pool.map(survives, planted), strict=True):
             print(f"{'SURVIVED' if survived else 'killed  '}  {m.file:28} {m.name}", flush=True)
             alive += [m] if survived else []
-    share = 1 - len(alive) / max(len(chosen), 1)
-    print(f"{len(chosen) - len(alive)} of {len(chosen)} killed ({share:.0%})")
+    share = 1 - len(alive) / max(len(planted), 1)
+    print(f"{len(planted) - len(alive)} of {len(planted)} killed ({share:.0%})")
+    if given.json:
+        names = [f"{m.file}: {m.name}" for m in alive]
+        print(json.dumps({"known": len(MUTANTS), "planted": len(planted), "survived": names}))
+        return 0
     return 0 if share >= KILLED_AT_LEAST else 1
 
 

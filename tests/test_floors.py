@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 FLOORS = {
     "": (
-        "words",
+        "collector words",
         "errors",
         "contents forks config dtypes dims",
         "exits",
@@ -42,7 +42,7 @@ FLOORS = {
     ),
     "lower": (
         "program",
-        "fusion",
+        "blocking fusion",
         "kernels",
         "target",
         "buffers",
@@ -66,8 +66,8 @@ FLOORS = {
         "cpu",
     ),
     "compiler": (
-        "compilation_unit rewrites",
-        "artifact_entry memory_report",
+        "compilation_unit double_precision rewrites",
+        "artifact_entry memory_report rounding_bound",
         "driver",
         "profiler",
         "dynamic_shapes reference",

@@ -1,5 +1,6 @@
 """The README's programs run as they stand, and its model is the one that ships."""
 
+import linecache
 import re
 from pathlib import Path
 
@@ -21,8 +22,10 @@ def blocks(page):
 def run(page):
     """What the blocks of a page define, run one after another."""
     names = {}
-    for source in blocks(page):
-        exec(compile(source, page.name, "exec"), names)
+    for number, source in enumerate(blocks(page)):
+        name = f"{page.name} {number}"  # with its text at hand, as a file's and a notebook cell's is
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        exec(compile(source, name, "exec"), names)
     return names
 
 

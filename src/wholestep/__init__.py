@@ -1,12 +1,10 @@
 """Wholestep: the whole training step, one program, written in ordinary NumPy."""
 
-import gc
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_COLLECTING = gc.isenabled()
-gc.disable()  # what modules hold stays: walking over it is a seventh of the import and frees nothing
-try:
+from wholestep.collector import without_garbage_collection
+
+with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep import errors, nn, numpy, optim, random
     from wholestep.boundary.answers import unknown
     from wholestep.boundary.public import boundary, published
@@ -19,18 +17,18 @@ try:
     from wholestep.frontend.custom import capture, composite, custom_jvp, custom_vjp, keep, recompute, stop_gradient
     from wholestep.frontend.derivatives import grad, jvp, linearize, trace_gradients, value_and_grad, vjp
     from wholestep.frontend.frontier import frontier_grad
-    from wholestep.frontend.inspect import eval_shape, trace
     from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
-    from wholestep.frontend.jit import jit
     from wholestep.frontend.precision import autocast
     from wholestep.frontend.printing import print
     from wholestep.frontend.shapes import ShapeDtype
+    from wholestep.lazy import late
+
+if TYPE_CHECKING:  # what is found at run time
+    from wholestep.frontend.inspect import eval_shape, trace
+    from wholestep.frontend.jit import jit
     from wholestep.train.state.offloaded_state import stacked
     from wholestep.train.state.result import block_until_ready
     from wholestep.train.step.compile import compile
-finally:
-    if _COLLECTING:
-        gc.enable()
 
 __version__ = "0.1.0"
 
@@ -98,14 +96,21 @@ __all__ = [
 LAZY = {
     "scipy": "wholestep.scipy",
     "testing": "wholestep.testing",
+    "train": "wholestep.train.step.compile",
     "Loader": "wholestep.train.data.loader",
+    "block_until_ready": "wholestep.train.state.result",
     "calibrate": "wholestep.train.calibrate",
+    "compile": "wholestep.train.step.compile",
     "encode_labels": "wholestep.train.data.labels",
     "estimate": "wholestep.train.step.estimate",
+    "eval_shape": "wholestep.frontend.inspect",
     "fit": "wholestep.train.loop.fit",
+    "jit": "wholestep.frontend.jit",
     "lr_find": "wholestep.train.loop.lr_finder",
     "mean_over": "wholestep.train.loop.averages",
     "params": "wholestep.nn.ambient",
+    "stacked": "wholestep.train.state.offloaded_state",
+    "trace": "wholestep.frontend.inspect",
     "unroll": "wholestep.train.step.unroll",
     "WholestepClassifier": "wholestep.train.sklearn.estimators",
     "WholestepRegressor": "wholestep.train.sklearn.estimators",
@@ -118,10 +123,7 @@ LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise unknown("ws", name)
-    module = importlib.import_module(LAZY[name])
-    found = module if LAZY[name] == f"wholestep.{name}" else published(getattr(module, name))
-    globals()[name] = found
-    return found
+    return late("wholestep", name, LAZY[name])
 
 
 def __dir__() -> list[str]:

@@ -206,7 +206,7 @@ def _bfloat16() -> DType:
 
 def _limits(dtype: Any) -> Any:
     real = real_of(dtype)
-    if real != _bfloat16():
+    if short(real) != "bf16":
         return np.finfo(real)
     import ml_dtypes
 

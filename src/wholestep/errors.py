@@ -193,6 +193,10 @@ class GradientError(WholestepError, AssertionError):
     """A derivative that differs from the differences of the values."""
 
 
+class VerificationError(WholestepError, AssertionError):
+    """A step whose compiled numbers or derivatives differ from the reference by more than rounding."""
+
+
 class ParameterError(WholestepError, ValueError):
     """A parameter that no distribution has."""
 

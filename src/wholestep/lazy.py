@@ -10,8 +10,17 @@ from typing import Any
 
 from wholestep.boundary.answers import unknown
 from wholestep.boundary.public import boundary, published
+from wholestep.collector import without_garbage_collection
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def late(package: str, name: str, module: str) -> Any:
+    """A name of a package from the module that has it, or the package inside it of that name; imported now."""
+    with without_garbage_collection(lasting=True):
+        home = importlib.import_module(module)
+    found = sys.modules.get(f"{package}.{name}") or published(getattr(home, name))
+    return vars(sys.modules[package]).setdefault(name, found)
 
 
 def names_of(package: str, above: Mapping[str, str] = NOTHING) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -27,9 +36,7 @@ def names_of(package: str, above: Mapping[str, str] = NOTHING) -> tuple[Callable
 
     def get(name: str) -> Any:
         if name in above:
-            return vars(sys.modules[package]).setdefault(
-                name, published(getattr(importlib.import_module(above[name]), name))
-            )
+            return late(package, name, above[name])
         if name == "__all__":
             return names()
         found = public()

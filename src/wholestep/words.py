@@ -1,4 +1,4 @@
-"""Text for people: nothing in it moves a cursor or turns round what is read, and a REPL shows it as it reads."""
+"""Text for people: control characters are spelled out, and a REPL shows the text as it is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A second backend, small enough to read: kernels printed as scalar C, compiled by the system's compiler.
 
-It knows the kernel language and `Target` alone: its target is the base class, with vectors of one element.
+It knows the kernel language and `Target` alone: its target is the base class, with vectors of one element. Where the
+compiler has OpenMP, a workgroup is a parallel region, whose threads share what is declared before it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import ctypes
 import math
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +20,17 @@ import numpy as np
 from tests.backends.program_interpreter import ProgramInterpreter
 
 from wholestep.errors import KernelError
-from wholestep.kernel.lang import Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import Barrier, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.workgroups import find_workgroup
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.target import Target
 
 TARGET = Target("c")
+OPENMP = Target("c with openmp", spaces=frozenset({"global", "shared", "private"}), barriers=True)
 COMPILER = shutil.which("cc")
 FLAGS = ("-O1", "-std=c11", "-shared", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off")
 HEAD = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n"
+OPENMP_HEAD, OPENMP_FLAGS = HEAD + "#include <omp.h>\n", (*FLAGS, "-fopenmp")
 TYPES = {"f4": "float", "f8": "double", "b1": "uint8_t"} | {
     f"{k}{n}": f"{'u' * (k == 'u')}int{8 * n}_t" for k in "iu" for n in (1, 2, 4, 8)
 }
@@ -51,9 +57,12 @@ def c_number(value: Any, dtype: np.dtype[Any]) -> str:
 
 
 class CKernel:
-    """The text of one kernel as a C function."""
+    """The text of one kernel as a C function; raises UnsupportedError where the target cannot run it."""
 
-    def __init__(self, kernel: Kernel, name: str) -> None:
+    def __init__(self, kernel: Kernel, name: str, target: Target = TARGET) -> None:
+        target.check_kernel(kernel)
+        self.kernel, self.integer = kernel, f"int{target.index_bits}_t"
+        self.threads = find_workgroup(kernel).threads if target.barriers else ()
         self.names: dict[Any, str] = {b: f"b{i}" for i, b in enumerate(kernel.buffers)}
         self.lines: list[str] = []
         given = ", ".join(f"{c_type(b.dtype)} *{self.names[b]}" for b in kernel.buffers)
@@ -70,6 +79,8 @@ class CKernel:
             elif isinstance(s, Store):
                 guard = f"if ({self.name(s.guard)}) " if s.guard is not None else ""
                 self.lines.append(f"{guard}{self.name(s.buffer)}[{self.index(s.index)}] = {self.name(s.value)};")
+            elif isinstance(s, Barrier):
+                self.lines.append("#pragma omp barrier")
             else:
                 self.define(s, self.value(s))
 
@@ -77,7 +88,29 @@ class CKernel:
         kind = c_type(var.dtype)
         self.lines.append(f"{kind} {self.name(var)} = ({kind})({text});")
 
+    def scratch(self, space: str) -> None:
+        held = [b for b in self.kernel.scratch if b.space == space]
+        self.lines += [f"{c_type(b.dtype)} {self.name(b)}[{b.size}];" for b in held]
+
+    def thread(self, loop: Loop) -> None:
+        """A loop over threads, the first of which begins the parallel region."""
+        count = math.prod([a.extent for a in self.threads])
+        if loop.axis is self.threads[0]:
+            self.lines.append("{")
+            self.scratch("shared")
+            self.lines.append(f"#pragma omp parallel num_threads({count})")
+            self.lines.append("{")
+            self.scratch("private")
+            for a in self.threads:
+                count //= a.extent
+                self.lines.append(f"{self.integer} {self.name(a)} = omp_get_thread_num() / {count} % {a.extent};")
+        self.block(loop.body)
+        if loop.axis is self.threads[0]:
+            self.lines.append("}}")
+
     def loop(self, loop: Loop) -> None:
+        if loop.axis in self.threads:
+            return self.thread(loop)
         for f in loop.folds:
             self.define(f.result, self.name(f.init))
         for c in loop.carries:
@@ -85,7 +118,7 @@ class CKernel:
             self.names[c.after] = self.name(c.inside)
         i = self.name(loop.axis)
         guard = f"if ({self.name(loop.guard)}) " if loop.guard is not None else ""
-        self.lines.append(f"{guard}for (int64_t {i} = 0; {i} < {int(loop.axis.size)}; {i}++) {{")
+        self.lines.append(f"{guard}for ({self.integer} {i} = 0; {i} < {int(loop.axis.size)}; {i}++) {{")
         self.block(loop.body)
         self.lines += [f"{self.name(f.result)} = {self.folded(f)};" for f in loop.folds]
         for k, c in enumerate(loop.carries):
@@ -101,7 +134,8 @@ class CKernel:
         return f"{held} {INFIX[f.op]} {x}"
 
     def index(self, index: Index) -> str:
-        return " + ".join([*[f"{c}ll * (int64_t){self.name(k)}" for k, c in index.terms.items()], f"{index.const}ll"])
+        terms = [f"{c} * ({self.integer}){self.name(k)}" for k, c in index.terms.items()]
+        return " + ".join([*terms, f"({self.integer}){index.const}"])
 
     def value(self, v: Var) -> str:
         args = [self.name(a) for a in v.args]
@@ -152,19 +186,42 @@ FORMS: dict[str, Callable[[CKernel, Var, list[str]], str]] = {
 """The text of each operation that is neither an infix sign nor a function of math.h."""
 
 
+def library(text: str, folder: Path, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
+    """C as a library that is loaded; raises CalledProcessError where the compiler does not take it."""
+    assert COMPILER is not None
+    source, made = folder / "program.c", folder / "program.so"
+    source.write_text(text, encoding="utf-8")
+    subprocess.run([COMPILER, *flags, str(source), "-o", str(made), "-lm"], check=True, capture_output=True)
+    return ctypes.CDLL(str(made))
+
+
+@cache
+def has_openmp() -> bool:
+    """Whether there is a compiler with OpenMP, and its library."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return (
+                library(OPENMP_HEAD + "int f(void) { return omp_get_max_threads(); }", Path(folder), OPENMP_FLAGS).f()
+                > 0
+            )
+        except (AssertionError, OSError, subprocess.CalledProcessError):
+            return False
+
+
+def functions(kernels: Sequence[Kernel], folder: Path, target: Target = TARGET) -> dict[Kernel, Any]:
+    """Kernels as C functions."""
+    texts = [CKernel(kernel, f"k{i}", target).text for i, kernel in enumerate(kernels)]
+    head, flags = (OPENMP_HEAD, OPENMP_FLAGS) if target.barriers else (HEAD, FLAGS)
+    loaded = library(head + "\n".join(texts), folder, flags)
+    return {kernel: getattr(loaded, f"k{i}") for i, kernel in enumerate(kernels)}
+
+
 class CProgram(ProgramInterpreter):
     """A lowered program whose kernels are compiled C functions; all else is the interpreter's."""
 
     def __init__(self, program: LoweredProgram, folder: Path) -> None:
         super().__init__(program)
-        assert COMPILER is not None
-        kernels = program.kernels()
-        texts = [CKernel(kernel, f"k{i}").text for i, kernel in enumerate(kernels)]
-        source, library = folder / "program.c", folder / "program.so"
-        source.write_text(HEAD + "\n".join(texts), encoding="utf-8")
-        subprocess.run([COMPILER, *FLAGS, str(source), "-o", str(library), "-lm"], check=True, capture_output=True)
-        loaded = ctypes.CDLL(str(library))
-        self.functions = {id(kernel): getattr(loaded, f"k{i}") for i, kernel in enumerate(kernels)}
+        self.functions = functions(program.kernels(), folder)
 
     def launch(self, kernel: Kernel, arrays: list[np.ndarray[Any, Any]]) -> None:
-        self.functions[id(kernel)](*[ctypes.c_void_p(a.ctypes.data) for a in arrays])
+        self.functions[kernel](*[ctypes.c_void_p(a.ctypes.data) for a in arrays])

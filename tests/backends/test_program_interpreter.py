@@ -5,15 +5,16 @@ A second backend in C shows that a target whose vectors have one element needs n
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.c_backend import COMPILER, TARGET, CProgram
+from tests.backends.c_backend import COMPILER, OPENMP, TARGET, CKernel, CProgram, functions, has_openmp
 from tests.backends.program_interpreter import ProgramInterpreter
-from tests.compiled.law import compiled, unexplained
-from tests.compiled.training import training
+from tests.kernel.parse import parse_kernel
+from tests.kernel.workgroup_kernels import CASES
 
 import wholestep as ws
 from wholestep import nn
@@ -25,6 +26,8 @@ from wholestep.lower.compile import lower_program
 from wholestep.lower.target import Target
 from wholestep.lower.verify_program import verify_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep_tools.drawn.law import compiled, unexplained
+from wholestep_tools.drawn.training import training
 
 RNG = np.random.default_rng(5)
 ULPS = 64
@@ -147,6 +150,28 @@ def test_an_update_in_scalar_c_has_the_bits_of_the_interpreter(tmp_path: Path) -
     program = lower_program(run_passes(ws.jit(adam).lower(*args), ALL_PASSES), TARGET)
     for a, b in zip(CProgram(program, tmp_path)(args), ProgramInterpreter(program)(args), strict=True):
         assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_workgroups_in_threaded_c_give_what_numpy_gives(name: str, tmp_path: Path) -> None:
+    """A backend takes barriers and scratch memory from the same walk over kernels, once its target says so."""
+    if not has_openmp():
+        pytest.skip("there is no C compiler with OpenMP on the path")
+    text, given, wanted = CASES[name]
+    kernel = parse_kernel(text)
+    out = np.full(kernel.buffers[-1].size, np.nan, np.float32)
+    arrays = [*[np.ascontiguousarray(x).reshape(-1) for x in given], out]
+    found = functions([kernel], tmp_path, OPENMP)
+    for _ in range(20):
+        out[:] = np.nan
+        found[kernel](*[ctypes.c_void_p(a.ctypes.data) for a in arrays])
+        np.testing.assert_array_equal(out, np.ravel(wanted(*given)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scalar_c_refuses_workgroups(name: str) -> None:
+    with pytest.raises(UnsupportedError, match="the target c cannot run the kernel"):
+        CKernel(parse_kernel(CASES[name][0]), "k")
 
 
 def test_a_target_without_libraries_refuses_them_by_name() -> None:

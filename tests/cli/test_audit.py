@@ -10,7 +10,12 @@ import pytest
 from wholestep.cli import main
 from wholestep.train.checkpoint import filesystem, read, write
 from wholestep.train.data.text_corpus import corpus
-from wholestep_tools.audit import faults, files, jobs, kill, page, precisions, resume, stacks, stream
+from wholestep_tools.audit import page
+from wholestep_tools.audit.endurance import stream
+from wholestep_tools.audit.hostile import files
+from wholestep_tools.audit.numerics import precisions
+from wholestep_tools.audit.resumption import faults, kill, resume
+from wholestep_tools.audit.trainings import jobs, stacks
 
 
 def clean(found, **least):

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.compiled.law import compiled
-from tests.compiled.training import training
 
 import wholestep as ws
 from wholestep.compiler import driver as runtime
@@ -16,7 +14,10 @@ from wholestep.lower import compile
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch
 from wholestep.testing import guarded
-from wholestep_tools.audit import bits, memory, peaks, watched
+from wholestep_tools.audit.endurance import memory, peaks, watched
+from wholestep_tools.audit.resumption import bits
+from wholestep_tools.drawn.law import compiled
+from wholestep_tools.drawn.training import training
 
 
 def test_programs_keep_to_the_memory_that_was_planned() -> None:

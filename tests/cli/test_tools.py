@@ -27,13 +27,18 @@ def test_every_tool_is_an_entry_point(tools):
 
 
 @pytest.mark.parametrize(
-    "command", [["audit"], ["audit", "kill", "--seed", "0"], ["bench", "--rounds", "3"], ["depth"]]
+    ("command", "said"),
+    [
+        (["audit", "kill", "--seed", "0"], "audit kill"),
+        (["bench", "--rounds", "3"], "bench"),
+        (["depth"], "depth"),
+    ],
 )
-def test_a_command_that_is_not_installed_says_how_to_install_it(command, monkeypatch, capsys):
+def test_a_command_that_is_not_installed_says_how_to_install_it(command, said, monkeypatch, capsys):
     monkeypatch.setattr(cli, "entry_points", lambda *, group: EntryPoints(()))
     assert cli.main(command) == 1
     assert capsys.readouterr().err == (
-        f"wholestep: `wholestep {command[0]}` is a tool of those who develop Wholestep, and not installed; "
+        f"wholestep: `wholestep {said}` is a tool of those who develop Wholestep, and not installed; "
         "hint: run `pip install -e tools` in a checkout of Wholestep's source\n"
     )
 
@@ -49,4 +54,4 @@ def test_help_lists_what_is_installed(monkeypatch, capsys):
     ]
     monkeypatch.setattr(cli, "entry_points", lambda *, group: EntryPoints(()))
     assert cli.main(["--help"]) == 0
-    assert re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE) == ["train", "doctor"]
+    assert re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE) == ["train", "doctor", "audit"]

@@ -11,8 +11,8 @@ import pytest
 import wholestep as ws
 from wholestep import tree
 from wholestep.errors import BudgetError
-from wholestep_tools.audit.jobs import sha256
-from wholestep_tools.audit.programs import offered, training, within
+from wholestep_tools.audit.trainings.jobs import sha256
+from wholestep_tools.audit.trainings.programs import offered, training, within
 
 SHARES = (0.45, 0.65, 0.85)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.compiled.training import Training, training
 
 import wholestep as ws
 from wholestep.backends.cpu.target import row_streaming, split_launches
@@ -24,6 +23,7 @@ from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.runtime.cpu import page_prefetcher, thread_pool
 from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.mapped_arrays import FileInputs, is_file_backed, zeros_in_file
+from wholestep_tools.drawn.training import Training, training
 
 SEED, COUNT = 31, 16
 MACHINE = CpuMachine(vector=32, registers=16)
@@ -251,7 +251,8 @@ def test_what_has_no_room_says_so(tmp_path: Path) -> None:
 
 def test_plans_that_advise_what_is_not_there_are_refused() -> None:
     made = stacked_plan(4)
-    made.steps = (*made.steps, RoutineCall(RELEASE, (row_streaming.MemRef(2, 8),), (made.slots[0].type.nbytes, 0)))
+    beyond = RoutineCall(RELEASE, (row_streaming.MemRef(2, 8),), (made.slots[0].type.nbytes, 0))
+    made = replace(made, steps=(*made.steps, beyond))
     with pytest.raises(PlanError, match="are touched"):
         verify_program(made)
 

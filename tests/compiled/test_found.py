@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.compiled.law import compiled, outputs, unexplained
-from tests.compiled.training import training
-from tests.reroll.programs import Program, step_graph
 from tests.train.models import classifier
 
 import wholestep as ws
@@ -17,6 +14,9 @@ from wholestep import tree
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Graph
 from wholestep.ir.types import array_type
+from wholestep_tools.drawn.law import compiled, outputs, unexplained
+from wholestep_tools.drawn.rounds import Program, step_graph
+from wholestep_tools.drawn.training import training
 
 RNG = np.random.default_rng(0)
 

@@ -6,25 +6,23 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from tests.compiled.law import compiled, watched
-from tests.compiled.training import Training, training
 
-from wholestep.backends.cpu.compiler import llvm_source, machine_model
+from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.backends.cpu.target import schedule
-from wholestep.compiler.driver import CompiledProgram
 from wholestep.errors import BoundsError
 from wholestep.ir.build import build
-from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import array_type
 from wholestep.lower.compile import lower_program
 from wholestep.lower.program.steps import Launch, Step, walk_steps
 from wholestep.runtime.cpu import thread_pool
+from wholestep_tools.drawn.invariance import PATTERNS, outputs, renamed, text_of
+from wholestep_tools.drawn.law import compiled, watched
+from wholestep_tools.drawn.training import Training, training
 
 SEED, COUNT = 5, 6
 F32 = np.dtype(np.float32)
-PATTERNS = (np.uint64(0x7FA000017FA00001), np.uint64(0x7FF4000000000001), np.uint64(0xFFFFFFFFFFFFFFFF))
-"""Signalling NaN in float32 and float64, and all bits."""
 
 
 @pytest.fixture(params=range(COUNT))
@@ -38,17 +36,6 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(schedule, "SHARED_POINTS", 1)
     with thread_pool.threads(1):
         yield
-
-
-def outputs(program: CompiledProgram, made: Training, fill: np.uint64 | None = None) -> list[np.ndarray]:
-    """All outputs of one call on resident state."""
-    state = [made.args[i].copy() for i, _ in made.resident]
-    instance = program.instance(state)
-    for arena in instance._frame.arenas.values() if fill is not None else ():
-        words = arena[: arena.nbytes // 8 * 8].view(np.uint64)
-        words[:] = fill
-    rest = instance(made.args[len(state) :])
-    return [*state, *[np.array(x) for x in rest]]
 
 
 def same(xs: Sequence[np.ndarray], ys: Sequence[np.ndarray]) -> None:
@@ -88,33 +75,6 @@ def test_a_second_call_goes_on_from_the_first(made: Training) -> None:
 
 
 # Names.
-
-
-def renamed(graph: Graph) -> Graph:
-    """The same program with other names everywhere, and no line of anybody's."""
-    env = {v: Value(v.type, None, None) for v in graph.inputs}
-    nodes = []
-    for node in graph.nodes:
-        params = {k: other(node.op.name, k, p) for k, p in node.params.items()}
-        copy = Node(node.op, tuple([env[v] for v in node.inputs]), params, None)
-        copy.outputs = tuple([Value(v.type, copy, None) for v in node.outputs])
-        env.update(zip(node.outputs, copy.outputs, strict=True))
-        nodes.append(copy)
-    names = tuple([f'"; ret void }} ; {i}' for i in range(len(graph.inputs))])
-    inputs = tuple([env[v] for v in graph.inputs])
-    return Graph(inputs, tuple(nodes), tuple([env[v] for v in graph.outputs]), "other\n}", names)
-
-
-def other(op: str, name: str, param: object) -> object:
-    if isinstance(param, Graph):
-        return renamed(param)
-    if isinstance(param, tuple) and param and isinstance(param[0], Graph):
-        return tuple([renamed(graph) for graph in param])
-    return "another" if (op, name) == ("capture", "label") else param
-
-
-def text_of(graph: Graph, resident: Sequence[tuple[int, int]]) -> str:
-    return llvm_source(lower_program(graph, machine_model(host_target()), resident), host_target()).text
 
 
 def test_names_change_nothing(made: Training) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.compiled.training import training
 
 from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.errors import KernelError, PlanError
@@ -18,10 +17,12 @@ from wholestep.lower.buffers.tasks import Task
 from wholestep.lower.buffers.verify_assignment import verify_assignment
 from wholestep.lower.compile import lower_program
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayoutBuilder
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import ForLoop, Launch, MemRef, RoutineCall, StatusCheck, Step
 from wholestep.lower.verify_program import verify_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep_tools.drawn.training import training
 
 MACHINE = CpuMachine(vector=32, registers=16)
 F32 = np.dtype(np.float32)
@@ -152,10 +153,11 @@ def test_plans_of_training_steps_are_right(number: int) -> None:
 def laid(*offsets: int) -> tuple[Allocation, list[Allocation]]:
     """An arena with places of 64 bytes at these offsets."""
     arena = Allocation(256)
-    places = [Allocation(64, base=arena) for _ in offsets]
-    for place, offset in zip(places, offsets, strict=True):
-        place.offset = offset
-    return arena, places
+    return arena, [Allocation(64, base=arena, offset=offset) for offset in offsets]
+
+
+AS_MADE = MemoryLayoutBuilder().finish()
+"""Every place lies where it was made."""
 
 
 def work(
@@ -169,35 +171,35 @@ def test_values_that_are_alive_may_not_overlap() -> None:
         arena, (a, b, c) = laid(0, offset, 128)
         works = [work([], [a]), work([], [b]), work([a, b], [c])]
         if right:
-            verify_assignment(works, (arena,))
+            verify_assignment(works, AS_MADE, (arena,))
         else:
             with pytest.raises(PlanError, match="over bytes"):
-                verify_assignment(works, (arena,))
+                verify_assignment(works, AS_MADE, (arena,))
 
 
 def test_scratch_may_not_overlap_what_is_alive() -> None:
     arena, (a, b, c) = laid(0, 0, 64)
     with pytest.raises(PlanError, match="over bytes"):
-        verify_assignment([work([], [a]), work([], [c], (b,)), work([a, c], [])], (arena,))
+        verify_assignment([work([], [a]), work([], [c], (b,)), work([a, c], [])], AS_MADE, (arena,))
 
 
 def test_a_routine_may_not_write_over_what_it_reads() -> None:
     arena, (a, b) = laid(0, 0)
     with pytest.raises(PlanError, match="over bytes"):
-        verify_assignment([work([], [a]), work([a], [b])], (arena,))
+        verify_assignment([work([], [a]), work([a], [b])], AS_MADE, (arena,))
 
 
 def test_what_is_read_was_written() -> None:
     arena, (a, b) = laid(0, 64)
     with pytest.raises(PlanError, match="read before"):
-        verify_assignment([work([a], [b]), work([], [a])], (arena,))
+        verify_assignment([work([a], [b]), work([], [a])], AS_MADE, (arena,))
 
 
 def test_what_is_resident_is_replaced_after_its_readers_and_checks() -> None:
     state = Allocation(64, MemRef(2))
     new, (arena, (a,)) = Allocation(64, base=state), laid(0)
-    verify_assignment([work([state], [a], check=True), work([], [new])], (arena,))
+    verify_assignment([work([state], [a], check=True), work([], [new])], AS_MADE, (arena,))
     with pytest.raises(PlanError, match="over bytes"):
-        verify_assignment([work([], [new]), work([state], [a])], (arena,))
+        verify_assignment([work([], [new]), work([state], [a])], AS_MADE, (arena,))
     with pytest.raises(PlanError, match="may be left"):
-        verify_assignment([work([], [new]), work([], [a], check=True)], (arena,))
+        verify_assignment([work([], [new]), work([], [a], check=True)], AS_MADE, (arena,))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.compiled.law import compiled
 from tests.structure.programs import PROGRAMS
 from tests.structure.written import scan
 
@@ -23,6 +22,7 @@ from wholestep.primitives.family import REGISTRY, Primitive, Sample
 from wholestep.testing import laws
 from wholestep.testing.arrays import eps_of, gap, largest_magnitude, to_double
 from wholestep.testing.primitives import samples_of
+from wholestep_tools.drawn.law import compiled
 
 BOUND = 64
 """How many rounding errors, of the largest element, a result may be off that of the reference."""

@@ -242,6 +242,8 @@ CASES = {
         Case(lambda y, x: np.trapezoid(y, x), A, POINTS),
         Case(lambda y, x: np.trapezoid(y, x, axis=0), A, real(3, 4)),
         Case(lambda y, h: np.trapezoid(y, dx=h, axis=0), A, S),
+        Case(lambda y, x: np.trapezoid(y, x), real(2), real(2, 3, 4)),
+        Case(lambda y, x: np.trapezoid(y, x), real(4), real(2, 3, 4)),
     ],
     "numpy.interp": [
         Case(np.interp, AT, XP, FP),
@@ -296,7 +298,11 @@ CASES = {
     ],
     "numpy.polyadd": [Case(np.polyadd, V, real(3)), Case(np.polyadd, real(2), V), Case(np.polyadd, V, S)],
     "numpy.polysub": [Case(np.polysub, V, real(3)), Case(np.polysub, np.arange(2), V)],
-    "numpy.polymul": [Case(np.polymul, V, real(3)), Case(np.polymul, np.arange(1, 3), V)],
+    "numpy.polymul": [
+        Case(np.polymul, V, real(3)),
+        Case(np.polymul, np.arange(1, 3), V),
+        Case(lambda x: np.polymul(x, ()), V),
+    ],
     "numpy.polydiv": [
         Case(np.polydiv, V, real(3), known=True),
         Case(np.polydiv, real(2), V, known=True),

@@ -89,6 +89,8 @@ CASES = {
     ],
     "numpy.transpose": [
         *each(np.transpose, A, B, V, S, C),
+        Case(lambda x: np.transpose(x, 0), V),
+        Case(lambda x: np.transpose(x, [1, 0]), A),
         *views(lambda x: np.transpose(x, (2, 0, 1)), lambda x: x.transpose(1, -1, 0), lambda x: x.T, of=(B,)),
         *views(lambda x: x.mT, of=(B,)),
         Case(lambda x: np.permute_dims(x, (1, 0)), A),
@@ -246,7 +248,10 @@ CASES = {
         Case(lambda *xs: np.meshgrid(*xs, copy=False), V, real(3)),
         Case(lambda *xs: np.meshgrid(*xs), V),
     ],
-    "numpy.ix_": [Case(lambda x, y: np.ix_(x, y), np.array([0, 2]), np.array([1, 3]), grad=False)],
+    "numpy.ix_": [
+        Case(lambda x, y: np.ix_(x, y), np.array([0, 2]), np.array([1, 3]), grad=False),
+        Case(lambda x: np.ix_(x, []), np.array([0, 2]), grad=False),
+    ],
     "numpy.lib.stride_tricks.sliding_window_view": [
         Case(lambda x: np.lib.stride_tricks.sliding_window_view(x, 3), V),
         Case(lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3)), A),

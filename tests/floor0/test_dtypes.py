@@ -102,7 +102,7 @@ def test_a_wrong_short_name_is_refused():
 
 def test_bfloat16_is_loaded_when_its_name_is_asked_for():
     program = (
-        "import sys; from wholestep import dtypes; dtypes.is_float('float32')\n"
+        "import sys; from wholestep import dtypes; dtypes.is_float('float32'); dtypes.limits('float32')\n"
         "assert 'ml_dtypes' not in sys.modules\n"
         "assert dtypes.from_short('bf16') == dtypes.check('bfloat16') and 'ml_dtypes' in sys.modules"
     )

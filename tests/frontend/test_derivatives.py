@@ -198,6 +198,9 @@ def test_python_numbers_stay_weak():
 def test_values_refuse_to_become_plain():
     for convert in (float, complex, np.asarray, memoryview, lambda x: x.item(), lambda x: x.tolist(), bytes):
         with pytest.raises(TypeError):
+            ws.grad(lambda x, c=convert: c(x) or x, rewrite=False)(1.0)
+    for convert in (memoryview, lambda x: x.item(), lambda x: x.tolist(), bytes):
+        with pytest.raises(TypeError):
             ws.grad(lambda x, c=convert: c(x) or x)(1.0)
     # What eager values may do: be asked for truth and, as integers, for an index.
     assert ws.grad(lambda x: x * 2 if x > 0 else x)(1.0) == 2.0

@@ -126,18 +126,18 @@ def escaped():
 
 @case
 def conversion_float():
-    ws.grad(lambda x: float(x) * x)(3.0)
+    ws.grad(lambda x: float(x) * x, rewrite=False)(3.0)
 
 
 @case
 def conversion_array():
-    ws.grad(lambda x: np.asarray(x).sum())(np.ones(3))
+    ws.grad(lambda x: np.asarray(x).sum(), rewrite=False)(np.ones(3))
 
 
 @case
 def conversion_index():
     table = np.arange(4.0)
-    ws.grad(lambda x: np.sum(x * table[np.argsort(x)]))(np.ones(3))
+    ws.grad(lambda x: np.sum(x * table[np.argsort(x)]), rewrite=False)(np.ones(3))
 
 
 @case
@@ -147,7 +147,7 @@ def conversion_into_plain_array():
         np.add(x, 1.0, out=y)
         return y.sum()
 
-    ws.grad(f)(np.ones(3))
+    ws.grad(f, rewrite=False)(np.ones(3))
 
 
 @case
@@ -421,17 +421,17 @@ def forward_and_no_call():
 
 @case
 def conversion_by_math():
-    ws.grad(lambda x: math.sin(x))(1.0)
+    ws.grad(lambda x: math.sin(x), rewrite=False)(1.0)
 
 
 @case
 def conversion_by_np_array():
-    ws.grad(lambda x: np.array([x[0], 2 * x[1]]).sum())(np.ones(3))
+    ws.grad(lambda x: np.array([x[0], 2 * x[1]]).sum(), rewrite=False)(np.ones(3))
 
 
 @case
 def conversion_by_np_mean():
-    ws.grad(lambda x: np.mean([x[0], 2 * x[1]]))(np.ones(3))
+    ws.grad(lambda x: np.mean([x[0], 2 * x[1]]), rewrite=False)(np.ones(3))
 
 
 @case
@@ -441,7 +441,7 @@ def conversion_of_a_slice():
         out[:, 0] = x
         return out.sum()
 
-    ws.grad(f)(np.ones(3))
+    ws.grad(f, rewrite=False)(np.ones(3))
 
 
 @case
@@ -450,6 +450,36 @@ def conversion_of_an_element():
         z = np.zeros(3)
         z[0] = x[0]
         return z.sum()
+
+    ws.grad(f, rewrite=False)(np.ones(3))
+
+
+@case
+def conversion_into_an_array_from_outside():
+    table = np.zeros(3)
+
+    def f(x):
+        table[0] = x[0]
+        return table.sum()
+
+    ws.grad(f)(np.ones(3))
+
+
+@case
+def conversion_into_an_argument_from_outside():
+    ws.grad(lambda x, table: np.add(x, 1.0, out=table).sum())(np.ones(3), np.zeros(3))
+
+
+@case
+def assignment_into_an_array_of_the_surrounding_function():
+    def f(x):
+        z = np.zeros(3)
+
+        def step(carry, v):
+            z[0] = v
+            return carry + z[0], None
+
+        return ws.scan(step, x[0], x)[0]
 
     ws.grad(f)(np.ones(3))
 

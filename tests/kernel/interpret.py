@@ -1,13 +1,15 @@
 """Interpreter: what a kernel means, in NumPy; every axis in sight is one dimension of the arrays that it computes with.
 
 Independent and folding loops run over all their points at once, in pieces where there are many; an ordered loop runs
-step by step. The schedule is not looked at, for it changes nothing but the order of a fold.
+step by step. The schedule is not looked at, for it changes nothing but the order of a fold. In a kernel with barriers
+or scratch memory every thread runs by itself, up to its next barrier, before the next thread of the workgroup does.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,9 @@ from scipy import special
 
 from wholestep.dims import Size, most, supposing
 from wholestep.errors import KernelError
-from wholestep.kernel.lang import Axis, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.lang import Axis, Barrier, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
 from wholestep.kernel.ops import FOLDS, OPS
+from wholestep.kernel.workgroups import find_workgroup, has_barrier
 
 Array = np.ndarray[Any, Any]
 
@@ -29,12 +32,15 @@ def run_kernel(
     arrays: Sequence[Array],
     calls: Mapping[str, Callable[..., Any]] | None = None,
     sizes: Mapping[str, int] | None = None,
+    order: Callable[[int], Sequence[int]] = range,
 ) -> None:
     """Run a kernel on flat arrays, one for each of its buffers; those that it writes are written in place.
 
     `calls` says what external functions are; the others are those of scipy.special (`special.gammaln:dd`). `sizes` has
-    a number for each name in symbolic sizes.
-    Raises KernelError where an array does not fit its buffer, or an index leaves it.
+    a number for each name in symbolic sizes. `order` is that in which so many threads of a workgroup run between
+    barriers; no result of a kernel without races depends on it.
+    Raises KernelError where an array does not fit its buffer, an index leaves it, scratch memory is read before it is
+    written, or some threads get to a barrier that others do not.
     """
     if len(arrays) != len(kernel.buffers):
         raise KernelError(f"run: {kernel.name} has {len(kernel.buffers)} buffers, {len(arrays)} arrays were given")
@@ -43,8 +49,13 @@ def run_kernel(
             wanted = f"{buffer.name}: {buffer.dtype} ({buffer.size},)"
             raise KernelError(f"run: {kernel.name} wants {wanted}, given was {array.dtype} {array.shape}")
     machine = KernelInterpreter(kernel, dict(zip(kernel.buffers, arrays, strict=True)), calls or {}, sizes or {})
+    machine.order = order
     with np.errstate(all="ignore"):
-        machine.block(kernel.body)
+        machine.meet([machine.block(kernel.body)])
+
+
+Meeting = Generator[Barrier, None, None]
+"""A part of a kernel at work, which yields where it waits for other threads."""
 
 
 class KernelInterpreter:
@@ -61,6 +72,7 @@ class KernelInterpreter:
         sizes: Mapping[str, int],
     ) -> None:
         self.name = kernel.name
+        self.kernel = kernel
         self.memory = memory
         self.calls = calls
         self.sizes = sizes
@@ -69,22 +81,67 @@ class KernelInterpreter:
         self.active: Array = np.asarray(True)
         self.whole = {s.attr[1] for s in walk(kernel.body) if isinstance(s, Var) and s.op == "across"}
         self.depth_of: dict[Axis, int] = {}
+        self.order: Callable[[int], Sequence[int]] = range
+        group = find_workgroup(kernel)
+        workgroups = bool(kernel.scratch) or has_barrier(kernel)
+        self.grid, self.threads = (group.grid, group.threads) if workgroups else ((), ())
+        self.point: dict[Axis, int] = {}
+        """The steps of thread axes that this thread is."""
+        self.stored: dict[Buffer, Array] = {}
+        """Of scratch memory, the elements that were written."""
 
     def __getitem__(self, key: Axis | Var) -> Array:
         """A value, or the numbers of an axis, with as many dimensions as there are loops."""
         found = self.values[key]
         return found.reshape(found.shape + (1,) * (len(self.shape) - found.ndim))
 
-    def block(self, body: tuple[Statement, ...]) -> None:
+    def block(self, body: tuple[Statement, ...]) -> Meeting:
+        """Execute statements; yields each barrier that it gets to."""
         for statement in body:
             if isinstance(statement, Loop):
-                self.loop(statement)
+                if statement.axis in self.threads and not self.point:
+                    self.workgroup(statement)
+                else:
+                    yield from self.loop(statement)
+            elif isinstance(statement, Barrier):
+                yield statement
             elif isinstance(statement, Store):
                 self.store(statement)
             else:
                 self.values[statement] = self.value(statement)
 
-    def loop(self, loop: Loop) -> None:
+    def workgroup(self, loop: Loop) -> None:
+        """Execute the loops over threads, each of which has its own values and private memory."""
+        self.allocate("shared")
+        threads = []
+        for point in itertools.product(*[range(a.extent) for a in self.threads]):
+            thread = KernelInterpreter(self.kernel, dict(self.memory), self.calls, self.sizes)
+            thread.values, thread.shape, thread.active = dict(self.values), self.shape, self.active
+            thread.depth_of, thread.point = dict(self.depth_of), dict(zip(self.threads, point, strict=True))
+            thread.stored = dict(self.stored)
+            thread.allocate("private")
+            threads.append(thread)
+        self.meet([t.block((loop,)) for t in threads])
+
+    def allocate(self, space: str) -> None:
+        """Make fresh memory for the buffers in a space, in which nothing is written."""
+        for b in self.kernel.scratch:
+            if b.space == space:
+                self.memory[b], self.stored[b] = np.zeros(b.size, b.dtype), np.zeros(b.size, bool)
+
+    def meet(self, threads: list[Meeting]) -> None:
+        """Run each thread to its next barrier, until all have ended."""
+        reached: list[Barrier | None] = []
+        while not reached or reached[0] is not None:
+            reached = [None] * len(threads)
+            for i in self.order(len(threads)):
+                reached[i] = next(threads[i], None)
+            if any(barrier is not reached[0] for barrier in reached):
+                raise KernelError(f"run: {self.name} has a barrier that not all threads of a workgroup get to")
+            if reached and reached[0] is not None and not self.threads:
+                raise KernelError(f"run: {self.name} has a barrier outside of the loops over threads")
+
+    def loop(self, loop: Loop) -> Meeting:
         axis, outside, active = loop.axis, self.shape, self.active
         folded = {fold: self[fold.init] for fold in loop.folds}
         carried = {carry: self[carry.init] for carry in loop.carries}
@@ -92,13 +149,15 @@ class KernelInterpreter:
         self.depth_of[axis] = len(outside)
         piece = self.piece(loop)
         end = self.size(axis.size)
-        for start in range(0, end if asked.any() else 0, piece):
+        at = self.point.get(axis)
+        first, end = (0, end) if at is None else (at, at + 1)
+        for start in range(first, end if asked.any() else 0, piece):
             here = np.arange(start, min(start + piece, end), dtype=np.int64)
             self.shape, self.active = (*outside, here.size), asked[..., None]
             self.values[axis] = here.reshape((1,) * len(outside) + (-1,))
             for carry, held in carried.items():
                 self.values[carry.inside] = held[..., None]
-            self.block(loop.body)
+            yield from self.block(loop.body)
             folded = {fold: np.where(asked, self.folded(fold, before), before) for fold, before in folded.items()}
             carried = {c: np.where(asked, self[c.next][..., 0], before) for c, before in carried.items()}
         self.shape, self.active = outside, active
@@ -112,7 +171,7 @@ class KernelInterpreter:
 
     def piece(self, loop: Loop) -> int:
         """How many steps of a loop to take at once."""
-        if loop.ordered or loop.carries:
+        if loop.ordered or loop.carries or loop.axis in self.grid:
             return 1
         if loop.axis in self.whole:
             return max(self.size(loop.axis.size), 1)
@@ -164,10 +223,12 @@ class KernelInterpreter:
         asked, at = self.active if guard is None else self.active & guard, self.index(index)
         if asked.all():
             self.inside(buffer, at)
+            self.written(buffer, at)
             return np.asarray(self.memory[buffer][at])
         at, asked = np.broadcast_arrays(at, asked)
         found = np.zeros(at.shape, buffer.dtype)
         self.inside(buffer, at[asked])
+        self.written(buffer, at[asked])
         found[asked] = self.memory[buffer][at[asked]]
         return found
 
@@ -176,6 +237,13 @@ class KernelInterpreter:
         at, value, guard = np.broadcast_arrays(self.index(store.index), self[store.value], guard)
         self.inside(store.buffer, at[guard])
         self.memory[store.buffer][at[guard]] = value[guard]
+        if store.buffer in self.stored:
+            self.stored[store.buffer][at[guard]] = True
+
+    def written(self, buffer: Buffer, at: Array) -> None:
+        """Check that elements of scratch memory were written."""
+        if buffer in self.stored and not self.stored[buffer][at].all():
+            raise KernelError(f"run: {self.name} reads {buffer.name}, in {buffer.space} memory, before it is written")
 
     def inside(self, buffer: Buffer, at: Array) -> None:
         """Check that indices are those of elements."""

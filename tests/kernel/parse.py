@@ -9,7 +9,21 @@ from typing import NamedTuple
 from wholestep import dtypes
 from wholestep.dims import Size, spelled
 from wholestep.errors import KernelError
-from wholestep.kernel.lang import I64, Axis, Buffer, Carry, DType, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import (
+    I64,
+    Axis,
+    Barrier,
+    Buffer,
+    Carry,
+    DType,
+    Fold,
+    Index,
+    Kernel,
+    Loop,
+    Statement,
+    Store,
+    Var,
+)
 from wholestep.kernel.ops import OPS
 from wholestep.kernel.text import INFIX, NUMBERED, parse_number
 from wholestep.kernel.verify import result_dtype
@@ -17,7 +31,10 @@ from wholestep.kernel.verify import result_dtype
 SIGNS = {sign: op for op, sign in INFIX.items()}
 HEAD = re.compile(r"kernel (\w+)\((.*)\):")
 BUFFER = re.compile(r"(mut )?(\w+): (\w+)\[(\d+)\]")
-LOOP = re.compile(r"for (\w+) in (?:(\d+)|\((.+) ~ (\d+)\))(?: lanes (\d+))?(?: tile (\d+))?( ordered)?(?: if (\w+))?:")
+SCRATCH = re.compile(r"(shared|private) (\w+): (\w+)\[(\d+)\]")
+LOOP = re.compile(
+    r"for (\w+) in (?:(\d+)|\((.+) ~ (\d+)\))( thread)?(?: lanes (\d+))?(?: tile (\d+))?( ordered)?(?: if (\w+))?:"
+)
 CARRY = re.compile(r"carry (\w+) from (\w+)")
 FOLD = re.compile(r"fold (\w+) = (\w+)\((.*)\) from (\w+)")
 NEXT = re.compile(r"next (\w+) = (\w+), after (\w+)")
@@ -43,14 +60,21 @@ class KernelParser:
         name, heads = self.match(HEAD, self.lines[0]).groups()
         for head in heads.split(", ") if heads else []:
             written, buffer, dtype, size = self.match(BUFFER, head).groups()
-            if buffer in self.buffers:
-                raise self.wrong(f"two buffers are called {buffer}")
-            self.buffers[buffer] = Buffer(buffer, self.dtype(dtype), int(size), written is not None)
-        self.at = 1
-        body = self.body(4)
+            self.enter(Buffer(buffer, self.dtype(dtype), int(size), written is not None))
+        self.at, given = 1, len(self.buffers)
+        while self.at < len(self.lines) and self.lines[self.at].lstrip().startswith(("shared ", "private ")):
+            space, buffer, dtype, size = self.match(SCRATCH, self.lines[self.at].strip()).groups()
+            self.enter(Buffer(buffer, self.dtype(dtype), int(size), True, space))
+            self.at += 1
+        body, buffers = self.body(4), tuple(self.buffers.values())
         if self.at < len(self.lines):
             raise self.wrong("the indentation fits no loop")
-        return Kernel(name, tuple(self.buffers.values()), body.statements())
+        return Kernel(name, buffers[:given], body.statements(), buffers[given:])
+
+    def enter(self, buffer: Buffer) -> None:
+        if buffer.name in self.buffers:
+            raise self.wrong(f"two buffers are called {buffer.name}")
+        self.buffers[buffer.name] = buffer
 
     def wrong(self, problem: str) -> KernelError:
         line = self.lines[min(self.at, len(self.lines) - 1)].strip()
@@ -85,15 +109,16 @@ class KernelParser:
                 raise self.wrong(f"`{word}` stands in a loop")
             getattr(self, word)(said, body)
         elif said != "pass":
-            body.made.append(self.assignment(said))
+            body.made.append(Barrier() if said == "barrier" else self.assignment(said))
         self.at += 1
 
     def loop(self, said: str, indent: int) -> Loop:
-        name, extent, symbolic, supposed, lanes, tile, ordered, guard = self.match(LOOP, said).groups()
+        name, extent, symbolic, supposed, thread, lanes, tile, ordered, guard = self.match(LOOP, said).groups()
         size = int(extent) if symbolic is None else self.size(symbolic)
-        fresh = Axis(name, size, extent=int(extent or supposed), lanes=int(lanes or 1), tile=int(tile or 1))
+        schedule = {"lanes": int(lanes or 1), "tile": int(tile or 1), "thread": thread is not None}
+        fresh = Axis(name, size, extent=int(extent or supposed), **schedule)
         axis = self.axes.setdefault(name, fresh)
-        facts = [(a.size, a.extent, a.lanes, a.tile) for a in (axis, fresh)]
+        facts = [(a.size, a.extent, a.lanes, a.tile, a.thread) for a in (axis, fresh)]
         if facts[0] != facts[1]:
             raise self.wrong(f"{name} is another axis already")
         under = None if guard is None else self.value(guard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -146,7 +147,7 @@ def renamed(kernel: Kernel) -> Kernel:
     kernel = replace_parts(kernel, axes)
     for n, buffer in enumerate(kernel.buffers):
         buffer.name = "for" if n else "näme"
-    return kernel._replace(name="not a name")
+    return replace(kernel, name="not a name")
 
 
 @pytest.mark.parametrize("seed", range(10))

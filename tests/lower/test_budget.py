@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.compiled.training import Training, repeated, training
 
 import wholestep as ws
 from wholestep import errors
@@ -22,6 +21,7 @@ from wholestep.lower.compile import lower_program
 from wholestep.lower.legalize.pipeline import legalize
 from wholestep.lower.lower_graph import lower_graph
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayout
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import MemRef
 from wholestep.lower.remat.branch_and_bound import MAX_CHOICE_BITS, BranchAndBound
@@ -32,6 +32,7 @@ from wholestep.lower.remat.recompute_cost import RematPrices
 from wholestep.lower.remat.simulate import InfeasibleChoices, SimulatedSchedule
 from wholestep.lower.remat.solve import BudgetSolver
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep_tools.drawn.training import Training, repeated, training
 
 SEED = int(os.environ.get("BUDGET_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("BUDGET_COUNT") or 40)
@@ -79,10 +80,11 @@ def test_random_steps_keep_every_bit(first: int, monkeypatch: pytest.MonkeyPatch
         assert outcome(made, None) == outcome(made, budget), said
 
 
-def works_of(graph: Graph, resident: Any = ()) -> TaskGraph:
+def works_of(graph: Graph, resident: Any = ()) -> tuple[TaskGraph, MemoryLayout]:
     """The works of a program, not yet laid out."""
-    graph, copies = legalize(graph)
-    context = ProgramBuilder(machine_model(host_target()), copies)
+    machine = machine_model(host_target())
+    graph, copies = legalize(graph, machine.split)
+    context = ProgramBuilder(machine, copies)
     inputs = [row_major_location(v, Allocation(v.type.nbytes, MemRef(2 + i))) for i, v in enumerate(graph.inputs)]
     replaced = {o: i for i, o in resident}
     outputs = [
@@ -91,7 +93,8 @@ def works_of(graph: Graph, resident: Any = ()) -> TaskGraph:
         else row_major_location(v, Allocation(v.type.nbytes, MemRef(2 + len(inputs) + k)))
         for k, v in enumerate(graph.outputs)
     ]
-    return lower_graph(graph, context, inputs, outputs, Allocation(0, MemRef(ARENA_SLOT)))
+    arena, file = Allocation(0, MemRef(ARENA_SLOT)), Allocation(0, MemRef(99), file=True)
+    return lower_graph(graph, context, inputs, outputs, arena, file), context.layout.finish()
 
 
 def price(works: Any) -> list[float]:
@@ -108,8 +111,8 @@ def test_small_graphs_are_searched_through() -> None:
     seen = 0
     for i in range(80):
         made = training((11, i), 14)
-        found = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
-        uses = TemporaryUses(found)
+        found, layout = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
+        uses = TemporaryUses(found, layout)
         gaps = list(uses.gaps())
         held = SimulatedSchedule(uses, {}).live_bytes()
         if not 2 <= len(gaps) <= 8:
@@ -137,13 +140,13 @@ def test_the_greedy_search_ends_within_the_limit_or_at_its_least(monkeypatch: py
     monkeypatch.setenv("WHOLESTEP_CHECK", "1")
     for i in range(12):
         made = training((5, i), 30)
-        found = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
-        fitting = BudgetSolver(lambda work: 1.0, {})
+        found, layout = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
+        fitting = BudgetSolver(layout, lambda work: 1.0, {})
         free = fitting.fit(found)
-        works = found.tasks
         took = fitting.fit_within(found, free // 2)
-        assert took == found.arena.nbytes <= free
-        assert set(works) & set(found.tasks)
+        own = fitting.assignment().graphs[found]
+        assert took == own.arena <= free
+        assert set(own.tasks) & set(found.tasks)
 
 
 # Through the public door.

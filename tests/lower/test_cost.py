@@ -8,7 +8,6 @@ import re
 
 import numpy as np
 import pytest
-from tests.compiled.training import training
 
 import wholestep as ws
 from wholestep.backends.cpu.target.machine import CpuMachine
@@ -35,6 +34,7 @@ from wholestep.lower.program.steps import RELOAD_COPY, SPILL_COPY, ForLoop, Laun
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.report.cost_table import NO_USER_LINE, Costs, apportion, count_costs
 from wholestep.report.table_format import SHOWN, ReportTable, tables_as_text
+from wholestep_tools.drawn.training import training
 
 MACHINE = CpuMachine(vector=32, registers=16)
 F32 = np.dtype(np.float32)
@@ -237,12 +237,12 @@ def test_scalars_take_longer_than_vectors():
 
 
 def test_a_vector_that_a_tile_holds_is_loaded_once():
-    kernel = kernel_of(lambda x, y: x @ y, (256, 256), (256, 256)).kernel
+    kernel = kernel_of(lambda x, y: x @ y, (128, 128), (128, 128)).kernel
     assert [(a.lanes, a.tile) for a in axes(kernel.body)][:2] == [(1, 4), (8, 2)]
     products, others = vector_instructions(kernel, MACHINE.vector)
-    assert products == 256**3 / 8
+    assert products == 128**3 / 8
     # A number of the left matrix serves 16 columns, a vector of the right one 4 rows; then the result is stored.
-    assert others == 256**3 / 16 + 256**3 / 8 / 4 + 256**2 / 8
+    assert others == 128**3 / 16 + 128**3 / 8 / 4 + 128**2 / 8
 
 
 def test_a_rare_case_costs_nothing():

@@ -66,6 +66,30 @@ def test_a_large_reduction_is_shared_and_keeps_its_bits(axis):
     np.testing.assert_allclose(np.frombuffer(found[0], F32), np.sum(x, axis=axis).reshape(-1), rtol=2e-5, atol=1e-3)
 
 
+def test_a_long_contraction_with_few_results_is_shared_and_keeps_its_bits():
+    rng = np.random.default_rng(0)
+    x, g = rng.normal(size=(1 << 15, 20)).astype(F32), rng.normal(size=1 << 15).astype(F32)
+    shared, rest = planned(lambda x, g: x.T @ g, x, g).launches()
+    assert shared.parallel and shared.kernel.outer.extent == 64 and not rest.parallel
+    columns = next(a for a in axes_of(shared.kernel) if a.lanes > 1)
+    assert columns.tile * columns.lanes >= 20, "a row is read once"
+    f = ws.jit(lambda x, g: x.T @ g)
+    with thread_pool.threads(1):
+        alone = f(x, g)
+    for count in (2, 3, 4):
+        with thread_pool.threads(count):
+            assert f(x, g).tobytes() == alone.tobytes()
+    np.testing.assert_allclose(alone, x.T.astype("d") @ g, rtol=1e-4, atol=1e-2)
+
+
+def test_short_contractions_and_those_with_many_results_stay_whole():
+    def count(k, n, dtype=F32):
+        return len(list(planned(lambda x, g: x.T @ g, np.ones((k, n), dtype), np.ones(k, dtype)).launches()))
+
+    assert count(1 << 15, 20) == 2
+    assert count((1 << 15) - 64, 20) == count(1 << 15, 1024) == count(1 << 15, 20, np.float16) == 1
+
+
 def test_half_precision_is_not_staged():
     x = np.ones((300, 400), np.float16)
     assert sum(1 for _ in planned(lambda x: np.max(x), x).launches()) == 1

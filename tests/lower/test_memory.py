@@ -8,13 +8,17 @@ from wholestep.lower.program.allocation import ALIGNMENT, Allocation
 from wholestep.runtime.memory.result_pool import BufferPool, result_array
 
 
+def interval(nbytes, start, end):
+    return LiveInterval(Allocation(nbytes), start, end, nbytes)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_places_that_live_together_lie_apart(seed):
     rng = np.random.default_rng(seed)
     lives = []
     for _ in range(int(rng.integers(1, 60))):
         start = int(rng.integers(0, 40))
-        lives.append(LiveInterval(Allocation(int(rng.integers(1, 5000))), start, start + int(rng.integers(0, 12))))
+        lives.append(interval(int(rng.integers(1, 5000)), start, start + int(rng.integers(0, 12))))
     offsets = assign_offsets(lives)
     for i, a in enumerate(lives):
         assert offsets[a.place] % ALIGNMENT == 0
@@ -22,13 +26,11 @@ def test_places_that_live_together_lie_apart(seed):
             if a.start <= b.end and b.start <= a.end:
                 first, second = sorted((a.place, b.place), key=offsets.get)
                 assert offsets[first] + first.nbytes <= offsets[second]
-    assert (
-        peak_live_bytes(lives) <= assignment_end(lives, offsets) <= sum(align_size(life.place.nbytes) for life in lives)
-    )
+    assert peak_live_bytes(lives) <= assignment_end(lives, offsets) <= sum(align_size(life.nbytes) for life in lives)
 
 
 def test_the_bound_is_reached_where_values_follow_each_other():
-    lives = [LiveInterval(Allocation(1000), t, t + 1) for t in range(10)]
+    lives = [interval(1000, t, t + 1) for t in range(10)]
     assert assignment_end(lives, assign_offsets(lives)) == peak_live_bytes(lives) == 2 * 1024
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.compiled.training import Training, repeated, training
 from tests.lower.test_budget import works_of
 
 import wholestep as ws
@@ -51,6 +50,7 @@ from wholestep.runtime.cpu import machine_rates
 from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 from wholestep.testing import guarded
+from wholestep_tools.drawn.training import Training, repeated, training
 
 SEED = int(os.environ.get("BUDGET_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("BUDGET_COUNT") or 40)
@@ -150,8 +150,8 @@ def test_small_graphs_are_searched_through_in_both_ways() -> None:
     seen, kinds = 0, set()
     for i in range(160):
         made = training((11, i), 14)
-        found = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
-        uses = TemporaryUses(found)
+        found, layout = works_of(run_passes(made.graph, ALL_PASSES), made.resident)
+        uses = TemporaryUses(found, layout)
         if not 2 <= len(list(uses.gaps())) <= 5:
             continue
         works = [1.0 + 0.37 * (k % 11) for k in range(len(found.tasks))]
@@ -175,7 +175,7 @@ def test_the_greedy_search_is_never_worse_than_one_way_alone() -> None:
     cheaper = 0
     for i in range(30):
         made = training((13, i), 30)
-        uses = TemporaryUses(works_of(run_passes(made.graph, ALL_PASSES), made.resident))
+        uses = TemporaryUses(*works_of(run_passes(made.graph, ALL_PASSES), made.resident))
         works = [1.0 + 0.37 * (k % 11) for k in range(len(uses.tasks))]
         most = int(SimulatedSchedule(uses, {}).live_bytes().max())
 
@@ -209,7 +209,7 @@ def chain() -> tuple[TemporaryUses, Any]:
         return x
 
     program = ws.jit(forward).lower(np.ones((32, 32), np.float32), np.ones((32, 32), np.float32))
-    uses = TemporaryUses(works_of(run_passes(program, ALL_PASSES)))
+    uses = TemporaryUses(*works_of(run_passes(program, ALL_PASSES)))
     return uses, [g for g in uses.gaps() if g.place.nbytes >= 4096]
 
 
@@ -262,7 +262,7 @@ def test_small_values_and_those_already_in_files_stay(monkeypatch: pytest.Monkey
     assert prices.can_spill(gaps[0].place)
     monkeypatch.setattr(row_streaming, "EVICTED_BYTES", gaps[0].place.nbytes + 1)
     assert not prices.can_spill(gaps[0].place) and prices.reload(gaps[0].place) == prices.spill(gaps[0].place) == np.inf
-    gaps[0].place.file = True
+    uses.layout = replace(uses.layout, filed={gaps[0].place})
     assert gaps[0] not in set(uses.gaps())
 
 

@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from tests.compiled.training import training
 
 import wholestep as ws
 from wholestep.backends.cpu.target.machine import CpuMachine
@@ -17,6 +16,7 @@ from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch, nested_steps
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.report.memory_plot import TABLE_LINES, peak_table, plottable
+from wholestep_tools.drawn.training import training
 
 MACHINE = CpuMachine(vector=32, registers=16)
 

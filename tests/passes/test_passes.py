@@ -7,9 +7,9 @@ import secrets
 import numpy as np
 import pytest
 from tests.passes.moving import moving
-from tests.programs.draw import program
 
 import wholestep as ws
+from wholestep import nn
 from wholestep.backends.reference import interpret
 from wholestep.compiler.rewrites import REWRITES
 from wholestep.frontend.jit import jit
@@ -21,6 +21,7 @@ from wholestep.passes.differential_check import evaluate_row_major
 from wholestep.passes.pipeline import ALL_PASSES, EXACT_PASSES, PASSES, run_passes
 from wholestep.primitives.family import REGISTRY
 from wholestep.transforms.reverse import vjp
+from wholestep_tools.drawn.programs import program
 
 SEED = int(os.environ.get("PROGRAMS_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("PROGRAMS_COUNT") or 300)
@@ -220,6 +221,38 @@ def test_a_convolution_and_its_gradients_are_one_contraction_each(layout, stride
     operands = [v.node.op.name for node in made.nodes if node.op.name == "contract" for v in node.inputs if v.node]
     assert sorted(operands) == ["flip", "window", "window", "window"]
     assert not {"unwindow", "slice", "concat"} & {node.op.name for node in made.nodes}
+
+
+GROUPED = {
+    "depthwise": (2, 6, 6, 6, 3, 1, 1),
+    "of one image": (1, 6, 6, 6, 3, 2, 1),
+    "two filters a channel": (2, 4, 8, 4, 3, 1, 2),
+    "groups": (2, 8, 4, 2, 3, 2, 2),
+    "one place": (2, 4, 4, 4, 8, 1, 1),
+    "one channel": (2, 1, 1, 1, 3, 1, 1),
+    "one channel, many filters": (2, 1, 5, 1, 3, 3, 1),
+}
+"""Images, channels, filters, groups, and the size, stride and dilation of a window."""
+
+
+@pytest.mark.parametrize("case", GROUPED)
+def test_the_gradient_of_a_convolution_in_groups_is_one(case):
+    n, c, o, groups, size, stride, dilation = GROUPED[case]
+    rng = np.random.default_rng(2)
+    x, w = [rng.integers(-3, 4, s).astype(float) for s in ((n, c, 8, 9), (o, c // groups, size, size))]
+
+    def convolved(x, w):
+        return nn.conv2d(x, w, stride=stride, dilation=dilation, groups=groups)
+
+    out, pull = ws.vjp(convolved, x, w)
+    gy = rng.integers(-3, 4, out.shape).astype(float)
+    graph = jit(lambda x, w, gy: ws.vjp(convolved, x, w)[1](gy)).lower(x, w, gy)
+    made = run_passes(graph, ALL_PASSES)
+    assert "unwindow" not in {node.op.name for node in made.nodes}
+    for a, b in zip(pull(gy), interpret(made, [x, w, gy]), strict=True):
+        assert np.array_equal(a, b)
+    for a, b in zip(pull(gy), ws.jit(lambda x, w, gy: ws.vjp(convolved, x, w)[1](gy))(x, w, gy), strict=True):
+        assert np.array_equal(a, b)
 
 
 def test_what_is_not_exact_stays():

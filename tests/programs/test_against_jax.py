@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.programs.draw import smooth_functions
-from tests.programs.jax_meaning import MEANING
 from tests.programs.test_programs import SEED
+
+from wholestep_tools.drawn.draw import smooth_functions
+from wholestep_tools.drawn.jax_meaning import MEANING
 
 ROOT = Path(__file__).parents[2]
 COUNT = int(os.environ.get("PROGRAMS_AGAINST_JAX") or 500)
@@ -21,7 +22,7 @@ ABORTS = 3
 
 def judged(first: int, stop: int) -> tuple[int, int, str]:
     """Exit code, how many programs were found to agree, and what was printed."""
-    command = [sys.executable, "-m", "tests.programs.judge", str(SEED), str(first), str(stop)]
+    command = [sys.executable, "-m", "wholestep_tools.drawn.jax_judge", str(SEED), str(first), str(stop)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.count("agrees"), done.stdout + done.stderr

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from tests.reroll.programs import Program, drawn, step_graph
 
 from wholestep.ir.verify import verify
 from wholestep.passes.differential_check import evaluate_row_major
 from wholestep.passes.reroll.reroll import reroll, with_unstacked_signature
 from wholestep.passes.reroll.scan_accumulators import scan_accumulators
+from wholestep_tools.drawn.rounds import Program, drawn, step_graph
 
 CLOSE = 1e-11
 """How far results in float64 may be apart, of their size: sums over layers may be taken in another order."""

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tests.reroll import law
 from tests.reroll.models import CASES, Case, D, X, Y, compiled, layers, perceptron, plain
-from tests.reroll.programs import drawn
 
 import wholestep as ws
 from wholestep import tree
 from wholestep.errors import BoundsError, ParameterError
+from wholestep_tools.drawn.rounds import drawn
 
 ROLLED = re.compile(r"(\d+) equal layers rolled")
 

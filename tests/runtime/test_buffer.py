@@ -58,6 +58,15 @@ def test_a_view_shares_the_memory_of_its_row(memory: DeviceMemory[NDArray], name
     assert found[-1].tobytes() == array[0].tobytes() and found[:-1].tobytes() == array[:-1].tobytes()
 
 
+def test_a_view_of_rows_shares_their_memory_and_may_be_placed(memory: DeviceMemory[NDArray]) -> None:
+    array = ARRAYS["matrix"]
+    buffer = memory.allocate((5, 4), array.dtype)
+    rows = memory.view(buffer, slice(1, 4))
+    assert rows.shape == array.shape and np.shares_memory(rows, buffer)
+    memory.copy(rows, array)
+    assert memory.read(memory.place(buffer))[1:4].tobytes() == array.tobytes()
+
+
 def test_copies_go_between_memories(tmp_path: Path) -> None:
     array, file = ARRAYS["large"], FileMemory(tmp_path)
     on_disk, in_memory = file.upload(array), HOST.allocate(array.shape, array.dtype)

@@ -2,19 +2,18 @@
 
 import os
 import random
-import subprocess
-import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
-from tests.hang import HANG
 
 from wholestep import config
 from wholestep.backends.cpu.cpu_features import named_target
 from wholestep.runtime.cache import code_cache, private_folder
 from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, PrivateFolder
+from wholestep_tools.audit.caching.entries import DAMAGE
+from wholestep_tools.audit.caching.folders import TROUBLES, problem
+from wholestep_tools.audit.caching.rivals import rivals
 
 pytestmark = pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no such folders")
 
@@ -81,25 +80,6 @@ def test_the_folder_and_its_files_are_private(place):
         path.name: path.stat().st_mode & 0o777 for path in [*place.place.iterdir(), place.place, place.place.parent]
     }
     assert modes == {NAME + ".code": 0o600, "b": 0o700, "a": 0o700}
-
-
-DAMAGE = {
-    "flip": lambda data, draw: _flipped(data, draw.randrange(len(data)), 1 << draw.randrange(8)),
-    "cut": lambda data, draw: data[: draw.randrange(len(data))],
-    "grow": lambda data, draw: data + draw.randbytes(draw.randrange(1, 9)),
-    "hole": lambda data, draw: _cut(data, *sorted(draw.sample(range(len(data) + 1), 2))),
-    "noise": lambda data, draw: draw.randbytes(len(data)),
-    "other name": lambda data, draw: b"".join(private_folder.encode_entry("2" * 64, ENTRY)),
-}
-"""What can happen to the bytes of an entry."""
-
-
-def _flipped(data, at, bit):
-    return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
-
-
-def _cut(data, low, high):
-    return data[:low] + data[high:]
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -289,112 +269,16 @@ def test_the_folder_is_where_the_user_keeps_such_things(asked, tmp_path, monkeyp
     assert code_cache.cache_folder().place == tmp_path / "mine"
 
 
-def refuse(number):
-    def call(*_, **__):
-        raise OSError(number, os.strerror(number))
-
-    return call
+@pytest.mark.parametrize("name", TROUBLES)
+def test_whatever_the_system_refuses_is_one_warning(tmp_path, name):
+    assert problem(name, tmp_path) == ""
 
 
-def no_space(monkeypatch, tmp_path):
-    monkeypatch.setattr(private_folder, "_write_file", refuse(28))
-    return "No space left on device"
-
-
-def no_rename(monkeypatch, tmp_path):
-    monkeypatch.setattr(os, "rename", refuse(116))
-    return "Stale file handle"
-
-
-def read_only(monkeypatch, tmp_path):
-    monkeypatch.setattr(Path, "mkdir", refuse(30))
-    return "Read-only file system"
-
-
-def a_file(monkeypatch, tmp_path):
-    (tmp_path / "cache").write_text("in the way")
-    return "Not a directory"
-
-
-def unreadable(monkeypatch, tmp_path):
-    monkeypatch.setattr(private_folder, "_read_file", refuse(5))
-    (tmp_path / "cache").mkdir(mode=0o700)
-    return "Input/output error"
-
-
-def no_home(monkeypatch, tmp_path):
-    monkeypatch.delenv("WHOLESTEP_CACHE")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "missing"))
-    config.reread()
-    return "the user has no home folder"
-
-
-def no_such_user(monkeypatch, tmp_path):
-    monkeypatch.setenv("WHOLESTEP_CACHE", "~nobody-of-this-name/cache")
-    config.reread()
-    return "WHOLESTEP_CACHE=~nobody-of-this-name/cache: "
-
-
-def no_working_directory(monkeypatch, tmp_path):
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    monkeypatch.setenv("WHOLESTEP_CACHE", "cache")
-    config.reread()
-    return "WHOLESTEP_CACHE=cache: "
-
-
-TROUBLES = [no_space, no_rename, read_only, a_file, unreadable, no_home, no_such_user, no_working_directory]
-
-
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_whatever_the_system_refuses_is_one_warning(asked, tmp_path, monkeypatch, trouble):
-    asked(tmp_path / "cache")
-    text = trouble(monkeypatch, tmp_path)
-    # The system that was replaced is that of the whole process: it is put back before anything is reported.
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        make = Maker()
-        made = [code_cache.cached_code(program, V3, {}, make) for program in "ghg"]
-    monkeypatch.undo()
-    assert made == [ENTRY] * 3 and make.calls == 3
-    assert [w.category for w in seen] == [code_cache.CacheWarning] and text in str(seen[0].message)
-    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".tmp", ".code")]
-
-
-RIVALS = """
-import os, random, signal, sys, time
-from pathlib import Path
-from wholestep.runtime.cache.private_folder import CacheEntry, PrivateFolder
-place, rounds = Path(sys.argv[1]), int(sys.argv[2])
-entry = CacheEntry((bytes(range(256)) * 4000,), {"a": 1})
-draw = random.Random(7)
-
-def rival():
-    for _ in range(20):
-        found = PrivateFolder(place).get("0" * 64)
-        if found is not None and found != entry:
-            os._exit(1)
-        PrivateFolder(place).put("0" * 64, entry)
-    os._exit(0)
-
-for number in range(rounds):
-    children = [os.fork() or rival() for _ in range(8)]
-    killed = set(draw.sample(children, 3))
-    for child in killed:
-        time.sleep(draw.random() * 0.02)
-        os.kill(child, signal.SIGKILL)
-    for child in children:
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert code == 0 or (child in killed and code == -signal.SIGKILL), code
-    assert PrivateFolder(place).get("0" * 64) == entry
-    PrivateFolder(place).tidy(older=-1)
-    assert [file.name for file in place.iterdir()] == ["0" * 64 + ".code"]
-"""
+def test_a_warning_that_does_not_come_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(code_cache, "_warn", lambda error: None)
+    assert "warnings" in problem("a file in its place", tmp_path)
 
 
 def test_rivals_that_are_killed_leave_nothing_wrong(tmp_path):
-    command = [sys.executable, "-c", RIVALS, str(tmp_path / "cache"), "2"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=HANG, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    found = rivals(tmp_path, rounds=2, children=8, seed=7)
+    assert not found["failures"] and found["killed"] == 6

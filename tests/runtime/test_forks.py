@@ -28,7 +28,8 @@ def script(text: str, *arguments: object, code: int = 0) -> str:
 
 def test_a_few_forks_of_every_kind_at_random_instants() -> None:
     script(
-        "import sys; from wholestep_tools.audit import fork, told; sys.exit(told(fork.audit(20, 0), None, sys.stdout))"
+        "import sys; from wholestep_tools.audit.endurance import fork; from wholestep_tools.audit.record import told;"
+        "sys.exit(told(fork.audit(20, 0), None, sys.stdout))"
     )
 
 

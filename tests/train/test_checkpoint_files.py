@@ -377,3 +377,15 @@ def test_any_text_is_a_header_or_refused(text):
         assert str(damage)
     else:
         assert isinstance(json.loads(text), dict)
+
+
+@pytest.mark.parametrize("at", [3, 40, -1])
+def test_a_damaged_part_is_named(tmp_path, at):
+    step = compiled()
+    step.save(tmp_path / "a", max_shard_bytes=8)
+    part = sorted((tmp_path / "a").glob("part-*"))[1]
+    data = bytearray(part.read_bytes())
+    data[at] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(CheckpointError, match=f"its part {part.name}: "):
+        step.load(tmp_path / "a")

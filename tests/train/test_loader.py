@@ -20,8 +20,8 @@ from wholestep.train.data.file_errors import open_arrays
 from wholestep.train.data.loader import Loader
 from wholestep.train.data.sampling import RandomWords, Weighted
 from wholestep.train.data.sources import padded
-from wholestep_tools.audit import datafiles
-from wholestep_tools.audit.files import MEMORY, bounded
+from wholestep_tools.audit.hostile import datafiles
+from wholestep_tools.audit.hostile.files import MEMORY, bounded
 
 N = 13
 

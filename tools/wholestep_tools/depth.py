@@ -1,4 +1,4 @@
-"""`wholestep depth`: what layers cost: compile time and program size by their number, memory and time by the mode."""
+"""`wholestep depth`: compile time and program size by the number of layers, memory and time by the mode."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Printers and launchers; so far the reference."""
+"""Backends: the reference interpreter of graphs, and code generation for the CPU."""

@@ -1,4 +1,4 @@
-"""Public functions and classes: what leaves one as an error has a short traceback, and arguments are looked at."""
+"""Public functions and classes: their errors have short tracebacks, and their arguments are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The command `wholestep`: `train` trains, `doctor` looks for faults; other distributions add further commands."""
+"""The command `wholestep`: `train` trains, `doctor` looks for faults, `audit mine` verifies the steps of a script;
+other distributions add further ones."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from wholestep.cli import doctor, train
+from wholestep.cli import doctor, own_steps, train
 from wholestep.cli.options import Version
 from wholestep.errors import CommandError, WholestepError
 
 FURTHER = "wholestep.commands"
-"""The group of entry points that further commands are found by: functions that add one to the command line."""
+"""The group of entry points that further commands are found by: functions that add one to the command line, or some to
+a command that is there."""
 TOOLS = ("audit", "bench", "depth")
 """The commands of the distribution `wholestep-tools`, which lies in `tools/` of a checkout."""
 
@@ -24,8 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["train", "digits", "--epochs", "none"])
     2
     """
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        options = parser().parse_args(argv)
+        options = parser(words).parse_args(words)
     except SystemExit as stop:
         return int(stop.code or 0)
     try:
@@ -40,31 +43,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The command line; of a command that another distribution adds to, `words` may name a part that is not there."""
     top = argparse.ArgumentParser(prog="wholestep", description="The whole training step, one program.")
     top.add_argument("--version", action=Version, help="show the version, and exit")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     train.add(commands)
     doctor.add(commands)
+    within: dict[str, Any] = {"audit": own_steps.add(commands)}
     further = {point.name: point for point in entry_points(group=FURTHER)}
     for _, point in sorted(further.items()):
-        point.load()(commands)
+        point.load()(within.get(point.name, commands))
     for name in TOOLS:
         if name not in further:
-            add_missing(commands, name)
+            known = within[name].choices if name in within else {}
+            asked = [word for word in words[1:2] if words[0] == name and word[0] != "-" and word not in known]
+            for word in asked if name in within else [name]:
+                add_missing(within.get(name, commands), word, name)
     return top
 
 
-def add_missing(commands: Any, name: str) -> None:
-    """Add a command that says how to install it, whatever its options; no help lists it."""
+def add_missing(commands: Any, word: str, name: str) -> None:
+    """Add a command, or a word of one, that says how to install it, whatever its options; no help lists it."""
+    said = name if word == name else f"{name} {word}"
 
     def refuse(options: argparse.Namespace) -> int:
         raise CommandError(
-            f"`wholestep {name}` is a tool of those who develop Wholestep, and not installed",
+            f"`wholestep {said}` is a tool of those who develop Wholestep, and not installed",
             hint="run `pip install -e tools` in a checkout of Wholestep's source",
         )
 
-    absent = commands.add_parser(name, add_help=False, prefix_chars="\0")
+    absent = commands.add_parser(word, add_help=False, prefix_chars="\0")
     absent.add_argument("rest", nargs="*")
     absent.set_defaults(run=refuse)

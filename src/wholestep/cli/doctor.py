@@ -1,4 +1,4 @@
-"""`wholestep doctor`: what this machine offers, what is made of it, and whether compiled code runs and is right."""
+"""`wholestep doctor`: the features of this machine, their use, and a test that compiled code runs and is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small GPT over characters, its loss, and how it writes: one block of attention and a dense net after another."""
+"""A small GPT over characters, its loss and its sampling: blocks of attention and a dense net."""
 
 from typing import Any
 

@@ -8,11 +8,9 @@ Each stage takes the value that the one before has made; `compiler.rewrites` lis
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +19,7 @@ import numpy as np
 from wholestep import config
 from wholestep.backends.cpu.compiler import llvm_source, machine_model
 from wholestep.backends.cpu.cpu_features import CpuTarget
+from wholestep.collector import without_garbage_collection
 from wholestep.compiler.artifact_entry import pack_entry, unpack_artifact
 from wholestep.compiler.compilation_unit import ASSUMED_SIZE, CompilationUnit
 from wholestep.compiler.memory_report import Forecast, MemoryReport, plan_costs, report_memory
@@ -158,19 +157,7 @@ def graph_fingerprint(graph: Graph) -> str:
     return "\n".join([text, *hashes])
 
 
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Suspend garbage collection: a compilation makes many objects, all of them in use until it ends."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-@without_garbage_collection()
+@without_garbage_collection()  # nearly all that a compilation makes is in use until it ends
 def compile_entry(unit: CompilationUnit) -> CacheEntry:
     """Lower a graph and compile it to machine code, printing what the environment asks for."""
     plan = plan_graph(unit)

@@ -1,4 +1,4 @@
-"""A compiled program made once more, with a clock between its kernels, to see what takes how long."""
+"""Profiled programs: a compiled program built again with reads of the clock around its kernels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from wholestep.backends.cpu.compiler import llvm_source
 from wholestep.backends.cpu.profiled_entry import EVENT_WORDS, RECORD_HEAD, ProfiledEntry, record_words, timed_steps
+from wholestep.collector import without_garbage_collection
 from wholestep.compiler.artifact_entry import pack_entry, unpack_artifact
-from wholestep.compiler.driver import CompiledProgram, without_garbage_collection
+from wholestep.compiler.driver import CompiledProgram
 from wholestep.ir.graph import NDArray
 from wholestep.lower.cost.roofline import steps_with_counts
 from wholestep.lower.program.program import LoweredProgram

@@ -1,1 +1,1 @@
-"""From the user's Python to graphs and back: traced arrays, NumPy's dispatch, transforms of Python functions."""
+"""The frontend: traced arrays, NumPy's dispatch, and transforms of Python functions."""

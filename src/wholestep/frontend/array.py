@@ -18,7 +18,7 @@ from wholestep.dims import Dim, sampled
 from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend import operators
 from wholestep.frontend.conversions import KEEP, advice
-from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, function, traced_types, unsupported
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, function, late_types, traced_types, unsupported
 from wholestep.ir.build import current, escaped
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape, Type
@@ -156,7 +156,7 @@ class Array:
             raise escaped(self._value)
         lost = "its derivative would be lost" if self.type.inexact else "the program would not follow it"
         hint = advice(name)
-        if not self.type.inexact and name == "array conversion" and hint == KEEP:
+        if not self.type.inexact and name == "array conversion" and hint.startswith(KEEP):
             hint = f"where it is the index of a plain array, wholestep.numpy.array(table)[i]; else {hint}"
         raise ConversionError(f"{name}: a traced {self.type} cannot become a plain value; {lost}", hint=hint)
 
@@ -201,7 +201,7 @@ class Array:
 
     def __index__(self) -> int:
         if not dtypes.is_integer(self.dtype):
-            raise TypeError(f"only integer scalar arrays can be converted to a scalar index, not {self.type}")
+            raise ConversionError(f"only integer scalar arrays can be converted to a scalar index, not {self.type}")
         return operator.index(np.broadcast_to(self.known("index"), self.shape)[()])
 
     def __len__(self) -> int:
@@ -246,12 +246,12 @@ class Array:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         for x in (*inputs, *kwargs.get("out", ())):
-            if not isinstance(x, KNOWN) and hasattr(x, "__array_ufunc__"):
+            if (not isinstance(x, KNOWN) and hasattr(x, "__array_ufunc__")) or type(x) in late_types:
                 return NotImplemented
         return HOOKS.ufunc(ufunc, *inputs, method=method, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if not all(issubclass(t, KNOWN) for t in types):
+        if not all(issubclass(t, KNOWN) and t not in late_types for t in types):
             return NotImplemented
         implementation = FUNCTIONS.get(func)
         if implementation is None:

@@ -13,6 +13,7 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import Printed, with_said, without_said
+from wholestep.frontend.source.entrance import ordinary, verbatim
 from wholestep.frontend.tracing import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
@@ -33,13 +34,19 @@ def moved(v: Value, source: int, target: int) -> Value:
 
 
 def vmap(
-    f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: str | None = None
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: str | None = None,
+    *,
+    rewrite: bool = True,
 ) -> Callable[..., Any]:
     """f over a batch: one program for all elements, not a loop.
 
     `in_axes` says which axis of each argument is the batch: an int, None for an argument shared by all, or a tree of
     them, a prefix of the arguments. `out_axes` places it in the results; None asserts that a result does not vary.
     Inside, `ws.psum(x, axis_name)` and `ws.pmean` combine the elements. Keyword arguments are batched along axis 0.
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: arguments [..., n, ...] with one n, at their axes in `in_axes`; results with n at `out_axes`; dtypes stay.
     Raises: ShapeError where batch sizes differ, AxisError for an axis that is not there, TreeError for a prefix that
@@ -51,6 +58,7 @@ def vmap(
     """
 
     check_function(f, "vmap")
+    f = f if rewrite else verbatim(f)
 
     @boundary
     @functools.wraps(f)
@@ -70,7 +78,7 @@ def vmap(
                 rest = iter(rows)
                 given = [next(rest) if o else leaf for leaf, o in zip(leaves, on, strict=True)]
                 own_args, own_kwargs = tree.unflatten(structure, given)
-                return with_said(f)(*own_args, **own_kwargs)
+                return with_said(ordinary(f))(*own_args, **own_kwargs)
 
             types = [array_type(v.shape[1:], v.dtype) for v in mapped]
             traced = trace_flat(

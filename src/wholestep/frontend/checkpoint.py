@@ -10,6 +10,7 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import body_graph, name_of
 from wholestep.frontend.printing import with_said, without_said
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.graph import Graph
 from wholestep.primitives.checkpoint import Policy, checkpoint as checkpoint_primitive, opened
@@ -49,7 +50,7 @@ def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         with scope("checkpoint") as work:
             call = Arguments((args, kwargs))
-            traced = body_graph(call, with_said(f), "checkpoint")
+            traced = body_graph(call, with_said(ordinary(f)), "checkpoint")
             if isinstance(policy, tuple | list):
                 check_policy_labels(traced.graph, policy, name_of(f))
             outs = checkpoint_primitive(*call.values, *traced.captured, graph=traced.graph, **kept)

@@ -1,4 +1,4 @@
-"""NumPy's functions on `x[mask]` while the mask has no value yet: reductions, elementwise functions, contractions."""
+"""NumPy's functions on `x[mask]` with an abstract mask: reductions, elementwise functions, contractions."""
 
 from __future__ import annotations
 

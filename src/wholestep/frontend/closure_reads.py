@@ -15,6 +15,8 @@ from wholestep.frontend.tracing import PLAIN
 
 MOST = 4096
 """A tree of more leaves is compared by identity alone."""
+ASSIGNING = ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF")
+"""The instructions that assign names outside of their own code."""
 
 
 class Reading(NamedTuple):
@@ -55,7 +57,7 @@ def readings(f: Any) -> list[Reading]:
     if isinstance(f, MethodType):
         found.append(reading("self", lambda: f.__self__))
     functions = list(family(f))
-    own = {name for g in functions for name in assigned(g.__code__)}
+    own = {name for g in functions for name in argument_of(g.__code__, *ASSIGNING)}
     found += [reading(name, look) for g in functions for name, look in looks(g) if name not in own]
     return [r for r in found if not isinstance(r.then, ModuleType | type)]
 
@@ -144,20 +146,15 @@ def closure_values(f: FunctionType) -> Iterator[Any]:
             yield f.__globals__[name]
 
 
-def global_names(code: CodeType) -> Iterator[str]:
+def global_names(code: CodeType) -> tuple[str, ...]:
     """The globals that some code reads, that of the functions in it included."""
     return argument_of(code, "LOAD_GLOBAL")
 
 
-def assigned(code: CodeType) -> Iterator[str]:
-    """The names outside of itself that some code assigns, that of the functions in it included."""
-    return argument_of(code, "STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF")
-
-
-def argument_of(code: CodeType, *operations: str) -> Iterator[str]:
+@functools.lru_cache(maxsize=1024)
+def argument_of(code: CodeType, *operations: str) -> tuple[str, ...]:
     """The names that these instructions are about."""
-    for one in codes_of(code):
-        yield from (i.argval for i in dis.get_instructions(one) if i.opname in operations)
+    return tuple([i.argval for one in codes_of(code) for i in dis.get_instructions(one) if i.opname in operations])
 
 
 def codes_of(code: CodeType) -> Iterator[CodeType]:

@@ -13,6 +13,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.printing import Printed, take_prints, without_said
 from wholestep.frontend.promotion import cast_to
 from wholestep.frontend.pure import pure
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import Arguments, Traced, as_array, scope, trace_flat, type_of
 from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Value
@@ -40,11 +41,11 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         )
     known = pred if not isinstance(pred, Array) else pred.value.data
     if known is not None:
-        return (true_fn if bool(known) else false_fn)(*operands)
+        return ordinary(true_fn if bool(known) else false_fn)(*operands)
     with scope("cond") as work:
         given = Arguments(tuple(operands), booleans=True)
         branches = [
-            given.traced(lambda xs, f=f: f(*xs), reason="cond", name=name)
+            given.traced(lambda xs, f=f: ordinary(f)(*xs), reason="cond", name=name)
             for f, name in ((false_fn, "false"), (true_fn, "true"))
         ]
         check_branches(*branches)
@@ -97,7 +98,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
         k = len(begin.arrays)
 
         def step(*items: Array) -> Any:
-            carry, y = pair_of(f(begin.around(items[:k])[0], rows.around(items[k:])[0]))
+            carry, y = pair_of(ordinary(f)(begin.around(items[:k])[0], rows.around(items[k:])[0]))
             check_carry(carry, begin.structure)
             said = take_prints()
             return carry, Printed((y, said)) if said else y
@@ -196,14 +197,14 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init:
         begin = Arguments((init,), booleans=True, weak=False)
 
         def body(*items: Array) -> Any:
-            out = body_fun(begin.around(items)[0])
+            out = ordinary(body_fun)(begin.around(items)[0])
             check_carry(out, begin.structure)
             return out
 
         traced, start = settled(body, begin.arrays, [], "while_loop")
         k = len(start)
         test = trace_flat(
-            lambda *items: scalar_bool(cond_fun(begin.around(items)[0])),
+            lambda *items: scalar_bool(ordinary(cond_fun)(begin.around(items)[0])),
             [a.type for a in start],
             [a._scalar for a in start],
             reason="while_loop",
@@ -249,11 +250,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init: Any) -
             raise DtypeError(f"fori_loop: a bound is {type_of(bound)}, not an integer")
     if not isinstance(lower, Array) and not isinstance(upper, Array):
         numbers = np.arange(int(lower), int(upper))
-        return scan(lambda x, i: (body_fun(i, x), None), init, numbers)[0]
+        return scan(lambda x, i: (ordinary(body_fun)(i, x), None), init, numbers)[0]
 
     def body(state: Any) -> Any:
         i, x = state
-        return i + 1, body_fun(i, x)
+        return i + 1, ordinary(body_fun)(i, x)
 
     start = lower.astype(np.int64) if isinstance(lower, Array) else np.int64(lower)
     return while_loop(lambda state: state[0] < upper, body, (start, init))[1]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import is_internal
+from wholestep.frontend.source.rewriting import why_not
 
 KEEP = "keep it traced with wholestep.numpy, or return it from the function"
 OUTSIDE = "return it (has_aux=True), mark it with ws.capture, or print it with ws.print"
@@ -28,7 +29,15 @@ def advice(asked: str) -> str:
         return OUTSIDE
     frame = caller()
     node = None if frame is None else expression(frame)
-    if frame is None or node is None:
+    if frame is None:
+        return KEEP
+    reason = why_not(frame.f_code)
+    return "; ".join(filter(None, [replacement(frame, node), reason]))
+
+
+def replacement(frame: FrameType, node: ast.expr | None) -> str:
+    """The replacement for the expression at which a frame is."""
+    if node is None:
         return KEEP
     operation = dis.opname[frame.f_code.co_code[frame.f_lasti]]
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and operation == "STORE_SUBSCR":
@@ -59,11 +68,14 @@ def into_plain(array: Any) -> str:
     names = [] if frame is None else [name for name, value in frame.f_locals.items() if value is array]
     if frame is None or not names:
         return "make it inside the traced function with wholestep.numpy (zeros, empty, array), or leave out= away"
-    return constant_text(frame, names[0])
+    reason = why_not(frame.f_code)
+    return "; ".join(filter(None, [constant_text(frame, names[0]), reason]))
 
 
 def constant_text(frame: FrameType, name: str) -> str:
     """The hint for a variable that holds a plain array and is assigned traced ones."""
+    if not why_not(frame.f_code):
+        return f"`{name}` was made outside of the traced function: write into a copy, {name} = {name}.copy()"
     made = None
     for node in statements(frame):
         targets = node.targets if isinstance(node, ast.Assign) else []

@@ -14,6 +14,7 @@ from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.selection import Selection
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import Arguments, Traced, as_array
 from wholestep.ir.build import build, current
 from wholestep.ir.graph import Value
@@ -269,7 +270,7 @@ class Ruled:
         if not self.rules:
             raise DerivativeError(f"{name}: {type(self).__name__} without a rule", hint=f"call {self.stated} first")
         call = Arguments((by_position(self.f, args, kwargs, name), {}))
-        traced = body_graph(call, self.f, name)
+        traced = body_graph(call, ordinary(self.f), name)
         rule = self.rule_class(call, traced, name, *self.rules)
         captured = traced.captured
         outs = self.primitive(*call.values, *captured, graph=traced.graph, rule=rule, closed=len(captured))
@@ -420,7 +421,7 @@ class composite:
         if self.rule is not None:
             args, kwargs = by_position(self.f, args, kwargs, self.label), {}
         call = Arguments((args, kwargs))
-        traced = body_graph(call, with_said(self.f), self.label)
+        traced = body_graph(call, with_said(ordinary(self.f)), self.label)
         rule, closed = None, 0
         if self.rule is not None:
             rule, closed = DeclaredPullback(call, traced, self.label, self.rule, self.narrow), len(traced.captured)

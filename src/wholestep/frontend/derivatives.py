@@ -16,6 +16,7 @@ from wholestep.errors import DerivativeError, DtypeError, NonScalarError, ShapeE
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import returns
 from wholestep.frontend.promotion import constant_of
+from wholestep.frontend.source.entrance import ordinary, verbatim
 from wholestep.frontend.tracing import (
     LEAVES,
     Scope,
@@ -139,13 +140,14 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_unused: bool = True,
+    rewrite: bool = True,
 ) -> Callable[..., Any]:
     """The value of a scalar function together with its gradient.
 
     The result is called as f is and returns `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`, where f
     returns `(loss, aux)`. The gradient has the structure, shapes and dtypes of the arguments at `argnums`; for complex
     arguments it is dL/da + i dL/db, or the complex derivative with `holomorphic`. An argument that the loss does not
-    depend on has gradient zero.
+    depend on has gradient zero. With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: f returns a real floating scalar (complex if `holomorphic`); arguments are trees of inexact arrays.
     Raises: NonScalarError for a loss that is no scalar, DtypeError for integer arguments or losses, DerivativeError for
@@ -159,6 +161,7 @@ def value_and_grad(
 
     check_function(f, "grad")
     check_argnums(argnums, "grad")
+    f = f if rewrite else verbatim(f)
 
     def complete(entered: Entered, gxs: Sequence[Maybe]) -> None:
         if not allow_unused and None in gxs:
@@ -186,7 +189,7 @@ def with_gradient(
         with scope("grad") as work:
             start = len(work.builder.nodes)
             entered = Entered(f, argnums, args, "grad")
-            out = f(*entered.args, **{k: tree.map(guarded, v) for k, v in kwargs.items()})
+            out = ordinary(f)(*entered.args, **{k: tree.map(guarded, v) for k, v in kwargs.items()})
             aux = None
             if has_aux:
                 if not isinstance(out, tuple) or len(out) != 2:
@@ -222,6 +225,7 @@ def grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_unused: bool = True,
+    rewrite: bool = True,
 ) -> Callable[..., Any]:
     """The gradient of a scalar function; the arguments are those of `value_and_grad`.
 
@@ -234,7 +238,8 @@ def grad(
     >>> ws.grad(np.sin)(0.0)
     np.float64(1.0)
     """
-    both = value_and_grad(f, argnums, has_aux=has_aux, holomorphic=holomorphic, allow_unused=allow_unused)
+    options = {"holomorphic": holomorphic, "allow_unused": allow_unused, "rewrite": rewrite}
+    both = value_and_grad(f, argnums, has_aux=has_aux, **options)
 
     @boundary
     @functools.wraps(f)
@@ -268,7 +273,7 @@ class Linearized:
 def region_outputs(f: Callable[..., Any], entered: Entered, work: Scope, has_aux: bool, what: str) -> Any:
     """Run f on entered arguments; returns result leaves, their structure, aux, and the nodes that the results need."""
     start = len(work.builder.nodes)
-    out = f(*entered.args)
+    out = ordinary(f)(*entered.args)
     aux = None
     if has_aux:
         out, aux = out
@@ -454,7 +459,7 @@ def trace_gradients(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
         with scope("grad") as work:
             start = len(work.builder.nodes)
             entered = Entered(f, argnums, args, "trace_gradients")
-            loss = loss_value(f(*entered.args, **kwargs), "trace_gradients", False, f)
+            loss = loss_value(ordinary(f)(*entered.args, **kwargs), "trace_gradients", False, f)
             value = loss.value
             nodes = work.builder.nodes[start:]
             inner = [(n, v) for n in nodes for v in n.outputs if v.type.inexact]

@@ -29,6 +29,10 @@ class Hooks:
     """A nested list that holds traced arrays -> Array"""
     assign_out: Callable[..., Any]
     """(name, out=, result, casting) -> the result, or `out=` with the result in it"""
+    answer: Callable[..., Any]
+    """(function of NumPy's, args, kwargs) -> the result, where fresh arrays are among the arguments"""
+    is_fresh: Callable[..., bool]
+    """plain array -> its memory is of the traced function's own making"""
 
 
 HOOKS = Hooks()
@@ -42,6 +46,15 @@ NAMES: dict[str, Any] = {}
 traced_types: list[type] = []
 """The class of traced arrays, once it exists; a list so that this module need not import it."""
 
+
+REPLACED: dict[Any, Callable[..., Any]] = {}
+"""NumPy's classes -> ours, for calls in rewritten functions."""
+
+INSTANCES: dict[type, Callable[[Any], Callable[..., Any]]] = {}
+"""NumPy's classes of objects that are called -> what answers the calls of one."""
+
+JOINERS: dict[type, Any] = {}
+"""The classes of NumPy's objects that are indexed to make arrays, such as r_ -> ours."""
 
 late_types: list[type] = []
 """Classes of names that stand for whatever array they have at the moment, which `__live__()` gives."""

@@ -1,4 +1,4 @@
-"""einops takes traced arrays: the one thing it must be told about them, once it is there."""
+"""The backend that lets einops take traced arrays, registered once einops is imported."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import loss_value
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import enter, guarded, scope
 from wholestep.ir.graph import Node, Value
 from wholestep.primitives.family import ones, zeros
@@ -41,7 +42,7 @@ def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[
         with scope("grad") as work:
             start = len(work.builder.nodes)
             loss = loss_value(
-                f(*tree.map(enter_frontier, args), **tree.map(enter_frontier, kwargs)), "frontier_grad", False
+                ordinary(f)(*tree.map(enter_frontier, args), **tree.map(enter_frontier, kwargs)), "frontier_grad", False
             )
             value = loss.value
             nodes = work.builder.nodes[start:]

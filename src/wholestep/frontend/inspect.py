@@ -1,4 +1,4 @@
-"""Looking at functions without running them: trace gives the graph, eval_shape the shapes."""
+"""Inspection of functions without running them: `trace` gives the graph, `eval_shape` the shapes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.einops import register_backend
 from wholestep.frontend.jit import ENTERING, jit, kind_of
 from wholestep.frontend.shapes import ShapeDtype
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import as_array
 from wholestep.ir.build import GraphBuilder, building
 from wholestep.ir.graph import Graph
@@ -41,7 +42,7 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             for leaf in leaves
         ]
         own, keywords = tree.unflatten(structure, given)
-        return tree.map(described, f(*own, **keywords))
+        return tree.map(described, ordinary(f)(*own, **keywords))
 
 
 def described(leaf: Any) -> ShapeDtype:

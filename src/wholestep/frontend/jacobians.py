@@ -15,6 +15,7 @@ from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
 from wholestep.frontend.derivatives import grad, jvp, linearize, vjp
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import LEAVES, type_of
 
 
@@ -45,7 +46,7 @@ def partial(f: Callable[..., Any], argnums: int | Sequence[int], args: Sequence[
         given = list(args)
         for n, x in zip(numbers, own, strict=True):
             given[n] = x
-        return f(*given, **kwargs)
+        return ordinary(f)(*given, **kwargs)
 
     return functools.wraps(f)(chosen), [args[n] for n in numbers]
 
@@ -200,7 +201,7 @@ def elementwise_grad(f: Callable[..., Any], argnums: int = 0) -> Callable[..., A
     @functools.wraps(f)
     def derivative(*args: Any, **kwargs: Any) -> Any:
         def total(*own: Any) -> Any:
-            out = f(*own, **kwargs)
+            out = ordinary(f)(*own, **kwargs)
             return out.sum() if isinstance(out, Array | np.ndarray) and out.ndim else out
 
         return grad(total, argnums)(*args)

@@ -26,6 +26,7 @@ from wholestep.frontend.promotion import WEAK
 from wholestep.frontend.pure import pure
 from wholestep.frontend.recompilation import Sizes
 from wholestep.frontend.shapes import ShapeDtype
+from wholestep.frontend.source.entrance import ordinary, verbatim
 from wholestep.frontend.tracing import LEAVES, as_array, check_function, guarded, parameter_names, type_of
 from wholestep.ir.build import GraphBuilder, building, close, current, inline
 from wholestep.ir.graph import Graph, Value
@@ -88,7 +89,7 @@ class jit:
     to something else, f is traced anew.
     Tensors of other libraries are arrays, and data frames dictionaries of columns; a list stays a list of numbers.
     Arguments that are no arrays, and those named in `static_argnums` or `static_argnames`, are part of the key and must
-    hash.
+    hash. With `rewrite=False` the user's functions run as they stand (see language.md).
     The program is compiled for `device`: "cpu", or "reference" for the interpreter, node by node in NumPy.
     `traces` counts how often f was traced, and `reasons` says why, one line each.
 
@@ -109,12 +110,13 @@ class jit:
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
         device: str = devices.DEFAULT_DEVICE,
+        rewrite: bool = True,
     ) -> None:
         check_function(f, "jit")
         devices.device_named(device)
         self.device = device
         functools.update_wrapper(self, f)
-        self.f = f
+        self.f = f if rewrite else verbatim(f)
         self.name = str(getattr(f, "__name__", "function"))
         numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
@@ -304,7 +306,7 @@ class jit:
             dynamic, keywords = tree.unflatten(structure, given)
             own = [static[i] if i in static else a for i, a in enumerate(dynamic)]
             with pure(self.f, "call of the program"):
-                out = with_said(self.f)(*own, **keywords, **named)
+                out = with_said(ordinary(self.f))(*own, **keywords, **named)
             found, shape = tree.flatten(out)
             arrays = [as_array(leaf, self.name) for leaf in found]
             values = [a.value if a.value.builder is builder else builder.capture(a.value) for a in arrays]

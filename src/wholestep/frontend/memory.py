@@ -1,4 +1,4 @@
-"""In which order a result lies in memory, as NumPy would lay it: it decides which reshapes are views."""
+"""Memory order of results, as NumPy would choose it: it decides which reshapes are views."""
 
 from __future__ import annotations
 

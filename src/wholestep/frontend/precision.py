@@ -1,4 +1,4 @@
-"""A function computed in another precision than it is written in, as far as it can bear it."""
+"""autocast: a function computed in another precision, but for operations that would lose by it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import body_graph, composite, name_of
 from wholestep.frontend.printing import with_said, without_said
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.build import inline
 from wholestep.transforms.autocast import FULL, HALVES, autocast as recast
@@ -50,7 +51,7 @@ def autocast(
     def autocasted(*args: Any, **kwargs: Any) -> Any:
         with scope("autocast") as work:
             call = Arguments((args, kwargs))
-            traced = body_graph(call, with_said(f), name_of(f))
+            traced = body_graph(call, with_said(ordinary(f)), name_of(f))
             outs = inline(recast(traced.graph, dtypes.check(dtype)), [*call.values, *traced.captured])
             return work.leave(without_said(traced.arrays(outs)))
 

@@ -1,4 +1,4 @@
-"""From what a user writes to values of one dtype and shape: constants, weak scalars, promotion, broadcasting."""
+"""Promotion of operands to values of one dtype and shape: constants, weak scalars, NEP 50, broadcasting."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ def constant_of(x: Any) -> Value:
     builder = current()
     if builder is None or array.ndim == 0:
         return full_of(array[()], (), checked(array.dtype)) if array.ndim == 0 else _new_constant(array)
+    if HOOKS.is_fresh(array):
+        return _new_constant(array)
     known = builder.constants.get(id(x))
     if known is not None and known[0] is x and same_bits(known[1], array):
         value: Value = known[2]
@@ -87,10 +89,10 @@ def lift(x: Any) -> Array:
     """Anything array-like as a traced array: traced ones as they are, plain ones as constants."""
     if isinstance(x, Array):
         return x
-    if is_traced(x):
-        return HOOKS.assemble(x)  # type: ignore[no-any-return]
     if type(x) in late_types:
         return lift(x.__live__())
+    if is_traced(x):
+        return HOOKS.assemble(x)  # type: ignore[no-any-return]
     if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex | list | tuple):
         array = getattr(x, "__array__", None)
         if array is None:

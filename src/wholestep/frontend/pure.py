@@ -1,4 +1,4 @@
-"""Numbers that come from outside while a function is traced, of which a program would know those of the trace alone.
+"""Impurity checks: random generators and clocks are errors in a trace, which would freeze their values.
 
 The states of random generators are compared before and after: NumPy's and Python's own, and those that the function can
 read. Where some code of it names a clock or asks the system for a seed, its calls of built-in functions are watched.
@@ -24,6 +24,7 @@ import numpy as np
 from wholestep.errors import ImpurityError, Where
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import codes_of, content, of_a_library
+from wholestep.frontend.source.rewriting import original_code
 
 MOST = 4096
 """Objects that are looked at from one function; a container of more items is not looked into."""
@@ -247,11 +248,11 @@ def watching(reach: Reach, again: str) -> Iterator[None]:
             return
         if called in SEEDS:
             user: FrameType | None = frame
-            while user is not None and user.f_code not in codes:
+            while user is not None and original_code(user.f_code) not in codes:
                 user = user.f_back
             if user is not None:
                 refuse_reading("the system's random numbers were asked for", user, again)
-        elif called in CLOCKS and frame.f_code in codes:
+        elif called in CLOCKS and original_code(frame.f_code) in codes:
             refuse_reading(f"the clock was read ({called.__name__})", frame, again)
 
     sys.setprofile(look)

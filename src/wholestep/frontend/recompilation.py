@@ -1,4 +1,4 @@
-"""Compilations for one size after another of the same axis: counted, and said once where they become many."""
+"""Recompilation counts: a warning where a function is compiled for many sizes of one axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""x[mask] while the mask has no value yet: work on the whole array, of which only the chosen elements are ever read."""
+"""`x[mask]` with an abstract mask: work on the whole array, of which only the chosen elements are ever read."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from wholestep.backends import reference
 from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend import chosen, indexing, ufuncs
 from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import late_types
 from wholestep.frontend.einops import register_backend
 from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.promotion import WEAK, checked, constant_of, refuse_subclass
@@ -82,6 +83,8 @@ def check_function(f: Any, what: str) -> None:
 
 def plain(x: Any) -> Any:
     """A traced result as a plain array that shares memory with nothing; scalars as NumPy scalars."""
+    if type(x) in late_types:
+        return plain(x.__live__())
     if not isinstance(x, Array):
         return x
     return plain_data(x.value, x._scalar)
@@ -102,6 +105,8 @@ def type_of(x: Any) -> Type:
     """The type of an array-like leaf."""
     if isinstance(x, Array):
         return x.type
+    if type(x) in late_types:
+        return type_of(x.__live__())
     if isinstance(x, np.ndarray | np.generic):
         refuse_subclass(x)
         return array_type(x.shape, checked(x.dtype))
@@ -113,6 +118,8 @@ def enter(x: Any) -> Array:
     """A leaf under a fresh name of the current trace, so that it can be differentiated on its own."""
     builder = current()
     assert builder is not None
+    if type(x) in late_types:
+        return enter(x.__live__())
     if isinstance(x, Array):
         return Array(identity(x.value), x._scalar, x._weak)
     refuse_subclass(x)
@@ -131,6 +138,8 @@ def enter(x: Any) -> Array:
 
 def guarded(x: Any) -> Any:
     """An argument that is not differentiated: a copy, so that assignments cannot reach the caller's array."""
+    if type(x) in late_types:
+        return guarded(x.__live__())
     return x.copy() if type(x) is np.ndarray else x
 
 
@@ -252,6 +261,8 @@ def as_array(leaf: Any, what: str) -> Array:
     """A leaf of a function's result as a traced array."""
     if isinstance(leaf, Array):
         return leaf
+    if type(leaf) in late_types:
+        return as_array(leaf.__live__(), what)
     if isinstance(leaf, PLAIN):
         return Array(constant_of(leaf), not isinstance(leaf, np.ndarray))
     raise DtypeError(

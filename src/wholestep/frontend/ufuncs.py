@@ -13,7 +13,7 @@ from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import KNOWN, Array
 from wholestep.frontend.conversions import into_plain
-from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, unsupported
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, late_types, unsupported
 from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.special import SPECIAL
@@ -198,6 +198,8 @@ def call(ufunc: np.ufunc, *operands: Any, method: str | None = None, **options: 
     found = alike(ufunc, operands)
     if found is not None:
         return laid(found, operands)
+    if any([type(x) in late_types for x in operands]):
+        return call(ufunc, *[x.__live__() if type(x) in late_types else x for x in operands], method=method)
     if method is None and not all([isinstance(x, KNOWN) or type(x) is Dim for x in operands]):
         return NotImplemented
     made = general(ufunc, operands, None)
@@ -319,6 +321,7 @@ def with_options(
     **others: Any,
 ) -> Any:
     """out=, where=, dtype= and casting= of a ufunc call."""
+    operands = tuple([x.__live__() if type(x) in late_types else x for x in operands])
     core = {k: others.pop(k) for k in ("axis",) if k in others and ufunc in FUNCTIONS}
     for name, value in others.items():
         if value not in (None, "K", True):
@@ -363,6 +366,9 @@ def assign_out(name: str, target: Any, made: Array, casting: Any = "same_kind") 
     target = target[0] if isinstance(target, tuple) else target
     if target is None or target is np._NoValue:
         return made
+    if type(target) in late_types:
+        assign_out(name, target.__written__(), made, casting)
+        return target
     if not isinstance(target, Array):
         raise UnsupportedError(
             f"{name}: out= is a plain array, which cannot hold a traced {made.type}",

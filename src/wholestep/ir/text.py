@@ -22,6 +22,7 @@ from wholestep.dims import Dim, parse_dim
 from wholestep.errors import GraphError
 from wholestep.ir.graph import OPS, PRINTER, Graph, Node, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.ir.verify import verify
 
 SMALL = 16
 """Arrays of up to this many elements are written out."""
@@ -156,18 +157,29 @@ class Parser:
     def function(self, tree: ast.FunctionDef) -> Graph:
         env: dict[str, Value] = {}
         inputs = []
-        for arg in tree.args.args:
+        given, names = tree.args, tuple(arg.arg for arg in tree.args.args)
+        if (
+            given.posonlyargs
+            or given.vararg
+            or given.kwonlyargs
+            or given.kwarg
+            or given.defaults
+            or tree.decorator_list
+        ):
+            raise GraphError(f"parse: the head of {tree.name!r} holds more than inputs and their types")
+        if len(set(names)) < len(names):
+            raise GraphError(f"parse: two inputs of {tree.name!r} have one name")
+        for arg in given.args:
             value = Value(self.type(arg.annotation), None, None)
             env[arg.arg] = value
             inputs.append(value)
         nodes: list[Node] = []
         outputs: tuple[Value, ...] = ()
         for statement in tree.body:
-            if isinstance(statement, ast.Return):
+            if isinstance(statement, ast.Return) and statement is tree.body[-1]:
                 outputs = self.returned(statement, env)
             else:
                 nodes.append(self.statement(statement, env))
-        names = tuple(arg.arg for arg in tree.args.args)
         return Graph(tuple(inputs), tuple(nodes), outputs, tree.name, names)
 
     def returned(self, statement: ast.Return, env: dict[str, Value]) -> tuple[Value, ...]:
@@ -184,14 +196,21 @@ class Parser:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             targets, call = [statement.target.id], statement.value
         elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
-            targets = [t.id for t in statement.targets[0].elts if isinstance(t, ast.Name)]
+            several = statement.targets[0].elts
+            targets = [t.id for t in several if isinstance(t, ast.Name)]
+            if len(statement.targets) > 1 or len(set(targets)) < len(several):
+                raise GraphError(f"parse: {ast.unparse(statement)!r} names its values otherwise than once")
             call = statement.value
         else:
             raise GraphError(f"parse: expected an assignment, found {ast.unparse(statement)!r}")
+        if taken := env.keys() & set(targets):
+            raise GraphError(f"parse: {min(taken)!r} is assigned twice")
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in OPS:
             raise GraphError(f"parse: {ast.unparse(statement)!r} calls no primitive of the language")
         op = OPS[call.func.id]
         inputs = tuple([self.value(a, env) for a in call.args])
+        if any(k.arg is None for k in call.keywords):
+            raise GraphError(f"parse: {ast.unparse(statement)!r} does not name its parameters")
         params = {str(k.arg): self.param(k.value) for k in call.keywords}
         types = op.type(*[v.type for v in inputs], **params)
         node = Node(op, inputs, params, None)
@@ -256,7 +275,7 @@ def _literal(tree: ast.expr) -> Any:
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Sub):
         left, right = _literal(tree.left), _literal(tree.right)
         return left + right if isinstance(tree.op, ast.Add) else left - right
-    if isinstance(tree, ast.Constant):
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float | complex | str | None):
         return tree.value
     raise ValueError(ast.unparse(tree))
 
@@ -264,10 +283,24 @@ def _literal(tree: ast.expr) -> Any:
 def parse(source: str, objects: dict[str, Any] | None = None) -> Graph:
     """The graph that this text describes; raises GraphError where it describes none. Nothing is executed."""
     try:
-        module = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        graph = _parsed(source, Parser(objects or {}))
+        verify(graph)
+    except GraphError:
+        raise
+    except SENSELESS as error:
         raise GraphError(f"parse: not a graph: {error}") from None
-    parser = Parser(objects or {})
+    return graph
+
+
+SENSELESS = (SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+"""What Python and the type rules, which expect parameters of right kinds, raise for text that makes no sense."""
+
+
+def _parsed(source: str, parser: Parser) -> Graph:
+    try:
+        module = ast.parse(source)
+    except MemoryError:  # so Python says that brackets are too deep
+        raise GraphError("parse: not a graph: its brackets are too deep") from None
     graph = None
     for statement in module.body:
         if not isinstance(statement, ast.FunctionDef):

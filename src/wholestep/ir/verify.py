@@ -39,7 +39,7 @@ def _problem(node: Node, known: set[Value]) -> str:
         return f"{op.name} makes a value that exists already"
     types = op.type(*node.types, **node.params)
     expected = tuple(types) if op.multiple else (types,)
-    found = tuple(v.type for v in node.outputs)
+    found = tuple([v.type for v in node.outputs])
     return "" if expected == found else f"{op.name} gives {expected} by its rule and {found} in the graph"
 
 

@@ -1,4 +1,4 @@
-"""The kernel language: what a backend prints. One loop nest, scalar values, affine loads and stores."""
+"""The kernel language, which backends print: one loop nest, scalar values, affine loads and stores."""
 
 from wholestep.kernel import text
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wholestep.dims import Size, least, most
-from wholestep.kernel.lang import Axis, Buffer, Index, Loop, Statement, Store, Var
+from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Space, Statement, Store, Var
 
 
 class MemoryAccess(NamedTuple):
@@ -61,6 +61,11 @@ def memory_accesses(body: Sequence[Statement], path: tuple[Loop, ...] = ()) -> I
             yield from memory_accesses(s.body, (*path, s))
         elif isinstance(s, Store):
             yield MemoryAccess(s, s.buffer, s.index, path, s.guard)
-        elif s.op == "load":
+        elif isinstance(s, Var) and s.op == "load":
             buffer, offset = s.attr
             yield MemoryAccess(s, buffer, offset, path, s.args[0] if s.args else None)
+
+
+def space_accesses(kernel: Kernel, space: Space) -> list[MemoryAccess]:
+    """The loads and stores of a kernel in one memory space."""
+    return [a for a in memory_accesses(kernel.body) if a.buffer.space == space]

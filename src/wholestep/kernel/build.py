@@ -1,4 +1,4 @@
-"""Builder: kernels written statement by statement; what was said before in sight is said once."""
+"""Kernel builder: statements are added one by one, and a value that is in scope already is used again."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from wholestep.kernel.lang import (
     BOOL,
     I64,
     Axis,
+    Barrier,
     Buffer,
     Carry,
     DType,
@@ -21,6 +22,7 @@ from wholestep.kernel.lang import (
     Index,
     Kernel,
     Loop,
+    Space,
     Statement,
     Store,
     Var,
@@ -90,9 +92,9 @@ class KernelBuilder:
     def __exit__(self, *error: object) -> None:
         ACTIVE.builders.pop()
 
-    def buffer(self, name: str, dtype: DType, room: Size, written: bool = False) -> Buffer:
-        """A new buffer of the kernel."""
-        made = Buffer(name, dtype, room, written)
+    def buffer(self, name: str, dtype: DType, room: Size, written: bool = False, space: Space = "global") -> Buffer:
+        """A new buffer of the kernel: one that it is given, or one in shared or private memory."""
+        made = Buffer(name, dtype, room, written, space)
         self.buffers.append(made)
         return made
 
@@ -106,10 +108,10 @@ class KernelBuilder:
         key = (op, made.args, dtype, attribute_key(attr))
         depth = len(self.frames) - 1
         if not here:
-            depth = self.depth([*made.reads(), *axes_read(made)])
+            depth = self.depth(named_by(made))
             for frame in self.frames[: depth + 1]:
-                if key in frame.memo:
-                    found: Var = frame.memo[key]
+                found: Var | None = frame.memo.get(key)
+                if found is not None:
                     return found
         self.frames[depth].body.append(made)
         self.frames[depth].memo[key] = made
@@ -136,7 +138,9 @@ class KernelBuilder:
         return self.emit("index", (), I64, index)
 
     def load(self, buffer: Buffer, index: Index, guard: Var | None = None, *, here: bool = False) -> Var:
-        """An element of a buffer; 0, and nothing read, where the guard is false."""
+        """An element of a buffer; 0, and nothing read, where the guard is false. What a buffer in shared or private
+        memory holds may change, so that its loads stay in this body, and none is used again."""
+        here = here or buffer.space != "global"
         return self.emit("load", () if guard is None else (guard,), buffer.dtype, (buffer, index), here=here)
 
     def convert(self, x: Var, dtype: DType) -> Var:
@@ -159,6 +163,10 @@ class KernelBuilder:
         """Write a value, in this body."""
         buffer.written = True
         self.frames[-1].body.append(Store(buffer, index, value, guard))
+
+    def barrier(self) -> None:
+        """Wait for the other threads of the workgroup. What is loaded again after it says `here`."""
+        self.frames[-1].body.append(Barrier())
 
     @contextmanager
     def at(self, depth: int) -> Iterator[None]:
@@ -183,15 +191,16 @@ class KernelBuilder:
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
-        return Kernel(self.name, tuple(self.buffers), tuple(self.frames[0].body))
+        given, own = [tuple([b for b in self.buffers if (b.space != "global") == s]) for s in (False, True)]
+        return Kernel(self.name, given, tuple(self.frames[0].body), own)
 
 
-def axes_read(value: Var) -> list[Axis]:
-    """The axes that a value names itself."""
+def named_by(value: Var) -> tuple[Axis | Var, ...]:
+    """The values and axes that a value names itself."""
     if value.op == "across":
-        return [value.attr[1]]
+        return (*value.args, value.attr[1])
     index = value.attr[1] if value.op == "load" else value.attr if value.op == "index" else None
-    return [] if index is None else [k for k in index.terms if isinstance(k, Axis)]
+    return value.args if index is None else (*value.args, *index.terms)
 
 
 def attribute_key(attr: Any) -> Any:

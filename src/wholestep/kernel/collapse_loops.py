@@ -6,24 +6,24 @@ for i in 1000: for j in 3: y[3*i + j] = x[3*i + j] * 2   ->   for m in 3000: y[m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, walk
 from wholestep.kernel.schedule import PartReplacement
 
-MOST_LANES = 64
-"""No vector has more lanes."""
 
-
-def collapse_loops(kernel: Kernel) -> Kernel:
-    """The kernel with every pair of loops joined that can be."""
+def collapse_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
+    """The kernel with every pair of loops joined that can be; one of symbolic size only where a multiple of so many
+    lanes comes out.
+    """
     while True:
         pair = next(collapsible_pairs(kernel.body), None)
         if pair is None:
             return kernel
         outer, inner = pair
-        if not is_collapsible(kernel, outer.axis, inner.axis):
+        if not is_collapsible(kernel, outer.axis, inner.axis, lanes):
             return kernel
-        kernel = kernel._replace(body=LoopCollapse(outer, inner).body(kernel.body))
+        kernel = replace(kernel, body=LoopCollapse(outer, inner).body(kernel.body))
 
 
 def collapsible_pairs(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
@@ -41,27 +41,16 @@ def collapsible_pairs(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
 
 
 def is_independent(loop: Loop) -> bool:
-    """Test whether the steps of a loop may be done in any order."""
-    return not (loop.folds or loop.carries or loop.ordered or loop.guard is not None)
+    """Test whether the steps of a loop may be done in any order, and none of them is a thread by itself."""
+    return loop.independent and loop.guard is None and not loop.axis.thread
 
 
-def kernel_indices(kernel: Kernel) -> Iterator[Index]:
-    """Every index expression of a kernel."""
-    for s in walk(kernel.body):
-        if isinstance(s, Store):
-            yield s.index
-        elif isinstance(s, Var) and s.op in ("load", "index"):
-            yield s.attr[1] if s.op == "load" else s.attr
-
-
-def is_collapsible(kernel: Kernel, outer: Axis, inner: Axis) -> bool:
-    """Test whether one step of the outer axis is always as far as a whole round of the inner one.
-
-    A symbolic axis is joined only where what comes out may run along the lanes of any vector.
-    """
-    if inner.symbolic or (outer.symbolic and outer.size * inner.extent % MOST_LANES != 0):
+def is_collapsible(kernel: Kernel, outer: Axis, inner: Axis, lanes: int) -> bool:
+    """Test whether one step of the outer axis is always as far as a whole round of the inner one."""
+    if inner.symbolic or (outer.symbolic and outer.size * inner.extent % lanes != 0):
         return False
-    return all(i.coefficient(outer) == i.coefficient(inner) * inner.extent for i in kernel_indices(kernel))
+    indices = [s.index for s in walk(kernel.body) if isinstance(s, Store | Var)]
+    return all(i.coefficient(outer) == i.coefficient(inner) * inner.extent for i in indices)
 
 
 class LoopCollapse(PartReplacement):

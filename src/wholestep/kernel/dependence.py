@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wholestep.kernel.accesses import MemoryAccess
-from wholestep.kernel.build import axes_read
+from wholestep.kernel.build import named_by
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Store, Var, walk
+from wholestep.kernel.workgroups import barrier_intervals, find_workgroup
 
 
 class DependenceFault(NamedTuple):
@@ -89,14 +90,18 @@ def value_range(value: Var, depth: int = 6) -> tuple[float, float]:
 
 
 def varying_axes(kernel: Kernel) -> dict[Var, frozenset[Axis]]:
-    """The axes with which each value of a kernel varies; what a carry varies with goes round its loop."""
+    """The axes with which each value of a kernel varies; what a carry varies with goes round its loop, and what is
+    loaded from private memory differs from thread to thread.
+    """
     found: dict[Var, frozenset[Axis]] = {}
+    group = find_workgroup(kernel)
     grown = True
 
     def note(var: Var, axes: frozenset[Axis]) -> None:
         nonlocal grown
-        grown = grown or found.get(var) != axes
-        found[var] = axes
+        old = found.get(var)
+        if old is None or not axes <= old:
+            found[var], grown = axes | (old or frozenset()), True
 
     def of(*values: Var | None) -> frozenset[Axis]:
         return frozenset().union(*[found.get(v, frozenset()) for v in values if v is not None])
@@ -111,8 +116,9 @@ def varying_axes(kernel: Kernel) -> dict[Var, frozenset[Axis]]:
                     note(c.inside, of(c.init, c.next, s.guard) | {s.axis})
                     note(c.after, of(c.init, c.next, s.guard) - {s.axis})
             elif isinstance(s, Var):
-                index = s.attr[1] if s.op == "load" else s.attr if s.op == "index" else Index()
-                own = of(*s.reads()) | {k for k in index.terms if isinstance(k, Axis)}
+                own = of(*s.reads()) | {k for k in s.index.terms if isinstance(k, Axis)}
+                if s.op == "load":
+                    own |= {*group.owners(s.attr[0].space)}
                 note(s, own - {s.attr[1]} if s.op == "across" else own)
     return found
 
@@ -122,7 +128,7 @@ def varies_along(value: Var, axis: Axis) -> bool:
     stack, seen = [value], {value}
     while stack:
         here = stack.pop()
-        if here.op in ("fold", "carry", "carried") or axis in axes_read(here):
+        if here.op in ("fold", "carry", "carried") or axis in named_by(here):
             return True
         fresh = [v for v in here.reads() if v not in seen]
         seen.update(fresh)
@@ -130,8 +136,15 @@ def varies_along(value: Var, axis: Axis) -> bool:
     return False
 
 
-def find_conflict(accesses: list[MemoryAccess], depends: Mapping[Var, frozenset[Axis]]) -> DependenceFault | None:
-    """A store in a loop that is not ordered to where another of its steps may store or load."""
+def find_conflict(
+    kernel: Kernel, accesses: list[MemoryAccess], depends: Mapping[Var, frozenset[Axis]]
+) -> DependenceFault | None:
+    """A store in a loop that is not ordered to where another of its steps may store or load.
+
+    Threads do so at the same time only where no barrier parts them.
+    """
+    group = find_workgroup(kernel)
+    intervals = barrier_intervals(group.body) if group.threads else {}
     for a, first in enumerate(accesses):
         if not isinstance(first.source, Store):
             continue
@@ -143,12 +156,30 @@ def find_conflict(accesses: list[MemoryAccess], depends: Mapping[Var, frozenset[
                     break
                 if loop.ordered or (a == b and stores_uniform_value(first, loop.axis, depends)):
                     continue
+                steps = {single_step(loop.axis, first), single_step(loop.axis, second)}
+                if loop.axis in group.owners(first.buffer.space) or (len(steps) == 1 and None not in steps):
+                    continue
+                if loop.axis.thread and intervals[id(first.source)].isdisjoint(intervals[id(second.source)]):
+                    continue
                 if not surely_disjoint(first, second, depth, depends):
                     what = "stored to" if isinstance(second.source, Store) else "loaded from"
-                    problem = (
-                        f"steps of the loop over {loop.axis} may store to what is {what} in others: order the loop"
-                    )
+                    way = "part them by a barrier" if loop.axis.thread else "order the loop"
+                    problem = f"steps of the loop over {loop.axis} may store to what is {what} in others: {way}"
                     return DependenceFault(f"{first.buffer}: {problem}", first.source)
+    return None
+
+
+def single_step(axis: Axis, access: MemoryAccess) -> int | None:
+    """The only step of an axis that the guards of an access let through; None where there may be more."""
+    guards = [g for g in (access.guard, *[loop.guard for loop in access.path]) if g is not None]
+    while guards:
+        guard = guards.pop()
+        if guard.op == "and":
+            guards += guard.args
+        elif guard.op == "eq" and guard.args[0].dtype.kind in "iu":
+            const, axes, values = affine_form(Index(0, {guard.args[0]: 1}) + Index(0, {guard.args[1]: -1}))
+            if not values and [*axes] == [axis] and abs(axes[axis]) == 1:
+                return -const * axes[axis]
     return None
 
 

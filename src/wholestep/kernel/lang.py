@@ -1,8 +1,9 @@
 """Kernel: one loop nest over axes of constant size, with scalar values in SSA form, as plain data.
 
-A statement is a value (Var), a Store or a Loop. What a loop reduces leaves it as a fold; what it hands from one step to
-the next is a carry. Axes carry the schedule: how many elements one vector holds (`lanes`) and how many steps are worked
-on side by side in registers (`tile`). The schedule never changes the meaning beyond the order of a fold.
+A statement is a value (Var), a Store, a Loop or a Barrier. What a loop reduces leaves it as a fold; what it hands from
+one step to the next is a carry. Axes carry the schedule: how many elements one vector holds (`lanes`), how many steps
+are worked on side by side in registers (`tile`), and whether a step is a thread of a workgroup (`thread`). The schedule
+never changes the meaning beyond the order of a fold; only barriers and scratch memory refer to threads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,30 +25,38 @@ if TYPE_CHECKING:
 DType = np.dtype[Any]
 BOOL, I32, I64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
 
+Space = Literal["global", "shared", "private"]
+"""A memory space: that of all threads, that of the threads of one workgroup, that of one thread."""
+
 
 class Axis:
     """One loop variable, from 0 to `size` - 1; equal by identity.
 
     A size may be symbolic: it is then given when the program is called, and `extent` is what is supposed meanwhile.
     `lanes` elements form one vector; `tile` such vectors (elements, where lanes is 1) are worked on side by side. Of an
-    ordered or folding loop, `tile` is how often the body is unrolled. An axis is never changed: a `Schedule` gives a
-    kernel new ones.
+    ordered or folding loop, `tile` is how often the body is unrolled. The steps of `thread` axes are the threads of a
+    workgroup, and the loops around them are the grid. An axis is never changed: a `KernelSchedule` gives a kernel new
+    ones.
     """
 
-    __slots__ = ("extent", "lanes", "name", "size", "tile")
+    __slots__ = ("extent", "lanes", "name", "size", "thread", "tile")
     name: str
     size: Size
     extent: int
     lanes: int
     tile: int
+    thread: bool
 
-    def __init__(self, name: str, size: Size, *, extent: int | None = None, lanes: int = 1, tile: int = 1) -> None:
+    def __init__(
+        self, name: str, size: Size, *, extent: int | None = None, lanes: int = 1, tile: int = 1, thread: bool = False
+    ) -> None:
         fill = object.__setattr__
         fill(self, "name", name)
         fill(self, "size", size)
         fill(self, "extent", size if isinstance(size, int) else most(size) if extent is None else extent)
         fill(self, "lanes", lanes)
         fill(self, "tile", tile)
+        fill(self, "thread", thread)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"an axis is never changed: {name}")
@@ -71,17 +81,18 @@ class Axis:
 
 
 class Buffer:
-    """A flat array in memory that a kernel is given by pointer; equal by identity.
+    """A flat array: in global memory, given by pointer, or scratch memory of a kernel's own; equal by identity.
 
     `room` counts its elements, which may be symbolic, and `size` is what that is for the sizes supposed.
     """
 
-    __slots__ = ("dtype", "name", "room", "size", "written")
+    __slots__ = ("dtype", "name", "room", "size", "space", "written")
 
-    def __init__(self, name: str, dtype: DType, room: Size, written: bool = False) -> None:
+    def __init__(self, name: str, dtype: DType, room: Size, written: bool = False, space: Space = "global") -> None:
         self.name = name
         self.dtype = dtype
         self.written = written
+        self.space = space
         self.resize(room)
 
     def resize(self, room: Size) -> None:
@@ -134,6 +145,9 @@ class Index:
         return " + ".join([*parts, str(self.const)] if self.const or not parts else parts)
 
 
+NO_INDEX = Index()
+
+
 def written(op: str, swapped: bool = False) -> Callable[[Var, Any], Var]:
     """An operator of values: this operation, written by the builder at work."""
 
@@ -167,10 +181,16 @@ class Var:
         self.dtype = dtype
         self.attr = attr
 
+    @property
+    def index(self) -> Index:
+        """The index of a load or of an index value; an empty one of the others."""
+        found: Index = self.attr[1] if self.op == "load" else self.attr if self.op == "index" else NO_INDEX
+        return found
+
     def reads(self) -> tuple[Var, ...]:
         """Every value that this one is made of, those inside its index included."""
-        index = self.attr[1] if self.op == "load" else self.attr if self.op == "index" else None
-        return self.args if index is None else (*self.args, *index.values())
+        index = self.index
+        return self.args if index is NO_INDEX else (*self.args, *index.values())
 
     def __repr__(self) -> str:
         return f"<{self.op} {dtypes.short(self.dtype)}>"
@@ -210,6 +230,16 @@ class Store(NamedTuple):
     value: Var
     guard: Var | None = None
 
+    def reads(self) -> tuple[Var, ...]:
+        """The values that it uses, those inside its index included."""
+        return (self.value, *self.index.values(), *(() if self.guard is None else (self.guard,)))
+
+
+class Barrier:
+    """All threads of a workgroup get here before any goes on, and what they wrote is there for all of them."""
+
+    __slots__ = ()
+
 
 class Fold(NamedTuple):
     """A reduction over a loop: `result = init op value op value ...` in any fixed order.
@@ -247,12 +277,24 @@ class Loop(NamedTuple):
     ordered: bool = False
     guard: Var | None = None
 
+    def reads(self) -> tuple[Var, ...]:
+        """The values that it uses itself: those of its folds, its carries and its guard, and none of its body."""
+        folded = [v for f in self.folds for v in (f.init, *f.values)]
+        carried = [v for c in self.carries for v in (c.init, c.next)]
+        return (*folded, *carried, *(() if self.guard is None else (self.guard,)))
 
-Statement = Var | Store | Loop
+    @property
+    def independent(self) -> bool:
+        """True where its steps may be taken in any order."""
+        return not (self.folds or self.carries or self.ordered)
 
 
-class Kernel(NamedTuple):
-    """A loop nest and the buffers that it reads and writes.
+Statement = Var | Store | Loop | Barrier
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A loop nest, the buffers that it is given, and its shared and private ones; equal by identity.
 
     Where the body is one independent loop, its steps may be shared out among threads.
     """
@@ -260,12 +302,13 @@ class Kernel(NamedTuple):
     name: str
     buffers: tuple[Buffer, ...]
     body: tuple[Statement, ...]
+    scratch: tuple[Buffer, ...] = ()
 
     @property
     def outer(self) -> Axis | None:
         """The axis whose steps are independent of each other and may be shared out; None where there is none."""
         last = self.body[-1] if self.body else None
-        if isinstance(last, Loop) and not (last.folds or last.carries or last.ordered):
+        if isinstance(last, Loop) and last.independent:
             rest_is_values = all(isinstance(s, Var) for s in self.body[:-1])
             return last.axis if rest_is_values else None
         return None

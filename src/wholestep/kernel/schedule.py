@@ -1,4 +1,4 @@
-"""Schedule: vector lanes and register tiles of a kernel's axes, decided apart from what the kernel means."""
+"""Schedule: vector lanes, register tiles and threads of a kernel's axes, decided apart from what the kernel means."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import Axis, Barrier, Buffer, Index, Kernel, Loop, Statement, Store, Var
 
 
 class AxisSchedule(NamedTuple):
-    """Lanes of one vector along an axis, and the number of vectors (of elements, where lanes is 1) in a tile."""
+    """Lanes of one vector along an axis, the number of vectors (of elements, where lanes is 1) in a tile, and whether
+    its steps are threads of a workgroup.
+    """
 
     lanes: int = 1
     tile: int = 1
+    thread: bool = False
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class KernelSchedule:
     def __getitem__(self, axis: Axis) -> AxisSchedule:
         return self.axes.get(axis, AxisSchedule())
 
-    def with_axis(self, axis: Axis, **words: int) -> KernelSchedule:
-        """The schedule with other `lanes` or another `tile` along an axis."""
+    def with_axis(self, axis: Axis, **words: Any) -> KernelSchedule:
+        """The schedule with other `lanes`, another `tile`, or as a `thread` axis or none, along an axis."""
         return KernelSchedule(MappingProxyType({**self.axes, axis: self[axis]._replace(**words)}))
 
     def apply(self, kernel: Kernel) -> Kernel:
@@ -40,8 +43,8 @@ def replace_parts(
     kernel: Kernel, axes: Mapping[Axis, Axis], buffers: Mapping[Buffer, Buffer] = MappingProxyType({})
 ) -> Kernel:
     """The kernel with other axes and buffers in the place of these."""
-    body = PartReplacement(axes, buffers).body(kernel.body)
-    return Kernel(kernel.name, tuple([buffers.get(b, b) for b in kernel.buffers]), body)
+    given, own = [tuple([buffers.get(b, b) for b in held]) for held in (kernel.buffers, kernel.scratch)]
+    return Kernel(kernel.name, given, PartReplacement(axes, buffers).body(kernel.body), own)
 
 
 class PartReplacement:
@@ -67,6 +70,8 @@ class PartReplacement:
             return made
         if isinstance(s, Store):
             return Store(self.of(s.buffer), self.index(s.index), self.of(s.value), self.of(s.guard))
+        if isinstance(s, Barrier):
+            return s
         body = self.body(s.body)
         folds = [f._replace(init=self.of(f.init), values=tuple(map(self.of, f.values))) for f in s.folds]
         carries = [c._replace(init=self.of(c.init), next=self.of(c.next)) for c in s.carries]

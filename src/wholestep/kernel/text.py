@@ -11,9 +11,10 @@
                 v4 = max(v3, v0)
                 y[10*i + j] = v4
 
-`mut` marks the buffers that are written. A guard follows the load, store or loop that it guards (`y[i] = v4 if v5`,
-`for i in 8 if v5:`). `across(add, v1, j)` reduces over an axis around it, and `f64(v1)` converts. An ordered loop hands
-values on:
+`mut` marks the buffers that are written; those in scratch memory stand in lines of their own, `shared t: f32[72]` and
+`private r: f32[4]`, before all else. `for i in 8 thread:` runs over threads, and `barrier` waits for all of them. A
+guard follows the load, store or loop that it guards (`y[i] = v4 if v5`, `for i in 8 if v5:`). `across(add, v1, j)`
+reduces over an axis around it, and `f64(v1)` converts. An ordered loop hands values on:
 
         for i in 128 ordered:
             carry v1 from v0
@@ -33,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.kernel.lang import PRINTER, Axis, Buffer, DType, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import PRINTER, Axis, Barrier, Buffer, DType, Index, Kernel, Loop, Statement, Store, Var
 
 INFIX = {
     "add": "+",
@@ -52,7 +53,9 @@ INFIX = {
 }
 """The operations that are written between their operands; the others are written as functions."""
 
-WORDS = {"after", "carry", "fold", "for", "from", "if", "in", "kernel", "lanes", "mut", "next", "ordered", "tile"}
+WORDS = set(
+    "after barrier carry fold for from if in kernel lanes mut next ordered private shared thread tile".split(" ")
+)
 INDENT = "    "
 NUMBERED = re.compile(r"v\d+")
 
@@ -92,6 +95,9 @@ class KernelPrinter:
             )
         name = "k" if self.plain or not is_plain_name(kernel.name) else kernel.name
         self.lines.append(Line(f"kernel {name}({', '.join(heads)}):", kernel))
+        for b in kernel.scratch:
+            name = self.claim(b, b.name, "b")
+            self.lines.append(Line(f"{INDENT}{b.space} {name}: {dtypes.short(b.dtype)}[{b.size}]", b))
         self.body(kernel.body, INDENT)
         return self.lines
 
@@ -126,6 +132,8 @@ class KernelPrinter:
             elif isinstance(s, Store):
                 place = f"{self.names[s.buffer]}[{self.index(s.index)}]"
                 self.lines.append(Line(f"{indent}{place} = {self.names[s.value]}{self.guard(s.guard)}", s))
+            elif isinstance(s, Barrier):
+                self.lines.append(Line(f"{indent}barrier", s))
             else:
                 said = self.expression(s)
                 self.lines.append(Line(f"{indent}{self.new(s)} = {said}", s))
@@ -205,8 +213,8 @@ def is_plain_name(name: str) -> bool:
 
 
 def format_schedule(axis: Axis) -> str:
-    """` lanes 16 tile 4`."""
-    lanes = f" lanes {axis.lanes}" if axis.lanes != 1 else ""
+    """` thread`, ` lanes 16 tile 4`."""
+    lanes = f"{' thread' if axis.thread else ''}{f' lanes {axis.lanes}' if axis.lanes != 1 else ''}"
     return f"{lanes} tile {axis.tile}" if axis.tile != 1 else lanes
 
 

@@ -1,4 +1,4 @@
-"""The kernel verifier: values in scope and of fitting dtype, indices inside, iterations independent."""
+"""The kernel verifier: values in scope and well typed, indices inside, iterations independent, barriers uniform."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from wholestep.kernel.dependence import find_conflict, index_range, varying_axes
 from wholestep.kernel.lang import BOOL, I64, Axis, Carry, DType, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
 from wholestep.kernel.ops import FOLDS, OPS
 from wholestep.kernel.text import KernelPrinter
+from wholestep.kernel.workgroups import barrier_problem, find_workgroup, scratch_problem, thread_problem
 
 SYMBOL = re.compile(r"[\w.:]+")
 
@@ -23,12 +24,14 @@ SYMBOL = re.compile(r"[\w.:]+")
 def verify_kernel(kernel: Kernel) -> None:
     """Check a kernel; raises KernelError that shows the statement and its neighbours."""
     checker = KernelVerifier(kernel)
+    for b in (*kernel.buffers, *kernel.scratch):
+        checker.require(b if b in kernel.scratch else kernel, scratch_problem(kernel, checker.group, b))
     checker.body(kernel.body)
     stored = {a.buffer for a in checker.accesses if isinstance(a.source, Store)}
     for a in checker.accesses:
         if not a.path and kernel.outer is not None and a.buffer in stored:
             raise checker.wrong(f"{a.buffer} is loaded before a loop that may be shared out and stores to it", a.source)
-    fault = find_conflict(checker.accesses, varying_axes(kernel))
+    fault = find_conflict(kernel, checker.accesses, checker.varies)
     if fault is not None:
         raise checker.wrong(fault.problem, fault.source)
 
@@ -53,11 +56,13 @@ class OpenLoopCheck(NamedTuple):
 
 
 class KernelVerifier:
-    """Goes through a kernel once; keeps what is in sight, on which axes it depends, and what memory is touched."""
+    """Goes through a kernel once; keeps what is in sight, and what memory is touched."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.depends: dict[Var, frozenset[Axis]] = {}
+        self.group = find_workgroup(kernel)
+        self.varies = varying_axes(kernel)
+        self.made: set[Var] = set()
         self.sight: set[Var] = set()
         self.frames = [OpenLoopCheck(None, [])]
         self.path: tuple[Loop, ...] = ()
@@ -74,34 +79,34 @@ class KernelVerifier:
         for s in body:
             if isinstance(s, Loop):
                 self.loop(s)
-                continue
-            problem = self.store(s) if isinstance(s, Store) else self.value(s)
-            if problem:
-                raise self.wrong(problem, s)
+            elif isinstance(s, Var):
+                self.require(s, self.value(s))
+            elif isinstance(s, Store):
+                self.require(s, self.store(s))
+            else:
+                self.require(s, barrier_problem(self.path, self.group, self.varies))
 
     def loop(self, loop: Loop) -> None:
         problem = self.axis(loop) or ("" if loop.guard is None else self.guard(loop.guard))
         if problem:
             raise self.wrong(problem, loop)
-        around = frozenset(self.axes())
-        chosen: frozenset[Axis] = frozenset() if loop.guard is None else self.depends[loop.guard]
         for c in loop.carries:
             self.require(c, self.carried(c))
         self.path = (*self.path, loop)
         self.frames.append(OpenLoopCheck(loop, []))
         for c in loop.carries:
-            # What the next step gets is not known yet: it may depend on every axis in sight.
-            self.require(c, self.define(c.inside, around | {loop.axis}))
+            self.require(c, self.define(c.inside))
         self.body(loop.body)
         for c in loop.carries:
             self.require(c, self.seen(c.next))
-        left = [self.left(f, loop.axis) for f in loop.folds]
+        for f in loop.folds:
+            self.left(f)
         self.path = self.path[:-1]
         self.sight.difference_update(self.frames.pop().made)
-        for f, depends in zip(loop.folds, left, strict=True):
-            self.require(f, self.seen(f.init) or self.define(f.result, depends | chosen | self.depends[f.init]))
+        for f in loop.folds:
+            self.require(f, self.seen(f.init) or self.define(f.result))
         for c in loop.carries:
-            self.require(c, self.define(c.after, around))
+            self.require(c, self.define(c.after))
 
     def require(self, source: object, problem: str) -> None:
         if problem:
@@ -122,7 +127,7 @@ class KernelVerifier:
             return f"the steps of a loop that are in order, over {axis}, cannot be the lanes of a vector"
         if axis.lanes > 1 and any(a.lanes > 1 for a in self.axes()):
             return f"{axis} has lanes inside the loop over an axis that has lanes"
-        return ""
+        return thread_problem(axis, self.group)
 
     def carried(self, c: Carry) -> str:
         if (c.inside.op, c.after.op) != ("carry", "carried"):
@@ -131,12 +136,11 @@ class KernelVerifier:
             return f"a carry of dtype {c.inside.dtype} is given {c.init.dtype} at first and {c.next.dtype} then"
         return self.seen(c.init)
 
-    def left(self, f: Fold, axis: Axis) -> frozenset[Axis]:
-        """On what a fold depends, except for its first value."""
+    def left(self, f: Fold) -> None:
+        """Check what a loop folds."""
         self.require(f, self.reduction(f.op, f.values) or self.seen(*f.values))
         if f.result.op != "fold" or {f.result.dtype, f.init.dtype} != {f.values[0].dtype}:
             raise self.wrong(f"a fold of {f.values[0].dtype} wants a first value and a result of that dtype", f)
-        return frozenset().union(*[self.depends[v] for v in f.values]) - {axis}
 
     def reduction(self, op: str, values: tuple[Var, ...]) -> str:
         known = FOLDS.get(op)
@@ -152,25 +156,16 @@ class KernelVerifier:
                 return f"a value ({v!r}) is used that is made later, in another loop, or nowhere"
         return ""
 
-    def define(self, var: Var, depends: frozenset[Axis]) -> str:
-        if var in self.depends:
+    def define(self, var: Var) -> str:
+        if var in self.made:
             return f"{var!r} is made twice"
-        self.depends[var] = depends
+        self.made.add(var)
         self.sight.add(var)
         self.frames[-1].made.append(var)
         return ""
 
     def value(self, var: Var) -> str:
-        problem = self.seen(*var.args) or RULES.get(var.op, check_operation)(self, var)
-        if problem:
-            return problem
-        depends = frozenset().union(*[self.depends[v] for v in var.reads()])
-        if var.op in ("load", "index"):
-            index: Index = var.attr[1] if var.op == "load" else var.attr
-            depends |= {k for k in index.terms if isinstance(k, Axis)}
-        if var.op == "across":
-            depends -= {var.attr[1]}
-        return self.define(var, depends)
+        return self.seen(*var.args) or RULES.get(var.op, check_operation)(self, var) or self.define(var)
 
     def store(self, store: Store) -> str:
         if not store.buffer.written:
@@ -191,8 +186,10 @@ class KernelVerifier:
 
     def touch(self, access: MemoryAccess) -> str:
         """Check a load or store: in bounds wherever that can be known before it runs."""
-        if access.buffer not in self.kernel.buffers:
+        if access.buffer not in (*self.kernel.buffers, *self.kernel.scratch):
             return f"{access.buffer} is no buffer of the kernel"
+        if access.buffer.space != "global" and not {*self.group.threads} <= {*self.axes()}:
+            return f"{access.buffer} is {access.buffer.space} memory, touched outside of the loops over threads"
         problem = self.index(access.offset) or ("" if access.guard is None else self.guard(access.guard))
         if problem:
             return problem
@@ -283,7 +280,7 @@ def check_across(checker: KernelVerifier, var: Var) -> str:
     if loop is None or loop.ordered or axis.symbolic or axis.steps > 1:
         return f"across wants an unordered loop over {axis} around it, whose one step covers the axis"
     inside = checker.path[checker.path.index(loop) + 1 :]
-    if any(inner.guard is not None and axis in checker.depends[inner.guard] for inner in inside):
+    if any(inner.guard is not None and axis in checker.varies[inner.guard] for inner in inside):
         return f"across wants all of {axis}, of which a guard around it may leave out steps"
     if len(var.args) != 1 or var.dtype != var.args[0].dtype:
         return "across takes one value and gives its dtype"

@@ -41,7 +41,7 @@ def lower_program(
     program for all of them.
     """
     check_symbolic_sizes(graph)
-    legal, copies = legalize(graph)
+    legal, copies = legalize(graph, target.split)
     context = ProgramBuilder(target, copies)
     replaced = {o: i for i, o in resident}
     names = graph.input_names or [""] * len(graph.inputs)
@@ -60,38 +60,42 @@ def lower_program(
             slots.append(BufferSlot("output", v.type))
             place = Allocation(v.type.nbytes, MemRef(out_slots[-1]))
         outputs.append(row_major_location(v, place))
-    arena = Allocation(0, MemRef(ARENA_SLOT))
-    found = lower_graph(legal, context, inputs, outputs, arena)
-    found.file.ref = MemRef(FIRST_INPUT + len(slots))
+    arena, file = Allocation(0, MemRef(ARENA_SLOT)), Allocation(0, MemRef(FIRST_INPUT + len(slots)), file=True)
+    found = lower_graph(legal, context, inputs, outputs, arena, file)
     rates = DEFAULT_RATES if budget is None else budget.rates
     disk = rates if budget is not None and budget.spill else None
-    fitting = BudgetSolver(partial(task_microseconds, rates=rates), context.pinned, disk, target.is_evictable)
+    price = partial(task_microseconds, rates=rates)
+    fitting = BudgetSolver(context.layout.finish(), price, context.pinned, disk, target.is_evictable)
     free = fitting.fit(found)
     if budget is not None:
         kept = [s.type.nbytes for i, s in enumerate(slots) if i not in streamed]
         fixed = sum(kept) + context.constant_bytes
-        if fitting.fit_within(found, budget.arena(fixed, free)) > budget.arena(fixed, free):
+        least = fitting.fit_within(found, budget.arena(fixed, free))
+        if least > budget.arena(fixed, free):
             spilled = not budget.spill and fits_budget(graph, target, resident, budget.with_spilling(), streamed)
-            raise budget.refused(graph.name, fixed, free, found.arena.nbytes, spilled)
+            raise budget.refused(graph.name, fixed, free, least, spilled)
+    assigned = fitting.assignment()
+    own = assigned.graphs[found]
+    filed = most(own.file)
     files = frozenset([FIRST_INPUT + i for i in streamed])
-    if found.file.nbytes:
+    if filed:
         files |= {FIRST_INPUT + len(slots)}
-        slots.append(BufferSlot("file", array_type((found.file.nbytes,), np.dtype(np.uint8))))
-    constants = [(array, place) for array, place in context.constants.values()]
+        slots.append(BufferSlot("file", array_type((filed,), np.dtype(np.uint8))))
+    constants = list(context.constants.values())
     return LoweredProgram(
         graph.name,
         tuple(slots),
-        target.place_offload(mark_stoppable_loop(found.steps()), files, rates, context.loop),
+        target.place_offload(mark_stoppable_loop(assigned.steps(found)), files, rates, context.loop),
         tuple(range(FIRST_INPUT, FIRST_INPUT + len(graph.inputs))),
         tuple(out_slots),
         tuple([array for array, _ in constants]),
-        tuple([most(place.address().offset) for _, place in constants]),
-        found.arena.size,
-        found.bound,
+        tuple([most(assigned.address(place).offset) for _, place in constants]),
+        own.arena,
+        own.bound,
         tuple(context.sites),
-        tuple(arena_timeline(found)),
+        tuple(arena_timeline(assigned, found)),
         tuple(fitting.decisions),
-        found.file.nbytes,
+        filed,
     )
 
 
@@ -116,7 +120,7 @@ def task_microseconds(task: Task, rates: Rates) -> float:
 
 def mark_stoppable_loop(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps with the longest outermost loop marked as the one that may be left between trips."""
-    loops = [s for s in steps if isinstance(s, ForLoop)]
+    loops = [s for s in steps if isinstance(s, ForLoop) and not s.indivisible]
     if not loops:
         return steps
     longest = max(loops, key=lambda s: len(list(walk_steps(s.body))) * s.trips)

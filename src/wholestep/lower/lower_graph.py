@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from wholestep.lower.kernels.scalar_codegen import Location, ReadableLocations, 
 from wholestep.lower.ops import opaque
 from wholestep.lower.ops.bounds_checks import bounds_check_tasks, unchecked_indices
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayoutBuilder
 from wholestep.primitives.recompute_cost import cheap_closure
 
 
@@ -46,13 +47,14 @@ class GraphLowering(Materializer):
         self.record_pins()
 
     def nested(self, graph: Graph, inputs: Sequence[Location], outputs: Sequence[Location]) -> TaskGraph:
-        return lower_graph(graph, self.context, inputs, outputs, Allocation(0))
+        return lower_graph(graph, self.context, inputs, outputs, Allocation(0), Allocation(0, file=True))
 
     # Materialization.
 
     def place_output(self, v: Value, location: Location) -> None:
         """Materialize an output in its location; a value that has a location, or is only moved, is copied there."""
-        if v in self.locations and location.place.memory() is self.locations[v].place.memory():
+        memory = self.context.layout.memory
+        if v in self.locations and memory(location.place) is memory(self.locations[v].place):
             return
         # A value with strides that are not row-major can be written only in its own shape.
         base = strip_reshapes(v) if location.strides == row_major_strides(v.shape) else v
@@ -160,7 +162,10 @@ class GraphLowering(Materializer):
             return KernelWriter(self.fusion, group, readable, targets, target.row_lanes, grid, rows)
 
         writer, kernel = target.schedule(write)
-        return kernel_task(writer.bound(kernel, target.worth_sharing(kernel)))
+        made = writer.bound(kernel, target.worth_sharing(kernel))
+        if group.kind == "contract":
+            made = made._replace(blocked=target.block_contraction(kernel, self.context.loop))
+        return kernel_task(made)
 
 
 MAX_MOVES = 32
@@ -183,23 +188,31 @@ def ends_of_long_move_chains(graph: Graph) -> set[Value]:
 
 
 def lower_graph(
-    graph: Graph, context: ProgramBuilder, inputs: Sequence[Location], outputs: Sequence[Location], arena: Allocation
+    graph: Graph,
+    context: ProgramBuilder,
+    inputs: Sequence[Location],
+    outputs: Sequence[Location],
+    arena: Allocation,
+    file: Allocation,
 ) -> TaskGraph:
-    """The ordered tasks of a graph, whose temporary allocations will lie in `arena`."""
+    """The ordered tasks of a graph, whose temporary allocations will lie in `arena` or `file`."""
     # All enclosing allocations, as the outer graph may turn one in between into a root by writing through a copy. The
     # allocation of a result becomes temporary where this graph writes through a copy.
-    given = [location.place for location in inputs] + [location.place.base or location.place for location in outputs]
-    outside = frozenset([p for place in given for p in place.around()])
-    tasks = order_tasks(GraphLowering(graph, context, inputs, outputs).tasks, outside)
-    place_results_in_files(tasks, outside)
-    return TaskGraph(tuple(tasks), arena, outside)
+    layout = context.layout
+    results = [location.place for location in outputs]
+    given = [location.place for location in inputs] + [layout.base(place) or place for place in results]
+    outside = frozenset([p for place in given for p in layout.around(place)])
+    tasks = order_tasks(GraphLowering(graph, context, inputs, outputs).tasks, layout, outside)
+    place_results_in_files(tasks, layout, outside)
+    return TaskGraph(tuple(tasks), arena, file, outside)
 
 
-def place_results_in_files(tasks: Sequence[Task], outside: Collection[Allocation]) -> None:
+def place_results_in_files(tasks: Sequence[Task], layout: MemoryLayoutBuilder, outside: Set[Allocation]) -> None:
     """Results at least as large as a whole file-backed operand are placed in a file too."""
     for task in tasks:
-        whole = [p.nbytes for p in task.reads if p.root().file and p.root().nbytes == p.nbytes]
+        whole = [p.nbytes for p in task.reads if layout.in_file(p) and layout.root(p).nbytes == p.nbytes]
         if task.bound is None or not whole:
             continue
-        for root in [p.root() for p in task.writes if p.nbytes >= max(whole)]:
-            root.file = root.file or (root.ref is None and root not in outside)
+        for p in task.writes:
+            if p.nbytes >= max(whole):
+                layout.move_to_file(layout.root(p), outside)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wholestep.dims import Size
 from wholestep.errors import UnsupportedError
-from wholestep.kernel.lang import Kernel
+from wholestep.kernel.lang import Kernel, Space
+from wholestep.kernel.workgroups import has_barrier
+from wholestep.lower.blocking.blocked_contraction import BlockedContraction
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
 
@@ -16,18 +18,50 @@ DraftKernel = Callable[[Sequence[int] | None, Sequence[int] | None], KernelWrite
 """Draft a kernel with its independent loops, and those over its rows, in these orders; None leaves them as they are."""
 
 
+class SplitLimits(NamedTuple):
+    """The reductions that run in two stages: of at least `elements`, to fewer than `results`, or fewer than `sums` of
+    products; with more there is enough to share among threads already. An axis is cut into at most `chunks`.
+    """
+
+    elements: int
+    results: int
+    sums: int
+    chunks: int
+
+
 @dataclass(frozen=True)
 class Target:
     """A device that runs scalar loops in the order written, and the base class of all others.
 
     `vector` is the bytes of a vector, `registers` how many vectors there are, and `row_vectors` up to how many of them
-    a row may fill to be worked on in registers.
+    a row may fill to be worked on in registers. `spaces` are the memory spaces of its kernels, `barriers` tells whether
+    the threads of a workgroup can wait for each other, `index_bits` is the width of the integers that indices are
+    computed in, and `split` says which reductions run in two stages, since threads share the first.
     """
 
     name: str = "scalar"
     vector: int = 0
     registers: int = 16
     row_vectors: int = 0
+    spaces: frozenset[Space] = frozenset({"global"})
+    barriers: bool = False
+    index_bits: int = 64
+    split: SplitLimits | None = None
+
+    def check_kernel(self, kernel: Kernel) -> None:
+        """Raise UnsupportedError for a kernel that wants what the device does not have."""
+        missing = [f"{b.space} memory, {b}" for b in kernel.scratch if b.space not in self.spaces]
+        missing += ["a barrier"] if has_barrier(kernel) and not self.barriers else []
+        missing += [
+            f"{b} with {b.size} elements, more than indices of {self.index_bits} bits count"
+            for b in (*kernel.buffers, *kernel.scratch)
+            if b.size >= 1 << (self.index_bits - 1)
+        ]
+        if missing:
+            raise UnsupportedError(
+                f"compile: the target {self.name} cannot run the kernel {kernel.name}, which has {missing[0]}",
+                hint="write it without: `spaces`, `barriers` and `index_bits` of the target say what it has",
+            )
 
     def lanes(self, itemsize: int) -> int:
         """The number of elements of this many bytes in one vector."""
@@ -46,6 +80,10 @@ class Target:
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
         """Schedule a kernel whose loops stay in their order."""
         return kernel
+
+    def block_contraction(self, kernel: Kernel, new_loop: Callable[[], int]) -> BlockedContraction | None:
+        """The blocks of a scheduled kernel that is a large contraction; None where it stays one kernel."""
+        return None
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         """Test whether a kernel does enough for its outermost loop to be shared among threads."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from wholestep.errors import PlanError
-from wholestep.kernel.accesses import MemoryAccess, memory_accesses
+from wholestep.kernel.accesses import MemoryAccess, space_accesses
 from wholestep.kernel.dependence import affine_form, index_range
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel
 from wholestep.kernel.verify import verify_kernel
@@ -74,20 +75,42 @@ class AccessedSpan(NamedTuple):
 
 
 def reachable_accesses(kernel: Kernel) -> list[MemoryAccess]:
-    """The loads and stores of a kernel except those in loops without iterations."""
-    return [a for a in memory_accesses(kernel.body) if all(axis.extent for axis in a.axes)]
+    """The loads and stores of a kernel in its buffers, except those in loops without iterations."""
+    return [a for a in space_accesses(kernel, "global") if all(axis.extent for axis in a.axes)]
 
 
 def kernel_footprint(kernel: Kernel) -> list[AccessedSpan]:
-    """The footprint of a kernel; an index that depends on loaded values may be anywhere in its buffer."""
+    """The footprint of a kernel without what it loads after it has stored it; an index that depends on loaded values
+    may be anywhere in its buffer."""
     numbers = {b: i for i, b in enumerate(kernel.buffers)}
     found: list[AccessedSpan] = []
+    stores: list[MemoryAccess] = []
     for access in reachable_accesses(kernel):
+        if access.is_store:
+            stores.append(access)
+        elif any(s.buffer is access.buffer and stores_before(s, access) for s in stores):
+            continue
         size, elements = access.buffer.size, accessed_elements(access.offset, access.buffer.size)
         sure = elements is not None and not access.conditional
         places = slice(0, size) if elements is None else elements
         found.append(AccessedSpan(numbers[access.buffer], places, access.is_store, sure))
     return found
+
+
+def stores_before(store: MemoryAccess, load: MemoryAccess) -> bool:
+    """True if each iteration of the loops around both stores, for certain, what it loads later on."""
+    one, two = affine_form(store.offset), affine_form(load.offset)
+    around = [a.axis for a, b in zip(store.path, load.path, strict=False) if a is b]
+    apart = any(one.axes.get(a) != two.axes.get(a) for a in around)
+    if store.conditional or one.values or two.values or apart:
+        return False
+    inner = [Index(i.const, {a: c for a, c in i.axes.items() if a not in around}) for i in (one, two)]
+    made, wanted = (accessed_elements(i, store.buffer.size) for i in inner)
+    if made is None or wanted is None or min(index_range(i)[0] for i in inner) < 0:
+        return False
+    held = np.zeros(store.buffer.size, bool)
+    held[made] = True
+    return bool(held[wanted].all())
 
 
 def accessed_elements(index: Index, size: int) -> ElementSet | None:
@@ -147,7 +170,7 @@ class ProgramChecker:
         """The number of surrounding loops; resident memory is saved before a loop that may be left."""
         self.used = 0
         self.trips: dict[int, int] = {}
-        self.known: dict[int, list[AccessedSpan]] = {}
+        self.known: dict[Kernel, list[AccessedSpan]] = {}
 
     def constants(self) -> None:
         """Initialize the constants, which must not overlap."""
@@ -216,9 +239,9 @@ class ProgramChecker:
             if self.start(ref, step) % size:
                 raise self.wrong(f"{ref} is not aligned to {buffer.dtype}", step)
         self.overlaps(step)
-        if id(kernel) not in self.known:
-            self.known[id(kernel)] = kernel_footprint(kernel)
-        touched = self.known[id(kernel)]
+        if kernel not in self.known:
+            self.known[kernel] = kernel_footprint(kernel)
+        touched = self.known[kernel]
         for span in touched:
             if not span.written and not room[span.buffer][span.places].all():
                 raise self.wrong(f"{step.refs[span.buffer]} is read before it is written", step)
@@ -293,17 +316,26 @@ class ProgramChecker:
         self.inside -= 1
 
     def rows(self, step: ForLoop) -> None:
-        """Initialize what advances with a loop for the trips to come as in this one."""
+        """Initialize what advances with a loop, and with loops inside it, for the trips to come as in this one."""
+        inner_trips = {s.loop: s.trips for s in walk_steps(step.body) if isinstance(s, ForLoop)}
         for inner in walk_steps(step.body):
             for ref, nbytes in written_sizes(inner) if isinstance(inner, Launch | RoutineCall) else ():
-                strides = [stride for loop, stride in ref.moves if loop == step.loop]
-                if strides and all(loop in self.trips for loop, _ in ref.moves):
-                    here = self.room(ref, nbytes, inner)
-                    start = self.start(ref, inner) - sum(strides) * self.trips[step.loop]
-                    for trip in range(step.trips):
-                        at = start + sum(strides) * trip
-                        there = self.written[ref.slot][at : at + nbytes]
-                        there |= here[: there.size]  # what lies beyond the slot is found in the last trip
+                if any(loop == step.loop for loop, _ in ref.moves):
+                    around = [loop for loop, _ in ref.moves if loop not in self.trips]
+                    for trips in product(*[range(inner_trips[loop]) for loop in around]):
+                        self.trips.update(zip(around, trips, strict=True))
+                        self.row(step, ref, nbytes, inner)
+                    for loop in around:
+                        self.trips.pop(loop)
+
+    def row(self, step: ForLoop, ref: MemRef, nbytes: int, inner: Step) -> None:
+        """Initialize one place for all trips of a loop as in this one."""
+        stride = sum([by for loop, by in ref.moves if loop == step.loop])
+        here = self.room(ref, nbytes, inner)
+        start = self.start(ref, inner) - stride * self.trips[step.loop]
+        for trip in range(step.trips):
+            there = self.written[ref.slot][start + stride * trip : start + stride * trip + nbytes]
+            there |= here[: there.size]  # what lies beyond the slot is found in the last trip
 
     def loop_while(self, step: WhileLoop) -> None:
         """Execute a while loop for one trip."""

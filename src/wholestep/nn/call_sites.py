@@ -1,4 +1,4 @@
-"""An error in the forward pass of a part says where in the model the part is, as a note on the error."""
+"""Notes on errors in a forward pass: the path of the part of the model that raised them."""
 
 from __future__ import annotations
 

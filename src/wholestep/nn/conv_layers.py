@@ -1,4 +1,4 @@
-"""Convolutions as layers: a kernel and a bias with how their windows lie."""
+"""Convolution layers: a kernel, a bias, and the stride, padding and dilation of their windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cross-entropy: how surprised a distribution over classes is by labels, or by another distribution."""
+"""Cross-entropy of predicted distributions over classes, against labels or other distributions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm along one axis, steady for large scores, and what is built in the same way."""
+"""Softmax, its logarithm and its relatives along one axis, numerically stable for large scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ws.nn.init`: what parameters begin as. Every draw takes a key, or a seed, and a shape.
+"""`ws.nn.init`: initial values of parameters; every draw takes a key, or a seed, and a shape.
 
 How far numbers spread follows from fan-in and fan-out: how many numbers one output reads, and how many outputs one
 input reaches. Layers assign what they draw, and a field can be assigned anew:

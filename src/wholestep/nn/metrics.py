@@ -1,4 +1,4 @@
-"""`ws.nn.metrics`: how good predictions are, at once or batch by batch, in and outside of compiled programs.
+"""`ws.nn.metrics`: metrics of predictions, at once or batch by batch, in and outside of compiled programs.
 
 A running metric is a plain object without state of its own: `init()` gives the state to begin with,
 `update(state, ...)` a new one, and `compute(state)` the figure. States are trees of arrays, so they can be buffers of a

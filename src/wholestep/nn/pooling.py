@@ -1,4 +1,4 @@
-"""Pooling: one number for each window: its largest, its mean, or something between the two."""
+"""Pooling: the maximum, the mean, or a smooth maximum of each window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses that ask for a margin: zero once what is right is ahead of what is wrong by enough."""
+"""Margin losses: zero once the right answer is ahead of the wrong ones by a margin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stack: equal layers as one, whose arrays lie stacked, so that the program of one of them does for all."""
+"""Stack: equal layers with stacked arrays, run as a scan over the program of one layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions over time that read nothing of the future, whole or chunk by chunk with an explicit state."""
+"""Causal convolutions over time, of a whole signal or chunk by chunk with an explicit state."""
 
 from __future__ import annotations
 

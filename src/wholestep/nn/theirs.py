@@ -1,4 +1,4 @@
-"""PyTorch's name and layout of each array of a model, as each layer class says of its own fields."""
+"""PyTorch's name and layout of each array of a model, from what each layer class states of its fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that were given to a step, which trains a copy: what their repr says of where that copy is."""
+"""Models that were given to a step, which trains a copy: their repr names the place of that copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transformer block: attention and a feed-forward net, each with a norm and a way around."""
+"""A transformer block: attention and a feed-forward net, each with a norm and a residual connection."""
 
 from __future__ import annotations
 

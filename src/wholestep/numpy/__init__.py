@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from wholestep.numpy import fallback, ufunc_methods
+from wholestep.numpy import fallback, ordinary, ufunc_methods
 from wholestep.numpy import fft as fft, linalg as linalg, polynomial as polynomial
 from wholestep.numpy.application import (
     apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, vectorize as vectorize,
@@ -114,7 +114,7 @@ from wholestep.numpy.types import (
 )
 # fmt: on
 
-PARTS = (ufunc_methods,)
+PARTS = (ordinary, ufunc_methods)
 """Modules that register themselves in the tables of the frontend and have no name of their own here."""
 
 globals().update(__all__=[name for name in numpy.__all__ if name in globals()])

@@ -10,6 +10,7 @@ from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import broadcast_shapes, lift
+from wholestep.ir.build import current
 from wholestep.numpy.movement import axis_of, broadcast_to, expand_dims, moveaxis, reshape, stack, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
 
@@ -70,11 +71,12 @@ class vectorize:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.pyfunc is NO_VALUE:
             return vectorize(args[0], **self.options)
-        if not is_traced(args) and not is_traced(kwargs):
+        if current() is None:
             return np.vectorize(self.pyfunc, **self.options)(*args, **kwargs)
         names = [n for n in kwargs if n not in self.excluded]
         places = [i for i in range(len(args)) if i not in self.excluded]
-        arrays = [lift(args[i]) for i in places] + [lift(kwargs[n]) for n in names]
+        given = [args[i] for i in places] + [kwargs[n] for n in names]
+        arrays = [lift(x) if is_traced(x) else np.asarray(x) for x in given]
 
         def one(*items: Any) -> Any:
             given = list(args)
@@ -84,11 +86,14 @@ class vectorize:
 
         return self._over(one, arrays)
 
-    def _over(self, one: Callable[..., Any], arrays: list[Array]) -> Any:
+    def _over(self, one: Callable[..., Any], arrays: list[Any]) -> Any:
         """Call on every element, or on every core array that the signature names, and stack the results."""
         cores, outputs = _cores(self.signature, len(arrays))
         lead = broadcast_shapes("vectorize", [a.shape[: a.ndim - k] for a, k in zip(arrays, cores, strict=True)])
-        wide = [broadcast_to(a, (*lead, *a.shape[a.ndim - k :])) for a, k in zip(arrays, cores, strict=True)]
+        wide = [
+            (broadcast_to if isinstance(a, Array) else np.broadcast_to)(a, (*lead, *a.shape[a.ndim - k :]))
+            for a, k in zip(arrays, cores, strict=True)
+        ]
         found = [one(*[a[at] for a in wide]) for at in np.ndindex(*lead)]
         if not found:
             raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
@@ -102,6 +107,9 @@ class vectorize:
     def _stacked(self, row: list[Any], lead: tuple[Any, ...], i: int) -> Any:
         first = np.asarray(row[0]).dtype if not is_traced(row[0]) else lift(row[0]).dtype
         dtype = first if self.otypes is None else np.dtype(self.otypes[i])
+        if not is_traced(row):
+            plain = np.asarray(row, dtype)
+            return plain.reshape(*lead, *plain.shape[1:])
         items = [lift(r).astype(dtype) for r in row]
         return Array(reshape(stack(items, 0), (*lead, *items[0].shape)).value)
 

@@ -80,11 +80,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Any:
     step: Any = dx
     if x is not None:
         at = traced_array(x)
-        step = diff(at, axis=0 if at.ndim == 1 else place)
+        step = diff(at, axis=0 if at.ndim == 1 else axis)
         if at.ndim == 1:
             step = reshape(step, [-1 if i == place else 1 for i in range(a.ndim)])
     pairs = a[_cut(place, 1, None)] + a[_cut(place, None, -1)]
-    return np.sum(step * pairs / 2.0, axis=place)
+    return np.sum(step * pairs / 2.0, axis=axis)  # points of more axes than values count theirs
 
 
 @covers(np.gradient)

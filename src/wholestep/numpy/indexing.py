@@ -205,6 +205,8 @@ def ix_(*args: Any) -> tuple[Any, ...]:
         x = traced_array(arg)
         if x.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
+        if x.shape == (0,) and not isinstance(arg, np.ndarray | Array):
+            x = x.astype(np.intp)
         if x.dtype.kind == "b":
             x = lift(np.flatnonzero(known_of("ix_", x)))
         found.append(reshape(x, [-1 if j == i else 1 for j in range(len(args))]))

@@ -184,7 +184,8 @@ def transpose(a: Any, axes: Any = None) -> Array:
     x = lift(a)
     if x._scalar and not axes:
         return x
-    order = tuple(reversed(range(x.ndim))) if axes is None else normalized_axes("transpose", tuple(axes), x.ndim)
+    given = axes if axes is None or np.ndim(axes) == 0 else tuple(axes)
+    order = tuple(reversed(range(x.ndim))) if axes is None else normalized_axes("transpose", given, x.ndim)
     if len(order) != x.ndim:
         raise ShapeError(f"transpose: axes {axes} do not match {x.type}")
     back = tuple([order.index(i) for i in range(x.ndim)])

@@ -59,7 +59,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 @covers(np.polymul)
 def polymul(a1: Any, a2: Any) -> Any:
     """numpy.polymul; coefficients are kept as they are, leading zeros included."""
-    return convolve(_line(a1), _line(a2))
+    return convolve(*[np.zeros(1, x.dtype) if x.shape == (0,) else x for x in (_line(a1), _line(a2))])
 
 
 @covers(np.polydiv)

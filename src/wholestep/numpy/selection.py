@@ -1,4 +1,4 @@
-"""NumPy's choices: where, clip, select, piecewise; and what is known of an argument that decides a shape."""
+"""NumPy's choices: where, clip, select, piecewise; and the values of arguments that decide a shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several batches for one update, as if they had been one."""
+"""Gradient accumulation: one update with the gradients of several batches, as if they were one batch."""
 
 from __future__ import annotations
 

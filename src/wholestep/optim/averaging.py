@@ -1,4 +1,4 @@
-"""Second sets of weights beside those that are trained: running means, and slow ones that are followed."""
+"""Averaged weights beside those that are trained: exponential moving averages, and lookahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients changed on their way to an optimizer: clipped, normalised, pulled towards zero."""
+"""Gradient transforms in front of an optimizer: clipping, normalisation, decayed weights."""
 
 from __future__ import annotations
 

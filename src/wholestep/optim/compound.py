@@ -1,4 +1,4 @@
-"""Schedules made of others: warmed up, one after another, scaled."""
+"""Compound schedules: warm-up, one schedule after another, scaling."""
 
 from __future__ import annotations
 

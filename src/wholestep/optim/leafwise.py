@@ -1,4 +1,4 @@
-"""Optimizers whose rule for one parameter needs nothing of the others: the rule is all that they state."""
+"""Leafwise optimizers: a class states the update of one parameter, which its base applies to each."""
 
 from __future__ import annotations
 

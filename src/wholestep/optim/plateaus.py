@@ -1,4 +1,4 @@
-"""A learning rate that falls where the loss has stopped to."""
+"""Reduction of the learning rate on a plateau of the loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L-BFGS: Newton's direction by way of the last few steps and what the gradient did over them."""
+"""L-BFGS: Newton's direction, approximated from the last few steps and the changes of the gradient over them."""
 
 from __future__ import annotations
 

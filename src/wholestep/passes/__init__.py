@@ -1,1 +1,1 @@
-"""Passes keep what a graph means and change how it says it. One file each; meaning unchanged, and idempotent."""
+"""Graph passes, one file each: idempotent rewrites that keep the meaning of a graph."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import Uses, count_uses, defining_node, new_value, on_inputs, rewrite, to_fixpoint
+from wholestep.passes.rewrite import Uses, at_roots, defining_node, new_value, on_inputs, to_fixpoint
 from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
 from wholestep.passes.rules.movement import equal_but_ones, inverse_permutation, permute_value, reshape_value
 from wholestep.primitives.family import number_of
@@ -29,12 +29,7 @@ def absorb_transposes(graph: Graph) -> Graph:
 
     Equal up to rounding: the same products are added, in another order.
     """
-    return to_fixpoint(_absorb_once, graph)
-
-
-def _absorb_once(graph: Graph) -> Graph:
-    uses = count_uses(graph)
-    return rewrite(graph, lambda node: _absorb_at(node, uses), uses)
+    return to_fixpoint(graph, lambda uses: at_roots({}, lambda node: _absorb_at(node, uses)))
 
 
 def _absorb_at(node: Node, uses: Uses) -> Value | None:

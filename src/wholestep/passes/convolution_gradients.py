@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import Replace, Uses, at_roots, count_uses, defining_node, new_value, rewrite, to_fixpoint
-from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
-from wholestep.passes.rules.movement import inverse_permutation, permute_value
+from wholestep.passes.rewrite import Replace, Rules, Uses, at_roots, defining_node, new_value, to_fixpoint
+from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction, without_labels
+from wholestep.passes.rules.movement import inverse_permutation, permute_value, reshape_value
+from wholestep.primitives.contraction import LETTERS
 from wholestep.primitives.movement import spread
 
 Ints = tuple[Any, ...]
@@ -24,18 +26,17 @@ def convolution_gradients(graph: Graph) -> Graph:
     Equal up to rounding: the same products are added, in another order. The padding adds products with zero, which
     are zero where w is finite; an infinity in w makes NaN of places that it does not reach.
     """
-    return to_fixpoint(_convolutions_once, graph)
+    return to_fixpoint(graph, _convolution_rules)
 
 
-def _convolutions_once(graph: Graph) -> Graph:
-    uses = count_uses(graph)
+def _convolution_rules(uses: Uses) -> Rules:
     rules: dict[str, Replace] = {
         "window": window_of_window,
         "pad": pad_of_window,
         "unwindow": lambda node: unwindow_of_produced(node, uses),
         "slice": lambda node: slice_of_produced(node, uses),
     }
-    return rewrite(graph, at_roots(rules), uses)
+    return at_roots(rules)
 
 
 def through_permute(v: Value) -> tuple[Value, tuple[int, ...]]:
@@ -94,15 +95,14 @@ def pad_of_window(node: Node) -> Value | None:
 
 def unwindow_of_produced(node: Node, uses: Uses) -> Value | None:
     x, order = through_permute(node.inputs[0])
-    made = defining_node(x, "unwindow", "pad", "contract")
+    made = defining_node(x, "unwindow", "pad")
     if made is None:
-        return None
+        c = products_to_unwind(node, uses)
+        found = None if c is None else transposed_convolution(node, c)
+        return None if found is None else reshape_value(node, found, node.outputs[0].shape)
     if made.op.name == "unwindow":
         return unwindow_of_unwindow(node, made, order)
-    if made.op.name == "pad":
-        return unwindow_of_pad(node, made, order)
-    plain = x is node.inputs[0] and uses.get(x, 1) == 1 and 0 not in x.shape
-    return transposed_convolution(node, parse_contraction(made)) if plain else None
+    return unwindow_of_pad(node, made, order)
 
 
 def unwindow_of_unwindow(node: Node, inner: Node, order: tuple[int, ...]) -> Value | None:
@@ -142,6 +142,61 @@ def unwindow_of_pad(node: Node, pad: Node, order: tuple[int, ...]) -> Value | No
     rest = [n - a - m for n, a, m in zip(sizes, first, own, strict=True)]
     none = (0,) * lead
     return new_value(node, "pad", made, before=(*none, *first), after=(*none, *rest), interior=(0,) * made.ndim)
+
+
+def products_to_unwind(node: Node, uses: Uses) -> Contraction | None:
+    """The operand of an unwindow as a contraction, if it is one, or a product of broadcasts, that is only moved.
+
+    Only axes before the places may be several labels, or none, as those of groups; a place or an inside of size 1 is a
+    label of the operand that has the others.
+    """
+    x, order = through_permute(node.inputs[0])
+    moved = defining_node(x, "reshape")
+    y = moved.inputs[0] if moved else x
+    made = defining_node(y, "contract", "mul")
+    if made is None or 0 in x.shape or any(uses.get(v, 1) != 1 for v in (node.inputs[0], x, y)):
+        return None
+    c = parse_contraction(made) if made.op.name == "contract" else product_of_broadcasts(made)
+    if c is not None and made.op.name == "contract" and moved is None:
+        return c if x is node.inputs[0] else None  # it takes in the permutation first
+    if c is None:
+        return None
+    ones = {label for label in c.sizes if c.sizes[label] == 1}
+    c = c.without_operand_labels(ones)._replace(out=without_labels(c.out, ones))
+    runs, free, k = label_runs(c, x.shape), [a for a in LETTERS if a not in c.sizes], len(node.params["sizes"])
+    if runs is None or len(free) < 2 * k or any(len(runs[a]) > 1 for a in order[len(order) - 2 * k :]):
+        return None
+    lead = [runs[a] for a in order[: len(order) - 2 * k]]
+    tail = [runs[a] or free.pop() for a in order[len(order) - 2 * k :]]
+    c = c._replace(out="".join([*lead, *tail]), sizes={**dict.fromkeys(tail, 1), **c.sizes})
+    i = 0 if {label for label in tail[:k] if label in c.labels[0] + c.labels[1]} <= set(c.labels[0]) else 1
+    for at, labels in ((i, tail[:k]), (1 - i, tail[k:])):
+        own = c.labels[at] + "".join([label for label in labels if c.sizes[label] == 1])
+        c = c.with_operand(at, reshape_value(node, c.operands[at], c.shape(own)), own)
+    return c
+
+
+def product_of_broadcasts(mul: Node) -> Contraction | None:
+    """A product of two broadcasts as a contraction that sums nothing."""
+    a, b = [defining_node(v, "broadcast") for v in mul.inputs]
+    shape = mul.outputs[0].shape
+    if a is None or b is None or len(shape) > len(LETTERS):
+        return None
+    labels = ["".join([LETTERS[i] for i in p.params["axes"]]) for p in (a, b)]
+    sizes = dict(zip(LETTERS, shape, strict=False))
+    return Contraction(mul, (a.inputs[0], b.inputs[0]), (labels[0], labels[1]), LETTERS[: len(shape)], sizes)
+
+
+def label_runs(c: Contraction, shape: Ints) -> list[str] | None:
+    """The labels of a contraction's result that make up each axis of a reshape; None where one is cut in pieces."""
+    left, runs = c.out, []
+    for n in shape:
+        count = next((i for i in range(len(left) + 1) if math.prod(c.shape(left[:i])) == n), None)
+        if count is None:
+            return None
+        runs.append(left[:count])
+        left = left[count:]
+    return runs
 
 
 class WindowAxis(NamedTuple):

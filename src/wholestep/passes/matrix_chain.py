@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from wholestep.dims import most
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import Uses, at_roots, count_uses, defining_node, new_value, rewrite, to_fixpoint
+from wholestep.passes.rewrite import Uses, at_roots, defining_node, new_value, to_fixpoint
 from wholestep.passes.rules.einsum_labels import parse_contraction
 from wholestep.primitives.contraction import LETTERS
 
@@ -27,12 +27,7 @@ def matrix_chain(graph: Graph) -> Graph:
 
     Equal up to rounding: the same products are added, in another order.
     """
-    return to_fixpoint(_reorder_once, graph)
-
-
-def _reorder_once(graph: Graph) -> Graph:
-    uses = count_uses(graph)
-    return rewrite(graph, at_roots({"contract": lambda node: reorder_chain(node, uses)}), uses)
+    return to_fixpoint(graph, lambda uses: at_roots({"contract": lambda node: reorder_chain(node, uses)}))
 
 
 class MatrixChain(NamedTuple):

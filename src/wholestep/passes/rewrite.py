@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ from wholestep.ir.graph import OPS, Graph, Node, Value, subgraphs
 
 Replace = Callable[[Node], Value | tuple[Value, ...] | None]
 """A rule: node -> the values that replace its outputs, from earlier or from `new_value`, or None to keep it."""
+
+Rules = dict[str, Replace | None]
+"""The rule of each primitive, by name."""
 
 Uses = dict[Value, int]
 """The number of uses of each value of a graph, its outputs included."""
@@ -45,14 +49,9 @@ def count_uses(graph: Graph) -> Uses:
     return uses
 
 
-def at_roots(rules: Mapping[str, Replace]) -> Replace:
-    """The rules as one: each replaces nodes of the primitive of this name."""
-
-    def replace(node: Node) -> Value | tuple[Value, ...] | None:
-        rule = rules.get(node.op.name)
-        return None if rule is None else rule(node)
-
-    return replace
+def at_roots(rules: Mapping[str, Replace], others: Replace | None = None) -> Rules:
+    """These rules for nodes of the primitives of these names, and another one for all others."""
+    return defaultdict(lambda: others, rules)
 
 
 class GraphRewriter:
@@ -94,10 +93,10 @@ class GraphRewriter:
 class PatternRewriter(GraphRewriter):
     """A walk that applies a rule to each node, and to the nodes that the rule makes, which are placed at first use."""
 
-    def __init__(self, graph: Graph, replace: Replace, uses: Uses | None) -> None:
+    def __init__(self, graph: Graph, rules: Rules, uses: Uses | None) -> None:
         super().__init__(graph)
         self.placed = {v for node in graph.nodes for v in node.outputs}.union(graph.inputs)
-        self.replace = replace
+        self.rules = rules
         self.uses = uses
 
     def place(self, node: Node, found: tuple[Value, ...] | None = None) -> None:
@@ -133,7 +132,8 @@ class PatternRewriter(GraphRewriter):
         env = self.env
         inputs = tuple([env.get(v, v) for v in node.inputs])
         new = node if inputs == node.inputs else copy_node(node, inputs, node.params)
-        found = self.replace(new)
+        rule = self.rules[new.op.name]
+        found = None if rule is None else rule(new)
         if found is None:
             self.nodes.append(new)
             self.placed.update(new.outputs)
@@ -150,29 +150,31 @@ class PatternRewriter(GraphRewriter):
                 self.uses[value] = self.uses.get(value, 0) + self.uses.get(old, 0)
 
 
-def rewrite(graph: Graph, replace: Replace, uses: Uses | None = None) -> Graph:
-    """The graph with each node replaced as `replace` says; it sees inputs that are already rewritten.
+def rewrite(graph: Graph, replace: Replace | Rules, uses: Uses | None = None) -> Graph:
+    """The graph with each node replaced as its rule says, or as the one rule does; it sees inputs already rewritten.
 
     `uses`, where given, is kept up to date: a value takes over the uses of those it stands in for.
     """
-    walk = PatternRewriter(graph, replace, uses)
+    rules = replace if isinstance(replace, dict) else at_roots({}, replace)
+    walk = PatternRewriter(graph, rules, uses)
     env, keep = walk.env, walk.nodes.append
     for node in graph.nodes:
         if env and not env.keys().isdisjoint(node.inputs):
             walk.place(node)
             continue
-        found = replace(node)
-        if found is None:
+        rule = rules[node.op.name]
+        if rule is None or (found := rule(node)) is None:
             keep(node)
         else:
             walk.place(node, found if isinstance(found, tuple) else (found,))
     return walk.finish()
 
 
-def to_fixpoint(change: Callable[[Graph], Graph], graph: Graph) -> Graph:
-    """The graph after a change is repeated until nothing changes: what one walk leaves unused lets the next do more."""
+def to_fixpoint(graph: Graph, rules: Callable[[Uses], Rules]) -> Graph:
+    """The graph after it is rewritten until nothing changes: what one walk leaves unused lets the next do more."""
     while True:
-        made = change(graph)
+        uses = count_uses(graph)
+        made = rewrite(graph, rules(uses), uses)
         if made is graph:
             return graph
         graph = made

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import at_roots, new_value, rewrite
+from wholestep.passes.rewrite import Replace, at_roots, new_value, rewrite
 from wholestep.passes.rules.arithmetic import ARITHMETIC_RULES
 from wholestep.passes.rules.movement import MOVEMENT_RULES
 from wholestep.primitives.family import number_of
-
-simplify_root = at_roots({**ARITHMETIC_RULES, **MOVEMENT_RULES})
 
 
 def simplify(graph: Graph) -> Graph:
@@ -28,25 +26,28 @@ def simplify(graph: Graph) -> Graph:
     `x + 0` stays (it turns -0.0 into 0.0), and so does `x * 0` (it is NaN where x is infinite). The bits of a
     NaN are not defined.
     """
-    return rewrite(graph, simplify_node)
-
-
-def simplify_node(node: Node) -> Value | tuple[Value, ...] | None:
-    """The simpler value that a node is equal to, or None."""
-    found = simplify_root(node)
-    if found is not None:
-        return found
-    return elementwise_first(node) if node.op.kind == "elementwise" and node.inputs else None
+    return rewrite(graph, SIMPLIFICATIONS)
 
 
 def elementwise_first(node: Node) -> Value | None:
     """The elementwise operation hoisted above the broadcast or reshape of its operands."""
+    if node.op.kind != "elementwise":
+        return None
     makers = {v.node.op.name if v.node is not None else "" for v in node.inputs}
     if makers <= {"broadcast", "full"} and "broadcast" in makers:
         return before_broadcast(node)
     if makers <= {"reshape", "full"} and "reshape" in makers:
         return before_reshape(node)
     return None
+
+
+def or_elementwise_first(rule: Replace) -> Replace:
+    """A rule, and the elementwise operation hoisted where it finds nothing."""
+    return lambda node: elementwise_first(node) if (found := rule(node)) is None else found
+
+
+ROOT_RULES = {**ARITHMETIC_RULES, **MOVEMENT_RULES}
+SIMPLIFICATIONS = at_roots({name: or_elementwise_first(r) for name, r in ROOT_RULES.items()}, elementwise_first)
 
 
 def before_reshape(node: Node) -> Value | None:

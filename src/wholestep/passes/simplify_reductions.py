@@ -8,7 +8,7 @@ from typing import Any
 
 from wholestep import dtypes
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import Uses, at_roots, count_uses, defining_node, new_value, rewrite, to_fixpoint
+from wholestep.passes.rewrite import Uses, at_roots, defining_node, new_value, to_fixpoint
 from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
 from wholestep.passes.rules.movement import broadcast_reduced, permute_value, reshape_value
 from wholestep.primitives.contraction import LETTERS
@@ -28,14 +28,9 @@ def simplify_reductions(graph: Graph) -> Graph:
     Equal up to rounding: the same terms are added, in another order. A contraction that sums nothing, or whose
     operands share all their labels, is left to the elementwise kernels.
     """
-    return to_fixpoint(_reductions_once, graph)
-
-
-def _reductions_once(graph: Graph) -> Graph:
-    uses = count_uses(graph)
-
-    roots = {"sum": lambda node: _simplify_sum(node, uses), "contract": contract_to_product}
-    return rewrite(graph, at_roots(roots), uses)
+    return to_fixpoint(
+        graph, lambda uses: at_roots({"sum": lambda node: _simplify_sum(node, uses), "contract": contract_to_product})
+    )
 
 
 def _simplify_sum(node: Node, uses: Uses) -> Value | None:

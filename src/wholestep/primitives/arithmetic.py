@@ -1,4 +1,4 @@
-"""Arithmetic: what is done to numbers before any function of analysis, and the parts of complex ones."""
+"""Arithmetic: sums, products, quotients, remainders and extrema, and the parts of complex numbers."""
 
 from __future__ import annotations
 

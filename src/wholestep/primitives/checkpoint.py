@@ -1,4 +1,4 @@
-"""checkpoint: a stretch of program that keeps little for its backward pass, and computes the rest again."""
+"""checkpoint: a part of a program that keeps few residuals for its backward pass, and recomputes the rest."""
 
 from __future__ import annotations
 

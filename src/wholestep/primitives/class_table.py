@@ -1,4 +1,4 @@
-"""Rules for classes of primitive, for what depends on more than a primitive may know of itself."""
+"""Tables of rules by class of primitive, for facts that other floors state of primitives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creation: arrays from nothing, and the same numbers in another dtype."""
+"""Creation: constants, filled arrays and ranges, and casts to another dtype."""
 
 from __future__ import annotations
 

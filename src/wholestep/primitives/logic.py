@@ -1,4 +1,4 @@
-"""Logic: comparisons, truth, bits, choices, and the functions that are flat between their steps."""
+"""Logic: comparisons, tests, bits, choices, and step functions such as floor and sign."""
 
 from __future__ import annotations
 

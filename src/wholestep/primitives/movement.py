@@ -1,4 +1,4 @@
-"""Movement: the same elements in other places. Each states where they go back."""
+"""Movement: the same elements in other places; each primitive states its transpose."""
 
 from __future__ import annotations
 

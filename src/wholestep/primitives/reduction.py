@@ -1,4 +1,4 @@
-"""Reductions: many elements to one, and the running kind that keeps every step."""
+"""Reductions: many elements to one, and prefix scans, which keep every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of random numbers, and what every distribution is made of: words, and fractions with both tails exact."""
+"""Keys of random numbers, and the words and fractions that every distribution is computed from."""
 
 from __future__ import annotations
 

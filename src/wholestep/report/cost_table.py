@@ -1,4 +1,4 @@
-"""Ledger: what a plan costs, an entry for each kernel and routine and one for each line of the user's program.
+"""Cost tables: the predicted cost of a plan by kernel and routine, and by line of the user's program.
 
 Where sizes are symbolic, the arithmetic and the bytes of kernels are expressions of them. Times, and what lines have of
 the kernels, are numbers all the same: those of the sizes supposed, until `at` says others.

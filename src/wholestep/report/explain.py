@@ -1,4 +1,4 @@
-"""Report: what a plan costs and what was fused with what, a line for each kernel."""
+"""Explanation of a plan: the cost of each kernel and the operations that are fused in it, a line each."""
 
 from __future__ import annotations
 

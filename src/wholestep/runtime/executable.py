@@ -20,14 +20,16 @@ class Executable(ABC):
     resident: tuple[tuple[int, int], ...]
 
     @abstractmethod
-    def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
-        """The outputs for these inputs, in fresh arrays; no input is written."""
+    def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
+        """The outputs for these inputs, buffers of the device or host arrays, in fresh arrays; no input is written."""
 
     @abstractmethod
-    def instance(self, state: Sequence[NDArray]) -> BoundExecutable:
-        """Bind the executable to one resident array for each pair in `resident`, in that order.
+    def instance(self, state: Sequence[Any]) -> BoundExecutable:
+        """Bind the executable to one resident buffer for each pair in `resident`, in that order.
 
-        The arrays are written in place by every call; several instances, of this or another program, may share them.
+        It lies in the memory of the device, or in a file where it is streamed.
+
+        The buffers are written in place by every call; several instances, of this or another program, may share them.
         """
 
 
@@ -38,12 +40,14 @@ class UnfitArguments(Exception):
 class BoundExecutable(ABC):
     """An executable with its resident state: one native call for one run."""
 
-    state: Sequence[NDArray]
-    """The resident arrays, in the order of `resident`."""
+    state: Sequence[Any]
+    """The resident buffers, in the order of `resident`."""
 
     @abstractmethod
-    def __call__(self, arrays: Sequence[NDArray], strict: bool = False) -> Sequence[NDArray]:
+    def __call__(self, arrays: Sequence[Any], strict: bool = False) -> Sequence[NDArray]:
         """Run once with the inputs that are not resident, in order; return the outputs that are not resident.
+
+        An input is a host array, or a buffer of the device.
 
         Where `strict`, raise UnfitArguments for arrays that native code cannot read as they are, instead of checking
         and copying them in Python.

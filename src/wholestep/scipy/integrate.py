@@ -20,6 +20,7 @@ from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.derivatives import vjp
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.promotion import inexact_array, lift
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import scope
 from wholestep.scipy.outside import fallback, np
 
@@ -54,7 +55,7 @@ class Problem:
 
     def slope(self, ys: State, t: Any, args: Any) -> State:
         """The derivatives of the leaves; raises TreeError where f returns another structure than y."""
-        out = self.f(tree.unflatten(self.structure, ys), t, *args)
+        out = ordinary(self.f)(tree.unflatten(self.structure, ys), t, *args)
         leaves, found = tree.flatten(out)
         if found != self.structure:
             raise TreeError(f"odeint: y has the structure {self.structure} and its derivative {found}")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.compiler.rounding_bound import EPS
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.types import Type
 
 DOUBLE = 2.0**-52
-EPS = {"f64": 2.0**-52, "c128": 2.0**-52, "f32": 2.0**-23, "c64": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 STEP = 4e-4
 """Step of the central differences: their error is STEP**4 from cutting off and EPS / STEP from rounding."""
 

@@ -7,7 +7,7 @@ check_primitive(my_primitive)
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,28 +54,36 @@ def complex_step(primitive: Primitive, sample: Sample) -> Function | None:
     return slope
 
 
-def check_sample(primitive: Primitive, sample: Sample, rng: np.random.Generator, first: bool = False) -> None:
-    """Every law on one call; with `first` also the empty batch and the batch of one."""
+def laws_of(
+    primitive: Primitive, sample: Sample, rng: np.random.Generator, first: bool = False
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Every law on one call, by name, to be called in this order; with `first` also the empty batch and that of one."""
     graph = graph_of(primitive, sample)
     args = [np.asarray(x) for x in sample.inputs]
-    laws.types(graph, args)
-    laws.text(graph)
-    laws.cost(graph)
-    laws.integers(graph)
-    laws.batch(graph, args)
+    yield "types", lambda: laws.types(graph, args)
+    yield "text", lambda: laws.text(graph)
+    yield "cost", lambda: laws.cost(graph)
+    yield "integers", lambda: laws.integers(graph)
+    yield "batch", lambda: laws.batch(graph, args)
     if first:
-        laws.batch(graph, args, n=0, limit=1)
-        laws.batch(graph, args, n=1, limit=1)
-    laws.adjoint(graph, args, rng)
-    laws.transposed(graph, args, rng)
+        yield "empty batch", lambda: laws.batch(graph, args, n=0, limit=1)
+        yield "batch of one", lambda: laws.batch(graph, args, n=1, limit=1)
+    yield "adjoint", lambda: laws.adjoint(graph, args, rng)
+    yield "transposed", lambda: laws.transposed(graph, args, rng)
     if not sample.smooth or primitive.flat:
         return
-    laws.tangent(graph, args, rng)
+    yield "tangent", lambda: laws.tangent(graph, args, rng)
     exact = complex_step(primitive, sample)
     if exact is not None and all(laws.differentiable(graph)):
-        laws.tangent(graph, args, rng, exact, rtol=1e-11)
+        yield "complex step", lambda: laws.tangent(graph, args, rng, exact, rtol=1e-11)
     if coarsest_eps(graph) <= DOUBLE:
-        second_order(graph, args, rng)
+        yield "second order", lambda: second_order(graph, args, rng)
+
+
+def check_sample(primitive: Primitive, sample: Sample, rng: np.random.Generator, first: bool = False) -> None:
+    """Every law on one call; with `first` also the empty batch and the batch of one."""
+    for _, law in laws_of(primitive, sample, rng, first):
+        law()
 
 
 def second_order(graph: Graph, args: Sequence[NDArray], rng: np.random.Generator) -> None:

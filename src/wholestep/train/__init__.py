@@ -1,1 +1,1 @@
-"""Around the training step: real data, progress, and the report at the end."""
+"""Training: the compiled step, loaders, the loop, checkpoints, inspection and estimators."""

@@ -1,4 +1,4 @@
-"""calibrate: how fast this machine is, measured by small programs of our own."""
+"""calibrate: the rates of this machine, measured by small programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Automatic precision: contractions in a half precision, what loses by it in float32, and the rest as its operands are.
+"""Mixed precision: contractions in a half precision, sensitive operations in float32, others as their operands are.
 
 h = tanh(x @ w)      -->   h = tanh(cast(x, bf16) @ cast(w, bf16))
 s = sum(exp(h))      -->   s = sum(exp(cast(h, f32)))

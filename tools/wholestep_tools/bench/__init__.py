@@ -1,4 +1,4 @@
-"""`wholestep bench`: nine workloads in Wholestep, JAX and PyTorch, in turns, with the same numbers demanded of all."""
+"""`wholestep bench`: workloads in Wholestep, JAX and PyTorch, in turns, with the same numbers demanded of all."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from wholestep.errors import CommandError
 from wholestep_tools.bench import machine, memory, spec, table
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.peers import PEERS, USUAL
+from wholestep_tools.bench.real.catalog import REAL
 from wholestep_tools.bench.runner import Options, Row, run
 
 ABOUT = "Time nine workloads in Wholestep and in whichever of JAX and PyTorch is installed, in turns."
@@ -71,7 +72,8 @@ def bench(peers: str | None, workloads: str, options: Options, file: Path | None
             file.write_text(written(measured, found), encoding="utf-8")
     if overview := table.summary(found):
         print(f"\n{overview}", file=stream)
-    verdict = f"all numbers agree to {table.TOLERANCE:g}" if len(contestants) > 1 else "one peer, nothing to compare"
+    most = max(spec.WORKLOADS[name].tolerance for name in names)
+    verdict = f"all numbers agree to {most:g}" if len(contestants) > 1 else "one peer, nothing to compare"
     print("\n" + "\n".join(wrong or [verdict]), file=stream)
     return 1 if wrong else 0
 
@@ -80,11 +82,22 @@ def add(commands: Any) -> None:
     """Add the command to the command line."""
     job = commands.add_parser("bench", help="measure speed beside JAX and PyTorch", description=ABOUT)
     job.formatter_class = Help
-    known, every = ", ".join(PEERS), ",".join(spec.WORKLOADS)
+    add_options(job, spec.SMALL, rounds=5)
+    others = job.add_subparsers(title="other comparisons", metavar="NAME")
+    about = "Time models of real size in Wholestep and in whichever of JAX and PyTorch is installed, in turns."
+    large = others.add_parser("models", help="measure models of real size", description=about)
+    large.formatter_class = Help
+    add_options(large, tuple(REAL), rounds=3)
+    add_memory(others)
+
+
+def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
+    """Add the options of a comparison in speed: what to run unless others are named, and how often."""
+    known = ", ".join(PEERS)
     job.add_argument("--peers", metavar="NAMES", help=f"of {known}; unless given, the first three as far as installed")
-    job.add_argument("--workloads", default=every, metavar="NAMES", help="what to run")
+    job.add_argument("--workloads", default=",".join(workloads), metavar="NAMES", help="what to run")
     job.add_argument(
-        "--rounds", type=integer_at_least(1), default=5, metavar="N", help="how often each peer has its turn"
+        "--rounds", type=integer_at_least(1), default=rounds, metavar="N", help="how often each peer has its turn"
     )
     job.add_argument("--budget", type=positive_number, default=1.5, metavar="S", help="seconds of a turn")
     job.add_argument(
@@ -92,7 +105,6 @@ def add(commands: Any) -> None:
     )
     job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
     job.set_defaults(run=command)
-    add_memory(job.add_subparsers(title="another comparison", metavar="memory"))
 
 
 def add_memory(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""Times the eager transforms beside HIPS autograd, in turns in one process, and what an import and a trace cost.
+"""Timings of the eager transforms beside HIPS autograd, in turns in one process, of an import and of a trace.
 
 python -m wholestep_tools.bench.eager            about half a minute; prints a table of ratios
 """

@@ -1,8 +1,7 @@
-"""The workloads: nine of them, with their weights, their data and how their numbers are compared."""
+"""The workloads: nine small ones and the models of real size, with their data and how their numbers are compared."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from wholestep.errors import CommandError
 from wholestep.ir.graph import NDArray
-
-Arrays = dict[str, NDArray]
+from wholestep_tools.bench.draws import Arrays, dense, labels, normal
+from wholestep_tools.bench.real.catalog import REAL
 
 # A seed at which no ReLU unit trains along its kink: there rounding alone moves the twentieth loss by 4e-5.
 SEED = 7
@@ -24,7 +23,8 @@ class Workload(NamedTuple):
     """One workload: what it is, what one step does, the learning rate of Adam, and the step whose loss is compared.
 
     `most` caps the steps of one process: after some 800 steps the moments of dead units underflow, and a peer that does
-    not flush denormals is no longer measured but punished.
+    not flush denormals is no longer measured but punished. `tolerance` is the largest relative difference between two
+    peers' numbers.
     """
 
     title: str
@@ -33,31 +33,12 @@ class Workload(NamedTuple):
     rate: float = 0.0
     checked: int = 1
     most: int = 1_000_000
+    tolerance: float = 1e-5
 
     def data(self) -> tuple[Arrays, Arrays]:
         """Parameters and batch, float32 and int32, by name; the same in every process."""
         params, batch = self.draw(np.random.default_rng(SEED))
         return dict(sorted(params.items())), dict(sorted(batch.items()))
-
-
-def normal(rng: np.random.Generator, shape: tuple[int, ...], scale: float = 1.0) -> NDArray:
-    """Normal float32 numbers."""
-    drawn: NDArray = rng.standard_normal(shape, np.float32) * np.float32(scale)
-    return drawn
-
-
-def dense(rng: np.random.Generator, sizes: tuple[int, ...], gain: float) -> Arrays:
-    """Weights w0, w1, … and biases b0, b1, … of dense layers."""
-    arrays = {}
-    for i, (m, n) in enumerate(itertools.pairwise(sizes)):
-        arrays[f"w{i}"] = normal(rng, (m, n), (gain / m) ** 0.5)
-        arrays[f"b{i}"] = normal(rng, (n,), 0.01)
-    return arrays
-
-
-def labels(rng: np.random.Generator, most: int, shape: tuple[int, ...]) -> NDArray:
-    """Integers below `most`, int32."""
-    return rng.integers(0, most, shape).astype(np.int32)
 
 
 def draw_mlp(rng: np.random.Generator) -> tuple[Arrays, Arrays]:
@@ -169,6 +150,14 @@ WORKLOADS = {
     "W7": Workload("W1's Hessian times a direction", "forward over reverse", draw_direction),
     "digits": Workload("CNN of `train digits`, batch 32", STEP, draw_digits, 1e-4, 20, 420),
     "text": Workload("GPT of `train text`, 4 pieces of 128", STEP, draw_text, 3e-4, 20, 420),
+}
+SMALL = tuple(WORKLOADS)
+"""The workloads of `wholestep bench`; the others are those of `wholestep bench models`."""
+WORKLOADS |= {
+    name: Workload(real.title, STEP, real.draw, 1e-4, 6, 1_000_000, 1e-4)
+    if real.trained
+    else Workload(real.title, "forward", real.draw)
+    for name, real in REAL.items()
 }
 
 

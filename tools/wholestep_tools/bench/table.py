@@ -8,9 +8,6 @@ from wholestep_tools.bench.machine import QUIET
 from wholestep_tools.bench.runner import Row
 from wholestep_tools.bench.spec import WORKLOADS, Workload
 
-TOLERANCE = 1e-5
-"""The largest relative difference between two peers' numbers."""
-
 
 def difference(a: float, b: float) -> float:
     """How far two numbers are apart, relative to the larger one; infinite where one is not a number.
@@ -35,11 +32,11 @@ def apart(one: Row, other: Row) -> float:
 def complaints(name: str, rows: Sequence[Row]) -> list[str]:
     """What is wrong with a workload's rows: peers that failed, and pairs whose numbers differ."""
     found = [f"{name}: {row.label} failed: {row.failed}" for row in rows if row.failed]
-    done = [row for row in rows if not row.failed]
+    done, most = [row for row in rows if not row.failed], WORKLOADS[name].tolerance
     for i, one in enumerate(done):
         for other in done[i + 1 :]:
-            if (far := apart(one, other)) > TOLERANCE:
-                found.append(f"{name}: {one.label} and {other.label} differ by {far:.1e}, more than {TOLERANCE:g}")
+            if (far := apart(one, other)) > most:
+                found.append(f"{name}: {one.label} and {other.label} differ by {far:.1e}, more than {most:g}")
     return found
 
 

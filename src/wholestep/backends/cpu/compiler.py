@@ -8,6 +8,7 @@ from wholestep.backends.cpu.codegen.function import FunctionText, kernel_functio
 from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.entry_function import EntryFunction, entry_text
 from wholestep.backends.cpu.size_table import SizeTable
+from wholestep.backends.cpu.target.blocking import DEFAULT_CACHES, Caches
 from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.dims import Size
 from wholestep.kernel.lang import Kernel, Var, walk
@@ -34,7 +35,9 @@ class LlvmSource(NamedTuple):
 
 def machine_model(target: CpuTarget) -> CpuMachine:
     """Return the machine model that lowering uses."""
-    return CpuMachine(vector=target.vector_bytes, registers=target.registers)
+    # Cores with vectors of 64 bytes have a second cache of at least 1 MiB, others mostly half of that.
+    caches = Caches(second=1 << 20) if target.vector_bytes == 64 else DEFAULT_CACHES
+    return CpuMachine(vector=target.vector_bytes, registers=target.registers, caches=caches)
 
 
 def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunction] = EntryFunction) -> LlvmSource:
@@ -42,7 +45,7 @@ def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunc
 
     In a program with loops the length of a kernel's outermost loop is left to its caller, where it comes out even.
     """
-    names: dict[int, str] = {}
+    names: dict[Kernel, str] = {}
     seen: dict[str, str] = {}
     modules: list[str] = []
     waiting: list[FunctionText] = []
@@ -58,7 +61,7 @@ def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunc
             if sum(len(f.text) for f in waiting) > MODULE_CHARACTERS:
                 modules.append(module_text(waiting))
                 waiting = []
-        names[id(kernel)] = seen[key]
+        names[kernel] = seen[key]
     if waiting:
         modules.append(module_text(waiting))
     entry = entry_text(printer(plan, names, sizes))

@@ -12,7 +12,7 @@ from wholestep.backends.cpu.size_table import SizeOperands, SizeTable
 from wholestep.backends.cpu.support_ir.record_layouts import CONTEXT
 from wholestep.backends.cpu.support_ir.support import DECLARATIONS
 from wholestep.dims import Dim, Size
-from wholestep.kernel.lang import sizes_of
+from wholestep.kernel.lang import Kernel, sizes_of
 from wholestep.lower.program.program import FIRST_INPUT, LoweredProgram
 from wholestep.lower.program.steps import (
     ForLoop,
@@ -49,7 +49,7 @@ class EntryFunction(HostFunction):
     spare = 1
     """Number of pointers passed to a kernel besides its buffers: the table of sizes."""
 
-    def __init__(self, plan: LoweredProgram, names: Mapping[int, str], sizes: SizeTable) -> None:
+    def __init__(self, plan: LoweredProgram, names: Mapping[Kernel, str], sizes: SizeTable) -> None:
         super().__init__(plan, sizes)
         self.names = names
         self.trips: dict[int, str] = {}
@@ -144,7 +144,7 @@ class EntryFunction(HostFunction):
 
     def function(self, step: Launch) -> str:
         """Return the function that runs a kernel."""
-        return self.names[id(step.kernel)]
+        return self.names[step.kernel]
 
     def call(self, step: RoutineCall) -> None:
         pointers = [self.pointer(ref) for ref in step.refs]

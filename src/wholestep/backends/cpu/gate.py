@@ -1,4 +1,4 @@
-"""The way into LLVM, and to the imports of what compiled code calls: one thread at a time, never cut by a fork."""
+"""The lock around LLVM and around the import of external functions, which a fork waits for."""
 
 from wholestep.forks import Gate
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from wholestep.backends.cpu.entry_function import EntryFunction, parallel_steps
 from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 from wholestep.backends.cpu.size_table import SizeTable
+from wholestep.kernel.lang import Kernel
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch, RoutineCall, Step, walk_steps
 
@@ -108,7 +109,7 @@ class ProfiledEntry(EntryFunction):
 
     spare = 2
 
-    def __init__(self, plan: LoweredProgram, names: Mapping[int, str], sizes: SizeTable) -> None:
+    def __init__(self, plan: LoweredProgram, names: Mapping[Kernel, str], sizes: SizeTable) -> None:
         super().__init__(plan, names, sizes)
         self.numbers = {id(step): n for n, step in enumerate(timed_steps(plan))}
         self.slot = 2 + len(plan.slots) + plan.has_loops

@@ -1,4 +1,4 @@
-"""Division with a whole quotient, of integers and of floating-point numbers, and what it leaves.
+"""Division with a whole quotient, of integers and of floating-point numbers, and its remainder.
 
 A floating-point remainder is exact however large the quotient: where it has more digits than fit, the divisor is
 subtracted in multiples by powers of two, some digits of the quotient at a time.

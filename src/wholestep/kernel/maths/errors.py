@@ -1,4 +1,4 @@
-"""The error function and its family: a polynomial near 0, and away from it exp(-x**2) times what falls slowly.
+"""The error function and its family: a polynomial near 0, elsewhere exp(-x**2) times a slowly falling factor.
 
 erfcx(z) = exp(z**2) erfc(z) = P(v) / (z + 1/2), v = (z - 3) / (z + 3), for every z >= 0: all tails come from it.
 """

@@ -1,4 +1,4 @@
-"""Floating-point numbers as words: formats, bits, exact sums and products, and what each function writes with."""
+"""Floating-point numbers as words: formats, bits, exact sums and products, and shorthands for all functions."""
 
 from __future__ import annotations
 

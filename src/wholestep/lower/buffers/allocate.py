@@ -7,17 +7,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wholestep.dims import Size, blocks, names, per_block
+from wholestep.dims import Size, blocks, most, names, per_block
 from wholestep.lower.program.allocation import ALIGNMENT, Allocation
 from wholestep.lower.program.live_ranges import peak_of
 
 
 class LiveInterval(NamedTuple):
-    """An allocation and the first and last task that accesses it."""
+    """An allocation, the first and last task that accesses it, and its size."""
 
     place: Allocation
     start: int
     end: int
+    size: Size
+
+    @property
+    def nbytes(self) -> int:
+        """Its size for the assumed sizes."""
+        return most(self.size)
 
 
 def align_size(nbytes: int) -> int:
@@ -27,7 +33,7 @@ def align_size(nbytes: int) -> int:
 
 def peak_live_bytes(lives: Sequence[LiveInterval]) -> int:
     """The largest total size of simultaneously live allocations, a lower bound for any assignment."""
-    return peak_of((life.start, life.end, align_size(life.place.nbytes)) for life in lives)[0]
+    return peak_of((life.start, life.end, align_size(life.nbytes)) for life in lives)[0]
 
 
 def assign_offsets(lives: Sequence[LiveInterval]) -> dict[Allocation, int]:
@@ -37,13 +43,13 @@ def assign_offsets(lives: Sequence[LiveInterval]) -> dict[Allocation, int]:
     optimization for deep neural networks", 2018.
     """
     offsets: dict[Allocation, int] = {}
-    ordered = sorted(lives, key=lambda x: (-x.place.nbytes, x.start))
+    ordered = sorted(lives, key=lambda x: (-x.nbytes, x.start))
     starts, ends = np.array([x.start for x in ordered]), np.array([x.end for x in ordered])
     for n, life in enumerate(ordered):
         beside = np.flatnonzero((starts[:n] <= life.end) & (ends[:n] >= life.start)).tolist()
-        placed = [(offsets[ordered[i].place], ordered[i].place) for i in beside]
-        busy = sorted((offset, offset + align_size(place.nbytes)) for offset, place in placed)
-        size, at, best = align_size(life.place.nbytes), 0, None
+        placed = [(offsets[ordered[i].place], ordered[i].nbytes) for i in beside]
+        busy = sorted((offset, offset + align_size(nbytes)) for offset, nbytes in placed)
+        size, at, best = align_size(life.nbytes), 0, None
         for start, stop in busy:
             if start - at >= size and (best is None or start - at < best[0]):
                 best = (start - at, at)
@@ -52,25 +58,24 @@ def assign_offsets(lives: Sequence[LiveInterval]) -> dict[Allocation, int]:
     return offsets
 
 
-def assign_symbolic_offsets(lives: Sequence[LiveInterval], start: int) -> Size:
-    """Assign offsets from `start` on to the allocations of symbolic size; returns where they end.
+def assign_symbolic_offsets(lives: Sequence[LiveInterval], start: int) -> tuple[dict[Allocation, Size], Size]:
+    """Offsets from `start` on for the allocations of symbolic size, and where they end.
 
     Those that depend on one name are packed for a block of it, and their offsets scale with the number of blocks.
     Raises SymbolicError for a size that does not grow evenly with one name.
     """
+    found: dict[Allocation, Size] = {}
     end: Size = start
-    for name in sorted(frozenset().union(*[names(life.place.size) for life in lives])):
-        own = [life for life in lives if name in names(life.place.size)]
-        scaled = [
-            LiveInterval(Allocation(align_size(per_block(life.place.size, name))), life.start, life.end) for life in own
-        ]
+    for name in sorted(frozenset().union(*[names(life.size) for life in lives])):
+        own = [life for life in lives if name in names(life.size)]
+        scaled = [life._replace(size=align_size(per_block(life.size, name))) for life in own]
         offsets = assign_offsets(scaled)
-        for life, one in zip(own, scaled, strict=True):
-            life.place.offset = end + offsets[one.place] * blocks(name)
+        for life in own:
+            found[life.place] = end + offsets[life.place] * blocks(name)
         end = end + assignment_end(scaled, offsets) * blocks(name)
-    return end
+    return found, end
 
 
 def assignment_end(lives: Sequence[LiveInterval], offsets: dict[Allocation, int]) -> int:
     """The arena size that an assignment needs."""
-    return max([offsets[x.place] + align_size(x.place.nbytes) for x in lives], default=0)
+    return max([offsets[x.place] + align_size(x.nbytes) for x in lives], default=0)

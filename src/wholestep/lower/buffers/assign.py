@@ -1,11 +1,12 @@
-"""Buffer assignment: in-place reuse, liveness, and an arena offset for every temporary allocation, inner graphs
-first."""
+"""Buffer assignment: in-place reuse, liveness, and an arena offset for every temporary allocation of a task graph."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 
 from wholestep import config
+from wholestep.dims import Size
 from wholestep.lower.buffers.allocate import (
     LiveInterval,
     assign_offsets,
@@ -14,66 +15,69 @@ from wholestep.lower.buffers.allocate import (
     peak_live_bytes,
 )
 from wholestep.lower.buffers.task_order import runs_in_place
-from wholestep.lower.buffers.tasks import Task, TaskGraph
+from wholestep.lower.buffers.tasks import GraphAssignment, Task, TaskGraph
 from wholestep.lower.buffers.verify_assignment import verify_assignment
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayout, MemoryLayoutBuilder, Placement
 
 
-def assign_buffers(found: TaskGraph) -> None:
-    """Assign every temporary allocation of a task graph an offset in its arena or file, and size these.
-
-    It may be repeated: earlier assignments are undone first.
-    """
-    found.release()
-    named = [p for task in found.tasks for p in (*task.reads, *task.writes, *task.scratch)]
-    allocations = dict.fromkeys([q for p in named for q in (p, p.root())])
-    found.unassigned = [(p, p.base, p.offset) for p in allocations]
-    reuse_in_place(found.tasks, found.outside)
-    alive = live_intervals(found.tasks, found.outside)
+def assign_buffers(found: TaskGraph, tasks: tuple[Task, ...], layout: MemoryLayout) -> GraphAssignment:
+    """An offset in the arena or file of a task graph for every temporary allocation of `tasks`, its own or those that
+    recompute or spill values; `layout` has the sizes of the arenas of nested graphs."""
+    placements = reuse_in_place(tasks, found.outside, layout)
+    reused = layout.extended(placements)
+    alive = live_intervals(tasks, found.outside, reused)
+    sizes: dict[Allocation, Size] = {}
     for room in (found.file, found.arena):
-        inside = [life for life in alive if life.place.file == room.file]
-        fill_arena(room, inside)
-    found.bound, found.live_intervals = peak_live_bytes(inside), tuple(inside)  # of the arena, which comes last
+        inside = [life for life in alive if reused.in_file(life.place) == room.file]
+        offsets, sizes[room] = fill_arena(inside)
+        placements |= {p: Placement(room, offset) for p, offset in offsets.items()}
     if config.check():
-        verify_assignment(found.tasks, (found.arena, found.file))
+        verify_assignment(tasks, layout.extended(placements, sizes), (found.arena, found.file))
+    least = peak_live_bytes(inside)  # of the arena, which comes last
+    return GraphAssignment(
+        tasks, MappingProxyType(placements), sizes[found.arena], sizes[found.file], least, tuple(inside)
+    )
 
 
-def fill_arena(room: Allocation, inside: Sequence[LiveInterval]) -> None:
-    """Assign offsets in an arena, the allocations of symbolic size behind the others."""
-    even = [life for life in inside if isinstance(life.place.size, int)]
-    growing = [life for life in inside if not isinstance(life.place.size, int)]
+def nested_layout(
+    found: TaskGraph, layout: MemoryLayout, assigned: Mapping[TaskGraph, GraphAssignment]
+) -> MemoryLayout:
+    """The layout with the sizes of the arenas of a graph's nested graphs, which are assigned already."""
+    nested = [(inner, assigned[inner]) for task in found.tasks for inner in task.inner]
+    return layout.extended({}, {room: n for x, own in nested for room, n in ((x.arena, own.arena), (x.file, own.file))})
+
+
+def fill_arena(inside: Sequence[LiveInterval]) -> tuple[Mapping[Allocation, Size], Size]:
+    """Offsets in an arena and its size; the allocations of symbolic size are behind the others."""
+    even = [life for life in inside if isinstance(life.size, int)]
+    growing = [life for life in inside if not isinstance(life.size, int)]
     offsets = assign_offsets(even)
-    for life in even:
-        life.place.offset = offsets[life.place]
     end = assignment_end(even, offsets)
-    room.resize(assign_symbolic_offsets(growing, end) if growing else end)
-    for life in inside:
-        life.place.base = room
+    behind, size = assign_symbolic_offsets(growing, end)
+    return {**offsets, **behind}, size
 
 
-def measure_arena(found: TaskGraph) -> int:
-    """The arena size that a task graph needs; its allocations are left unassigned."""
-    assign_buffers(found)
-    found.release()
-    return found.arena.nbytes
-
-
-def live_intervals(tasks: Sequence[Task], outside: Container[Allocation] = ()) -> list[LiveInterval]:
+def live_intervals(tasks: Sequence[Task], outside: Set[Allocation], layout: MemoryLayout) -> list[LiveInterval]:
     """The live intervals of the temporary root allocations of a list of tasks, except those `outside`."""
     first: dict[Allocation, int] = {}
     last: dict[Allocation, int] = {}
     for t, task in enumerate(tasks):
         for p in (*task.reads, *task.writes, *task.scratch):
-            root = p.root()
+            root = layout.root(p)
             if root.ref is None and root not in outside:
                 first.setdefault(root, t)
                 last[root] = t
-    return [LiveInterval(p, first[p], last[p]) for p in first]
+    return [LiveInterval(p, first[p], last[p], layout.size(p)) for p in first]
 
 
-def reuse_in_place(tasks: Sequence[Task], outside: Container[Allocation]) -> None:
-    """Let a kernel write its result over an operand of the same size that is dead afterwards."""
-    alive = {life.place: life for life in live_intervals(tasks, outside)}
+def reuse_in_place(
+    tasks: Sequence[Task], outside: Set[Allocation], layout: MemoryLayout
+) -> dict[Allocation, Placement]:
+    """The results of kernels that are written over an operand of the same size that is dead afterwards."""
+    alive = {life.place: life for life in live_intervals(tasks, outside, layout)}
+    reused = MemoryLayoutBuilder(dict(layout.placements))
+    found: dict[Allocation, Placement] = {}
     for t, task in enumerate(tasks):
         if task.bound is None:
             continue
@@ -82,16 +86,14 @@ def reuse_in_place(tasks: Sequence[Task], outside: Container[Allocation]) -> Non
             if new not in alive or alive[new].start != t:
                 continue
             for old in task.reads:
-                root = old.root()
+                root = reused.root(old)
                 ends_here = root in alive and alive[root].end == t and root is not new
                 if not ends_here or old.size != new.size or root.size != new.size or old in task.writes:
                     continue
-                if runs_in_place(task.bound.kernel, names[old], names[new]) and not already_reused(task, root, new):
-                    new.base = root
-                    alive[root] = LiveInterval(root, alive[root].start, alive[new].end)
+                alone = all(p is new or reused.root(p) is not root for p in task.writes)
+                if alone and runs_in_place(task.bound.kernel, names[old], names[new]):
+                    found[new] = Placement(root)
+                    reused.place(new, root)
+                    alive[root] = alive[root]._replace(end=alive[new].end)
                     break
-
-
-def already_reused(task: Task, root: Allocation, new: Allocation) -> bool:
-    """True if another result of the task is assigned to the same root."""
-    return any(p is not new and p.root() is root for p in task.writes)
+    return found

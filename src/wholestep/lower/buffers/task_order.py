@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from wholestep.errors import PlanError
@@ -11,56 +11,51 @@ from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.lang import Buffer, Kernel
 from wholestep.lower.buffers.tasks import Task, copy_task
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayout, MemoryLayoutBuilder
 
 NEGLIGIBLE_BYTES = 256
 """A value up to this size may be computed at any time."""
 
 
-def overwritten_memory(place: Allocation) -> Allocation | None:
-    """The memory that writing to an allocation destroys: a donated input, for the output that replaces it."""
-    found = place.memory()
-    return None if found is place else found
-
-
-def order_tasks(tasks: list[Task], outside: Container[Allocation] = ()) -> list[Task]:
+def order_tasks(tasks: list[Task], layout: MemoryLayoutBuilder, outside: Set[Allocation]) -> list[Task]:
     """Order the tasks so that every value is read before it is overwritten; cycles are broken by copies."""
-    tasks = [part for task in tasks for part in break_write_hazard(task)]
+    tasks = [part for task in tasks for part in break_write_hazard(task, layout)]
     while True:
-        found = topological_order(tasks, outside)
+        found = topological_order(tasks, layout, outside)
         if isinstance(found, list):
             return found
-        if found.copies_back or not any(overwritten_memory(p) for p in found.writes):
+        if found.copies_back or not any(layout.overwritten_memory(p) for p in found.writes):
             raise PlanError("order: kernels wait for each other")
         at = tasks.index(found)
-        tasks[at : at + 1] = write_through_copy(found)
+        tasks[at : at + 1] = write_through_copy(found, layout)
 
 
-def break_write_hazard(task: Task) -> list[Task]:
+def break_write_hazard(task: Task, layout: MemoryLayoutBuilder) -> list[Task]:
     """A kernel that would overwrite an operand before its last read writes to a copy instead."""
     if task.bound is None:
         return [task]
     names = dict(zip(task.bound.places, task.bound.kernel.buffers, strict=True))
     for place in task.writes:
-        old = overwritten_memory(place)
+        old = layout.overwritten_memory(place)
         for read in task.reads:
-            if old is not None and read is not place and read.memory() is old:
+            if old is not None and read is not place and layout.memory(read) is old:
                 if not runs_in_place(task.bound.kernel, names[read], names[place]):
-                    return write_through_copy(task)
+                    return write_through_copy(task, layout)
     return [task]
 
 
-def write_through_copy(task: Task) -> list[Task]:
+def write_through_copy(task: Task, layout: MemoryLayoutBuilder) -> list[Task]:
     """A task that writes its resident results to temporary allocations, and the copies back."""
     homes = []
     for place in task.writes:
-        if overwritten_memory(place) is not None:
-            home = Allocation(place.size, base=place.base)
+        if layout.overwritten_memory(place) is not None:
+            home = Allocation(place.size, base=layout.base(place))
             homes.append(replace(copy_task(home, place), copies_back=True))
-            place.file, place.base = place.root().file, None
+            layout.detach(place)
     return [task, *homes]
 
 
-def topological_order(tasks: Sequence[Task], outside: Container[Allocation]) -> list[Task] | Task:
+def topological_order(tasks: Sequence[Task], layout: MemoryLayout, outside: Set[Allocation]) -> list[Task] | Task:
     """The tasks in dependence order; or one task of a cycle."""
     writer: dict[Allocation, list[int]] = {}
     readers: dict[Allocation, list[tuple[Allocation, int]]] = {}
@@ -68,7 +63,7 @@ def topological_order(tasks: Sequence[Task], outside: Container[Allocation]) -> 
         for p in task.writes:
             writer.setdefault(p, []).append(i)
         for p in task.reads:
-            readers.setdefault(p.memory(), []).append((p, i))
+            readers.setdefault(layout.memory(p), []).append((p, i))
     checks = [i for i, task in enumerate(tasks) if task.check]
     after: list[set[int]] = [set() for _ in tasks]
     for i, task in enumerate(tasks):
@@ -76,15 +71,17 @@ def topological_order(tasks: Sequence[Task], outside: Container[Allocation]) -> 
             after[i].update(w for w in writer.get(p, ()) if w < i or p not in task.writes)
         for p in task.writes:
             after[i].update(w for w in writer[p] if w < i)
-            old = overwritten_memory(p)
+            old = layout.overwritten_memory(p)
             if old is not None:
                 after[i].update(j for q, j in readers.get(old, ()) if q is not p)
                 after[i].update(checks)
         after[i].discard(i)
-    return kahn_order(tasks, after, outside)
+    return kahn_order(tasks, after, layout, outside)
 
 
-def kahn_order(tasks: Sequence[Task], after: list[set[int]], outside: Container[Allocation]) -> list[Task] | Task:
+def kahn_order(
+    tasks: Sequence[Task], after: list[set[int]], layout: MemoryLayout, outside: Set[Allocation]
+) -> list[Task] | Task:
     """Kahn's algorithm; returns a task that writes resident memory where there is a cycle.
 
     A ready task that frees more memory than it takes, or takes next to none, goes first; then program order.
@@ -94,7 +91,7 @@ def kahn_order(tasks: Sequence[Task], after: list[set[int]], outside: Container[
     for i, before in enumerate(after):
         for j in before:
             waiting[j].append(i)
-    balance = MemoryBalance(tasks, outside)
+    balance = MemoryBalance(tasks, layout, outside)
     ready = [i for i, n in enumerate(count) if n == 0]
     heapq.heapify(ready)
     urgent = [i for i in ready if balance.urgent(i)]
@@ -116,16 +113,18 @@ def kahn_order(tasks: Sequence[Task], after: list[set[int]], outside: Container[
     if len(out) == len(tasks):
         return [tasks[i] for i in out]
     stuck = [w for i, w in enumerate(tasks) if count[i] > 0]
-    return next((w for w in stuck if not w.copies_back and any(overwritten_memory(p) for p in w.writes)), stuck[0])
+    return next(
+        (w for w in stuck if not w.copies_back and any(layout.overwritten_memory(p) for p in w.writes)), stuck[0]
+    )
 
 
 class MemoryBalance:
     """The temporary bytes that each task would take or free if it ran now."""
 
-    def __init__(self, tasks: Sequence[Task], outside: Container[Allocation]) -> None:
+    def __init__(self, tasks: Sequence[Task], layout: MemoryLayout, outside: Set[Allocation]) -> None:
         self.users: dict[Allocation, set[int]] = {}
         self.made: set[Allocation] = set()
-        self.uses = [temporary_roots((*task.reads, *task.writes), outside) for task in tasks]
+        self.uses = [layout.temporary_roots((*task.reads, *task.writes), outside) for task in tasks]
         for i, places in enumerate(self.uses):
             for p in places:
                 self.users.setdefault(p, set()).add(i)
@@ -142,12 +141,6 @@ class MemoryBalance:
             self.users[p].discard(i)
             if len(self.users[p]) == 1:
                 yield from self.users[p]
-
-
-def temporary_roots(places: Iterable[Allocation], outside: Container[Allocation]) -> list[Allocation]:
-    """The distinct root allocations of some allocations that are temporary."""
-    roots = dict.fromkeys([p.root() for p in places])
-    return [p for p in roots if p.ref is None and p not in outside]
 
 
 def runs_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> bool:

@@ -1,13 +1,12 @@
-"""Tasks: kernels and routine calls with their memory effects, before buffer assignment; and the state of one
-program."""
+"""Tasks: kernels and routine calls with their memory effects; their buffer assignment; the state of one program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from wholestep.dims import Size
+from wholestep.dims import Size, most
 from wholestep.errors import Where
 from wholestep.ir.graph import NDArray, Value
 from wholestep.kernel.index_arithmetic import row_major_strides
@@ -16,6 +15,7 @@ from wholestep.lower.buffers.allocate import LiveInterval, align_size
 from wholestep.lower.kernels.kernel_writer import BoundKernel
 from wholestep.lower.kernels.scalar_codegen import Location
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayout, MemoryLayoutBuilder, Placement
 from wholestep.lower.program.program import FailureSite
 from wholestep.lower.program.steps import Launch, MemRef, RoutineCall, Step
 from wholestep.lower.target import Target
@@ -23,13 +23,13 @@ from wholestep.lower.target import Target
 ARENA_SLOT, CONSTANT_SLOT = 0, 1
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Task:
     """The allocations that are read and written, and the steps that are emitted once these have addresses."""
 
     reads: tuple[Allocation, ...]
     writes: tuple[Allocation, ...]
-    steps: Callable[[], tuple[Step, ...]]
+    steps: Callable[[Assignment], tuple[Step, ...]]
     scratch: tuple[Allocation, ...] = ()
     """Allocations that are live only while the task runs."""
     check: bool = False
@@ -42,30 +42,54 @@ class Task:
     """The nested task graphs in the order in which they run."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class TaskGraph:
-    """The tasks of a graph in execution order, and the arena of their temporary allocations."""
+    """The tasks of a graph in execution order, and the arenas of their temporary allocations."""
 
     tasks: tuple[Task, ...]
     arena: Allocation
+    file: Allocation
+    """The arena of the temporary allocations that are placed in a file."""
     outside: frozenset[Allocation]
     """The allocations of the graph's inputs and outputs."""
-    bound: int = 0
-    live_intervals: tuple[LiveInterval, ...] = ()
-    file: Allocation = field(default_factory=lambda: Allocation(0, file=True))
-    """The arena of the temporary allocations that are placed in a file."""
-    unassigned: list[tuple[Allocation, Allocation | None, Size]] = field(default_factory=list)
-    """Base and offset of each allocation before buffer assignment."""
 
-    def release(self) -> None:
-        """Undo the buffer assignment."""
-        for p, base, offset in self.unassigned:
-            p.base, p.offset = base, offset
-        self.unassigned = []
 
-    def steps(self) -> tuple[Step, ...]:
-        """The steps, once every allocation has its address."""
-        return tuple([step for task in self.tasks for step in task.steps()])
+@dataclass(frozen=True)
+class GraphAssignment:
+    """The buffer assignment of one task graph: the tasks that it runs, with those that recompute or spill values, and
+    an offset for each of their temporary allocations."""
+
+    tasks: tuple[Task, ...]
+    placements: Mapping[Allocation, Placement]
+    arena: Size
+    """Bytes of the arena."""
+    file: Size
+    """Bytes of the arena in a file."""
+    bound: int
+    """The largest total size of simultaneously live allocations of the arena."""
+    live_intervals: tuple[LiveInterval, ...]
+    """The live intervals of the allocations in the arena."""
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena for the assumed sizes."""
+        return most(self.arena)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The buffer assignment of a program: an address for every allocation, and the assignment of each task graph."""
+
+    layout: MemoryLayout
+    graphs: Mapping[TaskGraph, GraphAssignment]
+
+    def address(self, p: Allocation) -> MemRef:
+        """The memory reference of an allocation."""
+        return self.layout.address(p)
+
+    def steps(self, found: TaskGraph) -> tuple[Step, ...]:
+        """The steps of a task graph."""
+        return tuple([step for task in self.graphs[found].tasks for step in task.steps(self)])
 
 
 @dataclass
@@ -81,6 +105,8 @@ class ProgramBuilder:
     loops: int = 0
     pinned: dict[Allocation, str] = field(default_factory=dict)
     """The user's pins of values: "keep" or "recompute"."""
+    layout: MemoryLayoutBuilder = field(default_factory=MemoryLayoutBuilder)
+    """Aliases and files that are decided after the allocations are made."""
 
     def constant(self, value: NDArray) -> Allocation:
         """The allocation of an array that is part of the program."""
@@ -112,17 +138,23 @@ def kernel_task(made: BoundKernel) -> Task:
     pairs = list(zip(made.places, made.kernel.buffers, strict=True))
     loaded = {s.attr[0] for s in walk(made.kernel.body) if isinstance(s, Var) and s.op == "load"}
 
-    def steps() -> tuple[Step, ...]:
-        return (Launch(made.kernel, tuple([p.address() for p in made.places]), made.parallel, made.nodes),)
+    blocked = made.blocked
+    scratch = tuple([Allocation(n) for n in blocked.scratch]) if blocked is not None else ()
+
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        # What lies in a file is read once and in order, which blocks do not.
+        if blocked is None or any(map(at.layout.in_file, made.places)):
+            return (Launch(made.kernel, tuple(map(at.address, made.places)), made.parallel, made.nodes),)
+        return blocked.placed(list(map(at.address, (*made.places, *scratch))), made.nodes)
 
     reads, writes = [p for p, b in pairs if b in loaded], [p for p, b in pairs if b.written]
-    return Task(tuple(reads), tuple(writes), steps, bound=made)
+    return Task(tuple(reads), tuple(writes), steps, scratch, bound=made)
 
 
 def copy_task(target: Allocation, source: Allocation, routine: str = "copy", where: Where = None) -> Task:
     """A task that copies the bytes of one allocation to another, within memory or to and from a file."""
 
-    def steps() -> tuple[Step, ...]:
-        return (RoutineCall(routine, (target.address(), source.address()), (target.size,), where),)
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        return (RoutineCall(routine, (at.address(target), at.address(source)), (target.size,), where),)
 
     return Task((source,), (target,), steps)

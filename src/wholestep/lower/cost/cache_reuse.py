@@ -1,8 +1,9 @@
-"""Traffic: which bytes of a kernel come from memory, since the caches have held too much else since they held them."""
+"""Cache reuse: the bytes of each kernel that come from memory, as the caches have evicted them since."""
 
 from __future__ import annotations
 
 from wholestep.dims import Size, most
+from wholestep.kernel.lang import Kernel
 from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates, distinct_bytes, total_microseconds
 from wholestep.lower.program.steps import (
     COPY_ROUTINES,
@@ -31,7 +32,7 @@ class CacheSimulation:
         self.clock = 0.0
         self.last: dict[Key, float] = {}
         self.trips: dict[int, int] = {}
-        self.sizes: dict[int, list[int]] = {}
+        self.sizes: dict[Kernel, list[int]] = {}
         self.missed: dict[int, float] = {}
 
     def through(self, steps: tuple[Step, ...], weight: float = 1.0) -> None:
@@ -78,11 +79,11 @@ class CacheSimulation:
         """The places that a step touches, with the bytes of each."""
         if isinstance(step, RoutineCall):
             return {self.key(ref): step.params[0] for ref in step.refs} if step.routine in COPY_ROUTINES else {}
-        if id(step.kernel) not in self.sizes:
+        if step.kernel not in self.sizes:
             found = distinct_bytes(step.kernel)
-            self.sizes[id(step.kernel)] = [most(found.get(buffer, 0)) for buffer in step.kernel.buffers]
+            self.sizes[step.kernel] = [most(found.get(buffer, 0)) for buffer in step.kernel.buffers]
         places: dict[Key, int] = {}
-        for ref, nbytes in zip(step.refs, self.sizes[id(step.kernel)], strict=True):
+        for ref, nbytes in zip(step.refs, self.sizes[step.kernel], strict=True):
             places[self.key(ref)] = places.get(self.key(ref), 0) + nbytes
         return places
 

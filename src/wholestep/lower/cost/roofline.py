@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from wholestep.dims import Size, least, most
-from wholestep.kernel.accesses import memory_accesses
+from wholestep.kernel.accesses import space_accesses
 from wholestep.kernel.dependence import varies_along
-from wholestep.kernel.lang import Axis, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import Axis, Barrier, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.lower.program.steps import (
     RELOAD_COPY,
     SPILL_COPY,
@@ -80,9 +80,11 @@ class KernelCounts(NamedTuple):
     other: Size
     """All other flops."""
     moved: Size
-    """Bytes loaded and stored, without caches."""
+    """Bytes loaded from global memory and stored there, without caches."""
     distinct: Size
     """Bytes of the distinct elements that are read, and of those that are written."""
+    shared: Size = 0
+    """Bytes loaded from shared memory and stored there."""
 
     @property
     def flops(self) -> Size:
@@ -91,9 +93,9 @@ class KernelCounts(NamedTuple):
 
 
 def distinct_bytes(kernel: Kernel) -> dict[Buffer, Size]:
-    """For each buffer the bytes of the distinct elements that are read, and of those that are written."""
+    """For each buffer in global memory the bytes of the distinct elements that are read, and of those written."""
     regions: dict[tuple[Buffer, bool], dict[tuple[object, ...], Size]] = {}
-    for access in memory_accesses(kernel.body):
+    for access in space_accesses(kernel, "global"):
         regions.setdefault((access.buffer, access.is_store), {})[access.region()] = access.distinct_elements()
     found: dict[Buffer, Size] = {}
     for (buffer, _), sizes in regions.items():
@@ -116,8 +118,10 @@ def count_kernel(kernel: Kernel) -> KernelCounts:
             known.add(s)
         elif isinstance(s, Var):
             others += times * flops_of(s)
-    moved: Size = sum(t.times * t.buffer.dtype.itemsize for t in memory_accesses(kernel.body))
-    return KernelCounts(products, others, moved, sum(distinct_bytes(kernel).values()))
+    moved, shared = [
+        sum(t.times * t.buffer.dtype.itemsize for t in space_accesses(kernel, s)) for s in ("global", "shared")
+    ]
+    return KernelCounts(products, others, moved, sum(distinct_bytes(kernel).values()), shared)
 
 
 def depends_on_sizes_only(s: Var, known: set[Var]) -> bool:
@@ -145,7 +149,7 @@ def statements_in_loops(
             inside = (*around, s.axis)
             yield from ((fold, inside) for fold in s.folds)
             yield from statements_in_loops(s.body, inside)
-        else:
+        elif not isinstance(s, Barrier):
             yield s, around
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from wholestep.ir.graph import Node, Value
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
 from wholestep.kernel.lang import Axis, Index, Kernel, Var
+from wholestep.lower.blocking.blocked_contraction import BlockedContraction
 from wholestep.lower.fusion.fusion_groups import FusionAnalysis
 from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup
 from wholestep.lower.kernels.scalar_codegen import (
@@ -34,6 +36,8 @@ class BoundKernel(NamedTuple):
     """The operations that it computes."""
     parallel: bool = False
     """True if sharing it among threads pays."""
+    blocked: BlockedContraction | None = None
+    """What runs in its place, of the same meaning, where it is a large contraction."""
 
 
 class KernelWriter:
@@ -82,12 +86,8 @@ class KernelWriter:
         return tuple([self.line(c or ()) for c in coords])
 
     def line(self, axes: Sequence[int]) -> Index:
-        index = Index()
-        for a in axes:
-            index = index * self.group.sizes[a]
-            if self.group.sizes[a] != 1:
-                index = index + Index(0, {self.axes[a]: 1})
-        return index
+        sizes = [self.group.sizes[a] for a in axes]
+        return Index(0, {self.axes[a]: math.prod(sizes[i + 1 :]) for i, a in enumerate(axes) if sizes[i] != 1})
 
     def kernel(self) -> Kernel:
         """Write the kernel."""

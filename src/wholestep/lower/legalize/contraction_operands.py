@@ -19,6 +19,10 @@ from wholestep.primitives.movement import Reshape
 
 MIN_LANE_EXTENT = 4
 """Minimum extent of an axis worth vectorizing."""
+FEW_ROWS = 15
+"""Up to so many times each element of an operand is used where it is not worth a copy in another order."""
+MIN_TERMS = 16
+"""Minimum extent of the terms along which squares of an operand are turned as they are read."""
 
 
 class ContractionRewriter(GraphRewriter):
@@ -52,8 +56,8 @@ class ContractionRewriter(GraphRewriter):
         x, y = self.shaped(node, x, a, sizes), self.shaped(node, y, b, sizes)
         lane = out[-1] if out and sizes[out[-1]] >= MIN_LANE_EXTENT else None
         x, a = self.downhill(node, x, a)
-        x, a = self.even(node, x, a, lane, a)
-        y, b = self.even(node, y, b, lane, a)
+        x, a = self.even(node, x, a, lane, a, self.turns(x, a, out, sizes))
+        y, b = self.even(node, y, b, lane, a, self.turns(y, b, out, sizes))
         found = self.add(node.op, (x, y), {"spec": f"{a},{b}->{out}"}, node)[0]
         shape = node.outputs[0].shape
         return found if found.shape == shape else self.add(OPS["reshape"], (found,), {"shape": shape}, node)[0]
@@ -90,10 +94,20 @@ class ContractionRewriter(GraphRewriter):
         axes = tuple([labels.index(c) for c in order])
         return x if order == labels else self.add(OPS["permute"], (x,), {"axes": axes}, node)[0]
 
-    def even(self, node: Node, x: Value, labels: str, lane: str | None, first: str) -> tuple[Value, str]:
-        """An operand with a constant stride along each label, and unit stride along the lane label."""
+    def turns(self, x: Value, labels: str, out: str, sizes: dict[str, int]) -> bool:
+        """True if few rows read an operand whose terms lie side by side: kernels turn squares of it in registers."""
         steps = self.strides(x)
-        if steps is not None and (lane is None or lane not in labels or steps[labels.index(lane)] in (0, 1)):
+        rows = math.prod([sizes[c] for c in out if c not in labels])
+        if steps is None or rows > FEW_ROWS:
+            return False
+        return any(n == 1 and c not in out and sizes[c] >= MIN_TERMS for c, n in zip(labels, steps, strict=True))
+
+    def even(
+        self, node: Node, x: Value, labels: str, lane: str | None, first: str, turns: bool = False
+    ) -> tuple[Value, str]:
+        """An operand with a constant stride along each label, and unit stride along the lane unless it `turns`."""
+        steps = self.strides(x)
+        if steps is not None and (lane is None or lane not in labels or turns or steps[labels.index(lane)] in (0, 1)):
             return x, labels
         order = labels
         if lane is not None and lane in labels:

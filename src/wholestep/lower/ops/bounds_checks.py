@@ -11,7 +11,7 @@ from wholestep.ir.graph import Graph, Node, Value
 from wholestep.kernel.index_arithmetic import Coordinates, delinearize_index, linear_index, row_major_strides
 from wholestep.kernel.lang import I64, Index, Var
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.buffers.tasks import Assignment, Task
 from wholestep.lower.legalize.internal_ops import ArgsortOp, PivotPermutationOp
 from wholestep.lower.ops.loop_templates import KernelTemplate
 from wholestep.lower.program.allocation import Allocation
@@ -86,7 +86,7 @@ def bounds_check_task(low: Materializer, index: Value, axis: int, n: int, node: 
     found = reader.task()
     site = low.context.site("index", (axis, n), node.where)
 
-    def steps() -> tuple[Step, ...]:
-        return (*found.steps(), StatusCheck(site, place.address(), IN_BOUNDS))
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        return (*found.steps(at), StatusCheck(site, at.address(place), IN_BOUNDS))
 
     return Task(found.reads, (), steps, scratch=(place,), check=True)

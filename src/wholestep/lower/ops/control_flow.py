@@ -9,10 +9,10 @@ from wholestep.dims import SymbolicError
 from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.task_order import overwritten_memory
-from wholestep.lower.buffers.tasks import ARENA_SLOT, Task, TaskGraph, row_major_location
+from wholestep.lower.buffers.tasks import ARENA_SLOT, Assignment, Task, TaskGraph, row_major_location
 from wholestep.lower.kernels.scalar_codegen import Location
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayout, MemoryLayoutBuilder
 from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, Step, Switch, WhileLoop
 
 
@@ -39,9 +39,9 @@ def copy_pair(target: Location, source: Location) -> tuple[Allocation, Allocatio
     return target.place, source.place
 
 
-def copy_steps(pairs: Sequence[tuple[Allocation, Allocation]]) -> tuple[Step, ...]:
+def copy_steps(at: Assignment, pairs: Sequence[tuple[Allocation, Allocation]]) -> tuple[Step, ...]:
     """Steps that copy the initial values of carries; none for a value that is there already."""
-    moved = [(t.address(), s.address(), t.size) for t, s in pairs if t.nbytes]
+    moved = [(at.address(t), at.address(s), t.size) for t, s in pairs if t.nbytes]
     return tuple([RoutineCall("copy", (t, s), (n,)) for t, s, n in moved if t != s])
 
 
@@ -52,12 +52,11 @@ def row_location(v: Value, at: Location, loop: int) -> Location:
     return Location(Allocation(nbytes, base=at.place, moves=((loop, step),)), at.strides[1:])
 
 
-def place_rows_in_files(rows: Sequence[Allocation]) -> None:
+def place_rows_in_files(rows: Sequence[Allocation], layout: MemoryLayoutBuilder) -> None:
     """If one of the stacked values of a loop lies in a file, place the temporary ones there too."""
-    roots = [place.root() for place in rows]
-    if any(root.file for root in roots):
-        for root in roots:
-            root.file = root.file or root.ref is None
+    if any(map(layout.in_file, rows)):
+        for place in rows:
+            layout.move_to_file(layout.root(place))
 
 
 def loop_results(
@@ -67,12 +66,12 @@ def loop_results(
 
     The operands from `first` on are the initial carries: each may be overwritten by its own carry.
     """
-    made, back = [], []
+    made, back, layout = [], [], low.context.layout
     for i, v in enumerate(node.outputs):
         found = location_of(low, v)
         others = [x for j, x in enumerate(node.inputs) if not (i < carries and j == first + i)]
-        if (old := overwritten_memory(found.place)) and any(location_of(low, x).place is old for x in others):
-            found = Location(Allocation(found.place.size, file=old.root().file), found.strides)
+        if (old := layout.overwritten_memory(found.place)) and any(location_of(low, x).place is old for x in others):
+            found = Location(Allocation(found.place.size, file=layout.in_file(old)), found.strides)
             back.append((location_of(low, v).place, found.place))
         made.append(found)
     return made, back
@@ -81,21 +80,24 @@ def loop_results(
 def copy_result(low: Materializer, v: Value, x: Value) -> Task:
     """A result that is equal to its initial value."""
     target, source = copy_pair(location_of(low, v), location_of(low, x))
-    return Task((source,), (target,), lambda: copy_steps([(target, source)]))
+    return Task((source,), (target,), lambda at: copy_steps(at, [(target, source)]))
 
 
-def is_plain_temporary(place: Allocation) -> bool:
-    """True if an allocation is temporary, in memory, of constant size, and not part of another."""
-    return place.ref is None and place.base is None and not place.file and isinstance(place.size, int)
-
-
-def stacked_carries(graph: Graph, sizes: tuple[int, int], outputs: Sequence[Location]) -> dict[int, int]:
+def stacked_carries(
+    graph: Graph, sizes: tuple[int, int], outputs: Sequence[Location], layout: MemoryLayout
+) -> dict[int, int]:
     """The carries whose value at each step is also stacked in a result: carry to result."""
+
+    def plain(place: Allocation) -> bool:
+        """True if it is temporary, in memory, of constant size, and not part of another."""
+        free = place.ref is None and layout.base(place) is None and not layout.in_file(place)
+        return free and isinstance(place.size, int)
+
     c, k = sizes
     found: dict[int, int] = {}
     for i, v in enumerate(graph.inputs[c : c + k]):
         at = graph.outputs.index(v, k) if v in graph.outputs[k:] else -1
-        if at >= 0 and v.type.size and is_plain_temporary(outputs[i].place) and is_plain_temporary(outputs[at].place):
+        if at >= 0 and v.type.size and plain(outputs[i].place) and plain(outputs[at].place):
             found[i] = at
     return found
 
@@ -111,26 +113,25 @@ class ScanCarry(NamedTuple):
     after: Location
 
 
-def alias_stacked_carry(node: Node, loop: int, last: Location, rows: Location, at: int) -> ScanCarry:
+def alias_stacked_carry(
+    layout: MemoryLayoutBuilder, node: Node, loop: int, last: Location, rows: Location, at: int
+) -> ScanCarry:
     """Alias a carry with the result that stacks it, which has one row more than the loop has steps."""
     nbytes, length, reverse = last.place.nbytes, node.params["length"], node.params["reverse"]
     base = Allocation(nbytes * (length + 1), value=node.outputs[at])
-    rows.place.base, rows.place.offset = base, nbytes if reverse else 0
-    last.place.base, last.place.offset = base, 0 if reverse else nbytes * length
+    layout.place(rows.place, base, nbytes if reverse else 0)
+    layout.place(last.place, base, 0 if reverse else nbytes * length)
 
     def moving(offset: int) -> Location:
-        place = Allocation(nbytes, base=base, moves=((loop, nbytes),))
-        place.offset = offset
-        return Location(place, last.strides)
+        return Location(Allocation(nbytes, base=base, offset=offset, moves=((loop, nbytes),)), last.strides)
 
-    start = Allocation(nbytes, base=base)
-    start.offset = nbytes * length if reverse else 0
+    start = Allocation(nbytes, base=base, offset=nbytes * length if reverse else 0)
     return ScanCarry(start, moving(nbytes if reverse else 0), moving(0 if reverse else nbytes))
 
 
 def scan_tasks(low: Materializer, node: Node) -> list[Task]:
     """A counted loop whose carries are updated in the locations of its results."""
-    graph, (c, k) = node.params["graph"], node.params["sizes"]
+    graph, (c, k), layout = node.params["graph"], node.params["sizes"], low.context.layout
     length, reverse = node.params["length"], node.params["reverse"]
     if length == 0:
         return [copy_result(low, v, x) for v, x in zip(node.outputs[:k], node.inputs[c : c + k], strict=True)]
@@ -140,22 +141,22 @@ def scan_tasks(low: Materializer, node: Node) -> list[Task]:
     outputs, back = loop_results(low, node, c, k)
     xs = [row_location(v, location_of(low, v), loop) for v in node.inputs[c + k :]]
     # Rows in files are written once and dropped from memory, so the carry keeps its own allocation.
-    joined = {} if any(h.place.root().file for h in xs) else stacked_carries(graph, (c, k), outputs)
+    joined = {} if any(layout.in_file(h.place) for h in xs) else stacked_carries(graph, (c, k), outputs, layout)
     carried = [
-        alias_stacked_carry(node, loop, h, outputs[joined[i]], joined[i])
+        alias_stacked_carry(layout, node, loop, h, outputs[joined[i]], joined[i])
         if i in joined
         else ScanCarry(h.place, h, replacement_of(h))
         for i, h in enumerate(outputs[:k])
     ]
     kept = [at for at in range(len(outputs)) if at not in joined.values()]
     ys = [row_location(node.outputs[at], outputs[at], loop) for at in kept[k:]]
-    place_rows_in_files([h.place for h in (*xs, *ys)])
+    place_rows_in_files([h.place for h in (*xs, *ys)], layout)
     body = reordered(graph, range(len(graph.inputs)), kept)
     found = low.nested(body, [*fixed, *[c.before for c in carried], *xs], [*[c.after for c in carried], *ys])
     pairs = [copy_pair(Location(c.start, c.before.strides), i) for c, i in zip(carried, init, strict=True)]
 
-    def steps() -> tuple[Step, ...]:
-        return (*copy_steps(pairs), ForLoop(loop, length, found.steps(), reverse), *copy_steps(back))
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        return (*copy_steps(at, pairs), ForLoop(loop, length, at.steps(found), reverse), *copy_steps(at, back))
 
     return [control_flow_task(low, node, steps, (found,), [place for _, place in back])]
 
@@ -172,8 +173,9 @@ def while_tasks(low: Materializer, node: Node) -> list[Task]:
     found = low.nested(graph, [*[location_of(low, v) for v in node.inputs[p : p + b]], *carry], after)
     pairs = [copy_pair(h, i) for h, i in zip(carry, init, strict=True)]
 
-    def steps() -> tuple[Step, ...]:
-        return (*copy_steps(pairs), WhileLoop(test.steps(), asked.address(), found.steps()), *copy_steps(back))
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        repeated = WhileLoop(at.steps(test), at.address(asked), at.steps(found))
+        return (*copy_steps(at, pairs), repeated, *copy_steps(at, back))
 
     return [control_flow_task(low, node, steps, (test, found), [asked, *[place for _, place in back]])]
 
@@ -186,8 +188,8 @@ def cond_tasks(low: Materializer, node: Node) -> list[Task]:
     found = [low.nested(graph, inputs, list(map(replacement_of, outputs))) for graph in node.params["branches"]]
     chosen = location_of(low, index).place
 
-    def steps() -> tuple[Step, ...]:
-        return (Switch(chosen.address(), tuple([lowered.steps() for lowered in found])),)
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        return (Switch(at.address(chosen), tuple(map(at.steps, found))),)
 
     return [control_flow_task(low, node, steps, found)]
 
@@ -195,7 +197,7 @@ def cond_tasks(low: Materializer, node: Node) -> list[Task]:
 def control_flow_task(
     low: Materializer,
     node: Node,
-    steps: Callable[[], tuple[Step, ...]],
+    steps: Callable[[Assignment], tuple[Step, ...]],
     inner: Sequence[TaskGraph],
     scratch: Sequence[Allocation] = (),
 ) -> Task:

@@ -1,4 +1,4 @@
-"""Kernels that go with routines on matrices: a required truth, exchanges of rows, the root of a triangle."""
+"""Kernels beside LAPACK routines: assertions, row exchanges, square roots of triangular matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wholestep.kernel.index_arithmetic import linear_index
 from wholestep.kernel.lang import I64, Axis, Index, Var
 from wholestep.kernel.maths.complex import Complex
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.buffers.tasks import Assignment, Task
 from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, components_of
 from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape, copy_kernel_task
 from wholestep.lower.program.allocation import Allocation
@@ -27,8 +27,8 @@ def require_tasks(low: Materializer, node: Node) -> list[Task]:
     looked, moved = reader.task(), copy_kernel_task(low, x, low.locations[out])
     site = low.context.site(node.params["kind"], (node.params["message"], node.params["hint"]), node.where)
 
-    def steps() -> tuple[Step, ...]:
-        return (*looked.steps(), StatusCheck(site, place.address(), 1), *moved.steps())
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        return (*looked.steps(at), StatusCheck(site, at.address(place), 1), *moved.steps(at))
 
     reads = tuple(dict.fromkeys((*looked.reads, *moved.reads)))
     return [Task(reads, moved.writes, steps, scratch=(place,), check=True)]

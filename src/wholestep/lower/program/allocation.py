@@ -1,8 +1,8 @@
-"""Allocations: regions of memory for values, whose addresses are assigned after the tasks are ordered."""
+"""Allocations: regions of memory for values, which a memory layout gives their addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,35 +17,27 @@ ALIGNMENT = 64
 """Alignment of buffers in bytes: one cache line, and the widest vector."""
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Allocation:
-    """A region of memory for a value; buffer assignment gives it a slot, or an offset in another allocation.
+    """A region of memory for a value: resident memory at `ref`, part of another allocation, or temporary.
 
-    `size` may be symbolic, and `nbytes` is its value for the assumed sizes.
+    It is equal by identity and never changed: what is decided after it is made, such as an offset in an arena, is in a
+    `MemoryLayout`. `size` may be symbolic, and `nbytes` is its value for the assumed sizes.
     """
 
-    __slots__ = ("base", "file", "moves", "nbytes", "offset", "ref", "size", "value")
+    size: Size
+    ref: MemRef | None = None
+    base: Allocation | None = None
+    moves: tuple[tuple[int, Size], ...] = ()
+    value: Value | None = None
+    file: bool = False
+    """True if it lies in a file; said of an allocation that is no part of another."""
+    offset: Size = 0
+    """Bytes from the start of `base`."""
+    nbytes: int = field(init=False)
 
-    def __init__(
-        self,
-        size: Size,
-        ref: MemRef | None = None,
-        base: Allocation | None = None,
-        moves: tuple[tuple[int, Size], ...] = (),
-        value: Value | None = None,
-        file: bool = False,
-    ) -> None:
-        self.resize(size)
-        self.ref = ref
-        self.base = base
-        self.offset: Size = 0
-        self.moves = moves
-        self.value = value
-        self.file = file  # of an outermost place: whether it lies, or wants to lie, in a file
-
-    def resize(self, size: Size) -> None:
-        """Change the size."""
-        self.size = size
-        self.nbytes = size if isinstance(size, int) else most(size)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", most(self.size))
 
     @property
     def where(self) -> Where:
@@ -57,31 +49,6 @@ class Allocation:
         if self.value is None or self.value.node is None:
             return otherwise
         return f"{self.value.node.op.name} {self.value.type}"
-
-    def root(self) -> Allocation:
-        """The outermost allocation that contains this one."""
-        return self if self.base is None else self.base.root()
-
-    def around(self) -> Iterator[Allocation]:
-        """This allocation and those that contain it, the outermost last."""
-        yield self
-        if self.base is not None:
-            yield from self.base.around()
-
-    def memory(self) -> Allocation:
-        """The outermost allocation that is exactly the same memory."""
-        same = self.base is not None and not self.moves and self.base.size == self.size
-        return self.base.memory() if same and self.base is not None else self
-
-    def address(self) -> MemRef:
-        """The assigned memory reference."""
-        if self.base is None:
-            assert self.ref is not None, "a place was used before it was laid out"
-            return self.ref
-        found = self.base.address().shifted(self.offset)
-        for loop, stride in self.moves:
-            found = found.moved(loop, stride)
-        return found
 
 
 def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

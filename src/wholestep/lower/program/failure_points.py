@@ -1,4 +1,4 @@
-"""Lateness: whether a program may fail when it has already written what its caller keeps."""
+"""Failure points: a test of whether a program may fail after it has written what its caller keeps."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class FailureSite(NamedTuple):
     where: Where
 
 
-@dataclass(repr=False)
+@dataclass(frozen=True, repr=False)
 class LoweredProgram:
     """A whole program: the slot table, the steps, and the size of the arena.
 
@@ -107,7 +107,7 @@ class LoweredProgram:
 
     def kernels(self) -> list[Kernel]:
         """The distinct kernels."""
-        return list({id(s.kernel): s.kernel for s in self.launches()}.values())
+        return list(dict.fromkeys([s.kernel for s in self.launches()]))
 
     def __repr__(self) -> str:
         kernels, launches = len(self.kernels()), sum(1 for _ in self.launches())

@@ -84,6 +84,8 @@ class ForLoop:
     reverse: bool = False
     outermost: bool = False
     """True if the loop may be left between trips when the caller asks the program to stop."""
+    indivisible: bool = False
+    """True if the trips together compute one value, so that the loop is never left between them."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from wholestep.lower.buffers.allocate import align_size
-from wholestep.lower.buffers.task_order import overwritten_memory, runs_in_place, temporary_roots
+from wholestep.lower.buffers.task_order import runs_in_place
 from wholestep.lower.buffers.tasks import Task, TaskGraph
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayout
 
 
 class UseGap(NamedTuple):
@@ -24,12 +25,13 @@ class UseGap(NamedTuple):
 class TemporaryUses:
     """The temporary allocations that each task of a graph accesses. Tasks go by their numbers."""
 
-    def __init__(self, found: TaskGraph) -> None:
+    def __init__(self, found: TaskGraph, layout: MemoryLayout) -> None:
         self.tasks = found.tasks
         self.outside = found.outside
-        self.reads = [tuple(temporary_roots(task.reads, found.outside)) for task in found.tasks]
-        self.writes = [tuple(temporary_roots(task.writes, found.outside)) for task in found.tasks]
-        self.scratch = [tuple(temporary_roots(task.scratch, found.outside)) for task in found.tasks]
+        self.layout = layout
+        self.reads = [tuple(layout.temporary_roots(task.reads, found.outside)) for task in found.tasks]
+        self.writes = [tuple(layout.temporary_roots(task.writes, found.outside)) for task in found.tasks]
+        self.scratch = [tuple(layout.temporary_roots(task.scratch, found.outside)) for task in found.tasks]
         self.touches: dict[Allocation, list[int]] = {}
         self.writers: dict[Allocation, list[int]] = {}
         self.aliased: set[Allocation] = set()
@@ -39,13 +41,14 @@ class TemporaryUses:
                 self.touches.setdefault(p, []).append(t)
             for p in self.writes[t]:
                 self.writers.setdefault(p, []).append(t)
-            self.aliased.update(p.root() for p in (*task.reads, *task.writes, *task.scratch) if p.base is not None)
+            used = (*task.reads, *task.writes, *task.scratch)
+            self.aliased.update(layout.root(p) for p in used if layout.base(p) is not None)
         self.spill_allocations: dict[Allocation, Allocation] = {}
         self.valid_until = [self.last_rerun(t) for t in range(len(found.tasks))]
 
     def size(self, p: Allocation) -> int:
         """The bytes that an allocation takes of the arena."""
-        return 0 if p.file else align_size(p.nbytes)
+        return 0 if self.layout.in_file(p) else align_size(self.layout.nbytes(p))
 
     def last(self, p: Allocation) -> int:
         """The last task that uses an allocation."""
@@ -67,7 +70,7 @@ class TemporaryUses:
         found: dict[Allocation, list[int]] = {}
         for t, task in enumerate(self.tasks):
             for p in task.writes:
-                found.setdefault(overwritten_memory(p) or p.memory(), []).append(t)
+                found.setdefault(self.layout.memory(p), []).append(t)
         return found
 
     def last_rerun(self, t: int) -> int:
@@ -75,13 +78,14 @@ class TemporaryUses:
         task = self.tasks[t]
         if task.bound is None or task.check or task.copies_back:
             return -1
-        if any(p.base is not None or self.writers.get(p, [t]) != [t] for p in task.writes):
+        if any(self.layout.base(p) is not None or self.writers.get(p, [t]) != [t] for p in task.writes):
             return -1
         if any(p in task.reads for p in task.writes) or self.aliased.intersection(self.writes[t]):
             return -1
         if any(max(self.writers.get(q, [-1])) >= t for q in self.reads[t]):
             return -1
-        later = [s for p in task.reads for s in self.replaced.get(p.memory(), ()) if s > t and p.root() in self.outside]
+        fixed = [self.layout.memory(p) for p in task.reads if self.layout.root(p) in self.outside]
+        later = [s for p in fixed for s in self.replaced.get(p, ()) if s > t]
         return min(later, default=len(self.tasks))
 
     def recomputable(self, p: Allocation) -> bool:
@@ -91,7 +95,7 @@ class TemporaryUses:
     def gaps(self) -> Iterator[UseGap]:
         """Every gap with other tasks in between, of values in memory that are defined once."""
         for p, times in self.touches.items():
-            alone = len(self.writers.get(p, ())) == 1 and p not in self.aliased and not p.file
+            alone = len(self.writers.get(p, ())) == 1 and p not in self.aliased and not self.layout.in_file(p)
             if alone and self.writer(p) == times[0]:
                 yield from [UseGap(p, a, b) for a, b in pairwise(times) if b - a > 1]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
-from wholestep.lower.buffers.assign import assign_buffers, measure_arena
-from wholestep.lower.buffers.tasks import Task, TaskGraph
+from wholestep.lower.buffers.assign import assign_buffers, nested_layout
+from wholestep.lower.buffers.tasks import Assignment, GraphAssignment, Task, TaskGraph
 from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.program.allocation import Allocation
+from wholestep.lower.program.memory_layout import MemoryLayout
 from wholestep.lower.program.program import RematDecision
 from wholestep.lower.remat.apply import apply_choices
 from wholestep.lower.remat.branch_and_bound import BranchAndBound
@@ -21,21 +23,23 @@ UNLIMITED = sys.maxsize
 
 
 class BudgetSolver:
-    """The limits of a program's task graphs and the decisions for them; with `disk` values may be spilled.
+    """The assignments of a program's task graphs and the decisions for them; with `disk` values may be spilled.
 
-    `priced` predicts the microseconds of one run of a task; `pinned` are the user's pins: "keep" or "recompute".
+    `layout` is the program's, `priced` predicts the microseconds of one run of a task, and `pinned` holds the user's
+    pins: "keep" or "recompute".
     """
 
     def __init__(
         self,
+        layout: MemoryLayout,
         priced: Callable[[Task], float],
         pinned: Mapping[Allocation, str],
         disk: Rates | None = None,
         is_evictable: Callable[[int], bool] = bool,
     ) -> None:
-        self.task_price, self.pinned, self.disk, self.is_evictable = priced, pinned, disk, is_evictable
-        self.original_tasks: dict[TaskGraph, tuple[Task, ...]] = {}
-        """The original tasks of each changed graph: each change starts from these."""
+        self.layout, self.task_price, self.pinned = layout, priced, pinned
+        self.disk, self.is_evictable = disk, is_evictable
+        self.assigned: dict[TaskGraph, GraphAssignment] = {}
         self.graph_decisions: dict[TaskGraph, list[RematDecision]] = {}
 
     @property
@@ -43,21 +47,26 @@ class BudgetSolver:
         """The evictions of all graphs, the largest first."""
         return sorted([d for part in self.graph_decisions.values() for d in part], key=lambda d: -d.nbytes)
 
+    def assignment(self) -> Assignment:
+        """The buffer assignment of the program, as found so far."""
+        placements = {p: at for own in self.assigned.values() for p, at in own.placements.items()}
+        return Assignment(self.layout.extended(placements), MappingProxyType(dict(self.assigned)))
+
     def fit(self, found: TaskGraph) -> int:
         """Assign the buffers of a graph after those of its nested graphs, with the user's pins; returns its bytes."""
         for task in found.tasks:
             for inner in task.inner:
                 self.fit(inner)
-        assign_buffers(found)
+        self.assigned[found] = assign_buffers(found, found.tasks, nested_layout(found, self.layout, self.assigned))
         if any(p in self.pinned for task in found.tasks for p in task.writes):
             self.evict_values(found, UNLIMITED)
-        return found.arena.nbytes
+        return self.assigned[found].arena_bytes
 
     def fit_within(self, found: TaskGraph, limit: int) -> int:
         """Assign the buffers of a graph within a limit; returns the bytes, more if that is impossible."""
-        if found.arena.nbytes > limit:
+        if self.assigned[found].arena_bytes > limit:
             self.evict_values(found, limit)
-        return found.arena.nbytes
+        return self.assigned[found].arena_bytes
 
     def evict_values(self, found: TaskGraph, limit: int) -> None:
         """Evict values of a graph, and of the largest of its nested graphs, until it fits."""
@@ -65,24 +74,23 @@ class BudgetSolver:
         while best.nbytes > limit and self.shrink_nested(best, limit):
             best = self.search(found, limit)
         self.graph_decisions[found] = list(describe_decisions(best, self.prices(found)))
-        found.tasks = apply_choices(best.schedule)
-        assign_buffers(found)
+        layout = nested_layout(found, self.layout, self.assigned)
+        self.assigned[found] = assign_buffers(found, apply_choices(best.schedule), layout)
 
     def search(self, found: TaskGraph, limit: int) -> RematSolution:
         """The evictions found for the graph itself."""
-        found.release()
-        found.tasks = self.original_tasks.setdefault(found, found.tasks)
+        layout = nested_layout(found, self.layout, self.assigned)
 
         def real(schedule: SimulatedSchedule) -> int:
-            return measure_arena(TaskGraph(apply_choices(schedule), Allocation(0), found.outside))
+            return assign_buffers(found, apply_choices(schedule), layout).arena_bytes
 
-        search = GreedySearch(TemporaryUses(found), self.prices(found), self.pinned)
+        search = GreedySearch(TemporaryUses(found, layout), self.prices(found), self.pinned)
         best = search.run(limit, real)
         return best if best.nbytes > limit else BranchAndBound(search, limit, real, best).run()
 
     def prices(self, found: TaskGraph) -> RematPrices:
-        """The prices of a graph's original tasks, and of the file."""
-        return RematPrices([self.task_price(task) for task in self.original_tasks[found]], self.disk, self.is_evictable)
+        """The prices of a graph's tasks, and of the file."""
+        return RematPrices([self.task_price(task) for task in found.tasks], self.disk, self.is_evictable)
 
     def shrink_nested(self, best: RematSolution, limit: int) -> bool:
         """Fit the largest graph nested in the task at the peak into what is left for it; False if that did not help."""
@@ -91,12 +99,12 @@ class BudgetSolver:
         inner = best.schedule.uses.tasks[run.task].inner
         if run.kind != "work" or not inner:
             return False
-        largest = max(inner, key=lambda x: x.arena.nbytes)
-        before = largest.arena.nbytes
+        largest = max(inner, key=lambda x: self.assigned[x].arena_bytes)
+        before = self.assigned[largest].arena_bytes
         if before == 0:
             return False
         self.evict_values(largest, max(limit - (int(held.max()) - before), 0))
-        return largest.arena.nbytes < before
+        return self.assigned[largest].arena_bytes < before
 
 
 def describe_decisions(best: RematSolution, prices: RematPrices) -> Iterator[RematDecision]:

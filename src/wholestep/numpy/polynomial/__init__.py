@@ -1,4 +1,4 @@
-"""numpy.polynomial: what its module `polynomial` covers; other names are NumPy's own."""
+"""numpy.polynomial: its module `polynomial` for traced arrays; other names are NumPy's own."""
 
 from __future__ import annotations
 

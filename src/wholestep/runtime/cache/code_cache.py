@@ -1,4 +1,4 @@
-"""Compiled code kept on disk: found again by everything that it depends on, and not believed before it is checked.
+"""The code cache: entries found by a hash of all that they depend on, and verified before they are loaded.
 
 The folder is the user's own. An entry is one file: a hash, then what it is the hash of, a line of JSON and the code.
 It is read once, and the very bytes that were hashed are the bytes that are used. Nothing here makes a compilation fail:

@@ -1,4 +1,4 @@
-"""A private folder of checked files: who owns it, who may write it, what is in it, how much of it."""
+"""A private folder of checked files: its owner, its permissions, its entries and its size limit."""
 
 from __future__ import annotations
 

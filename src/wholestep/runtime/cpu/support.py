@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -13,7 +14,6 @@ from wholestep.backends.cpu.support_ir import support
 from wholestep.runtime.cache.code_cache import cached_code
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.cpu import semaphores
-from wholestep.runtime.memory import mapped_arrays
 
 POINTER = ctypes.c_void_p
 
@@ -44,11 +44,22 @@ class SupportLibrary:
         return {name: self._linked.address(name) for name in ("ws_parallel", "ws_fail", "ws_soon", "ws_done")}
 
 
+def madvise_symbols() -> dict[str, int]:
+    """Return the address for `ws_madvise`; on systems other than Linux that of a harmless function."""
+    if sys.platform == "win32":
+        function: Any = ctypes.CDLL("kernel32").SwitchToThread
+    elif sys.platform == "linux":
+        function = ctypes.CDLL(None).madvise
+    else:
+        function = ctypes.CDLL(None).sched_yield
+    return {"ws_madvise": int(ctypes.cast(function, ctypes.c_void_p).value or 0)}
+
+
 @cache
 def load_support() -> SupportLibrary:
     """The support functions for the processor that this process runs on."""
     target = host_target()
     text = support.support_module(target)
     kept = cached_code(text, target, {}, lambda: CacheEntry((object_code(text, target),), {}))
-    outside = semaphores.semaphore_symbols() | mapped_arrays.madvise_symbols()
+    outside = semaphores.semaphore_symbols() | madvise_symbols()
     return SupportLibrary(LinkedCode(map(bytes, kept.pieces), outside, support.EXPORTS))

@@ -1,4 +1,4 @@
-"""Device memory behind one protocol: allocate, upload, read, download, view and copy buffers."""
+"""Device memory behind one protocol: allocate, upload, place, read, download, view and copy buffers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ class DeviceMemory(Protocol[Buffer]):
     def upload(self, array: NDArray) -> Buffer:
         """Return a new buffer with the contents of a host array."""
 
+    def place(self, array: NDArray) -> Buffer:
+        """Return a buffer with the contents of a host array, not to be written, since it may be the array itself."""
+
     def read(self, buffer: Buffer) -> NDArray:
         """Return a host array with the contents of a buffer, to be read at once, since it may be the buffer itself."""
 
     def download(self, buffer: Buffer) -> NDArray:
         """Return a host array of the caller's own with the contents of a buffer."""
 
-    def view(self, buffer: Buffer, row: int) -> Buffer:
-        """Return one row of a buffer, which shares its memory."""
+    def view(self, buffer: Buffer, rows: int | slice) -> Buffer:
+        """Return one row of a buffer, or those from one to another, which share its memory."""
 
     def copy(self, target: Buffer, source: Buffer | NDArray) -> None:
         """Write the contents of a buffer or host array to another buffer of this shape and dtype."""
@@ -57,14 +60,17 @@ class HostMemory:
         self.copy(buffer, array)
         return buffer
 
+    def place(self, array: NDArray) -> NDArray:
+        return array
+
     def read(self, buffer: NDArray) -> NDArray:
         return buffer
 
     def download(self, buffer: NDArray) -> NDArray:
         return clone(buffer)
 
-    def view(self, buffer: NDArray, row: int) -> NDArray:
-        return buffer[row, ...]
+    def view(self, buffer: NDArray, rows: int | slice) -> NDArray:
+        return buffer[rows, ...]
 
     def copy(self, target: NDArray, source: NDArray) -> None:
         copy_chunked(target, source)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import math
 import mmap
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -38,17 +36,6 @@ class FileInputs(NamedTuple):
 
 NO_FILE_INPUTS = FileInputs()
 """No input is file-backed."""
-
-
-def madvise_symbols() -> dict[str, int]:
-    """Return the address for `ws_madvise`; on systems other than Linux that of a harmless function."""
-    if sys.platform == "win32":
-        function: Any = ctypes.CDLL("kernel32").SwitchToThread
-    elif sys.platform == "linux":
-        function = ctypes.CDLL(None).madvise
-    else:
-        function = ctypes.CDLL(None).sched_yield
-    return {"ws_madvise": int(ctypes.cast(function, ctypes.c_void_p).value or 0)}
 
 
 def zeros_in_file(shape: Sequence[int], dtype: Any, folder: Path | None) -> NDArray:

@@ -1,4 +1,4 @@
-"""Checkpoints: all of a step's state in safetensors files, written in one instant and read with suspicion."""
+"""Checkpoints: the state of a step in safetensors files, written atomically and read as untrusted input."""
 
 from wholestep.train.checkpoint.foreign_layouts import torch_linear, torch_name
 from wholestep.train.checkpoint.matching import Convert, Rename

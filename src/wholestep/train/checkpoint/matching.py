@@ -12,7 +12,7 @@ from wholestep import dtypes
 from wholestep.errors import CheckpointError
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
-from wholestep.ir.types import Type
+from wholestep.ir.types import Type, array_type
 from wholestep.train.checkpoint.read import Contents
 from wholestep.train.checkpoint.safetensors_header import safe_name
 from wholestep.words import first_few
@@ -97,10 +97,10 @@ def mismatch(missing: Collection[str], unexpected: Collection[str], wrong: Seque
     return "; ".join([what + names for what, names in parts.items() if names]) or "there is nothing to load"
 
 
-def convert_tensor(contents: Contents, name: str, path: str, own: NDArray, convert: Convert, cast: bool) -> NDArray:
-    """A tensor as the array of the state that it becomes; raises CheckpointError where it does not fit."""
+def convert_tensor(contents: Contents, name: str, path: str, own: Any, convert: Convert, cast: bool) -> NDArray:
+    """A tensor as new content of a buffer of the state; raises CheckpointError where it does not fit."""
     change = next((f for pattern, f in convert.items() if name_matches(name, pattern)), None)
-    wanted = type_of(own)
+    wanted = array_type(own.shape, own.dtype)
     if change is None:
         check_type(contents.types[name], wanted, path, cast)
         x = contents.array(name, own)

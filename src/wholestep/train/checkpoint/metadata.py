@@ -1,4 +1,4 @@
-"""The metadata of a checkpoint: JSON that is read with suspicion."""
+"""The metadata of a checkpoint: JSON that is read as untrusted input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint is opened and looked through before anything is allocated; each tensor is compared with its checksum."""
+"""Reading of checkpoints: headers are validated before anything is allocated, tensors by their checksums."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class File:
 
 
 class TensorFile:
-    """A safetensors file, of which the header has been read."""
+    """A safetensors file, of which the header has been read; one of several has a name among them."""
 
-    def __init__(self, file: File) -> None:
-        self.file = file
+    def __init__(self, file: File, name: str = "") -> None:
+        self.file, self.name = file, name
         room = file.size - safetensors_header.LENGTH
         if room < 0:
             raise Damage(f"it has {file.size} bytes, and no header")
@@ -120,7 +120,10 @@ class Contents:
     def array(self, name: str, beside: NDArray = HERE) -> NDArray:
         """A tensor, in the kind of memory that another array lies in."""
         part, block = self.blocks[name]
-        x, wanted = part.array(block, beside), self.types[name]
+        try:
+            x, wanted = part.array(block, beside), self.types[name]
+        except Damage as error:
+            raise Damage(f"its part {part.name}: {error}" if part.name else str(error)) from error
         return x if block.type is wanted else x.view(wanted.dtype).reshape(wanted.shape)
 
 
@@ -193,9 +196,11 @@ def part_named(folder: Path, name: str, seal: str | None, stack: ExitStack) -> T
     if not PLAIN.fullmatch(name):
         raise Damage(f"its manifest names {safe_name(name)}, which is no plain file name")
     try:
-        part = TensorFile(File(folder / name, getattr(os, "O_NOFOLLOW", 0), stack, alone=True))
+        part = TensorFile(File(folder / name, getattr(os, "O_NOFOLLOW", 0), stack, alone=True), name)
     except OSError as error:
         raise Damage(f"its part {name} cannot be read: {error.strerror or error}") from error
+    except Damage as error:
+        raise Damage(f"its part {name}: {error}") from error
     if seal is not None and part.header.sha256 != seal:
         raise Damage(f"its part {name} is another one than the manifest says")
     return part

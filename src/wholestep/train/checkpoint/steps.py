@@ -73,10 +73,11 @@ class Wanted:
     cast: bool = False
 
 
-def state_arrays(engine: Engine, parts: Collection[str] = ALL) -> dict[str, NDArray]:
-    """Every array of these parts by its path, as it lies in the step; raises CheckpointError for names that clash."""
-    whole = {**{name: engine.state.read(name) for name in STATE_PARTS}, HYPER: engine.hyper}
-    found: dict[str, NDArray] = {}
+def state_buffers(engine: Engine, parts: Collection[str] = ALL) -> dict[str, Any]:
+    """The buffers of the state and the arrays of hyper-parameters by their paths, of these parts, as they lie in the
+    step; raises CheckpointError for names that clash."""
+    whole = {**engine.state.tree, HYPER: engine.hyper}
+    found: dict[str, Any] = {}
     for name in ALL:
         if name in parts:
             for path, x in zip(tree.paths(whole[name], name), tree.leaves(whole[name]), strict=True):
@@ -111,7 +112,9 @@ def save_step(engine: Engine, path: Where, loader: Any, metadata: Any, most: int
         "data": None if loader is None else loader.state(),
         "metadata": metadata,
     }
-    write.write_checkpoint(Path(path), state_arrays(engine), about, shard_bytes(most), to)
+    read = engine.state.host_array
+    arrays = {path: x if root_of(path) == HYPER else read(x) for path, x in state_buffers(engine).items()}
+    write.write_checkpoint(Path(path), arrays, about, shard_bytes(most), to)
 
 
 def shard_bytes(most: Any) -> int | None:
@@ -138,7 +141,7 @@ def load_step(
     engine: Engine, path: Where, wanted: Wanted, loader: Any, fallback: bool, put: Callable[..., None]
 ) -> Loaded:
     """Read a checkpoint into a step; see `Step.load`. `put(parts, hyper)` writes the state, whole or not at all."""
-    own = state_arrays(engine, wanted.parts)
+    own = state_buffers(engine, wanted.parts)
     found, new, epoch = first_whole(Path(path), fallback, own, wanted)
     if loader is not None:
         if found.data is None:
@@ -163,7 +166,7 @@ def place_loader(loader: Any, found: Loaded) -> None:
         raise CheckpointError(f"load: {found.path}: its position in the data: {reason}") from None
 
 
-def first_whole(path: Path, fallback: bool, own: dict[str, NDArray], wanted: Wanted) -> Found:
+def first_whole(path: Path, fallback: bool, own: dict[str, Any], wanted: Wanted) -> Found:
     """Read the newest checkpoint or, where it is damaged and that is asked for, the one before it."""
     newest = path / write.MANIFEST if path.is_dir() else path
     reasons: list[str] = []
@@ -187,12 +190,14 @@ def hyper_paths(engine: Engine) -> Iterator[tuple[str, str]]:
 
 def fill_part(engine: Engine, name: str, new: dict[str, NDArray]) -> Any:
     """A part of the state with what was loaded in it, and the rest as it is."""
-    part = engine.state.read(name)
+    part, read = engine.state.tree[name], engine.state.host_array
     paths, leaves = tree.paths(part, name), tree.leaves(part)
-    return tree.unflatten(tree.structure(part), [new.get(p, x) for p, x in zip(paths, leaves, strict=True)])
+    return tree.unflatten(
+        tree.structure(part), [new[p] if p in new else read(x) for p, x in zip(paths, leaves, strict=True)]
+    )
 
 
-def read_arrays(contents: Contents, own: dict[str, NDArray], wanted: Wanted) -> Found:
+def read_arrays(contents: Contents, own: dict[str, Any], wanted: Wanted) -> Found:
     """Read these arrays from a file; raises CheckpointError where it does not fit, Damage where it is broken."""
     about, ours = contents.facts or {}, contents.facts is not None
     if not ours:

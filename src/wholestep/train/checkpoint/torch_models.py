@@ -1,4 +1,4 @@
-"""Weights of PyTorch's models as ours, and back: names and layouts are what each layer class says of its fields."""
+"""Weights of PyTorch's models as ours, and back, by the names and layouts that each layer class states."""
 
 from __future__ import annotations
 

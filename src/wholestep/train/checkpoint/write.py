@@ -1,4 +1,4 @@
-"""Tensors and facts become one safetensors file, or a folder of several with a manifest that is written last."""
+"""Writing of checkpoints: one safetensors file, or a folder of several and a manifest that is written last."""
 
 from __future__ import annotations
 

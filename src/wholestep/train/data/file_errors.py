@@ -1,4 +1,4 @@
-"""Data in files: whatever is wrong with one, reading it ends in an error that names the file and a way out."""
+"""Errors of damaged data files: each names the file and a way out."""
 
 from __future__ import annotations
 

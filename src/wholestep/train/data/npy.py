@@ -1,4 +1,4 @@
-"""Arrays of .npy and .npz files, which stay where they are; nothing that a header says is believed before it fits."""
+"""Arrays of .npy and .npz files, mapped where they are not compressed; headers are read as untrusted input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An iterator read ahead by a thread, which ends with whoever reads it."""
+"""An iterator read ahead by a thread, which ends with its consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order rows are drawn, and which of them make a batch: functions of a key and the number of the epoch."""
+"""Samplers: the order of rows and their batches, functions of a key and the number of the epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled step in words: what it holds, what it costs, what was compiled and why."""
+"""A compiled step in words: its state, its cost, its compilations and their reasons."""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wholestep.boundary.counts import whole_number
 from wholestep.boundary.public import bounded
@@ -14,8 +15,13 @@ from wholestep.train.inspect.explain import explained, lines
 from wholestep.train.inspect.profile import Profile, profiled
 from wholestep.train.program.engine import CompilationLog, Engine
 from wholestep.train.state.captured_arrays import ArrayWatch
-from wholestep.train.state.state import initial_bytes
 from wholestep.words import Words, preformatted, printable
+
+if TYPE_CHECKING:
+    from wholestep.train.inspect.verification.findings import Verification
+
+VERIFY = "wholestep.train.inspect.verification.verify"
+"""The module that verifies steps, imported when one is."""
 
 CARD = 10
 """Lines that a notebook shows of a step; the rest is folded away."""
@@ -72,7 +78,7 @@ class Inspected:
         other sizes and attached functions take, which are programs with an arena each.
         """
         found = self._ask("memory")
-        return found._replace(kept=found.kept + initial_bytes(self._engine.state.tree))
+        return found._replace(kept=found.kept + self._engine.state.initial_bytes)
 
     def cost(self) -> Any:
         """The predicted cost of a call: arithmetic, bytes and time, by kernel and by line of the loss.
@@ -110,6 +116,32 @@ class Inspected:
         with self._lock:
             self._ask("plan")
             return profiled(self._engine, batch, count)
+
+    def verify(self, batch: Any, *, rows: int | None = None, seed: int = 0) -> Verification:
+        """Evidence that the numbers of this step are right: its own program, on its own state and a batch.
+
+        The compiled step, its gradient and its update are compared with the traced program evaluated in float64, node
+        by node in NumPy; so is each operation by itself, given the same operands, which names the user's line where a
+        first real difference arises. The gradient is compared with differences of the loss in random directions, and
+        where it is wrong the rules of single operations are, which names the rule and the line. NumPy calls the loss
+        itself. docs/verification.md has the bounds. The report prints as tables; `report.ok` says whether all agrees,
+        and `report.check()` raises where it does not. Nothing of the step changes. `rows` takes the first rows of the
+        batch alone: all intermediate values are in memory at once.
+
+        Shapes: a batch as a call takes; `rows` of each of its arrays that has as many as the first one.
+        Raises: TreeError, ShapeError or DtypeError for a batch of another kind, ParameterError for more rows than there
+        are; `check` of the result raises VerificationError.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda w, x: np.mean(np.tanh(x @ w) ** 2), np.ones(3), optimizer=ws.optim.adam(0.1),
+        ...                   batch=np.ones((4, 3)))
+        >>> report = step.verify(np.ones((4, 3)))
+        >>> report.ok, step.steps
+        (True, 0)
+        """
+        with self._lock:
+            found: Verification = importlib.import_module(VERIFY).verified_batch(self._engine, batch, rows, seed)
+            return found
 
     def source(self) -> str:
         """The generated code, in the language of the device's compiler.

@@ -1,4 +1,4 @@
-"""profile: what each kernel and routine of a step takes, measured beside predicted, and when it ran in which thread."""
+"""profile: measured and predicted times of the kernels and routines of a step, by thread."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from wholestep import random, tree
 from wholestep.boundary.counts import whole_number
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend import outside
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.nn.keys import takes_key
 from wholestep.train.data.loader import Loader
 from wholestep.train.data.sources import is_leaf
@@ -130,10 +131,10 @@ def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
     @functools.wraps(loss)
     def measure(*given: Any) -> dict[str, Any]:
         keys = {"key": random.key(0)} if takes_key(loss) else {}
-        out = loss(*given, **keys)
+        out = ordinary(loss)(*given, **keys)
         found = {"loss": (out[0] if isinstance(out, tuple) else out, None)}
         for name, metric in metrics.items():
-            found[name] = value_and_count(name, metric(*given))
+            found[name] = value_and_count(name, ordinary(metric)(*given))
         return found
 
     return measure

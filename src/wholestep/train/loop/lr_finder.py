@@ -1,4 +1,4 @@
-"""A learning rate by trial: steps at rates that grow, watched until the loss flies apart, and then undone."""
+"""Learning-rate range test: steps at growing rates until the loss diverges, and then undone."""
 
 from __future__ import annotations
 

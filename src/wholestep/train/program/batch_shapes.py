@@ -79,7 +79,7 @@ class ProgramsByShape:
             whole = step_loops.stacked_call(engine.one, counts.pop(), engine.step_function.unroll)
         check_no_new_broadcast(own, feed)
         try:
-            made = engine.compile(whole, feed, f"step of {engine.step_function.name} on {feed}")
+            made = engine.stepping(whole, feed, f"step of {engine.step_function.name} on {feed}")
         except ShapeError as error:
             given, wanted = next(
                 pair for pair in leaf_pairs(feed, own) if not matches_pattern(pair[0].type.shape, pair[1].type.shape)

@@ -17,7 +17,7 @@ from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
 from wholestep.optim.hyper import functions_of, hyperparameters_of
 from wholestep.runtime.executable import UnfitArguments
-from wholestep.train.program import step_loops
+from wholestep.train.program import first_calls, step_loops
 from wholestep.train.program.microbatch_means import check_mean
 from wholestep.train.program.resident_program import ResidentProgram
 from wholestep.train.program.step_function import StepFunction
@@ -97,7 +97,9 @@ class Engine:
             check_unused(step_function, parts["params"], self.watches)
             check_mean(step_function, {name: self.state.read(name) for name in RESET_PARTS}, batch, count > 1)
 
-        self.main = self.compile(main, self.signature, f"step of {step_function.name} on {self.signature}", check)
+        self.main = self.stepping(main, self.signature, f"step of {step_function.name} on {self.signature}", check)
+        for observer in first_calls.OBSERVERS:
+            observer.made(self)
 
     def trace(self, f: jit, signature: BatchSignature, state: dict[str, Any] | None = None) -> TracedStep:
         """Trace a function of (state, hyper, batch) for batches of this signature, on the engine's state by default."""
@@ -119,6 +121,14 @@ class Engine:
         self.note("; ".join([reason, *traced.notes]), before)
         if isinstance(made.program, SymbolicProgram):
             self.log_specializations(made.program, f"step of {self.step_function.name}")
+        return made
+
+    def stepping(
+        self, f: jit, signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
+    ) -> ResidentProgram:
+        """A program of a call of the step, for batches of a shape."""
+        made = self.compile(f, signature, reason, check)
+        first_calls.announce(self, made, signature, lambda arrays: (signature.resized(arrays), arrays))
         return made
 
     def watch(self, traced: TracedStep) -> None:

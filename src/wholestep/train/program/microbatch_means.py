@@ -17,6 +17,7 @@ from wholestep.errors import BatchStatisticsWarning, ParameterError, Unsupported
 from wholestep.frontend.jit import kind_of, number_kind
 from wholestep.frontend.printing import take_prints
 from wholestep.frontend.shapes import ShapeDtype
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import trace_flat, type_of
 from wholestep.ir.graph import Graph, NDArray, Node, Value, subgraphs
 from wholestep.passes.rewrite import map_nested_graphs, new_value, rewrite
@@ -341,6 +342,6 @@ def in_evaluation_mode(loss: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(loss)
     def still(model: Any, batch: Any, **keys: Any) -> Any:
-        return loss(in_mode(model, False), batch, **keys)
+        return ordinary(loss)(in_mode(model, False), batch, **keys)
 
     return still

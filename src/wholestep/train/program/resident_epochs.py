@@ -14,7 +14,8 @@ from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend import outside
 from wholestep.frontend.jit import jit
-from wholestep.train.program import step_loops
+from wholestep.ir.graph import NDArray
+from wholestep.train.program import first_calls, step_loops
 from wholestep.train.program.engine import Engine, UnfinishedEpoch
 from wholestep.train.program.interruptible import catching_interrupts
 from wholestep.train.program.resident_program import ResidentProgram
@@ -49,6 +50,7 @@ class ResidentData:
                 else "there is nothing in the data; look at what was given",
             )
         self.arrays = self.signature.checked(data)
+        self.buffers = tuple(map(engine.state.memory.place, self.arrays))
 
     def programs(self) -> list[ResidentProgram]:
         """The programs of an epoch, made where they must be."""
@@ -98,12 +100,22 @@ class ResidentData:
                     break
         return results
 
+    def first_batch(self, arrays: Sequence[NDArray]) -> tuple[BatchSignature, Sequence[NDArray] | None]:
+        """A batch of a call of the step, out of the first rows; None where there are too few."""
+        count, signature = self.engine.count, self.engine.signature
+        if count * self.size > self.count:
+            return signature, None
+        cut = [x[: count * self.size] for x in arrays]
+        batch = cut if count == 1 else [x.reshape(count, self.size, *x.shape[1:]) for x in cut]
+        return signature.resized(batch), batch
+
     def program(self, make: Any, what: str) -> ResidentProgram:
         engine = self.engine
         key = (make, self.signature.structure, *[leaf.type for leaf in self.signature.leaves], self.size, self.shuffle)
         if key not in engine.programs:
             whole = make(engine.one, self.count, self.size, self.shuffle)
             engine.programs[key] = engine.compile(jit(whole), self.signature, what)
+            first_calls.announce(engine, engine.programs[key], self.signature, self.first_batch)
         return engine.programs[key]
 
 
@@ -174,7 +186,7 @@ def run_epoch(
         if rest is not None and one is not None:
             results += rows.finished(rest, one)
         for bound in bounds if rest is None else ():
-            results.append(rows.engine.call(bound, rows.arrays))
+            results.append(rows.engine.call(bound, rows.buffers))
             if results[-1].interrupted:
                 break
     return results

@@ -19,7 +19,7 @@ from wholestep.train.program.interruptible import NOTICEABLE_SECONDS, run_in_thr
 from wholestep.train.program.step_function import GRAD_NORM, PRINTED, StepFunction
 from wholestep.train.program.traced_step import TracedStep
 from wholestep.train.state.result import EMPTY_MAPPING, Result, ResultDetails
-from wholestep.train.state.state import State, initial_bytes
+from wholestep.train.state.state import State
 
 
 class ResidentProgram:
@@ -32,7 +32,7 @@ class ResidentProgram:
 
     def __init__(self, traced: TracedStep, state: State, device: str, step_function: StepFunction) -> None:
         arrays, function = state.stacked_arrays(traced.groups), traced.function
-        budget = None if step_function.budget is None else step_function.budget.keeping(initial_bytes(state.tree))
+        budget = None if step_function.budget is None else step_function.budget.keeping(state.initial_bytes)
         pairs = traced.resident(len(state.arrays))
         self.program = devices.compile_for_device(traced.graph, pairs, device, budget, state.streams(arrays))
         self.state, self.sizes = state, traced.sizes

@@ -1,4 +1,4 @@
-"""One training step as a function of state, hyper-parameters and batch: plain code, traced once by whoever runs it."""
+"""One training step as a plain function of state, hyper-parameters and batch, which is traced once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.control import cond
 from wholestep.frontend.derivatives import Entered, loss_value, with_gradient
 from wholestep.frontend.printing import take_prints
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import current
 from wholestep.ir.graph import Node
@@ -120,7 +121,8 @@ class StepFunction:
         """The function of params that is differentiated; it gives (loss, (new buffers, aux))."""
         counters = state["counters"]
         keys = {"key": random.fold_in(counters["key"], counters["step"])} if takes_key(self.loss) else {}
-        loss = loss_in_precision(self.loss if self.model is None else self.model.loss(self.loss), self.precision)
+        own = ordinary(self.loss)
+        loss = loss_in_precision(own if self.model is None else self.model.loss(own), self.precision)
 
         def objective(params: Any) -> Any:
             # Under handles of their own: what the loss assigns into its buffers must not reach those that are kept.

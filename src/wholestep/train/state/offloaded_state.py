@@ -182,16 +182,14 @@ def fill_layers(layers: LazyLayers, on: Sequence[bool], stream: OffloadedState |
     """The arrays of all layers, filled row by row."""
     rows, structure = tree.flatten(layers.first)
     types = [type_of(x) for x in rows]
-    arrays = [
-        (stream.memory if stream is not None and mark else HOST).allocate((layers.count, *t.shape), t.dtype)
-        for t, mark in zip(types, on, strict=True)
-    ]
+    memories = [stream.memory if stream is not None and mark else HOST for mark in on]
+    arrays = [m.allocate((layers.count, *t.shape), t.dtype) for m, t in zip(memories, types, strict=True)]
     for i in range(layers.count):
         found, own = tree.flatten(layers.make(i) if i else layers.first)
         if own != structure or [type_of(x) for x in found] != types:
             raise TreeError(f"stacked: layer {i} is another one than layer 0: {own} of {[type_of(x) for x in found]}")
-        for array, x in zip(arrays, found, strict=True):
-            HOST.copy(HOST.view(array, i), np.asarray(x))
+        for memory, array, x in zip(memories, arrays, found, strict=True):
+            memory.copy(memory.view(array, i), np.asarray(x))
     return tree.unflatten(structure, arrays)
 
 
@@ -224,11 +222,11 @@ def init_optimizer_by_rows(init: Callable[[Any], Any], params: Any, stream: Offl
             if whole:
                 arrays[k] = x
                 continue
+            memory = stream.memory if path in paths else HOST
             if not again:
-                arrays[k] = (stream.memory if path in paths else HOST).allocate(t.shape, t.dtype)
-            rows = arrays[k][start : start + step]
-            rows[...] = x[: len(rows)]
-            mapped_arrays.release_pages(rows)
+                arrays[k] = memory.allocate(t.shape, t.dtype)
+            rows = memory.view(arrays[k], slice(start, start + step))
+            memory.copy(rows, x[: rows.shape[0]])
         for x in streamed:
             mapped_arrays.release_pages(x[start : start + step])
     return tree.unflatten(tree.structure(wanted), arrays)

@@ -1,4 +1,4 @@
-"""Parameters that are probably not as they were meant: of two precisions, or drawn twice from one key."""
+"""Warnings about parameters of two precisions, and about parameters drawn twice from one key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The precision that a step computes in: what it does to the loss, to the state, and what it refuses."""
+"""The precision of a step: its effects on the loss and the state, and the combinations that are refused."""
 
 from __future__ import annotations
 

@@ -95,17 +95,25 @@ class State:
         later = {p for places in groups for p in places[1:]}
         return [stacks.get(p, array) for p, array in enumerate(self.arrays) if p not in later]
 
+    def memory_of(self, buffer: Any) -> DeviceMemory[Any]:
+        """The memory that a buffer lies in: files are the host's, whatever the device."""
+        return HOST if mapped_arrays.is_file_backed(buffer) else self.memory
+
+    def host_array(self, buffer: Any) -> NDArray:
+        """The contents of a buffer, to be read at once."""
+        return self.memory_of(buffer).read(buffer)
+
     def copy(self, name: str) -> Any:
         """A part of the state as it is now, in arrays of the caller's own."""
-        return tree.map(self.memory.download, self.tree[name])
+        return tree.map(lambda x: self.memory_of(x).download(x), self.tree[name])
 
     def read(self, name: str) -> Any:
         """A part of the state in host arrays to be read at once, which may be those that programs write."""
-        return tree.map(self.memory.read, self.tree[name])
+        return tree.map(self.host_array, self.tree[name])
 
     def counter(self, name: str) -> NDArray:
         """A counter, the key or the loss scale, to be read at once."""
-        return self.memory.read(self.tree["counters"][name])
+        return self.host_array(self.tree["counters"][name])
 
     def abstract(self) -> dict[str, Any]:
         """All of it in arrays that take no memory, to be traced with."""
@@ -119,7 +127,7 @@ class State:
         """Take over these parts; raise as BatchSignature does where one does not fit, and change nothing then."""
         self.keep()
         for buffer, new in self.checked(parts):
-            self.memory.copy(buffer, new)
+            self.memory_of(buffer).copy(buffer, new)
 
     def checked(self, parts: dict[str, Any]) -> list[tuple[Any, NDArray]]:
         """(resident buffer, new content) for each leaf of these parts."""
@@ -139,6 +147,12 @@ class State:
         return FileInputs(tuple(on), self.folder)
 
     @property
+    def initial_bytes(self) -> int:
+        """The bytes kept in memory of its beginning."""
+        places = zip(self.paths, self.arrays, strict=True)
+        return initial_bytes(self.abstract(), [path for path, x in places if mapped_arrays.is_file_backed(x)])
+
+    @property
     def paths(self) -> list[str]:
         """The user's spelling of each array, in the order of `arrays`."""
         return tree.paths(self.tree)
@@ -156,8 +170,7 @@ def initial_bytes(parts: dict[str, Any], files: Collection[str] = ()) -> int:
     """The bytes kept in memory of a state's beginning, for `reset`; the arrays at these paths are not."""
     own = {name: parts[name] for name in RESET_PARTS}
     arrays = dict(zip(tree.paths(own), tree.leaves(own), strict=True))
-    kept = [x for path, x in arrays.items() if path not in files and not mapped_arrays.is_file_backed(x)]
-    return sum(int(type_of(x).nbytes) for x in kept)
+    return sum(int(type_of(x).nbytes) for path, x in arrays.items() if path not in files)
 
 
 def new_counters(key: Any, scaling: Scaling | None) -> dict[str, Any]:

@@ -71,13 +71,12 @@ class Attached:
         with self.lock():
             entry, arrays = self.found(batch)
             check_unchanged(entry.watches, self.name, whole=True)
-            outs = entry.program([*tree.leaves(self.given()), *arrays])
+            outs = entry.program([*tree.leaves(self.given(self.current.state.tree)), *arrays])
         made = [own_copy(out, s) for out, s in zip(outs, entry.traced.scalars, strict=True)]
         return without_said(tree.unflatten(entry.traced.structure, made))
 
-    def given(self) -> tuple[Any, ...]:
+    def given(self, parts: dict[str, Any]) -> tuple[Any, ...]:
         """The parts of the state that the function takes."""
-        parts = self.current.state.tree
         return (parts["params"], parts["buffers"]) if self.current.step_function.with_buffers else (parts["params"],)
 
     def found(self, batch: Any) -> tuple[AttachedProgram, tuple[NDArray, ...]]:
@@ -116,13 +115,13 @@ class Attached:
     def made(self, feed: BatchSignature) -> AttachedProgram:
         """Trace and compile for one kind of batch."""
         before = time.perf_counter()
-        args, model = (*self.given(), feed.abstract()), self.current.step_function.model
+        state, model = self.current.state, self.current.step_function.model
+        args = (*self.given(state.abstract()), feed.abstract())
         f = self.f if model is None else model.function(self.f, self.training)
         roots = ("params", "buffers", "batch") if len(args) == 3 else ("params", "batch")
         traced = trace_step(jit(f), args, self.name, roots)
-        program = devices.compile_for_device(
-            traced.graph, (), self.current.device, None, self.current.state.streams(self.given())
-        )
+        streams = state.streams(self.given(state.tree))
+        program = devices.compile_for_device(traced.graph, (), self.current.device, None, streams)
         self.current.note(f"attached {self.name} on {feed}", before)
         if isinstance(program, SymbolicProgram):
             self.current.log_specializations(program, f"attached {self.name}")

@@ -12,6 +12,7 @@ from wholestep.compiler import devices
 from wholestep.errors import BudgetError, DtypeError, ParameterError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
+from wholestep.frontend.source.entrance import verbatim
 from wholestep.nn.module import Module
 from wholestep.nn.trained import give
 from wholestep.optim.paths import Choice
@@ -52,6 +53,7 @@ def compile(
     strict: bool = False,
     allow_unused: bool | None = None,
     grad_norm: bool = False,
+    rewrite: bool = True,
 ) -> Step:
     """Make one program of forward pass, backward pass and optimizer; the result is called with a batch.
 
@@ -101,7 +103,7 @@ def compile(
     Where no gradient of the loss reaches any parameter, nothing would be trained: a DerivativeError, which names the
     parameters that the loss reads from around it instead. Where some are not reached, an UnusedParameterWarning names
     them. `allow_unused=True` says nothing of either, and False makes an error of one. Those that `ws.optim.groups`
-    gives no optimizer are not counted.
+    gives no optimizer are not counted. With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: trees of arrays, parameters floating or complex; `result.loss` is a scalar, with K steps a call [K].
     Raises: DtypeError for parameters without a derivative, ParameterError or UnsupportedError for options that are not
@@ -121,6 +123,7 @@ def compile(
     """
     with UNBROKEN:
         check_loss(loss, params)
+        loss = loss if rewrite else verbatim(loss)
         devices.device_named(device)
         options = shared_options(
             optimizer,

@@ -1,4 +1,4 @@
-"""estimate: what a step would take of memory, from shapes alone."""
+"""estimate: the predicted memory and cost of a step, from shapes alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""unroll: K optimizer steps as one traced function, so that what comes of training can itself be differentiated."""
+"""unroll: K optimizer steps as one traced function, so that the result of training can be differentiated."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from wholestep.frontend.checkpoint import checkpoint as recomputed
 from wholestep.frontend.control import scan
 from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.derivatives import loss_value, value_and_grad
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import type_of
 from wholestep.nn.keys import takes_key
 from wholestep.optim.hyper import Number, checked_number, full_name, hyperparameters_of, label, with_hyper
@@ -49,7 +50,7 @@ class InnerStep:
 
         def objective(params: Any) -> Any:
             model = nn.join(params, buffers=buffers) if buffers else params
-            value = self.loss(model, batch, **keys)
+            value = ordinary(self.loss)(model, batch, **keys)
             return value, nn.buffers(model) if buffers else {}
 
         (value, buffers_after), grads = value_and_grad(objective, has_aux=True)(params)

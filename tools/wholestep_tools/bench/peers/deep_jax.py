@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from wholestep_tools.bench.deep import HEADS, RATE
+from wholestep_tools.bench.draws import Arrays
 from wholestep_tools.bench.peers.jax import VERSION, Training, block, gpt
-from wholestep_tools.bench.spec import Arrays
 
 __all__ = ["VERSION", "job", "warm"]
 

@@ -9,8 +9,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from wholestep_tools.bench.deep import HEADS, RATE
+from wholestep_tools.bench.draws import Arrays
 from wholestep_tools.bench.peers.torch import VERSION, Training, block, gpt, tensors
-from wholestep_tools.bench.spec import Arrays
 
 __all__ = ["VERSION", "job", "warm"]
 

@@ -10,9 +10,10 @@ import wholestep as ws
 from wholestep import nn
 from wholestep.ir.graph import NDArray
 from wholestep_tools.bench.deep import HEADS, MODES, RATE
+from wholestep_tools.bench.draws import Arrays
 from wholestep_tools.bench.models import cross_entropy, layer_norm
 from wholestep_tools.bench.peers.wholestep import VERSION, Training
-from wholestep_tools.bench.spec import B1, B2, EPS, Arrays
+from wholestep_tools.bench.spec import B1, B2, EPS
 
 __all__ = ["VERSION", "job", "warm"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,7 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from wholestep_tools.bench.spec import B1, B2, CHANNELS, EPS, HEADS, LAYERS, ROPE, WORKLOADS, Arrays, digest
+from wholestep_tools.bench.draws import Arrays
+from wholestep_tools.bench.peers.on_jax import JaxOperations
+from wholestep_tools.bench.real.catalog import REAL
+from wholestep_tools.bench.spec import B1, B2, CHANNELS, EPS, HEADS, LAYERS, ROPE, WORKLOADS, digest
 
 VERSION = f"JAX {jax.__version__}"
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -205,12 +210,22 @@ class Function:
         return [digest(np.asarray(leaf) for leaf in jax.tree.leaves(value))]
 
 
-LOSSES = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": digits, "text": text}
-FUNCTIONS = {"W5": jax.value_and_grad(chain), "W6": jax.vmap(jax.grad(mlp), (None, 0)), "W7": second}
+ON = JaxOperations()
+LOSSES: dict[str, Callable[..., Any]] = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": digits, "text": text}
+LOSSES |= {name: partial(real.model.loss, ON) for name, real in REAL.items() if real.trained}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "W5": jax.value_and_grad(chain),
+    "W6": jax.vmap(jax.grad(mlp), (None, 0)),
+    "W7": second,
+}
+FUNCTIONS |= {name: real.answer(ON) for name, real in REAL.items() if not real.trained}
 
 
 def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Function:
     """The workload, ready to be called."""
+    if name in REAL:
+        params, batch = ON.prepared(params, batch)
+        jax.config.update("jax_enable_x64", any(x.dtype == np.float64 for x in params.values()))
     if name not in LOSSES:
         return Function(name, params, batch)
     if name in ("W2", "digits"):

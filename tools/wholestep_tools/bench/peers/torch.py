@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from wholestep_tools.bench.spec import B1, B2, EPS, HEADS, LAYERS, ROPE, TIME, WIDTH, WORKLOADS, Arrays, digest
+from wholestep_tools.bench.draws import Arrays
+from wholestep_tools.bench.peers import on_torch
+from wholestep_tools.bench.real.catalog import REAL, Real
+from wholestep_tools.bench.spec import B1, B2, EPS, HEADS, LAYERS, ROPE, TIME, WIDTH, WORKLOADS, digest
 
 VERSION = f"PyTorch {torch.__version__.partition('+')[0]}"
 
@@ -131,15 +136,10 @@ def of_each(p: Any, batch: Any) -> Any:
 
 
 def tensors(name: str, arrays: Arrays) -> dict[str, Any]:
-    """Arrays as tensors, the CNN's with the channels last in memory: half as fast again."""
-    found: dict[str, Any] = {key: torch.from_numpy(array) for key, array in arrays.items()}
-    for key, tensor in found.items():
-        if not tensor.is_floating_point():
-            found[key] = tensor.long()
-        elif name in ("W2", "digits") and (tensor.ndim == 4 or key == "x"):
-            images = tensor if tensor.ndim == 4 else tensor.view(-1, 1, 8, 8)
-            found[key] = images.to(memory_format=torch.channels_last)
-    return found
+    """A workload's arrays as tensors, its pixels as images."""
+    if name == "digits" and "x" in arrays:
+        arrays = arrays | {"x": arrays["x"].reshape(-1, 1, 8, 8)}
+    return on_torch.tensors(arrays)
 
 
 class Training:
@@ -185,8 +185,22 @@ class Function:
         return [digest(leaf.numpy() for leaf in leaves)]
 
 
-LOSSES = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": digits, "text": text}
-FUNCTIONS = {"W5": value_and_gradients, "W6": of_each, "W7": second}
+def answered(real: Real) -> Callable[..., Any]:
+    """A model that is run forward, without what a gradient needs."""
+    answer = real.answer(ON)
+
+    def run(p: Any, batch: Any) -> Any:
+        with torch.inference_mode():
+            return answer(p, batch)
+
+    return run
+
+
+ON = on_torch.TorchOperations()
+LOSSES: dict[str, Callable[..., Any]] = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": digits, "text": text}
+LOSSES |= {name: partial(real.model.loss, ON) for name, real in REAL.items() if real.trained}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"W5": value_and_gradients, "W6": of_each, "W7": second}
+FUNCTIONS |= {name: answered(real) for name, real in REAL.items() if not real.trained}
 
 
 def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Function:

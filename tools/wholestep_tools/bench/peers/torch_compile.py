@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from wholestep_tools.bench.peers.torch import LOSSES, VERSION, chain, mlp, of_each, tensors
-from wholestep_tools.bench.spec import B1, B2, EPS, WORKLOADS, Arrays, digest
+from wholestep_tools.bench.draws import Arrays
+from wholestep_tools.bench.peers.torch import LOSSES, ON, VERSION, chain, mlp, of_each, tensors
+from wholestep_tools.bench.real.catalog import REAL
+from wholestep_tools.bench.spec import B1, B2, EPS, WORKLOADS, digest
 
 __all__ = ["VERSION", "job"]
 
@@ -67,7 +70,8 @@ class Compiled:
         return [digest(leaf.numpy() for leaf in leaves)]
 
 
-FUNCTIONS = {"W5": value_and_gradients, "W6": of_each, "W7": second}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"W5": value_and_gradients, "W6": of_each, "W7": second}
+FUNCTIONS |= {name: real.answer(ON) for name, real in REAL.items() if not real.trained}
 
 
 def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Compiled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ import wholestep as ws
 from wholestep import nn, tree
 from wholestep.cli import digits, text
 from wholestep.train.step.step import Step
+from wholestep_tools.bench.draws import Arrays
 from wholestep_tools.bench.models import chain, cnn, gpt, mlp, tiny
-from wholestep_tools.bench.spec import B1, B2, CHANNELS, EPS, HEADS, LAYERS, SIGNS, WIDTH, WORKLOADS, Arrays, digest
+from wholestep_tools.bench.peers.on_wholestep import WholestepOperations
+from wholestep_tools.bench.real.catalog import REAL
+from wholestep_tools.bench.spec import B1, B2, CHANNELS, EPS, HEADS, LAYERS, SIGNS, WIDTH, WORKLOADS, digest
 
 VERSION = f"Wholestep {ws.__version__}"
 
@@ -78,8 +82,15 @@ MODELS: dict[str, Callable[[], Any]] = {
     "digits": lambda: digits.DigitReader(channels=CHANNELS, key=ws.random.key(0)).eval(),
     "text": lambda: text.Writer(SIGNS, WIDTH, LAYERS, HEADS, key=ws.random.key(0)),
 }
-LOSSES = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": scored, "text": scored}
-FUNCTIONS = {"W5": ws.value_and_grad(chain), "W6": ws.vmap(ws.grad(mlp), in_axes=(None, 0)), "W7": second}
+ON = WholestepOperations()
+LOSSES: dict[str, Callable[..., Any]] = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": scored, "text": scored}
+LOSSES |= {name: partial(real.model.loss, ON) for name, real in REAL.items() if real.trained}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "W5": ws.value_and_grad(chain),
+    "W6": ws.vmap(ws.grad(mlp), in_axes=(None, 0)),
+    "W7": second,
+}
+FUNCTIONS |= {name: real.answer(ON) for name, real in REAL.items() if not real.trained}
 
 
 def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Function:

@@ -12,6 +12,7 @@ from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import FunctionWriter
 from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.size_table import SizeTable
+from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.kernel.lang import Kernel, Loop
 
 
@@ -29,8 +30,9 @@ def kernel_function(
 
     `args` points to one pointer for each buffer, and one to the table of sizes where the kernel names any. The function
     runs steps [lo, hi) of the kernel's outer axis, or everything where it has none. A `free` function has only full
-    steps, so that its text does not depend on their number.
+    steps, so that its text does not depend on their number. Raises UnsupportedError for a kernel of workgroups.
     """
+    CpuMachine().check_kernel(kernel)
     found = analyze_uniformity(kernel)
     w = FunctionWriter(found, target, sizes or SizeTable())
     bases = {buffer: f"%p{n}" for n, buffer in enumerate(kernel.buffers)}

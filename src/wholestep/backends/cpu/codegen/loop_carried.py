@@ -66,11 +66,11 @@ class FoldUpdate:
     """The update of a fold by the values of one iteration."""
 
     def __init__(self, held: FoldAccumulators, scope: LoopCopy) -> None:
-        w, tile, n = held.values.w, held.tile, scope.count
-        axes = (*held.axes, scope.axis) if tile else held.axes
-        copies = range(w.copies(axes))
+        w, tile, n = held.values.w, held.tile, scope.count if scope.unrolled else 1
+        axes = (*held.axes, scope.axis) if scope.unrolled else held.axes
         self.held = held
-        self.accumulators = [c // n * tile + c % n for c in copies] if tile else list(copies)
+        copies = range(w.copies(axes))
+        self.accumulators = [c // n * tile + c % n if tile else c // n for c in copies]
         self.live_lanes = w.live_lanes(axes) if held.across else [held.lanes] * len(copies)
         self.operands = [(x, w.project(axes, x.axes)) for x in (held.values.known[v] for v in held.fold.values)]
         held.names = list(held.names)

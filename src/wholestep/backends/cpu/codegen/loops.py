@@ -41,7 +41,7 @@ class LoopWriter:
                 self.run(run)
                 run = []
                 self.loop(s)
-            elif isinstance(s, Store) or s in self.w.uniformity.used:
+            elif isinstance(s, Store) or (isinstance(s, Var) and s in self.w.uniformity.used):
                 rereads = isinstance(s, Var) and s.op == "load" and s.attr[0].written
                 if rereads and any(isinstance(x, Store) for x in run):
                     self.run(run)
@@ -134,8 +134,7 @@ class LoopWriter:
             return self.symbolic_loop(loop, axis.size)
         full, rest = divmod(axis.extent, axis.block)
         tile = axis.tile if full else -(-rest // axis.lanes)
-        abreast = self.w.uniformity.unrolls(loop)
-        folded = [FoldAccumulators(self.values, f, axis.lanes, tile if abreast else 0) for f in loop.folds]
+        folded = self.accumulators(loop, tile)
         held = LoopState(folded, [LoopCarried(self.values, c) for c in loop.carries])
         if full > 1:
             self.counted_loop(loop, held, "0", str(full), axis.tile)
@@ -145,11 +144,16 @@ class LoopWriter:
             self.iteration(loop, held, self.remainder(axis))
         return [h.left() for h in held.all()]
 
+    def accumulators(self, loop: Loop, tile: int) -> list[FoldAccumulators]:
+        """Return the accumulators of a loop's folds: one for each step of a tile, or one that takes all in order."""
+        facts = self.w.uniformity
+        separate = facts.unrolls(loop) and loop.axis not in facts.chained
+        return [FoldAccumulators(self.values, f, loop.axis.lanes, tile if separate else 0) for f in loop.folds]
+
     def symbolic_loop(self, loop: Loop, size: Dim) -> list[list[str]]:
         """Emit a loop of symbolic size: full tiles, then single steps."""
         w, axis = self.w, loop.axis
-        tile = axis.tile if w.uniformity.unrolls(loop) else 0
-        folded = [FoldAccumulators(self.values, f, axis.lanes, tile) for f in loop.folds]
+        folded = self.accumulators(loop, axis.tile)
         held = LoopState(folded, [LoopCarried(self.values, c) for c in loop.carries])
         for start, end, count in split_symbolic_loop(axis, size, w.uniformity.unrolls(loop)):
             entering, before = [h.names for h in held.all()], w.block

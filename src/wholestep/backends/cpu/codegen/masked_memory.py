@@ -26,6 +26,11 @@ def masked_load(w: FunctionWriter, form: LlvmType, lanes: int, pointer: str, on:
     return w.call(kind, function, f"ptr, i32, {truth}, {kind}", arguments)
 
 
+def prefetch(w: FunctionWriter, pointer: str) -> None:
+    """Ask for a place that is read later; it may lie outside of every buffer. It is kept in the second cache."""
+    w.run("llvm.prefetch.p0", "ptr, i32, i32, i32", f"ptr {pointer}, i32 0, i32 2, i32 1")
+
+
 def masked_store(w: FunctionWriter, form: LlvmType, lanes: int, pointer: str, x: str, on: str | None) -> None:
     """Store the active lanes to neighbouring elements."""
     kind, truth = simd_type(form.memory, lanes), simd_type("i1", lanes)

@@ -15,24 +15,25 @@ class Uniformity(NamedTuple):
 
     `axes_of`: the unrolled axes that a value varies along, outermost first. `splats`: the vector widths in which a
     value that is uniform over lanes is also used. `used`: the live variables. `whole`: the axes reduced across in one
-    step.
+    step. `chained`: the axes of folds whose steps are jammed, although one accumulator takes them in order.
     """
 
     axes_of: dict[Var, VaryingAxes]
     splats: dict[Var, set[int]]
     used: set[Var]
     whole: set[Axis]
+    chained: set[Axis]
 
     def unrolls(self, loop: Loop) -> bool:
         """True where the steps of a tile are jammed, statement by statement; otherwise they run in order."""
         axis = loop.axis
-        alone = not (loop.folds or loop.carries or loop.ordered)
-        return axis.block > 1 and (alone or axis.lanes > 1 or axis in self.whole)
+        return axis.block > 1 and (loop.independent or axis.lanes > 1 or axis in self.whole or axis in self.chained)
 
 
 def vector_lanes(axes: VaryingAxes) -> int:
     """Return the number of lanes of a value that varies along these axes; 0 for a scalar."""
-    return next((a.lanes for a in axes if a.lanes > 1), 0)
+    wide = [a.lanes for a in axes if a.lanes > 1]
+    return wide[0] if wide else 0
 
 
 def analyze_uniformity(kernel: Kernel) -> Uniformity:
@@ -48,13 +49,7 @@ def loop_guards(loop: Loop) -> list[Var]:
 def live_variables(kernel: Kernel) -> set[Var]:
     """Return the values that stores and loops use, directly or not."""
     found: set[Var] = set()
-    waiting: list[Var] = []
-    for s in walk(kernel.body):
-        if isinstance(s, Store):
-            waiting += [s.value, *s.index.values(), *([] if s.guard is None else [s.guard])]
-        elif isinstance(s, Loop):
-            waiting += [v for f in s.folds for v in (f.init, *f.values)]
-            waiting += [*[v for c in s.carries for v in (c.init, c.next)], *loop_guards(s)]
+    waiting = [v for s in walk(kernel.body) if isinstance(s, Store | Loop) for v in s.reads()]
     while waiting:
         v = waiting.pop()
         if v not in found:
@@ -63,19 +58,36 @@ def live_variables(kernel: Kernel) -> set[Var]:
     return found
 
 
+def folds_transposed_loads(loop: Loop) -> bool:
+    """True for a fold of loads that are contiguous along its steps and strided along the lanes around it: side by side,
+    they are loaded as rows and transposed in registers."""
+    axis = loop.axis
+    if axis.lanes > 1 or not loop.folds or loop.ordered or loop.carries:
+        return False
+    loads = [s.attr[1] for s in loop.body if isinstance(s, Var) and s.op == "load" and not s.args]
+    return any(i.coefficient(axis) == 1 and is_strided_along_lanes(i) for i in loads)
+
+
+def is_strided_along_lanes(index: Index) -> bool:
+    """True if the lanes of an access are apart in memory."""
+    return any(isinstance(key, Axis) and key.lanes > 1 and abs(stride) > 1 for key, stride in index.terms.items())
+
+
 class UniformityAnalysis:
     """One walk over a kernel, repeated on a loop's body until the axes of its loop-carried values reach a fixed
     point."""
 
     def __init__(self, kernel: Kernel) -> None:
         found = live_variables(kernel)
-        self.uniformity = Uniformity({}, {}, found, {v.attr[1] for v in found if v.op == "across"})
+        whole = {v.attr[1] for v in found if v.op == "across"}
+        chained = {s.axis for s in walk(kernel.body) if isinstance(s, Loop) and folds_transposed_loads(s)}
+        self.uniformity = Uniformity({}, {}, found, whole, chained)
         self.open: list[Axis] = []
         self.guards: list[Var] = []
         self.body(kernel.body)
 
     def union(self, values: Iterable[Var], axes: Iterable[Axis] = ()) -> VaryingAxes:
-        found = {a for v in values for a in self.uniformity.axes_of[v]}.union(axes)
+        found = set(axes).union(*[self.uniformity.axes_of[v] for v in values])
         return tuple([a for a in self.open if a in found])
 
     def along(self, index: Index, values: Iterable[Var]) -> VaryingAxes:
@@ -95,7 +107,7 @@ class UniformityAnalysis:
             elif isinstance(s, Store):
                 guard = [*self.guards, *([] if s.guard is None else [s.guard])]
                 self.splat(vector_lanes(self.along(s.index, [s.value, *guard])), [s.value, *guard])
-            else:
+            elif isinstance(s, Loop):
                 self.loop(s)
 
     def value(self, v: Var) -> None:
@@ -105,10 +117,10 @@ class UniformityAnalysis:
             axes_of[v] = tuple([a for a in axes_of[v.args[0]] if a is not axis])
             self.splat(axis.lanes if axis.lanes > 1 else 0, v.args)
             return
-        index = v.attr[1] if v.op == "load" else v.attr if v.op == "index" else Index()
-        axes_of[v] = self.along(index, v.args)
-        if v.op == "load" and index.values() and axes_of[v]:
-            axes_of[v] = self.along(index, [*v.args, *self.guards])
+        index = v.attr[1] if v.op == "load" else v.attr if v.op == "index" else None
+        axes_of[v] = self.union(v.args) if index is None else self.along(index, v.args)
+        if v.op == "load" and v.attr[1].values() and axes_of[v]:
+            axes_of[v] = self.along(v.attr[1], [*v.args, *self.guards])
             self.splat(vector_lanes(axes_of[v]), self.guards)
         if v.op != "call":
             self.splat(vector_lanes(axes_of[v]), v.reads() if v.op == "index" else v.args)

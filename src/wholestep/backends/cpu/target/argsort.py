@@ -5,7 +5,7 @@ from __future__ import annotations
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.buffers.tasks import Assignment, Task
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.steps import RoutineCall, Step
 
@@ -34,7 +34,7 @@ def argsort_tasks(low: Materializer, node: Node) -> list[Task]:
     source, target = low.locations[x].place, low.locations[order].place
     params = (8 * size, n, x.type.size // n)
 
-    def steps() -> tuple[Step, ...]:
-        return (RoutineCall("argsort", (source.address(), target.address(), scratch.address()), params),)
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        return (RoutineCall("argsort", tuple(map(at.address, (source, target, scratch))), params),)
 
     return [Task((source,), (target,), steps, scratch=(scratch,))]

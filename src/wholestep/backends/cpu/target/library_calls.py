@@ -5,7 +5,7 @@ from __future__ import annotations
 from wholestep.backends.cpu.target.argsort import argsort_operands, argsort_tasks
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task, row_major_location
+from wholestep.lower.buffers.tasks import Assignment, Task, row_major_location
 from wholestep.lower.kernels.scalar_codegen import Location
 from wholestep.lower.legalize.internal_ops import InArg, LapackArgument, OutArg, ScratchArg, StatusArg
 from wholestep.lower.ops.loop_templates import OpaqueRule, copy_kernel_task
@@ -66,8 +66,8 @@ def library_call_task(low: Materializer, node: Node, homes: list[Location]) -> T
             refs.append(place)
     params = (count, tuple(given), site)
 
-    def steps() -> tuple[Step, ...]:
-        return (RoutineCall(node.params["routine"], tuple([p.address() for p in refs]), params, node.where),)
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        return (RoutineCall(node.params["routine"], tuple(map(at.address, refs)), params, node.where),)
 
     return Task(tuple(reads), tuple(writes), steps, scratch=tuple(scratch), check=site != 0)
 

@@ -6,15 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wholestep.backends.cpu.target.blocking import DEFAULT_CACHES, Caches, block_sizes
 from wholestep.backends.cpu.target.library_calls import LIBRARY_RULES
 from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
 from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
-from wholestep.backends.cpu.target.schedule import best_lane, schedule_kernel, tile_axes, worth_sharing
+from wholestep.backends.cpu.target.schedule import MOST_LANES, best_lane, schedule_kernel, tile_axes, worth_sharing
 from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.lang import Kernel
+from wholestep.lower.blocking.blocked_contraction import BlockedContraction, block_contraction
+from wholestep.lower.blocking.contraction_nest import find_contraction
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
-from wholestep.lower.target import DraftKernel, Target
+from wholestep.lower.target import DraftKernel, SplitLimits, Target
+
+REDUCTION_SPLIT = SplitLimits(elements=1 << 15, results=16, sums=1024, chunks=64)
 
 
 @dataclass(frozen=True)
@@ -24,13 +29,20 @@ class CpuMachine(Target):
     name: str = "cpu"
     vector: int = 32
     row_vectors: int = 16
+    split: SplitLimits | None = REDUCTION_SPLIT
+    caches: Caches = DEFAULT_CACHES
 
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         return schedule_kernel(draft, self)
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
-        kernel = collapse_loops(kernel)
+        kernel = collapse_loops(kernel, MOST_LANES)
         return tile_axes(kernel, best_lane(kernel, self), self).apply(kernel)
+
+    def block_contraction(self, kernel: Kernel, new_loop: Callable[[], int]) -> BlockedContraction | None:
+        nest = find_contraction(kernel)
+        sizes = None if nest is None else block_sizes(nest, self, self.caches)
+        return None if nest is None or sizes is None else block_contraction(nest, sizes, new_loop, worth_sharing)
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         return worth_sharing(kernel)

@@ -1,4 +1,4 @@
-"""Ahead: what comes back from the scratch file is asked for so early that the disk has read it when it is needed."""
+"""Prefetch placement: spilled values are asked for early enough to hide the predicted time of the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming: what lies in files passes through memory in rows, the next one asked for early, the last one let go."""
+"""Row streaming: a loop over values in files prefetches its next row and releases its last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedule: the order of a kernel's loops, and how much of each is worked on side by side."""
+"""The CPU's schedule: loop order, vector lanes and register tiles of each kernel."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections.abc import Iterator, Sequence
 
 from wholestep.dims import Size
 from wholestep.kernel.accesses import MemoryAccess, memory_accesses
-from wholestep.kernel.collapse_loops import MOST_LANES, collapse_loops
+from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.dependence import varies_along
 from wholestep.kernel.lang import Axis, Fold, Kernel, Loop, Statement, Store, Var, axes_of, loop_points, walk
 from wholestep.kernel.schedule import KernelSchedule
 from wholestep.lower.cost.roofline import statements_in_loops
 from wholestep.lower.kernels.kernel_writer import KernelWriter
+from wholestep.lower.legalize.contraction_operands import MIN_LANE_EXTENT
 from wholestep.lower.target import DraftKernel, Target
 
 SHARED_POINTS = 1 << 15
 """Loop points from which on sharing a kernel among threads pays for waking them."""
+
+MOST_LANES = 64
+"""No vector has more lanes."""
 
 COLUMN_VECTORS = (2, 3, 4, 5, 1)
 """Numbers of vectors side by side in a contraction, the best first."""
@@ -48,14 +52,16 @@ def schedule_kernel(draft: DraftKernel, machine: Target) -> tuple[KernelWriter, 
     kernel = found.kernel()
     if found.row_lanes:
         return found, schedule_row(found).apply(kernel)
-    kernel = collapse_loops(kernel)
+    kernel = collapse_loops(kernel, MOST_LANES)
     lane = best_lane(kernel, machine)
     if lane is None:
         found, kernel, lane = rotate_reduction(draft, found, kernel, machine)
     order = sorted(found.grid, key=lambda a: found.axes[a] is lane)
     terms = math.prod([loop.axis.extent for loop in kernel_loops(kernel) if loop.folds or loop.carries])
-    if len(order) > 1 and found.axes[order[-1]] is lane and terms >= LONG_REDUCTION:
-        order[-2:] = reversed(order[-2:])
+    panels = terms >= LONG_REDUCTION or turned_terms(kernel, lane, machine) is not None
+    if lane is not None and len(order) > 1 and found.axes[order[-1]] is lane and panels:
+        if found.axes[order[-2]] in reused_axes(kernel, lane):
+            order[-2:] = reversed(order[-2:])
     if order != found.grid:
         found = draft(order, found.rows)
         kernel = found.kernel()
@@ -74,7 +80,7 @@ def rotate_reduction(
     """
     for row in sorted(found.rows[:-1], key=lambda a: -found.axes[a].extent):
         other = draft(None, [*[a for a in found.rows if a != row], row])
-        turned = collapse_loops(other.kernel())
+        turned = collapse_loops(other.kernel(), MOST_LANES)
         lane = best_lane(turned, machine, arithmetic=True)
         if lane is not None:
             return other, turned, lane
@@ -92,8 +98,10 @@ def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> A
     done = [around for s, around in statements_in_loops(kernel.body) if arithmetic and is_arithmetic(s)]
     best: Axis | None = None
     least: float = sum(map(point_count, [*[a.axes for a in found], *done]))
-    turns = not any(loop.folds or loop.carries for loop in kernel_loops(kernel))
-    for axis in vectorizable_axes(kernel):
+    axes = vectorizable_axes(kernel)
+    chained = [a for a in axes if turned_terms(kernel, a, machine) is not None]
+    turns = bool(chained) or not any(loop.folds or loop.carries for loop in kernel_loops(kernel))
+    for axis in chained or axes:
         steps = -(-axis.extent // width) / axis.extent
         price = sum([access_cost(a, axis, width, turns) for a in found])
         price += sum([point_count(around) * (steps if axis in around else 1.0) for around in done])
@@ -181,9 +189,14 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
         return schedule.with_axis(lane, tile=tile_divisor(vectors, most, 2) if vectors > 1 else 1)
     if lane in folding:
         return schedule.with_axis(lane, tile=tile_divisor(vectors, 4, 2) if vectors > 1 else 1)
-    schedule = schedule.with_axis(lane, tile=next((n for n in COLUMN_VECTORS if vectors % n == 0), 2))
+    turned = turned_terms(kernel, lane, machine)
+    if turned is None:
+        schedule = schedule.with_axis(lane, tile=tile_columns(kernel, lane, vectors, machine))
     schedule = tile_rows(kernel, lane, schedule, machine)
     for axis in folding:
+        if axis is turned:
+            schedule = schedule.with_axis(axis, tile=lanes)
+            continue
         few = not axis.symbolic and axis.extent <= 4
         schedule = schedule.with_axis(axis, tile=max(axis.extent, 1) if few else tile_divisor(axis.size, 4, 2))
     return schedule
@@ -197,17 +210,56 @@ def contiguous_axis(access: MemoryAccess, lane: Axis, width: int) -> Axis | None
     return next((a for a in others if access.offset.coefficient(a) == 1), None)
 
 
+def turned_terms(kernel: Kernel, lane: Axis | None, machine: Target) -> Axis | None:
+    """The terms of sums of products along which an operand is contiguous that is strided along an axis, all other
+    accesses being even along it: squares of such an operand are turned in registers, and sums stay chains."""
+    loops = [loop for loop in kernel_loops(kernel) if loop.folds]
+    if lane is None or lane.extent < MIN_LANE_EXTENT or any(fold.op != "fma" for loop in loops for fold in loop.folds):
+        return None
+    lanes, terms = preferred_lanes(kernel, lane, machine), [loop.axis for loop in loops]
+    found: Axis | None = None
+    for a in memory_accesses(kernel.body):
+        if any(varies_along(k, lane) for k in a.offset.values()):
+            return None
+        if a.offset.coefficient(lane) in (0, 1):
+            continue
+        along = contiguous_axis(a, lane, lanes)
+        if along not in terms or a.conditional:
+            return None
+        found = along
+    return found
+
+
 def transposed_axis(kernel: Kernel, lane: Axis, lanes: int) -> Axis | None:
     """The axis that goes with the lanes into squares that are turned in registers."""
     found = [contiguous_axis(a, lane, lanes) for a in memory_accesses(kernel.body)]
     return next((a for a in found if a is not None), None)
 
 
-def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Target) -> KernelSchedule:
-    """Tile the axes that let the vectors that were loaded be used again."""
+def tile_columns(kernel: Kernel, lane: Axis, vectors: Size, machine: Target) -> int:
+    """How many vectors of columns go side by side: of long sums of products that no row uses again, as many as there
+    are registers for, and threads."""
+    folds = [(fold.op, loop.axis.extent) for loop in kernel_loops(kernel) for fold in loop.folds]
+    if isinstance(vectors, int) and not reused_axes(kernel, lane) and all(f[0] == "fma" for f in folds):
+        most = machine.registers * 7 // 8
+        most = min(most, vectors // 4) if parallel_axes(kernel) == [lane] else most
+        if most > max(COLUMN_VECTORS) and vectors > 1 and max([f[1] for f in folds]) >= LONG_REDUCTION:
+            return tile_divisor(vectors, most, 2)
+    return next((n for n in COLUMN_VECTORS if vectors % n == 0), 2)
+
+
+def reused_axes(kernel: Kernel, lane: Axis) -> list[Axis]:
+    """The independent axes along which the vectors that were loaded are used again."""
     vectors = [a.offset for a in memory_accesses(kernel.body) if a.offset.coefficient(lane)]
     others = [axis for axis in parallel_axes(kernel) if axis is not lane]
-    reused = [axis for axis in others if any(not index.coefficient(axis) for index in vectors)]
+    return [axis for axis in others if any(not index.coefficient(axis) for index in vectors)]
+
+
+def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Target) -> KernelSchedule:
+    """Tile the axes that let the vectors that were loaded be used again."""
+    reused = reused_axes(kernel, lane)
+    if not reused:
+        return schedule
     most = (TILE_ROWS if machine.registers >= 32 else TILE_ROWS_16_REGISTERS)[schedule[lane].tile]
     for axis in reversed(reused):
         room = most if axis.symbolic else min(most, axis.extent)

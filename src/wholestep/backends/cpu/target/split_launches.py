@@ -1,4 +1,4 @@
-"""Pieces: one launch over a long range as many over a part of it each, which do the very same to every element."""
+"""Split launches: a launch over a long range becomes a loop of launches over parts of it, to the same bits."""
 
 from __future__ import annotations
 

@@ -1,0 +1,61 @@
+"""Blocks of contractions: which of them are packed, and how much of each lies in which cache."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from wholestep.lower.blocking.block_sizes import BlockSizes
+from wholestep.lower.blocking.contraction_nest import ROWS, ContractionNest, runs_along
+from wholestep.lower.target import Target
+
+TILES = {16: (6, 2), 32: (14, 2)}
+"""Rows and vectors of a tile of sums, for so many registers: the others hold one row of columns, and an element."""
+MIN_ROWS, MIN_TERMS = 16, 32
+"""Fewer rows use what was packed too seldom; fewer terms are done before it pays. Measured."""
+MIN_PANELS = 8
+"""Threads share panels where there are so many, and otherwise rows."""
+SCRATCH_BYTES = 4 << 20
+"""The most that is packed at a time of one operand."""
+
+
+class Caches(NamedTuple):
+    """The bytes of the first and second cache of a core."""
+
+    first: int = 32 << 10
+    second: int = 512 << 10
+
+
+DEFAULT_CACHES = Caches()
+"""What most cores have at the least."""
+
+
+def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
+    """The blocks of a contraction; None where its operands are better read in place."""
+    size = nest.dtype.itemsize
+    lanes = machine.lanes(size)
+    registers = 32 if machine.registers >= 32 else 16
+    tile_rows, vectors = TILES[registers]
+    panel = lanes * vectors
+    terms = max(caches.first // (2 * panel * size), 256)
+    few = nest.row_count * terms * size <= caches.second // 2 and nest.column_count >= MIN_PANELS * panel
+    # Large tiles read few rows in place as fast as packed ones, as long as the columns stay in the cache.
+    in_place = caches.second if few and registers == 32 else caches.second // 4
+    if not is_packed(nest, panel, in_place // size):
+        return None
+    most = SCRATCH_BYTES // (terms * size)
+    # A block of columns fills half of the second cache where every row goes over it.
+    columns = most if few else caches.second // (2 * terms * size)
+    columns = max(columns // math.prod([a.extent for a in nest.columns[:-1]]) // panel, 1) * panel
+    rows = max(most // math.prod([a.extent for a in nest.rows[:-1]]) // tile_rows, 1) * tile_rows
+    return BlockSizes(lanes, tile_rows, vectors, terms, columns, rows, panels_outermost=few)
+
+
+def is_packed(nest: ContractionNest, panel: int, in_place: int) -> bool:
+    """True if an operand has more elements than are read `in_place`: the columns, or rows that do not run along their
+    terms.
+    """
+    m, n, k = nest.row_count, nest.column_count, nest.terms.extent
+    if m < MIN_ROWS or n < panel or k < MIN_TERMS:
+        return False
+    return n * k >= in_place or (m * k >= in_place and not runs_along(nest.statements(ROWS), nest.terms))

@@ -1,0 +1,122 @@
+"""Answers to calls of NumPy and SciPy in rewritten functions: traced values get ours, plain ones fresh arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, JOINERS, REPLACED, is_traced
+from wholestep.frontend.promotion import lift
+from wholestep.frontend.source.fresh import FreshArray, as_fresh, live
+from wholestep.ir.build import current
+
+WRITING = frozenset((np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal))
+"""Functions that write their first argument."""
+
+INSTEAD = {np.empty: np.zeros, np.empty_like: np.zeros_like}
+"""Arrays without values, which would become constants of the program, have zeros."""
+
+
+def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call of NumPy's or SciPy's, in whose arguments there may be traced and fresh arrays."""
+    given, named = live(args), live(kwargs)
+    if not is_traced(given) and not (named and is_traced(named)):
+        made = INSTEAD.get(f, f)(*given, **named)
+        out = kwargs.get("out")
+        return own(made, args, kwargs) if out is None else given_out(out)
+    out = kwargs.get("out")
+    if f in WRITING or (isinstance(getattr(f, "__self__", None), np.ufunc) and f.__name__ == "at"):
+        target(args[0])
+    for x in out if type(out) is tuple else (out,):
+        target(x)
+    # What is written is traced now, which other arguments may share.
+    made = implementation(f)(*live(args), **live(kwargs))
+    return made if out is None else given_out(out)
+
+
+def implementation(f: Any) -> Callable[..., Any]:
+    """What answers a call with traced arguments."""
+    if isinstance(f, np.ufunc) or isinstance(getattr(f, "__self__", None), np.ufunc):
+        return lambda *args, **kwargs: f(*map(stacked_list, args), **kwargs)
+    return REPLACED.get(f) or FUNCTIONS.get(f) or f
+
+
+def stacked_list(x: Any) -> Any:
+    """A list that holds traced arrays as one array; anything else as it is."""
+    return lift(x) if isinstance(x, list | tuple) and is_traced(x) else x
+
+
+def target(x: Any) -> None:
+    """Let a fresh array that is to be written take traced values."""
+    if type(x) is FreshArray:
+        x.__written__()
+
+
+def given_out(out: Any) -> Any:
+    """What a call with `out=` returns: the array that was given."""
+    return out[0] if type(out) is tuple and len(out) == 1 else out
+
+
+def own(made: Any, args: Any, kwargs: Any) -> Any:
+    """A result whose arrays, where nothing outside shares their memory, can take traced values."""
+    kind = type(made)
+    if kind is np.ndarray:
+        return as_fresh(made, *arrays_in(args), *arrays_in(tuple(kwargs.values())))
+    if isinstance(made, tuple | list) and any(type(x) is np.ndarray for x in made):
+        items = [own(x, args, kwargs) for x in made]
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    return made
+
+
+def arrays_in(items: Any) -> list[Any]:
+    """The arrays among arguments, in lists and tuples too."""
+    found = []
+    for x in items:
+        if isinstance(x, np.ndarray):
+            found.append(x)
+        elif isinstance(x, list | tuple):
+            found += arrays_in(x)
+    return found
+
+
+def method_answer(array: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """The result of a method of a plain array."""
+    given, named = live(args), live(kwargs)
+    if is_traced(given) or is_traced(named):
+        return getattr(lift(array), name)(*given, **named)
+    return own(getattr(array, name)(*given, **named), (array, *args), kwargs)
+
+
+class IndexedArray:
+    """A plain array that is about to be read at an index, which may be traced."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __getitem__(self, index: Any) -> Any:
+        at = live(index)
+        if is_traced(at):
+            return lift(self.array)[at]
+        got = self.array[at]
+        return own(got, (self.array,), {})
+
+
+def read_at(x: Any) -> Any:
+    """What an index expression of a rewritten function reads from."""
+    if type(x) is np.ndarray:
+        return IndexedArray(x) if current() is not None else x
+    if type(x) in JOINERS and current() is not None:
+        return JOINERS[type(x)]
+    return x
+
+
+def result(x: Any) -> Any:
+    """What an operator gave, as an array that can take traced values."""
+    return as_fresh(x) if type(x) is np.ndarray and x.base is None and current() is not None else x
+
+
+HOOKS.answer = answer

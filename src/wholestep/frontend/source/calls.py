@@ -1,0 +1,254 @@
+"""The hook of rewritten functions: for what is about to be called, what answers the call inside a trace."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from wholestep.frontend.array import Array
+from wholestep.frontend.dispatch import INSTANCES, REPLACED, is_traced
+from wholestep.frontend.source import answers
+from wholestep.frontend.source.fresh import FreshMethod, live
+from wholestep.frontend.source.python_calls import PYTHON, is_instance
+from wholestep.frontend.source.rewriting import rewritten_code
+from wholestep.ir.build import current
+
+Answer = Callable[..., Any]
+
+
+class CallHook:
+    """The one constant of a rewritten function that is not the user's; each method answers one question."""
+
+    __slots__ = ()
+
+    def call(self, f: Any) -> Any:
+        """What to call in place of `f`."""
+        if current() is None:
+            return f
+        return KINDS.get(type(f), of_instance)(f)
+
+    indexed = staticmethod(answers.read_at)
+    result = staticmethod(answers.result)
+
+
+HOOK = CallHook()
+
+
+def unchanged(f: Any) -> Any:
+    return f
+
+
+def of_function(f: FunctionType) -> Any:
+    """A Python function: the user's is rewritten, NumPy's answered."""
+    code = rewritten_code(f, HOOK)
+    if code is not None:
+        return with_code(f, code)
+    return of_library(f)
+
+
+def with_code(f: FunctionType, code: Any) -> FunctionType:
+    """The same function, its globals, defaults and closure its own, with other code."""
+    made = FunctionType(code, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+    made.__kwdefaults__ = f.__kwdefaults__
+    return made
+
+
+_answered: dict[int, tuple[Any, Answer]] = {}
+
+
+def of_library(f: Any) -> Any:
+    """A function of a package: NumPy's and SciPy's are answered, ours get the arrays that fresh ones stand for."""
+    found = _answered.get(id(f))
+    if found is not None and found[0] is f:
+        return found[1]
+    root = (getattr(f, "__module__", None) or "").partition(".")[0]
+    if root in ("numpy", "scipy"):
+        made: Answer = numpy_answer(f)
+    elif root == "wholestep":
+        made = functools.partial(on_live_arrays, f)
+        if isinstance(f, FunctionType) and f.__closure__:
+            return made  # functions made by transforms come and go
+    else:
+        return f
+    _answered[id(f)] = (f, made)
+    return made
+
+
+def numpy_answer(f: Any) -> Answer:
+    """A function of NumPy's, whose arguments may be functions of the user's."""
+
+    inputs = f.nin if isinstance(f, np.ufunc) else MANY
+    dispatches = type(f) in DISPATCHING
+
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        if dispatches and not kwargs and are_simple(args):
+            return f(*args)  # which asks the traced array
+        if len(args) > inputs:
+            args, kwargs = args[:inputs], {**kwargs, "out": args[inputs:]}
+        return answers.answer(f, hooked_arguments(args), {k: hooked(v) for k, v in kwargs.items()})
+
+    return answered
+
+
+MANY = 64
+DISPATCHING = (np.ufunc, type(np.sum))
+SIMPLE = frozenset((Array, int, float, bool))
+
+
+def are_simple(args: tuple[Any, ...]) -> bool:
+    """Test whether arguments are traced arrays and numbers alone, a traced array first."""
+    for x in args:
+        if type(x) not in SIMPLE:
+            return False
+    return bool(args) and type(args[0]) is Array
+
+
+def on_live_arrays(f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A call of this library."""
+    return f(*live(args), **live(kwargs))
+
+
+def hooked(x: Any) -> Any:
+    """An argument that is a function, as what answers its calls; lists of functions too."""
+    kind = type(x)
+    if kind in CALLED:
+        return HOOK.call(x)
+    if (kind is list or kind is tuple) and any(type(item) in CALLED for item in x):
+        return kind([hooked(item) for item in x])
+    return x
+
+
+def hooked_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([hooked(x) for x in args])
+
+
+CALLED = frozenset((FunctionType, MethodType, functools.partial))
+
+
+def of_builtin(f: Any) -> Any:
+    """A function in C: of `math` and of Python, or a method of a plain array."""
+    found = BUILT_IN.get(id(f))
+    if found is not None:
+        return found
+    owner = f.__self__
+    if isinstance(owner, ModuleType) or owner is None:
+        return of_library(f)
+    if type(owner) is np.ndarray:
+        return functools.partial(answers.method_answer, owner, f.__name__)
+    if isinstance(owner, np.ufunc) or type(owner).__module__.startswith("numpy.random"):
+        return numpy_answer(f)
+    if f.__name__ == "sort" and type(owner) is list:
+        return functools.partial(with_hooked_arguments, f)
+    return f
+
+
+def with_hooked_arguments(f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A built-in function that calls its arguments."""
+    given = [HOOK.call(x) if type(x) in KINDS else x for x in args]
+    return f(*given, **{k: HOOK.call(v) if type(v) in KINDS else v for k, v in kwargs.items()})
+
+
+def of_python(f: Any, ours: Answer) -> Answer:
+    """A function of Python's that we answer where a traced value takes part."""
+
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and type(args[0]) in GENERATED:
+            args = (list(args[0]),)
+        if is_traced(args):
+            return ours(*hooked_arguments(args), **{k: hooked(v) for k, v in kwargs.items()})
+        return f(*hooked_arguments(args), **{k: hooked(v) for k, v in kwargs.items()})
+
+    return answered
+
+
+GENERATED = frozenset((GeneratorType, map, zip, filter))
+"""Iterators, into which nobody can look before they are used up."""
+
+
+def of_type(kind: type) -> Any:
+    """A class: a type of NumPy's, or one of the user's whose constructor is the user's too."""
+    found = BUILT_IN.get(id(kind)) or REPLACED.get(kind)
+    if found is not None:
+        return found
+    construct = getattr(kind, "__init__", None)
+    usual = getattr(kind, "__new__", None) is OBJECT_NEW and type(kind).__call__ is TYPE_CALL
+    if type(construct) is FunctionType and usual:
+        code = rewritten_code(construct, HOOK)
+        if code is not None:
+            return functools.partial(constructed, kind, with_code(construct, code))
+    return kind
+
+
+OBJECT_NEW: Any = object.__new__
+TYPE_CALL: Any = type.__call__
+
+
+def constructed(kind: type, construct: Answer, /, *args: Any, **kwargs: Any) -> Any:
+    """An object of a class whose constructor is rewritten."""
+    made: Any = object.__new__(kind)
+    if construct(made, *args, **kwargs) is not None:
+        raise TypeError("__init__() should return None")
+    return made
+
+
+def of_method(f: MethodType) -> Any:
+    """A bound method of a user's class."""
+    function = f.__func__
+    if type(function) is FunctionType:
+        code = rewritten_code(function, HOOK)
+        if code is not None:
+            return MethodType(with_code(function, code), f.__self__)
+    return f
+
+
+def of_partial(f: functools.partial[Any]) -> Any:
+    """A partial application of what can be answered."""
+    answer = HOOK.call(f.func)
+    return f if answer is f.func else functools.partial(answer, *f.args, **f.keywords)
+
+
+_classes: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
+
+
+def of_instance(f: Any) -> Any:
+    """An object that can be called: by a method of the user's class, or of this library."""
+    kind = type(f)
+    if isinstance(f, type):
+        return of_type(f)
+    found = INSTANCES.get(kind)
+    if found is not None:
+        return found(f)
+    call = getattr(kind, "__call__", None)  # noqa: B004 (the class's own method is wanted, and no answer yes or no)
+    if type(call) is FunctionType:
+        code = rewritten_code(call, HOOK)
+        if code is not None:
+            return MethodType(with_code(call, code), f)
+        if kind.__module__.partition(".")[0] == "wholestep" and kind is not FreshMethod:
+            return functools.partial(on_live_arrays, f)
+    return f
+
+
+BUILT_IN: dict[int, Answer] = {
+    **{id(f): of_python(f, ours) for f, ours in PYTHON.items()},
+    **{id(f): functools.partial(with_hooked_arguments, f) for f in (map, filter, sorted, functools.reduce)},
+    **{id(f): functools.partial(with_hooked_arguments, f) for f in (itertools.accumulate, itertools.starmap)},
+    id(isinstance): is_instance,
+}
+"""The ids of Python's functions, which live as long as Python does -> what answers them."""
+
+KINDS: dict[type, Callable[[Any], Any]] = {
+    FunctionType: of_function,
+    BuiltinFunctionType: of_builtin,
+    MethodType: of_method,
+    type: of_type,
+    np.ufunc: of_library,
+    type(np.sum): of_library,
+    functools.partial: of_partial,
+    FreshMethod: unchanged,
+}

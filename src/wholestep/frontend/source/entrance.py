@@ -1,0 +1,49 @@
+"""The entrance of a user's function into a trace: its rewritten copy runs, unless that is switched off."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
+
+from wholestep.frontend.source.calls import of_function, of_instance, of_method
+from wholestep.frontend.source.rewriting import switched_off
+from wholestep.ir.build import current
+
+
+def ordinary(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's function as a transform calls it, inside of its trace."""
+    if switched_off.depth or current() is None:
+        return f
+    return entered_form(f)  # type: ignore[no-any-return]
+
+
+def verbatim(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that runs as it stands, with whatever it calls: nothing is rewritten while it runs."""
+
+    @functools.wraps(f)
+    def as_it_stands(*args: Any, **kwargs: Any) -> Any:
+        switched_off.depth += 1
+        try:
+            return f(*args, **kwargs)
+        finally:
+            switched_off.depth -= 1
+
+    return as_it_stands
+
+
+def entered_form(f: Any) -> Any:
+    """The rewritten form of a function, a method, a partial application or an object with a call of its own."""
+    kind = type(f)
+    if kind is FunctionType:
+        return of_function(f) if (f.__module__ or "").partition(".")[0] not in OTHERS else f
+    if kind is MethodType:
+        return of_method(f)
+    if kind is functools.partial:
+        inner = entered_form(f.func)
+        return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
+    return f if kind.__module__.partition(".")[0] in (*OTHERS, "builtins", "functools") else of_instance(f)
+
+
+OTHERS = ("wholestep", "numpy", "scipy")

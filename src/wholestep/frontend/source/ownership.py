@@ -1,0 +1,32 @@
+"""The ownership of source files: those of the user's are rewritten, those of Python and of installed packages never."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sysconfig
+
+from wholestep.errors import is_internal
+
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders of installed packages; an editable installation elsewhere counts as the user's own."""
+
+
+@functools.cache
+def _standard_folders() -> tuple[str, ...]:
+    """The folders of Python's own library."""
+    paths = sysconfig.get_paths()
+    return tuple(paths[name] + os.sep for name in ("stdlib", "platstdlib"))
+
+
+@functools.cache
+def of_the_user(filename: str) -> bool:
+    """Return whether functions of a file are the user's own: no part of Python, of this library or of a package.
+
+    >>> of_the_user("/home/me/model.py"), of_the_user(os.__file__)
+    (True, False)
+    """
+    if is_internal(filename) or filename == "<string>":
+        return False
+    parts = filename.replace("\\", "/").split("/")
+    return not any(folder in parts for folder in INSTALLED) and not filename.startswith(_standard_folders())

@@ -1,0 +1,101 @@
+"""Workgroups: the grid and thread loops of a kernel, and the intervals that barriers divide a thread's accesses into.
+
+for g in 4: for i in 8 thread: t[i] = x[8*g + i]; barrier; y[8*g + i] = t[7 - i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from wholestep.kernel.lang import Axis, Barrier, Buffer, Kernel, Loop, Space, Statement, Var, walk
+
+
+class Workgroup(NamedTuple):
+    """The nest of independent loops that begins a kernel: a workgroup for each point of the `grid`, and in it a thread
+    for each point of `threads`, which runs `body`.
+    """
+
+    grid: tuple[Axis, ...]
+    threads: tuple[Axis, ...]
+    body: tuple[Statement, ...]
+
+    def owners(self, space: Space) -> tuple[Axis, ...]:
+        """The axes that have, at each of their steps, memory of their own in a space."""
+        return {"global": (), "shared": self.grid, "private": (*self.grid, *self.threads)}[space]
+
+
+def find_workgroup(kernel: Kernel) -> Workgroup:
+    """Take a kernel's nest apart; values may stand before each of its loops, and nothing after it."""
+    grid: list[Axis] = []
+    threads: list[Axis] = []
+    body = kernel.body
+    while body and isinstance(last := body[-1], Loop) and last.independent and last.guard is None:
+        if not all(isinstance(s, Var) for s in body[:-1]) or (threads and not last.axis.thread):
+            break
+        (threads if last.axis.thread else grid).append(last.axis)
+        body = last.body
+    return Workgroup(tuple(grid), tuple(threads), body)
+
+
+def has_barrier(kernel: Kernel) -> bool:
+    """Test whether the threads of a kernel wait for each other."""
+    return any(isinstance(s, Barrier) for s in walk(kernel.body))
+
+
+def barrier_intervals(body: Sequence[Statement]) -> dict[int, set[int]]:
+    """The intervals between barriers in which each statement of a thread may run, by the statement's `id`.
+
+    Two threads are never at statements that have no interval in common at the same time. Each loop is gone through
+    twice: what comes last in a step has an interval in common with what comes first in the next.
+    """
+    found: dict[int, set[int]] = {}
+    fresh = count(1)
+
+    def visit(body: Sequence[Statement], here: set[int]) -> set[int]:
+        for s in body:
+            if isinstance(s, Barrier):
+                here = {next(fresh)}
+            elif isinstance(s, Loop):
+                taken = visit(s.body, visit(s.body, here))
+                here = taken if s.guard is None and not s.axis.symbolic and s.axis.extent else taken | here
+            else:
+                found.setdefault(id(s), set()).update(here)
+        return here
+
+    visit(body, {0})
+    return found
+
+
+# Problems that the verifier shows; empty where there are none.
+
+
+def thread_problem(axis: Axis, group: Workgroup) -> str:
+    """Check that an axis of threads belongs to the nest of them."""
+    if not axis.thread or (axis.block == 1 and not axis.symbolic and axis in group.threads):
+        return ""
+    nest = "a nest of independent loops of constant size, without lanes and tiles, around all that the kernel does"
+    return f"the threads of {axis} want {nest}"
+
+
+def scratch_problem(kernel: Kernel, group: Workgroup, buffer: Buffer) -> str:
+    """Check where a buffer lies."""
+    if buffer in kernel.buffers:
+        return "" if buffer.space == "global" else f"{buffer} is {buffer.space} memory, which a kernel is not given"
+    if buffer.space == "global" or not isinstance(buffer.room, int):
+        return f"{buffer} wants to be shared or private memory of constant size"
+    return "" if group.threads else f"{buffer} is {buffer.space} memory in a kernel without thread loops"
+
+
+def barrier_problem(path: Sequence[Loop], group: Workgroup, varies: Mapping[Var, frozenset[Axis]]) -> str:
+    """Check that all threads get to a barrier inside these loops, and equally often."""
+    around = (*group.grid, *group.threads)
+    if not group.threads or tuple([loop.axis for loop in path[: len(around)]]) != around:
+        return "a barrier stands inside the loops over all threads of a workgroup"
+    for loop in path[len(around) :]:
+        if not loop.ordered:
+            return f"a barrier stands in the loop over {loop.axis}, which is not ordered"
+        if loop.guard is not None and not varies[loop.guard].isdisjoint(group.threads):
+            return f"a barrier stands in the loop over {loop.axis}, which not all threads may take part in"
+    return ""

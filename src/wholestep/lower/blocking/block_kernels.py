@@ -1,0 +1,268 @@
+"""Block kernels: the packing of operands, and the tiles of registers that run over what is packed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import NamedTuple
+
+from wholestep.kernel.accesses import memory_accesses
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.dependence import index_range
+from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Var
+from wholestep.lower.blocking.block_sizes import BlockSizes
+from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, ContractionNest, runs_along
+from wholestep.lower.blocking.element_copy import ElementCopy
+
+PACKED_COLUMNS, PACKED_ROWS, PARTIAL_SUMS = "packed_columns", "packed_rows", "partial_sums"
+"""The scratch buffers of a blocked contraction."""
+
+
+class BlockExtents(NamedTuple):
+    """The rows, columns and terms of one block: of the last axis of each, where there are several."""
+
+    rows: int
+    columns: int
+    terms: int
+
+
+class BlockKernel(NamedTuple):
+    """A kernel of a block, and for each of its buffers what stands for it: a role and a buffer of the nest, or a
+    scratch name and None."""
+
+    kernel: Kernel
+    operands: tuple[tuple[str, Buffer | None], ...]
+
+
+class PanelRun(NamedTuple):
+    """Panels of one width: how many, of how many columns each, from which column on."""
+
+    panels: int
+    width: int
+    start: int
+
+
+class BlockWriter:
+    """The writer of one kernel of a block."""
+
+    def __init__(self, name: str, nest: ContractionNest, sizes: BlockSizes, extents: BlockExtents) -> None:
+        self.nest, self.sizes, self.extents = nest, sizes, extents
+        self.builder = KernelBuilder(name)
+        self.operands: dict[tuple[str, Buffer | None], Buffer] = {}
+        self.axes = 0
+        rows = [a.extent for a in nest.rows[:-1]]
+        self.row_count = math.prod(rows) * extents.rows
+        self.outer_columns = math.prod([a.extent for a in nest.columns[:-1]])
+        full, rest = divmod(extents.columns, sizes.panel)
+        runs = [PanelRun(full, sizes.panel, 0), PanelRun(1, rest, full * sizes.panel)]
+        self.runs = [run for run in runs if run.panels and run.width]
+        self.panels = full + bool(rest)
+
+    def made(self) -> BlockKernel:
+        """The finished kernel; every buffer is as large as the accesses to it reach."""
+        reaches: dict[Buffer, list[float]] = {buffer: [] for buffer in self.builder.buffers}
+        for access in memory_accesses(self.builder.frames[0].body):
+            reaches[access.buffer].append(index_range(access.offset)[1])
+        for buffer, reach in reaches.items():
+            buffer.resize(min(buffer.room, int(max(reach)) + 1) if all(map(math.isfinite, reach)) else buffer.room)
+        return BlockKernel(self.builder.kernel(), tuple(self.operands))
+
+    # Buffers and loops.
+
+    def buffers(self, role: str) -> Callable[[Buffer], Buffer]:
+        """The buffers that stand for those of the nest in a role."""
+
+        def buffer(old: Buffer) -> Buffer:
+            key = (role, old)
+            if key not in self.operands:
+                self.operands[key] = self.builder.buffer(f"{role}_{old.name}", old.dtype, old.room)
+            return self.operands[key]
+
+        return buffer
+
+    def scratch(self, name: str) -> Buffer:
+        """A scratch buffer."""
+        room = {
+            PACKED_COLUMNS: self.outer_columns * self.panels * self.sizes.panel * self.extents.terms,
+            PACKED_ROWS: self.row_count * self.extents.terms,
+            PARTIAL_SUMS: self.row_count * self.outer_columns * self.panels * self.sizes.panel,
+        }
+        key = (name, None)
+        if key not in self.operands:
+            self.operands[key] = self.builder.buffer(name, self.nest.dtype, room[name])
+        return self.operands[key]
+
+    @contextmanager
+    def loop(self, name: str, extent: int, lanes: int = 1, tile: int = 1) -> Iterator[Index]:
+        """An independent loop; gives its position."""
+        self.axes += 1
+        axis = Axis(f"{name}{self.axes}", extent, lanes=lanes, tile=tile)
+        with self.builder.loop(axis):
+            yield Index(0, {axis: 1})
+
+    def outer_loops(self, loops: ExitStack, name: str, axes: Sequence[Axis]) -> dict[Axis, Index]:
+        """Loops over all axes but the last, and the places of these."""
+        return {a: loops.enter_context(self.loop(name, a.extent)) for a in axes[:-1]}
+
+    # Places in scratch memory.
+
+    def position(self, axes: Sequence[Axis], places: dict[Axis, Index]) -> Index:
+        """The position among the points of all axes but the last."""
+        found = Index()
+        for a in axes[:-1]:
+            found = found * a.extent + places[a]
+        return found
+
+    def panel_number(self, outer: dict[Axis, Index], panel: Index, run: PanelRun) -> Index:
+        """The number of a panel among all of them."""
+        number = panel + run.start // self.sizes.panel
+        return self.position(self.nest.columns, outer) * self.panels + number
+
+    def row_number(self, outer: dict[Axis, Index], row: Index) -> Index:
+        """The number of a row among all of them."""
+        return self.position(self.nest.rows, outer) * self.extents.rows + row
+
+    def packed_column(self, number: Index, term: Index, column: Index) -> Index:
+        """The place of an element in the packed columns: panel by panel, term by term."""
+        return (number * self.extents.terms + term) * self.sizes.panel + column
+
+    def packed_row(self, number: Index, term: Index) -> Index:
+        """The place of an element in the packed rows: row by row."""
+        return number * self.extents.terms + term
+
+    def partial_sum(self, panel: Index, row: Index, column: Index) -> Index:
+        """The place of a partial sum: panel by panel, row by row."""
+        return (panel * self.row_count + row) * self.sizes.panel + column
+
+    # Packing.
+
+    def pack_element(self, role: str, places: dict[Axis, Index], name: str, at: Index) -> None:
+        """Compute an element of an operand and put it in its place."""
+        nest = self.nest
+        values, wanted = (
+            (nest.row_values, nest.row_operand) if role == ROWS else (nest.column_values, nest.column_operand)
+        )
+        copy = ElementCopy(self.builder, places, self.buffers(role))
+        copy.write(values)
+        self.builder.store(self.scratch(name), at, copy.values[wanted])
+
+    def pack_panel(self, run: PanelRun, outer: dict[Axis, Index], panel: Index) -> None:
+        """Pack one panel: rows of vectors, or squares that are turned in registers."""
+        turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms)
+        lanes = self.sizes.lanes
+        vectors = -(-run.width // lanes)
+        loops = [("s", self.extents.terms, 1, lanes if turned else 4)]
+        loops.insert(0 if turned else 1, ("t", run.width, lanes, 1 if turned else vectors))
+        with ExitStack() as stack:
+            at = {facts[0]: stack.enter_context(self.loop(*facts)) for facts in loops}
+            self.pack_column(run, outer, panel, at["s"], at["t"])
+
+    def pack_column(self, run: PanelRun, outer: dict[Axis, Index], panel: Index, term: Index, column: Index) -> None:
+        """Pack one element of a panel."""
+        lane = panel * self.sizes.panel + column + run.start
+        places = {**outer, self.nest.columns[-1]: lane, self.nest.terms: term}
+        place = self.packed_column(self.panel_number(outer, panel, run), term, column)
+        self.pack_element(COLUMNS, places, PACKED_COLUMNS, place)
+
+    def pack_columns(self) -> None:
+        """Pack the columns of a block, shared out by their terms."""
+        turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms)
+        lanes = self.sizes.lanes
+        with self.loop("s", self.extents.terms, 1, lanes if turned else 1) as term:
+            for run in self.runs:
+                with ExitStack() as loops:
+                    outer = self.outer_loops(loops, "h", self.nest.columns)
+                    panel = loops.enter_context(self.loop("p", run.panels))
+                    tile = 1 if turned else -(-run.width // lanes)
+                    column = loops.enter_context(self.loop("t", run.width, lanes, tile))
+                    self.pack_column(run, outer, panel, term, column)
+
+    def pack_rows(self) -> None:
+        """Pack the rows of a block, shared out by rows."""
+        nest, lanes = self.nest, self.sizes.lanes
+        turned = self.turned(ROWS, nest.terms, nest.rows[-1])
+        with ExitStack() as loops:
+            row = loops.enter_context(self.loop("i", self.extents.rows, 1, lanes if turned else 1))
+            outer = self.outer_loops(loops, "b", nest.rows)
+            term = loops.enter_context(self.loop("s", self.extents.terms, lanes, 1 if turned else 4))
+            places = {**outer, nest.rows[-1]: row, nest.terms: term}
+            self.pack_element(ROWS, places, PACKED_ROWS, self.packed_row(self.row_number(outer, row), term))
+
+    def turned(self, role: str, axis: Axis, across: Axis) -> bool:
+        """True if an operand runs along another axis than that it is packed along: it is turned in squares."""
+        statements = self.nest.statements(role)
+        return runs_along(statements, across) and not runs_along(statements, axis)
+
+    # Tiles.
+
+    def blocks_by_rows(self, packed: bool, first: bool, last: bool) -> None:
+        """All tiles of a block, shared out by rows."""
+        with ExitStack() as loops:
+            row = loops.enter_context(self.row_loop())
+            outer = self.outer_loops(loops, "b", self.nest.rows)
+            for run in self.runs:
+                with ExitStack() as inner:
+                    columns = self.outer_loops(inner, "h", self.nest.columns)
+                    panel = inner.enter_context(self.loop("p", run.panels))
+                    self.tile({**outer, **columns, self.nest.rows[-1]: row}, run, panel, packed, first, last)
+
+    def panels_by_columns(self, run: PanelRun, packed: bool, first: bool, last: bool) -> None:
+        """Panels of one width, each packed and then used by whoever it falls to."""
+        with ExitStack() as loops:
+            columns = self.outer_loops(loops, "h", self.nest.columns)
+            panel = loops.enter_context(self.loop("p", run.panels))
+            self.pack_panel(run, columns, panel)
+            outer = self.outer_loops(loops, "b", self.nest.rows)
+            row = loops.enter_context(self.row_loop())
+            self.tile({**outer, **columns, self.nest.rows[-1]: row}, run, panel, packed, first, last)
+
+    def row_loop(self) -> AbstractContextManager[Index]:
+        """The loop over tiles of rows, as even as can be."""
+        tiles = -(-self.extents.rows // self.sizes.tile_rows)
+        return self.loop("i", self.extents.rows, 1, -(-self.extents.rows // tiles))
+
+    def tile(
+        self, places: dict[Axis, Index], run: PanelRun, panel: Index, packed: bool, first: bool, last: bool
+    ) -> None:
+        """One tile: sums that start from 0 or from partial sums, and go on to the epilogue or back."""
+        nest, sizes = self.nest, self.sizes
+        number = self.panel_number(places, panel, run)
+        row = self.row_number(places, places[nest.rows[-1]])
+        with self.loop("t", run.width, sizes.lanes, -(-run.width // sizes.lanes)) as column:
+            here = {**places, nest.columns[-1]: panel * sizes.panel + column + run.start}
+            copy = ElementCopy(self.builder, here, self.buffers(RESULTS))
+            sums = None if first and last else self.partial_sums(copy, number, row, column)
+            if first or sums is None:
+                start = self.builder.constant(nest.fold.init.attr, nest.dtype)
+            else:
+                start = self.builder.load(*sums, here=True)
+            axis = Axis("k", self.extents.terms, tile=sizes.unroll)
+            with self.builder.loop(axis) as loop:
+                term = Index(0, {axis: 1})
+                x = self.row_element({**here, nest.terms: term}, row, term, packed)
+                y = self.builder.load(self.scratch(PACKED_COLUMNS), self.packed_column(number, term, column))
+                given = [x if v is nest.row_operand else y for v in nest.fold.values]
+                total = loop.fold("fma", *given, init=start)
+            if last:
+                copy.values[nest.fold.result] = total
+                copy.write((*nest.result_values, *nest.epilogue))
+            else:
+                assert sums is not None
+                self.builder.store(*sums, total)
+
+    def row_element(self, places: dict[Axis, Index], row: Index, term: Index, packed: bool) -> Var:
+        """The element of the row operand: a packed one, or computed in place."""
+        if packed:
+            return self.builder.load(self.scratch(PACKED_ROWS), self.packed_row(row, term))
+        copy = ElementCopy(self.builder, places, self.buffers(ROWS))
+        copy.write(self.nest.row_values)
+        return copy.values[self.nest.row_operand]
+
+    def partial_sums(self, copy: ElementCopy, panel: Index, row: Index, column: Index) -> tuple[Buffer, Index]:
+        """Where a sum waits for the next block of terms: where it ends up, if nothing else is done with it."""
+        store = self.nest.plain_store
+        if store is not None:
+            copy.write(self.nest.result_values)
+            return copy.buffers(store.buffer), copy.index(store.index)
+        return self.scratch(PARTIAL_SUMS), self.partial_sum(panel, row, column)

@@ -1,0 +1,83 @@
+"""Block sizes: how much of a contraction is in registers, in each cache and in scratch memory at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class BlockSizes(NamedTuple):
+    """What a target chooses for one contraction; none of it shows in the bits of a result.
+
+    `tile_rows` rows by `tile_vectors` vectors of `lanes` elements are in registers, `terms` terms of `columns` columns
+    and of `rows` rows are packed at a time, and `unroll` terms are written out side by side.
+    """
+
+    lanes: int
+    tile_rows: int
+    tile_vectors: int
+    terms: int
+    columns: int
+    rows: int
+    unroll: int = 4
+    panels_outermost: bool = False
+    """True where threads share the panels of columns, each of which packs its own; otherwise they share the rows."""
+
+    @property
+    def panel(self) -> int:
+        """The columns of a panel."""
+        return self.lanes * self.tile_vectors
+
+
+class AxisPart(NamedTuple):
+    """A part of an axis: where it begins, its extent, and how many like it follow each other."""
+
+    start: int
+    extent: int
+    trips: int = 1
+
+
+def round_up(extent: int, multiple: int) -> int:
+    """The least multiple that is not less.
+
+    >>> round_up(13, 8)
+    16
+    """
+    return -(-extent // multiple) * multiple
+
+
+def split_axis(extent: int, most: int, multiple: int) -> list[AxisPart]:
+    """An axis in parts of about `most`, as even as can be: a divisor of the extent where one is near.
+
+    The first and the last part stand alone where there are more than two, since sums begin in one and end in the other.
+
+    >>> split_axis(1024, 256, 8)[1]
+    AxisPart(start=256, extent=256, trips=2)
+    >>> split_axis(300, 256, 8)
+    [AxisPart(start=0, extent=152, trips=1), AxisPart(start=152, extent=148, trips=1)]
+    """
+    if extent <= most:
+        return [AxisPart(0, extent)]
+    count = -(-extent // most)
+    near = [n for n in range(count, count + count // 2 + 1) if extent % n == 0 and extent // n % multiple == 0]
+    count = near[0] if near else count
+    each = round_up(-(-extent // count), multiple)
+    if each >= extent:
+        return [AxisPart(0, extent)]
+    full, rest = divmod(extent, each)
+    last = AxisPart(full * each, rest) if rest else AxisPart((full - 1) * each, each)
+    between = last.start // each - 1
+    return [AxisPart(0, each), *([AxisPart(each, each, between)] if between else []), last]
+
+
+def even_parts(extent: int, most: int, multiple: int) -> list[AxisPart]:
+    """An axis in equal parts of about `most`, and what is left over.
+
+    >>> even_parts(1000, 256, 16)
+    [AxisPart(start=0, extent=256, trips=3), AxisPart(start=768, extent=232, trips=1)]
+    """
+    if extent <= most:
+        return [AxisPart(0, extent)]
+    count = -(-extent // most)
+    each = min(round_up(-(-extent // count), multiple), extent)
+    full, rest = divmod(extent, each)
+    return [AxisPart(0, each, full), *([AxisPart(full * each, rest)] if rest else [])]

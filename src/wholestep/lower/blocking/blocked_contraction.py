@@ -1,0 +1,203 @@
+"""Blocked contraction: the launches, block of terms by block of terms, that do what one kernel says.
+
+    c[i, j] = f(sum over k of a[i, k] * b[k, j])
+    -->
+    for each block of terms:
+        pack the columns of b, panel by panel
+        for each tile of rows, for each panel: go on with the sums; in the last block, f
+
+An element is one chain of fused multiply-adds in the order of its terms, as in the kernel that is replaced, so that
+blocks and tiles do not show in any bit. The order of the loops is that of Goto and van de Geijn, "Anatomy of
+high-performance matrix multiplication", 2008, for the operand that stays in the second cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from wholestep.ir.graph import Node
+from wholestep.kernel.lang import Axis, Buffer, Kernel
+from wholestep.lower.blocking.block_kernels import (
+    PACKED_COLUMNS,
+    PACKED_ROWS,
+    PARTIAL_SUMS,
+    BlockExtents,
+    BlockKernel,
+    BlockWriter,
+    PanelRun,
+)
+from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
+from wholestep.lower.blocking.contraction_nest import ContractionNest, runs_along
+from wholestep.lower.program.steps import ForLoop, Launch, MemRef, Step, map_nested
+
+SCRATCH = (PACKED_COLUMNS, PACKED_ROWS, PARTIAL_SUMS)
+
+
+@dataclass(frozen=True)
+class BlockedContraction:
+    """Steps whose slots are the buffers of the kernel that they replace, then the scratch areas, of so many bytes."""
+
+    steps: tuple[Step, ...]
+    scratch: tuple[int, ...]
+
+    def placed(self, refs: Sequence[MemRef], nodes: tuple[Node, ...]) -> tuple[Step, ...]:
+        """The steps over memory: `refs` are the places of the buffers and scratch areas, `nodes` what is computed."""
+
+        def place(ref: MemRef) -> MemRef:
+            found = refs[ref.slot].shifted(ref.offset)
+            return found._replace(moves=(*found.moves, *ref.moves))
+
+        def launch(s: Launch) -> Launch:
+            return replace(s, refs=tuple(map(place, s.refs)), nodes=nodes)
+
+        def put(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+            return tuple([launch(s) if isinstance(s, Launch) else map_nested(s, put) for s in steps])
+
+        return put(self.steps)
+
+
+class Position(NamedTuple):
+    """Which parts a block is made of: of the rows, the columns and the terms."""
+
+    rows: AxisPart
+    columns: AxisPart
+    terms: AxisPart
+
+
+def block_contraction(
+    nest: ContractionNest,
+    sizes: BlockSizes,
+    new_loop: Callable[[], int],
+    worth_sharing: Callable[[Kernel], bool],
+) -> BlockedContraction | None:
+    """The blocks of a contraction; None where those of its terms cannot be the same code at other places."""
+    terms = split_axis(nest.terms.extent, sizes.terms, 8)
+    if len(terms) > 1 and not nest.movable(nest.terms):
+        return None
+    row_axis, column_axis = nest.rows[-1], nest.columns[-1]
+    rows, columns = [AxisPart(0, row_axis.extent)], [AxisPart(0, column_axis.extent)]
+    if nest.movable(row_axis):
+        rows = even_parts(row_axis.extent, sizes.rows, sizes.tile_rows)
+    if nest.movable(column_axis):
+        columns = even_parts(column_axis.extent, sizes.columns, sizes.panel)
+    return ContractionBlocks(nest, sizes, new_loop, worth_sharing).blocked(rows, columns, terms)
+
+
+class ContractionBlocks:
+    """The steps of one contraction; kernels of equal blocks are made once."""
+
+    def __init__(
+        self,
+        nest: ContractionNest,
+        sizes: BlockSizes,
+        new_loop: Callable[[], int],
+        worth_sharing: Callable[[Kernel], bool],
+    ) -> None:
+        self.nest, self.sizes, self.new_loop, self.worth_sharing = nest, sizes, new_loop, worth_sharing
+        self.rows, self.columns = nest.rows[-1], nest.columns[-1]
+        self.made: dict[tuple[object, ...], BlockKernel] = {}
+        self.loops: dict[tuple[Axis, AxisPart], int] = {}
+        self.room = dict.fromkeys(SCRATCH, 0)
+        self.pack_rows = not runs_along(nest.row_values, nest.terms) or len(nest.row_values) > 1
+
+    def blocked(
+        self, rows: Sequence[AxisPart], columns: Sequence[AxisPart], terms: Sequence[AxisPart]
+    ) -> BlockedContraction:
+        """All blocks: those of the terms outermost where sums may wait in the result, else innermost."""
+        nest = self.nest
+        waits = nest.plain_store is not None or len(terms) == 1
+
+        def inside(row: AxisPart) -> list[Step]:
+            if waits:
+                return self.each(nest.terms, terms, lambda term: self.term_block(row, columns, term, terms))
+            return self.each(self.columns, columns, lambda column: self.column_block(row, column, terms))
+
+        steps = self.each(self.rows, rows, inside)
+        size = nest.dtype.itemsize
+        return BlockedContraction(tuple(steps), tuple([self.room[name] * size for name in SCRATCH]))
+
+    def each(self, axis: Axis, parts: Sequence[AxisPart], steps: Callable[[AxisPart], list[Step]]) -> list[Step]:
+        """The steps for each part of an axis, in loops."""
+        out: list[Step] = []
+        for part in parts:
+            if part.trips == 1:
+                out += steps(part)
+                continue
+            number = self.loops[(axis, part)] = self.new_loop()
+            out.append(ForLoop(number, part.trips, tuple(steps(part)), indivisible=True))
+        return out
+
+    def term_block(
+        self, row: AxisPart, columns: Sequence[AxisPart], term: AxisPart, terms: Sequence[AxisPart]
+    ) -> list[Step]:
+        """The steps of one block of terms."""
+        first = Position(row, columns[0], term)
+        packed = [self.launch("pack_rows", first)] if self.pack_rows else []
+        return [
+            *packed,
+            *self.each(self.columns, columns, lambda column: self.tiles(Position(row, column, term), terms)),
+        ]
+
+    def column_block(self, row: AxisPart, column: AxisPart, terms: Sequence[AxisPart]) -> list[Step]:
+        """The steps of one block of columns."""
+
+        def block(term: AxisPart) -> list[Step]:
+            at = Position(row, column, term)
+            return [*([self.launch("pack_rows", at)] if self.pack_rows else []), *self.tiles(at, terms)]
+
+        return self.each(self.nest.terms, terms, block)
+
+    def tiles(self, at: Position, terms: Sequence[AxisPart]) -> list[Step]:
+        """The packing of columns, and the tiles over them."""
+        # Sums that wait where they end up are stored there alike by every block.
+        ends = (at.terms is terms[0], at.terms is terms[-1] or self.nest.plain_store is not None)
+        if not self.sizes.panels_outermost:
+            return [self.launch("pack_columns", at), self.launch("tiles", at, *ends)]
+        writer = BlockWriter("panels", self.nest, self.sizes, BlockExtents(1, at.columns.extent, 1))
+        return [self.launch("panels", at, *ends, run) for run in writer.runs]
+
+    def launch(
+        self, name: str, at: Position, first: bool = False, last: bool = False, run: PanelRun | None = None
+    ) -> Launch:
+        """The launch of a kernel over one block."""
+        extents = BlockExtents(at.rows.extent, at.columns.extent, at.terms.extent)
+        key = (name, extents if name != "pack_rows" else extents._replace(columns=1), first, last, run)
+        if key not in self.made:
+            self.made[key] = self.write(name, key[1], first, last, run)
+        found = self.made[key]
+        refs = tuple([self.ref(at, *operand) for operand in found.operands])
+        return Launch(found.kernel, refs, self.worth_sharing(found.kernel))
+
+    def write(self, name: str, extents: BlockExtents, first: bool, last: bool, run: PanelRun | None) -> BlockKernel:
+        """Write a kernel."""
+        called = f"{self.nest.kernel.name}_{name}"
+        writer = BlockWriter(called, self.nest, self.sizes, extents)
+        with writer.builder:
+            if name == "pack_rows":
+                writer.pack_rows()
+            elif name == "pack_columns":
+                writer.pack_columns()
+            elif run is not None:
+                writer.panels_by_columns(run, self.pack_rows, first, last)
+            else:
+                writer.blocks_by_rows(self.pack_rows, first, last)
+        made = writer.made()
+        for (role, old), buffer in zip(made.operands, made.kernel.buffers, strict=True):
+            if old is None:
+                self.room[role] = max(self.room[role], buffer.size)
+        return made
+
+    def ref(self, at: Position, role: str, buffer: Buffer | None) -> MemRef:
+        """Where a block finds a buffer."""
+        nest = self.nest
+        if buffer is None:
+            return MemRef(len(nest.kernel.buffers) + SCRATCH.index(role))
+        found = MemRef(nest.kernel.buffers.index(buffer))
+        for axis, part in ((self.rows, at.rows), (self.columns, at.columns), (nest.terms, at.terms)):
+            stride = nest.stride(role, buffer, axis) * buffer.dtype.itemsize if part.start or part.trips > 1 else 0
+            found = found.shifted(stride * part.start)
+            if stride and part.trips > 1:
+                found = found.moved(self.loops[axis, part], stride * part.extent)
+        return found

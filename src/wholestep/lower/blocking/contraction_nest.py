@@ -1,0 +1,183 @@
+"""Contraction nest: a kernel that folds products, taken apart into rows, columns, terms and what surrounds them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from wholestep.kernel.accesses import memory_accesses
+from wholestep.kernel.build import named_by
+from wholestep.kernel.collapse_loops import is_independent
+from wholestep.kernel.lang import Axis, Buffer, DType, Fold, Kernel, Loop, Statement, Store, Var, walk
+
+ROWS, COLUMNS, RESULTS = "rows", "columns", "results"
+"""The roles of a buffer: the operand that varies along the rows, that along the columns, and what the sums go into."""
+
+
+@dataclass(frozen=True, eq=False)
+class ContractionNest:
+    """Sums of products over `terms`, one for each point of `rows` and `columns`, the last of which are blocked.
+
+    The last column runs along the lanes of vectors.
+    """
+
+    kernel: Kernel
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    terms: Axis
+    fold: Fold
+    row_operand: Var
+    column_operand: Var
+    prologue: tuple[Var, ...]
+    """Every value that is made before the sum is complete, in order."""
+    epilogue: tuple[Statement, ...]
+    """What is done with a complete sum."""
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the sums."""
+        return self.fold.result.dtype
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return math.prod([a.extent for a in self.rows])
+
+    @property
+    def column_count(self) -> int:
+        """The number of columns."""
+        return math.prod([a.extent for a in self.columns])
+
+    @cached_property
+    def plain_store(self) -> Store | None:
+        """The store that is all that is done with a sum; None where there is more."""
+        if len(self.epilogue) != 1 or not isinstance(self.epilogue[0], Store):
+            return None
+        store = self.epilogue[0]
+        return store if store.value is self.fold.result and store.guard is None else None
+
+    @cached_property
+    def row_values(self) -> tuple[Var, ...]:
+        """The values that the row operand is computed from, itself included."""
+        return needed_values(self.prologue, [self.row_operand])
+
+    @cached_property
+    def column_values(self) -> tuple[Var, ...]:
+        """The values that the column operand is computed from, itself included."""
+        return needed_values(self.prologue, [self.column_operand])
+
+    @cached_property
+    def result_values(self) -> tuple[Var, ...]:
+        """The values made before the sum that the epilogue reads."""
+        return needed_values(self.prologue, values_read(self.epilogue))
+
+    def statements(self, role: str) -> tuple[Statement, ...]:
+        """The statements that access the buffers of a role."""
+        if role == ROWS:
+            return self.row_values
+        return self.column_values if role == COLUMNS else (*self.result_values, *self.epilogue)
+
+    def stride(self, role: str, buffer: Buffer, axis: Axis) -> int:
+        """By how many elements the accesses to a buffer advance with an axis along which it is `movable`."""
+        offsets = [a.offset for a in memory_accesses(self.statements(role)) if a.buffer is buffer]
+        return offsets[0].coefficient(axis) if offsets else 0
+
+    def movable(self, axis: Axis) -> bool:
+        """True if a part of an axis is the same code over other places of its buffers, which lie further on."""
+        for role in (ROWS, COLUMNS, RESULTS):
+            strides: dict[Buffer, int] = {}
+            for s in walk(self.statements(role)):
+                if isinstance(s, Var) and s.op != "load" and axis in named_by(s):
+                    return False
+            for access in memory_accesses(self.statements(role)):
+                stride = access.offset.coefficient(axis)
+                unknown = stride and access.offset.values()
+                if stride < 0 or unknown or strides.setdefault(access.buffer, stride) != stride:
+                    return False
+        return True
+
+
+def runs_along(statements: Sequence[Statement], axis: Axis) -> bool:
+    """True if every load goes along an axis element by element, or stays where it is."""
+    found = [a.offset.coefficient(axis) for a in memory_accesses(statements)]
+    return bool(found) and all(c in (0, 1) for c in found)
+
+
+def values_read(statements: Sequence[Statement]) -> list[Var]:
+    """The values that statements read."""
+    return [v for s in walk(tuple(statements)) if isinstance(s, Var | Store | Loop) for v in s.reads()]
+
+
+def needed_values(values: Sequence[Var], wanted: Iterable[Var]) -> tuple[Var, ...]:
+    """Those of some values, in their order, from which the wanted ones are computed."""
+    needed = set(wanted)
+    for v in reversed(values):
+        if v in needed:
+            needed.update(v.reads())
+    return tuple([v for v in values if v in needed])
+
+
+def find_contraction(kernel: Kernel) -> ContractionNest | None:
+    """A kernel as a contraction nest; None where it is something else, or its sums are not taken term by term.
+
+    Every independent axis must move one of the operands, and no more than one.
+    """
+    values: list[Var] = []
+    grid: list[Axis] = []
+    body: Sequence[Statement] = kernel.body
+    while True:
+        inner = [s for s in body if isinstance(s, Loop)]
+        if len(inner) != 1 or not is_independent(inner[0]) or any(isinstance(s, Store) for s in body):
+            break
+        values += [s for s in body if isinstance(s, Var)]
+        grid.append(inner[0].axis)
+        body = inner[0].body
+    at = next((i for i, s in enumerate(body) if isinstance(s, Loop)), None)
+    if at is None or not all(isinstance(s, Var) for s in body[:at]):
+        return None
+    loop = body[at]
+    assert isinstance(loop, Loop)
+    if not is_product_sum(loop) or any(a.symbolic for a in (*grid, loop.axis)):
+        return None
+    values += [s for s in (*body[:at], *loop.body) if isinstance(s, Var)]
+    return with_roles(kernel, values, grid, loop, tuple(body[at + 1 :]))
+
+
+def is_product_sum(loop: Loop) -> bool:
+    """True for a loop that does nothing but add up products of floats, one term after the other, starting from 0."""
+    if loop.carries or loop.guard is not None or len(loop.folds) != 1 or loop.axis.lanes > 1:
+        return False
+    (fold,) = loop.folds
+    from_zero = fold.init.op == "const" and fold.init.attr == 0
+    plain = fold.op == "fma" and fold.result.dtype in (np.float32, np.float64) and from_zero
+    return plain and all(isinstance(s, Var) and s.op != "across" for s in loop.body)
+
+
+def with_roles(
+    kernel: Kernel, values: Sequence[Var], grid: Sequence[Axis], loop: Loop, epilogue: tuple[Statement, ...]
+) -> ContractionNest | None:
+    """The nest, once it is known which axes are its rows and which its columns."""
+    (fold,) = loop.folds
+    lane = next((a for a in grid if a.lanes > 1), None)
+    if lane is None or not all(isinstance(s, Var | Store | Loop) for s in walk(epilogue)):
+        return None
+    first, second = [axes_under(values, v) for v in fold.values]
+    x, y = fold.values
+    if lane in first:
+        first, second, x, y = second, first, y, x
+    if lane not in second or any((a in first) == (a in second) for a in grid) or not (first & {*grid}):
+        return None
+    rows = sorted([a for a in grid if a in first], key=lambda a: a.extent)
+    columns = [*[a for a in grid if a in second and a is not lane], lane]
+    if any(isinstance(s, Loop) and any(isinstance(t, Store) for t in walk(s.body)) for s in epilogue):
+        return None
+    return ContractionNest(kernel, tuple(rows), tuple(columns), loop.axis, fold, x, y, tuple(values), epilogue)
+
+
+def axes_under(values: Sequence[Var], wanted: Var) -> set[Axis]:
+    """The axes on which a value depends."""
+    return {a for v in needed_values(values, [wanted]) for a in named_by(v) if isinstance(a, Axis)}

@@ -1,0 +1,107 @@
+"""The user's own function on plain NumPy arrays: the leg that shares neither tracer nor primitives with the others."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import random, tree
+from wholestep.compiler.double_precision import double_dtype
+from wholestep.compiler.rounding_bound import EPS, allowance, error, exact_values, jittered, values
+from wholestep.ir.graph import NDArray
+from wholestep.nn.keys import takes_key
+from wholestep.train.inspect.verification.operations import LOOKS
+from wholestep.train.inspect.verification.subject import Subject
+from wholestep.train.program.microbatches import count_parts
+from wholestep.train.state.precision import WORKING, convert_floats
+
+SURE = 2.0**20
+"""Units in the last place of float64 by which NumPy in float64 and the reference may differ: they add up in other
+orders."""
+
+
+class PlainRun(NamedTuple):
+    """What came of NumPy on the function itself: in words, and what is wrong, empty where nothing is."""
+
+    said: str
+    wrong: str = ""
+    unchecked: str = ""
+
+
+def plain_loss(subject: Subject, compiled: NDArray, seed: int) -> PlainRun:
+    """Compare the loss that NumPy itself computes with that of the traced program: in float64, else in its own dtypes.
+
+    A function that names a dtype, or draws random numbers, which are float32, is not in float64 where it is given that.
+    """
+    why = obstacle(subject)
+    if why:
+        return PlainRun("not run", unchecked=f"the function on plain NumPy arrays: {why}")
+    try:
+        double, own = numpy_loss(subject, double=True), numpy_loss(subject, double=False)
+    except Exception as failed:  # whatever the user's function raises where it is not traced
+        said = f"it raised {type(failed).__name__}: {str(failed).partition(chr(10))[0]}"
+        return PlainRun("not run", unchecked=f"the function on plain NumPy arrays: {said}")
+    (exact,) = exact_values(subject.forward, subject.args)
+    apart, unit = error(double, exact), EPS["f64"] * max(abs(float(exact)), 1.0)
+    if apart <= SURE * unit:
+        return PlainRun(f"{float(double):.17g} in float64, {apart / unit:.3g} ulp from the reference")
+    (reference,) = values(subject.forward, subject.args)
+    if error(own, exact) <= widened_bound(subject, reference, exact, error(own, exact), seed):
+        return PlainRun(f"{float(own):.9g} in its own dtypes, within the bound; in float64 {float(double):.17g}")
+    wrong = f"NumPy gives {float(own):.9g}, and {float(double):.17g} in float64; the traced program gives "
+    wrong += f"{float(reference):.9g}, {float(exact):.17g} in float64, and {float(compiled):.9g} compiled"
+    return PlainRun("it differs", wrong=wrong)
+
+
+def widened_bound(subject: Subject, reference: NDArray, exact: NDArray, apart: float, seed: int) -> float:
+    """The bound of the loss, with roundings that go other ways where it is needed."""
+    rng, allowed = np.random.default_rng(seed), allowance(reference, exact)
+    for _ in range(LOOKS):
+        if apart <= allowed:
+            break
+        allowed = max(allowed, allowance(jittered(rng, subject.forward, subject.args)[0], exact))
+    return allowed
+
+
+def obstacle(subject: Subject) -> str:
+    """Why the function cannot be called as it is; empty where it can."""
+    function, counts = subject.engine.step_function, subject.first
+    rows = next((leaf.type.shape[0] for leaf in counts.leaves if leaf.type.shape), 1)
+    parts = 1 if function.microbatch is None else count_parts(int(rows), function.microbatch)
+    if parts > 1 and takes_key(function.loss):
+        return "each micro-batch has a random key of its own"
+    return ""
+
+
+def numpy_loss(subject: Subject, double: bool) -> NDArray:
+    """The loss by the user's own function, of arrays that it may write."""
+    function, states = subject.engine.step_function, dict(subject.engine.state.tree)
+    own = tree.unflatten(tree.structure(states), subject.state)
+    batch = tree.unflatten(subject.first.structure, subject.args[len(subject.args) - len(subject.first.leaves) :])
+    counters = own["counters"]
+    keys = {"key": random.fold_in(counters["key"], counters["step"])} if takes_key(function.loss) else {}
+    params, buffers = [tree.map(lambda x: array_for(x, double), own[name]) for name in ("params", "buffers")]
+    batch = tree.map(lambda x: array_for(x, double), batch)
+    if function.precision in WORKING and not double:
+        batch = convert_floats(batch, function.precision)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        out = loss_among(function, params, buffers, batch, keys)
+    return np.asarray(out)
+
+
+def array_for(x: Any, double: bool) -> NDArray:
+    """A copy of an array, in float64 where that is asked for."""
+    found = np.array(x)
+    return found.astype(double_dtype(found.dtype)) if double else found
+
+
+def loss_among(function: Any, params: Any, buffers: Any, batch: Any, keys: Any) -> Any:
+    """The loss among what the function returns."""
+    if function.model is not None:
+        out, _ = function.model.loss(function.loss)(params, buffers, batch, **keys)
+        return out[0] if function.has_aux else out
+    out = function.loss(params, *((buffers, batch) if function.with_buffers else (batch,)), **keys)
+    return out[0] if function.has_aux or function.with_buffers else out

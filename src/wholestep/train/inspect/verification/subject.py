@@ -1,0 +1,187 @@
+"""The step under verification: its graphs with the gradients among the results, its arrays, and its compiled runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import tree
+from wholestep.compiler.devices import compile_for_device, device_named
+from wholestep.errors import Where, here, show
+from wholestep.frontend.array import Array
+from wholestep.frontend.jit import jit
+from wholestep.ir.analysis import part
+from wholestep.ir.graph import Graph, NDArray, Node
+from wholestep.passes.reroll.emit import stacked_places
+from wholestep.runtime.executable import Executable
+from wholestep.train.program import step_loops
+from wholestep.train.program.engine import Engine
+from wholestep.train.program.step_function import GRAD_NORM, PRINTED, StepFunction
+from wholestep.train.program.traced_step import TracedStep, reroll_step
+from wholestep.train.state.batch_signature import BatchSignature, matches_pattern
+
+GRADIENTS = "gradients of the loss"
+"""The key among the captures of the gradients that verification looks at."""
+
+UPDATE = "(what the step adds: its optimizer, guard and counters)"
+"""The line of operations that no line of the user's has written."""
+
+KINDS = {"params": "parameter", "buffers": "buffer", "optimizer": "optimizer", "counters": "counter"}
+"""The kinds of the values of the new state, by the part that they belong to."""
+
+
+@dataclass(frozen=True)
+class RevealingStep(StepFunction):
+    """A step whose captures hold the gradients."""
+
+    held: list[Any] = field(default_factory=list, compare=False)
+
+    def gradient(self, state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
+        found = super().gradient(state, batch)
+        # Under handles of their own, since an optimizer may assign into what it is given.
+        self.held[:] = [tree.map(lambda g: Array(g.value, g._scalar), found[1])]
+        return found
+
+    def step(self, state: Any, hyper: Any, batch: Any) -> Any:
+        *made, seen = super().step(state, hyper, batch)
+        return (*made, seen if self.held == [None] else {**seen, GRADIENTS: self.held[0]})
+
+
+def revealing(step_function: StepFunction) -> RevealingStep:
+    """The step function with its gradients among the captures."""
+    own = {f.name: getattr(step_function, f.name) for f in fields(StepFunction)}
+    return RevealingStep(**{**own, "unreached": []})
+
+
+class Place(NamedTuple):
+    """A result of a step: what it is, and the user's spelling of it."""
+
+    kind: str
+    path: str
+
+
+class Subject:
+    """An engine, a batch for it, and a copy of its state: everything that is verified is computed from these."""
+
+    def __init__(self, engine: Engine, feed: BatchSignature, arrays: Sequence[NDArray]) -> None:
+        self.engine, self.feed = engine, feed
+        self.caller = here()
+        self.state = [np.array(engine.state.memory.download(x)) for x in engine.state.arrays]
+        self.given = [*engine.head, *arrays]
+        self.stacked = engine.count > 1 or engine.step_function.unroll == "through"
+        self.count = feed.leaves[0].type.shape[0] if engine.count > 1 else 1
+        self.function = revealing(engine.step_function)
+        self.one = jit(self.function.step)
+        first = [x[0] for x in arrays] if self.stacked else list(arrays)
+        self.first = feed.resized(first) if self.stacked else feed
+        self.args = [*self.state, *engine.head, *[np.asarray(x) for x in first]]
+        """The inputs of one step."""
+
+    @cached_property
+    def step(self) -> TracedStep:
+        """One step, its gradients among the captures, as it was traced."""
+        return self.engine.trace(self.one, self.first)
+
+    @cached_property
+    def call(self) -> TracedStep:
+        """All the steps of a call."""
+        if not self.stacked:
+            return self.step
+        return self.engine.trace(self.looped(self.one), self.feed)
+
+    def looped(self, one: jit) -> jit:
+        """The function of a call, of that of a step."""
+        return step_loops.call_function(one, self.count, self.engine.step_function.unroll)
+
+    @cached_property
+    def forward(self) -> Graph:
+        """The loss alone as a function of state, hyper-parameters and batch."""
+        plain = replace(
+            self.engine.step_function, optimizer=None, scaling=None, captures=(), grad_norm=False, unreached=[]
+        )
+
+        def loss(state: Any, hyper: Any, batch: Any) -> Any:
+            return plain.gradient(state, batch)[0]
+
+        return self.engine.trace(jit(loss), self.first).graph
+
+    @cached_property
+    def gradient(self) -> Graph:
+        """The gradients of one step, in the order of the parameters."""
+        graph = self.step.graph
+        places = zip(graph.outputs, self.places(self.step), strict=True)
+        return part(graph, graph.inputs, [v for v, place in places if place.kind == "gradient"])
+
+    def phases(self) -> dict[Node, str]:
+        """What begins behind the node that makes the loss, and behind the one that makes the last gradient."""
+        graph, gradients = self.step.graph, set(self.gradient.outputs)
+        made = {graph.outputs[len(self.state)].node: "backward"}
+        last = [node for node in graph.nodes if not gradients.isdisjoint(node.outputs)]
+        made.update({node: "update" for node in last[-1:]})
+        return {node: phase for node, phase in made.items() if node is not None}
+
+    def places(self, traced: TracedStep) -> list[Place]:
+        """The results of a traced step or call, in order."""
+        shape: Any = tree.unflatten(traced.function.structure, range(len(traced.function.scalars)))
+        state, _, _, aux, seen, *rest = shape
+        found = [Place(KINDS[path.partition("[")[0].partition(".")[0]], path) for path in self.engine.state.paths]
+        assert len(found) == len(tree.leaves(state))
+        found += [Place("loss", "loss"), Place("flag", "finite")]
+        found += [Place("metric", path) for path in tree.paths(aux, "aux")]
+        roots = {GRADIENTS: ("gradient", "params"), PRINTED: ("metric", "printed"), GRAD_NORM: ("metric", "grad_norm")}
+        for name in tree.leaves({name: name for name in seen}):
+            kind, root = roots.get(name, ("metric", f"captures[{name!r}]"))
+            found += [Place(kind, path) for path in tree.paths(seen[name], root)]
+        return found + [Place("metric", path) for part in rest for path in tree.paths(part, "hypergradients")]
+
+    def line(self, where: Where) -> str:
+        """The user's line of an operation; what the step adds has that of whoever had it traced, which is verify."""
+        return UPDATE if where == self.caller else show(where)
+
+    @property
+    def device(self) -> str:
+        """The name of the device that the step was compiled for."""
+        return self.engine.device
+
+    def own(self) -> tuple[list[Place], list[NDArray], str]:
+        """The results of the user's own compiled program on copies of the state, and a note where it is made anew."""
+        engine = self.engine
+        traced = engine.trace(self.looped(engine.one) if self.stacked else engine.one, self.feed)
+        places, streamed = self.places(traced), engine.step_function.stream is not None
+        own = [leaf.type.shape for leaf in engine.signature.leaves]
+        fits = all(matches_pattern(x.type.shape, s) for x, s in zip(self.feed.leaves, own, strict=True))
+        if fits and not streamed:
+            groups = tuple(engine.state.stacks or ())
+            return places, self.ran(engine.main.program, traced.graph, groups), ""
+        note = "with its state in memory, and not in files" if streamed else f"for {self.feed}"
+        return places, self.compiled(traced), f"the program was compiled anew, {note}"
+
+    def compiled(self, traced: TracedStep) -> list[NDArray]:
+        """The results of a traced step or call, compiled as the step was."""
+        state, function = self.engine.state, self.engine.step_function
+
+        def may_stack(places: tuple[int, ...]) -> bool:
+            return max(places) < len(state.arrays)
+
+        whole = traced.graph
+        traced = reroll_step(traced, function, may_stack, device_named(self.device))
+        pairs = traced.resident(len(state.arrays))
+        return self.ran(compile_for_device(traced.graph, pairs, self.device), whole, traced.groups)
+
+    def ran(self, program: Executable, whole: Graph, groups: Sequence[tuple[int, ...]]) -> list[NDArray]:
+        """All results of a program on copies of the state, arrays that it takes stacked one by one."""
+        memory = self.engine.state.memory
+        joined = [ps for ps in stacked_places(len(whole.inputs), groups) if ps[0] < len(self.state)]
+        held = [
+            memory.upload(np.stack([self.state[p] for p in ps]) if ps in groups else self.state[ps[0]]) for ps in joined
+        ]
+        rest = program.instance(held)(tuple(self.given))
+        results = [*[memory.download(x) for x in held], *[np.array(x) for x in rest]]
+        found: dict[int, NDArray] = {}
+        for places, x in zip(stacked_places(len(whole.outputs), groups), results, strict=True):
+            found.update({p: np.array(x[k] if places in groups else x) for k, p in enumerate(places)})
+        return [found[i] for i in range(len(whole.outputs))]

@@ -1,0 +1,62 @@
+"""The import: what waits until it is asked for, and what it does to the garbage collector of the process."""
+
+import gc
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import wholestep as ws
+from wholestep.collector import without_garbage_collection
+
+WAITING = ("wholestep.compiler", "wholestep.lower", "wholestep.runtime", "wholestep.train", "llvmlite", "numpy.random")
+
+
+def printed(code: str) -> str:
+    """What a new process prints."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_compiler_waits_until_it_is_asked_for():
+    assert printed(f"import sys, wholestep; print([m for m in {WAITING} if m in sys.modules])") == "[]"
+
+
+def test_packages_of_late_names_are_attributes():
+    assert printed("import wholestep as ws; print(ws.train.state.loss_scaling.Scaling.__name__)") == "Scaling"
+
+
+def test_the_compiler_may_be_asked_for_first_inside_a_derivative():
+    code = "import numpy as np, wholestep as ws; print(ws.grad(lambda x: ws.jit(np.sin)(x))(0.0))"
+    assert float(printed(code)) == 1.0
+
+
+@pytest.mark.parametrize("name", ["jit", "compile", "trace", "eval_shape", "stacked", "block_until_ready"])
+def test_a_late_name_is_one_object(name):
+    found = getattr(ws, name)
+    assert found is getattr(ws, name) and pickle.loads(pickle.dumps(found)) is found
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_the_collector_is_as_it_was(lasting):
+    for start, collecting in ((gc.disable, False), (gc.enable, True)):
+        start()
+        with without_garbage_collection(lasting):
+            assert not gc.isenabled()
+        assert gc.isenabled() == collecting
+
+
+def test_what_lasts_is_old():
+    with without_garbage_collection(lasting=True):
+        made = [[]]
+    assert any(x is made for x in gc.get_objects(generation=2)) and not gc.get_freeze_count()
+
+
+def test_objects_that_were_frozen_stay_so():
+    gc.freeze()
+    try:
+        with without_garbage_collection(lasting=True):
+            pass
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,350 @@
+"""Blocked contractions: exact, with the bits of the kernel that they replace, whatever the blocks and the threads."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tests.backends.native_kernels import Native, fenced
+from tests.backends.program_interpreter import ProgramInterpreter
+from tests.conftest import Golden
+from tests.kernel.interpret import run_kernel
+from tests.kernel.parse import KernelParser
+
+import wholestep as ws
+from wholestep.backends.cpu.compiler import machine_model
+from wholestep.backends.cpu.cpu_features import named_target
+from wholestep.backends.cpu.target import machine, schedule
+from wholestep.backends.cpu.target.blocking import Caches
+from wholestep.ir.graph import Graph
+from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
+from wholestep.lower.compile import lower_program
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import ForLoop, walk_steps
+from wholestep.lower.verify_program import kernel_footprint, verify_program
+from wholestep.runtime.cpu import thread_pool
+from wholestep_tools.drawn.law import compiled
+
+COUNT, SEED = int(os.environ.get("BLOCKING_COUNT", "40")), int(os.environ.get("BLOCKING_SEED", "1"))
+V3 = machine_model(named_target("x86-64-v3"))
+EXTENTS = (1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24, 31, 33, 48, 64, 65, 100)
+SPECS = (
+    *("ik,kj->ij", "ki,kj->ij", "ik,jk->ij", "ki,jk->ij", "ik,kj->ji", "bik,kj->bij", "bki,kj->bji"),
+    *("bik,khj->bhij", "ik,khj->hij", "bik,bjk->bij", "bik,bij->kj", "ik,khj->ihj"),
+)
+EPILOGUES: dict[str, Callable[[Any, Any], Any]] = {
+    "plain": lambda y, c: y,
+    "bias": lambda y, c: y + c[..., :1],
+    "relu": lambda y, c: np.maximum(y, 0),
+    "residual": lambda y, c: c - y,
+    "twice": lambda y, c: (y, y * 2 + c),
+    "tanh": lambda y, c: np.tanh(y) * c,
+}
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], BlockSizes | None]], None]:
+    """Choose other blocks, of so many lanes, for every contraction."""
+
+    def choose(chosen: Callable[[int], BlockSizes | None]) -> None:
+        def block_sizes(nest: Any, target: Any, caches: Caches) -> BlockSizes | None:
+            return chosen(target.lanes(nest.dtype.itemsize))
+
+        monkeypatch.setattr(machine, "block_sizes", block_sizes)
+
+    return choose
+
+
+def drawn_sizes(draw: random.Random) -> Callable[[int], BlockSizes]:
+    """Random blocks."""
+    rows, vectors, terms = draw.choice((1, 2, 4, 6, 14)), draw.choice((1, 2, 3)), draw.choice((3, 8, 16, 40, 256))
+    columns, most, unroll = draw.choice((1, 2, 3, 50)), draw.choice((5, 7, 28, 4096)), draw.choice((1, 2, 4))
+    panels = draw.random() < 0.5
+    return lambda lanes: BlockSizes(lanes, rows, vectors, terms, columns * lanes * 2, most, unroll, panels)
+
+
+def never(lanes: int) -> None:
+    """No blocks."""
+
+
+def drawn_program(draw: random.Random) -> tuple[Callable[..., Any], list[Array], Array | None]:
+    """A contraction with an epilogue, its arguments, and its value where that is exact."""
+    extents = dict(zip("ikj", draw.choices(EXTENTS, k=3), strict=True)) | {c: draw.choice((1, 2, 3)) for c in "bh"}
+    spec, name = draw.choice(SPECS), draw.choice(list(EPILOGUES))
+    dtype = np.dtype(draw.choice(("float32", "float32", "float64", "float16", ml_dtypes.bfloat16)))
+    (x, y), out = spec.split("->")[0].split(","), spec.split("->")[1]
+    rng, exact = np.random.default_rng(draw.randrange(1 << 30)), draw.random() < 0.5
+    shapes = [tuple([extents[c] for c in labels]) for labels in (x, y, out)]
+    made = [rng.integers(-4, 5, shape) if exact else rng.normal(size=shape) for shape in shapes]
+    args = [a.astype(dtype) for a in made]
+    epilogue = EPILOGUES[name]
+    whole = np.einsum(spec, *[a.astype(np.float64) for a in args[:2]])
+    wanted = whole.astype(dtype) if exact and name == "plain" else None
+    return lambda a, b, c: epilogue(np.einsum(spec, a, b), c), args, wanted
+
+
+def graph_of(f: Callable[..., Any], args: Sequence[Array]) -> Graph:
+    return ws.trace(f)(*args)
+
+
+def plan_of(graph: Graph) -> LoweredProgram:
+    """The verified program of a graph for a processor with AVX2."""
+    plan = lower_program(graph, V3)
+    verify_program(plan)
+    return plan
+
+
+def blocks_of(plan: LoweredProgram) -> list[str]:
+    """The names of the kernels of blocks."""
+    return [k.name for k in plan.kernels() if k.name.endswith(("_pack_rows", "_pack_columns", "_tiles", "_panels"))]
+
+
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel that can be is shared out among threads."""
+    monkeypatch.setattr(schedule, "SHARED_POINTS", 1)
+
+
+@pytest.fixture(params=range(COUNT))
+def draw(request: pytest.FixtureRequest) -> Iterator[random.Random]:
+    yield random.Random(f"{SEED}, {request.param}")
+
+
+# Bits.
+
+
+def test_blocks_and_threads_do_not_show(draw: random.Random, sizes: Any) -> None:
+    f, args, wanted = drawn_program(draw)
+    graph = graph_of(f, args)
+    sizes(never)
+    with thread_pool.threads(1):
+        plain = [np.array(x) for x in compiled(graph)(args)]
+    if wanted is not None:
+        assert plain[0].tobytes() == wanted.tobytes()
+    for _ in range(2):
+        sizes(drawn_sizes(draw))
+        program = compiled(graph)
+        for count in (1, 2, 3, 4):
+            with thread_pool.threads(count):
+                found = [np.array(x) for x in program(args)]
+            assert [x.tobytes() for x in found] == [x.tobytes() for x in plain], f"{count} threads"
+
+
+def test_most_of_what_is_drawn_is_blocked(sizes: Any) -> None:
+    found = 0
+    for n in range(40):
+        draw = random.Random(f"{SEED}, {n}")
+        f, args, _ = drawn_program(draw)
+        sizes(drawn_sizes(draw))
+        found += bool(blocks_of(plan_of(graph_of(f, args))))
+    assert found >= 20
+
+
+def test_the_blocks_that_a_target_chooses_have_the_bits_of_one_kernel(sizes: Any) -> None:
+    rng = np.random.default_rng(0)
+    for m, k, n in ((40, 700, 600), (700, 300, 400)):
+        args = [rng.normal(size=shape).astype("f") for shape in ((k, m), (k, n), (m, n))]
+        graph = graph_of(lambda a, b, c: np.tanh(a.T @ b) + c, args)
+        assert blocks_of(plan_of(graph))
+        (found,) = [np.array(x) for x in compiled(graph)(args)]
+        chosen = machine.block_sizes
+        sizes(never)
+        (plain,) = compiled(graph)(args)
+        machine.block_sizes = chosen  # type: ignore[attr-defined]
+        assert found.tobytes() == np.asarray(plain).tobytes()
+
+
+def test_kernels_of_blocks_stay_within_their_buffers(draw: random.Random, sizes: Any) -> None:
+    """Every kernel on arrays between pages that may not be touched, against its meaning in NumPy."""
+    f, args, _ = drawn_program(draw)
+    sizes(drawn_sizes(draw))
+    plan = lower_program(graph_of(f, args), machine_model(named_target("x86-64-v2")))
+    rng = np.random.default_rng(0)
+    for kernel in plan.kernels() if blocks_of(plan) else ():
+        native = Native([kernel], None, {}) if not calls(kernel) else None
+        for right in (False, True) if native is not None else ():
+            given = [rng.integers(-3, 4, b.size).astype(b.dtype) for b in kernel.buffers]
+            wanted = [a.copy() for a in given]
+            run_kernel(kernel, wanted)
+            held = [fenced(a, right) for a in given]
+            assert native is not None
+            native.run(0, [a for a, _ in held])
+            for (a, _), b in zip(held, wanted, strict=True):
+                np.testing.assert_allclose(a.astype(float), b.astype(float), rtol=1e-2, atol=1e-2)
+
+
+def calls(kernel: Any) -> bool:
+    """True if a kernel calls functions that would have to be linked."""
+    return "call(" in str(kernel)
+
+
+def test_the_interpreter_of_programs_agrees(sizes: Any) -> None:
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-4, 5, shape).astype("f") for shape in ((30, 70), (70, 50), (30, 50))]
+    graph = graph_of(lambda a, b, c: np.maximum(a @ b, 0) + c, args)
+    for panels in (False, True):
+        sizes(lambda lanes, panels=panels: BlockSizes(lanes, 6, 2, 16, 32, 12, 4, panels))
+        (found,) = ProgramInterpreter(plan_of(graph))(args)
+        assert np.array_equal(found, np.maximum(args[0].astype(float) @ args[1], 0) + args[2])
+
+
+# Plans.
+
+
+def printed(plan: LoweredProgram) -> str:
+    return "\n".join([str(plan), *map(str, plan.kernels())])
+
+
+def test_a_sum_that_goes_on_in_scratch_memory(golden: Golden, sizes: Any) -> None:
+    args = [np.zeros(shape, "f") for shape in ((14, 64), (40, 64), (40,))]
+    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 16, 16, 4096))
+    assert printed(plan_of(graph_of(lambda a, b, c: np.maximum(a @ b.T + c, 0), args))) == golden
+
+
+def test_a_sum_that_goes_on_where_it_ends_up(golden: Golden, sizes: Any) -> None:
+    args = [np.zeros(shape, "f") for shape in ((64, 14), (64, 40))]
+    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 16, 32, 4096, panels_outermost=True))
+    assert printed(plan_of(graph_of(lambda a, b: a.T @ b, args))) == golden
+
+
+def test_equal_blocks_of_terms_are_one_kernel() -> None:
+    for terms in (1024, 4096):
+        args = [np.zeros(shape, "f") for shape in ((1024, terms), (terms, 512))]
+        plan = plan_of(graph_of(lambda a, b: np.maximum(a @ b, 0), args))
+        assert len(blocks_of(plan)) == 4, "the packing, and the tiles of the first, a middle and the last block"
+
+
+def test_scratch_memory_is_bounded_and_planned() -> None:
+    args = [np.zeros(shape, "f") for shape in ((4200, 300), (300, 2500))]
+    plan = plan_of(graph_of(lambda a, b: np.tanh(a.T.T @ b) * 2, args))
+    assert blocks_of(plan)
+    assert plan.arena <= 10 << 20 < args[0].nbytes + 4200 * 2500 * 4
+    assert plan.arena == sum(h.nbytes for h in plan.live_ranges)
+    assert {h.what for h in plan.live_ranges} == {"scratch"}
+
+
+def test_a_product_is_not_left_between_its_blocks() -> None:
+    args = [np.zeros(shape, "f") for shape in ((1024, 2048), (2048, 1024))]
+    plan = plan_of(graph_of(lambda a, b: a @ b, args))
+    loops = [s for s in walk_steps(plan.steps) if isinstance(s, ForLoop)]
+    assert loops
+    assert not any(s.outermost for s in loops)
+
+
+def test_what_is_small_or_has_few_rows_is_read_in_place() -> None:
+    for m, k, n in ((8, 2048, 2048), (128, 128, 128), (4096, 16, 4096), (2048, 2048, 1), (1, 2048, 2048)):
+        args = [np.zeros(shape, "f") for shape in ((m, k), (k, n))]
+        assert not blocks_of(plan_of(graph_of(lambda a, b: a @ b, args)))
+
+
+@pytest.mark.parametrize("spec", ["bki,khj->bhij", "bki,kj->jbi", "kbi,khj->hbij", "bik,hkj->bhij"])
+def test_several_axes_of_rows_and_of_columns(spec: str, sizes: Any) -> None:
+    extents = {"b": 3, "i": 14, "k": 40, "h": 2, "j": 40}
+    (x, y), out = spec.split("->")[0].split(","), spec.split("->")[1]
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-4, 5, [extents[c] for c in labels]).astype("f") for labels in (x, y, out)]
+    graph = graph_of(lambda a, b, c: np.maximum(np.einsum(spec, a, b), c), args)
+    for panels in (False, True):
+        sizes(lambda lanes, panels=panels: BlockSizes(lanes, 6, 2, 16, 32, 8, 4, panels))
+        assert blocks_of(plan_of(graph))
+        (found,) = compiled(graph)(args)
+        assert np.array_equal(found, np.maximum(np.einsum(spec, *args[:2]), args[2]))
+
+
+def test_padded_terms_are_one_block_or_none(sizes: Any) -> None:
+    """The code of a padded operand says where along the terms it is, so that it cannot be the same elsewhere."""
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-4, 5, shape).astype("f") for shape in ((20, 60), (64, 40))]
+
+    def f(a: Any, b: Any) -> Any:
+        return np.pad(a, ((0, 0), (1, 3))) @ b
+
+    for terms in (16, 256):
+        sizes(lambda lanes, terms=terms: BlockSizes(lanes, 6, 2, terms, 32, 12))
+        (found,) = compiled(graph_of(f, args))(args)
+        assert np.array_equal(found, f(*args))
+
+
+def test_operands_that_go_backwards_are_one_block(sizes: Any) -> None:
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-4, 5, shape).astype("f") for shape in ((20, 60), (60, 40), (40, 8), (20,))]
+
+    def f(a: Any, b: Any, c: Any, i: Any) -> Any:
+        return (a[:, ::-1] @ b, a[::-1] @ b[:, ::-1], a @ b + c.T[i.astype(int)])
+
+    for columns, rows in ((16, 6), (4096, 4096)):
+        sizes(lambda lanes, columns=columns, rows=rows: BlockSizes(lanes, 6, 2, 16, columns, rows))
+        args[3] = rng.integers(0, 8, 20).astype("f")
+        found = compiled(graph_of(f, args))(args)
+        for x, y in zip(found, f(*args), strict=True):
+            assert np.array_equal(x, y)
+
+
+def test_targets_choose_blocks_by_registers_and_caches() -> None:
+    class Nest:
+        row_count, column_count = 1024, 1024
+        rows = columns = ()
+        terms = type("Terms", (), {"extent": 1024})
+
+    found = {}
+    for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-neon"):
+        target = machine_model(named_target(level))
+        for name in ("f4", "f8"):
+            nest: Any = type("Nest", (Nest,), {"dtype": np.dtype(name)})
+            made = machine.block_sizes(nest, target, target.caches)
+            assert made is not None
+            found[level, name] = (made.tile_rows, made.panel, made.terms, made.columns)
+    assert found == {
+        ("x86-64-v2", "f4"): (6, 8, 512, 128),
+        ("x86-64-v2", "f8"): (6, 4, 512, 64),
+        ("x86-64-v3", "f4"): (6, 16, 256, 256),
+        ("x86-64-v3", "f8"): (6, 8, 256, 128),
+        ("x86-64-v4", "f4"): (14, 32, 256, 512),
+        ("x86-64-v4", "f8"): (14, 16, 256, 256),
+        ("aarch64-neon", "f4"): (14, 8, 512, 128),
+        ("aarch64-neon", "f8"): (14, 4, 512, 64),
+    }
+
+
+@pytest.mark.parametrize("split", [split_axis, even_parts])
+def test_parts_of_an_axis_are_all_of_it(split: Callable[[int, int, int], list[AxisPart]]) -> None:
+    for extent in range(1, 130):
+        for most in (1, 3, 8, 50, 64):
+            for multiple in (1, 6, 8):
+                at = 0
+                for part in split(extent, most, multiple):
+                    assert part.start == at
+                    assert part.extent > 0 < part.trips
+                    assert part.extent <= -(-most // multiple) * multiple + multiple
+                    at += part.extent * part.trips
+                assert at == extent
+
+
+# The verifier.
+
+
+def loads_first(source: str) -> bool:
+    """True if a kernel may load what it has not stored itself."""
+    return any(not span.written for span in kernel_footprint(KernelParser(source).kernel()))
+
+
+def test_what_a_step_has_stored_it_may_load() -> None:
+    source = """kernel k(mut p: f32[64], mut y: f32[64]):
+    v0 = f32(1.0)
+    for i in 4:
+        for j in {count}:
+            p[16*i + j] = v0
+        for m in 16:
+            v1 = p[{place}]
+            y[16*i + m] = v1
+"""
+    assert not loads_first(source.format(count=16, place="16*i + m"))
+    assert loads_first(source.format(count=15, place="16*i + m"))
+    assert loads_first(source.format(count=16, place="15*i + m"))
+    assert loads_first(source.format(count=16, place="m"))

@@ -1,0 +1,1 @@
+"""Ordinary NumPy programs under the transforms, and what rewriting leaves alone."""

@@ -1,0 +1,1 @@
+"""Audits of the cache of compiled code: damage, rivals, keys and folders."""

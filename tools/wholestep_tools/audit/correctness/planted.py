@@ -1,0 +1,50 @@
+"""Planted faults: each breaks one rule in a copy of the source; tests and verification must notice."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCES = ("src", "tools")
+"""The folders of a checkout that a copy has."""
+
+
+class Mutant(NamedTuple):
+    """A planted fault: a file, what is taken out of it, what is put in, and what is wrong then."""
+
+    file: str
+    old: str
+    new: str
+    name: str
+    tests: tuple[str, ...] = ()
+
+
+def read(file: Path) -> list[Mutant]:
+    """The faults of a file: `@ where: what is wrong`, then lines to take out and lines to put in.
+
+    Behind the file that is broken may stand the tests that look for it, if the tables of `tests/mutants.py` do not say
+    them.
+    """
+    found = []
+    for block in file.read_text(encoding="utf-8").split("\n@ ")[1:]:
+        head, *lines = block.split("\n")
+        places, _, name = head.partition(": ")
+        where, *tests = places.split()
+        old, new = ("\n".join(line[1:] for line in lines if line.startswith(mark)) for mark in "-+")
+        found.append(Mutant(where, old, new, name, tuple(tests)))
+    return found
+
+
+def broken_file(mutant: Mutant, root: Path) -> Path:
+    """The file that a mutant breaks, in a folder that has `src` and `tools`."""
+    return root / mutant.file if mutant.file.startswith("tools/") else root / "src" / "wholestep" / mutant.file
+
+
+def plant(mutant: Mutant | None, root: Path, copy: Path) -> None:
+    """Copy the sources of a checkout, with one fault or none."""
+    for source in SOURCES:
+        shutil.copytree(root / source, copy / source, ignore=shutil.ignore_patterns("__pycache__"))
+    if mutant is not None:
+        file = broken_file(mutant, copy)
+        file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Audits of processes: memory, threads, forks and many calls."""

@@ -1,0 +1,136 @@
+"""`wholestep audit memory`: a program keeps to the memory that was planned for it, and uses it to the last line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from wholestep_tools.audit.campaign import Audit
+from wholestep_tools.audit.endurance.peaks import CAN, CASES
+from wholestep_tools.audit.endurance.watched import MODELS
+from wholestep_tools.audit.record import record
+
+CLAIM = (
+    "A program needs the arena that was predicted, to the byte, and neither reads nor writes anything else, within a "
+    "budget as without one, which changes no bit of the training; its process takes what is reported, to 3% and 16 MB"
+)
+THREADS = (1, 2)
+BATCH = 50
+"""Programs in one process."""
+SHARE, MEGABYTES = 0.03, 16.0
+"""How far what a process takes may be from what was reported."""
+
+
+def answers(orders: Sequence[dict[str, Any]], threads: int) -> list[dict[str, Any]]:
+    """What processes answer to orders; one that dies answers with that, and another one goes on."""
+    found: list[dict[str, Any]] = []
+    while len(found) < len(orders):
+        part = orders[len(found) : len(found) + BATCH]
+        done = subprocess.run(
+            [sys.executable, "-m", "wholestep_tools.audit.endurance.watched"],
+            input="".join([json.dumps(order) + "\n" for order in part]),
+            capture_output=True,
+            text=True,
+            env={**os.environ, "WHOLESTEP_THREADS": str(threads), "WHOLESTEP_CHECK": "1"},
+        )
+        said = [json.loads(line) for line in done.stdout.splitlines()]
+        found += said
+        if len(said) < len(part):
+            found.append({"problems": [f"the process ended with {done.returncode}"], "arena": 0, "exact": False})
+    return found
+
+
+def peaks(cases: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """What processes take in megabytes, compiling and with compiled code from the cache, and where that is too far off.
+
+    What the caller holds, which is the parameters that were given and the batch, is there before.
+    """
+    found, wrong = dict[str, int](), list[str]()
+    for name in cases if CAN else ():
+        with tempfile.TemporaryDirectory() as cache:
+            for how, place in (("compiled", "off"), ("kept", cache), ("found", cache)):
+                seen = process(name, place)
+                if how == "kept":
+                    continue
+                found[f"MB taken by the process of the {name}, {how}"] = round(seen["taken"])
+                found[f"MB reported for the {name}, {how}"] = round(seen["reported"])
+                if off(seen):
+                    wrong.append(f"{name}, {how}: took {seen['taken']:.1f} MB, {seen['reported']:.1f} were reported")
+    return found, wrong
+
+
+def off(seen: dict[str, float]) -> bool:
+    """Whether what a process took is too far from what was reported.
+
+    >>> off({"taken": 210.0, "reported": 200.0}), off({"taken": 170.0, "reported": 200.0})
+    (False, True)
+    """
+    return abs(seen["taken"] - seen["reported"]) > SHARE * seen["reported"] + MEGABYTES
+
+
+def process(name: str, cache: str) -> dict[str, float]:
+    """What a fresh process says of one training."""
+    done = subprocess.run(
+        [sys.executable, "-m", "wholestep_tools.audit.endurance.peaks", name],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "WHOLESTEP_CACHE": cache},
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def counted(seen: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """How much was seen."""
+    squeezed = [answer for answer in seen if "refused" in answer]
+    return {
+        "programs run in guarded memory": len(seen) + len(squeezed),
+        "of them models": len(seen) - len(squeezed),
+        "of them within a budget": len(squeezed),
+        "budgets that were refused, with one that works": sum(answer["refused"] for answer in squeezed),
+        "programs without a budget that touch the last 64 bytes of their arena": sum(a["exact"] for a in seen),
+        "bytes of the largest arena": max(answer["arena"] for answer in seen),
+    }
+
+
+def audit(
+    count: int, seed: int, models: Sequence[str] = tuple(MODELS), cases: Sequence[str] = tuple(CASES)
+) -> dict[str, Any]:
+    """Run models and random trainings in guarded memory, and large ones in processes of their own; the record of it."""
+    orders: list[dict[str, Any]] = [{"seed": [seed, i]} for i in range(count)]
+    failures: list[str] = []
+    seen: list[dict[str, Any]] = []
+    ends: dict[str, str] = {}
+    for k, threads in enumerate(THREADS):
+        # Every fifth training is made with each number of threads.
+        own = [order for i, order in enumerate(orders) if i % 5 == 0 or i % len(THREADS) == k]
+        own = [*[{"model": name} for name in models], *own] if k else own
+        found = answers(own, threads)
+        for order, answer in zip(own, found, strict=True):
+            name = order.get("model") or f"the training of seed {tuple(order['seed'])}"
+            failures += [f"{name}, {threads} threads: {problem}" for problem in answer["problems"]]
+            if "sha256" in answer and ends.setdefault(name, answer["sha256"]) != answer["sha256"]:
+                failures.append(f"{name} has other bits with {threads} threads")
+        seen += found
+    taken, wrong = peaks(cases)
+    checks = {**counted(seen), **taken}
+    return record("memory", CLAIM, checks, failures + wrong, seed=seed, models=list(models))
+
+
+AUDIT = Audit(
+    "memory",
+    audit,
+    500,
+    "run models and random trainings in memory that is watched",
+    """\
+Models and random trainings run in memory whose pages are guarded: their arena has the size that was predicted, to
+the byte, and whatever is read or written outside of it ends the process. Programs that keep to a random budget, or
+to the one that a refusal names, must come to the same bits; and the last 64 bytes of each arena without a budget
+must be touched. Processes that train large models must take the memory that was reported, to 3% and 16 MB.""",
+)

@@ -1,0 +1,1 @@
+"""Audits of the guards against numbers that are not finite."""

@@ -1,0 +1,1 @@
+"""Audits of input that nobody means well with: files, texts, paths and names."""

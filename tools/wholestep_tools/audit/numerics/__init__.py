@@ -1,0 +1,1 @@
+"""Audits of rounding: functions, sums and precisions against exact values."""

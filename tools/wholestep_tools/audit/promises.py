@@ -1,0 +1,224 @@
+"""The figures that are aimed at, each with the audit whose record has it, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Promise(NamedTuple):
+    """What is promised, at which size; the audit and the counts of its record that tell how far it was tested; or why
+    there is no record, or one that is smaller."""
+
+    what: str
+    stated: str
+    audit: str = ""
+    counts: tuple[str, ...] = ()
+    remark: str = ""
+
+
+NO_DEVICE = "there is no device but the CPU yet"
+NO_EXPORT = "there are no exports yet"
+NO_WORKERS = "there are no workers yet"
+
+CORRECTNESS = (
+    Promise(
+        "a compiled training step is as close to float64 as NumPy, to a small factor",
+        "10,000 random steps",
+        "steps",
+        ("training steps",),
+    ),
+    Promise("the same on other devices", "2,000 steps in WebGPU, 5,000 in CUDA", remark=NO_DEVICE),
+    Promise("random programs and gradients are those of JAX", "2,000 programs", "jax", ("of them agreed with JAX",)),
+    Promise(
+        "derivatives of every primitive hold by all laws",
+        "150 primitives, 20,000 checks",
+        "gradients",
+        (
+            "primitives",
+            "checks",
+        ),
+    ),
+    Promise(
+        "calls that make no sense are refused by documented errors", "5,000 calls", "refusals", ("calls", "functions")
+    ),
+    Promise(
+        "no way to compile or to run a program changes a result",
+        "1,000 programs, 12 ways",
+        "ways",
+        (
+            "programs",
+            "runs",
+        ),
+    ),
+    Promise(
+        "wrong answers of other libraries are right ones here",
+        "60 public reports",
+        "reports",
+        ("reports",),
+        "more are yet to be written down",
+    ),
+    Promise(
+        "the tests notice faults that are planted",
+        "500 faults, 95% of them noticed",
+        remark="`wholestep audit mutants` plants 450 in some hours of a machine, and has not been run to its end",
+    ),
+    Promise(
+        "the tests of the Array API standard pass",
+        "all of them, 500 examples each",
+        remark="they are no installable package, and are written for a library with arrays of its own: programs here "
+        "call NumPy, each covered call of which the tests compare with it",
+    ),
+    Promise("micro-batches come to what the whole batch does", "1,000 configurations", "accumulation", ("settings",)),
+    Promise("exported programs give the same numbers", "30 models on each target", remark=NO_EXPORT),
+    Promise(
+        "a graph means the same after each pass",
+        "all steps of the first line",
+        "passes",
+        (
+            "programs",
+            "passes over them",
+        ),
+    ),
+)
+NUMERICS = (
+    Promise(
+        "float32 functions are within 2 units in the last place",
+        "20 functions on all inputs",
+        "functions",
+        ("functions", "of them on all inputs"),
+        "the failures are functions of larger errors, of which docs/accuracy.md has a table",
+    ),
+    Promise(
+        "float64 functions by ball arithmetic",
+        "1,000 worst inputs of each, 100,000,000 points",
+        "functions",
+        ("points of float64",),
+        "with a search uphill from the worst; the failures are those of the line above",
+    ),
+    Promise(
+        "losses in float32 stay beside those of float64",
+        "1,000 steps of 5 models",
+        remark="`wholestep audit precision` compares half precisions with float32; float64 is not recorded",
+    ),
+    Promise("functions have the same bits on other devices", "10,000,000 inputs of each", remark=NO_DEVICE),
+    Promise("sums, products and norms keep to a bound", "10,000 hostile operands", "sums", ("operands",)),
+    Promise(
+        "half precision comes to the loss of float32",
+        "1,000 steps of 5 models",
+        "precision",
+        ("steps in each precision",),
+        "of one model",
+    ),
+    Promise("the processor's rounding mode is left alone", "every load and call", "modes", ("programs loaded",)),
+    Promise("interval arithmetic encloses compiled results", "500 programs", remark="there is no interval mode"),
+)
+RESUMPTION = (
+    Promise(
+        "training has the same bits for any number of threads and of steps a call, in every mode",
+        "30 models, threads and steps to 16",
+        "bits",
+        ("random trainings of fifty steps", "ways to train them, each with the same bits"),
+        "threads to 4, steps to 10",
+    ),
+    Promise(
+        "so it has in another process",
+        "30 models, 1,000 steps",
+        "twins",
+        (
+            "trainings",
+            "processes",
+        ),
+    ),
+    Promise("training that was cut resumes to the same bits", "1,000 interruptions", "resume", ("interruptions",)),
+    Promise("a process that is killed loses nothing that was saved", "2,000 kills", "kill", ("kills",)),
+    Promise(
+        "every call of the file system in a save may fail",
+        "each call in each way",
+        "kill",
+        ("saves with: error", "saves with: full", "saves with: crash", "saves with: power cut"),
+    ),
+    Promise("each flipped bit and each cut in a checkpoint is noticed", "100,000 files", "damage", ("damages",)),
+    Promise("a state goes to a browser and back", "5 models", remark=NO_EXPORT),
+    Promise(
+        "Ctrl-C and SIGTERM end training in order",
+        "1,000 signals",
+        "resume",
+        ("of them within an epoch",),
+        "by Ctrl-C; SIGTERM ends the process, and what was saved last stays",
+    ),
+)
+HOSTILE = (
+    Promise("whatever a checkpoint holds, loading ends in one error", "200,000 files", "files", ("files",)),
+    Promise("whatever a header holds, parsing ends in one error", "5,000,000 headers", "headers", ("headers",)),
+    Promise("whatever the text of a graph holds, parsing ends in one error", "500,000 texts", "texts", ("texts",)),
+    Promise("no file leads out of its folder", "2,000 names of files", "paths", ("names",)),
+    Promise("names of users never get into code", "100,000 names", "names", ("names",)),
+    Promise("names of users never get into markup", "1,000 names", "markup", ("names",)),
+    Promise("exported sources hold names only as data", "5,000 names", remark=NO_EXPORT),
+)
+CACHING = (
+    Promise("a damaged entry is never loaded", "20,000 entries", "entries", ("entries",)),
+    Promise(
+        "processes that share a cold cache, and are killed, leave it sound", "500 rounds of 32", "rivals", ("rounds",)
+    ),
+    Promise(
+        "the key has all that code depends on",
+        "each input, 10,000 pairs of graphs",
+        "keys",
+        (
+            "programs",
+            "things that a key depends on, changed one at a time",
+        ),
+    ),
+    Promise("a folder that cannot be used costs a warning", "every fault", "folders", ("kinds of trouble",)),
+)
+ENDURANCE = (
+    Promise("a step that is called takes nothing that grows", "1,000,000 calls", "calls", ("calls",)),
+    Promise("programs that are dropped give back what they had", "5,000 programs", "shapes", ("programs",)),
+    Promise(
+        "threads share steps and programs",
+        "16 threads, 10,000 calls each",
+        "threads",
+        (
+            "threads on one step",
+            "calls of each",
+        ),
+        "no thread sanitizer, and no interpreter without a lock, is to be had",
+    ),
+    Promise("a forked child works or is refused, and never hangs", "1,000 forks", "fork", ("forks",)),
+    Promise(
+        "an allocation that fails leaves the state as it was",
+        "every allocation",
+        "allocations",
+        ("allocations that failed",),
+        "those of the runtime",
+    ),
+    Promise(
+        "a program takes the memory that was predicted",
+        "2,000 programs",
+        remark="`wholestep audit memory` takes longer than was there; a few run with the tests",
+    ),
+    Promise("a stack in files trains to the same bits", "60 stacks", "stream", ("stacks compared",)),
+    Promise("a device that is lost is said to be", "every device", remark=NO_DEVICE),
+)
+GUARDS = (
+    Promise("the first operation that makes nan or infinity is named", "3,000 places", "origins", ("faults",)),
+    Promise("a step that overflows changes nothing but its scale", "1,000 trainings", "scales", ("trainings",)),
+    Promise("trainings without a fault are never said to have one", "1,000 trainings", "alarms", ("trainings",)),
+)
+WORKERS = (
+    Promise("several workers are one on the joined batch", "200 configurations of 8 workers", remark=NO_WORKERS),
+    Promise("faults of workers are survived or named", "1,000 faults", remark=NO_WORKERS),
+    Promise("messages that mean no good are refused", "500,000 messages", remark=NO_WORKERS),
+)
+ROOMS: Mapping[str, tuple[Promise, ...]] = {
+    "Correctness": CORRECTNESS,
+    "Numerics": NUMERICS,
+    "Determinism and resumption": RESUMPTION,
+    "Hostile files, texts and names": HOSTILE,
+    "The cache of compiled code": CACHING,
+    "Endurance, threads, forks and memory": ENDURANCE,
+    "Guards and loss scales": GUARDS,
+    "Workers": WORKERS,
+}

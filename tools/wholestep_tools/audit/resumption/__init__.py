@@ -1,0 +1,1 @@
+"""Audits of bits: training that is cut, killed, resumed or done in another mode ends in the same ones."""

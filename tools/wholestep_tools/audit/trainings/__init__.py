@@ -1,0 +1,1 @@
+"""Trainings that audits share: small jobs, random programs, and stacks."""

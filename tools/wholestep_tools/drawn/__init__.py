@@ -1,0 +1,1 @@
+"""Random programs and training steps, each drawn anew from a seed, and the laws that they are judged by."""
