@@ -4,8 +4,11 @@ from __future__ import annotations
 import __future__
 
 import ast
+import copy
 import itertools
 import linecache
+import sys
+from collections import deque
 from collections.abc import Iterator
 from inspect import CO_NESTED
 from types import CodeType, FunctionType, ModuleType
@@ -28,6 +31,8 @@ class Definition(NamedTuple):
     """A function's node in the text, and what its compilation there depends on."""
 
     node: Function
+    before: int
+    """The lines of the file before those that the node counts from."""
     ordinal: int
     """Which of the codes of its name is its own."""
     imported: tuple[str, ...]
@@ -35,24 +40,30 @@ class Definition(NamedTuple):
 
 
 def definition(code: CodeType, module: dict[str, Any]) -> Definition | None:
-    """The definition whose compilation gives this very code; None where the text is not to be had, or has changed."""
+    """The definition whose compilation gives this very code; None where the text is not to be had, or has changed.
+
+    The node is the caller's own, to be changed as it likes.
+    """
     lines = linecache.getlines(code.co_filename, module)
-    if not lines or not all(name.isidentifier() for name in code.co_freevars):
+    if not lines or not all([name.isidentifier() for name in code.co_freevars]):
         return None
-    piece = fragment(code, lines)
-    found = None if piece is None else matching_definition(piece, code, likely_imports(code, module))
-    if found is not None:
-        return found
+    imported = likely_imports(code, module)
+    for last in last_lines(code):
+        tree, before = fragment(code.co_firstlineno, last, lines)
+        found = None if tree is None else matching_definition(tree, before, code, imported)
+        if found is not None:
+            return found
     whole = parsed_file(code.co_filename, lines)
-    return None if whole is None else matching_definition(whole, code, imports(whole))
+    found = None if whole is None else matching_definition(whole, 0, code, imports(whole))
+    return None if found is None else found._replace(node=copy.deepcopy(found.node))
 
 
-def matching_definition(tree: ast.Module, code: CodeType, imported: tuple[str, ...]) -> Definition | None:
+def matching_definition(tree: ast.Module, before: int, code: CodeType, imported: tuple[str, ...]) -> Definition | None:
     """The definition in a tree that compiles to a code."""
-    for node in candidates(tree, code):
+    for node in candidates(tree, code.co_name, code.co_firstlineno - before):
         for ordinal, found in enumerate(codes_named(compiled(node, code, imported), code.co_name)):
-            if patched(found, code) == code:
-                return Definition(node, ordinal, imported)
+            if patched(found, code, before) == code:
+                return Definition(node, before, ordinal, imported)
     return None
 
 
@@ -80,18 +91,27 @@ def imports(tree: ast.Module) -> tuple[str, ...]:
     return tuple(sorted(found.keys() - {"*"}))
 
 
-def fragment(code: CodeType, lines: list[str]) -> ast.Module | None:
-    """The lines that a code covers, parsed by themselves; None where they are no statement."""
-    first = code.co_firstlineno
-    last = max([n for one in nested_codes(code) for _, n, *_ in one.co_positions() if n is not None], default=first)
+def last_lines(code: CodeType) -> Iterator[int]:
+    """The last line that a code may cover: by where its lines begin, which is quick, and by where they end."""
+    first, codes = code.co_firstlineno, list(nested_codes(code))
+    begin = max([n for one in codes for *_, n in one.co_lines() if n is not None], default=first)
+    yield begin
+    end = max([n for one in codes for _, n, *_ in one.co_positions() if n is not None], default=first)
+    if end != begin:
+        yield end
+
+
+def fragment(first: int, last: int, lines: list[str]) -> tuple[ast.Module | None, int]:
+    """Some lines of a file parsed by themselves, and how many lines are before them; None where they are no statement.
+
+    Lines that are indented stand below one of their own.
+    """
     text = "".join(lines[first - 1 : last])
     indented = text[:1] in " \t"
     try:
-        tree = ast.parse(("if 1:\n" if indented else "") + text)
+        return ast.parse(("if 1:\n" if indented else "") + text), first - (2 if indented else 1)
     except (SyntaxError, ValueError):
-        return None
-    ast.increment_lineno(tree, first - (2 if indented else 1))
-    return tree
+        return None, 0
 
 
 def parsed_file(filename: str, lines: list[str]) -> ast.Module | None:
@@ -107,15 +127,18 @@ def parsed_file(filename: str, lines: list[str]) -> ast.Module | None:
     return tree
 
 
-def candidates(tree: ast.Module, code: CodeType) -> Iterator[Function]:
-    """The functions of a tree that begin where a code does."""
-    for node in ast.walk(tree):
+def candidates(tree: ast.Module, name: str, line: int) -> Iterator[Function]:
+    """The functions of a name in a tree that begin at a line."""
+    waiting: deque[ast.AST] = deque([tree])
+    while waiting:
+        node = waiting.popleft()
         if isinstance(node, ast.Lambda):
-            if code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
+            if name == "<lambda>" and node.lineno == line:
                 yield node
-        elif isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            if min([node.lineno, *[d.lineno for d in node.decorator_list]]) == code.co_firstlineno:
+        elif isinstance(node, ast.FunctionDef) and node.name == name:
+            if min([node.lineno, *[d.lineno for d in node.decorator_list]]) == line:
                 yield node
+        waiting += ast.iter_child_nodes(node)
 
 
 def enclosing_class(code: CodeType) -> str | None:
@@ -127,19 +150,16 @@ def enclosing_class(code: CodeType) -> str | None:
 
 def compiled(node: Function, code: CodeType, imported: tuple[str, ...]) -> CodeType:
     """The code of a function around the node, with the free variables and in the class of the original."""
+    at: Any = {"lineno": node.lineno, "col_offset": 0, "end_lineno": node.lineno, "end_col_offset": 0}
+    params: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else {}
     statement: ast.stmt = node if isinstance(node, ast.FunctionDef) else ast.copy_location(ast.Expr(node), node)
     within = enclosing_class(code)
     if within is not None:
-        statement = ast.ClassDef(name=within, bases=[], keywords=[], body=[statement], decorator_list=[])
-    free = [ast.arg(arg=name) for name in code.co_freevars]
-    arguments = ast.arguments(posonlyargs=[], args=free, kwonlyargs=[], kw_defaults=[], defaults=[])
-    around = ast.FunctionDef(name=OUTER, args=arguments, body=[statement], decorator_list=[])
-    for made in (statement, around):
-        made.__dict__.setdefault("type_params", [])
-        if not hasattr(made, "lineno"):
-            ast.copy_location(made, node)
-    known: list[ast.stmt] = [ast.Import([ast.alias(name)]) for name in imported]
-    module = ast.fix_missing_locations(ast.Module(body=[*known, around], type_ignores=[]))
+        statement = ast.ClassDef(within, [], [], [statement], [], **params, **at)
+    free = [ast.arg(name, **at) for name in code.co_freevars]
+    around = ast.FunctionDef(OUTER, ast.arguments([], free, None, [], [], None, []), [statement], [], **params, **at)
+    known: list[ast.stmt] = [ast.Import([ast.alias(name, **at)], **at) for name in imported]
+    module = ast.Module([*known, around], [])
     whole: CodeType = compile(module, code.co_filename, "exec", flags=code.co_flags & FUTURE, dont_inherit=True)
     return whole
 
@@ -157,10 +177,9 @@ def codes_named(code: CodeType, name: str) -> list[CodeType]:
     return [one for one in nested_codes(code) if one.co_name == name]
 
 
-def patched(code: CodeType, original: CodeType, constants: dict[Any, Any] | None = None) -> CodeType:
-    """A recompiled code under the full name of the original, and with objects in place of constants that mark them."""
+def patched(code: CodeType, original: CodeType, before: int) -> CodeType:
+    """A recompiled code under the full name of the original, so many lines further on."""
     old, new = code.co_qualname, original.co_qualname
-    marked = constants or {}
 
     def named(text: str) -> str:
         return new + text[len(old) :] if text == old or text.startswith(f"{old}.<locals>.") else text
@@ -168,11 +187,15 @@ def patched(code: CodeType, original: CodeType, constants: dict[Any, Any] | None
     def constant(item: Any) -> Any:
         if isinstance(item, CodeType):
             return whole(item)
-        return marked.get(item, named(item)) if type(item) is str else item
+        return named(item) if type(item) is str else item
 
     def whole(one: CodeType) -> CodeType:
-        items = tuple([constant(item) for item in one.co_consts])
         flags = one.co_flags if one is not code else one.co_flags & ~CO_NESTED | original.co_flags & CO_NESTED
-        return one.replace(co_consts=items, co_qualname=named(one.co_qualname), co_flags=flags)
+        return one.replace(
+            co_consts=tuple([constant(item) for item in one.co_consts]),
+            co_qualname=named(one.co_qualname),
+            co_flags=flags,
+            co_firstlineno=one.co_firstlineno + before,
+        )
 
     return whole(code)

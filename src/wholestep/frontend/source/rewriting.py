@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import threading
 import weakref
@@ -11,8 +10,9 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+from wholestep.frontend.source.kept_codes import recalled
 from wholestep.frontend.source.ownership import of_the_user
-from wholestep.frontend.source.reading import codes_named, compiled, definition, patched
+from wholestep.frontend.source.reading import Function, codes_named, compiled, definition, patched
 
 MARK = "\0wholestep"
 """The constant that stands for the hook until the code is made: text that no program holds."""
@@ -81,21 +81,36 @@ def why_not(code: CodeType) -> str:
 
 def _copy_of(f: FunctionType, hook: Any) -> CodeType | None:
     code = f.__code__
-    if any(one is hook for one in code.co_consts):
+    if any([one is hook for one in code.co_consts]):
         return None  # a function within a rewritten one is rewritten already
+    marked = recalled(code, lambda: marked_copy(f))
+    if marked is None or marked is code:
+        return None
+    made = with_constant(marked, MARK, hook)
+    _remember(made, code)
+    return made
+
+
+def marked_copy(f: FunctionType) -> CodeType | None:
+    """The rewritten copy of a function's code, with the mark in place of the hook.
+
+    The code itself where there is nothing to rewrite; None where there is no text to go by.
+    """
+    code = f.__code__
     found = definition(code, f.__globals__)
     if found is None:
         return None
-    writer = Rewriter(f)
-    node = writer.function(copy.deepcopy(found.node))
-    if not writer.changed:
-        return None
-    made = codes_named(compiled(node, code, found.imported), code.co_name)[found.ordinal]
-    made = patched(made, code, {MARK: hook})
-    if made.co_freevars != code.co_freevars or made.co_flags != code.co_flags:
-        return None
-    _remember(made, code)
-    return made
+    if not Rewriter().function(found.node):
+        return code
+    copies = codes_named(compiled(found.node, code, found.imported), code.co_name)
+    made = patched(copies[found.ordinal], code, found.before)
+    return made if made.co_freevars == code.co_freevars and made.co_flags == code.co_flags else None
+
+
+def with_constant(code: CodeType, mark: str, value: Any) -> CodeType:
+    """A code, and those within it, with an object in place of a constant."""
+    items = [with_constant(x, mark, value) if type(x) is CodeType else x for x in code.co_consts]
+    return code.replace(co_consts=tuple([value if type(x) is str and x == mark else x for x in items]))
 
 
 def _remember(made: CodeType, code: CodeType) -> None:
@@ -107,79 +122,114 @@ def _remember(made: CodeType, code: CodeType) -> None:
             _remember(copied, before)
 
 
-class Rewriter(ast.NodeTransformer):
-    """The changes of a function's text; each new node stands at the place of the one it is about."""
+class Rewriter:
+    """The changes of a function's text, made in place in one walk; each new node stands at the place of another."""
 
-    def __init__(self, f: FunctionType) -> None:
-        self.f = f
+    def __init__(self) -> None:
         self.changed = False
+        self.waiting: list[Any] = []
         self.written: set[str] = set()
+        """The names whose arrays are written: `name[i] = v`, `name[i] += v`, `name += v`."""
+        self.assigned: list[ast.Assign] = []
 
-    def function(self, node: Any) -> Any:
-        """The function itself; what stands around its body is evaluated elsewhere and stays."""
-        self.written = written_names(node)
-        if isinstance(node, ast.Lambda):
-            node.body = self.visit(node.body)
-        else:
-            node.body = [self.visit(statement) for statement in node.body]
-        return node
+    def function(self, node: Function) -> bool:
+        """Rewrite a function, and say whether that changes anything.
 
-    def ask(self, question: str, node: ast.expr) -> ast.expr:
-        """`hook.question(node)`."""
-        self.changed = True
-        asked = ast.Attribute(value=ast.Constant(value=MARK), attr=question, ctx=ast.Load())
-        made = ast.Call(func=asked, args=[node], keywords=[])
-        for new in (made, asked, asked.value):
-            ast.copy_location(new, node)
-        return made
+        What stands around the body (defaults, decorators) is evaluated elsewhere and stays.
+        """
+        self.waiting = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
+        while self.waiting:
+            one = self.waiting.pop()
+            kind = type(one)
+            if kind in KINDS:
+                KINDS[kind](self, one)
+            for name in FIELDS[kind] if kind in FIELDS else fields_of(kind):
+                child = getattr(one, name, None)
+                if type(child) is list:
+                    self.waiting += child
+                elif child is not None:
+                    self.waiting.append(child)
+        self.results()
+        return self.changed
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        named = node.func.id if isinstance(node.func, ast.Name) else ""
-        self.generic_visit(node)
-        if named not in FRAMES:
-            node.func = self.ask("call", node.func)
-        return node
+    def call(self, node: ast.Call) -> None:
+        func = node.func
+        self.waiting += (func, *node.args, *[keyword.value for keyword in node.keywords])
+        if type(func) is not ast.Name or func.id not in FRAMES:
+            node.func, self.changed = asked("call", func), True
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        named = getattr(node.value, "attr", getattr(node.value, "id", ""))
-        open = named in JOINERS or any(isinstance(n, ast.Name | ast.Call) for n in ast.walk(node.slice))
-        if isinstance(node.ctx, ast.Load) and open:
-            node.value = self.ask("indexed", node.value)
-        return node
+    def subscript(self, node: ast.Subscript) -> None:
+        value, context = node.value, type(node.ctx)
+        self.waiting += (value, node.slice)
+        if context is ast.Store and type(value) is ast.Name:
+            self.written.add(value.id)
+        elif context is ast.Load and reads_openly(node):
+            node.value, self.changed = asked("indexed", value), True
 
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        self.generic_visit(node)
-        named = {t.id for t in node.targets if isinstance(t, ast.Name)}
-        if named & self.written and isinstance(node.value, ast.BinOp | ast.UnaryOp):
-            node.value = self.ask("result", node.value)
-        return node
+    def assignment(self, node: ast.Assign) -> None:
+        self.assigned.append(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        """A function within the function: its annotations stay as they are."""
-        outside, self.written = self.written, self.written | written_names(node)
-        node.body = [self.visit(statement) for statement in node.body]
-        self.written = outside
-        node.decorator_list = [self.visit(d) for d in node.decorator_list]
-        node.args.defaults = [self.visit(d) for d in node.args.defaults]
-        node.args.kw_defaults = [d and self.visit(d) for d in node.args.kw_defaults]
-        return node
+    def augmented(self, node: ast.AugAssign) -> None:
+        if type(node.target) is ast.Name:
+            self.written.add(node.target.id)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
-        node.target = self.visit(node.target)
-        node.value = node.value and self.visit(node.value)
-        return node
+    def results(self) -> None:
+        """Ask for what operators give to names whose arrays are written."""
+        for node in self.assigned:
+            named = any([type(t) is ast.Name and t.id in self.written for t in node.targets])
+            if named and isinstance(node.value, ast.BinOp | ast.UnaryOp):
+                node.value, self.changed = asked("result", node.value), True
 
 
-def written_names(node: ast.AST) -> set[str]:
-    """The names whose arrays a function writes: `name[i] = v`, `name[i] += v`, `name += v`."""
-    found = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name):
-            found.add(one.value.id)
-        elif isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
-            found.add(one.target.id)
+KINDS: dict[type, Callable[[Rewriter, Any], None]] = {
+    ast.Call: Rewriter.call,
+    ast.Subscript: Rewriter.subscript,
+    ast.Assign: Rewriter.assignment,
+    ast.AugAssign: Rewriter.augmented,
+}
+"""The kinds of nodes at which something changes, or that say what does."""
+
+
+def asked(question: str, node: ast.expr) -> ast.expr:
+    """`hook.question(node)`, at the place of the node."""
+    at: Any = {
+        "lineno": node.lineno,
+        "col_offset": node.col_offset,
+        "end_lineno": node.end_lineno,
+        "end_col_offset": node.end_col_offset,
+    }
+    hook = ast.Attribute(ast.Constant(MARK, **at), question, LOAD, **at)
+    return ast.Call(hook, [node], [], **at)
+
+
+LOAD = ast.Load()
+
+
+def reads_openly(node: ast.Subscript) -> bool:
+    """Test whether an index expression may read at a traced index, or makes an array."""
+    if getattr(node.value, "attr", getattr(node.value, "id", "")) in JOINERS:
+        return True
+    return type(node.slice) is not ast.Constant and any([isinstance(n, OPEN) for n in ast.walk(node.slice)])
+
+
+OPEN = (ast.Name, ast.Call)
+
+
+STAY = frozenset("annotation returns type_params ctx op ops kind conversion names module level".split())
+"""The fields of nodes in which nothing is rewritten."""
+
+FIELDS: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys((ast.Name, ast.Constant, ast.AsyncFunctionDef, str, int, type(None)), ()),
+    ast.arg: (),
+    **dict.fromkeys((ast.Call, ast.Subscript), ()),  # whose methods look into them
+    ast.Attribute: ("value",),
+    ast.FunctionDef: ("body", "decorator_list", "args"),
+    ast.arguments: ("defaults", "kw_defaults"),
+}
+"""The kinds of nodes -> the fields to look into."""
+
+
+def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of nodes that may hold others."""
+    found = FIELDS[kind] = tuple([name for name in kind._fields if name not in STAY])
     return found

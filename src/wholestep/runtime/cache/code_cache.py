@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -117,11 +117,19 @@ def code_version() -> str:
 
     Raises Unknown where a file is not there, or was written after this process read it.
     """
+    return files_version(source_files(os.path.dirname(config.__file__)))
+
+
+def files_version(files: Sequence[str]) -> str:
+    """A hash of source files of the library, by their paths in it; raises SourceUnknown as `code_version` does."""
     root = os.path.dirname(config.__file__)
     digest = hashlib.sha256()
-    files = source_files(root)
     for file in files:
-        with open(os.path.join(root, file), "rb") as opened:
+        try:
+            opened = open(os.path.join(root, file), "rb")
+        except OSError:
+            raise SourceUnknown(file) from None
+        with opened:
             if os.fstat(opened.fileno()).st_mtime > _STARTED:
                 raise SourceUnknown(file)
             text = opened.read()
