@@ -288,9 +288,9 @@ def test_operands_that_go_backwards_are_one_block(sizes: Any) -> None:
 
 def test_targets_choose_blocks_by_registers_and_caches() -> None:
     class Nest:
-        row_count, column_count = 1024, 1024
+        row_count, column_count, term_count = 1024, 1024, 1024
         rows = columns = ()
-        terms = type("Terms", (), {"extent": 1024})
+        terms = (type("Terms", (), {"extent": 1024}),)
 
     found = {}
     for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-neon"):

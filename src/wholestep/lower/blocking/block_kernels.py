@@ -16,7 +16,8 @@ from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, Co
 from wholestep.lower.blocking.element_copy import ElementCopy
 
 PACKED_COLUMNS, PACKED_ROWS, PARTIAL_SUMS = "packed_columns", "packed_rows", "partial_sums"
-"""The scratch buffers of a blocked contraction."""
+SCRATCH = (PACKED_COLUMNS, PACKED_ROWS, PARTIAL_SUMS)
+"""The scratch buffers of a blocked contraction, in the order of their slots."""
 
 
 class BlockExtents(NamedTuple):
@@ -149,7 +150,7 @@ class BlockWriter:
 
     def pack_panel(self, run: PanelRun, outer: dict[Axis, Index], panel: Index) -> None:
         """Pack one panel: rows of vectors, or squares that are turned in registers."""
-        turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms)
+        turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms[-1])
         lanes = self.sizes.lanes
         vectors = -(-run.width // lanes)
         loops = [("s", self.extents.terms, 1, lanes if turned else 4)]
@@ -161,13 +162,13 @@ class BlockWriter:
     def pack_column(self, run: PanelRun, outer: dict[Axis, Index], panel: Index, term: Index, column: Index) -> None:
         """Pack one element of a panel."""
         lane = panel * self.sizes.panel + column + run.start
-        places = {**outer, self.nest.columns[-1]: lane, self.nest.terms: term}
+        places = {**outer, self.nest.columns[-1]: lane, self.nest.terms[-1]: term}
         place = self.packed_column(self.panel_number(outer, panel, run), term, column)
         self.pack_element(COLUMNS, places, PACKED_COLUMNS, place)
 
     def pack_columns(self) -> None:
         """Pack the columns of a block, shared out by their terms."""
-        turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms)
+        turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms[-1])
         lanes = self.sizes.lanes
         with self.loop("s", self.extents.terms, 1, lanes if turned else 1) as term:
             for run in self.runs:
@@ -181,12 +182,12 @@ class BlockWriter:
     def pack_rows(self) -> None:
         """Pack the rows of a block, shared out by rows."""
         nest, lanes = self.nest, self.sizes.lanes
-        turned = self.turned(ROWS, nest.terms, nest.rows[-1])
+        turned = self.turned(ROWS, nest.terms[-1], nest.rows[-1])
         with ExitStack() as loops:
             row = loops.enter_context(self.loop("i", self.extents.rows, 1, lanes if turned else 1))
             outer = self.outer_loops(loops, "b", nest.rows)
             term = loops.enter_context(self.loop("s", self.extents.terms, lanes, 1 if turned else 4))
-            places = {**outer, nest.rows[-1]: row, nest.terms: term}
+            places = {**outer, nest.rows[-1]: row, nest.terms[-1]: term}
             self.pack_element(ROWS, places, PACKED_ROWS, self.packed_row(self.row_number(outer, row), term))
 
     def turned(self, role: str, axis: Axis, across: Axis) -> bool:
@@ -234,18 +235,18 @@ class BlockWriter:
             copy = ElementCopy(self.builder, here, self.buffers(RESULTS))
             sums = None if first and last else self.partial_sums(copy, number, row, column)
             if first or sums is None:
-                start = self.builder.constant(nest.fold.init.attr, nest.dtype)
+                start = self.builder.constant(0, nest.dtype)
             else:
                 start = self.builder.load(*sums, here=True)
             axis = Axis("k", self.extents.terms, tile=sizes.unroll)
             with self.builder.loop(axis) as loop:
                 term = Index(0, {axis: 1})
-                x = self.row_element({**here, nest.terms: term}, row, term, packed)
+                x = self.row_element({**here, nest.terms[-1]: term}, row, term, packed)
                 y = self.builder.load(self.scratch(PACKED_COLUMNS), self.packed_column(number, term, column))
                 given = [x if v is nest.row_operand else y for v in nest.fold.values]
                 total = loop.fold("fma", *given, init=start)
             if last:
-                copy.values[nest.fold.result] = total
+                copy.values[nest.result] = total
                 copy.write((*nest.result_values, *nest.epilogue))
             else:
                 assert sums is not None

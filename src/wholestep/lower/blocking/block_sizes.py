@@ -21,6 +21,10 @@ class BlockSizes(NamedTuple):
     unroll: int = 4
     panels_outermost: bool = False
     """True where threads share the panels of columns, each of which packs its own; otherwise they share the rows."""
+    group: int = 96
+    """About so many rows are packed at a time by who uses them, where rows or terms have several axes."""
+    scratch: int = 1 << 20
+    """The most elements that are packed at a time of one operand."""
 
     @property
     def panel(self) -> int:

@@ -20,9 +20,7 @@ from typing import NamedTuple
 from wholestep.ir.graph import Node
 from wholestep.kernel.lang import Axis, Buffer, Kernel
 from wholestep.lower.blocking.block_kernels import (
-    PACKED_COLUMNS,
-    PACKED_ROWS,
-    PARTIAL_SUMS,
+    SCRATCH,
     BlockExtents,
     BlockKernel,
     BlockWriter,
@@ -30,9 +28,8 @@ from wholestep.lower.blocking.block_kernels import (
 )
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
 from wholestep.lower.blocking.contraction_nest import ContractionNest, runs_along
+from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
 from wholestep.lower.program.steps import ForLoop, Launch, MemRef, Step, map_nested
-
-SCRATCH = (PACKED_COLUMNS, PACKED_ROWS, PARTIAL_SUMS)
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,12 @@ def block_contraction(
     worth_sharing: Callable[[Kernel], bool],
 ) -> BlockedContraction | None:
     """The blocks of a contraction; None where those of its terms cannot be the same code at other places."""
-    terms = split_axis(nest.terms.extent, sizes.terms, 8)
-    if len(terms) > 1 and not nest.movable(nest.terms):
+    if len(nest.terms) > 1:
+        found = GroupedBlocks(nest, sizes, new_loop, worth_sharing).blocked()
+        return None if found is None else BlockedContraction(*found)
+    (term_axis,) = nest.terms
+    terms = split_axis(term_axis.extent, sizes.terms, 8)
+    if len(terms) > 1 and not nest.movable(term_axis):
         return None
     row_axis, column_axis = nest.rows[-1], nest.columns[-1]
     rows, columns = [AxisPart(0, row_axis.extent)], [AxisPart(0, column_axis.extent)]
@@ -100,7 +101,7 @@ class ContractionBlocks:
         self.made: dict[tuple[object, ...], BlockKernel] = {}
         self.loops: dict[tuple[Axis, AxisPart], int] = {}
         self.room = dict.fromkeys(SCRATCH, 0)
-        self.pack_rows = not runs_along(nest.row_values, nest.terms) or len(nest.row_values) > 1
+        self.pack_rows = not runs_along(nest.row_values, nest.terms[-1]) or len(nest.row_values) > 1
 
     def blocked(
         self, rows: Sequence[AxisPart], columns: Sequence[AxisPart], terms: Sequence[AxisPart]
@@ -111,7 +112,7 @@ class ContractionBlocks:
 
         def inside(row: AxisPart) -> list[Step]:
             if waits:
-                return self.each(nest.terms, terms, lambda term: self.term_block(row, columns, term, terms))
+                return self.each(nest.terms[-1], terms, lambda term: self.term_block(row, columns, term, terms))
             return self.each(self.columns, columns, lambda column: self.column_block(row, column, terms))
 
         steps = self.each(self.rows, rows, inside)
@@ -147,7 +148,7 @@ class ContractionBlocks:
             at = Position(row, column, term)
             return [*([self.launch("pack_rows", at)] if self.pack_rows else []), *self.tiles(at, terms)]
 
-        return self.each(self.nest.terms, terms, block)
+        return self.each(self.nest.terms[-1], terms, block)
 
     def tiles(self, at: Position, terms: Sequence[AxisPart]) -> list[Step]:
         """The packing of columns, and the tiles over them."""
@@ -195,7 +196,7 @@ class ContractionBlocks:
         if buffer is None:
             return MemRef(len(nest.kernel.buffers) + SCRATCH.index(role))
         found = MemRef(nest.kernel.buffers.index(buffer))
-        for axis, part in ((self.rows, at.rows), (self.columns, at.columns), (nest.terms, at.terms)):
+        for axis, part in ((self.rows, at.rows), (self.columns, at.columns), (nest.terms[-1], at.terms)):
             stride = nest.stride(role, buffer, axis) * buffer.dtype.itemsize if part.start or part.trips > 1 else 0
             found = found.shifted(stride * part.start)
             if stride and part.trips > 1:

@@ -22,14 +22,16 @@ ROWS, COLUMNS, RESULTS = "rows", "columns", "results"
 class ContractionNest:
     """Sums of products over `terms`, one for each point of `rows` and `columns`, the last of which are blocked.
 
-    The last column runs along the lanes of vectors.
+    The last column runs along the lanes of vectors. Terms are added axis by axis, the outermost first.
     """
 
     kernel: Kernel
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
-    terms: Axis
+    terms: tuple[Axis, ...]
     fold: Fold
+    result: Var
+    """A complete sum."""
     row_operand: Var
     column_operand: Var
     prologue: tuple[Var, ...]
@@ -40,7 +42,7 @@ class ContractionNest:
     @property
     def dtype(self) -> DType:
         """The dtype of the sums."""
-        return self.fold.result.dtype
+        return self.result.dtype
 
     @property
     def row_count(self) -> int:
@@ -52,13 +54,18 @@ class ContractionNest:
         """The number of columns."""
         return math.prod([a.extent for a in self.columns])
 
+    @property
+    def term_count(self) -> int:
+        """The number of terms of a sum."""
+        return math.prod([a.extent for a in self.terms])
+
     @cached_property
     def plain_store(self) -> Store | None:
         """The store that is all that is done with a sum; None where there is more."""
         if len(self.epilogue) != 1 or not isinstance(self.epilogue[0], Store):
             return None
         store = self.epilogue[0]
-        return store if store.value is self.fold.result and store.guard is None else None
+        return store if store.value is self.result and store.guard is None else None
 
     @cached_property
     def row_values(self) -> tuple[Var, ...]:
@@ -141,27 +148,58 @@ def find_contraction(kernel: Kernel) -> ContractionNest | None:
         return None
     loop = body[at]
     assert isinstance(loop, Loop)
-    if not is_product_sum(loop) or any(a.symbolic for a in (*grid, loop.axis)):
+    loops = product_sum(loop)
+    if not loops or any(a.symbolic for a in (*grid, *[x.axis for x in loops])):
         return None
-    values += [s for s in (*body[:at], *loop.body) if isinstance(s, Var)]
-    return with_roles(kernel, values, grid, loop, tuple(body[at + 1 :]))
+    values += [s for s in (*body[:at], *[s for x in loops for s in x.body]) if isinstance(s, Var)]
+    return with_roles(kernel, values, grid, loops, tuple(body[at + 1 :]))
 
 
-def is_product_sum(loop: Loop) -> bool:
-    """True for a loop that does nothing but add up products of floats, one term after the other, starting from 0."""
-    if loop.carries or loop.guard is not None or len(loop.folds) != 1 or loop.axis.lanes > 1:
+def product_sum(loop: Loop) -> tuple[Loop, ...]:
+    """The loops, one in the other, that do nothing but add up products of floats, one term after the other, starting
+    from 0; none where a loop does something else.
+    """
+    loops: list[Loop] = []
+    start = (loop.carries or loop.folds)[0].init if loop.carries or loop.folds else None
+    if start is None or start.op != "const" or start.attr != 0:
+        return ()
+    while loop.guard is None and loop.axis.lanes == 1 and all(isinstance(s, Var | Loop) for s in loop.body):
+        loops.append(loop)
+        inner = [s for s in loop.body if isinstance(s, Loop)]
+        values = [s for s in loop.body if isinstance(s, Var)]
+        if any(s.op == "across" for s in values):
+            return ()
+        if not inner:
+            return tuple(loops) if adds_products(loop, start) else ()
+        if len(inner) != 1 or loop.body[-1] is not inner[0] or loop.folds or len(loop.carries) != 1:
+            return ()
+        (carry,) = loop.carries
+        if carry.init is not start or carry.next is not complete_sum(inner[0]):
+            return ()
+        loop, start = inner[0], carry.inside
+    return ()
+
+
+def adds_products(loop: Loop, start: Var) -> bool:
+    """True for a loop that adds up products of floats from a start on, and does nothing else."""
+    if loop.carries or len(loop.folds) != 1:
         return False
     (fold,) = loop.folds
-    from_zero = fold.init.op == "const" and fold.init.attr == 0
-    plain = fold.op == "fma" and fold.result.dtype in (np.float32, np.float64) and from_zero
-    return plain and all(isinstance(s, Var) and s.op != "across" for s in loop.body)
+    return fold.op == "fma" and fold.result.dtype in (np.float32, np.float64) and fold.init is start
+
+
+def complete_sum(loop: Loop) -> Var | None:
+    """The one value that a loop leaves behind; None where there are more."""
+    left = [*[f.result for f in loop.folds], *[c.after for c in loop.carries]]
+    return left[0] if len(left) == 1 else None
 
 
 def with_roles(
-    kernel: Kernel, values: Sequence[Var], grid: Sequence[Axis], loop: Loop, epilogue: tuple[Statement, ...]
+    kernel: Kernel, values: Sequence[Var], grid: Sequence[Axis], loops: Sequence[Loop], epilogue: tuple[Statement, ...]
 ) -> ContractionNest | None:
     """The nest, once it is known which axes are its rows and which its columns."""
-    (fold,) = loop.folds
+    (fold,), result = loops[-1].folds, complete_sum(loops[0])
+    assert result is not None, "a sum leaves one value behind"
     lane = next((a for a in grid if a.lanes > 1), None)
     if lane is None or not all(isinstance(s, Var | Store | Loop) for s in walk(epilogue)):
         return None
@@ -175,7 +213,8 @@ def with_roles(
     columns = [*[a for a in grid if a in second and a is not lane], lane]
     if any(isinstance(s, Loop) and any(isinstance(t, Store) for t in walk(s.body)) for s in epilogue):
         return None
-    return ContractionNest(kernel, tuple(rows), tuple(columns), loop.axis, fold, x, y, tuple(values), epilogue)
+    terms = tuple([loop.axis for loop in loops])
+    return ContractionNest(kernel, tuple(rows), tuple(columns), terms, fold, result, x, y, tuple(values), epilogue)
 
 
 def axes_under(values: Sequence[Var], wanted: Var) -> set[Axis]:

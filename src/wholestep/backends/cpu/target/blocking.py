@@ -13,6 +13,8 @@ TILES = {16: (6, 2), 32: (14, 2)}
 """Rows and vectors of a tile of sums, for so many registers: the others hold one row of columns, and an element."""
 MIN_ROWS, MIN_TERMS = 16, 32
 """Fewer rows use what was packed too seldom; fewer terms are done before it pays. Measured."""
+MIN_PRODUCTS = 1 << 18
+"""Sums over several axes are packed from so many products on: in place they are loops within loops."""
 MIN_PANELS = 8
 """Threads share panels where there are so many, and otherwise rows."""
 SCRATCH_BYTES = 4 << 20
@@ -48,14 +50,28 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     columns = most if few else caches.second // (2 * terms * size)
     columns = max(columns // math.prod([a.extent for a in nest.columns[:-1]]) // panel, 1) * panel
     rows = max(most // math.prod([a.extent for a in nest.rows[:-1]]) // tile_rows, 1) * tile_rows
-    return BlockSizes(lanes, tile_rows, vectors, terms, columns, rows, panels_outermost=few)
+    # A group of rows fills a quarter of the second cache, beside the panel in the first.
+    group = caches.second // (4 * terms * size)
+    return BlockSizes(
+        lanes,
+        tile_rows,
+        vectors,
+        terms,
+        columns,
+        rows,
+        panels_outermost=few,
+        group=group,
+        scratch=SCRATCH_BYTES // size,
+    )
 
 
 def is_packed(nest: ContractionNest, panel: int, in_place: int) -> bool:
     """True if an operand has more elements than are read `in_place`: the columns, or rows that do not run along their
     terms.
     """
-    m, n, k = nest.row_count, nest.column_count, nest.terms.extent
+    m, n, k = nest.row_count, nest.column_count, nest.term_count
     if m < MIN_ROWS or n < panel or k < MIN_TERMS:
         return False
-    return n * k >= in_place or (m * k >= in_place and not runs_along(nest.statements(ROWS), nest.terms))
+    if len(nest.terms) > 1:
+        return m * n * k >= MIN_PRODUCTS
+    return n * k >= in_place or (m * k >= in_place and not runs_along(nest.statements(ROWS), nest.terms[-1]))

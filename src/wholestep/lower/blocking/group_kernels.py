@@ -1,0 +1,163 @@
+"""Group kernels: groups of rows over several axes, packed and then used by whoever they fall to.
+
+The rows of a convolution are places, and its terms the channels and offsets of a window: packing reads windows where
+they lie, a few rows at a time, so that no array of all windows is ever made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from wholestep.kernel.lang import Axis, Index
+from wholestep.lower.blocking.block_kernels import PACKED_COLUMNS, PACKED_ROWS, BlockExtents, BlockWriter
+from wholestep.lower.blocking.block_sizes import BlockSizes
+from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, ContractionNest, runs_along
+
+
+class GroupExtents(NamedTuple):
+    """The extents of a block along each axis of its rows, along the last axis of its columns, and along each axis of
+    its terms.
+    """
+
+    rows: tuple[int, ...]
+    columns: int
+    terms: tuple[int, ...]
+
+
+class RowGroups(NamedTuple):
+    """Rows in groups: so many `steps` of an axis with all axes after it are one group, and results lie in it as along
+    one axis. Equal groups cover the block.
+    """
+
+    axis: int
+    steps: int
+
+    def size(self, extents: Sequence[int]) -> int:
+        """The number of rows of one group."""
+        return self.steps * math.prod(extents[self.axis + 1 :])
+
+
+def divisors(extent: int) -> list[int]:
+    """All divisors, the least first.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    return [n for n in range(1, extent + 1) if extent % n == 0]
+
+
+def choose_groups(extents: Sequence[int], joined: int, tile: int, most: int) -> RowGroups:
+    """The groups whose tiles are the fullest, of about `most` rows; the last `joined` axes may be one.
+
+    >>> choose_groups((32, 8, 8), 3, 6, 96)
+    RowGroups(axis=0, steps=2)
+    """
+    found: dict[RowGroups, int] = {}
+    for axis in range(len(extents) - joined, len(extents)):
+        for steps in divisors(extents[axis]):
+            groups = RowGroups(axis, steps)
+            found[groups] = groups.size(extents)
+    fitting = {g: n for g, n in found.items() if n <= most + most // 2} or {min(found, key=lambda g: found[g]): 1}
+    return max(fitting, key=lambda g: (round(16 * found[g] / (-(-found[g] // tile) * tile)), found[g]))
+
+
+class GroupWriter(BlockWriter):
+    """The writer of one kernel of a block whose rows or terms have several axes; rows are numbered in `order`."""
+
+    def __init__(
+        self,
+        name: str,
+        nest: ContractionNest,
+        sizes: BlockSizes,
+        extents: GroupExtents,
+        order: Sequence[Axis],
+        groups: RowGroups,
+    ) -> None:
+        super().__init__(name, nest, sizes, BlockExtents(1, extents.columns, math.prod(extents.terms)))
+        self.block, self.order, self.groups = extents, tuple(order), groups
+        self.row_count = math.prod(extents.rows)
+
+    def flat(self, axes: Sequence[Axis], extents: Sequence[int], places: dict[Axis, Index]) -> Index:
+        """The number of a point among those of some axes."""
+        found = Index()
+        for axis, extent in zip(axes, extents, strict=True):
+            found = found * extent + places[axis]
+        return found
+
+    @contextmanager
+    def term_loops(self, lanes: int, tile: int) -> Iterator[dict[Axis, Index]]:
+        """Loops over the terms, the innermost with these lanes and this tile."""
+        nest, extents = self.nest, self.block.terms
+        with ExitStack() as loops:
+            at = {
+                axis: loops.enter_context(self.loop("s", extent))
+                for axis, extent in zip(nest.terms[:-1], extents[:-1], strict=True)
+            }
+            yield at | {nest.terms[-1]: loops.enter_context(self.loop("s", extents[-1], lanes, tile))}
+
+    def pack_columns(self) -> None:
+        """Pack the columns of a block, shared out by panels."""
+        nest, lanes = self.nest, self.sizes.lanes
+        turned = self.turned(COLUMNS, nest.columns[-1], nest.terms[-1])
+        for run in self.runs:
+            with ExitStack() as loops:
+                panel = loops.enter_context(self.loop("p", run.panels))
+                outer = self.outer_loops(loops, "h", nest.columns)
+                if turned:
+                    column = loops.enter_context(self.loop("t", run.width, lanes))
+                terms = loops.enter_context(self.term_loops(1, lanes if turned else 4))
+                if not turned:
+                    column = loops.enter_context(self.loop("t", run.width, lanes, -(-run.width // lanes)))
+                term = self.flat(nest.terms, self.block.terms, terms)
+                place = self.packed_column(self.panel_number(outer, panel, run), term, column)
+                lane = panel * self.sizes.panel + column + run.start
+                self.pack_element(COLUMNS, {**outer, **terms, nest.columns[-1]: lane}, PACKED_COLUMNS, place)
+
+    def groups_of_rows(self, first: bool, last: bool) -> None:
+        """All groups of a block: each is packed, and then all panels of columns go over it."""
+        sizes, (at, steps), extents = self.sizes, self.groups, self.block.rows
+        numbers = {axis: n for axis, n in zip(self.order[:at], extents[:at], strict=True)}
+        numbers[self.order[at]] = extents[at] // steps
+        rows = self.groups.size(extents)
+        with ExitStack() as loops:
+            # Threads share the outermost loop.
+            widest = sorted(numbers, key=lambda axis: -numbers[axis])
+            outer = {axis: loops.enter_context(self.loop("g", numbers[axis])) for axis in widest}
+            group = self.flat(self.order[: at + 1], [numbers[axis] for axis in self.order[: at + 1]], outer)
+            outer[self.order[at]] = outer[self.order[at]] * steps
+            self.pack_group(outer, group * rows)
+            for run in self.runs:
+                with ExitStack() as inner:
+                    columns = self.outer_loops(inner, "h", self.nest.columns)
+                    panel = inner.enter_context(self.loop("p", run.panels))
+                    tiles = -(-rows // sizes.tile_rows)
+                    row = inner.enter_context(self.loop("i", rows, 1, -(-rows // tiles)))
+                    places = {**{axis: Index() for axis in self.order}, **outer, **columns}
+                    places[self.order[-1]] = places[self.order[-1]] + row
+                    self.number = group * rows + row
+                    self.tile(places, run, panel, True, first, last)
+
+    def row_number(self, outer: dict[Axis, Index], row: Index) -> Index:
+        """The number of the row whose tile is written."""
+        return self.number
+
+    def pack_group(self, outer: dict[Axis, Index], start: Index) -> None:
+        """Pack the rows of a group, vectors along the last axis of the terms."""
+        nest, lanes, (at, steps), extents = self.nest, self.sizes.lanes, self.groups, self.block.rows
+        own = dict(zip(self.order[at:], (steps, *extents[at + 1 :]), strict=True))
+        statements = nest.statements(ROWS)
+        even = runs_along(statements, nest.terms[-1])
+        turned = None if even else next((axis for axis in own if runs_along(statements, axis)), None)
+        with ExitStack() as loops:
+            inner: dict[Axis, Index] = {}
+            for axis in sorted(own, key=lambda axis: axis is turned):
+                inner[axis] = loops.enter_context(self.loop("m", own[axis], 1, lanes if axis is turned else 1))
+            terms = loops.enter_context(self.term_loops(lanes, 4 if even else 1))
+            row = start + self.flat(list(own), list(own.values()), inner)
+            first = self.order[at]
+            places = {**outer, **inner, **terms, first: outer[first] + inner[first]}
+            place = self.packed_row(row, self.flat(nest.terms, self.block.terms, terms))
+            self.pack_element(ROWS, places, PACKED_ROWS, place)

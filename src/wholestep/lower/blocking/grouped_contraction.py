@@ -1,0 +1,249 @@
+"""Grouped contraction: the blocks of a contraction whose rows or terms have several axes, as those of convolutions.
+
+    y[n, x, y, o] = f(sum over i, j, c of p[n, x + i, y + j, c] * w[i, j, c, o])
+    -->
+    for each block of (i, j, c), in order:
+        pack the columns of w, panel by panel
+        for each group of places: pack their windows; for each panel, for each tile of places: go on with the sums
+
+Blocks of terms follow each other in the order in which the terms of one sum do, so that no bit changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from wholestep.kernel.accesses import memory_accesses
+from wholestep.kernel.build import named_by
+from wholestep.kernel.lang import Axis, Buffer, Kernel, Var, walk
+from wholestep.lower.blocking.block_kernels import SCRATCH, BlockKernel
+from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
+from wholestep.lower.blocking.contraction_nest import RESULTS, ContractionNest
+from wholestep.lower.blocking.group_kernels import GroupExtents, GroupWriter, choose_groups
+from wholestep.lower.program.steps import ForLoop, Launch, MemRef, Step
+
+Parts = tuple[AxisPart, ...]
+
+
+class GroupPosition(NamedTuple):
+    """Which parts a block is made of: of each axis of the rows, of the last column, and of each axis of the terms."""
+
+    rows: Parts
+    columns: AxisPart
+    terms: Parts
+
+
+def memory_order(nest: ContractionNest) -> list[Axis]:
+    """The axes of the rows as they lie in the results, the farthest apart first."""
+    stored = [a.offset for a in memory_accesses(nest.statements(RESULTS)) if a.is_store]
+    return sorted(nest.rows, key=lambda axis: -abs(stored[0].coefficient(axis)))
+
+
+def joined_axes(nest: ContractionNest, order: Sequence[Axis]) -> int:
+    """How many of the last axes of the rows are as one axis in everything that is done with the sums."""
+    statements = nest.statements(RESULTS)
+    offsets = [a.offset for a in memory_accesses(statements)]
+    told = {axis for s in walk(statements) if isinstance(s, Var) and s.op != "load" for axis in named_by(s)}
+    count = 1
+    for outer, inner in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
+        even = all(i.coefficient(outer) == i.coefficient(inner) * inner.extent for i in offsets)
+        if not even or outer in told or inner in told:
+            break
+        count += 1
+    return count
+
+
+def bounded_parts(
+    axes: Sequence[Axis], most: int, split: Callable[[int, int, int], list[AxisPart]]
+) -> list[list[AxisPart]]:
+    """Parts of each of some axes, so that a block has about `most` points that follow each other in order: axes are
+    taken step by step, then one is `split`, then whole ones.
+    """
+    inside = 1
+    found: list[list[AxisPart]] = []
+    for axis in reversed(axes):
+        if axis.extent * inside <= most + most // 2:
+            found.append([AxisPart(0, axis.extent)])
+        elif inside <= most:
+            found.append(split(axis.extent, most // inside, 8 if inside == 1 else 1))
+        else:
+            found.append([AxisPart(0, 1, axis.extent)])  # step by step
+        inside *= axis.extent
+    return found[::-1]
+
+
+def ends_apart(parts: Sequence[AxisPart], first: bool, last: bool) -> list[AxisPart]:
+    """Parts of which the first, or the last, stands alone.
+
+    >>> ends_apart([AxisPart(0, 1, 5)], True, False)
+    [AxisPart(start=0, extent=1, trips=1), AxisPart(start=1, extent=1, trips=4)]
+    """
+    found = list(parts)
+    if first and found[0].trips > 1:
+        start, extent, trips = found[0]
+        found[:1] = [AxisPart(start, extent), AxisPart(start + extent, extent, trips - 1)]
+    if last and found[-1].trips > 1:
+        start, extent, trips = found[-1]
+        found[-1:] = [AxisPart(start, extent, trips - 1), AxisPart(start + (trips - 1) * extent, extent)]
+    return found
+
+
+class GroupedBlocks:
+    """The steps of one contraction; kernels of equal blocks are made once."""
+
+    def __init__(
+        self,
+        nest: ContractionNest,
+        sizes: BlockSizes,
+        new_loop: Callable[[], int],
+        worth_sharing: Callable[[Kernel], bool],
+    ) -> None:
+        self.nest, self.sizes, self.new_loop, self.worth_sharing = nest, sizes, new_loop, worth_sharing
+        self.order = memory_order(nest)
+        self.joined = joined_axes(nest, self.order)
+        self.made: dict[tuple[object, ...], BlockKernel] = {}
+        self.loops: dict[tuple[Axis, AxisPart], int] = {}
+        self.room = dict.fromkeys(SCRATCH, 0)
+        self.term_parts = bounded_parts(nest.terms, sizes.terms, split_axis)
+        self.waits = nest.plain_store is not None or all(len(parts) == 1 for parts in self.term_parts)
+        terms = math.prod([parts[0].extent for parts in self.term_parts])
+        column = nest.columns[-1]
+        others = math.prod([a.extent for a in nest.columns[:-1]])
+        most = max(sizes.scratch // (terms * others) // sizes.panel, 1) * sizes.panel
+        self.column_parts = (
+            even_parts(column.extent, most, sizes.panel) if nest.movable(column) else [AxisPart(0, column.extent)]
+        )
+        rows = sizes.scratch // terms
+        if not self.waits:
+            rows = min(rows, 2 * sizes.scratch // (self.column_parts[0].extent * others))
+        self.row_parts = bounded_parts(self.order, rows, even_parts)
+
+    def blocked(self) -> tuple[tuple[Step, ...], tuple[int, ...]] | None:
+        """The steps and the bytes of the scratch areas; None where parts of an axis are not the same code."""
+        cut = [*zip(self.order, self.row_parts, strict=True), *zip(self.nest.terms, self.term_parts, strict=True)]
+        if not all(self.nest.movable(axis) for axis, parts in cut if len(parts) > 1 or parts[0].trips > 1):
+            return None
+
+        def of_rows(rows: Parts) -> list[Step]:
+            if self.waits:
+                return self.over_terms(
+                    lambda terms, first, last: self.over(
+                        [self.nest.columns[-1]],
+                        [self.column_parts],
+                        lambda columns: self.block(GroupPosition(rows, columns[0], terms), first, last),
+                    )
+                )
+            return self.over(
+                [self.nest.columns[-1]],
+                [self.column_parts],
+                lambda columns: self.over_terms(
+                    lambda terms, first, last: self.block(GroupPosition(rows, columns[0], terms), first, last)
+                ),
+            )
+
+        steps = self.over(self.order, self.row_parts, of_rows)
+        size = self.nest.dtype.itemsize
+        return tuple(steps), tuple([self.room[name] * size for name in SCRATCH])
+
+    # Loops over blocks.
+
+    def each(self, axis: Axis, part: AxisPart, steps: Callable[[], list[Step]]) -> list[Step]:
+        """The steps for a part of an axis, in a loop if there are many like it."""
+        if part.trips == 1:
+            return steps()
+        number = self.loops[(axis, part)] = self.new_loop()
+        return [ForLoop(number, part.trips, tuple(steps()), indivisible=True)]
+
+    def over(
+        self,
+        axes: Sequence[Axis],
+        parts: Sequence[Sequence[AxisPart]],
+        steps: Callable[[Parts], list[Step]],
+        chosen: Parts = (),
+    ) -> list[Step]:
+        """The steps for each combination of parts."""
+        if len(chosen) == len(axes):
+            return steps(chosen)
+        out: list[Step] = []
+        for part in parts[len(chosen)]:
+            out += self.each(
+                axes[len(chosen)],
+                part,
+                lambda part=part: self.over(axes, parts, steps, (*chosen, part)),  # type: ignore[misc]
+            )
+        return out
+
+    def over_terms(
+        self,
+        steps: Callable[[Parts, bool, bool], list[Step]],
+        chosen: Parts = (),
+        first: bool = True,
+        last: bool = True,
+    ) -> list[Step]:
+        """The steps for each block of terms in order; the first and the last block stand alone."""
+        at = len(chosen)
+        if at == len(self.nest.terms):
+            return steps(chosen, first, last)
+        out: list[Step] = []
+        parts = ends_apart(self.term_parts[at], first, last)
+        for part in parts:
+            ends = first and part is parts[0], last and part is parts[-1]
+            out += self.each(
+                self.nest.terms[at],
+                part,
+                lambda part=part, ends=ends: self.over_terms(steps, (*chosen, part), *ends),  # type: ignore[misc]
+            )
+        return out
+
+    # Launches.
+
+    def block(self, at: GroupPosition, first: bool, last: bool) -> list[Step]:
+        """The packing of columns, and the groups of rows."""
+        # Sums that wait where they end up are stored there alike by every block.
+        last = last or self.nest.plain_store is not None
+        return [self.launch("pack_columns", at), self.launch("groups", at, first, last)]
+
+    def launch(self, name: str, at: GroupPosition, first: bool = False, last: bool = False) -> Launch:
+        """The launch of a kernel over one block."""
+        rows, terms = [tuple([part.extent for part in parts]) for parts in (at.rows, at.terms)]
+        extents = GroupExtents(rows, at.columns.extent, terms)
+        key = (name, extents if name == "groups" else extents._replace(rows=()), first, last)
+        if key not in self.made:
+            self.made[key] = self.write(name, extents, first, last)
+        found = self.made[key]
+        refs = tuple([self.ref(at, *operand) for operand in found.operands])
+        return Launch(found.kernel, refs, self.worth_sharing(found.kernel))
+
+    def write(self, name: str, extents: GroupExtents, first: bool, last: bool) -> BlockKernel:
+        """Write a kernel."""
+        nest, sizes = self.nest, self.sizes
+        groups = choose_groups(extents.rows, self.joined, sizes.tile_rows, sizes.group)
+        writer = GroupWriter(f"{nest.kernel.name}_{name}", nest, sizes, extents, self.order, groups)
+        with writer.builder:
+            if name == "pack_columns":
+                writer.pack_columns()
+            else:
+                writer.groups_of_rows(first, last)
+        made = writer.made()
+        for (role, old), buffer in zip(made.operands, made.kernel.buffers, strict=True):
+            if old is None:
+                self.room[role] = max(self.room[role], buffer.size)
+        return made
+
+    def ref(self, at: GroupPosition, role: str, buffer: Buffer | None) -> MemRef:
+        """Where a block finds a buffer."""
+        nest = self.nest
+        if buffer is None:
+            return MemRef(len(nest.kernel.buffers) + SCRATCH.index(role))
+        found = MemRef(nest.kernel.buffers.index(buffer))
+        parts = [*zip(self.order, at.rows, strict=True), *zip(nest.terms, at.terms, strict=True)]
+        for axis, part in (*parts, (nest.columns[-1], at.columns)):
+            if not part.start and part.trips == 1:
+                continue
+            stride = nest.stride(role, buffer, axis) * buffer.dtype.itemsize
+            found = found.shifted(stride * part.start)
+            if stride and part.trips > 1:
+                found = found.moved(self.loops[axis, part], stride * part.extent)
+        return found

@@ -1,0 +1,232 @@
+"""Contractions with several axes of terms: convolutions and sums over sequences, in groups of packed rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
+from tests.backends.native_kernels import Native, fenced
+from tests.backends.program_interpreter import ProgramInterpreter
+from tests.conftest import Golden
+from tests.kernel.interpret import run_kernel
+from tests.lower.test_blocking import COUNT, SEED, Array, calls, graph_of, never, plan_of, printed, shared, sizes
+
+import wholestep as ws
+from wholestep import nn
+from wholestep.backends.cpu.compiler import machine_model
+from wholestep.backends.cpu.cpu_features import named_target
+from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
+from wholestep.lower.blocking.group_kernels import choose_groups
+from wholestep.lower.blocking.grouped_contraction import bounded_parts, ends_apart
+from wholestep.lower.compile import lower_program
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.runtime.cpu import thread_pool
+from wholestep_tools.drawn.law import compiled
+
+__all__ = ["shared", "sizes"]
+
+Program = Callable[..., Any]
+SEQUENCES = ("bti,tbj->ij", "bti,btj->ij", "tbi,btj->ji", "bik,kbj->ij", "cti,tjc->ij", "bti,tcj->bcij")
+
+
+@pytest.fixture(params=range(COUNT))
+def draw(request: pytest.FixtureRequest) -> random.Random:
+    return random.Random(f"{SEED}, {request.param}")
+
+
+def drawn_groups(draw: random.Random) -> Callable[[int], BlockSizes]:
+    """Random blocks, small enough that most contractions are several."""
+    rows, vectors, terms = draw.choice((1, 2, 4, 6)), draw.choice((1, 2, 3)), draw.choice((3, 8, 16, 40, 256))
+    group, scratch, unroll = draw.choice((1, 7, 24, 96)), draw.choice((400, 3000, 1 << 20)), draw.choice((1, 2, 4))
+    return lambda lanes: BlockSizes(lanes, rows, vectors, terms, 64, 64, unroll, group=group, scratch=scratch)
+
+
+def drawn_convolution(draw: random.Random) -> tuple[Program, list[Array]]:
+    """A convolution with an epilogue and both its gradients, channels first or last, and its arguments."""
+    n, c, o = draw.choice((1, 2, 3)), draw.choice((1, 3, 8, 17)), draw.choice((4, 8, 18, 33))
+    stride, dilation, padding = draw.choice((1, 1, 2)), draw.choice((1, 1, 2)), draw.choice((0, 1, 2))
+    groups, k, axes = draw.choice((1, 1, 1, 2)), draw.choice((1, 2, 3)), draw.choice((1, 2))
+    size = [draw.choice((5, 6, 8, 11)) for _ in range(axes)]
+    shapes = [(n, c * groups, *size), (o * groups, c, *[k] * axes)]
+    rng, last = np.random.default_rng(draw.randrange(1 << 30)), draw.random() < 0.5
+    x, w = [rng.integers(-3, 4, shape).astype("f") for shape in shapes]
+    x = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
+    convolved = {1: nn.conv1d, 2: nn.conv2d}[axes]
+
+    def loss(w: Any, x: Any) -> Any:
+        x = np.moveaxis(x, -1, 1) if last else x
+        y = convolved(x * 2, w, stride=stride, dilation=dilation, padding=padding, groups=groups)
+        return np.sum(np.maximum(y, 0) * 2 - y)
+
+    return lambda w, x: (loss(w, x), ws.grad(loss, (0, 1))(w, x)), [w, x]
+
+
+def drawn_sequence(draw: random.Random) -> tuple[Program, list[Array]]:
+    """A sum over several axes with an epilogue, and its arguments."""
+    spec = draw.choice(SEQUENCES)
+    extents = {c: draw.choice((2, 3, 8, 13, 20)) for c in "btcik"} | {"j": draw.choice((8, 13, 16, 40))}
+    operands = spec.split("->")[0].split(",")
+    rng, plain = np.random.default_rng(draw.randrange(1 << 30)), draw.random() < 0.5
+    args = [rng.integers(-3, 4, [extents[c] for c in labels]).astype("f") for labels in operands]
+    if plain:
+        return lambda a, b: np.einsum(spec, a, b), args
+    return lambda a, b: np.maximum(np.einsum(spec, a, b), 0) * 2, args
+
+
+def drawn_program(draw: random.Random) -> tuple[Program, list[Array]]:
+    return (drawn_convolution if draw.random() < 0.7 else drawn_sequence)(draw)
+
+
+def groups_of(plan: LoweredProgram) -> list[str]:
+    """The names of the kernels of groups."""
+    return [k.name for k in plan.kernels() if k.name.endswith("_groups")]
+
+
+def flat(results: Any) -> list[Array]:
+    return [np.array(x) for x in results]
+
+
+# Bits.
+
+
+def test_groups_and_threads_do_not_show(draw: random.Random, sizes: Any) -> None:
+    f, args = drawn_program(draw)
+    graph = graph_of(f, args)
+    sizes(never)
+    with thread_pool.threads(1):
+        plain = flat(compiled(graph)(args))
+    wanted = f(*[a.astype("d") for a in args])
+    for x, y in zip(plain, ws.tree.flatten(wanted)[0], strict=True):
+        assert np.array_equal(x, y), "small integers are exact"
+    sizes(drawn_groups(draw))
+    program = compiled(graph)
+    for count in (1, 2, 3, 4):
+        with thread_pool.threads(count):
+            found = flat(program(args))
+        assert [x.tobytes() for x in found] == [x.tobytes() for x in plain], f"{count} threads"
+
+
+def test_rounded_sums_have_the_bits_of_one_kernel(sizes: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(3, 7, 9, 21)).astype("f"), rng.normal(size=(24, 21, 3, 3)).astype("f")
+
+    def loss(w: Any, x: Any) -> Any:
+        y = nn.conv2d(np.moveaxis(x, -1, 1), w, padding=1)
+        return np.mean(np.tanh(y))
+
+    graph = graph_of(ws.grad(loss, (0, 1)), [w, x])
+    sizes(never)
+    plain = flat(compiled(graph)([w, x]))
+    for terms in (9, 40, 400):
+        sizes(lambda lanes, terms=terms: BlockSizes(lanes, 6, 2, terms, 64, 64, group=20, scratch=4000))
+        assert len(groups_of(plan_of(graph))) >= 3
+        for a, b in zip(flat(compiled(graph)([w, x])), plain, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_most_of_what_is_drawn_is_grouped(sizes: Any) -> None:
+    found = 0
+    for n in range(40):
+        draw = random.Random(f"{SEED}, {n}")
+        f, args = drawn_program(draw)
+        sizes(drawn_groups(draw))
+        found += bool(groups_of(plan_of(graph_of(f, args))))
+    assert found >= 20
+
+
+def test_kernels_of_groups_stay_within_their_buffers(draw: random.Random, sizes: Any) -> None:
+    """Every kernel on arrays between pages that may not be touched, against its meaning in NumPy."""
+    f, args = drawn_program(draw)
+    sizes(drawn_groups(draw))
+    plan = lower_program(graph_of(f, args), machine_model(named_target("x86-64-v2")))
+    rng = np.random.default_rng(0)
+    names = {*groups_of(plan)}
+    for kernel in [k for k in plan.kernels() if k.name in names or k.name.endswith("_pack_columns")][:4]:
+        native = Native([kernel], None, {}) if not calls(kernel) else None
+        for right in (False, True) if native is not None else ():
+            given = [rng.integers(-3, 4, b.size).astype(b.dtype) for b in kernel.buffers]
+            wanted = [a.copy() for a in given]
+            run_kernel(kernel, wanted)
+            held = [fenced(a, right) for a in given]
+            assert native is not None
+            native.run(0, [a for a, _ in held])
+            for (a, _), b in zip(held, wanted, strict=True):
+                assert np.array_equal(a, b)
+
+
+def test_the_interpreter_of_programs_agrees(sizes: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, w = [rng.integers(-3, 4, shape).astype("f") for shape in ((2, 6, 7, 9), (3, 3, 9, 20))]
+
+    def f(x: Any, w: Any) -> Any:
+        return np.maximum(np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (3, 3), axis=(1, 2)), w), 0)
+
+    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 20, 64, 64, group=10, scratch=2000))
+    plan = plan_of(graph_of(f, [x, w]))
+    assert groups_of(plan)
+    (found,) = ProgramInterpreter(plan)([x, w])
+    assert np.array_equal(found, f(x.astype(float), w))
+
+
+# Plans.
+
+
+def test_a_convolution_in_groups(golden: Golden, sizes: Any) -> None:
+    args = [np.zeros(shape, "f") for shape in ((2, 6, 6, 16), (3, 3, 16, 24))]
+
+    def f(x: Any, w: Any) -> Any:
+        return np.maximum(np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (3, 3), axis=(1, 2)), w), 0)
+
+    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 48, 64, 64, group=12, scratch=2000))
+    assert printed(plan_of(graph_of(f, args))) == golden
+
+
+def test_windows_are_never_an_array_of_their_own() -> None:
+    args = [np.zeros(shape, "f") for shape in ((16, 34, 34, 64), (3, 3, 64, 128))]
+
+    def f(x: Any, w: Any) -> Any:
+        return np.tanh(np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (3, 3), axis=(1, 2)), w))
+
+    plan = plan_of(graph_of(f, args))
+    assert groups_of(plan)
+    assert plan.arena <= 17 << 20 < 9 * args[0].nbytes
+
+
+def test_few_products_over_several_axes_stay_loops() -> None:
+    args = [np.zeros(shape, "f") for shape in ((2, 6, 6, 8), (3, 3, 8, 16))]
+
+    def f(x: Any, w: Any) -> Any:
+        return np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (3, 3), axis=(1, 2)), w)
+
+    assert not groups_of(plan_of(graph_of(f, args)))
+
+
+def test_groups_are_whole_parts_of_rows() -> None:
+    for extents in ((32, 8, 8), (4, 7, 7), (1, 13, 13), (64,), (1021,), (5, 97)):
+        for most in (1, 20, 96):
+            groups = choose_groups(extents, len(extents), 6, most)
+            assert extents[groups.axis] % groups.steps == 0
+            assert groups.size(extents) <= most + most // 2
+
+
+def test_parts_of_several_axes_cover_all_points_in_order() -> None:
+    for extents in ((32, 8, 8), (3, 3, 64), (3, 3, 700), (5, 1), (7,)):
+        axes: Any = [type("Axis", (), {"extent": n}) for n in extents]
+        for most in (1, 20, 100, 5000):
+            for split in (split_axis, even_parts):
+                parts = bounded_parts(axes, most, split)
+                for extent, found in zip(extents, parts, strict=True):
+                    for first, last in ((False, False), (True, False), (False, True), (True, True)):
+                        at = 0
+                        for part in (apart := ends_apart(found, first, last)):
+                            assert part.start == at
+                            at += part.extent * part.trips
+                        assert at == extent
+                        assert not first or apart[0].trips == 1
+                        assert not last or apart[-1].trips == 1
+                cut = [any(p != AxisPart(0, n) for p in found) for n, found in zip(extents, parts, strict=True)]
+                assert cut == sorted(cut, reverse=True), "no axis inside one that is cut is cut, but for single steps"
