@@ -58,7 +58,7 @@ PRICED = (
     "lower/cost/cache_reuse.py",
     "backends/cpu/profiled_entry.py",
     "runtime/cpu/machine_rates.py",
-    "compiler/profiler.py",
+    "runtime/cpu/profiler.py",
     "train/calibrate.py",
     "train/inspect/perfetto.py",
 )

@@ -51,7 +51,7 @@ FLOORS = {
         "remat",
         "dynamic_shapes ops",
         "lower_graph",
-        "compile",
+        "compilation_unit compile",
     ),
     "backends.cpu": (
         "code_pages gate llvm_builder size_table target",
@@ -63,13 +63,12 @@ FLOORS = {
     "runtime": (
         "executable memory",
         "cache",
+        "backend",
         "cpu",
     ),
     "compiler": (
-        "compilation_unit double_precision rewrites",
-        "artifact_entry memory_report rounding_bound",
-        "driver",
-        "profiler",
+        "backends double_precision memory_report rewrites",
+        "driver rounding_bound",
         "dynamic_shapes reference",
         "devices",
     ),
@@ -131,6 +130,26 @@ def test_imports_point_down(file: Path) -> None:
                     assert part in floor, f"line {node.lineno}: say in test_floors.py on which floor {part} is"
                     down = floor[part] < floor[home]
                     assert down, f"line {node.lineno}: {home} is on floor {floor[home]}, {part} on floor {floor[part]}"
+
+
+DEVICE_ROOMS = ("wholestep.backends.cpu", "wholestep.runtime.cpu")
+"""The packages of one device, which the rest reaches through its backend alone."""
+KNOW_THE_CPU = {
+    "compiler/backends.py": "registers the backends",
+    "cli/doctor.py": "reports on the processor",
+    "testing/guarded.py": "runs machine code in memory that watches it",
+    "train/calibrate.py": "measures the rates of the processor",
+}
+
+
+def test_general_floors_know_no_device() -> None:
+    found = set()
+    for file in FILES:
+        own = file.relative_to(SOURCE / "wholestep").as_posix()
+        if not own.startswith(("backends/cpu/", "runtime/cpu/")):
+            names = [name for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) for name in imported(node)]
+            found |= {own for name in names if name.startswith(DEVICE_ROOMS)}
+    assert found == set(KNOW_THE_CPU), "a device is reached through `runtime.backend.Backend`"
 
 
 @pytest.mark.parametrize("file", FILES + TOOLS, ids=lambda file: str(file.relative_to(SOURCE.parent)))

@@ -18,10 +18,11 @@ from tests.kernel.workgroup_kernels import CASES
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.compiler.compilation_unit import CompilationUnit
+from wholestep.compiler.backends import default_backend
 from wholestep.compiler.driver import plan_graph
 from wholestep.errors import KernelError, UnsupportedError
 from wholestep.ir.graph import Graph
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.compile import lower_program
 from wholestep.lower.target import Target
 from wholestep.lower.verify_program import verify_program
@@ -92,7 +93,7 @@ def close(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
 def test_an_update_has_the_bits_of_the_compiled_program() -> None:
     args = [array(7, 33), array(7, 33), np.abs(array(7, 33)), array(7, 33)]
     graph = ws.jit(adam).lower(*args)
-    found = ProgramInterpreter(plan_graph(CompilationUnit(graph)))(args)
+    found = ProgramInterpreter(plan_graph(CompilationUnit(graph), default_backend().target))(args)
     for a, b in zip(found, compiled(graph)(list(args)), strict=True):
         assert a.tobytes() == np.asarray(b).tobytes()
 
@@ -100,13 +101,16 @@ def test_an_update_has_the_bits_of_the_compiled_program() -> None:
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_is_that_of_the_compiled_program(name: str) -> None:
     graph, args, resident = step_of(name)
-    close(ProgramInterpreter(plan_graph(CompilationUnit(graph, tuple(resident))))(args), compiled(graph)(list(args)))
+    close(
+        ProgramInterpreter(plan_graph(CompilationUnit(graph, tuple(resident)), default_backend().target))(args),
+        compiled(graph)(list(args)),
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_steps_obey_the_law_of_compiled_programs(seed: int) -> None:
     made = training((seed, 71), 20)
-    program = plan_graph(CompilationUnit(made.graph, tuple(made.resident)))
+    program = plan_graph(CompilationUnit(made.graph, tuple(made.resident)), default_backend().target)
     assert not unexplained(made.graph, made.args, ProgramInterpreter(program)(made.args))
 
 
@@ -118,14 +122,14 @@ def test_routines_are_those_of_numpy() -> None:
         return [np.linalg.cholesky(a), np.linalg.solve(a, b), np.sort(b, axis=2), np.linalg.eigvalsh(a)]
 
     graph = ws.jit(f).lower(spd, x)
-    found = ProgramInterpreter(plan_graph(CompilationUnit(graph)))([spd, x])
+    found = ProgramInterpreter(plan_graph(CompilationUnit(graph), default_backend().target))([spd, x])
     for a, b in zip(found, f(spd, x), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
 def test_a_failed_check_is_an_error() -> None:
     graph = ws.jit(lambda x, i: x[i]).lower(array(4), np.array([1, 2]))
-    run = ProgramInterpreter(plan_graph(CompilationUnit(graph)))
+    run = ProgramInterpreter(plan_graph(CompilationUnit(graph), default_backend().target))
     x = array(4)
     np.testing.assert_array_equal(run([x, np.array([1, 3])])[0], x[[1, 3]])
     with pytest.raises(KernelError, match="fails at"):

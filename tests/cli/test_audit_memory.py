@@ -38,7 +38,7 @@ def test_a_process_takes_what_was_reported() -> None:
 @pytest.mark.parametrize("i", range(5))
 def test_a_random_step_keeps_to_its_memory(i: int) -> None:
     made = training((31, i), 12 + 3 * i)
-    guarded.check_guarded(compiled(made.graph, made.resident), made.args)
+    guarded.check_guarded(compiled(made.graph, made.resident).executable, made.args)
 
 
 def test_a_deep_model_keeps_to_its_memory() -> None:
@@ -63,7 +63,7 @@ def planted(monkeypatch, change) -> list[str]:
 
     monkeypatch.setenv("WHOLESTEP_CACHE", "off")
     monkeypatch.setattr(runtime, "lower_program", changed)
-    monkeypatch.setattr(runtime, "cached_code", lambda identity, target, flags, make: make())
+    monkeypatch.setattr(runtime, "cached_code", lambda text, backend, flags, make: make())
     made = step()
     return guarded.guarded_report(*guarded.of_step(made, np.ones((5, 6)))).problems
 

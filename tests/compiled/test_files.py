@@ -44,7 +44,7 @@ def outputs(made: Training, streams: FileInputs) -> list[np.ndarray]:
         in_files(made.args[i], streams.folder) if i in streams.inputs else made.args[i].copy() for i, _ in made.resident
     ]
     program = compile_graph(made.graph, made.resident, None, streams)
-    program.artefact = replace(program.artefact, undone=False)  # none of these fails
+    program.executable.artefact = replace(program.executable.artefact, undone=False)  # none of these fails
     instance = program.instance(state)
     rest = [[np.array(x) for x in instance(made.args[len(state) :])] for _ in range(2)]
     return [*state, *rest[0], *rest[1]]
@@ -199,7 +199,7 @@ def test_a_program_that_may_fail_in_between_is_refused(tmp_path: Path) -> None:
 
     table, rows = np.ones((8, 16)), np.zeros((3, 2), np.int64)
     program = compile_graph(ws.jit(steps).lower(table, rows), [(0, 0)], None, FileInputs((0,), tmp_path))
-    assert program.artefact.undone
+    assert program.executable.artefact.undone
     with pytest.raises(UnsupportedError, match="may fail between two of its steps"):
         program.instance([in_files(table, tmp_path)])
 
@@ -211,7 +211,7 @@ def test_a_program_that_fails_only_before_it_writes_needs_no_copy(tmp_path: Path
 
     table, rows = np.ones((8, 16)), np.zeros((3, 2), np.int64)
     program = compile_graph(ws.jit(step).lower(table, rows), [(0, 0)], None, FileInputs((0,), tmp_path))
-    assert not program.artefact.undone
+    assert not program.executable.artefact.undone
     state = [in_files(table, tmp_path)]
     with pytest.raises(ws.errors.BoundsError):
         program.instance(state)([rows + 8])

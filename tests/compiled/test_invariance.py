@@ -45,7 +45,7 @@ def same(xs: Sequence[np.ndarray], ys: Sequence[np.ndarray]) -> None:
 
 def test_threads_change_nothing(made: Training, shared: None) -> None:
     program = compiled(made.graph, made.resident)
-    assert program.artefact.parallel
+    assert program.executable.artefact.parallel
     alone = outputs(program, made)
     for count in (2, 4):
         with thread_pool.threads(count):
@@ -86,7 +86,7 @@ def test_names_change_nothing(made: Training) -> None:
 
 def test_the_arena_is_what_was_predicted(made: Training) -> None:
     program = compiled(made.graph, made.resident)
-    assert program.artefact.slots[0].nbytes == program.memory.arena == program.plan.arena
+    assert program.executable.artefact.slots[0].nbytes == program.memory.arena == program.plan.arena
     assert program.plan.bound <= program.plan.arena
 
 
@@ -95,7 +95,7 @@ def test_nothing_beyond_the_arena_is_touched(made: Training) -> None:
     state = [made.args[i].copy() for i, _ in made.resident]
     instance = program.instance(state)
     frame = instance._frame
-    (place,) = program.artefact.places("arena")
+    (place,) = program.executable.artefact.places("arena")
     size = program.plan.arena
     room = np.full(size + 8192, 0xA5, np.uint8)
     start = 4096 + -(room.ctypes.data + 4096) % 64

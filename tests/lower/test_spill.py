@@ -72,7 +72,7 @@ def outcome(made: Training, budget: MemoryBudget | None, streams: FileInputs = N
     """What three calls on resident state give, as bytes; memory of a budgeted program is watched."""
     program = compile_graph(made.graph, made.resident, budget, streams)
     if budget is not None:
-        guarded.check_guarded(program, made.args)
+        guarded.check_guarded(program.executable, made.args)
     state = [made.args[i].copy() for i, _ in made.resident]
     instance = program.instance(state)
     results = [x.tobytes() for _ in range(3) for x in instance(made.args[len(state) :])]

@@ -16,12 +16,13 @@ from wholestep import tree
 from wholestep.backends.cpu.compiler import llvm_source
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.backends.reference import interpret
-from wholestep.compiler.compilation_unit import CompilationUnit
+from wholestep.compiler.backends import default_backend
 from wholestep.compiler.driver import graph_fingerprint, plan_graph
 from wholestep.errors import ShapeError, TreeError
 from wholestep.ir.graph import Graph
 from wholestep.ir.text import parse
 from wholestep.ir.verify import verify
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.cost.roofline import total_microseconds
 from wholestep.passes.reroll.reroll import reroll
 from wholestep.passes.reroll.scan_accumulators import scan_accumulators
@@ -110,7 +111,7 @@ def planned(graph: Graph) -> None:
     with little_room():
         verify(graph)
         graph_fingerprint(graph)
-        plan = plan_graph(CompilationUnit(graph))
+        plan = plan_graph(CompilationUnit(graph), default_backend().target)
         llvm_source(plan, host_target())
         assert plan.kernels()
 
@@ -202,5 +203,5 @@ def test_branches_in_branches_are_priced_once() -> None:
     def nested(n: int, x: Any) -> Any:
         return np.sin(x) if n == 0 else ws.cond(x[0] > 0, lambda y: nested(n - 1, y) * 1.1, lambda y: y, x)
 
-    plan = plan_graph(CompilationUnit(ws.trace(lambda x: nested(40, x))(X)))
+    plan = plan_graph(CompilationUnit(ws.trace(lambda x: nested(40, x))(X)), default_backend().target)
     assert 0 < total_microseconds(plan.steps) < 1e6

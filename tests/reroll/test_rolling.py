@@ -141,7 +141,7 @@ def test_a_layer_that_fails_leaves_the_state() -> None:
     with pytest.raises(BoundsError):
         step((X, Y, np.full((4, D), D)))
     assert same_bits(before, step.state)
-    assert not step._engine.main.program.artefact.undone
+    assert not step._engine.main.program.executable.artefact.undone
 
 
 def test_what_is_not_finite_is_left_out() -> None:

@@ -11,8 +11,9 @@ from tests.hang import HANG
 import wholestep as ws
 from wholestep import nn
 from wholestep.backends.cpu.cpu_features import LEVELS, host_levels, named_target
-from wholestep.compiler.compilation_unit import CompilationUnit
 from wholestep.compiler.driver import compile_entry
+from wholestep.lower.compilation_unit import CompilationUnit
+from wholestep.runtime.cpu.backend import CpuBackend
 
 SCRIPT = """
 import numpy as np
@@ -77,7 +78,7 @@ def step(request):
 @pytest.mark.parametrize("name", sorted(LEVELS))
 def test_whole_steps_become_objects_for_every_level(step, name):
     """Arm among them, whose code nothing here runs: the plan, the text and the code are made, and verified by LLVM."""
-    made = compile_entry(CompilationUnit(step.graph, target=named_target(name)))
+    made = compile_entry(CompilationUnit(step.graph), CpuBackend(named_target(name)))
     parts = [bytes(part) for part in made.pieces[: made.facts["objects"]]]
     machine = {"x86_64": 62, "aarch64": 183}[named_target(name).arch]
     assert parts and all(p[:4] == b"\x7fELF" and int.from_bytes(p[18:20], "little") == machine for p in parts)

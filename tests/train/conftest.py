@@ -3,10 +3,11 @@
 import pytest
 from tests.train.models import MODELS
 
-from wholestep.compiler import devices
+from wholestep.compiler.backends import BACKENDS
+from wholestep.compiler.devices import REFERENCE
 
 
-@pytest.fixture(params=sorted(devices.DEVICES))
+@pytest.fixture(params=sorted((*BACKENDS, REFERENCE)))
 def device(request):
     return request.param
 

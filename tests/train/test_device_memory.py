@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep.compiler import devices
-from wholestep.compiler.devices import Device
-from wholestep.compiler.driver import compile_graph
-from wholestep.ir.graph import Graph, NDArray
-from wholestep.lower.remat.memory_budget import MemoryBudget
+from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.compiler import backends
+from wholestep.ir.graph import NDArray
+from wholestep.lower.compilation_unit import CompilationUnit
+from wholestep.runtime.backend import AllocateBytes, LoadedCode
+from wholestep.runtime.cache.private_folder import CacheEntry
+from wholestep.runtime.cpu.backend import CpuBackend
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
 from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.buffer import HOST, DeviceMemory
@@ -74,14 +76,33 @@ def launched(arrays: Sequence[Any]) -> list[NDArray]:
     return [contents(x) if isinstance(x, DistantBuffer) else x for x in arrays]
 
 
+class DistantBackend(CpuBackend):
+    """A backend with memory of its own, which borrows the code of the CPU."""
+
+    def __init__(self, memory: DeviceMemory[DistantBuffer]) -> None:
+        super().__init__(host_target())
+        self.memory = memory
+
+    def load(self, unit: CompilationUnit, entry: CacheEntry) -> DistantCode:  # type: ignore[override]
+        return DistantCode(super().load(unit, entry))
+
+
+class DistantCode(LoadedCode):
+    def __init__(self, own: LoadedCode) -> None:
+        self.own, self.nbytes, self.arena = own, own.nbytes, own.arena
+
+    def executable(self, streams: FileInputs) -> Executable:
+        return DistantProgram(self.own.executable(streams))
+
+    def at_sizes(self, sizes: Mapping[str, int], arena: AllocateBytes | None) -> Executable:
+        return DistantProgram(self.own.at_sizes(sizes, arena))
+
+
 class DistantProgram(Executable):
     """A program of the CPU over handles."""
 
-    def __init__(
-        self, graph: Graph, resident: Sequence[tuple[int, int]], budget: MemoryBudget | None, streams: FileInputs
-    ) -> None:
-        self.program = compile_graph(graph, resident, budget, streams)
-        self.graph, self.resident = graph, tuple(resident)
+    def __init__(self, program: Executable) -> None:
+        self.program, self.graph, self.resident = program, program.graph, program.resident
 
     def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
         return self.program(launched(arrays))
@@ -111,7 +132,8 @@ class DistantInstance(BoundExecutable):
 def memory(monkeypatch: pytest.MonkeyPatch) -> DistantMemory:
     made = DistantMemory()
     checked: DeviceMemory[DistantBuffer] = made
-    monkeypatch.setitem(devices.DEVICES, "distant", Device("distant", DistantProgram, memory=checked))
+    backend = DistantBackend(checked)
+    monkeypatch.setitem(backends.BACKENDS, "distant", lambda: backend)
     return made
 
 

@@ -14,11 +14,9 @@ from wholestep import tree
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.backends.cpu.llvm_jit import object_code
 from wholestep.backends.cpu.profiled_entry import notes_text
-from wholestep.compiler import profiler
-from wholestep.compiler.profiler import ProfiledProgram
 from wholestep.errors import BoundsError, ParameterError, ShapeError, UnsupportedError
 from wholestep.lower.program.steps import ForLoop, Launch, RoutineCall, walk_steps
-from wholestep.runtime.cpu import machine_rates
+from wholestep.runtime.cpu import machine_rates, profiler
 from wholestep.train import calibrate
 from wholestep.train.inspect import inspection, profile
 from wholestep.train.step import estimate
@@ -88,7 +86,7 @@ def test_the_layers_of_a_rerolled_step_are_profiled():
 def test_a_program_with_clocks_computes_the_same(step):
     program, batch = step._engine.main.program, given()[1]
     arrays = step._engine.head + step._engine.signature.arrays(batch)
-    recorder = ProfiledProgram(program, step._engine.state.arrays)
+    recorder = program.profiler(step._engine.state.arrays)
     plain = program.instance([x.copy() for x in step._engine.state.arrays])
     for _ in range(3):
         recorder(arrays)

@@ -17,7 +17,7 @@ import numpy as np
 
 from wholestep import config
 from wholestep.backends.cpu.cpu_features import host_target
-from wholestep.backends.cpu.llvm_jit import object_code
+from wholestep.backends.cpu.llvm_jit import llvm_version, object_code
 from wholestep.backends.cpu.support_ir import support
 from wholestep.ir.graph import Graph
 from wholestep.runtime.cache import code_cache
@@ -119,7 +119,7 @@ def memory() -> tuple[str, str]:
 
 
 def compiler() -> tuple[str, str]:
-    llvmlite, llvm = code_cache.llvm_version().split()
+    llvmlite, llvm = llvm_version().split()
     return f"llvmlite {llvmlite}, LLVM {llvm}", "code is made inside this process; no other compiler is needed"
 
 

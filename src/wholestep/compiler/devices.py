@@ -1,49 +1,52 @@
-"""Devices: the places that a program can run on, by name, and the compiler of each."""
+"""Devices: the places that a program can run on, by name: those with a backend, and the interpreter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from wholestep.compiler.compilation_unit import CompilationUnit
+from wholestep.compiler.backends import BACKENDS
 from wholestep.compiler.driver import compile_graph
 from wholestep.compiler.dynamic_shapes import PerSizeProgram, compile_symbolic
 from wholestep.compiler.reference import InterpretedProgram
 from wholestep.errors import ParameterError
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.remat.memory_budget import MemoryBudget
+from wholestep.runtime.backend import Backend
 from wholestep.runtime.executable import Executable
 from wholestep.runtime.memory.buffer import HOST, DeviceMemory
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
-ProgramFactory = Callable[[Graph, Sequence[tuple[int, int]], MemoryBudget | None, FileInputs], Executable]
-"""Turns a graph, its resident pairs, a budget and what lies in files into a program."""
 
+class Device:
+    """A device by its name; without a backend it is the interpreter, the oracle of the others."""
 
-class Device(NamedTuple):
-    """A device by its name."""
+    def __init__(self, name: str, backend: Backend | None) -> None:
+        self.name, self.backend = name, backend
 
-    name: str
-    compile: ProgramFactory
-    rerolls: bool = True
-    """False where loops stay as they were written: the interpreter is the oracle of the others."""
-    any_size: bool = True
-    """True where one code can do for all symbolic sizes."""
-    memory: DeviceMemory[Any] = HOST
-    """Where resident state lies."""
+    @property
+    def rerolls(self) -> bool:
+        """False where loops stay as they were written."""
+        return self.backend is not None
 
+    @property
+    def memory(self) -> DeviceMemory[Any]:
+        """Where resident state lies."""
+        return HOST if self.backend is None else self.backend.memory
 
-DEVICES = {
-    device.name: device
-    for device in (
-        Device("cpu", compile_graph),
-        Device("reference", InterpretedProgram, rerolls=False, any_size=False),
-    )
-}
-
-DEFAULT_DEVICE = "cpu"
-"""The device of a program that names none."""
+    def compile(
+        self,
+        graph: Graph,
+        resident: Sequence[tuple[int, int]],
+        budget: MemoryBudget | None = None,
+        streams: FileInputs = NO_FILE_INPUTS,
+    ) -> Executable:
+        """The program of a graph whose sizes are all known."""
+        if self.backend is None:
+            return InterpretedProgram(graph, resident, budget, streams)
+        return compile_graph(graph, resident, budget, streams, self.backend)
 
 
 def compile_for_device(
@@ -61,18 +64,26 @@ def compile_for_device(
     if not named_sizes(graph):
         return found.compile(graph, resident, budget, streams)
     unit = CompilationUnit(graph, tuple(resident), budget, tuple(streams.inputs)).checked()
-    if found.any_size:
-        return compile_symbolic(unit, found.compile)
-    return PerSizeProgram(unit, found.compile, f"the device {device!r} takes numbers for sizes")
+    if found.backend is None:
+        return PerSizeProgram(unit, found.compile, f"the device {device!r} takes numbers for sizes")
+    return compile_symbolic(unit, found.backend, found.compile)
 
 
-def device_named(name: str) -> Device:
-    """The device of this name; raises ParameterError where there is none."""
-    found = DEVICES.get(name)
-    if found is None:
-        known = ", ".join(map(repr, DEVICES))
+REFERENCE = "reference"
+"""The device that is the interpreter."""
+
+
+def check_device(name: str) -> None:
+    """Raise ParameterError where no device has this name."""
+    if name not in BACKENDS and name != REFERENCE:
+        known = ", ".join(map(repr, (*BACKENDS, REFERENCE)))
         raise ParameterError(
             f"compile: no device is called {name!r}",
             hint=f"this version compiles for the CPU only; the devices are {known}",
         )
-    return found
+
+
+def device_named(name: str) -> Device:
+    """The device of this name; raises ParameterError where there is none."""
+    check_device(name)
+    return Device(name, None if name == REFERENCE else BACKENDS[name]())

@@ -1,7 +1,7 @@
-"""The compiler driver: a graph becomes a loaded program of this processor, or is found compiled on disk.
+"""The compiler driver: a graph becomes a loaded program of a device, or is found compiled on disk.
 
     trace -> differentiate (frontend, transforms) -> reroll (train) -> graph passes -> legalize -> fuse -> schedule
-    -> assign buffers -> rematerialize and offload -> emit LLVM -> machine code -> load
+    -> assign buffers -> rematerialize and offload -> emit code -> load
 
 Each stage takes the value that the one before has made; `compiler.rewrites` lists the rewrites of the graph.
 """
@@ -17,33 +17,31 @@ from typing import Any
 import numpy as np
 
 from wholestep import config
-from wholestep.backends.cpu.compiler import llvm_source, machine_model
-from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.collector import without_garbage_collection
-from wholestep.compiler.artifact_entry import pack_entry, unpack_artifact
-from wholestep.compiler.compilation_unit import ASSUMED_SIZE, CompilationUnit
+from wholestep.compiler.backends import default_backend
 from wholestep.compiler.memory_report import Forecast, MemoryReport, plan_costs, report_memory
 from wholestep.contents import sha256
 from wholestep.dims import SymbolicError
 from wholestep.errors import UnsupportedError
-from wholestep.ir.graph import Graph
+from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.text import text_and_objects
 from wholestep.kernel.lang import Kernel
+from wholestep.lower.compilation_unit import ASSUMED_SIZE, CompilationUnit
 from wholestep.lower.compile import lower_program
 from wholestep.lower.dynamic_shapes import SYMBOLIC_SIZE_HINT, substitute_sizes
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.remat.memory_budget import MemoryBudget
+from wholestep.lower.target import Target
 from wholestep.lower.verify_program import verify_program
 from wholestep.passes.optional import collect_left_out
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.report import explain
 from wholestep.report.cost_table import Costs
 from wholestep.report.memory_plot import PlottableProgram, plottable
+from wholestep.runtime.backend import Backend, LoadedCode, Profiler
 from wholestep.runtime.cache.code_cache import cached_code
 from wholestep.runtime.cache.private_folder import CacheEntry
-from wholestep.runtime.cpu import machine_rates
-from wholestep.runtime.cpu.artifact import Artifact
-from wholestep.runtime.cpu.executable import NativeExecutable
+from wholestep.runtime.executable import BoundExecutable, Executable
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 from wholestep.words import Words
 
@@ -52,17 +50,13 @@ class InspectableProgram:
     """The reports of a compiled program; what the disk cache does not keep is computed when it is asked for."""
 
     unit: CompilationUnit
-    artefact: Artifact
-
-    @property
-    def target(self) -> CpuTarget:
-        """The processor that it is compiled for."""
-        return self.unit.target
+    backend: Backend
+    code: LoadedCode
 
     @cached_property
     def plan(self) -> LoweredProgram:
         """The lowered program: its steps, and the buffer assignment."""
-        return plan_graph(self.unit)
+        return plan_graph(self.unit, self.backend.target)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -70,8 +64,8 @@ class InspectableProgram:
         return self.plan.kernels()
 
     def source(self) -> str:
-        """The LLVM text."""
-        return llvm_source(self.plan, self.target).text
+        """The text of the program before it is machine code."""
+        return self.backend.source(self.plan)
 
     def explain(self) -> str:
         """A report on fusion, loops and costs, a few lines for each kernel."""
@@ -80,20 +74,33 @@ class InspectableProgram:
 
     def cost(self) -> Costs:
         """The predicted cost of a run: an entry for each kernel and for each line."""
-        return plan_costs(self.plan)
+        return plan_costs(self.plan, self.backend.rates())
 
     @property
     def memory(self) -> MemoryReport:
         """The memory of a run, by purpose."""
-        return report_memory(self.unit, self.plan, sum(map(len, self.artefact.objects)))
+        return report_memory(self.unit, self.plan, self.code.nbytes)
 
 
-class CompiledProgram(InspectableProgram, NativeExecutable):
+class CompiledProgram(InspectableProgram, Executable):
     """A program whose sizes are all known."""
 
-    def __init__(self, unit: CompilationUnit, artefact: Artifact, streams: FileInputs = NO_FILE_INPUTS) -> None:
-        super().__init__(unit.graph, artefact, streams=streams)
-        self.unit = unit
+    def __init__(
+        self, unit: CompilationUnit, backend: Backend, code: LoadedCode, streams: FileInputs = NO_FILE_INPUTS
+    ) -> None:
+        self.unit, self.backend, self.code, self.streams = unit, backend, code, streams
+        self.graph, self.resident = unit.graph, unit.resident
+        self.executable = code.executable(streams)
+
+    def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
+        return self.executable(arrays)
+
+    def instance(self, state: Sequence[Any]) -> BoundExecutable:
+        return self.executable.instance(state)
+
+    def profiler(self, state: Sequence[Any]) -> Profiler:
+        """The program with a clock around its kernels, on copies of this state."""
+        return self.backend.profiler(self.unit, self.plan, self.streams, state)
 
 
 def compile_graph(
@@ -101,10 +108,12 @@ def compile_graph(
     resident: Sequence[tuple[int, int]] = (),
     budget: MemoryBudget | None = None,
     streams: FileInputs = NO_FILE_INPUTS,
+    backend: Backend | None = None,
 ) -> CompiledProgram:
-    """Compile a graph for this processor; raises BudgetError where it needs more memory than `budget`."""
-    unit = CompilationUnit(graph, tuple(resident), with_measured_rates(budget), tuple(streams.inputs)).checked()
-    return CompiledProgram(unit, compile_artifact(unit), streams)
+    """Compile a graph for a device; raises BudgetError where it needs more memory than `budget`."""
+    backend = backend or default_backend()
+    unit = CompilationUnit(graph, tuple(resident), with_rates(budget, backend), tuple(streams.inputs)).checked()
+    return CompiledProgram(unit, backend, compile_unit(unit, backend), streams)
 
 
 def forecast_memory(
@@ -118,29 +127,32 @@ def forecast_memory(
 
     Raises UnsupportedError where symbolic sizes prevent one plan for all of them.
     """
-    budget = None if budget is None else budget.keeping(kept)
-    unit = CompilationUnit(graph, tuple(resident), with_measured_rates(budget), tuple(streamed)).checked()
-    plan = plan_graph(unit)
+    backend = default_backend()
+    budget = with_rates(None if budget is None else budget.keeping(kept), backend)
+    unit = CompilationUnit(graph, tuple(resident), budget, tuple(streamed)).checked()
+    plan = plan_graph(unit, backend.target)
     found = Forecast(*report_memory(unit, plan, 0, kept))
-    found.plan = plan
+    found.plan, found.rates = plan, backend.rates()
     return found
 
 
-def with_measured_rates(budget: MemoryBudget | None) -> MemoryBudget | None:
+def with_rates(budget: MemoryBudget | None, backend: Backend) -> MemoryBudget | None:
     """A budget with the rates of this machine as they are known now, for as long as its program lives."""
-    return None if budget is None else budget._replace(rates=machine_rates.current_rates())
+    return None if budget is None else budget._replace(rates=backend.rates())
 
 
-def compile_artifact(unit: CompilationUnit) -> Artifact:
-    """The code of a unit and all that the runtime needs of it, from the disk cache where it is there."""
+def compile_unit(unit: CompilationUnit, backend: Backend) -> LoadedCode:
+    """The code of a unit in this process, from the disk cache where it is there."""
     start = time.perf_counter()
     if config.check() or any(config.debug(word) for word in ("kernel", "plan", "passes", "ir")):
-        entry = compile_entry(unit)
+        entry = compile_entry(unit, backend)
     else:
         flags: dict[str, Any] = {"resident": unit.resident, "passes": ALL_PASSES, "budget": unit.budget}
         flags |= {"supposed": ASSUMED_SIZE, "streamed": unit.streamed}
-        entry = cached_code(graph_fingerprint(unit.graph), unit.target, flags, lambda: compile_entry(unit))
-    found = unpack_artifact(unit, entry)
+        entry = cached_code(
+            graph_fingerprint(unit.graph), backend.identity(), flags, lambda: compile_entry(unit, backend)
+        )
+    found = backend.load(unit, entry)
     if config.debug("time"):
         print(f"compiled {unit.graph.name} in {1e3 * (time.perf_counter() - start):.1f} ms", file=sys.stderr)
     return found
@@ -158,18 +170,18 @@ def graph_fingerprint(graph: Graph) -> str:
 
 
 @without_garbage_collection()  # nearly all that a compilation makes is in use until it ends
-def compile_entry(unit: CompilationUnit) -> CacheEntry:
-    """Lower a graph and compile it to machine code, printing what the environment asks for."""
-    plan = plan_graph(unit)
+def compile_entry(unit: CompilationUnit, backend: Backend) -> CacheEntry:
+    """Lower a graph and generate its code, printing what the environment asks for."""
+    plan = plan_graph(unit, backend.target)
     if config.debug("kernel"):
         print(*plan.kernels(), sep="\n\n", file=sys.stderr)
     if config.debug("plan"):
         print(plan, file=sys.stderr)
-    return pack_entry(unit, plan, llvm_source(plan, unit.target))
+    return backend.compile(unit, plan)
 
 
-def plan_graph(unit: CompilationUnit) -> PlottableProgram:
-    """Optimize and lower a graph.
+def plan_graph(unit: CompilationUnit, target: Target) -> PlottableProgram:
+    """Optimize a graph and lower it for a target.
 
     Raises UnsupportedError where symbolic sizes prevent one program for all of them.
     """
@@ -177,7 +189,7 @@ def plan_graph(unit: CompilationUnit) -> PlottableProgram:
     try:
         with unit.assumed_sizes(), collect_left_out() as left:
             optimized = run_passes(unit.graph, ALL_PASSES)
-            lowered = lower_program(optimized, machine_model(unit.target), unit.resident, budget, unit.streamed)
+            lowered = lower_program(optimized, target, unit.resident, budget, unit.streamed)
             if config.check():
                 verify_program(substitute_sizes(lowered), not unit.sizes)
     except SymbolicError as error:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from wholestep import forks
-from wholestep.compiler.compilation_unit import CompilationUnit, ResidentPairs
-from wholestep.compiler.driver import InspectableProgram, compile_artifact
+from wholestep.compiler.driver import InspectableProgram, compile_unit
 from wholestep.dims import Dim, bind, substitute
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.sizes import graph_at
+from wholestep.lower.compilation_unit import CompilationUnit, ResidentPairs
 from wholestep.lower.dynamic_shapes import size_constraints
-from wholestep.runtime.cpu.artifact import Artifact, TableSlot
-from wholestep.runtime.cpu.executable import AllocateBytes, LoadedCode, NativeExecutable, load_code, private_arena
+from wholestep.runtime.backend import AllocateBytes, Backend
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
 from wholestep.runtime.memory.aligned import aligned_empty
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
@@ -76,10 +73,10 @@ class SymbolicProgram(Executable):
         return found
 
     @abstractmethod
-    def general(self, sizes: SizeBinding, room: AllocateBytes) -> Executable:
+    def general(self, sizes: SizeBinding, room: AllocateBytes | None) -> Executable:
         """The program for sizes that have no code of their own."""
 
-    def at(self, sizes: SizeBinding, room: AllocateBytes = private_arena) -> Executable:
+    def at(self, sizes: SizeBinding, room: AllocateBytes | None = None) -> Executable:
         """The program for these sizes; its arena is had of `room`, where it can be."""
         return self.special.get(frozenset(sizes.items())) or self.general(sizes, room)
 
@@ -124,35 +121,19 @@ class PerSizeProgram(SymbolicProgram):
         super().__init__(unit, make)
         self.why = why
 
-    def general(self, sizes: SizeBinding, room: AllocateBytes) -> Executable:
+    def general(self, sizes: SizeBinding, room: AllocateBytes | None) -> Executable:
         return self.numbered(sizes)
 
 
 class AnySizeProgram(InspectableProgram, SymbolicProgram):
     """One code for all sizes."""
 
-    def __init__(self, unit: CompilationUnit, make: SizedCompiler) -> None:
+    def __init__(self, unit: CompilationUnit, backend: Backend, make: SizedCompiler) -> None:
         super().__init__(unit, make)
-        self.artefact = compile_artifact(unit)
+        self.backend, self.code = backend, compile_unit(unit, backend)
 
-    @cached_property
-    def loaded(self) -> LoadedCode:
-        """The code, in this process."""
-        return load_code(self.artefact)
-
-    def general(self, sizes: SizeBinding, room: AllocateBytes) -> Executable:
-        return NativeExecutable(self.graph, artifact_at_sizes(self.artefact, sizes), self.loaded, room)
-
-
-def artifact_at_sizes(artefact: Artifact, sizes: Mapping[str, int]) -> Artifact:
-    """The artefact with numbers for its symbolic sizes."""
-
-    def slot(s: TableSlot) -> TableSlot:
-        shape = tuple([substitute(n, sizes) for n in s.shape])
-        return dataclasses.replace(s, shape=shape, nbytes=substitute(s.nbytes, sizes))
-
-    numbers = tuple([substitute(n, sizes) for n in artefact.sizes])
-    return dataclasses.replace(artefact, slots=tuple([slot(s) for s in artefact.slots]), sizes=numbers)
+    def general(self, sizes: SizeBinding, room: AllocateBytes | None) -> Executable:
+        return self.code.at_sizes(sizes, room)
 
 
 class SymbolicInstance(BoundExecutable):
@@ -215,9 +196,9 @@ class SymbolicInstance(BoundExecutable):
         return 0 if self.current is None else self.current.trips
 
 
-def compile_symbolic(unit: CompilationUnit, make: SizedCompiler) -> SymbolicProgram:
-    """The program of a graph with symbolic sizes on this processor; `make` compiles graphs with numbers for them."""
+def compile_symbolic(unit: CompilationUnit, backend: Backend, make: SizedCompiler) -> SymbolicProgram:
+    """The program of a graph with symbolic sizes; `make` compiles graphs with numbers for them."""
     try:
-        return AnySizeProgram(unit, make)
+        return AnySizeProgram(unit, backend, make)
     except UnsupportedError as error:
         return PerSizeProgram(unit, make, str(error))

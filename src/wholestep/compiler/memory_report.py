@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wholestep.compiler.compilation_unit import ASSUMED_SIZE, CompilationUnit
 from wholestep.dims import Size, names, spelled_out, substitute
+from wholestep.lower.compilation_unit import ASSUMED_SIZE, CompilationUnit
+from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.program.live_ranges import LiveRange
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.report.cost_table import Costs, count_costs
 from wholestep.report.memory_plot import peak_table
-from wholestep.runtime.cpu import machine_rates
 from wholestep.words import preformatted, printable
 
 
@@ -69,10 +69,11 @@ class Forecast(MemoryReport):
     """The memory of a program that was lowered and not compiled, with its `plan` and `cost()`."""
 
     plan: LoweredProgram
+    rates: Rates
 
     def cost(self) -> Costs:
         """The predicted cost of a run, an entry for each kernel and for each line."""
-        return plan_costs(self.plan)
+        return plan_costs(self.plan, self.rates)
 
 
 def report_memory(unit: CompilationUnit, plan: LoweredProgram, code: int, kept: int = 0) -> MemoryReport:
@@ -92,6 +93,6 @@ def report_memory(unit: CompilationUnit, plan: LoweredProgram, code: int, kept: 
     )
 
 
-def plan_costs(plan: LoweredProgram) -> Costs:
+def plan_costs(plan: LoweredProgram, rates: Rates) -> Costs:
     """The predicted cost of a lowered program; times are for the assumed sizes where it has symbolic ones."""
-    return count_costs(plan, machine_rates.current_rates(), dict.fromkeys(plan.names, ASSUMED_SIZE))
+    return count_costs(plan, rates, dict.fromkeys(plan.names, ASSUMED_SIZE))

@@ -13,6 +13,7 @@ import numpy as np
 from wholestep import config, tree
 from wholestep.boundary.public import bounded
 from wholestep.compiler import devices
+from wholestep.compiler.backends import DEFAULT_DEVICE
 from wholestep.contents import same_bits
 from wholestep.dims import bind
 from wholestep.errors import DtypeError, MutationError, StaticArgumentError, TreeError, Where
@@ -109,11 +110,11 @@ class jit:
         *,
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
-        device: str = devices.DEFAULT_DEVICE,
+        device: str = DEFAULT_DEVICE,
         rewrite: bool = True,
     ) -> None:
         check_function(f, "jit")
-        devices.device_named(device)
+        devices.check_device(device)
         self.device = device
         functools.update_wrapper(self, f)
         self.f = f if rewrite else verbatim(f)

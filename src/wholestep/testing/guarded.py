@@ -216,4 +216,4 @@ def check_guarded(program: NativeExecutable, arrays: Sequence[NDArray], calls: i
 def of_step(step: Any, batch: Any) -> tuple[NativeExecutable, list[NDArray]]:
     """The program of a compiled step and its inputs: the state as it is, the hyper-parameters, and a batch."""
     engine = step._engine
-    return engine.main.program, [*engine.main.instance.state, *engine.head, *engine.signature.arrays(batch)]
+    return engine.main.program.executable, [*engine.main.instance.state, *engine.head, *engine.signature.arrays(batch)]

@@ -14,7 +14,6 @@ import numpy as np
 
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.compiler.driver import compile_graph
-from wholestep.compiler.profiler import ProfiledProgram
 from wholestep.frontend.control import scan
 from wholestep.frontend.jit import jit
 from wholestep.ir.graph import NDArray
@@ -82,7 +81,7 @@ class Timed:
 
     def __init__(self, f: Callable[..., Any], *arrays: NDArray) -> None:
         self.arrays = arrays
-        self.recorder = ProfiledProgram(compile_graph(jit(f).lower(*arrays)), ())
+        self.recorder = compile_graph(jit(f).lower(*arrays)).profiler(())
         kernels = [(s.kernel, i) for i, s in enumerate(self.recorder.steps) if isinstance(s, Launch)]
         self.kernel, self.number = max(kernels, key=lambda k: count_kernel(k[0]).flops)
         self.alone = self.shared = math.inf

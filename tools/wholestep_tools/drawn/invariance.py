@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,8 @@ PATTERNS = (np.uint64(0x7FA000017FA00001), np.uint64(0x7FF4000000000001), np.uin
 def outputs(program: CompiledProgram, made: Training, fill: np.uint64 | None = None) -> list[NDArray]:
     """All outputs of one call on resident state."""
     state = [made.args[i].copy() for i, _ in made.resident]
-    instance = program.instance(state)
-    for arena in instance._frame.arenas.values() if fill is not None else ():
+    instance: Any = program.instance(state)
+    for arena in instance.arenas if fill is not None else ():
         words = arena[: arena.nbytes // 8 * 8].view(np.uint64)
         words[:] = fill or np.uint64(0)
     rest = instance(made.args[len(state) :])

@@ -10,13 +10,13 @@ import numpy as np
 
 from wholestep import config
 from wholestep.compiler import driver as program
-from wholestep.compiler.artifact_entry import unpack_artifact
-from wholestep.compiler.compilation_unit import CompilationUnit
+from wholestep.compiler.backends import default_backend
 from wholestep.compiler.driver import CompiledProgram, compile_entry
 from wholestep.compiler.rounding_bound import allowance, error, exact_values, jittered, values
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.verify import verify
 from wholestep.lower.buffers import assign
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.passes.reroll.emit import stacked_places
 from wholestep.passes.reroll.reroll import Rerolled, reroll
 from wholestep.passes.reroll.scan_accumulators import scan_accumulators
@@ -41,8 +41,8 @@ def watched() -> Iterator[None]:
 def compiled(graph: Graph, resident: Sequence[tuple[int, int]] = ()) -> CompiledProgram:
     """The program of a graph, made anew and checked."""
     with watched():
-        unit = CompilationUnit(graph, tuple(resident))
-        return CompiledProgram(unit, unpack_artifact(unit, compile_entry(unit)))
+        unit, backend = CompilationUnit(graph, tuple(resident)), default_backend()
+        return CompiledProgram(unit, backend, backend.load(unit, compile_entry(unit, backend)))
 
 
 def rolled_up(graph: Graph, kept: int, roll: str) -> Rerolled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,21 @@ from wholestep.exits import UNBROKEN
 
 class CodeError(WholestepError, RuntimeError):
     """Generated code that LLVM refuses: a fault of the compiler, never of the program that was compiled."""
+
+
+@cache
+def llvm_version() -> str:
+    """The versions of what makes machine code."""
+    with GATE:
+        import llvmlite
+        import llvmlite.binding as llvm
+
+    return f"{llvmlite.__version__} {'.'.join(map(str, llvm.llvm_version_info))}"
+
+
+def code_identity(target: CpuTarget) -> dict[str, Any]:
+    """All that machine code depends on beside its source, as JSON can hold it."""
+    return {"target": asdict(target), "llvm": llvm_version()}
 
 
 @cache

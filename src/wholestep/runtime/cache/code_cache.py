@@ -16,14 +16,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from wholestep import config
-from wholestep.backends.cpu.cpu_features import CpuTarget
-from wholestep.backends.cpu.gate import GATE
 from wholestep.errors import WholestepWarning
 from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, PrivateFolder
 
@@ -41,14 +38,17 @@ class SourceUnknown(Exception):
     """The code that runs is not known to be what the source files say."""
 
 
-def cached_code(text: str, target: CpuTarget, flags: Mapping[str, Any], make: Callable[[], CacheEntry]) -> CacheEntry:
-    """Return the cached entry for this program, target and flags, or the result of `make`.
+def cached_code(
+    text: str, backend: Mapping[str, Any], flags: Mapping[str, Any], make: Callable[[], CacheEntry]
+) -> CacheEntry:
+    """Return the cached entry for this program, backend and flags, or the result of `make`.
 
-    `text` is the program in canonical form. Warns once, with a CacheWarning, where the folder cannot be used.
+    `text` is the program in canonical form, `backend` all that code depends on of a device. Warns
+    once, with a CacheWarning, where the folder cannot be used.
     """
     try:
         folder = cache_folder()
-        name = "" if folder is None else cache_key(text, target, flags)
+        name = "" if folder is None else cache_key(text, backend, flags)
         found = None if folder is None else folder.get(name)
     except SourceUnknown:
         return make()
@@ -90,17 +90,16 @@ def _default() -> Path:
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "wholestep"
 
 
-def cache_key(text: str, target: CpuTarget, flags: Mapping[str, Any]) -> str:
-    """The name of an entry: a hash of everything that code depends on; `flags` are what JSON can hold.
+def cache_key(text: str, backend: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
+    """The name of an entry: a hash of everything that code depends on; `backend` and `flags` are what JSON can hold.
 
     Raises Unknown as `code_version` does.
     """
     facts = {
         "text": text,
-        "target": asdict(target),
+        "backend": dict(backend),
         "flags": dict(flags),
         "code": code_version(),
-        "llvm": llvm_version(),
         "abi": process_abi(),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -146,16 +145,6 @@ def source_files(root: str) -> list[str]:
         for folder, _, names in os.walk(os.path.join(root, package)):
             found += [os.path.join(folder[len(root) + 1 :], name) for name in names if name.endswith(".py")]
     return sorted(found)
-
-
-@cache
-def llvm_version() -> str:
-    """The versions of what makes machine code."""
-    with GATE:
-        import llvmlite
-        import llvmlite.binding as llvm
-
-    return f"{llvmlite.__version__} {'.'.join(map(str, llvm.llvm_version_info))}"
 
 
 _warned: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wholestep.dims import Size
+from wholestep.dims import Size, substitute
 from wholestep.errors import BoundsError, DtypeError, Indexed, ParameterError, Where, WholestepError, show
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
@@ -114,3 +114,13 @@ class Artifact:
             for at, array in zip(self.constant_offsets, self.constants, strict=True)
         ]
         return replace(self, constants=tuple(lying))
+
+    def at_sizes(self, sizes: Mapping[str, int]) -> Artifact:
+        """The same with numbers for its symbolic sizes."""
+
+        def slot(s: TableSlot) -> TableSlot:
+            shape = tuple([substitute(n, sizes) for n in s.shape])
+            return replace(s, shape=shape, nbytes=substitute(s.nbytes, sizes))
+
+        numbers = tuple([substitute(n, sizes) for n in self.sizes])
+        return replace(self, slots=tuple([slot(s) for s in self.slots]), sizes=numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from wholestep.backends.cpu.support_ir.record_layouts import CALL, CONTEXT, CONT
 from wholestep.errors import ForkedError, ShapeError, StorageError, UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.types import array_type
+from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.cpu import external_symbols, page_prefetcher, support, thread_pool
 from wholestep.runtime.cpu.artifact import Artifact
 from wholestep.runtime.cpu.ndarray_reader import AddressRanges, ArgumentTypes, array_address, array_extent
@@ -37,9 +38,6 @@ AllocateArray = Callable[[tuple[int, ...], Any], NDArray]
 
 Memory for a scratch file must keep its contents when its pages are released.
 """
-
-AllocateBytes = Callable[[int], NDArray]
-"""Allocates the bytes of an arena or scratch file."""
 
 
 def private_arena(nbytes: int) -> NDArray:
@@ -134,18 +132,18 @@ class CallFrame:
         self.words[CONTEXT["stop"] // 8] = 1
 
 
-class LoadedCode(NamedTuple):
+class LinkedArtifact(NamedTuple):
     """Linked code and its constants, shared by executables of several sizes."""
 
     code: LinkedCode
     constants: dict[int, NDArray]
 
 
-def load_code(artefact: Artifact) -> LoadedCode:
+def link_artifact(artefact: Artifact) -> LinkedArtifact:
     """Link the code of an artefact, and lay its constants out."""
     constants = {place: artefact.pool_of_constants(place) for place in artefact.places("constant")}
     known = support.load_support().symbols | {name: external_symbols.resolve_symbol(name) for name in artefact.symbols}
-    return LoadedCode(LinkedCode(artefact.objects, known, (artefact.entry,)), constants)
+    return LinkedArtifact(LinkedCode(artefact.objects, known, (artefact.entry,)), constants)
 
 
 class NativeExecutable(Executable):
@@ -155,7 +153,7 @@ class NativeExecutable(Executable):
         self,
         graph: Graph,
         artefact: Artifact,
-        like: LoadedCode | None = None,
+        like: LinkedArtifact | None = None,
         room: AllocateBytes = private_arena,
         streams: FileInputs = NO_FILE_INPUTS,
     ) -> None:
@@ -164,8 +162,7 @@ class NativeExecutable(Executable):
         self.graph = graph
         self.streams = streams
         self.resident = artefact.resident
-        self.loaded = like or load_code(artefact)
-        self._code, self.constants = self.loaded
+        self._code, self.constants = like or link_artifact(artefact)
         self._room = room
         self.artefact = artefact.pooled(self.constants)
         self._inputs = artefact.inputs
@@ -264,6 +261,23 @@ class NativeExecutable(Executable):
         for k, array in zip(self._fresh, results, strict=True):
             frame.table[self._outputs[k]] = array_address(array)
         return frame, results
+
+
+class NativeCode(LoadedCode):
+    """An artifact that is linked into this process."""
+
+    def __init__(self, graph: Graph, artefact: Artifact) -> None:
+        self.graph = graph
+        self.linked = link_artifact(artefact)
+        self.artefact = artefact.pooled(self.linked.constants)
+        self.nbytes = sum(map(len, artefact.objects))
+        self.arena = sum(slot.nbytes for slot in artefact.slots if slot.kind == "arena")
+
+    def executable(self, streams: FileInputs) -> NativeExecutable:
+        return NativeExecutable(self.graph, self.artefact, self.linked, streams=streams)
+
+    def at_sizes(self, sizes: Mapping[str, int], arena: AllocateBytes | None) -> NativeExecutable:
+        return NativeExecutable(self.graph, self.artefact.at_sizes(sizes), self.linked, arena or private_arena)
 
 
 class BoundNativeExecutable(BoundExecutable):

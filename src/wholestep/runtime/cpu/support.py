@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from wholestep.backends.cpu.cpu_features import host_target
-from wholestep.backends.cpu.llvm_jit import LinkedCode, object_code
+from wholestep.backends.cpu.llvm_jit import LinkedCode, code_identity, object_code
 from wholestep.backends.cpu.support_ir import support
 from wholestep.runtime.cache.code_cache import cached_code
 from wholestep.runtime.cache.private_folder import CacheEntry
@@ -60,6 +60,6 @@ def load_support() -> SupportLibrary:
     """The support functions for the processor that this process runs on."""
     target = host_target()
     text = support.support_module(target)
-    kept = cached_code(text, target, {}, lambda: CacheEntry((object_code(text, target),), {}))
+    kept = cached_code(text, code_identity(target), {}, lambda: CacheEntry((object_code(text, target),), {}))
     outside = semaphores.semaphore_symbols() | madvise_symbols()
     return SupportLibrary(LinkedCode(map(bytes, kept.pieces), outside, support.EXPORTS))

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wholestep.compiler.profiler import ProfileRecord, TimedEvent
 from wholestep.errors import show
 from wholestep.report.cost_table import KernelCost
+from wholestep.runtime.backend import ProfileRecord, TimedEvent
 
 PROCESS = 1
 

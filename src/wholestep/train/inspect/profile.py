@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
-from wholestep.compiler.profiler import ProfiledProgram, ProfileRecord
 from wholestep.dims import Dim
 from wholestep.errors import show
 from wholestep.ir.sizes import graph_at
@@ -17,7 +16,7 @@ from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.program.steps import Launch, RoutineCall
 from wholestep.report import table_format
 from wholestep.report.cost_table import NO_USER_LINE, KernelCost, kernel_cost, line_costs, rates_source
-from wholestep.runtime.cpu import machine_rates
+from wholestep.runtime.backend import ProfileRecord
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS
 from wholestep.train.inspect import perfetto
 from wholestep.train.program.engine import Engine
@@ -130,10 +129,10 @@ def profiled(engine: Engine, batch: Any, calls: int) -> Profile:
         sizes: Any = engine.signature.sizes(arrays[len(engine.head) :])
         program = program.make(graph_at(program.graph, sizes), program.resident, None, NO_FILE_INPUTS)
     check_unchanged(engine.watches, "profile")
-    recorder = ProfiledProgram(program, engine.main.instance.state)
+    recorder = program.profiler(engine.main.instance.state)
     recorder(arrays)
     records = [recorder(arrays) for _ in range(calls)]
-    by = machine_rates.current_rates()
+    by = program.backend.rates()
     far = cache_misses(program.plan.steps, by)
     steps = [(step, far.get(id(step), 0.0)) for step in recorder.steps]
     return profile_of(program.graph.name, steps, records, by)

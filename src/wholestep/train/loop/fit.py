@@ -166,8 +166,8 @@ class RunDisplay:
         self.next = self.since = 0.0
         self.steps = 0
         self.each: int | None = None
-        artefact = getattr(run.step._engine.main.program, "artefact", None)
-        self.arena = artefact and sum(slot.nbytes for slot in artefact.slots if slot.kind == "arena")
+        code = getattr(run.step._engine.main.program, "code", None)
+        self.arena = code and code.arena
 
     def begin(self) -> None:
         """An epoch begins."""

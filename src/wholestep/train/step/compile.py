@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from wholestep.compiler import devices
+from wholestep.compiler.backends import DEFAULT_DEVICE
 from wholestep.errors import BudgetError, DtypeError, ParameterError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
@@ -37,7 +38,7 @@ def compile(
     batch: Any,
     buffers: Any = None,
     has_aux: bool = False,
-    device: str = devices.DEFAULT_DEVICE,
+    device: str = DEFAULT_DEVICE,
     steps_per_call: int = 1,
     captures: Sequence[str] = (),
     guard: Literal["gradients", "loss"] | None = "gradients",
@@ -124,7 +125,7 @@ def compile(
     with UNBROKEN:
         check_loss(loss, params)
         loss = loss if rewrite else verbatim(loss)
-        devices.device_named(device)
+        devices.check_device(device)
         options = shared_options(
             optimizer,
             steps_per_call,

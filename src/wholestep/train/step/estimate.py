@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from wholestep import tree
-from wholestep.compiler.devices import DEFAULT_DEVICE, device_named
+from wholestep.compiler.backends import DEFAULT_DEVICE
+from wholestep.compiler.devices import device_named
 from wholestep.compiler.driver import forecast_memory
 from wholestep.compiler.memory_report import Forecast
 from wholestep.dims import Dim

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 
 from wholestep.backends.cpu.cpu_features import host_target, named_target
+from wholestep.backends.cpu.llvm_jit import code_identity
 from wholestep.compiler.driver import graph_fingerprint
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.runtime.cache import code_cache
@@ -53,23 +54,25 @@ def same_kind(node: Node) -> bool:
 
 def facts() -> Iterator[tuple[str, str]]:
     """Each thing that a key depends on, with the key where that thing is another one."""
-    text, host = "graph", host_target()
+    text, host = "graph", code_identity(host_target())
     flags: dict[str, Any] = {"resident": [], "budget": None}
     yield "text", code_cache.cache_key("graph ", host, flags)
     yield "flag", code_cache.cache_key(text, host, {**flags, "budget": 1})
     yield "flag that is new", code_cache.cache_key(text, host, {**flags, "more": False})
     yield "flag that is gone", code_cache.cache_key(text, host, {"resident": []})
     for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
-        if (target := named_target(level)) != host:
-            yield f"processor, {level}", code_cache.cache_key(text, target, flags)
-    for name in ("code_version", "llvm_version", "process_abi"):
+        if (target := named_target(level)) != host_target():
+            yield f"processor, {level}", code_cache.cache_key(text, code_identity(target), flags)
+    yield "LLVM version", code_cache.cache_key(text, {**host, "llvm": "another"}, flags)
+    for name in ("code_version", "process_abi"):
         with mock.patch.object(code_cache, name, lambda: "another"):
             yield name.replace("_", " "), code_cache.cache_key(text, host, flags)
 
 
 def audit(count: int, seed: int) -> dict[str, Any]:
     """Each thing that a key depends on, and so many programs; the record of it."""
-    seen, keys = Seen(), {code_cache.cache_key("graph", host_target(), {"resident": [], "budget": None}): "itself"}
+    own = code_cache.cache_key("graph", code_identity(host_target()), {"resident": [], "budget": None})
+    seen, keys = Seen(), {own: "itself"}
     for what, key in facts():
         seen.right(key not in keys, f"{what}: the key is that of {keys.get(key)}")
         seen.count("things that a key depends on, changed one at a time")

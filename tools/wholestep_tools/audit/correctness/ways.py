@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from wholestep.backends.cpu.target import schedule
-from wholestep.compiler.artifact_entry import unpack_artifact
-from wholestep.compiler.compilation_unit import CompilationUnit
+from wholestep.compiler.backends import default_backend
 from wholestep.compiler.driver import CompiledProgram, compile_entry, compile_graph
 from wholestep.errors import BudgetError
 from wholestep.ir.graph import NDArray
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.runtime.cache.private_folder import decode_entry, encode_entry
 from wholestep.runtime.cpu import thread_pool
@@ -39,11 +39,11 @@ def shared() -> Iterator[None]:
 
 def from_disk(made: Training) -> CompiledProgram:
     """The program as a cache would give it back."""
-    unit = CompilationUnit(made.graph, tuple(made.resident))
+    unit, backend = CompilationUnit(made.graph, tuple(made.resident)), default_backend()
     name = "0" * 64
-    entry = decode_entry(name, b"".join(encode_entry(name, compile_entry(unit))))
+    entry = decode_entry(name, b"".join(encode_entry(name, compile_entry(unit, backend))))
     assert entry is not None
-    return CompiledProgram(unit, unpack_artifact(unit, entry))
+    return CompiledProgram(unit, backend, backend.load(unit, entry))
 
 
 def within(made: Training, share: float) -> CompiledProgram | None:

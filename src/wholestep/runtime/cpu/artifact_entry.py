@@ -9,12 +9,13 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.backends.cpu.compiler import LlvmSource
+from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.entry_function import ENTRY_SYMBOL
 from wholestep.backends.cpu.llvm_jit import object_code
-from wholestep.compiler.compilation_unit import CompilationUnit
 from wholestep.dims import dim_product, spelled
 from wholestep.errors import Where
 from wholestep.ir.graph import Graph, NDArray
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.cost import roofline
 from wholestep.lower.dynamic_shapes import substitute_sizes
 from wholestep.lower.program.failure_points import fails_late
@@ -24,9 +25,9 @@ from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.cpu.artifact import Artifact, ErrorSite, TableSlot
 
 
-def pack_entry(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource) -> CacheEntry:
+def pack_entry(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource, target: CpuTarget) -> CacheEntry:
     """Compile LLVM text to machine code, with all that the runtime must know to run it."""
-    objects = [object_code(module, unit.target) for module in text.modules]
+    objects = [object_code(module, target) for module in text.modules]
     wheres = list(source_locations(unit.graph))
     with unit.assumed_sizes():
         microseconds = roofline.total_microseconds(substitute_sizes(plan).steps)

@@ -1,12 +1,11 @@
-"""A compilation unit: a graph to compile for the CPU and all that its code depends on, checked once and handed on."""
+"""Compilation unit: a graph to compile and the options that its code depends on, checked once and handed on."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
-from wholestep.backends.cpu.cpu_features import CpuTarget, host_target
 from wholestep.dims import supposing
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph
@@ -29,7 +28,6 @@ class CompilationUnit:
     budget: MemoryBudget | None = None
     streamed: tuple[int, ...] = ()
     """Inputs that lie in files."""
-    target: CpuTarget = field(default_factory=host_target)
 
     def checked(self) -> CompilationUnit:
         """The unit itself; raises UnsupportedError for options that need numbers for its sizes."""

@@ -6,67 +6,49 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from wholestep.backends.cpu.compiler import llvm_source
+from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.profiled_entry import EVENT_WORDS, RECORD_HEAD, ProfiledEntry, record_words, timed_steps
 from wholestep.collector import without_garbage_collection
-from wholestep.compiler.artifact_entry import pack_entry, unpack_artifact
-from wholestep.compiler.driver import CompiledProgram
 from wholestep.ir.graph import NDArray
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.cost.roofline import steps_with_counts
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch, RoutineCall, WhileLoop
+from wholestep.runtime.backend import ProfileRecord, TimedEvent
 from wholestep.runtime.cpu import clock, thread_pool
 from wholestep.runtime.cpu.artifact import TableSlot
+from wholestep.runtime.cpu.artifact_entry import pack_entry, unpack_artifact
 from wholestep.runtime.cpu.executable import NativeExecutable
-from wholestep.runtime.memory.mapped_arrays import clone
+from wholestep.runtime.memory.mapped_arrays import FileInputs, clone
 
 MAX_EVENTS = 1 << 17
 """The number of events that a record has room for: 4 MB; the sums go on beyond."""
-
-
-class TimedEvent(NamedTuple):
-    """A kernel, a routine, or a thread's share of a kernel, from when to when, in nanoseconds."""
-
-    step: int
-    share: bool
-    thread: int
-    begin: float
-    end: float
-
-
-class ProfileRecord(NamedTuple):
-    """The timing of one run."""
-
-    seconds: float
-    """From call to return."""
-    runs: tuple[int, ...]
-    """The number of runs of each step."""
-    nanoseconds: tuple[float, ...]
-    """The time of each step, all its runs together."""
-    events: tuple[TimedEvent, ...]
-    """In the order in which they ended."""
-    missing: int
-    """The number of events that there was no room for."""
 
 
 class ProfiledProgram:
     """A program on copies of its resident arrays; `steps` are the kernels and routines that are timed."""
 
     @without_garbage_collection()
-    def __init__(self, program: CompiledProgram, state: Sequence[NDArray]) -> None:
-        plan, unit = program.plan, program.unit
+    def __init__(
+        self,
+        unit: CompilationUnit,
+        plan: LoweredProgram,
+        target: CpuTarget,
+        streams: FileInputs,
+        state: Sequence[NDArray],
+    ) -> None:
         self.steps = timed_steps(plan)
         self.capacity = int(min(MAX_EVENTS, count_events(plan)))
-        entry = pack_entry(unit, plan, llvm_source(plan, unit.target, ProfiledEntry))
+        entry = pack_entry(unit, plan, llvm_source(plan, target, ProfiledEntry), target)
         made = unpack_artifact(unit, entry)
         nbytes = 8 * record_words(len(self.steps), self.capacity)
         room = TableSlot("arena", np.dtype(np.uint8), (nbytes,), nbytes)
         made = dataclasses.replace(made, slots=(*made.slots, room), microseconds=1e9)
-        self.instance = NativeExecutable(unit.graph, made, streams=program.streams).instance(list(map(clone, state)))
+        self.instance = NativeExecutable(unit.graph, made, streams=streams).instance(list(map(clone, state)))
         self.record = self.instance.memory(len(made.slots) - 1).view(np.int64)
 
     def __call__(self, arrays: Sequence[NDArray]) -> ProfileRecord:

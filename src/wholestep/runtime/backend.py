@@ -1,0 +1,112 @@
+"""Backend: the one object through which the compiler reaches a device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from wholestep.dims import Size
+from wholestep.errors import UnsupportedError
+from wholestep.ir.graph import NDArray
+from wholestep.lower.compilation_unit import CompilationUnit
+from wholestep.lower.cost.roofline import Rates
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import Launch, RoutineCall
+from wholestep.lower.target import Target
+from wholestep.runtime.cache.private_folder import CacheEntry
+from wholestep.runtime.executable import Executable
+from wholestep.runtime.memory.buffer import HOST, DeviceMemory
+from wholestep.runtime.memory.mapped_arrays import FileInputs
+
+AllocateBytes = Callable[[int], NDArray]
+"""Allocates the bytes of an arena or scratch file."""
+
+
+class TimedEvent(NamedTuple):
+    """A kernel, a routine, or a thread's share of a kernel, from when to when, in nanoseconds."""
+
+    step: int
+    share: bool
+    thread: int
+    begin: float
+    end: float
+
+
+class ProfileRecord(NamedTuple):
+    """The timing of one run."""
+
+    seconds: float
+    """From call to return."""
+    runs: tuple[int, ...]
+    """The number of runs of each step."""
+    nanoseconds: tuple[float, ...]
+    """The time of each step, all its runs together."""
+    events: tuple[TimedEvent, ...]
+    """In the order in which they ended."""
+    missing: int
+    """The number of events that there was no room for."""
+
+
+class Profiler(Protocol):
+    """A program on copies of its resident buffers, with a clock around its kernels and routines."""
+
+    @property
+    def steps(self) -> Sequence[Launch | RoutineCall]:
+        """The kernels and routines that are timed, in the order of their numbers."""
+
+    def __call__(self, arrays: Sequence[NDArray]) -> ProfileRecord:
+        """Run once on what the last run left, and return the timing."""
+
+
+class LoadedCode(ABC):
+    """The compiled code of one program in this process; executables of several sizes share it."""
+
+    nbytes: int
+    """The bytes of the code."""
+    arena: Size
+    """The bytes that a run works in."""
+
+    @abstractmethod
+    def executable(self, streams: FileInputs) -> Executable:
+        """The executable of a program whose sizes are all known; `streams` says which inputs lie in files."""
+
+    @abstractmethod
+    def at_sizes(self, sizes: Mapping[str, int], arena: AllocateBytes | None) -> Executable:
+        """The executable for these numbers of the symbolic sizes; its arena is had of `arena`, if that is given."""
+
+
+class Backend(ABC):
+    """A device: lowering decisions, code generation, loading, memory and rates.
+
+    `target` decides for lowering, and `memory` is where resident state lies.
+    """
+
+    target: Target
+    memory: DeviceMemory[Any] = HOST
+
+    @abstractmethod
+    def identity(self) -> Mapping[str, Any]:
+        """All properties of device and code generator that compiled code depends on, as JSON can hold them."""
+
+    @abstractmethod
+    def rates(self) -> Rates:
+        """The rates that programs are planned with on this machine."""
+
+    @abstractmethod
+    def source(self, plan: LoweredProgram) -> str:
+        """The text of a program before it is machine code."""
+
+    @abstractmethod
+    def compile(self, unit: CompilationUnit, plan: LoweredProgram) -> CacheEntry:
+        """Generate the code of a unit, as it was lowered."""
+
+    @abstractmethod
+    def load(self, unit: CompilationUnit, entry: CacheEntry) -> LoadedCode:
+        """Ready the code of a unit for execution."""
+
+    def profiler(
+        self, unit: CompilationUnit, plan: LoweredProgram, streams: FileInputs, state: Sequence[Any]
+    ) -> Profiler:
+        """Build a program again with a clock around its steps; raises UnsupportedError where there is none."""
+        raise UnsupportedError(f"profile: the device {self.target.name!r} has no clock for its kernels")
