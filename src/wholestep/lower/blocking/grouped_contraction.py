@@ -26,6 +26,9 @@ from wholestep.lower.program.steps import ForLoop, Launch, MemRef, Step
 
 Parts = tuple[AxisPart, ...]
 
+MIN_GROUPS = 4
+"""At least about so many groups for threads to share, where there are rows enough for tiles."""
+
 
 class GroupPosition(NamedTuple):
     """Which parts a block is made of: of each axis of the rows, of the last column, and of each axis of the terms."""
@@ -219,7 +222,9 @@ class GroupedBlocks:
     def write(self, name: str, extents: GroupExtents, first: bool, last: bool) -> BlockKernel:
         """Write a kernel."""
         nest, sizes = self.nest, self.sizes
-        groups = choose_groups(extents.rows, self.joined, sizes.tile_rows, sizes.group)
+        # Few rows are as many groups as threads may share.
+        most = min(sizes.group, max(math.prod(extents.rows) // MIN_GROUPS, sizes.tile_rows))
+        groups = choose_groups(extents.rows, self.joined, sizes.tile_rows, most)
         writer = GroupWriter(f"{nest.kernel.name}_{name}", nest, sizes, extents, self.order, groups)
         with writer.builder:
             if name == "pack_columns":

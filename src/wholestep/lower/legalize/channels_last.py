@@ -115,8 +115,10 @@ class LayoutPropagation(GraphRewriter):
             lane = None
         else:
             other, seen = (b, a) if reads_window(x) else (a, b)
-            own = [c for c in out if c in other and c not in seen]
-            lane = max(own, key=lambda c: node.outputs[0].shape[out.index(c)], default=None)
+            # Where the other operand has no axis of its own, as in a depthwise convolution, the channels are shared.
+            sizes = dict(zip(out, node.outputs[0].shape, strict=True))
+            own = [c for c in out if c in other and c not in seen and sizes[c] != 1] or [c for c in out if c in other]
+            lane = max(own, key=sizes.__getitem__, default=None)
         names = []
         for v, labels in ((x, a), (y, b)):
             if v in self.laid:
