@@ -24,6 +24,7 @@ from wholestep.lower.blocking.group_kernels import choose_groups
 from wholestep.lower.blocking.grouped_contraction import bounded_parts, ends_apart
 from wholestep.lower.compile import lower_program
 from wholestep.lower.program.program import LoweredProgram
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.runtime.cpu import thread_pool
 from wholestep_tools.drawn.law import compiled
 
@@ -194,6 +195,22 @@ def test_windows_are_never_an_array_of_their_own() -> None:
     plan = plan_of(graph_of(f, args))
     assert groups_of(plan)
     assert plan.arena <= 17 << 20 < 9 * args[0].nbytes
+
+
+def test_a_depthwise_convolution_makes_no_windows() -> None:
+    """Between pointwise convolutions all lies channels last: vectors run along the channels, forward and back."""
+    x, point, depth = [np.zeros(shape, "f") for shape in ((2, 16, 12, 12), (16, 16, 1, 1), (16, 1, 3, 3))]
+
+    def loss(point: Any, depth: Any, x: Any) -> Any:
+        h = np.maximum(nn.conv2d(x, point), 0)
+        h = np.maximum(nn.conv2d(h, depth, padding=1, groups=16), 0)
+        return np.sum(nn.conv2d(h, point) ** 2)
+
+    plan = plan_of(run_passes(graph_of(ws.grad(loss, (0, 1)), [point, depth, x]), ALL_PASSES))
+    assert max(b.size for k in plan.kernels() for b in k.buffers) <= 2 * 16 * 14 * 14
+    inside = [k for k in plan.kernels() if k.name.startswith("contract") and "in 3 tile 3" in str(k)]
+    assert len(inside) == 3
+    assert all("for i3 in 16 lanes 8" in str(k) or "for i2 in 16 lanes 8" in str(k) for k in inside)
 
 
 def test_few_products_over_several_axes_stay_loops() -> None:

@@ -41,7 +41,7 @@ def lower_program(
     program for all of them.
     """
     check_symbolic_sizes(graph)
-    legal, copies = legalize(graph, target.split)
+    legal, copies = legalize(graph, target.split, target.panel_columns)
     context = ProgramBuilder(target, copies)
     replaced = {o: i for i, o in resident}
     names = graph.input_names or [""] * len(graph.inputs)

@@ -85,6 +85,12 @@ class Target:
         """The blocks of a scheduled kernel that is a large contraction; None where it stays one kernel."""
         return None
 
+    def panel_columns(self, itemsize: int) -> int:
+        """The columns, of elements of this many bytes, that a tile of a contraction reads at a time; 0 where any number
+        is as good.
+        """
+        return 0
+
     def worth_sharing(self, kernel: Kernel) -> bool:
         """Test whether a kernel does enough for its outermost loop to be shared among threads."""
         return False

@@ -154,8 +154,8 @@ WORKLOADS = {
 SMALL = tuple(WORKLOADS)
 """The workloads of `wholestep bench`; the others are those of `wholestep bench models`."""
 REAL_RATE = 1e-5
-"""The rate of the models of real size: at 1e-4 a ResNet's loss falls to a fiftieth in six steps, and rounding alone moves
-it by 4e-4."""
+"""The rate of the models of real size: at 1e-4 a ResNet's loss falls to a fiftieth in six steps, and rounding alone
+moves it by 4e-4."""
 WORKLOADS |= {
     name: Workload(real.title, STEP, real.draw, REAL_RATE, 6, 1_000_000, 1e-4)
     if real.trained

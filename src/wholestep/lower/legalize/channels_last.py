@@ -108,6 +108,16 @@ class LayoutPropagation(GraphRewriter):
         known = self.laid.get(node.inputs[0]) if node.inputs else None
         return None if known is None or rule is None else rule(self, node, *known)
 
+    def lies_permuted(self, v: Value) -> bool:
+        """True if an operand is read, through movement, from a value that lies in another order than the program's."""
+        while v not in self.laid and v.node is not None and v.node.op.view:
+            found = self.env.get(v, v).node
+            if found is not None and isinstance(found.op, Permute):
+                return True
+            v = v.node.inputs[0]
+        stored = self.env.get(v, v).node
+        return v in self.laid or (stored is not None and isinstance(stored.op, Permute))
+
     def contraction(self, node: Node) -> PermutedValue:
         a, b, out = parts(node.params["spec"])
         x, y = node.inputs
@@ -115,9 +125,11 @@ class LayoutPropagation(GraphRewriter):
             lane = None
         else:
             other, seen = (b, a) if reads_window(x) else (a, b)
-            # Where the other operand has no axis of its own, as in a depthwise convolution, the channels are shared.
             sizes = dict(zip(out, node.outputs[0].shape, strict=True))
-            own = [c for c in out if c in other and c not in seen and sizes[c] != 1] or [c for c in out if c in other]
+            own = [c for c in out if c in other and c not in seen and sizes[c] != 1]
+            # A depthwise convolution shares its channels with the other operand: they stay last where they are.
+            if not own and self.lies_permuted(x if reads_window(x) else y):
+                own = [c for c in out if c in other]
             lane = max(own, key=sizes.__getitem__, default=None)
         names = []
         for v, labels in ((x, a), (y, b)):

@@ -6,25 +6,26 @@ from wholestep.ir.graph import Graph, Value
 from wholestep.lower.legalize.channels_last import CHANNELS_LAST
 from wholestep.lower.legalize.contraction_operands import CONTRACTION_OPERANDS
 from wholestep.lower.legalize.expand_ops import EXPAND_OPS
+from wholestep.lower.legalize.loop_invariants import LOOP_INVARIANTS, PanelWidth
 from wholestep.lower.legalize.split_reductions import SPLIT_REDUCTIONS
 from wholestep.lower.target import SplitLimits
 from wholestep.passes.inline_bodies import INLINE_BODIES
 from wholestep.passes.rewrite import map_nested_graphs
 
-LEGALIZATIONS = (INLINE_BODIES, EXPAND_OPS, SPLIT_REDUCTIONS, CHANNELS_LAST, CONTRACTION_OPERANDS)
+LEGALIZATIONS = (INLINE_BODIES, EXPAND_OPS, LOOP_INVARIANTS, SPLIT_REDUCTIONS, CHANNELS_LAST, CONTRACTION_OPERANDS)
 
 
-def legalize(graph: Graph, split: SplitLimits | None) -> tuple[Graph, set[Value]]:
+def legalize(graph: Graph, split: SplitLimits | None, panel: PanelWidth) -> tuple[Graph, set[Value]]:
     """The graph after every legalizing pass, loops and branches inside it included, and the values to materialize;
-    `split` says which reductions the target has in two stages.
+    `split` says which reductions the target has in two stages, `panel` how wide its panels of columns are.
     """
-    inline_bodies, expand_ops, split_reductions, channels_last, contractions = LEGALIZATIONS
+    inline_bodies, expand_ops, loop_invariants, split_reductions, channels_last, contractions = LEGALIZATIONS
     done: dict[Graph, Graph] = {}
     stored: set[Value] = set()
 
     def run(given: Graph) -> Graph:
         if given not in done:
-            found = map_nested_graphs(expand_ops(inline_bodies(given)), run)
+            found = map_nested_graphs(loop_invariants(expand_ops(inline_bodies(given)), panel), run)
             found = channels_last(split_reductions(found, split))
             nothing: set[Value] = set()
             found, copies = contractions(found, otherwise=(found, nothing))

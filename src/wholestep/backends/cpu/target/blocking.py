@@ -32,6 +32,12 @@ DEFAULT_CACHES = Caches()
 """What most cores have at the least."""
 
 
+def panel_columns(machine: Target, itemsize: int) -> int:
+    """The columns of a panel; 0 where elements of this many bytes fill no vector."""
+    lanes = machine.lanes(itemsize)
+    return lanes * TILES[32 if machine.registers >= 32 else 16][1] if lanes > 1 else 0
+
+
 def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
     """The blocks of a contraction; None where its operands are better read in place."""
     size = nest.dtype.itemsize

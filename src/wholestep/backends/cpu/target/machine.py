@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wholestep.backends.cpu.target.blocking import DEFAULT_CACHES, Caches, block_sizes
+from wholestep.backends.cpu.target.blocking import DEFAULT_CACHES, Caches, block_sizes, panel_columns
 from wholestep.backends.cpu.target.library_calls import LIBRARY_RULES
 from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
 from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
@@ -43,6 +43,9 @@ class CpuMachine(Target):
         nest = find_contraction(kernel)
         sizes = None if nest is None else block_sizes(nest, self, self.caches)
         return None if nest is None or sizes is None else block_contraction(nest, sizes, new_loop, worth_sharing)
+
+    def panel_columns(self, itemsize: int) -> int:
+        return panel_columns(self, itemsize)
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         return worth_sharing(kernel)
