@@ -7,33 +7,66 @@ from wholestep.backends.cpu.codegen.reduction import Reducer
 from wholestep.backends.cpu.codegen.uniformity import vector_lanes
 from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import LoopCopy
-from wholestep.kernel.lang import Carry, Fold
+from wholestep.kernel.lang import Carry, Fold, Loop
+
+
+def is_float_sum(fold: Fold) -> bool:
+    """True for a sum that rounds; sums of products are one chain in the order of their terms."""
+    return fold.op == "add" and fold.result.dtype.kind == "f"
+
+
+def continues_sum(loop: Loop, carry: Carry) -> bool:
+    """True for a carry that takes a sum inside the loop from one step to the next."""
+    if loop.ordered:
+        return False
+    for inner in [s for s in loop.body if isinstance(s, Loop)]:
+        for fold in inner.folds:
+            if fold.init is carry.inside:
+                return is_float_sum(fold)
+        for following in inner.carries:
+            if following.init is carry.inside:
+                return continues_sum(inner, following)
+    return False
 
 
 class LoopCarried:
     """A loop-carried value: its copies get new names in each iteration."""
 
-    def __init__(self, values: UnrolledValues, carry: Carry) -> None:
+    def __init__(self, values: UnrolledValues, loop: Loop, carry: Carry) -> None:
         self.values = values
         self.carry = carry
         self.axes = values.w.uniformity.axes_of[carry.inside]
         self.type = simd_type(llvm_type(carry.inside.dtype).register, vector_lanes(self.axes))
-        self.names = values.names(carry.init, self.axes)
+        self.names = self.inits = values.names(carry.init, self.axes)
+        self.is_sum = continues_sum(loop, carry)
+        self.reducer = Reducer(values.w, "add", carry.inside.dtype)
+        if self.is_sum:
+            self.names = self.identities()
+
+    def identities(self) -> list[str]:
+        """Return zero for each copy of a sum."""
+        return [self.reducer.identity(vector_lanes(self.axes))] * len(self.names)
+
+    def combined(self, before: list[str]) -> list[str]:
+        """Return the copies of a sum added to those of the blocks before."""
+        lanes = vector_lanes(self.axes)
+        return [self.reducer.combine(lanes, x, y) for x, y in zip(before, self.names, strict=True)]
 
     def enter(self) -> None:
         """Define the value at the start of an iteration."""
         self.values.define(self.carry.inside, self.names)
 
     def left(self) -> list[str]:
-        """Return the names of the copies after the loop."""
-        return self.names
+        """Return the names of the copies after the loop; a sum is added to its initial value at the end."""
+        return self.combined(self.inits) if self.is_sum else self.names
 
 
 class FoldAccumulators:
     """The accumulators of a fold.
 
     With a `tile` each of the unrolled steps, and each lane, has an accumulator of its own, and a tree combines them
-    after the loop; otherwise one accumulator takes the values in order.
+    after the loop; otherwise one accumulator takes the values in order. A floating-point sum starts at zero and is
+    added to its initial value at the end, so that a sum over several loops is one of partial sums.
     """
 
     def __init__(self, values: UnrolledValues, fold: Fold, wide: int, tile: int) -> None:
@@ -46,20 +79,29 @@ class FoldAccumulators:
         self.lanes = wide if self.across else vector_lanes(self.axes)
         self.type = simd_type(llvm_type(fold.result.dtype).register, self.lanes)
         self.reducer = Reducer(w, fold.op, fold.result.dtype)
-        neutral = [self.reducer.identity(self.lanes)] * (tile * w.copies(self.axes))
-        self.names = neutral if tile else values.names(fold.init, self.axes)
+        self.is_sum = is_float_sum(fold)
+        self.inits = values.names(fold.init, self.axes)
+        neutral = [self.reducer.identity(self.lanes)] * (max(tile, 1) * w.copies(self.axes))
+        self.names = neutral if tile or self.is_sum else self.inits
+
+    def identities(self) -> list[str]:
+        """Return zero for each accumulator of a sum."""
+        return [self.reducer.identity(self.lanes)] * len(self.names)
+
+    def combined(self, before: list[str]) -> list[str]:
+        """Return the accumulators of a sum added to those of the blocks before."""
+        return [self.reducer.combine(self.lanes, x, y) for x, y in zip(before, self.names, strict=True)]
 
     def left(self) -> list[str]:
         """Return the names of the copies after the loop, combined by a tree."""
         if not self.tile:
-            return self.names
+            return self.combined(self.inits) if self.is_sum else self.names
         rows = [self.names[i : i + self.tile] for i in range(0, len(self.names), self.tile)]
         found = [self.reducer.reduce_tree(self.lanes, row) for row in rows]
         if self.across:
             found = [self.reducer.reduce_lanes(self.lanes, x) for x in found]
-        inits = self.values.names(self.fold.init, self.axes)
         lanes = vector_lanes(self.axes)
-        return [self.reducer.combine(lanes, a, b) for a, b in zip(inits, found, strict=True)]
+        return [self.reducer.combine(lanes, a, b) for a, b in zip(self.inits, found, strict=True)]
 
 
 class FoldUpdate:

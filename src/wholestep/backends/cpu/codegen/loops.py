@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -135,7 +136,7 @@ class LoopWriter:
         full, rest = divmod(axis.extent, axis.block)
         tile = axis.tile if full else -(-rest // axis.lanes)
         folded = self.accumulators(loop, tile)
-        held = LoopState(folded, [LoopCarried(self.values, c) for c in loop.carries])
+        held = LoopState(folded, [LoopCarried(self.values, loop, c) for c in loop.carries])
         if full > 1:
             self.counted_loop(loop, held, "0", str(full), axis.tile)
         elif full:
@@ -154,7 +155,7 @@ class LoopWriter:
         """Emit a loop of symbolic size: full tiles, then single steps."""
         w, axis = self.w, loop.axis
         folded = self.accumulators(loop, axis.tile)
-        held = LoopState(folded, [LoopCarried(self.values, c) for c in loop.carries])
+        held = LoopState(folded, [LoopCarried(self.values, loop, c) for c in loop.carries])
         for start, end, count in split_symbolic_loop(axis, size, w.uniformity.unrolls(loop)):
             entering, before = [h.names for h in held.all()], w.block
             steps = partial(self.counted_loop, loop, held, w.sizes.name(start), w.sizes.name(end), count)
@@ -211,20 +212,61 @@ class LoopWriter:
 
     def counted_loop(self, loop: Loop, held: LoopState, start: str, end: str, count: int) -> None:
         """Emit a loop over steps [start, end), at least one, each unrolled `count` times."""
-        w, axis = self.w, loop.axis
-        each = count * axis.lanes
+        axis, motion = loop.axis, InductionVariables()
+        scope = LoopCopy(axis, 0, count, axis.lanes, motion)
+
+        def steps(start: str, end: str) -> None:
+            self.repeat(held, start, end, 1, lambda _: self.iteration(loop, held, scope), motion, count * axis.lanes)
+
+        self.blocked_sums(held, start, end, sum_blocks(start, end) if any(h.is_sum for h in held.all()) else (), steps)
+
+    def blocked_sums(
+        self, held: LoopState, start: str, end: str, blocks: tuple[int, ...], steps: Callable[[str, str], None]
+    ) -> None:
+        """Emit steps [start, end) in blocks of these lengths, outermost first, whose sums start at zero and are added
+        up: the rounding error grows with the steps of one level, not with their product."""
+        if not blocks:
+            steps(start, end)
+            return
+        w, sums = self.w, [h for h in held.all() if h.is_sum]
+
+        def block(at: str) -> None:
+            before = [h.names for h in sums]
+            for h in sums:
+                h.names = h.identities()
+            last = w.let(f"add i64 {at}, {blocks[0]}")
+            if not (start + end).isdigit() or (int(end) - int(start)) % blocks[0]:
+                last = w.let(f"select i1 {w.let(f'icmp slt i64 {last}, {end}')}, i64 {last}, i64 {end}")
+            self.blocked_sums(held, at, last, blocks[1:], steps)
+            for h, names in zip(sums, before, strict=True):
+                h.names = h.combined(names)
+
+        self.repeat(held, start, end, blocks[0], block, InductionVariables(), 0)
+
+    def repeat(
+        self,
+        held: LoopState,
+        start: str,
+        end: str,
+        by: int,
+        body: Callable[[str], None],
+        motion: InductionVariables,
+        each: int,
+    ) -> None:
+        """Emit a loop whose index goes from `start` in steps `by` below `end`, at least once; the offsets of `motion`
+        grow by their strides times `each`."""
+        w = self.w
         outside, w.lines, before = w.lines, [], w.block
         head, after = w.label(), w.label()
         entering = [h.names for h in held.all()]
         for h in held.all():
             h.names = [w.fresh() for _ in h.names]
         phis = [h.names for h in held.all()]
-        w.block, motion = head, InductionVariables()
-        self.iteration(loop, held, LoopCopy(axis, 0, count, axis.lanes, motion))
-        body, w.lines = w.lines, outside
+        w.block, at = head, w.fresh()
+        body(at)
+        inside, w.lines = w.lines, outside
         latch, w.block = w.block, before
-        at = w.fresh()
-        moving = [(1, at, start)]
+        moving = [(by, at, start)]
         for stride, name in motion.offsets.items():
             first = "0" if start == "0" else w.let(f"mul i64 {start}, {stride * each}")
             moving.append((stride * each, name, first))
@@ -236,10 +278,10 @@ class LoopWriter:
             for name, first, last in zip(names, firsts, h.names, strict=True):
                 w.lines.append(f"  {name} = phi {h.type} [ {first}, %{before} ], [ {last}, %{latch} ]")
         w.lines += motion.lines
-        w.lines += body
+        w.lines += inside
         w.block = latch
-        for by, name, _ in moving:
-            w.lines.append(f"  {name}n = add i64 {name}, {by}")
+        for step, name, _ in moving:
+            w.lines.append(f"  {name}n = add i64 {name}, {step}")
         w.do(f"br i1 {w.let(f'icmp slt i64 {at}n, {end}')}, label %{head}, label %{after}")
         w.enter(after)
 
@@ -257,6 +299,16 @@ class LoopWriter:
             end_iteration(held.carried, held.folded, scope)
             scope.base += 1
         del w.scopes[scope.axis]
+
+
+SUM_BLOCK = 32
+"""The steps of a block of a sum: floating-point sums of more are sums of blocks, as in pairwise summation."""
+
+
+def sum_blocks(start: str, end: str) -> tuple[int, ...]:
+    """The lengths of the blocks of a sum over steps [start, end), outermost first."""
+    count = int(end) - int(start) if (start + end).isdigit() else SUM_BLOCK**2 + 1
+    return tuple([n for n in (SUM_BLOCK**2, SUM_BLOCK) if count > n])
 
 
 def split_symbolic_loop(axis: Axis, size: Dim, abreast: bool) -> list[tuple[Size, Size, int]]:
