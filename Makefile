@@ -3,7 +3,7 @@ SOURCES = src tests tools $(wildcard docs examples)
 QUICK = $(wildcard tests/test_floors.py tests/test_names.py tests/laws tests/golden)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format lint test golden levels versions mutate docs bench ulp campaign endurance
+.PHONY: help check format lint test golden levels versions mutate docs bench ulp ordinary campaign endurance
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench:  ## time the eager transforms
 
 ulp:  ## measure the errors of the compiled scalar functions on all float32 inputs: about an hour
 	$(PYTHON) -m tests.kernel.ulp
+
+ordinary:  ## all programs of ordinary NumPy through all transforms, compiled: some two minutes
+	$(PYTHON) -m tests.ordinary.everything
 
 endurance:  ## a million calls of one step, which must take no memory, descriptors or threads
 	$(PYTHON) -m wholestep audit calls --record docs/records/calls.json

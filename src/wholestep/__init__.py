@@ -16,6 +16,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.control import cond, fori_loop, scan, while_loop
     from wholestep.frontend.custom import capture, composite, custom_jvp, custom_vjp, keep, recompute, stop_gradient
     from wholestep.frontend.derivatives import grad, jvp, linearize, trace_gradients, value_and_grad, vjp
+    from wholestep.frontend.dispatch import HOOKS
     from wholestep.frontend.frontier import frontier_grad
     from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
     from wholestep.frontend.precision import autocast
@@ -124,6 +125,9 @@ def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise unknown("ws", name)
     return late("wholestep", name, LAZY[name])
+
+
+HOOKS.scipy_part = lambda part: getattr(__getattr__("scipy"), part)
 
 
 def __dir__() -> list[str]:

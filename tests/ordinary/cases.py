@@ -2,9 +2,13 @@
 
 import math
 from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache, wraps
 
 import numpy as np
+
+from wholestep import nn
 
 CALLS = deque(maxlen=100)
 TABLE = np.array([1.0, 2.0, 3.0])
@@ -159,3 +163,41 @@ def inner_functions(x):
             return np.array([v * self.factor])[0]
 
     return total(np.array([x, 1.0])) + Local()(x) + len(Local.__qualname__) + len(total.__doc__)
+
+
+class Twisted(nn.Module):
+    def __init__(self, scale):
+        self.scale = np.array([scale, 1.0])
+
+    def __call__(self, x):
+        out = np.zeros(2)
+        out[0] = self.scale[0] * x[1]
+        return out + np.array([0.0, x[0]])
+
+
+def twisted(x):
+    return np.array([math.sin(x[1]), x[0]])
+
+
+@contextmanager
+def doubled(x):
+    yield np.array([x, 2 * x])
+
+
+def within_a_context(x):
+    with doubled(x) as both:
+        return both.sum()
+
+
+@dataclass(frozen=True)
+class Pair:
+    low: float
+    high: float = 2.0
+
+    def __post_init__(self):
+        object.__setattr__(self, "ends", np.array([self.low, self.high]))
+
+
+def made_after(x):
+    pair = Pair(x)
+    return pair.ends.sum() * len(vars(pair))

@@ -18,6 +18,7 @@ import pytest
 from tests.ordinary import cases
 
 import wholestep as ws
+from wholestep import nn
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.source.fresh import FreshArray
 from wholestep.frontend.source.rewriting import MARK
@@ -64,6 +65,8 @@ def test_nothing_outside_of_the_call_changes() -> None:
         (cases.many_names, 3.0),
         (cases.type_of_a_table, 3.0),
         (cases.inner_functions, 4.0),
+        (cases.within_a_context, 3.0),
+        (cases.made_after, 3.0),
     ],
     ids=lambda item: getattr(item, "__qualname__", None),
 )
@@ -226,18 +229,49 @@ def test_memory_of_other_views_holds_nothing_stale() -> None:
     assert np.isnan(np.asarray(found[0])).all()
 
 
-def test_rewriting_is_switched_off() -> None:
+SWITCHED: list[Any] = [
+    lambda f, **options: ws.grad(f, **options)(1.0),
+    lambda f, **options: ws.value_and_grad(f, **options)(1.0)[1],
+    lambda f, **options: ws.jit(f, **options)(1.0),
+    lambda f, **options: ws.vmap(f, **options)(np.array([1.0, 2.0]))[0],
+    lambda f, **options: ws.vjp(f, 1.0, **options)[1](1.0)[0],
+    lambda f, **options: ws.jvp(f, (1.0,), (1.0,), **options)[1],
+    lambda f, **options: ws.linearize(f, 1.0, **options)[1](1.0),
+    lambda f, **options: ws.jacrev(f, **options)(1.0),
+    lambda f, **options: ws.jacfwd(f, **options)(1.0),
+    lambda f, **options: ws.jacobian(f, **options)(1.0),
+    lambda f, **options: ws.hessian(f, **options)(1.0) + 2.0,
+    lambda f, **options: ws.hvp(f, (1.0,), (1.0,), **options) + 2.0,
+    lambda f, **options: ws.elementwise_grad(f, **options)(1.0),
+    lambda f, **options: ws.trace_gradients(f, **options)(1.0)[1],
+    lambda f, **options: len(ws.trace(f, **options)(1.0).inputs) + 1.0,
+    lambda f, **options: (
+        1.0
+        + ws.compile(lambda p, b: f(p), 1.0, optimizer=ws.optim.sgd(0.5), batch=np.zeros(1), **options)(
+            np.zeros(1)
+        ).loss
+        / 2.0
+    ),
+    lambda f, **options: ws.jit(lambda x: ws.grad(f)(x), **options)(1.0),  # the inner one is inside of the outer one
+]
+
+
+@pytest.mark.parametrize("use", SWITCHED)
+def test_rewriting_is_switched_off(use: Any) -> None:
+    assert use(cases.simple) == use(cases.simple, rewrite=True) == 2.0
     with pytest.raises(TypeError, match="rewrite=False"):
-        ws.grad(cases.simple, rewrite=False)(1.0)
-    with pytest.raises(TypeError):
-        ws.jit(cases.decorated, rewrite=False)(1.0)
-    with pytest.raises(TypeError):
-        ws.vmap(cases.decorated, rewrite=False)(np.ones(2))
-    with pytest.raises(TypeError):
-        ws.compile(lambda p, b: cases.simple(p), 1.0, optimizer=ws.optim.sgd(1.0), batch=np.zeros(1), rewrite=False)
-    with pytest.raises(TypeError):  # the inner transform is inside of the outer one
-        ws.jit(lambda x: ws.grad(cases.simple)(x), rewrite=False)(1.0)
-    assert ws.grad(cases.simple)(1.0) == 2.0
+        use(cases.simple, rewrite=False)
+
+
+def test_parts_of_models_are_followed() -> None:
+    x = np.array([0.3, 0.4])
+    model = nn.Sequential(
+        cases.Twisted(2.0), cases.twisted, nn.Lambda(cases.twisted), cases.Twisted(3.0), nn.Flatten(0)
+    )
+    expected = float(np.sum(model(x) ** 2))
+    step = ws.compile(lambda m, b: np.sum(m(b) ** 2), model, optimizer=ws.optim.sgd(0.1), batch=x)
+    assert float(step(x).loss) == pytest.approx(expected, rel=1e-12)
+    assert ws.grad(lambda x: np.sum(model(x)))(x).shape == (2,)
 
 
 def test_code_without_text_is_refused_as_before() -> None:

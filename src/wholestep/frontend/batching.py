@@ -13,7 +13,7 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import Printed, with_said, without_said
-from wholestep.frontend.source.entrance import ordinary, verbatim
+from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
@@ -58,7 +58,7 @@ def vmap(
     """
 
     check_function(f, "vmap")
-    f = f if rewrite else verbatim(f)
+    f = as_asked(f, rewrite)
 
     @boundary
     @functools.wraps(f)

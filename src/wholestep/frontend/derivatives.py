@@ -16,7 +16,7 @@ from wholestep.errors import DerivativeError, DtypeError, NonScalarError, ShapeE
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import returns
 from wholestep.frontend.promotion import constant_of
-from wholestep.frontend.source.entrance import ordinary, verbatim
+from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import (
     LEAVES,
     Scope,
@@ -161,7 +161,7 @@ def value_and_grad(
 
     check_function(f, "grad")
     check_argnums(argnums, "grad")
-    f = f if rewrite else verbatim(f)
+    f = as_asked(f, rewrite)
 
     def complete(entered: Entered, gxs: Sequence[Maybe]) -> None:
         if not allow_unused and None in gxs:
@@ -303,12 +303,13 @@ def checked_like(
     return out
 
 
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewrite: bool = True) -> Any:
     """The value of f and the pullback of cotangents through it: `out, pullback = ws.vjp(f, *primals)`.
 
     `pullback(cotangent)` takes a tree like the result and returns a tuple, one tree for each primal; it may be called
     many times, with traced cotangents too. With `has_aux` f returns `(out, aux)` and vjp `(out, pullback, aux)`.
-    Integer results take any cotangent and pass nothing on.
+    Integer results take any cotangent and pass nothing on. With `rewrite=False` the user's functions run as they stand
+    (see language.md).
 
     Shapes: primals are trees of floating or complex arrays, cotangents like the primals, results of any dtype.
     Raises: DtypeError for integer primals, TreeError and ShapeError for a cotangent that does not fit.
@@ -318,6 +319,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> pullback(1.0)
     (np.float64(3.0), np.float64(2.0))
     """
+    f = as_asked(f, rewrite)
     with scope("vjp") as work:
         entered = Entered(f, tuple(range(len(primals))), primals, "vjp")
         arrays, structure, aux, nodes = region_outputs(f, entered, work, has_aux, "vjp")
@@ -359,8 +361,17 @@ def _as_scalar(x: Any, scalar: bool) -> Any:
     return x[()] if scalar and isinstance(x, np.ndarray) else x
 
 
-def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False) -> Any:
+def jvp(
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: bool = False,
+    rewrite: bool = True,
+) -> Any:
     """The value of f and its derivative along tangents: `out, tangent = ws.jvp(f, primals, tangents)`.
+
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: `primals` and `tangents` are sequences, one tree of floating or complex arrays for each argument, with equal
     shapes leaf by leaf; the tangent is like the value.
@@ -374,6 +385,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
         raise TreeError("jvp: primals and tangents are sequences, one item for each argument of the function")
     if len(primals) != len(tangents):
         raise TreeError(f"jvp: {len(primals)} primals and {len(tangents)} tangents")
+    f = as_asked(f, rewrite)
     with scope("jvp") as work:
         entered = Entered(f, tuple(range(len(primals))), primals, "jvp")
         dxs = []
@@ -395,10 +407,11 @@ def _tangent(v: Value, tangents: dict[Value, Value]) -> Value:
     return zeros(v.type) if found is None else found
 
 
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewrite: bool = True) -> Any:
     """The value of f at a point and its derivative there as a linear function: `out, push = ws.linearize(f, x)`.
 
-    `push(*tangents)` may be called many times without running f again.
+    `push(*tangents)` may be called many times without running f again. With `rewrite=False` the user's functions run as
+    they stand (see language.md).
 
     Shapes: primals and tangents as in `jvp`; `push` gives what is like the value.
     Raises: as `jvp` does.
@@ -408,6 +421,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     >>> push(3.0)
     np.float64(3.0)
     """
+    f = as_asked(f, rewrite)
     with scope("linearize") as work:
         entered = Entered(f, tuple(range(len(primals))), primals, "linearize")
         arrays, structure, aux, nodes = region_outputs(f, entered, work, has_aux, "linearize")
@@ -437,12 +451,14 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
         return (out, pushforward, work.leave(aux)) if has_aux else (out, pushforward)
 
 
-def trace_gradients(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def trace_gradients(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, rewrite: bool = True
+) -> Callable[..., Any]:
     """The gradient of a scalar function with respect to every intermediate value, the way a tape keeps them.
 
     The result is called as f is and returns `(value, gradient, records)`: a list of `Intermediate`, in the order of the
     program, with the operation, the user's line, the value and its gradient (None where the loss does not depend on
-    it).
+    it). With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: f returns a real floating scalar; each gradient has the shape and dtype of its value.
     Raises: as `value_and_grad` does.
@@ -452,6 +468,7 @@ def trace_gradients(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
     >>> [(r.operation, float(r.gradient)) for r in records if r.operation == "exp"]
     [('exp', 2.0)]
     """
+    f = as_asked(f, rewrite)
 
     @boundary
     @functools.wraps(f)

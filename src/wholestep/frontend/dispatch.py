@@ -31,6 +31,8 @@ class Hooks:
     """(name, out=, result, casting) -> the result, or `out=` with the result in it"""
     answer: Callable[..., Any]
     """(function of NumPy's, args, kwargs) -> the result, where fresh arrays are among the arguments"""
+    scipy_part: Callable[[str], Any]
+    """A part of SciPy, such as "stats" -> the module that covers it, imported when it is asked for"""
     is_fresh: Callable[..., bool]
     """plain array -> its memory is of the traced function's own making"""
 

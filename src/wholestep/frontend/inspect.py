@@ -50,8 +50,10 @@ def described(leaf: Any) -> ShapeDtype:
     return ShapeDtype(t.shape, t.dtype)
 
 
-def trace(f: Callable[..., Any]) -> Callable[..., Graph]:
+def trace(f: Callable[..., Any], *, rewrite: bool = True) -> Callable[..., Graph]:
     """The graph of f for the arguments it is called with; print it to read the program.
+
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: arrays or `ShapeDtype`s of any shapes and dtypes; a `Graph`.
     Raises: DtypeError for a result that is no array, and whatever f raises.
@@ -67,7 +69,7 @@ def trace(f: Callable[..., Any]) -> Callable[..., Graph]:
     """
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
-        graph = jit(f).lower(*args, **kwargs)
+        graph = jit(f, rewrite=rewrite).lower(*args, **kwargs)
         verify(graph)
         return graph
 

@@ -15,7 +15,7 @@ from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
 from wholestep.frontend.derivatives import grad, jvp, linearize, vjp
-from wholestep.frontend.source.entrance import ordinary
+from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, type_of
 
 
@@ -65,8 +65,12 @@ def split_basis_axis(wide: Any, example: Any, axis: int) -> Any:
     return tree.unflatten(structure, out)
 
 
-def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+def jacrev(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, rewrite: bool = True
+) -> Callable[..., Any]:
     """The Jacobian by reverse mode: one pass for each output element, all in one batch.
+
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: a result of shape s and an argument of shape t give an array of shape s + t; trees give a tree of results
     that holds trees of arguments. All are floating or complex.
@@ -76,6 +80,7 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
     >>> ws.jacrev(lambda x: x**2)(np.array([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
+    f = as_asked(f, rewrite)
 
     @boundary
     @functools.wraps(f)
@@ -114,8 +119,12 @@ def transpose_blocks(columns: Sequence[Any], outer: Any, inner: Any) -> Any:
     return tree.unflatten(outer, [tree.unflatten(inner, list(row)) for row in rows])
 
 
-def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+def jacfwd(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, rewrite: bool = True
+) -> Callable[..., Any]:
     """The Jacobian by forward mode: one pass for each argument element, all in one batch.
+
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: as `jacrev`.
     Raises: as `jacrev` does.
@@ -124,6 +133,7 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: 
     >>> ws.jacfwd(np.sin)(0.0)
     np.float64(1.0)
     """
+    f = as_asked(f, rewrite)
 
     @boundary
     @functools.wraps(f)
@@ -144,8 +154,12 @@ def scalar_like(x: Any) -> Any:
     return tree.map(lambda a: a[()] if isinstance(a, np.ndarray) and a.ndim == 0 else a, x)
 
 
-def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+def jacobian(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, rewrite: bool = True
+) -> Callable[..., Any]:
     """The Jacobian, by reverse mode: another name of `jacrev`.
+
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: as `jacrev`.
     Raises: as `jacrev` does.
@@ -154,11 +168,15 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux
     >>> ws.jacobian(lambda x: x[::-1] * 2.0)(np.array([1.0, 2.0])).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    return jacrev(f, argnums, has_aux=has_aux)
+    return jacrev(f, argnums, has_aux=has_aux, rewrite=rewrite)
 
 
-def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+def hessian(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, rewrite: bool = True
+) -> Callable[..., Any]:
     """The matrix of second derivatives: forward mode over reverse mode.
+
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: f returns a real floating scalar; for an argument of shape s, an array of shape s + s and its dtype.
     Raises: as `jacrev` does.
@@ -167,11 +185,13 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux:
     >>> ws.hessian(lambda x: np.sum(x**3))(np.array([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    return jacfwd(jacrev(f, argnums, has_aux=has_aux), argnums, has_aux=has_aux)
+    return jacfwd(jacrev(f, argnums, has_aux=has_aux, rewrite=rewrite), argnums, has_aux=has_aux)
 
 
-def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, rewrite: bool = True) -> Any:
     """The Hessian of a scalar function times a vector, at the cost of two gradients.
+
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: `primals` and `tangents` as in `jvp`; the result like the primals: one tree for one argument, a tuple for
     several.
@@ -183,11 +203,13 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     [6.0, 0.0]
     """
     argnums: Any = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    return jvp(grad(f, argnums), primals, tangents)[1]
+    return jvp(grad(f, argnums, rewrite=rewrite), primals, tangents)[1]
 
 
-def elementwise_grad(f: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+def elementwise_grad(f: Callable[..., Any], argnums: int = 0, *, rewrite: bool = True) -> Callable[..., Any]:
     """The derivative of an elementwise function, element by element: the gradient of the sum of its results.
+
+    With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: the argument and the result floating or complex arrays of one shape, which the derivative has too.
     Raises: as `grad` does.
@@ -196,6 +218,7 @@ def elementwise_grad(f: Callable[..., Any], argnums: int = 0) -> Callable[..., A
     >>> ws.elementwise_grad(np.exp)(np.array([0.0, 0.0])).tolist()
     [1.0, 1.0]
     """
+    f = as_asked(f, rewrite)
 
     @boundary
     @functools.wraps(f)

@@ -27,7 +27,7 @@ from wholestep.frontend.promotion import WEAK
 from wholestep.frontend.pure import pure
 from wholestep.frontend.recompilation import Sizes
 from wholestep.frontend.shapes import ShapeDtype
-from wholestep.frontend.source.entrance import ordinary, verbatim
+from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, as_array, check_function, guarded, parameter_names, type_of
 from wholestep.ir.build import GraphBuilder, building, close, current, inline
 from wholestep.ir.graph import Graph, Value
@@ -117,7 +117,7 @@ class jit:
         devices.check_device(device)
         self.device = device
         functools.update_wrapper(self, f)
-        self.f = f if rewrite else verbatim(f)
+        self.f = as_asked(f, rewrite)
         self.name = str(getattr(f, "__name__", "function"))
         numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)

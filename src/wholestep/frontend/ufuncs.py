@@ -71,8 +71,8 @@ def _fmax(x: Value, y: Value, pick: Any = ar.maximum) -> Any:
 
 
 def _modf(x: Value) -> Any:
-    whole = lo.trunc(x)
-    return lo.select(_isinf(x), zeros(x.type), x - whole), whole
+    # The remainder by 1 has the sign of x, also where it is 0.
+    return lo.select(_isinf(x), ar.copysign(zeros(x.type), x), ar.fmod(x, zeros(x.type) + 1)), lo.trunc(x)
 
 
 def _frexp(x: Value) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from wholestep.boundary.frames import cut_frames
 from wholestep.errors import WholestepError
+from wholestep.frontend.source.entrance import ordinary
 from wholestep.nn.traversal import ModelWalk
 
 
@@ -17,7 +18,7 @@ def noted(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return call(self, *args, **kwargs)
+            return ordinary(call)(self, *args, **kwargs)
         except Exception as error:  # of any kind: it passes on as it is, with a note
             note(error, self)
             cut_frames(error)

@@ -13,6 +13,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.frontend.source.entrance import followed
 from wholestep.nn.activations import relu
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from, takes_key
@@ -64,7 +65,8 @@ def in_turn(layers: Sequence[Any], x: Any, key: Any) -> Any:
     drawing = [takes_key(layer) and not isinstance(layer, functools.partial) for layer in layers]
     keys: Iterator[Any] = itertools.repeat(None) if key is None or not any(drawing) else keys_from(key, sum(drawing))
     for layer, draws in zip(layers, drawing, strict=True):
-        x = layer(x, key=next(keys)) if draws else layer(x)
+        call = followed(layer)
+        x = call(x, key=next(keys)) if draws else call(x)
     return x
 
 
@@ -135,7 +137,7 @@ class Lambda(Module):
     function: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+        return followed(self.function)(*args, **kwargs)
 
 
 @dataclass(eq=False, repr=False)

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
+from wholestep.frontend.source.entrance import followed
 from wholestep.nn.activations import gelu
 from wholestep.nn.attention_layer import MultiHeadAttention
 from wholestep.nn.dropouts import Dropout
@@ -57,9 +58,9 @@ class FeedForward(Module):
         h = self.up(x)
         if self.gated:
             value, gate = wnp.split(h, 2, axis=-1)
-            h = value * self.activation(gate)
+            h = value * followed(self.activation)(gate)
         else:
-            h = self.activation(h)
+            h = followed(self.activation)(h)
         return self.down(self.dropout(h, key=key))
 
 

@@ -18,7 +18,7 @@ from wholestep.errors import ShapeError, TreeError, UnsupportedError
 from wholestep.frontend.control import scan, while_loop
 from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.derivatives import vjp
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import REPLACED, covers
 from wholestep.frontend.promotion import inexact_array, lift
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import scope
@@ -242,6 +242,14 @@ def odeint(
         problem = Problem(slope, structure, relative, absolute, mxstep or 100_000)
         made = solved(problem, [inexact_array(y) for y in leaves], times, given)
         return work.leave(tree.unflatten(structure, made))
+
+
+def odeint_of_scipy(func: Callable[..., Any], y0: Any, t: Any, args: Any = (), **options: Any) -> Any:
+    """scipy.integrate.odeint, whose fourth argument is a tuple of those of the function."""
+    return odeint(func, y0, t, args=args, **options)
+
+
+REPLACED[outside.odeint] = odeint_of_scipy
 
 
 @covers(outside.trapezoid)

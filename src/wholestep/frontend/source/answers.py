@@ -40,7 +40,20 @@ def implementation(f: Any) -> Callable[..., Any]:
     """What answers a call with traced arguments."""
     if isinstance(f, np.ufunc) or isinstance(getattr(f, "__self__", None), np.ufunc):
         return lambda *args, **kwargs: f(*map(stacked_list, args), **kwargs)
+    if f not in FUNCTIONS and f not in REPLACED:
+        cover_scipy(getattr(f, "__module__", None) or "")
     return REPLACED.get(f) or FUNCTIONS.get(f) or f
+
+
+def cover_scipy(module: str) -> None:
+    """Let the functions of a part of SciPy be covered, which nobody has asked for before."""
+    root, _, rest = module.partition(".")
+    part = rest.partition(".")[0]
+    if root == "scipy" and part in SCIPY_PARTS:
+        HOOKS.scipy_part(part)
+
+
+SCIPY_PARTS = frozenset("integrate linalg signal special stats".split())
 
 
 def stacked_list(x: Any) -> Any:

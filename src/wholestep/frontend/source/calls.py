@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import weakref
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
+from dataclasses import is_dataclass
+from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -49,7 +51,17 @@ def of_function(f: FunctionType) -> Any:
     code = rewritten_code(f, HOOK)
     if code is not None:
         return with_code(f, code)
-    return of_library(f)
+    return managed(f) if f.__code__ is MANAGED else of_library(f)
+
+
+MANAGED = contextlib.contextmanager(lambda: iter(())).__code__
+"""The code of every function that `contextlib.contextmanager` makes; the user's generator is in its closure."""
+
+
+def managed(f: FunctionType) -> FunctionType:
+    """The function of a context manager, around the rewritten generator."""
+    cells = [CellType(HOOK.call(c.cell_contents)) for c in f.__closure__ or ()]
+    return FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, tuple(cells))
 
 
 def with_code(f: FunctionType, code: Any) -> FunctionType:
@@ -182,6 +194,10 @@ def of_type(kind: type) -> Any:
         code = rewritten_code(construct, HOOK)
         if code is not None:
             return functools.partial(constructed, kind, with_code(construct, code))
+        after = getattr(kind, "__post_init__", None)
+        if usual and is_dataclass(kind) and type(after) is FunctionType and kind.__dictoffset__:
+            code = rewritten_code(after, HOOK)
+            return kind if code is None else functools.partial(completed, kind, with_code(after, code))
     return kind
 
 
@@ -197,6 +213,19 @@ def constructed(kind: type, construct: Answer, /, *args: Any, **kwargs: Any) -> 
     return made
 
 
+def completed(kind: Any, after: Answer, /, *args: Any, **kwargs: Any) -> Any:
+    """An object of a dataclass, whose constructor Python has written, with a rewritten `__post_init__`."""
+    made: Any = object.__new__(kind)
+
+    def completing(*own: Any, **named: Any) -> Any:
+        del vars(made)["__post_init__"]
+        return after(made, *own, **named)
+
+    vars(made)["__post_init__"] = completing  # where the constructor finds it before that of the class
+    kind.__init__(made, *args, **kwargs)
+    return made
+
+
 def of_method(f: MethodType) -> Any:
     """A bound method of a user's class."""
     function = f.__func__
@@ -204,6 +233,8 @@ def of_method(f: MethodType) -> Any:
         code = rewritten_code(function, HOOK)
         if code is not None:
             return MethodType(with_code(function, code), f.__self__)
+        if function.__module__.partition(".")[0] == "scipy":
+            return numpy_answer(f)  # a method of a distribution
     return f
 
 
@@ -229,8 +260,11 @@ def of_instance(f: Any) -> Any:
         code = rewritten_code(call, HOOK)
         if code is not None:
             return MethodType(with_code(call, code), f)
-        if kind.__module__.partition(".")[0] == "wholestep" and kind is not FreshMethod:
+        root = kind.__module__.partition(".")[0]
+        if root == "wholestep" and kind is not FreshMethod:
             return functools.partial(on_live_arrays, f)
+        if root == "scipy":
+            return numpy_answer(f)  # a distribution, to which parameters are given
     return f
 
 

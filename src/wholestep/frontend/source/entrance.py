@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
-from wholestep.frontend.source.calls import of_function, of_instance, of_method
+from wholestep.frontend.source.calls import HOOK, of_function, of_instance, of_method
 from wholestep.frontend.source.rewriting import switched_off
 from wholestep.ir.build import current
 
@@ -17,6 +17,18 @@ def ordinary(f: Callable[..., Any]) -> Callable[..., Any]:
     if switched_off.depth or current() is None:
         return f
     return entered_form(f)  # type: ignore[no-any-return]
+
+
+def followed(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that the library calls for the user, among arrays that the user's functions have made."""
+    if switched_off.depth or current() is None:
+        return f
+    return HOOK.call(f)  # type: ignore[no-any-return]
+
+
+def as_asked(f: Callable[..., Any], rewrite: bool) -> Callable[..., Any]:
+    """A function as the option `rewrite` of a transform asks for it."""
+    return f if rewrite else verbatim(f)
 
 
 def verbatim(f: Callable[..., Any]) -> Callable[..., Any]:

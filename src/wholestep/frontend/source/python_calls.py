@@ -102,7 +102,24 @@ def _dist(p: Any, q: Any) -> Any:
 PRIMITIVES = {"erf": fn.erf, "erfc": fn.erfc, "gamma": fn.gamma, "lgamma": fn.gammaln}
 REAL = {"d->d", "dd->d"}
 OTHERWISE = ("remainder",)
-"""IEEE's in `math`, and the remainder of a floored quotient in NumPy."""
+"""Functions of another meaning: NumPy's is the remainder of a floored quotient."""
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """IEEE's, of the quotient rounded to the nearest integer, halves to even ones: exact, as CPython computes it."""
+    size, step = abs(x), abs(y)
+    below = np.fmod(size, step)
+    above = step - below
+    half = below - 2.0 * np.fmod(0.5 * (size - below), step)
+    nearest = np.where(below < above, below, np.where(below > above, -above, half))
+    return np.where(np.signbit(x), -nearest, nearest)
+
+
+def _modf(x: Any) -> Any:
+    given = python_number(live(x), FLOAT)
+    return tuple([weak(part) for part in np.modf(given)])
+
+
 SAME = [
     name
     for name in dir(math)
@@ -138,7 +155,8 @@ def mathematics() -> dict[Any, Callable[..., Any]]:
         made[getattr(cmath, name)] = through_numpy(getattr(cmath, name), getattr(np, name), COMPLEX)
     for name in TESTS:
         made[getattr(math, name)] = _test(getattr(np, name))
-    made |= {math.log: _log, math.hypot: _hypot, math.dist: _dist, math.isclose: _isclose}
+    made[math.remainder] = through_numpy(math.remainder, _remainder)
+    made |= {math.modf: _modf, math.log: _log, math.hypot: _hypot, math.dist: _dist, math.isclose: _isclose}
     made[math.fsum] = lambda items: _total(0.0, items, lambda a, b: a + b)
     made[math.prod] = lambda items, *, start=1: _product(items, start)
     return made

@@ -4,12 +4,15 @@
 # fmt: off
 import scipy.stats
 
+from wholestep.frontend.dispatch import REPLACED
 from wholestep.scipy.stats.continuous import (
     beta as beta, cauchy as cauchy, chi2 as chi2, expon as expon, gamma as gamma, laplace as laplace,
     logistic as logistic, lognorm as lognorm, norm as norm, t as t, uniform as uniform,
 )
 from wholestep.scipy.stats.discrete import bernoulli as bernoulli, binom as binom, poisson as poisson
 from wholestep.scipy.stats.multivariate import dirichlet as dirichlet, multivariate_normal as multivariate_normal
+from wholestep.scipy.stats.family import Family
 # fmt: on
 
+REPLACED.update({getattr(scipy.stats, name): found for name, found in globals().items() if isinstance(found, Family)})
 globals().update(__all__=[name for name in scipy.stats.__all__ if name in globals()])

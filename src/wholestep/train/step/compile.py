@@ -13,7 +13,7 @@ from wholestep.compiler.backends import DEFAULT_DEVICE
 from wholestep.errors import BudgetError, DtypeError, ParameterError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
-from wholestep.frontend.source.entrance import verbatim
+from wholestep.frontend.source.entrance import as_asked
 from wholestep.nn.module import Module
 from wholestep.nn.trained import give
 from wholestep.optim.paths import Choice
@@ -124,7 +124,7 @@ def compile(
     """
     with UNBROKEN:
         check_loss(loss, params)
-        loss = loss if rewrite else verbatim(loss)
+        loss = as_asked(loss, rewrite)
         devices.check_device(device)
         options = shared_options(
             optimizer,

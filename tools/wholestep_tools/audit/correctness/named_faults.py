@@ -16,6 +16,7 @@ class NamedFault(NamedTuple):
 TABLE = """
 a conj dropped in reverse mode | spectra | np.exp( & np.fft.fft & np.conj(f) & 1j * p["c"]
 the sign of sub's second operand | arithmetic | b["x"] - a
+the sign of a partial of -1 lost | arithmetic | b["x"] - a & -p["d"]
 mul's partials swapped | arithmetic | x * p["c"]
 div's second partial | arithmetic | x / (2.0
 the sign of remainder's second partial | arithmetic | np.remainder
@@ -35,10 +36,8 @@ contract's conj dropped | spectra | z @ np.conj
 the transpose of fft is fft itself | spectra | np.fft.fft
 rfft's transpose counts its inner bins whole | spectra | np.fft.rfft
 broadcast transposed over the wrong axes | products | p["c"][:, None]
-unwindow forgets the dilation | windows | nn.conv2d(h
 permute transposed by itself | moves | np.transpose
 flip's transpose does nothing | moves | x[:, ::-1]
-pad's transpose stops early | windows | conv_transpose2d
 concat's parts all cut from the start | moves | np.concatenate & np.pad
 an overwritten element keeps its cotangent | writes | y[1:11:3] & y[:, 2:9] & w[3]
 an overwritten write gets a cotangent | writes | z[[1, 4, 1]]
@@ -55,6 +54,7 @@ cholesky's diagonal is not halved | matrices | cholesky
 the sign of a solve's tangent in its matrix | matrices | solve
 the tangent of eigenvalues doubled | matrices | np.linalg.eig
 eigh in the eigenvectors' wrong basis | matrices | np.linalg.eig
+a triangular solve transposed as if it were plain | matrices | cholesky
 pinv without the projection on its columns | matrices | pinv
 a choice within a choice takes the other side | choices | np.where
 slices of slices forget the inner step | moves | x[2:]
@@ -71,7 +71,7 @@ a window without its dilation | windows | nn.conv2d
 negative indices off by one | indices | -np.array
 a running sum that is never reversed | reductions | np.cumsum & np.cumprod
 lanes beyond the end are taken in | layers | (
-an odd accumulator lost | products | @ & einsum
+an odd accumulator lost | products | @ & einsum & np.mean( & np.sum( & [:, None]
 strides of the wrong axes | moves | (
 """
 
