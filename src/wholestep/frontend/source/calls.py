@@ -54,7 +54,8 @@ def of_function(f: FunctionType) -> Any:
     return managed(f) if f.__code__ is MANAGED else of_library(f)
 
 
-MANAGED = contextlib.contextmanager(lambda: iter(())).__code__
+_maker: Any = contextlib.contextmanager
+MANAGED = _maker(lambda: iter(())).__code__
 """The code of every function that `contextlib.contextmanager` makes; the user's generator is in its closure."""
 
 
