@@ -245,6 +245,15 @@ class FreshArray(np.ndarray[Any, Any]):
     def __format__(self, spec: str) -> str:
         return format(self.__live__(), spec)
 
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """The memory, for readers in C, by an array of its own: NumPy drops what a buffer says of this one's elements
+        when they become objects. Python asks from 3.12 on."""
+        if plain_attribute(self, "__dict__").get("traced") is not None:
+            INSIDE.__float__()
+        plain: Any = np.ndarray.view(self, np.ndarray)
+        found: memoryview = plain.__buffer__(flags)
+        return found
+
     def __copy__(self) -> Any:
         return self.copy()
 
