@@ -43,10 +43,9 @@ FLOORS = {
     "lower": (
         "program",
         "blocking fusion",
-        "kernels",
+        "cost kernels",
         "target",
         "buffers",
-        "cost",
         "legalize verify_program",
         "remat",
         "dynamic_shapes ops",

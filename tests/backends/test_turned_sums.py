@@ -18,7 +18,7 @@ from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import Axis, Index, Kernel, axes_of
 from wholestep.kernel.verify import verify_kernel
 from wholestep.lower.compile import lower_program
-from wholestep.lower.legalize.contraction_operands import FEW_ROWS
+from wholestep.lower.target import OperandLimits
 from wholestep.runtime.cpu import thread_pool
 
 F32 = np.dtype(np.float32)
@@ -93,7 +93,7 @@ def launches(f, *args):
     return list(lower_program(ws.jit(f).lower(*args), MACHINE).launches())
 
 
-@pytest.mark.parametrize("m", [1, 3, 8, FEW_ROWS])
+@pytest.mark.parametrize("m", [1, 3, 8, OperandLimits().rows])
 def test_few_rows_read_a_matrix_where_it_lies(m: int) -> None:
     x, w = np.ones((m, 64), F32), np.ones((96, 64), F32)
     (only,) = launches(lambda x, w: x @ w.T, x, w)
@@ -109,7 +109,7 @@ def test_a_matrix_times_a_vector_is_one_kernel_and_shared() -> None:
 
 def test_short_terms_and_many_rows_are_copied() -> None:
     assert len(launches(lambda x, w: x @ w.T, np.ones((4, 8), F32), np.ones((96, 8), F32))) == 2
-    rows = FEW_ROWS + 1
+    rows = OperandLimits().rows + 1
     assert len(launches(lambda x, w: x @ w.T, np.ones((rows, 64), F32), np.ones((96, 64), F32))) > 1
 
 

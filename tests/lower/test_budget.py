@@ -83,7 +83,7 @@ def test_random_steps_keep_every_bit(first: int, monkeypatch: pytest.MonkeyPatch
 def works_of(graph: Graph, resident: Any = ()) -> tuple[TaskGraph, MemoryLayout]:
     """The works of a program, not yet laid out."""
     machine = machine_model(host_target())
-    graph, copies = legalize(graph, machine.split, machine.panel_columns)
+    graph, copies = legalize(graph, machine)
     context = ProgramBuilder(machine, copies)
     inputs = [row_major_location(v, Allocation(v.type.nbytes, MemRef(2 + i))) for i, v in enumerate(graph.inputs)]
     replaced = {o: i for i, o in resident}

@@ -15,7 +15,7 @@ from wholestep.ir.graph import Graph
 from wholestep.ir.types import array_type
 from wholestep.lower.buffers.lifetimes import arena_timeline
 from wholestep.lower.buffers.tasks import ARENA_SLOT, ProgramBuilder, Task, row_major_location
-from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates, microseconds
+from wholestep.lower.cost.roofline import Rates, microseconds
 from wholestep.lower.dynamic_shapes import check_symbolic_sizes
 from wholestep.lower.legalize.pipeline import legalize
 from wholestep.lower.lower_graph import lower_graph
@@ -41,7 +41,7 @@ def lower_program(
     program for all of them.
     """
     check_symbolic_sizes(graph)
-    legal, copies = legalize(graph, target.split, target.panel_columns)
+    legal, copies = legalize(graph, target)
     context = ProgramBuilder(target, copies)
     replaced = {o: i for i, o in resident}
     names = graph.input_names or [""] * len(graph.inputs)
@@ -62,7 +62,7 @@ def lower_program(
         outputs.append(row_major_location(v, place))
     arena, file = Allocation(0, MemRef(ARENA_SLOT)), Allocation(0, MemRef(FIRST_INPUT + len(slots)), file=True)
     found = lower_graph(legal, context, inputs, outputs, arena, file)
-    rates = DEFAULT_RATES if budget is None else budget.rates
+    rates = target.rates if budget is None else budget.rates
     disk = rates if budget is not None and budget.spill else None
     price = partial(task_microseconds, rates=rates)
     fitting = BudgetSolver(context.layout.finish(), price, context.pinned, disk, target.is_evictable)

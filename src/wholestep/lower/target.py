@@ -11,6 +11,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.kernel.workgroups import has_barrier
 from wholestep.lower.blocking.blocked_contraction import BlockedContraction
+from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
 
@@ -29,6 +30,22 @@ class SplitLimits(NamedTuple):
     chunks: int
 
 
+class OperandLimits(NamedTuple):
+    """The limits of the order in which operands of contractions lie.
+
+    Elements are contiguous along the last axis of the result where that has at least `lane` of them. An operand that up
+    to `rows` rows read is read where it lies, if its terms are contiguous and at least `terms` many: kernels transpose
+    squares of it in registers.
+    """
+
+    lane: int = 4
+    rows: int = 15
+    terms: int = 16
+
+
+DEFAULT_OPERANDS = OperandLimits()
+
+
 @dataclass(frozen=True)
 class Target:
     """A device that runs scalar loops in the order written, and the base class of all others.
@@ -36,7 +53,8 @@ class Target:
     `vector` is the bytes of a vector, `registers` how many vectors there are, and `row_vectors` up to how many of them
     a row may fill to be worked on in registers. `spaces` are the memory spaces of its kernels, `barriers` tells whether
     the threads of a workgroup can wait for each other, `index_bits` is the width of the integers that indices are
-    computed in, and `split` says which reductions run in two stages, since threads share the first.
+    computed in, and `split` says which reductions run in two stages, since threads share the first. `operands` limits
+    the orders in which contractions read, and `rates` are assumed where none are measured.
     """
 
     name: str = "scalar"
@@ -47,6 +65,8 @@ class Target:
     barriers: bool = False
     index_bits: int = 64
     split: SplitLimits | None = None
+    operands: OperandLimits = DEFAULT_OPERANDS
+    rates: Rates = DEFAULT_RATES
 
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise UnsupportedError for a kernel that wants what the device does not have."""
@@ -104,7 +124,7 @@ class Target:
         return False
 
     def place_offload(
-        self, steps: Sequence[Step], files: frozenset[int], rates: Any, new_loop: Callable[[], int]
+        self, steps: Sequence[Step], files: frozenset[int], rates: Rates, new_loop: Callable[[], int]
     ) -> tuple[Step, ...]:
         """Add to a program whose slots `files` lie in files what brings their rows to memory and lets them go."""
         if files:

@@ -41,9 +41,6 @@ class StopGradient(SameValue):
     flat = True
     price = 0
 
-    def __init__(self) -> None:
-        super().__init__("stop_gradient")
-
     def type(self, x: Type) -> Type:
         return x
 
@@ -124,7 +121,7 @@ class PSum(LeadingBatch, LinearPrimitive):
         return iter(())
 
 
-stop_gradient = StopGradient()
+stop_gradient = StopGradient("stop_gradient")
 identity = IdentityPrimitive("identity")
 capture = Capture()
 pin = Pin()

@@ -339,9 +339,6 @@ class Concat(LeadingBatch, Movement):
 class UpdateSlice(Movement):
     """x with u written over `start::step` along each axis: what an assignment to a slice means."""
 
-    def __init__(self) -> None:
-        super().__init__("update_slice")
-
     def type(self, x: Type, u: Type, *, start: Ints, step: Ints) -> Type:
         if x.dtype != u.dtype or x.ndim != u.ndim:
             raise ShapeError(f"update_slice: {u} does not fit into {x}")
@@ -385,4 +382,4 @@ flip = Flip()
 slice_ = Slice("slice")
 pad = Pad()
 concat = Concat()
-update_slice = UpdateSlice()
+update_slice = UpdateSlice("update_slice")

@@ -67,9 +67,6 @@ class TopK(Ordering):
 
     takes = "bif"
 
-    def __init__(self) -> None:
-        super().__init__("top_k")
-
     def values(self, x: Type, *, axis: int = -1, k: int = 0, **params: Any) -> Type:
         if isinstance(x.shape[axis], int) and not 0 <= k <= x.shape[axis]:
             raise ShapeError(f"top_k: k = {k} is outside 0 to {x.shape[axis]}, the size of axis {axis} of {x}")
@@ -126,7 +123,7 @@ class Cummin(Cummax):
 
 
 sort = Sort()
-top_k = TopK()
+top_k = TopK("top_k")
 partition = Partition()
 cummax = Cummax()
 cummin = Cummin()

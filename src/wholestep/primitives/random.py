@@ -77,9 +77,6 @@ class RandomBits(Loops, LeadingBatch):
     flat = True
     precision = AS_WRITTEN
 
-    def __init__(self) -> None:
-        super().__init__("random_bits")
-
     def type(self, key: Type, data: Type, *, shape: Shape, stream: int) -> Type:
         if key.dtype != WORD or data.dtype != WORD:
             raise DtypeError(f"random_bits: a key and its data are uint32, not {key} and {data}")
@@ -108,4 +105,4 @@ class RandomBits(Loops, LeadingBatch):
         yield Sample((drawn(0, 2), drawn(0)), {"shape": (4,), "stream": 1})
 
 
-random_bits = RandomBits()
+random_bits = RandomBits("random_bits")

@@ -110,9 +110,6 @@ class CustomVJP(StatedRule):
     Forward mode is the transpose of the stated pullback, so the two modes cannot disagree.
     """
 
-    def __init__(self) -> None:
-        super().__init__("custom_vjp")
-
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         refuse_closed(node, [dx is not None for dx in dxs])
         rule = node.params["rule"]
@@ -129,9 +126,6 @@ class CustomVJP(StatedRule):
 
 class CustomJVP(StatedRule):
     """A function with its own tangent: `rule.tangent(xs, dxs) -> dys`, linear in dxs; reverse mode transposes it."""
-
-    def __init__(self) -> None:
-        super().__init__("custom_jvp")
 
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         refuse_closed(node, [dx is not None for dx in dxs])
@@ -212,8 +206,8 @@ def choose(chosen: Value, x: Value, y: Value) -> Value:
 
 
 composite = Composite()
-custom_vjp = CustomVJP()
-custom_jvp = CustomJVP()
+custom_vjp = CustomVJP("custom_vjp")
+custom_jvp = CustomJVP("custom_jvp")
 cond = Cond()
 
 
@@ -230,9 +224,6 @@ def spread_marks(graph: Graph, c: int, k: int, given: Sequence[bool], step: Any)
 
 class While(Nested):
     """`while predicate(carry): carry = body(carry)`: inputs are the constants of both graphs, then the carry."""
-
-    def __init__(self) -> None:
-        super().__init__("while_loop")
 
     def type(self, *types: Type, predicate: Graph, body: Graph, constants: tuple[int, int]) -> tuple[Type, ...]:
         carry = types[sum(constants) :]
@@ -322,4 +313,4 @@ class While(Nested):
         return self(*ps, *ps, *bs, *carry, predicate=predicate, body=body, constants=(len(ps), len(ps) + len(bs)))[:n]
 
 
-while_loop = While()
+while_loop = While("while_loop")

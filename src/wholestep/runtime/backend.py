@@ -89,9 +89,9 @@ class Backend(ABC):
     def identity(self) -> Mapping[str, Any]:
         """All properties of device and code generator that compiled code depends on, as JSON can hold them."""
 
-    @abstractmethod
     def rates(self) -> Rates:
-        """The rates that programs are planned with on this machine."""
+        """The rates that programs are planned with on this machine: by default those that the target assumes."""
+        return self.target.rates
 
     @abstractmethod
     def source(self, plan: LoweredProgram) -> str:

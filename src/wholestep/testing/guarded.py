@@ -20,8 +20,9 @@ import numpy as np
 
 from wholestep.errors import WholestepError
 from wholestep.ir.graph import NDArray
+from wholestep.lower.program.allocation import ALIGNMENT
 from wholestep.runtime.cpu.executable import BoundNativeExecutable, NativeExecutable
-from wholestep.runtime.memory.aligned import ALIGNMENT, PAGE
+from wholestep.runtime.memory.aligned import PAGE
 
 ONES = b"\xff" * 8
 """A quiet nan in every floating dtype, -1 in every integer."""

@@ -12,24 +12,19 @@ from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import linear_index, row_major_strides, temporary_strides
 from wholestep.kernel.lang import Axis, Index, Var
+from wholestep.lower.target import OperandLimits
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import GraphRewriter
 from wholestep.primitives.contraction import parts
 from wholestep.primitives.movement import Reshape
 
-MIN_LANE_EXTENT = 4
-"""Minimum extent of an axis worth vectorizing."""
-FEW_ROWS = 15
-"""Up to so many times each element of an operand is used where it is not worth a copy in another order."""
-MIN_TERMS = 16
-"""Minimum extent of the terms along which squares of an operand are turned as they are read."""
-
 
 class ContractionRewriter(GraphRewriter):
     """A graph with its contractions rewritten; `copies` are the values to materialize for it."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, limits: OperandLimits) -> None:
         super().__init__(graph)
+        self.limits = limits
         self.copies: set[Value] = set()
         for node in graph.nodes:
             inputs = [self.env.get(v, v) for v in node.inputs]
@@ -54,7 +49,7 @@ class ContractionRewriter(GraphRewriter):
             sizes[name] = math.prod([sizes[c] for c in group])
             a, b, out = (s.replace(group, name) for s in (a, b, out))
         x, y = self.shaped(node, x, a, sizes), self.shaped(node, y, b, sizes)
-        lane = out[-1] if out and sizes[out[-1]] >= MIN_LANE_EXTENT else None
+        lane = out[-1] if out and sizes[out[-1]] >= self.limits.lane else None
         x, a = self.downhill(node, x, a)
         x, a = self.even(node, x, a, lane, a, self.turns(x, a, out, sizes))
         y, b = self.even(node, y, b, lane, a, self.turns(y, b, out, sizes))
@@ -98,9 +93,11 @@ class ContractionRewriter(GraphRewriter):
         """True if few rows read an operand whose terms lie side by side: kernels turn squares of it in registers."""
         steps = self.strides(x)
         rows = math.prod([sizes[c] for c in out if c not in labels])
-        if steps is None or rows > FEW_ROWS:
+        if steps is None or rows > self.limits.rows:
             return False
-        return any(n == 1 and c not in out and sizes[c] >= MIN_TERMS for c, n in zip(labels, steps, strict=True))
+        return any(
+            n == 1 and c not in out and sizes[c] >= self.limits.terms for c, n in zip(labels, steps, strict=True)
+        )
 
     def even(
         self, node: Node, x: Value, labels: str, lane: str | None, first: str, turns: bool = False
@@ -157,14 +154,14 @@ def merge_labels(a: str, b: str, out: str) -> list[str]:
     return groups
 
 
-def arrange_contractions(graph: Graph) -> tuple[Graph, set[Value]]:
+def arrange_contractions(graph: Graph, limits: OperandLimits) -> tuple[Graph, set[Value]]:
     """Merge labels of contractions, and read operands with constant strides; also the values to materialize for that.
 
     c = contract(x, w, spec="aXY,YZ->aXZ")
     -->
     r = reshape(x); t = contract(r, w, spec="pY,YZ->pZ"); c = reshape(t)
     """
-    found = ContractionRewriter(graph)
+    found = ContractionRewriter(graph, limits)
     return found.graph, found.copies
 
 

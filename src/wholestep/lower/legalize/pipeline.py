@@ -6,29 +6,27 @@ from wholestep.ir.graph import Graph, Value
 from wholestep.lower.legalize.channels_last import CHANNELS_LAST
 from wholestep.lower.legalize.contraction_operands import CONTRACTION_OPERANDS
 from wholestep.lower.legalize.expand_ops import EXPAND_OPS
-from wholestep.lower.legalize.loop_invariants import LOOP_INVARIANTS, PanelWidth
+from wholestep.lower.legalize.loop_invariants import LOOP_INVARIANTS
 from wholestep.lower.legalize.split_reductions import SPLIT_REDUCTIONS
-from wholestep.lower.target import SplitLimits
+from wholestep.lower.target import Target
 from wholestep.passes.inline_bodies import INLINE_BODIES
 from wholestep.passes.rewrite import map_nested_graphs
 
 LEGALIZATIONS = (INLINE_BODIES, EXPAND_OPS, LOOP_INVARIANTS, SPLIT_REDUCTIONS, CHANNELS_LAST, CONTRACTION_OPERANDS)
 
 
-def legalize(graph: Graph, split: SplitLimits | None, panel: PanelWidth) -> tuple[Graph, set[Value]]:
-    """The graph after every legalizing pass, loops and branches inside it included, and the values to materialize;
-    `split` says which reductions the target has in two stages, `panel` how wide its panels of columns are.
-    """
+def legalize(graph: Graph, target: Target) -> tuple[Graph, set[Value]]:
+    """The graph after every legalizing pass, loops and branches inside it included, and the values to materialize."""
     inline_bodies, expand_ops, loop_invariants, split_reductions, channels_last, contractions = LEGALIZATIONS
     done: dict[Graph, Graph] = {}
     stored: set[Value] = set()
 
     def run(given: Graph) -> Graph:
         if given not in done:
-            found = map_nested_graphs(loop_invariants(expand_ops(inline_bodies(given)), panel), run)
-            found = channels_last(split_reductions(found, split))
+            found = map_nested_graphs(loop_invariants(expand_ops(inline_bodies(given)), target.panel_columns), run)
+            found = channels_last(split_reductions(found, target.split))
             nothing: set[Value] = set()
-            found, copies = contractions(found, otherwise=(found, nothing))
+            found, copies = contractions(found, target.operands, otherwise=(found, nothing))
             stored.update(copies)
             done[given] = done[found] = found  # the walk over an outer graph meets the nodes that it has replaced again
         return done[given]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wholestep.ir.graph import NDArray
+from wholestep.lower.program.allocation import ALIGNMENT
 
-ALIGNMENT = 64
 PAGE = 4096
 LARGE_BYTES = 1 << 20
 

@@ -15,6 +15,7 @@ from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.lang import Kernel
 from wholestep.lower.blocking.blocked_contraction import BlockedContraction, block_contraction
 from wholestep.lower.blocking.contraction_nest import find_contraction
+from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
 from wholestep.lower.target import DraftKernel, SplitLimits, Target
@@ -57,6 +58,6 @@ class CpuMachine(Target):
         return is_evictable(nbytes)
 
     def place_offload(
-        self, steps: Sequence[Step], files: frozenset[int], rates: Any, new_loop: Callable[[], int]
+        self, steps: Sequence[Step], files: frozenset[int], rates: Rates, new_loop: Callable[[], int]
     ) -> tuple[Step, ...]:
         return stream_rows(place_prefetches(steps, rates), files, new_loop)

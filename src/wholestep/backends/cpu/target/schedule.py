@@ -13,7 +13,6 @@ from wholestep.kernel.lang import Axis, Fold, Kernel, Loop, Statement, Store, Va
 from wholestep.kernel.schedule import KernelSchedule
 from wholestep.lower.cost.roofline import statements_in_loops
 from wholestep.lower.kernels.kernel_writer import KernelWriter
-from wholestep.lower.legalize.contraction_operands import MIN_LANE_EXTENT
 from wholestep.lower.target import DraftKernel, Target
 
 SHARED_POINTS = 1 << 15
@@ -214,7 +213,9 @@ def turned_terms(kernel: Kernel, lane: Axis | None, machine: Target) -> Axis | N
     """The terms of sums of products along which an operand is contiguous that is strided along an axis, all other
     accesses being even along it: squares of such an operand are turned in registers, and sums stay chains."""
     loops = [loop for loop in kernel_loops(kernel) if loop.folds]
-    if lane is None or lane.extent < MIN_LANE_EXTENT or any(fold.op != "fma" for loop in loops for fold in loop.folds):
+    if lane is None or lane.extent < machine.operands.lane:
+        return None
+    if any(fold.op != "fma" for loop in loops for fold in loop.folds):
         return None
     lanes, terms = preferred_lanes(kernel, lane, machine), [loop.axis for loop in loops]
     found: Axis | None = None
