@@ -31,8 +31,9 @@ def opaque_rule(low: Materializer, node: Node) -> OpaqueRule:
     """The rule of an operation, the target's own first; raises UnsupportedError where there is none."""
     found = low.context.target.library_rules().get(node.op.name) or OPAQUE_RULES.of(node.op)
     if found is None:
+        name = node.params.get("routine", node.op.name)
         raise UnsupportedError(
-            f"compile: {node.op.name} of {', '.join(map(str, node.types))} is not compiled for this device yet",
+            f"compile: {name} of {', '.join(map(str, node.types))} is not compiled for this device yet",
             where=node.where,
             hint="use device='reference'",
         )
