@@ -118,7 +118,7 @@ LAZY = {
     "load_ipython_extension": "wholestep.notebook.extension",
     "unload_ipython_extension": "wholestep.notebook.extension",
 }
-"""Where to find what costs more than a blink to import; it comes when it is asked for."""
+"""The modules of names that are imported at their first use, since they cost more than a blink."""
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,7 @@ class Unbroken(ContextDecorator):
 
     def __init__(self) -> None:
         self.depths: dict[int, int] = {}
-        """How many blocks each thread is in; only itself changes its own."""
+        """The number of blocks that each thread is in; only itself changes its own."""
         self.closed = False
         atexit.register(self.close)
         forks.in_child(self.forget)

@@ -33,7 +33,7 @@ class Device:
 
     @property
     def memory(self) -> DeviceMemory[Any]:
-        """Where resident state lies."""
+        """The memory of resident state."""
         return HOST if self.backend is None else self.backend.memory
 
     def compile(

@@ -293,7 +293,7 @@ def parse(source: str, objects: dict[str, Any] | None = None) -> Graph:
 
 
 SENSELESS = (SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
-"""What Python and the type rules, which expect parameters of right kinds, raise for text that makes no sense."""
+"""The errors of Python and of the type rules, which expect parameters of right kinds, for text that makes no sense."""
 
 
 def _parsed(source: str, parser: Parser) -> Graph:

@@ -22,7 +22,7 @@ ABOUT = "Time nine workloads in Wholestep and in whichever of JAX and PyTorch is
 
 
 def installed(peer: str) -> bool:
-    """Whether what a peer needs is there."""
+    """Test whether what a peer needs is there."""
     return importlib.util.find_spec(PEERS[peer].needs) is not None
 
 

@@ -33,7 +33,7 @@ MODES = {
     "jax": ("plain", "checkpoint"),
     "torch": ("plain", "checkpoint"),
 }
-"""What is compared: every library as it is and with a checkpoint for each layer; ours also inside a budget, and as a
+"""The comparison: every library as it is and with a checkpoint for each layer; ours also inside a budget, and as a
 stack that keeps everything, the inputs of its layers, or those of some."""
 MARKS = Path("/proc/self/clear_refs")
 STEPS = 3

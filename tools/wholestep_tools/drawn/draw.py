@@ -21,7 +21,7 @@ from wholestep.testing.primitives import graph_of
 
 F64, F32, I64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 APART = 0.05
-"""How far apart candidates must be."""
+"""The distance that candidates must keep."""
 LARGE = 3.0
 KINKED = {"abs", "maximum", "minimum", "sign", "copysign", "floor_divide", "remainder", "fmod", "nextafter"}
 
@@ -122,7 +122,7 @@ def data_of(x: Value) -> NDArray:
 
 
 def apart(x: NDArray, axis: int) -> bool:
-    """Whether no two elements along an axis are close."""
+    """Test whether no two elements along an axis are close."""
     return bool((np.diff(np.sort(x, axis), axis=axis) > APART).all())
 
 

@@ -22,7 +22,7 @@ from wholestep.passes.reroll.reroll import Rerolled, reroll
 from wholestep.passes.reroll.scan_accumulators import scan_accumulators
 
 NEAR = 200
-"""How often NumPy's error is looked at, with roundings that go other ways, before a program is found to be off: a
+"""The number of times that NumPy's error is measured, with other roundings, before a program is found to be off: a
 number that is rounded to float16 in between may go the other way in a few of them only."""
 
 

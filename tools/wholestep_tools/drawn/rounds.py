@@ -31,16 +31,16 @@ class Program:
     odd: int
     """A layer that has one operation more, or -1."""
     named: bool
-    """Whether the layers are in a dictionary by name, whose order is another one."""
+    """Test whether the layers are in a dictionary by name, whose order is another one."""
     behind: bool
-    """Whether the last layer comes first."""
+    """Test whether the last layer comes first."""
     twice: bool
     extras: set[str] = field(default_factory=set)
     optimizer: str = "sgd"
     guarded: bool = True
     dtype: str = "f8"
     tied: bool = False
-    """Whether all layers have the parameters of one."""
+    """Test whether all layers have the parameters of one."""
 
 
 def wide(rng: np.random.Generator) -> Program:

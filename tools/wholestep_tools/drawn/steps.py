@@ -37,7 +37,7 @@ def kind_of(problem: str) -> str:
 
 
 def refused(graph: Graph, args: list[NDArray]) -> bool:
-    """Whether NumPy too meets a matrix that it cannot deal with, such as one of NaN where a loop has grown too far."""
+    """Test whether NumPy too meets a matrix that it cannot deal with, such as one of NaN where a loop has grown too far."""
     try:
         values(graph, args)
     except np.linalg.LinAlgError:
@@ -46,7 +46,7 @@ def refused(graph: Graph, args: list[NDArray]) -> bool:
 
 
 def explained(seed: int, i: int) -> bool:
-    """Whether a step is right by NumPy's error at one point, not only by its errors beside it.
+    """Test whether a step is right by NumPy's error at one point, not only by its errors beside it.
 
     Raises AssertionError, with a small program that fails in the same way, where it is right by neither.
     """
@@ -71,7 +71,7 @@ def explained(seed: int, i: int) -> bool:
 
 
 def alike(problem: str, roll: str) -> Callable[[Graph, list[NDArray]], bool]:
-    """Whether a program fails in the way of a problem."""
+    """Test whether a program fails in the way of a problem."""
     off = problem.startswith("output")
 
     def fails(graph: Graph, args: list[NDArray]) -> bool:

@@ -35,7 +35,7 @@ class Training:
     resident: list[tuple[int, int]]
     what: str
     roll: str = "never"
-    """Whether equal rounds are rolled: never, where it pays, always; always with no arrays of the state joined."""
+    """Test whether equal rounds are rolled: never, where it pays, always; always with no arrays of the state joined."""
 
 
 def training(seed: Sequence[int], size: int) -> Training:
@@ -99,7 +99,7 @@ def adam(p: Value, g: Value, rate: Value, state: list[Value]) -> tuple[Value, li
 
 
 RULES = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2)}
-"""How each optimizer makes new parameters and state, and how many arrays it keeps for each."""
+"""Each optimizer's update of parameters and state, with the number of arrays that it keeps for each."""
 
 
 def clipped(gs: Sequence[Value]) -> list[Value]:

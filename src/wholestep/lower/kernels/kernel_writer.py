@@ -37,7 +37,7 @@ class BoundKernel(NamedTuple):
     parallel: bool = False
     """True if sharing it among threads pays."""
     blocked: BlockedContraction | None = None
-    """What runs in its place, of the same meaning, where it is a large contraction."""
+    """The launches of the same meaning that run in its place, where it is a large contraction."""
 
 
 class KernelWriter:

@@ -199,7 +199,7 @@ LAYOUT_RULES: ClassTable[Callable[[LayoutPropagation, Node, Value, AxisOrder], P
         Primitive: LayoutPropagation.commuted,
     }
 )
-"""What a permutation moves on through, besides contractions and what is elementwise."""
+"""The operations that a permutation moves through, besides contractions and elementwise ones."""
 
 
 CHANNELS_LAST = Pass("channels_last", convolutions_channels_last)

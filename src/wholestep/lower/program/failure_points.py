@@ -30,7 +30,7 @@ class FailureOrder:
         self.resident = resident
         self.written = False
         self.around = 0
-        """How many loops are around."""
+        """The number of surrounding loops."""
 
     def follow(self, steps: Sequence[Step]) -> bool:
         """Return whether one of the steps may fail when something resident has been written."""

@@ -75,19 +75,19 @@ class Artifact:
     outputs: tuple[int, ...]
     constants: tuple[NDArray, ...] = ()
     constant_offsets: tuple[int, ...] = ()
-    """Where each constant begins in the one slot of the kind "constant"."""
+    """The offset of each constant in the one slot of the kind "constant"."""
     symbols: tuple[str, ...] = ()
-    """What the code calls outside itself: names for `symbols.resolve`, which are also the names to link by."""
+    """The external functions of the code: names for `resolve_symbol`, by which they are also linked."""
     sizes: tuple[Size, ...] = ()
-    """What the table of sizes holds: numbers, or expressions of sizes that a program for each size puts numbers for."""
+    """The table of sizes: numbers, or expressions that `at_sizes` puts numbers for."""
     sites: tuple[ErrorSite, ...] = ()
     resident: tuple[tuple[int, int], ...] = ()
     undone: bool = False
-    """Whether the code may fail after it has written resident memory, so that an instance has to put that back."""
+    """True if the code may fail after it has written resident memory, so that an instance has to put that back."""
     parallel: bool = False
-    """Whether the code calls `ws_parallel`."""
+    """True if the code calls `ws_parallel`."""
     streamed: bool = False
-    """Whether the code leaves notes about what it will read of files."""
+    """True if the code leaves notes about the parts of files that it will read."""
     microseconds: float = 1e9
     """About how long a run takes, for choosing how to call it."""
 

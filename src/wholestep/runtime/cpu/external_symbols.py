@@ -23,7 +23,7 @@ MODULES = {
     "special": "scipy.special.cython_special",
 }
 LETTERS = {"double": "d", "float": "f", "long double": "g", "__pyx_t_double_complex": "z", "long": "l", "int": "i"}
-"""How the types of a signature are abbreviated."""
+"""The letters of the types in a signature."""
 HIDDEN = "int __pyx_skip_dispatch"
 """A last argument that Cython adds; a caller passes 0."""
 

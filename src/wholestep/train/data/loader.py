@@ -262,7 +262,7 @@ class Loader:
             yield self.joined(stack), len(stack)
 
     def spans(self, plan: Plan, start: int) -> Iterator[tuple[int, int]]:
-        """Which batches come together: up to K of one size, as (first, last + 1)."""
+        """The batches that come together: up to K of one size, as (first, last + 1)."""
         first = start
         while first < len(plan):
             last = first + 1

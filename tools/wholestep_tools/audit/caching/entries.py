@@ -39,7 +39,7 @@ DAMAGE: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
     "noise": lambda data, draw: draw.randbytes(len(data)),
     "other name": lambda data, draw: b"".join(encode_entry(f"{draw.getrandbits(256):064x}", ENTRY)),
 }
-"""What can happen to the bytes of an entry."""
+"""Kinds of damage to the bytes of an entry."""
 
 
 def linked(file: Path, whole: Path) -> None:
@@ -70,7 +70,7 @@ REPLACED: Mapping[str, Callable[[Path, Path], None]] = {
     "of another user": foreign,
     "empty": lambda file, whole: file.touch(),
 }
-"""What can stand in the place of an entry."""
+"""Kinds of files in the place of an entry."""
 SHARE = 0.1
 """The part of the trials in which another thing stands in its place."""
 

@@ -48,7 +48,7 @@ def altered(graph: Graph, rng: np.random.Generator) -> Graph | None:
 
 
 def same_kind(node: Node) -> bool:
-    """Whether a node has two operands that may change places."""
+    """Test whether a node has two operands that may change places."""
     return len(node.inputs) == 2 and node.inputs[0].type is node.inputs[1].type
 
 

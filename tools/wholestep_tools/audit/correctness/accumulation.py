@@ -15,7 +15,7 @@ from wholestep_tools.audit.record import record
 
 CLAIM = "Micro-batches, the last one of what is left over, come to the loss and the update of the whole batch"
 BOUNDS = {"float32": 1e-6, "float64": 1e-13}
-"""How far a result may be off, beside the largest number of its kind and the largest part that it is a mean of."""
+"""The largest error of a result, beside the largest number of its kind and the largest part that it is a mean of."""
 STEPS = 2
 
 

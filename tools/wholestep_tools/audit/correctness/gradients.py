@@ -23,9 +23,9 @@ CLAIM = "Derivatives of every primitive are right by complex steps or difference
 MOST = 40
 """Numbers in the inputs, and in the outputs, of a call whose whole Jacobian is made."""
 CLOSE = 1e-12
-"""How far the two modes may be apart, beside the largest element."""
+"""The tolerance between the two modes, relative to the largest element."""
 EXACT = 1e-10
-"""How far a Jacobian may be from complex steps."""
+"""The tolerance between a Jacobian and complex steps."""
 
 
 def calls(count: int, seed: int) -> Iterator[tuple[Primitive, Sample, int]]:

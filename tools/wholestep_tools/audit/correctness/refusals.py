@@ -35,7 +35,7 @@ OTHERWISE = {
 }
 """Functions whose result or refusal is another one than NumPy's, with the reason."""
 NUMPYS = (TypeError, ValueError, IndexError, OverflowError)
-"""What NumPy raises, before this library is asked, for operands that do not fit the parameters of a call."""
+"""NumPy's own errors, before this library is asked, for operands that do not fit the parameters of a call."""
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (3,), (4,), (2, 3), (3, 2), (3, 3), (1, 0), (2, 3, 4), (5, 1, 2))
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "u1", "u8", "?", "c16", "c8")
 ODD: tuple[Any, ...] = (
@@ -71,7 +71,7 @@ ODD: tuple[Any, ...] = (
     np.float64,
     "no such dtype",
 )
-"""What stands where a number, an axis, a shape or a dtype should."""
+"""Arguments in the place of a number, an axis, a shape or a dtype."""
 LEFT_OUT = frozenset("save savez savez_compressed savetxt load loadtxt genfromtxt fromfile memmap lookfor info".split())
 
 

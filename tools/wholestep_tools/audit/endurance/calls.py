@@ -17,7 +17,7 @@ CLAIM = "A step that is called any number of times holds what it held after the 
 PROCESS = Path("/proc/self")
 WARM = 1000
 KILOBYTES = 512
-"""How much more memory the process may have: allocators keep pages of their own."""
+"""The growth of the process that is allowed: allocators keep pages of their own."""
 
 
 class Held(NamedTuple):

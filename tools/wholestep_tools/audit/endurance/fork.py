@@ -27,10 +27,10 @@ ROWS, BATCH, WIDTH = 256, 32, 64
 PATIENCE = 60.0
 """Seconds after which a child is said to hang: a machine may be busy with other things."""
 WORKED, REFUSED, WRONG, RAISED, HANGS = range(5)
-"""How a child ends."""
+"""The ends of a child."""
 KINDS = ("plain", "symbolic", "streamed", "spilled", "attached")
 MOMENTS = ("idle", "in a call", "in run", "compiling")
-"""What another thread does with the step, or beside it, while the process forks."""
+"""The actions of another thread on the step, or beside it, while the process forks."""
 
 
 class Case(NamedTuple):
@@ -127,7 +127,7 @@ def beside(name: str, step: Step, moment: str, data: Any, batch: Any) -> Iterato
 
 
 def fresh(x: float) -> bool:
-    """Whether a program that nobody has compiled before is right."""
+    """Test whether a program that nobody has compiled before is right."""
     return bool(ws.jit(lambda y: y * x + 1.0)(np.full(3, 2.0))[0] == 2 * x + 1.0)
 
 
@@ -154,7 +154,7 @@ double = ws.jit(lambda x: x * 2.0)
 
 
 def follow(case: Case, moment: str, data: Any, batch: Any) -> bool:
-    """Whether the step is where its control comes that takes as many steps."""
+    """Test whether the step is where its control comes that takes as many steps."""
     step, control = case.step, case.control
     ahead = step.steps - control.steps
     if moment == "in run" and ahead:

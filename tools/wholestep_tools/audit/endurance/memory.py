@@ -23,7 +23,7 @@ THREADS = (1, 2)
 BATCH = 50
 """Programs in one process."""
 SHARE, MEGABYTES = 0.03, 16.0
-"""How far what a process takes may be from what was reported."""
+"""The tolerance between the memory of a process and the report."""
 
 
 def answers(orders: Sequence[dict[str, Any]], threads: int) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def peaks(cases: Sequence[str]) -> tuple[dict[str, int], list[str]]:
 
 
 def off(seen: dict[str, float]) -> bool:
-    """Whether what a process took is too far from what was reported.
+    """Test whether what a process took is too far from what was reported.
 
     >>> off({"taken": 210.0, "reported": 200.0}), off({"taken": 170.0, "reported": 200.0})
     (False, True)

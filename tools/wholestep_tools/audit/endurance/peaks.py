@@ -18,7 +18,7 @@ from wholestep_tools.bench.worker import peak_megabytes
 
 MARKS = Path("/proc/self/clear_refs")
 CAN = sys.platform == "linux" and MARKS.exists()
-"""Whether the system says what a process takes at its peak from some moment on."""
+"""True where the system reports the peak memory of a process from some moment on."""
 
 
 class Case(NamedTuple):

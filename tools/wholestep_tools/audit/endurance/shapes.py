@@ -14,11 +14,11 @@ from wholestep_tools.audit.record import record
 CLAIM = "Programs that were compiled and dropped leave no code, mapping, thread or descriptor behind"
 WARM = 120
 BYTES = 1024
-"""How much more memory each program may leave: descriptions of types are kept, one of each."""
+"""The growth for each program that is allowed: descriptions of types are kept, one of each."""
 
 
 def tried(number: int, seed: int) -> bool:
-    """Whether a new program is right: a step or a function, of a shape and a constant that no other has."""
+    """Test whether a new program is right: a step or a function, of a shape and a constant that no other has."""
     rng = np.random.default_rng([seed, number])
     n, m = int(rng.integers(1, 40)), 1 + number % 50
     x, scale = rng.normal(size=(n, m)), float(rng.normal())

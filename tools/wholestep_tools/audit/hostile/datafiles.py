@@ -21,7 +21,7 @@ from wholestep.train.data.loader import Loader
 from wholestep_tools.audit.hostile.mutations import ODD, Rng, another_kind, cut, flipped, longer, moved, overwritten
 
 DOCUMENTED = (DtypeError, ShapeError, ParameterError, TreeError)
-"""What a loader raises for a file that it does not read."""
+"""The errors of a loader for a file that it does not read."""
 SECONDS = 1.0
 
 HEADERS = (
@@ -72,7 +72,7 @@ FIELDS = (
     "\n",
     "=1+1",
 )
-"""What stands in tables where a number should."""
+"""Texts in tables in the place of a number."""
 
 
 def npy(x: Any, version: tuple[int, int] | None = None) -> bytes:
@@ -173,7 +173,7 @@ def drawn(rng: Rng) -> tuple[str, str, bytes]:
 
 
 def judged(path: Path, limits: AbstractContextManager[None]) -> tuple[bool, str]:
-    """Whether a file was read, and what is wrong with how; nothing where it is as it should be."""
+    """Test whether a file was read, and what is wrong with how; nothing where it is as it should be."""
     before = time.perf_counter()
     try:
         with limits:
@@ -189,7 +189,7 @@ def judged(path: Path, limits: AbstractContextManager[None]) -> tuple[bool, str]
 
 
 def as_numpy(path: Path, source: Any) -> bool:
-    """Whether NumPy reads the same in a file, if it reads it."""
+    """Test whether NumPy reads the same in a file, if it reads it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -31,7 +31,7 @@ except ImportError:  # on Windows
 
 STATUS = Path("/proc/self/statm")
 LIMITED = resource is not None and STATUS.exists()
-"""Whether the memory of this process can be bounded."""
+"""True where the memory of this process can be bounded."""
 CLAIM = (
     "Whatever a file holds, loading it ends in one error, within a second, in bounded memory, with the state as it was"
 )
@@ -125,7 +125,7 @@ def chosen(mutations: Mapping[str, tuple[Mutation, float]], rng: np.random.Gener
 
 
 def read_elsewhere(data: bytes, weight: Any) -> bool:
-    """Whether the safetensors library reads the same weight in a file."""
+    """Test whether the safetensors library reads the same weight in a file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -43,7 +43,7 @@ SHARES = {
     twice: 1,
     odd_text: 1,
 }
-"""How often each way of damage is taken: the cheap ones more often."""
+"""The frequency of each kind of damage: the cheap ones more often."""
 
 
 def whole() -> list[tuple[bytes, int]]:
@@ -59,7 +59,7 @@ def whole() -> list[tuple[bytes, int]]:
 
 
 def problem(text: bytes, room: int) -> tuple[bool, str]:
-    """Whether a header is accepted, and what is wrong with that."""
+    """Test whether a header is accepted, and what is wrong with that."""
     before = time.perf_counter()
     try:
         found = decoded(text, room)

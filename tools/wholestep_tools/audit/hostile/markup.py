@@ -87,7 +87,7 @@ def built(self: Any, name: str) -> None:
 
 
 def harmless(text: str) -> bool:
-    """Whether a terminal shows a text and obeys nothing of it."""
+    """Test whether a terminal shows a text and obeys nothing of it."""
     return not any(c in text for c in "\x1b\0\r\u202e\u2066\u2028\ufeff")
 
 

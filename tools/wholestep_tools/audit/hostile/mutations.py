@@ -47,7 +47,7 @@ ODD: tuple[Any, ...] = (
     ["1"],
     {"a": 1},
 )
-"""What a field may be turned into."""
+"""The values that a field may be turned into."""
 
 
 def flipped(data: bytes, rng: Rng) -> bytes:
@@ -160,7 +160,7 @@ FOREIGN = (
     b"epoch,loss\n1,2\n",
     b"\x80\x02cos\nsystem\n(S'true'\ntR.",
 )
-"""How other kinds of files begin."""
+"""The first bytes of other kinds of files."""
 
 
 def another_kind(data: bytes, rng: Rng) -> bytes:
@@ -240,7 +240,7 @@ NAMES = (
     "pipe.safetensors",
     "x" * 300 + ".safetensors",
 )
-"""What a manifest might call its parts."""
+"""Names that a manifest might have for its parts."""
 
 
 def other_manifest(data: bytes, rng: Rng) -> bytes:

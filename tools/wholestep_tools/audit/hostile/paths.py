@@ -56,7 +56,7 @@ PIECES = (
     "PART",
     "manifest.json",
 )
-"""What hostile names are made of."""
+"""The parts of hostile names."""
 
 
 class Place:
@@ -163,7 +163,7 @@ def problem(place: Place, name: str) -> str:
 
 
 def plain(place: Place, path: str) -> bool:
-    """Whether a path that was opened is a plain name in the folder, or one of Python's own files."""
+    """Test whether a path that was opened is a plain name in the folder, or one of Python's own files."""
     return os.path.dirname(os.path.abspath(path)) == str(place.inside) or path.endswith((".py", ".pyc"))
 
 

@@ -68,7 +68,7 @@ ODD = (
     "\n",
     "\t",
 )
-"""What may stand in the place of a word."""
+"""Tokens in the place of a word."""
 
 
 def mutated(source: str, other: str, rng: np.random.Generator) -> str:
@@ -94,7 +94,7 @@ def mutated(source: str, other: str, rng: np.random.Generator) -> str:
 
 
 def problem(source: str, objects: dict[str, Any]) -> tuple[bool, str]:
-    """Whether a text is accepted, and what is wrong with that."""
+    """Test whether a text is accepted, and what is wrong with that."""
     before = time.perf_counter()
     try:
         graph = parse(source, objects)

@@ -47,7 +47,7 @@ def set_control(maths: Any, word: int) -> None:
 
 
 def subnormal() -> bool:
-    """Whether NumPy computes with subnormal numbers, here and in a new thread."""
+    """Test whether NumPy computes with subnormal numbers, here and in a new thread."""
     seen: list[bool] = []
 
     def run() -> None:

@@ -31,7 +31,7 @@ CALLS = (1, 10)
 """Steps in a call; each divides all steps."""
 THREADS = (1, 2, 4)
 ROWS = 16
-"""How often the rows of a training are there in a wide one."""
+"""The number of copies of a training's rows in a wide one."""
 STACKS = 4
 """One in so many trainings is that of a stack."""
 WIDTH = 16

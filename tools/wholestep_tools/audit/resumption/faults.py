@@ -198,7 +198,7 @@ def outcome(step: Step, folder: Path, case: Case) -> list[str] | None:
 
 
 def judged(step: Step, path: Path, case: Case, allowed: set[str]) -> Iterator[bool]:
-    """Whether it could be read, where that is wrong."""
+    """Test whether it could be read, where that is wrong."""
     try:
         step.load(path, fallback=not case.links)
     except CheckpointError:

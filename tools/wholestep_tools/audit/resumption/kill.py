@@ -106,7 +106,7 @@ class Campaign:
         return saved
 
     def judge(self, path: Path, saved: int, begun: int) -> None:
-        """Whether what is there is a state that was saved, and not an older one than the last."""
+        """Test whether what is there is a state that was saved, and not an older one than the last."""
         try:
             self.step.load(path)
         except CheckpointError as error:
@@ -121,7 +121,7 @@ class Campaign:
             self.failures.append(f"step {saved} was saved, and step {number} is there, or something else")
 
     def tidy(self, path: Path, most: int | None) -> None:
-        """Whether the next save removes what those left that were killed."""
+        """Test whether the next save removes what those left that were killed."""
         self.step.save(path, max_shard_bytes=most)
         if left := debris(path):
             self.failures.append(f"{len(left)} files that killed saves left are still there after the next one")

@@ -15,7 +15,7 @@ from wholestep.errors import BudgetError
 from wholestep.train.step.step import Step
 
 SIGNS = 11
-"""How many embeddings there are to look up."""
+"""The number of embeddings to look up."""
 
 
 class Hand:

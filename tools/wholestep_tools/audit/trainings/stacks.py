@@ -64,7 +64,7 @@ class Stack(NamedTuple):
 
     @property
     def gated(self) -> bool:
-        """Whether a layer has two matrices."""
+        """Test whether a layer has two matrices."""
         return self.kind == "gated"
 
     def step(self, folder: Path | None) -> Step:

@@ -30,7 +30,7 @@ POOL = {
     "spins": 128,  # how many pauses a thread waits before it sleeps
     "stop": 136,  # 1: the workers return for good
 }
-"""What programs write and what waiting workers read lie on different pairs of cache lines."""
+"""The fields that programs write and those that waiting workers read lie on different pairs of cache lines."""
 POOL_BYTES = 256
 """The workers follow the head of the pool, each on two pairs of cache lines: what is asked of it, what it answers."""
 
@@ -50,4 +50,4 @@ NOTE = _layout("start", "nbytes", "number") | {"size": 64}
 NOTES_BYTES = NOTES["first"] + NOTES_KEPT * NOTE["size"]
 
 CALL = _layout("ask", "program", "table", "context")
-"""What a call needs, in one record, so that Python hands over one pointer."""
+"""The operands of a call, in one record, so that Python hands over one pointer."""

@@ -18,7 +18,7 @@ DECLARATIONS = """\
 declare void @ws_parallel(ptr, ptr, ptr, i64)
 declare void @ws_fail(ptr, i64, i64, i64, i64, i64)
 """
-"""What a program may call.
+"""The functions that a program may call.
 
 `ws_parallel(context, function, arguments, n)` runs `void function(ptr arguments, i64 low, i64 high)` over shares of
 [0, n), in as many threads as the context says, and returns when all are done; it does not nest.
@@ -27,7 +27,7 @@ declare void @ws_fail(ptr, i64, i64, i64, i64, i64)
 """
 
 EXPORTS = ("ws_run", "ws_call", "ws_gather", "ws_worker", "ws_spin", "ws_parallel", "ws_fail", "ws_soon", "ws_done")
-"""What the runtime takes from the object of this text; it must bring `ws_sleep`, `ws_ring`, `ws_yield`, `ws_madvise`.
+"""The functions that the runtime takes from the object of this text; it must bring `ws_sleep`, `ws_ring`, `ws_yield`, `ws_madvise`.
 
 `ws_madvise(pages, nbytes, advice)` is the call of that name where the system is Linux, and does nothing elsewhere.
 `ws_sleep(bell, -1)` waits until somebody rings, or for no reason; `ws_ring(bell, 1, null)` rings. They take the
@@ -41,7 +41,7 @@ declare i32 @ws_yield()
 declare i32 @ws_madvise(ptr, i64, i32)
 declare i64 @llvm.umin.i64(i64, i64)
 """
-"""What the functions of every target call outside."""
+"""The external functions that every target needs."""
 
 
 INTRINSICS = {

@@ -29,7 +29,7 @@ class Caches(NamedTuple):
 
 
 DEFAULT_CACHES = Caches()
-"""What most cores have at the least."""
+"""The caches that most cores have at the least."""
 
 
 def panel_columns(machine: Target, itemsize: int) -> int:
