@@ -177,6 +177,16 @@ def binds(
     return register
 
 
+def bound(function: Any, remark: str, shared: Callable[..., Any], *known: Any, **options: Any) -> Callable[..., Any]:
+    """`binds` for one of several functions that share an implementation, whose first arguments are `known` for each."""
+
+    def implementation(**given: Any) -> Any:
+        return shared(*known, **given)
+
+    implementation.__module__ = shared.__module__
+    return binds(function, remark, **options)(implementation)
+
+
 def public_name(function: Any) -> str:
     """`numpy.linalg.solve` for np.linalg.solve."""
     module = getattr(function, "__module__", None) or "numpy"

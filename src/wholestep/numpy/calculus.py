@@ -8,7 +8,7 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds, covers, is_traced
+from wholestep.frontend.dispatch import bound, covers, is_traced
 from wholestep.frontend.promotion import lift, promoted
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import (
@@ -205,16 +205,8 @@ def _cumulative(
     return made
 
 
-@binds(np.cumulative_sum)
-def cumulative_sum(x: Any, **options: Any) -> Any:
-    """numpy.cumulative_sum."""
-    return _cumulative("cumulative_sum", reductions.cumsum, 0, x, **options)
-
-
-@binds(np.cumulative_prod)
-def cumulative_prod(x: Any, **options: Any) -> Any:
-    """numpy.cumulative_prod."""
-    return _cumulative("cumulative_prod", reductions.cumprod, 1, x, **options)
+cumulative_sum = bound(np.cumulative_sum, "", _cumulative, "cumulative_sum", reductions.cumsum, 0)
+cumulative_prod = bound(np.cumulative_prod, "", _cumulative, "cumulative_prod", reductions.cumprod, 1)
 
 
 @covers(np.unwrap)

@@ -8,7 +8,7 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import DtypeError
 from wholestep.frontend.array import Array, View
-from wholestep.frontend.dispatch import binds, covers
+from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import traced_array
@@ -198,23 +198,15 @@ def isreal(x: Any) -> Any:
     return imag(a) == 0
 
 
-def _infinite(name: str, x: Any, sign: bool) -> Any:
+def _infinite(name: str, sign: bool, x: Any) -> Any:
     a = lift(x)
     if dtypes.is_complex(a.dtype):
         raise DtypeError(f"{name}: not defined for {a.type}, since complex numbers have no sign")
     return np.isinf(a) & (np.signbit(a) if sign else ~np.signbit(a)) if a.dtype.kind == "f" else np.isinf(a)
 
 
-@binds(np.isposinf)
-def isposinf(x: Any) -> Any:
-    """numpy.isposinf."""
-    return _infinite("isposinf", x, False)
-
-
-@binds(np.isneginf)
-def isneginf(x: Any) -> Any:
-    """numpy.isneginf."""
-    return _infinite("isneginf", x, True)
+isposinf = bound(np.isposinf, "", _infinite, "isposinf", False)
+isneginf = bound(np.isneginf, "", _infinite, "isneginf", True)
 
 
 @covers(np.astype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.fft import fftfreq as fftfreq, rfftfreq as rfftfreq
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds, covers
+from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.frontend.promotion import cast_to, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import axis_of, normalized_axes
@@ -79,22 +79,17 @@ def scale_value(v: Value, factor: float) -> Value:
     return made
 
 
-def along_one_axis(outside: Any, inverse: bool) -> Callable[..., Any]:
+def along_one_axis(name: str, inverse: bool, a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """The complex transform along one axis."""
-    name = outside.__name__
-
-    def implementation(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-        x = lift(a)
-        place = axis_of(name, axis, x.ndim)
-        n = checked_length(n, x.shape[place])
-        v = primitives.fft(resize_axis(complex_value(x), place, n), axes=(place,), inverse=inverse)
-        return wrap(normalised(v, norm, n, inverse))
-
-    return binds(outside, casting="exact")(implementation)
+    x = lift(a)
+    place = axis_of(name, axis, x.ndim)
+    n = checked_length(n, x.shape[place])
+    v = primitives.fft(resize_axis(complex_value(x), place, n), axes=(place,), inverse=inverse)
+    return wrap(normalised(v, norm, n, inverse))
 
 
-fft = along_one_axis(np.fft.fft, inverse=False)
-ifft = along_one_axis(np.fft.ifft, inverse=True)
+fft = bound(np.fft.fft, "", along_one_axis, "fft", False, casting="exact")
+ifft = bound(np.fft.ifft, "", along_one_axis, "ifft", True, casting="exact")
 
 
 @binds(np.fft.rfft, casting="exact")
@@ -157,21 +152,17 @@ def fft_over_axes(v: Value, sizes: Sequence[Any], axes: Sequence[int], norm: Any
     return normalised(v, norm, math.prod(sizes), inverse)
 
 
-def along_axes(outside: Any, inverse: bool) -> Callable[..., Any]:
+def along_axes(name: str, inverse: bool, a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     """The complex transform along several axes; along none it is the operand itself, as in NumPy."""
-
-    def implementation(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
-        x = lift(a)
-        sizes, places = sizes_and_axes(outside.__name__, x, s, axes)
-        if not places and x.ndim:
-            return x
-        return wrap(fft_over_axes(complex_value(x), sizes, places, norm, inverse))
-
-    return binds(outside, casting="exact")(implementation)
+    x = lift(a)
+    sizes, places = sizes_and_axes(name, x, s, axes)
+    if not places and x.ndim:
+        return x
+    return wrap(fft_over_axes(complex_value(x), sizes, places, norm, inverse))
 
 
-fftn = along_axes(np.fft.fftn, inverse=False)
-ifftn = along_axes(np.fft.ifftn, inverse=True)
+fftn = bound(np.fft.fftn, "", along_axes, "fftn", False, casting="exact")
+ifftn = bound(np.fft.ifftn, "", along_axes, "ifftn", True, casting="exact")
 
 
 @binds(np.fft.rfftn, casting="exact")
@@ -192,17 +183,15 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     return irfft(wrap(v), sizes[-1], places[-1], norm)
 
 
-def along_two(outside: Any, along: Callable[..., Any]) -> Callable[..., Any]:
+def along_two(along: Any, a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
     """A transform along the last two axes."""
-
-    def implementation(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
-        return along(a, s, axes, norm)
-
-    return binds(outside, casting="exact")(implementation)
+    return along(a, s, axes, norm)
 
 
-fft2, ifft2 = along_two(np.fft.fft2, fftn), along_two(np.fft.ifft2, ifftn)
-rfft2, irfft2 = along_two(np.fft.rfft2, rfftn), along_two(np.fft.irfft2, irfftn)
+fft2 = bound(np.fft.fft2, "", along_two, fftn, casting="exact")
+ifft2 = bound(np.fft.ifft2, "", along_two, ifftn, casting="exact")
+rfft2 = bound(np.fft.rfft2, "", along_two, rfftn, casting="exact")
+irfft2 = bound(np.fft.irfft2, "", along_two, irfftn, casting="exact")
 
 
 @covers(np.fft.fftshift)

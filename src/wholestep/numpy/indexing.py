@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from wholestep.dims import Dim
 from wholestep.errors import BoundsError, DtypeError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds, covers, is_traced
+from wholestep.frontend.dispatch import binds, bound, covers, is_traced
 from wholestep.frontend.promotion import broadcast_shapes, lift, wrap
 from wholestep.numpy.creation import arange
 from wholestep.numpy.diagonals import writable
@@ -179,16 +178,12 @@ def nonzero(a: Any) -> tuple[Array, ...]:
     return tuple([lift(i) for i in np.nonzero(known_of("nonzero", a))])
 
 
-def of_known(outside: Any) -> Callable[..., Any]:
+def of_known(outside: Any, a: Any) -> Array:
     """A function whose result's shape depends on the values."""
-
-    def implementation(a: Any) -> Array:
-        return lift(outside(known_of(outside.__name__, a)))
-
-    return binds(outside, "the values must be known")(implementation)
+    return lift(outside(known_of(outside.__name__, a)))
 
 
-argwhere, flatnonzero = of_known(np.argwhere), of_known(np.flatnonzero)
+argwhere, flatnonzero = [bound(f, "the values must be known", of_known, f) for f in (np.argwhere, np.flatnonzero)]
 
 
 @covers(np.count_nonzero)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from wholestep import dtypes
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds
+from wholestep.frontend.dispatch import binds, bound
 from wholestep.frontend.promotion import lift
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import traced_array
@@ -32,22 +31,18 @@ def _present(a: Any, where: Any) -> Any:
     return real if where is NO_VALUE or where is True else real & where
 
 
-def skipping(outside: Any, reduction: Any, number: float) -> Callable[..., Any]:
+def _skipping(reduction: Any, number: float, a: Any, **options: Any) -> Any:
     """A reduction that a number in place of NaN leaves as it is without them."""
-
-    def implementation(a: Any, **options: Any) -> Any:
-        return reduction(replaced(a, number), **options)
-
-    return binds(outside, casting="unsafe")(implementation)
+    return reduction(replaced(a, number), **options)
 
 
-nansum = skipping(np.nansum, reductions.sum, 0)
-nanprod = skipping(np.nanprod, reductions.prod, 1)
-nancumsum = skipping(np.nancumsum, reductions.cumsum, 0)
-nancumprod = skipping(np.nancumprod, reductions.cumprod, 1)
+nansum = bound(np.nansum, "", _skipping, reductions.sum, 0, casting="unsafe")
+nanprod = bound(np.nanprod, "", _skipping, reductions.prod, 1, casting="unsafe")
+nancumsum = bound(np.nancumsum, "", _skipping, reductions.cumsum, 0, casting="unsafe")
+nancumprod = bound(np.nancumprod, "", _skipping, reductions.cumprod, 1, casting="unsafe")
 
 
-def _nan_extremum(a: Any, reduction: Any, fill: float, where: Any = NO_VALUE, **options: Any) -> Any:
+def _nan_extremum(reduction: Any, fill: float, a: Any, where: Any = NO_VALUE, **options: Any) -> Any:
     x = traced_array(a)
     if dtypes.is_complex(x.dtype):
         raise UnsupportedError(f"nanmax and nanmin: not covered for complex arrays such as {x.type}")
@@ -59,16 +54,8 @@ def _nan_extremum(a: Any, reduction: Any, fill: float, where: Any = NO_VALUE, **
     return made
 
 
-@binds(np.nanmax, casting="unsafe")
-def nanmax(a: Any, **options: Any) -> Any:
-    """numpy.nanmax; elements that tie share the gradient evenly."""
-    return _nan_extremum(a, reductions.max, -np.inf, **options)
-
-
-@binds(np.nanmin, casting="unsafe")
-def nanmin(a: Any, **options: Any) -> Any:
-    """numpy.nanmin; elements that tie share the gradient evenly."""
-    return _nan_extremum(a, reductions.min, np.inf, **options)
+nanmax = bound(np.nanmax, reductions.TIES, _nan_extremum, reductions.max, -np.inf, casting="unsafe")
+nanmin = bound(np.nanmin, reductions.TIES, _nan_extremum, reductions.min, np.inf, casting="unsafe")
 
 
 @binds(np.nanmean, casting="unsafe")
@@ -98,7 +85,7 @@ def nanstd(a: Any, **options: Any) -> Any:
     return made if made.ndim else made[()]
 
 
-def _nan_arg_extremum(a: Any, fill: float, search: Any, axis: Any = None, **options: Any) -> Any:
+def _nan_arg_extremum(search: Any, fill: float, a: Any, axis: Any = None, **options: Any) -> Any:
     x = traced_array(a)
     data = x.value.data
     if data is not None and dtypes.is_inexact(x.dtype) and np.any(np.all(np.isnan(data), axis=axis)):
@@ -106,13 +93,6 @@ def _nan_arg_extremum(a: Any, fill: float, search: Any, axis: Any = None, **opti
     return search(replaced(x, fill), axis=axis, **options)
 
 
-@binds(np.nanargmax)
-def nanargmax(a: Any, **options: Any) -> Any:
-    """numpy.nanargmax; a slice of NaN alone is refused where the values are known."""
-    return _nan_arg_extremum(a, -np.inf, reductions.argmax, **options)
-
-
-@binds(np.nanargmin)
-def nanargmin(a: Any, **options: Any) -> Any:
-    """numpy.nanargmin; a slice of NaN alone is refused where the values are known."""
-    return _nan_arg_extremum(a, np.inf, reductions.argmin, **options)
+REFUSED = "a slice of NaN alone is refused where the values are known"
+nanargmax = bound(np.nanargmax, REFUSED, _nan_arg_extremum, reductions.argmax, -np.inf)
+nanargmin = bound(np.nanargmin, REFUSED, _nan_arg_extremum, reductions.argmin, np.inf)

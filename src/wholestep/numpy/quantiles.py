@@ -8,7 +8,7 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds, is_traced
+from wholestep.frontend.dispatch import bound, is_traced
 from wholestep.frontend.promotion import lift, wrap
 from wholestep.numpy.movement import normalized_axes, reshape, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
@@ -120,7 +120,7 @@ def _result_dtype(x: Array, q: Any, given: Any, method: str) -> Any:
     return x.dtype if type(given) in (int, float) else np.result_type(x.dtype, q.dtype)
 
 
-def quantiles(
+def _quantiles(
     name: str,
     scale: float,
     skip_nan: bool,
@@ -158,32 +158,15 @@ def _truth(keepdims: Any) -> bool:
     return keepdims is not NO_VALUE and bool(keepdims)
 
 
-def _quantile(outside: Any, scale: float, skip_nan: bool) -> Callable[..., Any]:
-    def implementation(a: Any, q: Any, **options: Any) -> Any:
-        return quantiles(outside.__name__, scale, skip_nan, a, q, **options)
-
-    return binds(outside, "every method; not with weights", ignored="overwrite_input", casting="unsafe")(implementation)
-
-
-quantile = _quantile(np.quantile, 1, False)
-percentile = _quantile(np.percentile, 100, False)
-nanquantile = _quantile(np.nanquantile, 1, True)
-nanpercentile = _quantile(np.nanpercentile, 100, True)
+OPTIONS: dict[str, Any] = {"ignored": "overwrite_input", "casting": "unsafe"}
+EVERY = "every method; not with weights"
+quantile = bound(np.quantile, EVERY, _quantiles, "quantile", 1, False, **OPTIONS)
+percentile = bound(np.percentile, EVERY, _quantiles, "percentile", 100, False, **OPTIONS)
+nanquantile = bound(np.nanquantile, EVERY, _quantiles, "nanquantile", 1, True, **OPTIONS)
+nanpercentile = bound(np.nanpercentile, EVERY, _quantiles, "nanpercentile", 100, True, **OPTIONS)
 
 
-@binds(np.median, ignored="overwrite_input", casting="unsafe")
-def median(a: Any, **options: Any) -> Any:
-    """numpy.median; of an even number of elements the mean of the middle two."""
-    return _median("median", a, False, **options)
-
-
-@binds(np.nanmedian, ignored="overwrite_input", casting="unsafe")
-def nanmedian(a: Any, **options: Any) -> Any:
-    """numpy.nanmedian."""
-    return _median("nanmedian", a, True, **options)
-
-
-def _median(name: str, a: Any, skip_nan: bool, axis: Any = None, keepdims: Any = NO_VALUE) -> Any:
+def _median(name: str, skip_nan: bool, a: Any, axis: Any = None, keepdims: Any = NO_VALUE) -> Any:
     x = traced_array(a)
     axes = normalized_axes(name, axis, x.ndim)
     rows = sort(moved_last(x, axes), -1)
@@ -203,6 +186,11 @@ def _median(name: str, a: Any, skip_nan: bool, axis: Any = None, keepdims: Any =
     if _truth(keepdims):
         made = reshape(made, tuple([1 if i in axes else m for i, m in enumerate(x.shape)]))
     return wrap(made.value)
+
+
+MIDDLE = "of an even number of elements the mean of the middle two"
+median = bound(np.median, MIDDLE, _median, "median", False, **OPTIONS)
+nanmedian = bound(np.nanmedian, "", _median, "nanmedian", True, **OPTIONS)
 
 
 def _middle(low: Any, high: Any, odd: Any) -> Any:

@@ -12,7 +12,7 @@ from wholestep.dims import Dim
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.custom import stop_gradient
-from wholestep.frontend.dispatch import binds
+from wholestep.frontend.dispatch import binds, bound
 from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
@@ -71,18 +71,13 @@ def sum_dtype(t: Type) -> Any:
     return np.add.reduce(np.zeros(1, t.dtype)).dtype if t.dtype.kind in "biu" else None
 
 
-@binds(np.sum, casting="unsafe")
-def sum(a: Any, dtype: Any = None, **options: Any) -> Any:
-    """numpy.sum."""
+def _total(name: str, primitive: Any, unit: int, combine: Any, a: Any, dtype: Any = None, **options: Any) -> Any:
     dtype = sum_dtype(lift(a).type) if dtype is None else dtype
-    return apply_reduction("sum", re.sum_, a, 0, np.add, dtype=dtype, **options)
+    return apply_reduction(name, primitive, a, unit, combine, dtype=dtype, **options)
 
 
-@binds(np.prod, casting="unsafe")
-def prod(a: Any, dtype: Any = None, **options: Any) -> Any:
-    """numpy.prod."""
-    dtype = sum_dtype(lift(a).type) if dtype is None else dtype
-    return apply_reduction("prod", re.prod, a, 1, np.multiply, dtype=dtype, **options)
+sum = bound(np.sum, "", _total, "sum", re.sum_, 0, np.add, casting="unsafe")
+prod = bound(np.prod, "", _total, "prod", re.prod, 1, np.multiply, casting="unsafe")
 
 
 def complex_extremum(v: Value, axes: tuple[int, ...], real: Any) -> Value:
@@ -123,28 +118,17 @@ def extremum(
     return apply_reduction(name, chosen, a, None, combine, axis=axis, initial=initial, **options)
 
 
-@binds(np.max, casting="unsafe")
-def max(a: Any, **options: Any) -> Any:
-    """numpy.max; elements that tie share the gradient evenly."""
-    return extremum("max", re.max_, np.maximum, a, **options)
+TIES = "elements that tie share the gradient evenly"
+max = bound(np.max, TIES, extremum, "max", re.max_, np.maximum, casting="unsafe")
+min = bound(np.min, TIES, extremum, "min", re.min_, np.minimum, casting="unsafe")
 
 
-@binds(np.min, casting="unsafe")
-def min(a: Any, **options: Any) -> Any:
-    """numpy.min; elements that tie share the gradient evenly."""
-    return extremum("min", re.min_, np.minimum, a, **options)
+def _truth(name: str, primitive: Any, unit: bool, a: Any, **options: Any) -> Any:
+    return apply_reduction(name, primitive, a, unit, dtype=np.bool_, **options)
 
 
-@binds(np.any, casting="unsafe")
-def any(a: Any, **options: Any) -> Any:
-    """numpy.any."""
-    return apply_reduction("any", re.any_, a, False, dtype=np.bool_, **options)
-
-
-@binds(np.all, casting="unsafe")
-def all(a: Any, **options: Any) -> Any:
-    """numpy.all."""
-    return apply_reduction("all", re.all_, a, True, dtype=np.bool_, **options)
+any = bound(np.any, "", _truth, "any", re.any_, False, casting="unsafe")
+all = bound(np.all, "", _truth, "all", re.all_, True, casting="unsafe")
 
 
 def mean_count(x: Array, axes: tuple[int, ...], where: Any = NO_VALUE, keepdims: Any = NO_VALUE) -> Any:
@@ -219,18 +203,6 @@ def real_root(x: Any) -> Any:
     return np.where(nothing, x, np.sqrt(np.where(nothing, 1, x)))[()]
 
 
-@binds(np.argmax)
-def argmax(a: Any, **options: Any) -> Any:
-    """numpy.argmax: the first of equals."""
-    return _arg_extremum("argmax", re.argmax, a, **options)
-
-
-@binds(np.argmin)
-def argmin(a: Any, **options: Any) -> Any:
-    """numpy.argmin: the first of equals."""
-    return _arg_extremum("argmin", re.argmin, a, **options)
-
-
 def _arg_extremum(name: str, primitive: Any, a: Any, axis: Any = None, keepdims: Any = NO_VALUE) -> Any:
     x = lift(a)
     if dtypes.is_complex(x.dtype):
@@ -242,16 +214,8 @@ def _arg_extremum(name: str, primitive: Any, a: Any, axis: Any = None, keepdims:
     return wrap(restore_axes(primitive(x.value, axis=place), x.shape, (place,), keepdims))
 
 
-@binds(np.cumsum)
-def cumsum(a: Any, **options: Any) -> Any:
-    """numpy.cumsum."""
-    return _cumulative("cumsum", re.cumsum, a, **options)
-
-
-@binds(np.cumprod)
-def cumprod(a: Any, **options: Any) -> Any:
-    """numpy.cumprod; the derivative is exact where factors are zero."""
-    return _cumulative("cumprod", re.cumprod, a, **options)
+argmax = bound(np.argmax, "the first of equals", _arg_extremum, "argmax", re.argmax)
+argmin = bound(np.argmin, "the first of equals", _arg_extremum, "argmin", re.argmin)
 
 
 def _cumulative(name: str, primitive: Any, a: Any, axis: Any = None, dtype: Any = None) -> Any:
@@ -261,3 +225,7 @@ def _cumulative(name: str, primitive: Any, a: Any, axis: Any = None, dtype: Any 
     v = x.value if dtype is None else cast_to(x.value, dtype)
     place = 0 if axis is None else axis_of(name, axis, x.ndim)
     return Array(primitive(v, axis=place, reverse=False))
+
+
+cumsum = bound(np.cumsum, "", _cumulative, "cumsum", re.cumsum)
+cumprod = bound(np.cumprod, "the derivative is exact where factors are zero", _cumulative, "cumprod", re.cumprod)

@@ -9,7 +9,7 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds, covers, is_traced
+from wholestep.frontend.dispatch import bound, covers, is_traced
 from wholestep.frontend.promotion import lift, promoted, wrap
 from wholestep.numpy.movement import axis_of, flip, ravel, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
@@ -72,18 +72,15 @@ def _partition_points(kth: Any, size: int) -> tuple[int, ...]:
     return tuple([k % size for k in found])
 
 
-def partitioning(outside: Any, part: int, remark: str) -> Callable[..., Any]:
+def partitioned(name: str, part: int, a: Any, kth: Any, axis: Any = -1, order: Any = None) -> Array:
     """The partitioned values (part 0), or where they came from (part 1)."""
-
-    def implementation(a: Any, kth: Any, axis: Any = -1, order: Any = None) -> Array:
-        x, place = _sort_operand(outside.__name__, a, axis, order)
-        return Array(partition_primitive(x.value, axis=place, kth=_partition_points(kth, x.shape[place]))[part])
-
-    return binds(outside, remark, ignored="kind")(implementation)
+    x, place = _sort_operand(name, a, axis, order)
+    return Array(partition_primitive(x.value, axis=place, kth=_partition_points(kth, x.shape[place]))[part])
 
 
-partition = partitioning(np.partition, 0, "elements are permuted as NumPy permutes them")
-argpartition = partitioning(np.argpartition, 1, "among equal elements the order may differ from NumPy's")
+MOVES, TIES = "elements are permuted as NumPy permutes them", "among equal elements the order may differ from NumPy's"
+partition = bound(np.partition, MOVES, partitioned, "partition", 0, ignored="kind")
+argpartition = bound(np.argpartition, TIES, partitioned, "argpartition", 1, ignored="kind")
 
 
 @covers(np.lexsort)

@@ -8,7 +8,7 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds, covers
+from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.frontend.promotion import lift
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import (
@@ -22,18 +22,10 @@ from wholestep.numpy.movement import (
 )
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
+from wholestep.primitives import reduction as re
 
-
-@binds(np.amax, casting="unsafe")
-def amax(a: Any, **options: Any) -> Any:
-    """numpy.amax; elements that tie share the gradient evenly."""
-    return reductions.max(lift(a), **options)
-
-
-@binds(np.amin, casting="unsafe")
-def amin(a: Any, **options: Any) -> Any:
-    """numpy.amin; elements that tie share the gradient evenly."""
-    return reductions.min(lift(a), **options)
+amax = bound(np.amax, reductions.TIES, reductions.extremum, "max", re.max_, np.maximum, casting="unsafe")
+amin = bound(np.amin, reductions.TIES, reductions.extremum, "min", re.min_, np.minimum, casting="unsafe")
 
 
 @binds(np.ptp, casting="unsafe")

@@ -37,7 +37,7 @@ def kind_of(problem: str) -> str:
 
 
 def refused(graph: Graph, args: list[NDArray]) -> bool:
-    """Test whether NumPy too meets a matrix that it cannot deal with, such as one of NaN where a loop has grown too far."""
+    """Test whether NumPy too meets a matrix that it cannot deal with, such as one of NaN after too many rounds."""
     try:
         values(graph, args)
     except np.linalg.LinAlgError:

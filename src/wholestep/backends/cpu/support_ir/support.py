@@ -27,7 +27,9 @@ declare void @ws_fail(ptr, i64, i64, i64, i64, i64)
 """
 
 EXPORTS = ("ws_run", "ws_call", "ws_gather", "ws_worker", "ws_spin", "ws_parallel", "ws_fail", "ws_soon", "ws_done")
-"""The functions that the runtime takes from the object of this text; it must bring `ws_sleep`, `ws_ring`, `ws_yield`, `ws_madvise`.
+"""The functions that the runtime takes from the object of this text.
+
+It must bring `ws_sleep`, `ws_ring`, `ws_yield` and `ws_madvise`.
 
 `ws_madvise(pages, nbytes, advice)` is the call of that name where the system is Linux, and does nothing elsewhere.
 `ws_sleep(bell, -1)` waits until somebody rings, or for no reason; `ws_ring(bell, 1, null)` rings. They take the
