@@ -8,8 +8,9 @@ from wholestep.backends.reference import interpret
 from wholestep.errors import DerivativeError, DtypeError
 from wholestep.ir.build import build, inline
 from wholestep.ir.types import array_type
-from wholestep.primitives.linalg import mh, mm
-from wholestep.primitives.spectral import block, eig, eigh, expm, qr, solve_sylvester, sqrtm, svd, svdvals
+from wholestep.primitives.matrices import block, mh, mm
+from wholestep.primitives.matrix_functions import expm, solve_sylvester, sqrtm
+from wholestep.primitives.spectral import eig, eigh, qr, svd, svdvals
 from wholestep.testing import laws
 from wholestep.transforms.forward import jvp
 from wholestep.transforms.reverse import vjp

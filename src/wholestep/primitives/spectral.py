@@ -1,9 +1,9 @@
-"""Linear algebra by iteration: QR, eigenvalues, singular values, matrix functions; over any leading batch axes.
+"""Linear algebra by iteration: QR, eigenvalues, singular values; over any leading batch axes.
 
 A factorisation is only as unique as its gauge: signs and phases of vectors may be chosen freely. The derivatives
 follow LAPACK's choice, which is smooth near a generic matrix: see `Eigh`, `Eig`, `SVD` and `QR`.
 
-Derivatives: Giles, "An extended collection of matrix derivative results" (2008); Al-Mohy and Higham (2009).
+Derivatives: Giles, "An extended collection of matrix derivative results" (2008).
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import DerivativeError, DtypeError, ShapeError
+from wholestep.errors import DerivativeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.arithmetic import imag, make_complex, real
-from wholestep.primitives.family import Maybe, Sample, Several, conj, ones, sum_values, zeros
-from wholestep.primitives.linalg import (
+from wholestep.primitives.family import Maybe, Sample, Several, conj, ones, zeros
+from wholestep.primitives.linalg import solve, triangular_solve
+from wholestep.primitives.logic import select
+from wholestep.primitives.marks import stop_gradient
+from wholestep.primitives.matrices import (
     OBLONGS,
     STACKS,
-    LinearSolve,
     MatrixFunction,
-    MatrixTangent,
-    SquareFunction,
-    agree,
     along_columns,
     along_rows,
     as_dtype,
+    block,
     diagonal,
-    each,
     hermitian,
     keep_where,
     matrix,
@@ -42,14 +41,10 @@ from wholestep.primitives.linalg import (
     real_part,
     row,
     sample_matrices,
-    solve,
     square,
     triangle,
-    triangular_solve,
 )
-from wholestep.primitives.logic import select
-from wholestep.primitives.marks import stop_gradient
-from wholestep.primitives.movement import concat, slice_
+from wholestep.primitives.movement import concat
 from wholestep.primitives.reduction import argmax, sum_
 
 
@@ -63,14 +58,6 @@ def gaps(w: Value, shape: tuple[Any, ...], sign: int = -1) -> Value:
     """1 / (w[j] - w[i]), or with sign 1 of the sums; 0 where that would be a division by 0."""
     first, second = along_rows(w, shape), along_columns(w, shape)
     return reciprocal(first - second if sign < 0 else first + second)
-
-
-def block(x: Value, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> Value:
-    """Rows and columns of each matrix, from the first to before the last."""
-    lead = x.shape[:-2]
-    nothing = (0,) * len(lead)
-    start, stop = zip(rows, columns, strict=True)
-    return slice_(x, start=(*nothing, *start), stop=(*lead, *stop), step=(1,) * x.ndim)
 
 
 def times_imaginary(x: Value, d: Value) -> Value:
@@ -325,137 +312,8 @@ class SingularValues(MatrixFunction):
         yield Sample((np.ones((2, 3)),), exact=False, smooth=False)
 
 
-class Expm(SquareFunction):
-    """The matrix exponential."""
-
-    work = 30.0
-    middle = (0.5, -1.0)
-
-    def ref(self, a: NDArray) -> NDArray:
-        import scipy.linalg
-
-        return each(scipy.linalg.expm, a.shape, a)
-
-    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        assert dxs[0] is not None
-        return (expm_tangent(node.inputs[0], dxs[0]),)
-
-    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        yield from super().samples(rng)
-        yield Sample((np.zeros((2, 2)),), exact=False)
-
-
-class ExpmTangent(MatrixTangent):
-    """The derivative of the matrix exponential at a in the direction e."""
-
-    work = 90.0
-    middle = (0.5, -1.0)
-
-    def ref(self, a: NDArray, e: NDArray) -> NDArray:
-        import scipy.linalg
-
-        def one(a: NDArray, e: NDArray) -> Any:
-            return scipy.linalg.expm_frechet(a, e, compute_expm=False, check_finite=False)
-
-        return each(one, a.shape, a, e)
-
-    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        (a, e), (da, de) = node.inputs, dxs
-        moved = None
-        if da is not None:  # the corner of exp([[a, e], [0, a]]) is this function of a; so differentiate that
-            n = a.shape[-1]
-            moved = block(self(jordan_blocks(a, e), jordan_blocks(da, zeros(e.type))), (0, n), (n, 2 * n))
-        return (sum_values([moved, None if de is None else self(a, de)]),)
-
-
-def jordan_blocks(a: Value, e: Value) -> Value:
-    """The matrices [[a, e], [0, a]]."""
-    k = a.ndim
-    left = concat(a, zeros(a.type), axis=k - 2)
-    return concat(left, concat(e, a, axis=k - 2), axis=k - 1)
-
-
-class Sqrtm(SquareFunction):
-    """The principal square root of a matrix, real for a real one: where that has none, an error."""
-
-    work = 30.0
-    middle = (2.0, 3.0)
-
-    def ref(self, a: NDArray) -> NDArray:
-        import scipy.linalg
-
-        def one(a: NDArray) -> Any:
-            root = scipy.linalg.sqrtm(a)
-            if a.dtype.kind == "c" or root.dtype.kind != "c":
-                return root
-            if np.abs(root.imag).max() > 100 * np.finfo(a.dtype).eps * np.abs(root).max():
-                raise DtypeError(
-                    f"sqrtm: the root of a real matrix is complex: {array_type(a.shape, a.dtype)}",
-                    hint="cast the matrix to complex first",
-                )
-            return root.real
-
-        return each(one, a.shape, a)
-
-    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        (y,) = node.outputs
-        assert dxs[0] is not None
-        return (solve_sylvester(y, y, dxs[0]),)
-
-    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        yield from super().samples(rng)
-        yield Sample((np.array([[1.0, -4.0], [1.0, 1.0]]),), exact=False)
-
-
-class SolveSylvester(LinearSolve):
-    """x with a x + x b = q; singular where an eigenvalue of a is minus one of b."""
-
-    work = 60.0
-
-    def type(self, a: Type, b: Type, q: Type) -> Type:
-        square(self.name, a)
-        square(self.name, b)
-        agree(self.name, a, b)
-        agree(self.name, a, q)
-        if (a.shape[-1], b.shape[-1]) != q.shape[-2:]:
-            raise ShapeError(f"{self.name}: sizes differ: {a}, {b}, {q}")
-        return q
-
-    def ref(self, a: NDArray, b: NDArray, q: NDArray) -> NDArray:
-        import scipy.linalg
-
-        def one(a: NDArray, b: NDArray, q: NDArray) -> Any:
-            form = "complex" if a.dtype.kind == "c" else "real"
-            r, u = scipy.linalg.schur(a, form, check_finite=False)
-            s, v = scipy.linalg.schur(b.conj().T, form, check_finite=False)
-            (trsyl,) = scipy.linalg.get_lapack_funcs(("trsyl",), (r, s))
-            turned = u.conj().T @ q @ v
-            y, scale, info = trsyl(r, s, turned, tranb="T" if form == "real" else "C")
-            if info:
-                raise np.linalg.LinAlgError("Singular Sylvester equation")
-            return u @ (y / scale) @ v.conj().T
-
-        return each(one, q.shape, a, b, q)
-
-    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        (a, b, _), (x,), (da, db, dq) = node.inputs, node.outputs, dxs
-        moved = [dq, None if da is None else -mm(da, x), None if db is None else -mm(x, db)]
-        return (self(a, b, sum_values(moved)),)  # type: ignore[arg-type]
-
-    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            n = shape[-1]
-            b = sample_matrices(rng, (*shape[:-2], min(n, 2), min(n, 2)), dtype, 1.0)
-            q = sample_matrices(rng, (*shape[:-1], min(n, 2)), dtype)
-            yield Sample((sample_matrices(rng, shape, dtype, 2.0, 3.0), b, q), exact=False)
-
-
 qr = QR()
 eigh = Eigh()
 eig = Eig()
 svd = SVD()
 svdvals = SingularValues("svdvals")
-expm = Expm()
-expm_tangent = ExpmTangent("expm_tangent")
-sqrtm = Sqrtm()
-solve_sylvester = SolveSylvester("solve_sylvester")

@@ -12,7 +12,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, wrap
 from wholestep.ir.graph import Value
-from wholestep.primitives import linalg as la, spectral as sp
+from wholestep.primitives import linalg as la, matrices as mx, matrix_functions as mf, spectral as sp
 from wholestep.scipy.outside import check_square, fallback, lapack_operands, np
 
 outside: Any = scipy.linalg
@@ -59,7 +59,7 @@ def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_d
 
 def factor_of(v: Value, lower: bool) -> Value:
     """The Cholesky factor of the triangle that is read."""
-    return la.cholesky(v) if lower else la.mh(la.cholesky(la.mh(v)))
+    return la.cholesky(v) if lower else mx.mh(la.cholesky(mx.mh(v)))
 
 
 @covers(outside.cholesky)
@@ -99,13 +99,13 @@ def solve(a: Any, b: Any, lower: bool = False, assume_a: Any = None, transposed:
         return solution_like(la.triangular_solve(left, right, lower=low, unit=False, trans=trans), single)
     if assume_a in ("pos", "positive definite", "her", "hermitian", "sym", "symmetric"):
         if assume_a in ("sym", "symmetric") and left.dtype.kind == "c":
-            part = la.triangle(left, lower, strict=True)
-            left = la.triangle(left, lower) + la.mt(part)
+            part = mx.triangle(left, lower, strict=True)
+            left = mx.triangle(left, lower) + mx.mt(part)
         else:
-            left = la.hermitian(left, bool(lower))
+            left = mx.hermitian(left, bool(lower))
     elif assume_a not in (None, "gen", "general", "diagonal", "tridiagonal", "banded"):
         raise ValueError(f"{assume_a} is not a recognized matrix structure")
-    return solution_like(la.solve(la.mt(left) if transposed else left, right), single)
+    return solution_like(la.solve(mx.mt(left) if transposed else left, right), single)
 
 
 @binds(outside.inv, ignored="overwrite_a check_finite")
@@ -170,9 +170,9 @@ def lu(a: Any, permute_l: bool = False, p_indices: bool = False) -> Any:
     packed, _, order = la.lu(v)
     m, n = v.shape[-2:]
     k = min(m, n)
-    lower = la.triangle(la.corner(packed, m, k), lower=True, strict=True)
-    left: Any = wrap(lower + la.eye(lower.type))
-    upper = wrap(la.triangle(la.corner(packed, k, n), lower=False))
+    lower = mx.triangle(mx.corner(packed, m, k), lower=True, strict=True)
+    left: Any = wrap(lower + mx.eye(lower.type))
+    upper = wrap(mx.triangle(mx.corner(packed, k, n), lower=False))
     back = np.argsort(wrap(order), axis=-1)
     if permute_l:
         return np.take_along_axis(left, np.broadcast_to(back[..., None], left.shape), -2), upper
@@ -185,7 +185,7 @@ def lu(a: Any, permute_l: bool = False, p_indices: bool = False) -> Any:
 def expm(A: Any) -> Array:
     """scipy.linalg.expm."""
     (v,) = lapack_operands("expm", A)
-    return wrap(sp.expm(check_square("expm", v)))
+    return wrap(mf.expm(check_square("expm", v)))
 
 
 @covers(outside.sqrtm)
@@ -194,13 +194,13 @@ def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Array:
     if not disp:
         raise UnsupportedError("sqrtm: disp=False, which estimates the error, is not covered for traced arrays")
     (v,) = lapack_operands("sqrtm", A)
-    return wrap(sp.sqrtm(check_square("sqrtm", v)))
+    return wrap(mf.sqrtm(check_square("sqrtm", v)))
 
 
 @covers(outside.solve_sylvester)
 def solve_sylvester(a: Any, b: Any, q: Any) -> Array:
     """scipy.linalg.solve_sylvester."""
-    return wrap(sp.solve_sylvester(*lapack_operands("solve_sylvester", a, b, q)))
+    return wrap(mf.solve_sylvester(*lapack_operands("solve_sylvester", a, b, q)))
 
 
 @binds(outside.solve_banded, ignored="overwrite_ab overwrite_b check_finite")
@@ -256,9 +256,9 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
         return wrap(w) if eigvals_only else (wrap(w), wrap(vectors))
     left, right = lapack_operands("eigh", a, b)
     factor = factor_of(check_square("eigh", right), lower)
-    factor = factor if lower else la.mh(factor)
-    half = la.triangular_solve(factor, la.hermitian(left, bool(lower)), lower=True, unit=False, trans=0)
-    middle = la.triangular_solve(factor, la.mh(half), lower=True, unit=False, trans=0)
+    factor = factor if lower else mx.mh(factor)
+    half = la.triangular_solve(factor, mx.hermitian(left, bool(lower)), lower=True, unit=False, trans=0)
+    middle = la.triangular_solve(factor, mx.mh(half), lower=True, unit=False, trans=0)
     w, y = sp.eigh(middle, lower=True)
     if eigvals_only:
         return wrap(w)

@@ -22,8 +22,8 @@ from wholestep.lower.legalize.internal_ops import (
     require,
 )
 from wholestep.primitives.family import conj, ones, zeros
-from wholestep.primitives.linalg import along_columns, as_dtype, corner, diagonal, eye, mh, mm, mt, triangle
-from wholestep.primitives.spectral import block, reciprocal, svd
+from wholestep.primitives.matrices import along_columns, as_dtype, block, corner, diagonal, eye, mh, mm, mt, triangle
+from wholestep.primitives.spectral import reciprocal, svd
 
 PREFIX = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
 BLOCK = 64

@@ -22,7 +22,8 @@ from wholestep.lower.legalize.linalg import (
     vector_type,
 )
 from wholestep.primitives.family import ones, zeros
-from wholestep.primitives.linalg import (
+from wholestep.primitives.linalg import solve
+from wholestep.primitives.matrices import (
     along_columns,
     along_rows,
     as_dtype,
@@ -33,7 +34,6 @@ from wholestep.primitives.linalg import (
     mt,
     on_diagonal,
     real_part,
-    solve,
     triangle,
 )
 from wholestep.primitives.reduction import cumprod, shifted

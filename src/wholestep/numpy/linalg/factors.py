@@ -12,7 +12,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift, promoted, wrap
 from wholestep.ir.graph import Value
-from wholestep.primitives import linalg as la, spectral as sp
+from wholestep.primitives import linalg as la, matrices as mx, spectral as sp
 from wholestep.primitives.order import sort
 
 _NO_VALUE = np._NoValue
@@ -100,7 +100,7 @@ def slogdet(a: Any) -> Any:
 def cholesky(a: Any, /, *, upper: bool = False) -> Array:
     """numpy.linalg.cholesky: reads one triangle, where the gradient lands too."""
     v = check_matrix("cholesky", a, square=True)
-    return wrap(la.mh(la.cholesky(la.mh(v)))) if upper else wrap(la.cholesky(v))
+    return wrap(mx.mh(la.cholesky(mx.mh(v)))) if upper else wrap(la.cholesky(v))
 
 
 @covers(np.linalg.qr)
@@ -140,7 +140,7 @@ def as_found(a: Value, w: Value, *others: Value) -> list[Value]:
     known = w.data
     if dtypes.is_complex(a.dtype) or known is None or np.any(known.imag):
         return [w, *others]
-    return [la.real_part(v) for v in (w, *others)]
+    return [mx.real_part(v) for v in (w, *others)]
 
 
 @covers(np.linalg.eig)
@@ -205,7 +205,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NO_
             rcond = max(v.shape[-2:]) * np.finfo(v.dtype).eps
     elif rtol is not _NO_VALUE:
         raise ValueError("`rtol` and `rcond` can't be both set.")
-    v = la.hermitian(v, lower=True) if hermitian else v
+    v = mx.hermitian(v, lower=True) if hermitian else v
     return wrap(la.pinv(v, rcond=cutoff("pinv", rcond)))
 
 
