@@ -110,7 +110,7 @@ PRECISIONS = {
 
 def vocabulary() -> list[Primitive]:
     """The primitives of the library, without those that anybody else has entered."""
-    modules = [getattr(primitives, name) for name in primitives.__all__]
+    modules = [module for module in vars(primitives).values() if isinstance(module, types.ModuleType)]
     return [x for module in modules for x in vars(module).values() if isinstance(x, Primitive)]
 
 

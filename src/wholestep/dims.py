@@ -12,7 +12,7 @@ import ast
 import math
 import operator
 import threading
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from keyword import iskeyword
 from typing import Any, NamedTuple, TypeAlias
@@ -41,6 +41,15 @@ Monomial: TypeAlias = tuple[tuple[Atom, int], ...]  # atoms with their powers, i
 Terms: TypeAlias = dict[Monomial, int]  # what each monomial is multiplied by, never 0
 
 
+def _operators(operation: Callable[[Any, Any], Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The methods of an operator for the operand on its left and for the one on its right."""
+    return lambda x, y: _arithmetic(operation, x, y), lambda x, y: _arithmetic(operation, y, x)
+
+
+def _comparison(sign: str) -> Callable[[Any, Any], Any]:
+    return lambda x, y: _compared(x, sign, y)
+
+
 class Dim:
     """A size with a name, or an expression of such sizes, used as an int would be.
 
@@ -61,39 +70,19 @@ class Dim:
             raise ValueError(f"a size is named by an identifier, not {name!r}")
         self.terms = {((name, 1),): 1}
 
-    def __add__(self, other: Any) -> Any:
-        return _arithmetic(_add, self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return _arithmetic(_subtract, self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _arithmetic(_subtract, other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _arithmetic(_multiply, self, other)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _arithmetic(_floor_divide, self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _arithmetic(_floor_divide, other, self)
+    __add__, __radd__ = _operators(lambda x, y: _add(x, y))
+    __sub__, __rsub__ = _operators(lambda x, y: _subtract(x, y))
+    __mul__, __rmul__ = _operators(lambda x, y: _multiply(x, y))
+    __floordiv__, __rfloordiv__ = _operators(lambda x, y: _floor_divide(x, y))
+    __mod__, __rmod__ = _operators(lambda x, y: _modulo(x, y))
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
 
     def __truediv__(self, other: Any) -> Any:
         raise SymbolicError(f"{self} / {other}: a symbolic size has no fractions; divide an array by it, or use //")
 
     def __rtruediv__(self, other: Any) -> Any:
         raise SymbolicError(f"{other} / {self}: a symbolic size has no fractions; divide an array by it, or use //")
-
-    def __mod__(self, other: Any) -> Any:
-        return _arithmetic(_modulo, self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _arithmetic(_modulo, other, self)
 
     def __pow__(self, exponent: int) -> Any:
         return math.prod([self] * exponent) if exponent >= 0 else NotImplemented
@@ -109,18 +98,6 @@ class Dim:
 
     def __hash__(self) -> int:
         return hash(frozenset(self.terms.items()))
-
-    def __lt__(self, other: Any) -> Any:
-        return _compared(self, "<", other)
-
-    def __le__(self, other: Any) -> Any:
-        return _compared(self, "<=", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _compared(self, ">", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _compared(self, ">=", other)
 
     def __bool__(self) -> bool:
         if _is_positive(self) or _is_positive(-self):

@@ -88,7 +88,7 @@ def jacrev(
         own, primals = partial(f, argnums, args, kwargs)
         out, pullback, *aux = vjp(own, *primals, has_aux=has_aux)
         real_outputs(out, "jacrev")
-        if is_scalar(out):
+        if isinstance(out, LEAVES) and type_of(out).shape == ():
             row = pullback(np.ones((), type_of(out).dtype)[()])
             made = row[0] if isinstance(argnums, int) else row
             return (made, aux[0]) if has_aux else made
@@ -99,11 +99,6 @@ def jacrev(
         return (made, aux[0]) if has_aux else made
 
     return jacobian_of
-
-
-def is_scalar(out: Any) -> bool:
-    """Test whether a result is one number: then one pullback is the Jacobian."""
-    return isinstance(out, LEAVES) and type_of(out).shape == ()
 
 
 def real_outputs(out: Any, what: str) -> None:

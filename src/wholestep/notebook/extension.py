@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
-from collections.abc import MutableMapping
 from typing import Any
 
 from wholestep.ir.graph import Graph
@@ -45,7 +44,7 @@ def load_ipython_extension(shell: Any) -> None:
     shell.extension_manager.load_extension("pipescript")
     from pipescript.tracers.macro_tracer import register_namespace_macro
 
-    register_namespace_macro("params", lambda found: params_block(found, namespace), params)
+    register_namespace_macro("params", lambda found: NamedWeights(**found).bound_in(namespace), params)
 
 
 def unload_ipython_extension(shell: Any) -> None:
@@ -62,8 +61,3 @@ def unload_ipython_extension(shell: Any) -> None:
         MacroTracer.namespace_block_macros.pop("params", None)
         MacroTracer.static_macros.pop("params", None)
         delattr(builtins, "params")
-
-
-def params_block(found: dict[str, Any], namespace: MutableMapping[str, Any]) -> NamedWeights:
-    """The weights of a `params{ ... }` block."""
-    return NamedWeights(**found).bound_in(namespace)

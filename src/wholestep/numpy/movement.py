@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 from wholestep.dims import sampled
@@ -14,7 +13,6 @@ from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced
 from wholestep.frontend.memory import may_be_transposed
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to as broadcast_value, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
-from wholestep.ir.graph import Value
 from wholestep.numpy.outside import np
 from wholestep.primitives.movement import concat, flip as flip_primitive, permute, reshape as reshape_primitive
 
@@ -276,11 +274,6 @@ def flip(m: Any, axis: Any = None) -> Array:
     )
 
 
-def concatenate_values(values: Sequence[Value], axis: int) -> Array:
-    """Values of one dtype, one after the other."""
-    return wrap(concat(*values, axis=axis) if len(values) > 1 else values[0])
-
-
 @covers(np.concatenate)
 def concatenate(
     arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
@@ -306,7 +299,7 @@ def concatenate(
                 f"concatenate: {first.type} and {v.type} differ beyond axis {place}",
                 hint="all sizes but the one along the axis must agree",
             )
-    made = concatenate_values(values, place)
+    made = wrap(concat(*values, axis=place) if len(values) > 1 else values[0])
     made = made if dtype is None else made.astype(dtype, casting=casting)
     return made if out is None else assign_out("concatenate", out, made, casting)
 

@@ -93,7 +93,7 @@ class MakeComplex(LinearPointwise):
         self.code = maths.make_complex
 
     def type(self, x: Type, y: Type) -> Type:
-        if x is not y or kind_is_real(x) is False:
+        if x is not y or x.dtype.kind != "f" or x.dtype.itemsize < 4:
             raise DtypeError(f"make_complex: takes two equal real arrays, not {x} and {y}")
         return array_type(x.shape, dtypes.complex_of(x.dtype))
 
@@ -132,11 +132,6 @@ class Conj(LinearPointwise):
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((draw(rng, (2, 3), np.dtype("c16")),), exact=False)
         yield Sample((draw(rng, (), np.dtype("c8")),), exact=False)
-
-
-def kind_is_real(x: Type) -> bool:
-    """Test whether a complex number can be made of this type."""
-    return x.dtype.kind == "f" and x.dtype.itemsize >= 4
 
 
 real = Part("real", np.real, 1, maths.real)

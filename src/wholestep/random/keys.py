@@ -149,14 +149,10 @@ def integer(parts: Sequence[Value]) -> Value:
 def unit_fraction(parts: Sequence[Value], dtype: np.dtype[Any]) -> Value:
     """A multiple of 2**-p in [0, 1) from the top p bits, p the precision of the dtype: every one is exact."""
     bits = integer(parts)
-    precision = _precision(dtype)
+    precision = {"f8": 53, "f4": 24, "f2": 11}.get(f"{dtype.kind}{dtype.itemsize}", 8)
     top = shift_right(bits, 8 * bits.dtype.itemsize - precision)
     out: Value = cast(top, dtype=dtype) * 2.0**-precision
     return out
-
-
-def _precision(dtype: np.dtype[Any]) -> int:
-    return {"f8": 53, "f4": 24, "f2": 11}.get(f"{dtype.kind}{dtype.itemsize}", 8)
 
 
 class Tail(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from wholestep.ir.analysis import in_order, reordered
 from wholestep.ir.build import append, build, current
 from wholestep.ir.graph import Node, Value
-from wholestep.ir.types import Type, array_type
+from wholestep.ir.types import array_type
 from wholestep.passes.reroll.isomorphism import Pack, is_constant
 from wholestep.passes.reroll.region import (
     OUTSIDE,
@@ -155,7 +155,7 @@ class LoopEmitter:
         def body(*values: Value) -> list[Value]:
             return LoopBodyEmitter(self, values, len(inits)).outputs(made)
 
-        graph, captured = build(body, [*[v.type for v in inits], *map(pack_row_type, xs)])
+        graph, captured = build(body, [*[v.type for v in inits], *[array_type(x.shape[1:], x.dtype) for x in xs]])
         n, own = len(captured), len(inits) + len(xs)
         graph = reordered(graph, [*range(own, own + n), *range(own)], range(len(graph.outputs)))
         outs: Any = scan(
@@ -253,11 +253,6 @@ class LoopBodyEmitter:
 def is_number_pack(t: Pack) -> bool:
     """Test whether every value of a pack is one number everywhere."""
     return all(number_of(v) is not None for v in t)
-
-
-def pack_row_type(x: Value) -> Type:
-    """The type of one row of a stacked array."""
-    return array_type(x.shape[1:], x.dtype)
 
 
 def emit_copy(node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
