@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from wholestep.compiler.backends import BACKENDS
@@ -20,35 +21,6 @@ from wholestep.runtime.memory.buffer import HOST, DeviceMemory
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
 
-class Device:
-    """A device by its name; without a backend it is the interpreter, the oracle of the others."""
-
-    def __init__(self, name: str, backend: Backend | None) -> None:
-        self.name, self.backend = name, backend
-
-    @property
-    def rerolls(self) -> bool:
-        """False where loops stay as they were written."""
-        return self.backend is not None
-
-    @property
-    def memory(self) -> DeviceMemory[Any]:
-        """The memory of resident state."""
-        return HOST if self.backend is None else self.backend.memory
-
-    def compile(
-        self,
-        graph: Graph,
-        resident: Sequence[tuple[int, int]],
-        budget: MemoryBudget | None = None,
-        streams: FileInputs = NO_FILE_INPUTS,
-    ) -> Executable:
-        """The program of a graph whose sizes are all known."""
-        if self.backend is None:
-            return InterpretedProgram(graph, resident, budget, streams)
-        return compile_graph(graph, resident, budget, streams, self.backend)
-
-
 def compile_for_device(
     graph: Graph,
     resident: Sequence[tuple[int, int]],
@@ -60,17 +32,18 @@ def compile_for_device(
 
     Raises ParameterError for an unknown device, BudgetError where `budget` is too small.
     """
-    found = device_named(device)
+    backend = backend_named(device)
+    make = InterpretedProgram if backend is None else partial(compile_graph, backend=backend)
     if not named_sizes(graph):
-        return found.compile(graph, resident, budget, streams)
+        return make(graph, resident, budget, streams)
     unit = CompilationUnit(graph, tuple(resident), budget, tuple(streams.inputs)).checked()
-    if found.backend is None:
-        return PerSizeProgram(unit, found.compile, f"the device {device!r} takes numbers for sizes")
-    return compile_symbolic(unit, found.backend, found.compile)
+    if backend is None:
+        return PerSizeProgram(unit, make, f"the device {device!r} takes numbers for sizes")
+    return compile_symbolic(unit, backend, make)
 
 
 REFERENCE = "reference"
-"""The device that is the interpreter."""
+"""The device that is the interpreter, the oracle of the others."""
 
 
 def check_device(name: str) -> None:
@@ -83,7 +56,13 @@ def check_device(name: str) -> None:
         )
 
 
-def device_named(name: str) -> Device:
-    """The device of this name; raises ParameterError where there is none."""
+def backend_named(name: str) -> Backend | None:
+    """The backend of a device, None for the interpreter; raises ParameterError where no device has this name."""
     check_device(name)
-    return Device(name, None if name == REFERENCE else BACKENDS[name]())
+    return None if name == REFERENCE else BACKENDS[name]()
+
+
+def device_memory(name: str) -> DeviceMemory[Any]:
+    """The memory of a device, in which resident state lies."""
+    backend = backend_named(name)
+    return HOST if backend is None else backend.memory

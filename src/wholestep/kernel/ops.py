@@ -36,7 +36,7 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """a + b in float64 and what its rounding left out (Knuth)."""
+    """a + b and what rounding left out (Knuth)."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)

@@ -15,6 +15,7 @@ from wholestep.kernel.lang import Var
 from wholestep.kernel.maths import arithmetic, exponentials, float_bits, inverse_trigonometry, logarithms, trigonometry
 from wholestep.kernel.maths.float_bits import copysign, differ, equal, fma, format_of, magnitude, number, select
 from wholestep.kernel.maths.roots import hypot
+from wholestep.kernel.ops import two_sum
 
 
 class Complex:
@@ -161,7 +162,7 @@ def log_size(z: Complex) -> Var:
     # Near the circle: log1p(large**2 - 1 + little**2) / 2, every product in two parts.
     head, tail = float_bits.product_of(large - 1, large + 1)
     square, rest = float_bits.product_of(little, little)
-    total, left = float_bits.sum_of(head, square)
+    total, left = two_sum(head, square)
     near = 0.5 * logarithms.log1p(total + (left + (tail + rest)))
     close = (large > 0.5) & (large < 1.5) & (hypot(a, b) < 2.0)
     huge = large > 2.0 ** (format_of(a).bias - 1)
@@ -191,7 +192,7 @@ def log1p(z: Complex) -> Complex:
     # |1 + z|**2 - 1 = x (2 + x) + y**2, where that is small.
     head, tail = float_bits.product_of(x, x + 2)
     square, rest = float_bits.product_of(y, y)
-    total, left = float_bits.sum_of(head, square)
+    total, left = two_sum(head, square)
     near = 0.5 * logarithms.log1p(total + (left + (tail + rest)))
     close = (magnitude(x) < 0.25) & (magnitude(y) < 0.5)
     size = select(close, near, log_size(Complex(x + 1, y)))

@@ -155,13 +155,6 @@ def scaled(y: Var, n: Var) -> Var:
     return y * two_power(rounded) * two_power((n - half) + magic)
 
 
-def sum_of(a: Any, b: Any) -> tuple[Var, Var]:
-    """a + b and what rounding left out (Knuth)."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
 def quick_sum(a: Any, b: Any) -> tuple[Var, Var]:
     """a + b and what rounding left out, where a is the larger or zero (Dekker)."""
     s = a + b

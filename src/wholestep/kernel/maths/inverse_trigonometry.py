@@ -21,10 +21,10 @@ from wholestep.kernel.maths.float_bits import (
     root,
     select,
     sign_of,
-    sum_of,
     with_sign,
 )
 from wholestep.kernel.maths.logarithms import exponent, split, tail
+from wholestep.kernel.ops import two_sum
 
 HALF_PI = {F32: (1.5707963705062866, -4.371139000186241e-08), F64: (1.5707963267948966, 6.123233995736766e-17)}
 """pi / 2 in two parts."""
@@ -117,12 +117,12 @@ def arccos(x: Var) -> Var:
 def log_of_sum(high: Var, low: Var) -> Var:
     """log(1 + high + low) for a low part that is small beside the high one, which is not negative."""
     f = format_of(high)
-    u, left = sum_of(number(high, 1.0), high)
+    u, left = two_sum(number(high, 1.0), high)
     left = left + low
     shifted, m = split(u)
     field = shifted & ~((1 << f.fraction) - 1) % (1 << f.width)
     down = from_word((2 * f.one) - field, high)
-    part, rest = sum_of(m - 1, left * down)
+    part, rest = two_sum(m - 1, left * down)
     y = fma(exponent(shifted, high), math.log(2.0), part + (tail(part) + rest))
     return y
 
@@ -134,7 +134,7 @@ def arcsinh(x: Var) -> Var:
     b = select(far, number(x, 1.0), a)
     square = b * b
     # x + sqrt(x**2 + 1) - 1 = x + x**2 / (1 + sqrt(x**2 + 1))
-    high, low = sum_of(b, square / (1 + root(square + 1)))
+    high, low = two_sum(b, square / (1 + root(square + 1)))
     near = log_of_sum(high, low)
     return with_sign(select(a < by(x, 1e-5, 1e-9), a, select(far, doubled(a), near)), sign_of(x))
 
@@ -153,7 +153,7 @@ def arccosh(x: Var) -> Var:
     t = select(far, number(x, 1.0), x - 1)
     square = fma(t, t, t + t)
     r = root(square)
-    high, low = sum_of(r, t)
+    high, low = two_sum(r, t)
     missing = fma(-r, r, square) + fma(t, t, (t + t) - square)
     near = log_of_sum(high, low + select(r > 0, missing / (r + r), number(x, 0.0)))
     y = select(far, doubled(x), select(equal(x, 1.0), number(x, 0.0), near))

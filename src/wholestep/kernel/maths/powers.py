@@ -24,9 +24,9 @@ from wholestep.kernel.maths.float_bits import (
     root,
     select,
     sign_of,
-    sum_of,
 )
 from wholestep.kernel.maths.logarithms import exponent, normal, split
+from wholestep.kernel.ops import two_sum
 
 TWO_THIRDS_REST = (-1.9868216e-8, 3.700743415417188e-17)
 """The part that rounding leaves out of 2 / 3 in float32 and in float64."""
@@ -42,7 +42,7 @@ def log_in_parts(a: Var) -> tuple[Var, Var]:
     shifted, m = split(y)
     e = exponent(shifted, a) + power
     up = m - 1
-    down, down_rest = sum_of(m, number(m, 1.0))
+    down, down_rest = two_sum(m, number(m, 1.0))
     s = up / down
     s_rest = (fma(-s, down, up) - s * down_rest) / down
     square, square_rest = product_of(s, s)
@@ -51,15 +51,15 @@ def log_in_parts(a: Var) -> tuple[Var, Var]:
     series = horner(square, tuple(2.0 / (2 * k + 3) for k in range(1, terms)))
     # 2/3 s**3 in two parts; what comes after it is small enough for one.
     more, more_rest = product_of(square, series)
-    head, head_rest = sum_of(number(a, 2 / 3), more)
+    head, head_rest = two_sum(number(a, 2 / 3), more)
     head_rest = head_rest + (more_rest + by(a, *TWO_THIRDS_REST))
     cube, cube_rest = product_of(s, square)
     cube_rest = fma(s, square_rest, fma(s_rest, square, cube_rest))
     first, first_rest = product_of(cube, head)
     first_rest = fma(cube, head_rest, fma(cube_rest, head, first_rest))
     high, low = LOG2[a.dtype]
-    total, rest = sum_of(e * high, 2 * s)
-    total, left = sum_of(total, first)
+    total, rest = two_sum(e * high, 2 * s)
+    total, left = two_sum(total, first)
     rest = rest + left + fma(e, low, fma(2.0, s_rest, first_rest))
     return quick_sum(total, rest)
 

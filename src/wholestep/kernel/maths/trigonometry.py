@@ -26,10 +26,10 @@ from wholestep.kernel.maths.float_bits import (
     rare,
     select,
     sign_of,
-    sum_of,
     with_sign,
     word,
 )
+from wholestep.kernel.ops import two_sum
 
 LARGE = {F32: 40000.0, F64: 2.0**20}
 QUARTER = {
@@ -74,7 +74,7 @@ def quarters_in_parts(a: Var) -> tuple[Var, Var, Var]:
     first, second, third = QUARTER[a.dtype]
     n, bits = turns(a)
     product, more = product_of(n, second)
-    high, low = sum_of(fma(n, -first, a), -product)
+    high, low = two_sum(fma(n, -first, a), -product)
     high, low = quick_sum(high, fma(n, -third, low - more))
     found, left, word_of_n = rare(a > LARGE[a.dtype], distant(a), (a,), (high, low, bits))
     return found, left, word_of_n

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep.boundary.counts import whole_number
-from wholestep.compiler.devices import device_named
+from wholestep.compiler.devices import device_memory
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.jit import jit
@@ -71,7 +71,7 @@ class Engine:
         self.step_function, self.count, self.device, self.log = step_function, count, device, log
         for name in ("params", "buffers"):
             check_params(parts[name], name)
-        self.state = State(parts, step_function.stream, step_function.folder, device_named(device).memory)
+        self.state = State(parts, step_function.stream, step_function.folder, device_memory(device))
         self.numbers = hyperparameters_of(step_function.optimizer)
         self.hyper = {name: np.array(hyper.get(name, found.value)) for name, found in self.numbers.items()}
         self.head = tuple([self.hyper[name] for name in sorted(self.hyper)])
@@ -115,7 +115,7 @@ class Engine:
         traced = self.trace(f, signature)
         self.watch(traced)
         check()
-        traced = reroll_step(traced, self.step_function, self.state.may_stack, device_named(self.device))
+        traced = reroll_step(traced, self.step_function, self.state.may_stack, self.device)
         self.state.stack(traced.groups)
         made = ResidentProgram(traced, self.state, self.device, self.step_function)
         self.note("; ".join([reason, *traced.notes]), before)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wholestep import tree
-from wholestep.compiler.devices import Device
+from wholestep.compiler.devices import REFERENCE
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.jit import TracedFunction, identifier, jit
 from wholestep.ir.graph import Graph
@@ -62,7 +62,7 @@ def check_roll(roll: object, stream: object = None) -> None:
 
 
 def reroll_step(
-    traced: TracedStep, step_function: StepFunction, may_stack: Callable[[tuple[int, ...]], bool], device: Device
+    traced: TracedStep, step_function: StepFunction, may_stack: Callable[[tuple[int, ...]], bool], device: str
 ) -> TracedStep:
     """The step with isomorphic layers as loops, as far as its options and the device allow.
 
@@ -76,12 +76,13 @@ def reroll_step(
             "compile: roll=True keeps what layers leave one behind the other, and the batch has symbolic sizes",
             hint="write the layers as an nn.Stack or a ws.scan over stacked parameters, or give numbers for the sizes",
         )
-    apart = not device.rerolls or step_function.budget is not None or step_function.stream is not None or traced.sizes
+    interpreted = device == REFERENCE
+    apart = interpreted or step_function.budget is not None or step_function.stream is not None or traced.sizes
     found = Rerolled(graph)
     with collect_left_out() as left:
         if roll is True or (roll == "auto" and not apart):
             found = REROLL(graph, may_stack, otherwise=found, verified=True, always=roll is True)
-        if device.rerolls:
+        if not interpreted:
             found = found._replace(graph=SCAN_ACCUMULATORS(found.graph, verified=True))
     if found.notes:
         places = stacked_places(len(graph.inputs), found.groups)

@@ -10,7 +10,6 @@ from typing import Any
 
 from wholestep import tree
 from wholestep.compiler.backends import DEFAULT_DEVICE
-from wholestep.compiler.devices import device_named
 from wholestep.compiler.driver import forecast_memory
 from wholestep.compiler.memory_report import Forecast
 from wholestep.dims import Dim
@@ -87,7 +86,7 @@ def estimate(
     paths, offloaded = tree.paths(state), None if stream is None else OffloadedState(stream, Path())
     files = frozenset() if offloaded is None else offloaded.paths(state)
     step_function = replace(step_function, stream=offloaded)
-    traced = reroll_step(traced, step_function, lambda ps: max(ps) < len(paths), device_named(DEFAULT_DEVICE))
+    traced = reroll_step(traced, step_function, lambda ps: max(ps) < len(paths), DEFAULT_DEVICE)
     streamed = [i for i, path in enumerate(paths) if path in files]  # nothing is stacked then, and each has its place
     kept = initial_bytes(state, files)
     return forecast_memory(traced.graph, traced.resident(len(paths)), step_function.budget, kept, streamed)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import tree
-from wholestep.compiler.devices import compile_for_device, device_named
+from wholestep.compiler.devices import compile_for_device
 from wholestep.errors import Where, here, show
 from wholestep.frontend.array import Array
 from wholestep.frontend.jit import jit
@@ -168,7 +168,7 @@ class Subject:
             return max(places) < len(state.arrays)
 
         whole = traced.graph
-        traced = reroll_step(traced, function, may_stack, device_named(self.device))
+        traced = reroll_step(traced, function, may_stack, self.device)
         pairs = traced.resident(len(state.arrays))
         return self.ran(compile_for_device(traced.graph, pairs, self.device), whole, traced.groups)
 
