@@ -195,7 +195,7 @@ class KernelPrinter:
 
 
 FORMS: dict[str, Callable[[KernelPrinter, Var], str]] = {
-    "const": lambda p, v: f"{dtypes.short(v.dtype)}({shortest_digits(np.asarray(v.attr, v.dtype).tobytes(), v.dtype)})",
+    "const": lambda p, v: f"{dtypes.short(v.dtype)}({format_number(v.attr, v.dtype)})",
     "size": lambda p, v: f"size({v.attr})",
     "index": lambda p, v: f"index({p.index(v.attr)})",
     "load": lambda p, v: f"{p.names[v.attr[0]]}[{p.index(v.attr[1])}]{p.guard(v.args[0] if v.args else None)}",
@@ -216,6 +216,11 @@ def format_schedule(axis: Axis) -> str:
     """` thread`, ` lanes 16 tile 4`."""
     lanes = f"{' thread' if axis.thread else ''}{f' lanes {axis.lanes}' if axis.lanes != 1 else ''}"
     return f"{lanes} tile {axis.tile}" if axis.tile != 1 else lanes
+
+
+def format_number(value: Any, dtype: DType) -> str:
+    """A number, as few digits as give the same bits back; the bits themselves where no digits do."""
+    return shortest_digits(np.asarray(value, dtype).tobytes(), dtype)
 
 
 @lru_cache(maxsize=4096)
