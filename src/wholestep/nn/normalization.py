@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep import dtypes, numpy as wnp
-from wholestep.errors import DtypeError, ParameterError, ShapeError
+from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single
-from wholestep.nn.windows import type_text
+from wholestep.nn.windows import floating, type_text
 
 
 def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -152,9 +152,7 @@ def in_wide(x: Any) -> Any:
 
 def check_operand(name: str, x: Any, eps: float, least: int) -> Any:
     """A floating array of so many axes; raises DtypeError, ShapeError or ParameterError."""
-    a = wnp.asarray(x)
-    if not dtypes.is_float(a.dtype):
-        raise DtypeError(f"{name}: x is {type_text(a)}, not floating", hint="convert it with .astype(np.float32)")
+    a = floating(name, x)
     if a.ndim < least:
         raise ShapeError(f"{name}: x is {type_text(a)}; it must have {least} axes or more")
     if not eps >= 0:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes, numpy as wnp
-from wholestep.errors import DtypeError, ParameterError, ShapeError
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.custom import stop_gradient
 from wholestep.nn.exponentials import in_single, logsumexp
 from wholestep.nn.spatial import by_rank
@@ -20,6 +20,7 @@ from wholestep.nn.windows import (
     Padding,
     Pairs,
     Slide,
+    floating,
     pad_axes,
     per_axis,
     rank_is,
@@ -216,9 +217,7 @@ def adaptive_avg_pool(x: Any, size: Ints) -> Any:
 
 def floats(name: str, x: Any) -> Any:
     """A floating array [n, channels, ...]; raises DtypeError or ShapeError for another."""
-    a = wnp.asarray(x)
-    if not dtypes.is_float(a.dtype):
-        raise DtypeError(f"{name}: x is {type_text(a)}, not floating", hint="convert it with .astype(np.float32)")
+    a = floating(name, x)
     if a.ndim < 3:
         rank_is(name, a, 3, "[n, channels, ...]")
     return a

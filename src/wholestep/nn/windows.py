@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep.errors import ParameterError, ShapeError
+from wholestep import dtypes, numpy as wnp
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.tracing import type_of
 
 Ints: TypeAlias = int | Sequence[int]
@@ -33,6 +33,14 @@ class Slide(NamedTuple):
     def span(self) -> tuple[int, ...]:
         """The extent of one window along each axis."""
         return tuple([(m - 1) * d + 1 for m, d in zip(self.size, self.dilation, strict=True)])
+
+
+def floating(name: str, x: Any) -> Any:
+    """A floating array; raises DtypeError for another."""
+    a = wnp.asarray(x)
+    if not dtypes.is_float(a.dtype):
+        raise DtypeError(f"{name}: x is {type_text(a)}, not floating", hint="convert it with .astype(np.float32)")
+    return a
 
 
 def type_text(x: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import bound, covers
 from wholestep.numpy.movement import (
     axis_of,
     concatenate,
@@ -45,16 +45,11 @@ def rollaxis(a: Any, axis: Any, start: int = 0) -> Array:
     return transpose(x, order)
 
 
-@covers(np.flipud)
-def flipud(m: Any) -> Array:
-    """numpy.flipud: a view."""
-    return flip(traced_array(m), 0)
+def _flipped(axis: int, m: Any) -> Array:
+    return flip(traced_array(m), axis)
 
 
-@covers(np.fliplr)
-def fliplr(m: Any) -> Array:
-    """numpy.fliplr: a view."""
-    return flip(traced_array(m), 1)
+flipud, fliplr = bound(np.flipud, "a view", _flipped, 0), bound(np.fliplr, "a view", _flipped, 1)
 
 
 @covers(np.rot90)

@@ -7,7 +7,7 @@ from typing import Any
 
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds, covers
+from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import flat_view, normalized_axes, ravel, traced_array, view
 from wholestep.numpy.outside import np
@@ -123,16 +123,13 @@ def writable(name: str, a: Any) -> Array:
     )
 
 
-@covers(np.tril_indices_from)
-def tril_indices_from(arr: Any, k: int = 0) -> Any:
-    """numpy.tril_indices_from: plain index arrays, since the shape alone decides."""
-    return np.tril_indices(arr.shape[-2], k=k, m=arr.shape[-1])
+def _triangle_indices(outside: Any, arr: Any, k: int = 0) -> Any:
+    return outside(arr.shape[-2], k=k, m=arr.shape[-1])
 
 
-@covers(np.triu_indices_from)
-def triu_indices_from(arr: Any, k: int = 0) -> Any:
-    """numpy.triu_indices_from: plain index arrays, since the shape alone decides."""
-    return np.triu_indices(arr.shape[-2], k=k, m=arr.shape[-1])
+PLAIN = "plain index arrays, since the shape alone decides"
+tril_indices_from = bound(np.tril_indices_from, PLAIN, _triangle_indices, np.tril_indices)
+triu_indices_from = bound(np.triu_indices_from, PLAIN, _triangle_indices, np.triu_indices)
 
 
 @covers(np.diag_indices_from)

@@ -12,7 +12,7 @@ from numpy.fft import fftfreq as fftfreq, rfftfreq as rfftfreq
 
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import binds, bound, covers
+from wholestep.frontend.dispatch import binds, bound
 from wholestep.frontend.promotion import cast_to, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import axis_of, normalized_axes
@@ -194,22 +194,15 @@ rfft2 = bound(np.fft.rfft2, "", along_two, rfftn, casting="exact")
 irfft2 = bound(np.fft.irfft2, "", along_two, irfftn, casting="exact")
 
 
-@covers(np.fft.fftshift)
-def fftshift(x: Any, axes: Any = None) -> Any:
-    """numpy.fft.fftshift."""
-    return roll_by_size("fftshift", lift(x), axes, lambda n: n // 2)
-
-
-@covers(np.fft.ifftshift)
-def ifftshift(x: Any, axes: Any = None) -> Any:
-    """numpy.fft.ifftshift."""
-    return roll_by_size("ifftshift", lift(x), axes, lambda n: -(n // 2))
-
-
-def roll_by_size(name: str, x: Array, axes: Any, step: Any) -> Any:
-    """An array rolled along axes, by a step that depends on their sizes."""
+def roll_by_half(name: str, sign: int, x: Any, axes: Any = None) -> Any:
+    """An array rolled along axes by half of their sizes."""
+    x = lift(x)
     places = normalized_axes(name, tuple(axes) if isinstance(axes, list) else axes, x.ndim)
-    return np.roll(x, tuple([step(int(x.shape[i])) for i in places]), places)
+    return np.roll(x, tuple([sign * (int(x.shape[i]) // 2) for i in places]), places)
+
+
+fftshift = bound(np.fft.fftshift, "", roll_by_half, "fftshift", 1)
+ifftshift = bound(np.fft.ifftshift, "", roll_by_half, "ifftshift", -1)
 
 
 globals().update(__all__=[name for name in np.fft.__all__ if name in globals()])
