@@ -70,6 +70,10 @@ class TriangularSolve(LinearSolve):
 
     work = 1.0
 
+    def type(self, a: Type, b: Type, *, lower: bool, unit: bool, trans: int) -> Type:
+        fits(self.name, a, b)
+        return b
+
     def ref(self, a: NDArray, b: NDArray, *, lower: bool, unit: bool, trans: int) -> NDArray:
         import scipy.linalg
 
@@ -109,6 +113,10 @@ class Solve(LinearSolve):
     """x with a x = b."""
 
     work = 8 / 3
+
+    def type(self, a: Type, b: Type) -> Type:
+        fits(self.name, a, b)
+        return b
 
     def ref(self, a: NDArray, b: NDArray) -> NDArray:
         return np.linalg.solve(a, b)

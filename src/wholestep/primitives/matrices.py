@@ -89,10 +89,6 @@ class SquareFunction(MatrixFunction):
 class LinearSolve(MatrixFunction):
     """f(*matrices, y), linear in y: the tangent holds f itself applied to a tangent, and `adjoint` transposes that."""
 
-    def type(self, a: Type, b: Type, **params: Any) -> Type:
-        fits(self.name, a, b)
-        return b
-
     def adjoint(self, gy: Value, *known: Value, **params: Any) -> Value:
         """The cotangent of y: by default f of the conjugate transposed matrices."""
         return self(*map(mh, known), gy, **params)
