@@ -42,6 +42,14 @@ def processor() -> str:
     return named[0] if named else platform.processor() or platform.machine()
 
 
+def processor_and_code() -> str:
+    """The processor's name, and what code is made for."""
+    from wholestep.backends.cpu.cpu_features import host_target
+
+    target = host_target()
+    return f"{processor()} ({target.cpu}, vectors of {target.vector_bytes} bytes)"
+
+
 def quickest(f: Callable[[], Any], seconds: float) -> float:
     """The least time that f takes, tried again and again for that long, the first time not counted."""
     f()
