@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from wholestep.dims import Size
 from wholestep.errors import UnsupportedError
-from wholestep.kernel.lang import Kernel, Space
+from wholestep.kernel.lang import DType, Kernel, Space
 from wholestep.kernel.workgroups import has_barrier
 from wholestep.lower.blocking.blocked_contraction import BlockedContraction
 from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates
@@ -110,6 +110,10 @@ class Target:
         is as good.
         """
         return 0
+
+    def packs_operands(self, rows: int, columns: int, terms: int, dtype: DType) -> bool:
+        """Test whether a contraction of these extents is blocked and packs what it reads, in whatever order it lies."""
+        return False
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         """Test whether a kernel does enough for its outermost loop to be shared among threads."""

@@ -37,11 +37,12 @@ class BlockKernel(NamedTuple):
 
 
 class PanelRun(NamedTuple):
-    """Panels of one width: how many, of how many columns each, from which column on."""
+    """Panels of one width: how many, of how many columns each, from which column on, so many of them packed at once."""
 
     panels: int
     width: int
     start: int
+    together: int = 1
 
 
 class BlockWriter:
@@ -56,7 +57,12 @@ class BlockWriter:
         self.row_count = math.prod(rows) * extents.rows
         self.outer_columns = math.prod([a.extent for a in nest.columns[:-1]])
         full, rest = divmod(extents.columns, sizes.panel)
-        runs = [PanelRun(full, sizes.panel, 0), PanelRun(1, rest, full * sizes.panel)]
+        even = full - full % sizes.together
+        runs = [
+            PanelRun(even, sizes.panel, 0, sizes.together),
+            PanelRun(full - even, sizes.panel, even * sizes.panel),
+            PanelRun(1, rest, full * sizes.panel),
+        ]
         self.runs = [run for run in runs if run.panels and run.width]
         self.panels = full + bool(rest)
 
@@ -148,16 +154,18 @@ class BlockWriter:
         copy.write(values)
         self.builder.store(self.scratch(name), at, copy.values[wanted])
 
-    def pack_panel(self, run: PanelRun, outer: dict[Axis, Index], panel: Index) -> None:
-        """Pack one panel: rows of vectors, or squares that are turned in registers."""
+    def pack_panels(self, run: PanelRun, outer: dict[Axis, Index], first: Index) -> None:
+        """Pack panels side by side: rows of vectors, through all of them, or squares that are turned in registers."""
         turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms[-1])
-        lanes = self.sizes.lanes
+        lanes, terms = self.sizes.lanes, self.extents.terms
         vectors = -(-run.width // lanes)
-        loops = [("s", self.extents.terms, 1, lanes if turned else 4)]
-        loops.insert(0 if turned else 1, ("t", run.width, lanes, 1 if turned else vectors))
+        alone = run.together == 1
+        loops = [("s", terms, 1, 4 if alone else 1), ("p", run.together, 1, run.together), ("t", run.width, lanes, vectors)]
+        if turned:
+            loops = [("p", run.together, 1, 1), ("t", run.width, lanes, 1), ("s", terms, 1, lanes)]
         with ExitStack() as stack:
             at = {facts[0]: stack.enter_context(self.loop(*facts)) for facts in loops}
-            self.pack_column(run, outer, panel, at["s"], at["t"])
+            self.pack_column(run, outer, first + at["p"], at["s"], at["t"])
 
     def pack_column(self, run: PanelRun, outer: dict[Axis, Index], panel: Index, term: Index, column: Index) -> None:
         """Pack one element of a panel."""
@@ -209,11 +217,12 @@ class BlockWriter:
                     self.tile({**outer, **columns, self.nest.rows[-1]: row}, run, panel, packed, first, last)
 
     def panels_by_columns(self, run: PanelRun, packed: bool, first: bool, last: bool) -> None:
-        """Panels of one width, each packed and then used by whoever it falls to."""
+        """Panels of one width, some at a time packed and then used by whoever they fall to."""
         with ExitStack() as loops:
             columns = self.outer_loops(loops, "h", self.nest.columns)
-            panel = loops.enter_context(self.loop("p", run.panels))
-            self.pack_panel(run, columns, panel)
+            first_panel = loops.enter_context(self.loop("g", run.panels // run.together)) * run.together
+            self.pack_panels(run, columns, first_panel)
+            panel = first_panel + loops.enter_context(self.loop("p", run.together))
             outer = self.outer_loops(loops, "b", self.nest.rows)
             row = loops.enter_context(self.row_loop())
             self.tile({**outer, **columns, self.nest.rows[-1]: row}, run, panel, packed, first, last)

@@ -26,6 +26,9 @@ class BlockSizes(NamedTuple):
     scratch: int = 1 << 20
     """The most elements that are packed at a time of one operand."""
 
+    together: int = 1
+    """How many panels are packed at once where threads share them, so that more of each row is read."""
+
     @property
     def panel(self) -> int:
         """The columns of a panel."""

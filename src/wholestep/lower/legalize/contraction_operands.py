@@ -7,12 +7,13 @@ contract(g, w, "ik,jk->ij")     ->  contract(g, copy(permute(w)), "ik,kj->ij")
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import linear_index, row_major_strides, temporary_strides
 from wholestep.kernel.lang import Axis, Index, Var
-from wholestep.lower.target import OperandLimits
+from wholestep.lower.target import Target
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import GraphRewriter
 from wholestep.primitives.contraction import parts
@@ -22,9 +23,9 @@ from wholestep.primitives.movement import Reshape
 class ContractionRewriter(GraphRewriter):
     """A graph with its contractions rewritten; `copies` are the values to materialize for it."""
 
-    def __init__(self, graph: Graph, limits: OperandLimits) -> None:
+    def __init__(self, graph: Graph, target: Target) -> None:
         super().__init__(graph)
-        self.limits = limits
+        self.target, self.limits = target, target.operands
         self.copies: set[Value] = set()
         for node in graph.nodes:
             inputs = [self.env.get(v, v) for v in node.inputs]
@@ -51,8 +52,9 @@ class ContractionRewriter(GraphRewriter):
         x, y = self.shaped(node, x, a, sizes), self.shaped(node, y, b, sizes)
         lane = out[-1] if out and sizes[out[-1]] >= self.limits.lane else None
         x, a = self.downhill(node, x, a)
-        x, a = self.even(node, x, a, lane, a, self.turns(x, a, out, sizes))
-        y, b = self.even(node, y, b, lane, a, self.turns(y, b, out, sizes))
+        packed = self.packed(node, a, b, out, sizes)
+        x, a = self.even(node, x, a, lane, a, self.turns(x, a, out, sizes, packed))
+        y, b = self.even(node, y, b, lane, a, self.turns(y, b, out, sizes, packed))
         found = self.add(node.op, (x, y), {"spec": f"{a},{b}->{out}"}, node)[0]
         shape = node.outputs[0].shape
         return found if found.shape == shape else self.add(OPS["reshape"], (found,), {"shape": shape}, node)[0]
@@ -89,11 +91,22 @@ class ContractionRewriter(GraphRewriter):
         axes = tuple([labels.index(c) for c in order])
         return x if order == labels else self.add(OPS["permute"], (x,), {"axes": axes}, node)[0]
 
-    def turns(self, x: Value, labels: str, out: str, sizes: dict[str, int]) -> bool:
-        """True if few rows read an operand whose terms lie side by side: kernels turn squares of it in registers."""
+    def packed(self, node: Node, a: str, b: str, out: str, sizes: dict[str, int]) -> bool:
+        """True if the target packs the operands of a contraction, in whatever order they lie."""
+        summed = [c for c in a if c in b and c not in out]
+        if len(summed) != 1 or not out or any((c in a) + (c in b) + (c in out) != 2 for c in a + b if c not in summed):
+            return False
+        own = a if out[-1] in a else b
+        columns = math.prod([sizes[c] for c in out if c in own])
+        rows = math.prod([sizes[c] for c in out if c not in own])
+        return self.target.packs_operands(rows, columns, sizes[summed[0]], node.outputs[0].dtype)
+
+    def turns(self, x: Value, labels: str, out: str, sizes: dict[str, int], packed: bool) -> bool:
+        """True if an operand whose terms lie side by side is read where it lies: kernels turn squares of it in
+        registers, as they pack it or for few rows."""
         steps = self.strides(x)
         rows = math.prod([sizes[c] for c in out if c not in labels])
-        if steps is None or rows > self.limits.rows:
+        if steps is None or (rows > self.limits.rows and not packed):
             return False
         return any(
             n == 1 and c not in out and sizes[c] >= self.limits.terms for c, n in zip(labels, steps, strict=True)
@@ -154,14 +167,14 @@ def merge_labels(a: str, b: str, out: str) -> list[str]:
     return groups
 
 
-def arrange_contractions(graph: Graph, limits: OperandLimits) -> tuple[Graph, set[Value]]:
+def arrange_contractions(graph: Graph, target: Target) -> tuple[Graph, set[Value]]:
     """Merge labels of contractions, and read operands with constant strides; also the values to materialize for that.
 
     c = contract(x, w, spec="aXY,YZ->aXZ")
     -->
     r = reshape(x); t = contract(r, w, spec="pY,YZ->pZ"); c = reshape(t)
     """
-    found = ContractionRewriter(graph, limits)
+    found = ContractionRewriter(graph, target)
     return found.graph, found.copies
 
 

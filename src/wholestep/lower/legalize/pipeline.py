@@ -26,7 +26,7 @@ def legalize(graph: Graph, target: Target) -> tuple[Graph, set[Value]]:
             found = map_nested_graphs(loop_invariants(expand_ops(inline_bodies(given)), target.panel_columns), run)
             found = channels_last(split_reductions(found, target.split))
             nothing: set[Value] = set()
-            found, copies = contractions(found, target.operands, otherwise=(found, nothing))
+            found, copies = contractions(found, target, otherwise=(found, nothing))
             stored.update(copies)
             done[given] = done[found] = found  # the walk over an outer graph meets the nodes that it has replaced again
         return done[given]

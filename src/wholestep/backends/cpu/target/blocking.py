@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
+from wholestep.kernel.lang import DType
 from wholestep.lower.blocking.block_sizes import BlockSizes
-from wholestep.lower.blocking.contraction_nest import ROWS, ContractionNest, runs_along
+from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, ContractionNest, runs_along
 from wholestep.lower.target import Target
 
 TILES = {16: (6, 2), 32: (14, 2)}
@@ -17,6 +20,8 @@ MIN_PRODUCTS = 1 << 18
 """Sums over several axes are packed from so many products on: in place they are loops within loops."""
 MIN_PANELS = 8
 """Threads share panels where there are so many, and otherwise rows."""
+TOGETHER = 4
+"""So many panels are packed at once: what lies side by side is brought from memory together. Measured."""
 SCRATCH_BYTES = 4 << 20
 """The most that is packed at a time of one operand."""
 
@@ -48,7 +53,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     terms = max(caches.first // (2 * panel * size), 256)
     few = nest.row_count * terms * size <= caches.second // 2 and nest.column_count >= MIN_PANELS * panel
     # Large tiles read few rows in place as fast as packed ones, as long as the columns stay in the cache.
-    in_place = caches.second if few and registers == 32 else caches.second // 4
+    in_place = caches.second if few and registers == 32 else caches.second // 8
     if not is_packed(nest, panel, in_place // size):
         return None
     most = SCRATCH_BYTES // (terms * size)
@@ -58,6 +63,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     rows = max(most // math.prod([a.extent for a in nest.rows[:-1]]) // tile_rows, 1) * tile_rows
     # A group of rows fills a quarter of the second cache, beside the panel in the first.
     group = caches.second // (4 * terms * size)
+    together = min(TOGETHER, max(nest.column_count // (MIN_PANELS * panel), 1))
     return BlockSizes(
         lanes,
         tile_rows,
@@ -68,16 +74,26 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
         panels_outermost=few,
         group=group,
         scratch=SCRATCH_BYTES // size,
+        together=together,
     )
 
 
 def is_packed(nest: ContractionNest, panel: int, in_place: int) -> bool:
     """True if an operand has more elements than are read `in_place`: the columns, or rows that do not run along their
-    terms.
+    terms; and wherever the columns run along the terms.
     """
     m, n, k = nest.row_count, nest.column_count, nest.term_count
     if m < MIN_ROWS or n < panel or k < MIN_TERMS:
         return False
     if len(nest.terms) > 1:
         return m * n * k >= MIN_PRODUCTS
-    return n * k >= in_place or (m * k >= in_place and not runs_along(nest.statements(ROWS), nest.terms[-1]))
+    turned = not runs_along(nest.statements(COLUMNS), nest.columns[-1])
+    return turned or n * k >= in_place or (m * k >= in_place and not runs_along(nest.statements(ROWS), nest.terms[-1]))
+
+
+def packs_turned(rows: int, columns: int, terms: int, dtype: DType, machine: Target) -> bool:
+    """True if a contraction of these extents is packed where its columns run along the terms."""
+    if dtype not in (np.float32, np.float64):
+        return False
+    panel = machine.lanes(dtype.itemsize) * TILES[32 if machine.registers >= 32 else 16][1]
+    return rows >= MIN_ROWS and columns >= panel and terms >= MIN_TERMS

@@ -6,13 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wholestep.backends.cpu.target.blocking import DEFAULT_CACHES, Caches, block_sizes, panel_columns
+from wholestep.backends.cpu.target.blocking import (
+    DEFAULT_CACHES,
+    Caches,
+    block_sizes,
+    packs_turned,
+    panel_columns,
+)
 from wholestep.backends.cpu.target.library_calls import LIBRARY_RULES
 from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
 from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
 from wholestep.backends.cpu.target.schedule import MOST_LANES, best_lane, schedule_kernel, tile_axes, worth_sharing
 from wholestep.kernel.collapse_loops import collapse_loops
-from wholestep.kernel.lang import Kernel
+from wholestep.kernel.lang import DType, Kernel
 from wholestep.lower.blocking.blocked_contraction import BlockedContraction, block_contraction
 from wholestep.lower.blocking.contraction_nest import find_contraction
 from wholestep.lower.cost.roofline import Rates
@@ -47,6 +53,9 @@ class CpuMachine(Target):
 
     def panel_columns(self, itemsize: int) -> int:
         return panel_columns(self, itemsize)
+
+    def packs_operands(self, rows: int, columns: int, terms: int, dtype: DType) -> bool:
+        return packs_turned(rows, columns, terms, dtype, self)
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         return worth_sharing(kernel)

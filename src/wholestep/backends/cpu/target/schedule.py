@@ -25,7 +25,7 @@ COLUMN_VECTORS = (2, 3, 4, 5, 1)
 """Numbers of vectors side by side in a contraction, the best first."""
 TILE_ROWS = {1: 14, 2: 10, 3: 7, 4: 6, 5: 4}
 """Up to how many rows go with so many vectors: with 32 registers, and with 16. Measured."""
-TILE_ROWS_16_REGISTERS = {1: 8, 2: 5, 3: 3, 4: 3, 5: 2}
+TILE_ROWS_16_REGISTERS = {1: 8, 2: 6, 3: 4, 4: 3, 5: 2}
 
 LONG_REDUCTION = 512
 """Over so many terms a panel of columns goes outermost, so that it stays in cache while the rows go by."""
@@ -246,6 +246,8 @@ def tile_columns(kernel: Kernel, lane: Axis, vectors: Size, machine: Target) -> 
         most = min(most, vectors // 4) if parallel_axes(kernel) == [lane] else most
         if most > max(COLUMN_VECTORS) and vectors > 1 and max([f[1] for f in folds]) >= LONG_REDUCTION:
             return tile_divisor(vectors, most, 2)
+    if isinstance(vectors, int) and vectors > 3 and machine.registers < 32 and all(f[0] == "fma" for f in folds):
+        return 2
     return next((n for n in COLUMN_VECTORS if vectors % n == 0), 2)
 
 
@@ -261,10 +263,15 @@ def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Tar
     reused = reused_axes(kernel, lane)
     if not reused:
         return schedule
-    most = (TILE_ROWS if machine.registers >= 32 else TILE_ROWS_16_REGISTERS)[schedule[lane].tile]
+    many = machine.registers >= 32
+    most = (TILE_ROWS if many else TILE_ROWS_16_REGISTERS)[schedule[lane].tile]
+    # Registers that are left out cost more than a last tile of fewer rows does, where there are few.
+    least = most // 2 if many else most - 1
     for axis in reversed(reused):
         room = most if axis.symbolic else min(most, axis.extent)
-        tile = tile_divisor(axis.size, room, min(max(most // 2, 2), room))
+        tile = tile_divisor(axis.size, room, min(max(least, 2), room))
+        if not axis.symbolic and not many:
+            tile = -(-axis.extent // -(-axis.extent // tile))
         schedule = schedule.with_axis(axis, tile=tile)
         most //= tile
         if most < 2:
