@@ -1,5 +1,6 @@
 """Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, primitives.md
-and the table of precision.md from the facts that primitives state, and RELIABILITY.md from the records of audits."""
+and the table of precision.md from the facts that primitives state, RELIABILITY.md from the records of audits, and the
+table of products in benchmarks.md from their record."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from wholestep.passes.inline_bodies import BODY_OPS
 from wholestep.primitives import precision as precision_kinds
 from wholestep.primitives.family import Bilinear, Elementwise, LinearPrimitive, Primitive
 from wholestep_tools.audit.page import page as reliability
+from wholestep_tools.bench.products import page_table as product_table
 
 FOLDER = Path(__file__).parent
 
@@ -161,10 +163,24 @@ def primitives_page() -> str:
     return "\n".join(lines)
 
 
+def benchmarks() -> str:
+    """The page on benchmarks, with the table of products in its place."""
+    page = (FOLDER / "benchmarks.md").read_text(encoding="utf-8")
+    start = page.index("-->\n", page.index("<!-- written by")) + 4
+    return (
+        page[:start]
+        + "\n"
+        + product_table(FOLDER / "records" / "products.json")
+        + "\n"
+        + page[page.index("<!-- end -->") :]
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "coverage.md": coverage,
     "primitives.md": primitives_page,
     "precision.md": precision,
+    "benchmarks.md": benchmarks,
     "../RELIABILITY.md": lambda: reliability(FOLDER / "records"),
 }
 

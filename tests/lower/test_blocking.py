@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,8 @@ from wholestep_tools.drawn.law import compiled
 COUNT, SEED = int(os.environ.get("BLOCKING_COUNT", "40")), int(os.environ.get("BLOCKING_SEED", "1"))
 V3 = machine_model(named_target("x86-64-v3"))
 EXTENTS = (1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24, 31, 33, 48, 64, 65, 100)
+LARGE, MOST_PRODUCTS = (128, 200, 257, 333, 512, 700), 1 << 24
+"""Extents of some of the contractions, and up to how many products these have."""
 SPECS = (
     *("ik,kj->ij", "ki,kj->ij", "ik,jk->ij", "ki,jk->ij", "ik,kj->ji", "bik,kj->bij", "bki,kj->bji"),
     *("bik,khj->bhij", "ik,khj->hij", "bik,bjk->bij", "bik,bij->kj", "ik,khj->ihj"),
@@ -65,8 +68,23 @@ def drawn_sizes(draw: random.Random) -> Callable[[int], BlockSizes]:
     """Random blocks."""
     rows, vectors, terms = draw.choice((1, 2, 4, 6, 14)), draw.choice((1, 2, 3)), draw.choice((3, 8, 16, 40, 256))
     columns, most, unroll = draw.choice((1, 2, 3, 50)), draw.choice((5, 7, 28, 4096)), draw.choice((1, 2, 4))
-    panels = draw.random() < 0.5
-    return lambda lanes: BlockSizes(lanes, rows, vectors, terms, columns * lanes * 2, most, unroll, panels)
+    panels, together, strip = draw.random() < 0.5, draw.choice((1, 1, 2, 3)), draw.choice((0, 0, 1, 3, 8))
+
+    def sizes(lanes: int) -> BlockSizes:
+        wide = strip * lanes * vectors
+        return BlockSizes(lanes, rows, vectors, terms, columns * lanes * 2, most, unroll, panels, together, wide)
+
+    return sizes
+
+
+def drawn_extents(draw: random.Random) -> dict[str, int]:
+    """Extents by label, every fourth time large ones."""
+    while True:
+        known = LARGE if draw.random() < 0.25 else EXTENTS
+        found = dict(zip("ikj", [draw.choice((*known, *known, draw.choice(EXTENTS))) for _ in range(3)], strict=True))
+        found |= {c: draw.choice((1, 2, 3)) for c in "bh"}
+        if math.prod(found.values()) <= MOST_PRODUCTS:
+            return found
 
 
 def never(lanes: int) -> None:
@@ -75,7 +93,7 @@ def never(lanes: int) -> None:
 
 def drawn_program(draw: random.Random) -> tuple[Callable[..., Any], list[Array], Array | None]:
     """A contraction with an epilogue, its arguments, and its value where that is exact."""
-    extents = dict(zip("ikj", draw.choices(EXTENTS, k=3), strict=True)) | {c: draw.choice((1, 2, 3)) for c in "bh"}
+    extents = drawn_extents(draw)
     spec, name = draw.choice(SPECS), draw.choice(list(EPILOGUES))
     dtype = np.dtype(draw.choice(("float32", "float32", "float64", "float16", ml_dtypes.bfloat16)))
     (x, y), out = spec.split("->")[0].split(","), spec.split("->")[1]
@@ -102,7 +120,11 @@ def plan_of(graph: Graph) -> LoweredProgram:
 
 def blocks_of(plan: LoweredProgram) -> list[str]:
     """The names of the kernels of blocks."""
-    return [k.name for k in plan.kernels() if k.name.endswith(("_pack_rows", "_pack_columns", "_tiles", "_panels"))]
+    return [
+        k.name
+        for k in plan.kernels()
+        if k.name.endswith(("_pack_rows", "_pack_columns", "_tiles", "_panels", "_strips"))
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -238,9 +260,31 @@ def test_a_product_is_not_left_between_its_blocks() -> None:
 
 
 def test_what_is_small_or_has_few_rows_is_read_in_place() -> None:
-    for m, k, n in ((8, 2048, 2048), (128, 128, 128), (4096, 16, 4096), (2048, 2048, 1), (1, 2048, 2048)):
+    for m, k, n in ((8, 256, 256), (96, 96, 96), (4096, 16, 4096), (2048, 2048, 1), (1, 256, 256)):
         args = [np.zeros(shape, "f") for shape in ((m, k), (k, n))]
         assert not blocks_of(plan_of(graph_of(lambda a, b: a @ b, args)))
+
+
+def test_few_rows_go_over_strips_of_a_large_matrix(sizes: Any) -> None:
+    rng = np.random.default_rng(0)
+    for m, k, n in ((1, 300, 1000), (3, 301, 700), (15, 500, 1100)):
+        args = [rng.normal(size=shape).astype("f") for shape in ((m, k), (k, n), (n,))]
+        graph = graph_of(lambda a, b, c: np.maximum(a @ b + c, 0), args)
+        assert {name.rpartition("_")[2] for name in blocks_of(plan_of(graph))} == {"strips"}
+        (found,) = [np.array(x) for x in compiled(graph)(args)]
+        chosen = machine.block_sizes
+        sizes(never)
+        (plain,) = compiled(graph)(args)
+        machine.block_sizes = chosen  # type: ignore[attr-defined]
+        assert found.tobytes() == np.asarray(plain).tobytes()
+
+
+def test_a_matrix_along_its_terms_is_packed_where_it_lies() -> None:
+    for m, k, n in ((32, 64, 48), (32, 600, 700), (16, 33, 17)):
+        args = [np.zeros(shape, "f") for shape in ((m, k), (n, k))]
+        plan = plan_of(graph_of(lambda a, b: a @ b.T, args))
+        assert len(plan.kernels()) == len(blocks_of(plan)) >= 1, (m, k, n)
+        assert plan.arena < args[1].nbytes or n * k < 5000, "no copy of the whole matrix"
 
 
 @pytest.mark.parametrize("spec", ["bki,khj->bhij", "bki,kj->jbi", "kbi,khj->hbij", "bik,hkj->bhij"])

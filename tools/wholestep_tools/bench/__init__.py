@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from wholestep.cli.options import Help, integer_at_least, positive_number
 from wholestep.errors import CommandError
-from wholestep_tools.bench import machine, memory, spec, table
+from wholestep_tools.bench import machine, memory, products, spec, table
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.peers import PEERS, USUAL
 from wholestep_tools.bench.real.catalog import REAL
@@ -88,6 +88,7 @@ def add(commands: Any) -> None:
     large = others.add_parser("models", help="measure models of real size", description=about)
     large.formatter_class = Help
     add_options(large, tuple(REAL), rounds=3)
+    add_products(others)
     add_memory(others)
 
 
@@ -105,6 +106,28 @@ def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: 
     )
     job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
     job.set_defaults(run=command)
+
+
+def add_products(commands: Any) -> None:
+    """Add `wholestep bench products`."""
+    about = "Time products of matrices in Wholestep, NumPy, PyTorch and JAX, all in one process, in turns."
+    job = commands.add_parser("products", help="measure products of matrices", description=about)
+    job.formatter_class = Help
+    job.add_argument("--only", default="*", metavar="PATTERNS", help='names such as "512" or "* NT float64"')
+    job.add_argument("--rounds", type=integer_at_least(1), default=5, metavar="N", help="how often each has its turn")
+    job.add_argument("--budget", type=positive_number, default=0.05, metavar="S", help="seconds of a turn")
+    job.add_argument(
+        "--threads", type=integer_at_least(1), default=machine.processors(), metavar="N", help="threads of each library"
+    )
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=products_command)
+
+
+def products_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench products` as it was given."""
+    what = products.chosen(options.only)
+    how = (options.rounds, options.budget, options.threads, options.json)
+    return products.bench(what, products.installed(), *how, sys.stdout)
 
 
 def add_memory(commands: Any) -> None:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wholestep.backends.cpu.cpu_features import host_target
+
 STAT = Path("/proc/stat")
 QUIET = 0.25
 """Processors that others may use while a measurement counts as undisturbed."""
@@ -44,8 +46,6 @@ def processor() -> str:
 
 def processor_and_code() -> str:
     """The processor's name, and what code is made for."""
-    from wholestep.backends.cpu.cpu_features import host_target
-
     target = host_target()
     return f"{processor()} ({target.cpu}, vectors of {target.vector_bytes} bytes)"
 

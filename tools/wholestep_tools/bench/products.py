@@ -15,7 +15,13 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
+import wholestep as ws
+from wholestep.backends.cpu.compiler import machine_model
+from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.errors import CommandError
+from wholestep.lower.compile import lower_program
+from wholestep.report.cost_table import count_costs
+from wholestep.runtime.cpu import machine_rates, thread_pool
 from wholestep_tools.bench import machine
 from wholestep_tools.bench.table import columns, duration
 
@@ -186,8 +192,6 @@ def jax_call(product: Product, x: Operand, y: Operand) -> Call:
 
 def wholestep_call(product: Product, x: Operand, y: Operand) -> Call:
     """A call of a function that Wholestep has compiled."""
-    import wholestep as ws
-
     return partial(ws.jit(product.of), x, y)
 
 
@@ -198,8 +202,6 @@ CALLS = {"wholestep": wholestep_call, "numpy": numpy_call, "torch": torch_call, 
 def same_threads(peers: Sequence[str], count: int) -> Iterator[None]:
     """Let every library use so many threads."""
     import threadpoolctl
-
-    from wholestep.runtime.cpu import thread_pool
 
     if "jax" in peers:
         flags = f"--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads={count}"
@@ -254,15 +256,8 @@ def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, 
 
 def predicted_seconds(product: Product, x: Operand, y: Operand) -> float:
     """The time of a product by the cost model, with the rates that were measured of this machine, if any were."""
-    import wholestep as ws
-    from wholestep.backends.cpu.compiler import machine_model
-    from wholestep.backends.cpu.cpu_features import host_target
-    from wholestep.lower.compile import lower_program
-    from wholestep.report.cost_table import count_costs
-    from wholestep.runtime.cpu.machine_rates import current_rates
-
     plan = lower_program(ws.trace(product.of)(x, y), machine_model(host_target()))
-    return count_costs(plan, current_rates()).microseconds / 1e6
+    return count_costs(plan, machine_rates.current_rates()).microseconds / 1e6
 
 
 # Reports.
@@ -317,7 +312,7 @@ def bench(
     below = [row for row in rows if row.ratio < row.asked]
     print(f"\n{len(rows) - len(below)} of {len(rows)} products are as fast as asked", file=stream)
     if file is not None:
-        about = {"processor": machine.processor_and_code(), "threads": threads, "rounds": rounds}
+        about = {"bench": "products", "processor": machine.processor_and_code(), "threads": threads, "rounds": rounds}
         file.write_text(json.dumps({**about, "rows": [r._asdict() for r in rows]}, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -160,7 +160,11 @@ class BlockWriter:
         lanes, terms = self.sizes.lanes, self.extents.terms
         vectors = -(-run.width // lanes)
         alone = run.together == 1
-        loops = [("s", terms, 1, 4 if alone else 1), ("p", run.together, 1, run.together), ("t", run.width, lanes, vectors)]
+        loops = [
+            ("s", terms, 1, 4 if alone else 1),
+            ("p", run.together, 1, run.together),
+            ("t", run.width, lanes, vectors),
+        ]
         if turned:
             loops = [("p", run.together, 1, 1), ("t", run.width, lanes, 1), ("s", terms, 1, lanes)]
         with ExitStack() as stack:
@@ -226,6 +230,60 @@ class BlockWriter:
             outer = self.outer_loops(loops, "b", self.nest.rows)
             row = loops.enter_context(self.row_loop())
             self.tile({**outer, **columns, self.nest.rows[-1]: row}, run, panel, packed, first, last)
+
+    def strips_by_columns(self, run: PanelRun, packed: bool) -> None:
+        """Strips of one width: their sums stay in the first cache while the columns go by, a few terms at a time."""
+        nest, unroll = self.nest, self.sizes.unroll
+        with ExitStack() as loops:
+            columns = self.outer_loops(loops, "h", nest.columns)
+            strip = loops.enter_context(self.loop("p", run.panels))
+            with self.strip_points(run, columns, strip) as (_, sums, _):
+                self.builder.store(*sums, self.builder.constant(0, nest.dtype))
+            full, rest = divmod(self.extents.terms, unroll)
+            if full:
+                axis = Axis("s", full)
+                with self.builder.loop(axis, ordered=True):
+                    self.add_terms(run, columns, strip, Index(0, {axis: unroll}), unroll, packed)
+            if rest:
+                self.add_terms(run, columns, strip, Index(full * unroll), rest, packed)
+            if nest.plain_store is None:
+                with self.strip_points(run, columns, strip) as (copy, sums, _):
+                    copy.values[nest.result] = self.builder.load(*sums, here=True)
+                    copy.write((*nest.result_values, *nest.epilogue))
+
+    @contextmanager
+    def strip_points(
+        self, run: PanelRun, columns: dict[Axis, Index], strip: Index
+    ) -> Iterator[tuple[ElementCopy, tuple[Buffer, Index], Index]]:
+        """Loops over a strip: each point's results, the place of its sum, and the number of its row."""
+        nest, sizes = self.nest, self.sizes
+        with ExitStack() as loops:
+            column = loops.enter_context(self.loop("t", run.width, sizes.lanes, sizes.tile_vectors))
+            outer = self.outer_loops(loops, "b", nest.rows)
+            last = loops.enter_context(self.row_loop())
+            places = {**outer, **columns, nest.rows[-1]: last}
+            row = self.row_number(places, last)
+            places[nest.columns[-1]] = strip * sizes.panel + column + run.start
+            copy = ElementCopy(self.builder, places, self.buffers(RESULTS))
+            number = self.panel_number(columns, strip, run)
+            yield copy, self.partial_sums(copy, number, row, column), row
+
+    def add_terms(
+        self, run: PanelRun, columns: dict[Axis, Index], strip: Index, start: Index, count: int, packed: bool
+    ) -> None:
+        """Go on with the sums of a strip by some terms."""
+        nest = self.nest
+        with self.strip_points(run, columns, strip) as (results, sums, row):
+            so_far = self.builder.load(*sums, here=True)
+            axis = Axis("k", count, tile=count)
+            with self.builder.loop(axis) as loop:
+                places = {**results.places, nest.terms[-1]: start + Index(0, {axis: 1})}
+                x = self.row_element(places, row, places[nest.terms[-1]], packed)
+                copy = ElementCopy(self.builder, places, self.buffers(COLUMNS))
+                copy.write(nest.column_values)
+                y = copy.values[nest.column_operand]
+                total = loop.fold("fma", *[x if v is nest.row_operand else y for v in nest.fold.values], init=so_far)
+            self.builder.store(*sums, total)
 
     def row_loop(self) -> AbstractContextManager[Index]:
         """The loop over tiles of rows, as even as can be."""

@@ -29,10 +29,13 @@ class BlockSizes(NamedTuple):
     together: int = 1
     """How many panels are packed at once where threads share them, so that more of each row is read."""
 
+    strip: int = 0
+    """The columns of a strip, where rows are so few that nothing is packed; 0 where panels are."""
+
     @property
     def panel(self) -> int:
-        """The columns of a panel."""
-        return self.lanes * self.tile_vectors
+        """The columns of a panel, or of a strip."""
+        return self.strip or self.lanes * self.tile_vectors
 
 
 class AxisPart(NamedTuple):

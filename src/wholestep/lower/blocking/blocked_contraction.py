@@ -71,8 +71,10 @@ def block_contraction(
 ) -> BlockedContraction | None:
     """The blocks of a contraction; None where those of its terms cannot be the same code at other places."""
     if len(nest.terms) > 1:
-        found = GroupedBlocks(nest, sizes, new_loop, worth_sharing).blocked()
+        found = GroupedBlocks(nest, sizes._replace(strip=0), new_loop, worth_sharing).blocked()
         return None if found is None else BlockedContraction(*found)
+    if sizes.strip:
+        return ContractionBlocks(nest, sizes, new_loop, worth_sharing).in_strips()
     (term_axis,) = nest.terms
     terms = split_axis(term_axis.extent, sizes.terms, 8)
     if len(terms) > 1 and not nest.movable(term_axis):
@@ -115,8 +117,20 @@ class ContractionBlocks:
                 return self.each(nest.terms[-1], terms, lambda term: self.term_block(row, columns, term, terms))
             return self.each(self.columns, columns, lambda column: self.column_block(row, column, terms))
 
-        steps = self.each(self.rows, rows, inside)
-        size = nest.dtype.itemsize
+        return self.made_of(self.each(self.rows, rows, inside))
+
+    def in_strips(self) -> BlockedContraction:
+        """Strips of columns, whose rows are packed where they do not lie as they are read."""
+        nest = self.nest
+        whole = [AxisPart(0, axis.extent) for axis in (self.rows, self.columns, nest.terms[-1])]
+        at = Position(*whole)
+        packed = [self.launch("pack_rows", at)] if self.pack_rows else []
+        writer = BlockWriter("strips", nest, self.sizes, BlockExtents(*[part.extent for part in whole]))
+        return self.made_of([*packed, *[self.launch("strips", at, run=run) for run in writer.runs]])
+
+    def made_of(self, steps: Sequence[Step]) -> BlockedContraction:
+        """These steps, and the scratch memory of their kernels."""
+        size = self.nest.dtype.itemsize
         return BlockedContraction(tuple(steps), tuple([self.room[name] * size for name in SCRATCH]))
 
     def each(self, axis: Axis, parts: Sequence[AxisPart], steps: Callable[[AxisPart], list[Step]]) -> list[Step]:
@@ -180,6 +194,9 @@ class ContractionBlocks:
                 writer.pack_rows()
             elif name == "pack_columns":
                 writer.pack_columns()
+            elif name == "strips":
+                assert run is not None
+                writer.strips_by_columns(run, self.pack_rows)
             elif run is not None:
                 writer.panels_by_columns(run, self.pack_rows, first, last)
             else:

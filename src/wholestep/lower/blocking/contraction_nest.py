@@ -207,9 +207,11 @@ def with_roles(
     x, y = fold.values
     if lane in first:
         first, second, x, y = second, first, y, x
-    if lane not in second or any((a in first) == (a in second) for a in grid) or not (first & {*grid}):
+    if lane not in second or any((a in first) == (a in second) for a in grid):
         return None
-    rows = sorted([a for a in grid if a in first], key=lambda a: a.extent)
+    if len(loops) > 1 and not any(a in first for a in grid):
+        return None
+    rows = sorted([a for a in grid if a in first], key=lambda a: a.extent) or [Axis("i", 1)]
     columns = [*[a for a in grid if a in second and a is not lane], lane]
     if any(isinstance(s, Loop) and any(isinstance(t, Store) for t in walk(s.body)) for s in epilogue):
         return None

@@ -20,6 +20,8 @@ MIN_PRODUCTS = 1 << 18
 """Sums over several axes are packed from so many products on: in place they are loops within loops."""
 MIN_PANELS = 8
 """Threads share panels where there are so many, and otherwise rows."""
+STRIPS, STRIP_TERMS = 2, 8
+"""Threads share at least so many strips; so many terms go by in registers before sums return to the cache. Measured."""
 TOGETHER = 4
 """So many panels are packed at once: what lies side by side is brought from memory together. Measured."""
 SCRATCH_BYTES = 4 << 20
@@ -52,6 +54,8 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     panel = lanes * vectors
     terms = max(caches.first // (2 * panel * size), 256)
     few = nest.row_count * terms * size <= caches.second // 2 and nest.column_count >= MIN_PANELS * panel
+    if nest.row_count < MIN_ROWS:
+        return strip_sizes(nest, lanes, caches)
     # Large tiles read few rows in place as fast as packed ones, as long as the columns stay in the cache.
     in_place = caches.second if few and registers == 32 else caches.second // 8
     if not is_packed(nest, panel, in_place // size):
@@ -78,6 +82,20 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     )
 
 
+def strip_sizes(nest: ContractionNest, lanes: int, caches: Caches) -> BlockSizes | None:
+    """Strips of the columns of few rows; None where these run along their terms, or are in a cache."""
+    size, terms = nest.dtype.itemsize, nest.term_count
+    even = runs_along(nest.statements(COLUMNS), nest.columns[-1])
+    tile_rows, vectors = (1, 4) if nest.row_count == 1 else (min(nest.row_count, 6), 2)
+    group = lanes * vectors
+    large = nest.column_count * terms * size >= caches.second and nest.column_count >= MIN_PANELS * group
+    if not large or terms < MIN_TERMS or not even or len(nest.terms) > 1:
+        return None
+    fitting = caches.first // size // nest.row_count
+    strip = max(min(nest.columns[-1].extent // STRIPS, fitting // 2 // 2, 2048), group) // group * group
+    return BlockSizes(lanes, tile_rows, vectors, terms, 0, 0, STRIP_TERMS, strip=strip)
+
+
 def is_packed(nest: ContractionNest, panel: int, in_place: int) -> bool:
     """True if an operand has more elements than are read `in_place`: the columns, or rows that do not run along their
     terms; and wherever the columns run along the terms.
@@ -87,8 +105,9 @@ def is_packed(nest: ContractionNest, panel: int, in_place: int) -> bool:
         return False
     if len(nest.terms) > 1:
         return m * n * k >= MIN_PRODUCTS
-    turned = not runs_along(nest.statements(COLUMNS), nest.columns[-1])
-    return turned or n * k >= in_place or (m * k >= in_place and not runs_along(nest.statements(ROWS), nest.terms[-1]))
+    if n * k >= in_place or (m * k >= in_place and not runs_along(nest.statements(ROWS), nest.terms[-1])):
+        return True
+    return not runs_along(nest.statements(COLUMNS), nest.columns[-1])
 
 
 def packs_turned(rows: int, columns: int, terms: int, dtype: DType, machine: Target) -> bool:

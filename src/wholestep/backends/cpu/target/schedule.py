@@ -31,6 +31,10 @@ LONG_REDUCTION = 512
 """Over so many terms a panel of columns goes outermost, so that it stays in cache while the rows go by."""
 
 
+TURNED_HALVES = 32
+"""The bytes of vectors of which halves are turned as well as squares."""
+SAME_SET_BYTES = 2048
+"""Rows that lie a multiple of this apart share few sets of the first cache: twice as many would push each other out."""
 FULL_BODY = 40
 """Two steps of a body of more operations than this, side by side, fill the registers."""
 
@@ -191,10 +195,11 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
     turned = turned_terms(kernel, lane, machine)
     if turned is None:
         schedule = schedule.with_axis(lane, tile=tile_columns(kernel, lane, vectors, machine))
+    else:
+        schedule = tile_turned(kernel, lane, turned, schedule, machine)
     schedule = tile_rows(kernel, lane, schedule, machine)
     for axis in folding:
         if axis is turned:
-            schedule = schedule.with_axis(axis, tile=lanes)
             continue
         few = not axis.symbolic and axis.extent <= 4
         schedule = schedule.with_axis(axis, tile=max(axis.extent, 1) if few else tile_divisor(axis.size, 4, 2))
@@ -229,6 +234,18 @@ def turned_terms(kernel: Kernel, lane: Axis | None, machine: Target) -> Axis | N
             return None
         found = along
     return found
+
+
+def tile_turned(kernel: Kernel, lane: Axis, turned: Axis, schedule: KernelSchedule, machine: Target) -> KernelSchedule:
+    """Choose how much of an operand is turned at a time: squares, or, where one row is multiplied and vectors have 32
+    bytes, lines of cache, or halves of squares of two vectors, whose sums go on side by side."""
+    lanes, vectors = schedule[lane].lanes, -(-lane.size // schedule[lane].lanes)
+    if machine.vector != TURNED_HALVES or reused_axes(kernel, lane) or not isinstance(vectors, int):
+        return schedule.with_axis(turned, tile=lanes)
+    stride = max([a.offset.coefficient(lane) * a.buffer.dtype.itemsize for a in memory_accesses(kernel.body)])
+    if vectors > 1 and stride >= SAME_SET_BYTES and stride % SAME_SET_BYTES:
+        return schedule.with_axis(turned, tile=lanes // 2).with_axis(lane, tile=2)
+    return schedule.with_axis(turned, tile=2 * lanes if turned.extent >= 2 * lanes else lanes)
 
 
 def transposed_axis(kernel: Kernel, lane: Axis, lanes: int) -> Axis | None:
