@@ -56,6 +56,7 @@ def check(made_for: CpuTarget, dtype: np.dtype, fence: bool = False) -> None:
             (wide, 1, m, wide),
             (wide, 2, 2, wide),
             (wide, 1, m, 2 * wide),
+            (wide, 2, 1, max(wide // 2, 1)),
             (4, 3, 1, 3),
         ]
         native = Native([sums(m, n, k, dtype, *words) for words in schedules], made_for)

@@ -84,8 +84,8 @@ class Product(NamedTuple):
 
     def turned(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Operands as they are multiplied, of any library's arrays as they are stored."""
-        left, right = self.layout
-        return x.swapaxes(-1, -2) if left == "T" else x, y.swapaxes(-1, -2) if right == "T" else y
+        left, right = [stored == "T" for stored in self.layout]
+        return x.swapaxes(-1, -2) if left else x, y.swapaxes(-1, -2) if right else y
 
     def of(self, x: Any, y: Any) -> Any:
         """All products of a call, in any library's arrays."""
@@ -221,21 +221,22 @@ def same_threads(peers: Sequence[str], count: int) -> Iterator[None]:
 
 
 def least_seconds(call: Call, budget: float, clock: Callable[[], float]) -> float:
-    """The least time of a call among those of a turn: as many as fit, and two at the least."""
-    least, until, done = float("inf"), time.perf_counter() + max(budget, LEAST_SECONDS), 0
-    while done < 2 or time.perf_counter() < until:
+    """The least time of a call among those of a turn: as many as fit."""
+    least, until, done = float("inf"), time.perf_counter() + max(budget, LEAST_SECONDS), False
+    while not done or time.perf_counter() < until:
         before = clock()
         call()
-        least, done = min(least, clock() - before), done + 1
+        least, done = min(least, clock() - before), True
     return least
 
 
 def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, threads: int) -> Row:
     """Measure a product; raises CommandError where a library's result is another.
 
-    On one thread the time of the processor counts, which other programs add nothing to.
+    On one thread the time of the processor counts, which other programs add nothing to, but for JAX, which computes in
+    a thread of its own.
     """
-    clock = time.process_time if threads == 1 else time.perf_counter
+    clocks = dict.fromkeys(CALLS, time.process_time if threads == 1 else time.perf_counter) | {"jax": time.perf_counter}
     rng = np.random.default_rng(0)
     x, y = product.operands(rng)
     calls = {name: CALLS[name](product, x, y) for name in ("wholestep", *peers)}
@@ -249,7 +250,7 @@ def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, 
     for turn in range(rounds):
         order = list(calls)
         for name in order[turn % len(order) :] + order[: turn % len(order)]:
-            least[name] = min(least[name], least_seconds(calls[name], budget, clock))
+            least[name] = min(least[name], least_seconds(calls[name], budget, clocks[name]))
     each = {name: seconds / product.times for name, seconds in least.items()}
     return Row(product.key, product.asked, product.flops, each, predicted_seconds(product, x, y) / product.times)
 

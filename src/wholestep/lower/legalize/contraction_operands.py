@@ -7,7 +7,6 @@ contract(g, w, "ik,jk->ij")     ->  contract(g, copy(permute(w)), "ik,kj->ij")
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.kernel.build import KernelBuilder

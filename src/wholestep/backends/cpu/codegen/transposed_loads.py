@@ -75,7 +75,7 @@ def joined(w: FunctionWriter, form: LlvmType, parts: list[str]) -> str:
     wide = PART_BYTES // form.size
     while len(parts) > 1:
         kind, both = simd_type(form.memory, wide), range(2 * wide)
-        parts = [w.shuffle(kind, *parts[i : i + 2], *both) for i in range(0, len(parts), 2)]
+        parts = [w.shuffle(kind, x, y, *both) for x, y in zip(parts[::2], parts[1::2], strict=True)]
         wide *= 2
     return parts[0]
 
