@@ -288,6 +288,12 @@ def page_table(file: Path) -> str:
     return "\n".join([f"Measured on {record['processor']}, {record['threads']} threads.", "", *lines, ""])
 
 
+def written(rows: Sequence[Row], threads: int, rounds: int) -> str:
+    """Everything that was measured so far, as JSON."""
+    about = {"bench": "products", "processor": machine.processor_and_code(), "threads": threads, "rounds": rounds}
+    return json.dumps({**about, "rows": [row._asdict() for row in rows]}, indent=1) + "\n"
+
+
 def bench(
     products: Iterable[Product],
     peers: Sequence[str],
@@ -309,12 +315,11 @@ def bench(
         for product in products:
             rows.append(measure(product, peers, rounds, budget, threads))
             print("  ".join(cell.rjust(9) for cell in line(rows[-1])), file=stream, flush=True)
+            if file is not None:
+                file.write_text(written(rows, threads, rounds), encoding="utf-8")
     print("\n" + "\n".join(columns(header(rows), [line(row) for row in rows])), file=stream)
     below = [row for row in rows if row.ratio < row.asked]
     print(f"\n{len(rows) - len(below)} of {len(rows)} products are as fast as asked", file=stream)
-    if file is not None:
-        about = {"bench": "products", "processor": machine.processor_and_code(), "threads": threads, "rounds": rounds}
-        file.write_text(json.dumps({**about, "rows": [r._asdict() for r in rows]}, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
