@@ -252,13 +252,15 @@ def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, 
         for name in order[turn % len(order) :] + order[: turn % len(order)]:
             least[name] = min(least[name], least_seconds(calls[name], budget, clocks[name]))
     each = {name: seconds / product.times for name, seconds in least.items()}
-    return Row(product.key, product.asked, product.flops, each, predicted_seconds(product, x, y) / product.times)
+    return Row(
+        product.key, product.asked, product.flops, each, predicted_seconds(product, x, y, threads) / product.times
+    )
 
 
-def predicted_seconds(product: Product, x: Operand, y: Operand) -> float:
-    """The time of a product by the cost model, with the rates that were measured of this machine, if any were."""
+def predicted_seconds(product: Product, x: Operand, y: Operand, threads: int) -> float:
+    """The time of a call by the cost model on so many cores, with the rates measured of this machine, if any were."""
     plan = lower_program(ws.trace(product.of)(x, y), machine_model(host_target()))
-    return count_costs(plan, machine_rates.current_rates()).microseconds / 1e6
+    return count_costs(plan, machine_rates.current_rates()._replace(cores=threads)).microseconds / 1e6
 
 
 # Reports.
