@@ -1,11 +1,12 @@
 """Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, primitives.md
 and the table of precision.md from the facts that primitives state, RELIABILITY.md from the records of audits, and the
-table of products in benchmarks.md from their record."""
+tables of benchmarks.md from the records of products and of models of real size."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -116,15 +117,52 @@ def vocabulary() -> list[Primitive]:
     return [x for module in modules for x in vars(module).values() if isinstance(x, Primitive)]
 
 
+def with_table(page: str, source: str, lines: list[str]) -> str:
+    """A page with these lines where it says that they are written from a source."""
+    start = page.index("-->\n", page.index(f"<!-- written by `python docs/generate.py` from {source}")) + 4
+    return page[:start] + "\n".join(["", *lines, "", ""]) + page[page.index("<!-- end -->", start) :]
+
+
 def precision() -> str:
     """The page on precision, with the table of all operations in its place."""
-    page = (FOLDER / "precision.md").read_text(encoding="utf-8")
-    start = page.index("-->\n", page.index("<!-- written by")) + 4
-    lines = ["", "| precision | operations |", "|---|---|"]
+    lines = ["| precision | operations |", "|---|---|"]
     for what, words in PRECISIONS.items():
         names = sorted({op.name for op in vocabulary() if op.precision == what})
         lines.append(f"| {words} | {_listing(names)} |")
-    return page[:start] + "\n".join([*lines, "", ""]) + page[page.index("<!-- end -->") :]
+    return with_table((FOLDER / "precision.md").read_text(encoding="utf-8"), "the classes", lines)
+
+
+def benchmarks() -> str:
+    """The page on benchmarks, with the tables of products and of models of real size in their places."""
+    page = (FOLDER / "benchmarks.md").read_text(encoding="utf-8")
+    page = with_table(page, "records/models.json", models_table(FOLDER / "records" / "models.json"))
+    return with_table(page, "records/products.json", product_table(FOLDER / "records" / "products.json").splitlines())
+
+
+def models_table(path: Path) -> list[str]:
+    """The models of real size that have a record."""
+    record = json.loads(path.read_text(encoding="utf-8"))
+    machine = record["machine"]
+    about = (
+        f"On {machine['processor']}, threads: {machine['threads']}. Meanwhile a product of matrices in NumPy reached "
+        f"{machine['gflops']:.0f} GFLOP/s and a copy {machine['gigabytes']:.0f} GB/s."
+    )
+    lines = [
+        about,
+        "",
+        "| | ours, ms | best peer, ms | which | times faster | compile, s | JAX's, s | peak MB | least of peers |",
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    for name, rows in record["workloads"].items():
+        ours = next(row for row in rows if row["peer"] == "wholestep")
+        peers = [row for row in rows if row["peer"] != "wholestep" and not row["failed"]]
+        best = min(peers, key=lambda row: float(row["least"]))
+        jax = next((f"{row['cold']:.1f}" for row in peers if row["peer"] == "jax"), "")
+        times = f"{1e3 * ours['least']:.0f} | {1e3 * best['least']:.0f} | {best['version']}"
+        memory = f"{ours['peak_mb']:.0f} | {min(row['peak_mb'] for row in peers):.0f}"
+        faster = f"{best['least'] / ours['least']:.2f}"
+        lines.append(f"| {name} | {times} | {faster} | {ours['cold']:.1f} | {jax} | {memory} |")
+    return lines
 
 
 PRIMITIVES_HEAD = """\
@@ -161,19 +199,6 @@ def primitives_page() -> str:
         lines += [f"| `{op.name}` | {derivative(op)} | {compiled(op)} |" for op in ops if op.kind == kind]
         lines.append("")
     return "\n".join(lines)
-
-
-def benchmarks() -> str:
-    """The page on benchmarks, with the table of products in its place."""
-    page = (FOLDER / "benchmarks.md").read_text(encoding="utf-8")
-    start = page.index("-->\n", page.index("<!-- written by")) + 4
-    return (
-        page[:start]
-        + "\n"
-        + product_table(FOLDER / "records" / "products.json")
-        + "\n"
-        + page[page.index("<!-- end -->") :]
-    )
 
 
 PAGES: dict[str, Callable[[], str]] = {
