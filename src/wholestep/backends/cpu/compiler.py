@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from wholestep.backends.cpu.codegen.function import FunctionText, kernel_function, module_text
@@ -40,9 +41,15 @@ def machine_model(target: CpuTarget) -> CpuMachine:
     return CpuMachine(vector=target.vector_bytes, registers=target.registers, caches=caches)
 
 
-def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunction] = EntryFunction) -> LlvmSource:
+def llvm_source(
+    plan: LoweredProgram,
+    target: CpuTarget,
+    printer: type[EntryFunction] = EntryFunction,
+    written: Callable[[str], object] = lambda module: None,
+) -> LlvmSource:
     """The text of a plan: kernels that are equal up to names are one function. `printer` writes what calls them.
 
+    Each module of kernels is given to `written` before the next one begins; the last module is that which calls them.
     In a program with loops the length of a kernel's outermost loop is left to its caller, where it comes out even.
     """
     names: dict[Kernel, str] = {}
@@ -60,10 +67,12 @@ def llvm_source(plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunc
             symbols |= {s.attr for s in walk(kernel.body) if isinstance(s, Var) and s.op == "call"}
             if sum(len(f.text) for f in waiting) > MODULE_CHARACTERS:
                 modules.append(module_text(waiting))
+                written(modules[-1])
                 waiting = []
         names[kernel] = seen[key]
     if waiting:
         modules.append(module_text(waiting))
+        written(modules[-1])
     entry = entry_text(printer(plan, names, sizes))
     kernels = [f"declare void @{name}(ptr, i64, i64)" for name in seen.values()]
     modules.append("\n".join([*sorted(entry.declared), *kernels, entry.text]))

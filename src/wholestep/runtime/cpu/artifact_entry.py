@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.backends.cpu.compiler import LlvmSource
+from wholestep.backends.cpu.compiler import LlvmSource, llvm_source
 from wholestep.backends.cpu.cpu_features import CpuTarget
-from wholestep.backends.cpu.entry_function import ENTRY_SYMBOL
-from wholestep.backends.cpu.llvm_jit import object_code
+from wholestep.backends.cpu.entry_function import ENTRY_SYMBOL, EntryFunction
+from wholestep.backends.cpu.object_compiler import ObjectCompiler
 from wholestep.dims import dim_product, spelled
 from wholestep.errors import Where
 from wholestep.ir.graph import Graph, NDArray
@@ -25,14 +25,30 @@ from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.cpu.artifact import Artifact, ErrorSite, TableSlot
 
 
-def pack_entry(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource, target: CpuTarget) -> CacheEntry:
-    """Compile LLVM text to machine code, with all that the runtime must know to run it."""
-    objects = [object_code(module, target) for module in text.modules]
+ENTRY_OPT = 0
+"""LLVM's optimization of the function that calls the kernels: it takes as long as a step of arithmetic, and code
+generation for thousands of calls would take longer than that of the kernels."""
+
+
+def pack_entry(
+    unit: CompilationUnit, plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunction] = EntryFunction
+) -> CacheEntry:
+    """Write a plan as LLVM text and compile it, with all that the runtime must know to run it."""
+    with ObjectCompiler(target) as compiler:
+        text = llvm_source(plan, target, printer, compiler.add)
+        compiler.add(text.modules[-1], ENTRY_OPT)
+        facts = entry_facts(unit, plan, text)
+        objects = compiler.objects()
+    return CacheEntry((*objects, *map(array_bytes, plan.constants)), facts)
+
+
+def entry_facts(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource) -> dict[str, Any]:
+    """The facts that the runtime must know to run the code of a plan, as JSON can hold them."""
     wheres = list(source_locations(unit.graph))
     with unit.assumed_sizes():
         microseconds = roofline.total_microseconds(substitute_sizes(plan).steps)
-    facts = {
-        "objects": len(objects),
+    return {
+        "objects": len(text.modules),
         "slots": [[s.kind, dtypes.short(s.type.dtype), list(map(str, s.type.shape))] for s in plan.slots],
         "inputs": list(plan.inputs),
         "outputs": list(plan.outputs),
@@ -53,7 +69,6 @@ def pack_entry(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource, ta
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in unit.resident}),
         "microseconds": microseconds,
     }
-    return CacheEntry((*objects, *map(array_bytes, plan.constants)), facts)
 
 
 def array_bytes(array: NDArray) -> memoryview:

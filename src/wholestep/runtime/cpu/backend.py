@@ -39,7 +39,7 @@ class CpuBackend(Backend):
         return llvm_source(plan, self.processor).text
 
     def compile(self, unit: CompilationUnit, plan: LoweredProgram) -> CacheEntry:
-        return pack_entry(unit, plan, llvm_source(plan, self.processor), self.processor)
+        return pack_entry(unit, plan, self.processor)
 
     def load(self, unit: CompilationUnit, entry: CacheEntry) -> NativeCode:
         return NativeCode(unit.graph, unpack_artifact(unit, entry))

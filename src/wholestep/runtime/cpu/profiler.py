@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wholestep.backends.cpu.compiler import llvm_source
 from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.profiled_entry import EVENT_WORDS, RECORD_HEAD, ProfiledEntry, record_words, timed_steps
 from wholestep.collector import without_garbage_collection
@@ -43,7 +42,7 @@ class ProfiledProgram:
     ) -> None:
         self.steps = timed_steps(plan)
         self.capacity = int(min(MAX_EVENTS, count_events(plan)))
-        entry = pack_entry(unit, plan, llvm_source(plan, target, ProfiledEntry), target)
+        entry = pack_entry(unit, plan, target, ProfiledEntry)
         made = unpack_artifact(unit, entry)
         nbytes = 8 * record_words(len(self.steps), self.capacity)
         room = TableSlot("arena", np.dtype(np.uint8), (nbytes,), nbytes)
