@@ -126,8 +126,17 @@ def paths(tree: Any, root: str = "") -> list[str]:
     >>> paths({"layers": [{"weight": 1}]}, root="params")
     ['params.layers[0].weight']
     """
+    known: dict[str, str] = {}  # a name is spelled once, of all the layers that have it
+
+    def spelled(key: Any) -> str:
+        if type(key) is not str:
+            return _spell(key)
+        if key not in known:
+            known[key] = _spell(key)
+        return known[key]
+
     accessors = structure(tree).accessors()
-    return [_joined(root, "".join(_spell(_key(entry)) for entry in accessor)) for accessor in accessors]
+    return [_joined(root, "".join([spelled(_key(entry)) for entry in accessor])) for accessor in accessors]
 
 
 def prefix(tree_prefix: Any, tree: Any, root: str = "") -> list[Any]:

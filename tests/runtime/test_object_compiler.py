@@ -30,7 +30,7 @@ def test_objects_come_in_the_order_of_their_modules() -> None:
 
 
 def test_the_first_module_that_is_refused_is_the_error() -> None:
-    with pytest.raises(CodeError, match="@bad"), ObjectCompiler(host_target()) as compiler:  # noqa: PT012
+    with pytest.raises(CodeError, match="@bad"), ObjectCompiler(host_target()) as compiler:
         for text in (MODULES[0], BAD, BAD.replace("bad", "worse"), MODULES[1]):
             compiler.add(text)
         compiler.objects()
@@ -39,7 +39,7 @@ def test_the_first_module_that_is_refused_is_the_error() -> None:
 
 
 def test_a_block_that_is_interrupted_leaves_no_thread() -> None:
-    with pytest.raises(KeyboardInterrupt), ObjectCompiler(host_target()) as compiler:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), ObjectCompiler(host_target()) as compiler:
         for text in MODULES:
             compiler.add(text)
         raise KeyboardInterrupt

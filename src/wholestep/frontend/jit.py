@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -332,12 +334,22 @@ class jit:
             if k not in named:
                 paths += tree.paths(kwargs[k], k)
         spelled = [identifier(p) for p, o in zip(paths, on, strict=True) if o]
-        return [s if spelled.count(s) == 1 else f"{s}_{i}" for i, s in enumerate(spelled)]
+        return numbered(spelled)
 
 
 def identifier(path: str) -> str:
     """`params.layers[0].weight` as `params_layers_0_weight`."""
-    return "_".join("".join(c if c.isalnum() else " " for c in path).split()) or "x"
+    return "_".join(re.findall(r"[^\W_]+", path)) or "x"
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """The names, repeated ones with their place behind them.
+
+    >>> numbered(["a", "b", "a"])
+    ['a_0', 'b', 'a_2']
+    """
+    often = Counter(names)
+    return [name if often[name] == 1 else f"{name}_{i}" for i, name in enumerate(names)]
 
 
 def complete_statics(

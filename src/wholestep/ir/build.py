@@ -135,6 +135,16 @@ def blame(where: Where) -> Where:
     return before
 
 
+@contextmanager
+def blaming_one_line() -> Iterator[None]:
+    """Nodes emitted inside have the user's line that leads here, looked for once: no code of the user's runs inside."""
+    before = blame(_stack.where or here())
+    try:
+        yield
+    finally:
+        blame(before)
+
+
 def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
     """Add one node and return its value, or the tuple of its values where the primitive has several."""
     builders = _stack.builders

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from wholestep import numpy as wnp, tree
+from wholestep.ir.build import blaming_one_line
 from wholestep.optim.hyper import Fields, Rate, label, number_or_schedule, rate_at
 from wholestep.optim.paths import chosen_parameters
 from wholestep.optim.protocol import scalar_like, working_array
@@ -58,11 +60,13 @@ class Leafwise(Fields):
             for old, value in zip(olds, tree.below(structure, state[name]), strict=True):
                 old[name] = value
         new_leaves, news = [], []
-        for p, g, old, decay in zip(leaves, tree.below(structure, grads), olds, self.decays(params), strict=True):
-            p = wnp.asarray(p)
-            new, kept = self.moved(working_array(p), working_array(g), old, numbers, decay)
-            new_leaves.append(new.astype(p.dtype, copy=False))
-            news.append(kept)
+        rows = zip(leaves, tree.below(structure, grads), olds, self.decays(params), strict=True)
+        with blaming_one_line() if type(self).__module__.startswith("wholestep.") else nullcontext():
+            for p, g, old, decay in rows:
+                p = wnp.asarray(p)
+                new, kept = self.moved(working_array(p), working_array(g), old, numbers, decay)
+                new_leaves.append(new.astype(p.dtype, copy=False))
+                news.append(kept)
         return tree.unflatten(structure, new_leaves), {**common, **dict_of_trees(news, structure)}
 
 

@@ -24,10 +24,10 @@ def align_regions(regions: list[RerollRegion]) -> list[RerollRegion]:
 
 def trim_to_overlap(region: RerollRegion, others: Sequence[RerollRegion]) -> bool:
     """Trim a region and another one to the iterations that they have in common; True where anything was trimmed."""
-    wanted = [t for t in region.stacked_operands() if not all(is_constant(v) for v in t)]
+    wanted = [t for t in region.stacked_operands if not all(is_constant(v) for v in t)]
     wanted.sort(key=lambda t: t[0].node is not None)  # inputs decide first which iterations correspond
     for other in others:
-        given = [*other.available_packs(), *other.varying_operands()]
+        given = [*other.available_packs(), *other.varying_operands]
         index: dict[Value, list[Pack]] = {}
         for g in given:
             for v in g:

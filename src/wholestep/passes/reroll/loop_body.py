@@ -50,10 +50,10 @@ class LoopPlan:
         """True where iterations come in the reverse of the order in which packs are stacked."""
         self.carries = region.distinct_carries()
         self.carry_of = region.carries()
-        self.delays = region.delayed_operands()
-        self.xs = region.stacked_operands()
+        self.delays = region.delayed_operands
+        self.xs = region.stacked_operands
         self.recomputed: dict[Pack, Recomputed] = {}
-        self.invariants: dict[Value, None] = {t[0]: None for t in region.outer() if all(v is t[0] for v in t)}
+        self.invariants: dict[Value, None] = {t[0]: None for t in region.outer if all(v is t[0] for v in t)}
         """The loop-invariant operands, those of recomputed values included."""
         self.produced: dict[Pack, LoopResult] = {}
         self.hoisted, left = loop_invariants(region)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from wholestep.ir.graph import Node, Value
@@ -61,6 +62,8 @@ class RerollRegion:
     def cut(self, first: int, last: int) -> None:
         """Keep the iterations from `first` to `last`; the others stay written out."""
         self.layers = self.layers[first:last]
+        for fact in ("outer", "varying_operands", "delayed_operands", "stacked_operands", "iterations"):
+            self.__dict__.pop(fact, None)
 
     def operands(self, q: int, o: int) -> Pack:
         """The pack of one operand of one operation over the iterations."""
@@ -70,6 +73,7 @@ class RerollRegion:
         """The pack of one output of one operation over the iterations."""
         return tuple([layer[q].outputs[out] for layer in self.layers])
 
+    @cached_property
     def outer(self) -> dict[Pack, None]:
         """The packs that iterations read from outside, each once."""
         places = [(q, o) for q, row in enumerate(self.sources) for o, s in enumerate(row) if s is OUTSIDE]
@@ -102,13 +106,15 @@ class RerollRegion:
         """The packs that the region can stack: its loop-carried values, and the results of its operations."""
         return [*map(self.carried, self.distinct_carries()), *[t for _, _, t in self.results()]]
 
+    @cached_property
     def varying_operands(self) -> list[Pack]:
         """The packs that it reads from outside and that are not loop-invariant."""
-        return [t for t in self.outer() if any(v is not t[0] for v in t)]
+        return [t for t in self.outer if any(v is not t[0] for v in t)]
 
+    @cached_property
     def delayed_operands(self) -> dict[Pack, Pack]:
         """Varying packs that are another one shifted by one iteration: these are carried instead of read again."""
-        varying = self.varying_operands()
+        varying = self.varying_operands
         behind = {t[:-1]: t for t in varying}
         found: dict[Pack, Pack] = {}
         for t in varying:
@@ -117,10 +123,20 @@ class RerollRegion:
                 found[t] = source
         return found
 
+    @cached_property
     def stacked_operands(self) -> list[Pack]:
         """The varying packs that are read anew in each iteration."""
-        late = self.delayed_operands()
-        return [t for t in self.varying_operands() if t not in late]
+        late = self.delayed_operands
+        return [t for t in self.varying_operands if t not in late]
+
+    @cached_property
+    def iterations(self) -> dict[Value, set[int]]:
+        """The iterations that a value belongs to: those that read it from outside, make it, or carry it in."""
+        found: dict[Value, set[int]] = {}
+        for t in [*self.varying_operands, *self.available_packs()]:
+            for k, v in enumerate(t):
+                found.setdefault(v, set()).add(k)
+        return found
 
 
 def region_of(
@@ -153,25 +169,15 @@ def region_of(
 
 def misaligned_bytes(region: RerollRegion, earlier: Sequence[RerollRegion]) -> int:
     """The bytes of operands that belong to another iteration of an earlier region than most operands do."""
-    tuples = region.stacked_operands()
+    tuples = region.stacked_operands
     total: int = 0
     for other in earlier:
-        index = iterations_of_values(other)
-        found = {t: iteration_offsets(t, index) for t in tuples}
+        found = {t: iteration_offsets(t, other.iterations) for t in tuples}
         votes = Counter([offset for t in tuples for offset in found[t]])
         if votes:
             best = max(votes, key=lambda offset: votes[offset])
             total += sum([int(t[0].type.nbytes) for t in tuples if found[t] and best not in found[t]])
     return total
-
-
-def iterations_of_values(region: RerollRegion) -> dict[Value, set[int]]:
-    """The iterations that a value belongs to: those that read it from outside, make it, or carry it in."""
-    found: dict[Value, set[int]] = {}
-    for t in [*region.varying_operands(), *region.available_packs()]:
-        for k, v in enumerate(t):
-            found.setdefault(v, set()).add(k)
-    return found
 
 
 def iteration_offsets(t: Pack, index: dict[Value, set[int]]) -> set[tuple[int, int]]:
@@ -190,7 +196,7 @@ def ends_with_carry(region: RerollRegion) -> bool:
 def carried_bytes(region: RerollRegion) -> int:
     """The bytes that are carried from one iteration to the next."""
     passed = [c.init for c in region.distinct_carries()]
-    passed += [t[0] for t in region.delayed_operands() if t[0].node is not None]
+    passed += [t[0] for t in region.delayed_operands if t[0].node is not None]
     return sum([int(v.type.nbytes) for v in passed])
 
 

@@ -84,7 +84,7 @@ class RerollAnalysis:
 
     def reads_none_of(self, region: RerollRegion, groups: set[tuple[int, ...]]) -> bool:
         """Test whether a region reads none of the inputs at these places."""
-        own = {self.place.get(v) for t in region.varying_operands() for v in t}
+        own = {self.place.get(v) for t in region.varying_operands for v in t}
         return all(own.isdisjoint(places) for places in groups)
 
     def nested_scan(self, node: Node, packs: Packs) -> NestedScan | None:

@@ -24,7 +24,6 @@ from wholestep.lower.program.steps import PREFETCH, PREFETCH_NOW, RoutineCall, w
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.cpu.artifact import Artifact, ErrorSite, TableSlot
 
-
 ENTRY_OPT = 0
 """LLVM's optimization of the function that calls the kernels: it takes as long as a step of arithmetic, and code
 generation for thousands of calls would take longer than that of the kernels."""

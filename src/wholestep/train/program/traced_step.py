@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from wholestep import tree
 from wholestep.compiler.devices import REFERENCE
 from wholestep.errors import ParameterError, UnsupportedError
-from wholestep.frontend.jit import TracedFunction, identifier, jit
+from wholestep.frontend.jit import TracedFunction, identifier, jit, numbered
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
 from wholestep.passes.optional import collect_left_out
@@ -46,8 +46,7 @@ def trace_step(f: jit, args: Sequence[Any], name: str, roots: Sequence[str]) -> 
 
 def with_input_names(graph: Graph, names: Sequence[str], name: str) -> Graph:
     """The graph under another name, with these names for its inputs; repeated ones are numbered."""
-    distinct = tuple([n if names.count(n) == 1 else f"{n}_{i}" for i, n in enumerate(names)])
-    return Graph(graph.inputs, graph.nodes, graph.outputs, name, distinct)
+    return Graph(graph.inputs, graph.nodes, graph.outputs, name, tuple(numbered(names)))
 
 
 def check_roll(roll: object, stream: object = None) -> None:

@@ -42,10 +42,9 @@ class State:
     ) -> None:
         streamed = frozenset() if stream is None else stream.paths(parts)
         structure, leaves, files = tree.structure(parts), tree.leaves(parts), FileMemory(folder)
-        adopts = [memory is HOST and path.startswith("optimizer") for path in tree.paths(parts)]
         owned = [
             leaves[i]
-            if adopts[i] and path not in streamed and is_unshared(leaves, i)
+            if memory is HOST and path.startswith("optimizer") and path not in streamed and is_unshared(leaves, i)
             else (files if path in streamed else memory).upload(np.asarray(leaves[i], type_of(leaves[i]).dtype))
             for i, path in enumerate(tree.paths(parts))
         ]
