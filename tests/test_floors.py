@@ -56,7 +56,7 @@ FLOORS = {
         "code_pages gate llvm_builder size_table target",
         "cpu_features host_function",
         "codegen llvm_jit routines support_ir",
-        "entry_function",
+        "entry_function object_compiler",
         "compiler profiled_entry",
     ),
     "runtime": (

@@ -18,7 +18,7 @@ class BlockSizes(NamedTuple):
     terms: int
     columns: int
     rows: int
-    unroll: int = 2
+    unroll: int = 4
     panels_outermost: bool = False
     """True where threads share the panels of columns, each of which packs its own; otherwise they share the rows."""
     group: int = 96
