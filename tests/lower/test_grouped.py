@@ -129,6 +129,21 @@ def test_rounded_sums_have_the_bits_of_one_kernel(sizes: Any) -> None:
             assert a.tobytes() == b.tobytes()
 
 
+def test_sums_of_many_columns_wait_for_rows_that_lie_apart(sizes: Any) -> None:
+    """What is added to the sums has the rows in another order, so that they are not one axis."""
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-3, 4, shape).astype("f") for shape in ((6, 4, 6, 4), (4, 6, 64), (4, 6, 64))]
+
+    def f(a: Any, b: Any, c: Any) -> Any:
+        return np.maximum(np.einsum("btih,tbj->ihj", a, b), 0) + c.transpose(1, 0, 2)
+
+    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 8, 64, 64, group=12, scratch=300))
+    graph = graph_of(f, args)
+    assert groups_of(plan_of(graph))
+    (found,) = compiled(graph)(args)
+    assert np.array_equal(found, f(*args))
+
+
 def test_most_of_what_is_drawn_is_grouped(sizes: Any) -> None:
     found = 0
     for n in range(40):
