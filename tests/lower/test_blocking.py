@@ -21,7 +21,7 @@ import wholestep as ws
 from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import named_target
 from wholestep.backends.cpu.target import machine, schedule
-from wholestep.backends.cpu.target.blocking import Caches
+from wholestep.backends.cpu.target.blocking import Caches, block_terms
 from wholestep.ir.graph import Graph
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
 from wholestep.lower.compile import lower_program
@@ -236,7 +236,7 @@ def test_a_sum_that_goes_on_where_it_ends_up(golden: Golden, sizes: Any) -> None
 
 
 def test_equal_blocks_of_terms_are_one_kernel() -> None:
-    for terms in (1024, 4096):
+    for terms in (2048, 4096):
         args = [np.zeros(shape, "f") for shape in ((1024, terms), (terms, 512))]
         plan = plan_of(graph_of(lambda a, b: np.maximum(a @ b, 0), args))
         assert len(blocks_of(plan)) == 4, "the packing, and the tiles of the first, a middle and the last block"
@@ -332,9 +332,9 @@ def test_operands_that_go_backwards_are_one_block(sizes: Any) -> None:
 
 def test_targets_choose_blocks_by_registers_and_caches() -> None:
     class Nest:
-        row_count, column_count, term_count = 1024, 1024, 1024
+        row_count, column_count, term_count = 1024, 1024, 4096
         rows = columns = ()
-        terms = (type("Terms", (), {"extent": 1024}),)
+        terms = (type("Terms", (), {"extent": 4096}),)
 
     found = {}
     for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-neon"):
@@ -354,6 +354,14 @@ def test_targets_choose_blocks_by_registers_and_caches() -> None:
         ("aarch64-neon", "f4"): (14, 8, 512, 128),
         ("aarch64-neon", "f8"): (14, 4, 512, 64),
     }
+
+
+def test_products_of_few_terms_have_at_most_two_blocks_of_them() -> None:
+    caches = machine_model(named_target("x86-64-v3")).caches
+    panel = 16 * 4
+    found = {terms: block_terms(terms, panel, caches) for terms in (100, 1024, 1025, 4096)}
+    assert found == {100: 512, 1024: 512, 1025: 256, 4096: 256}
+    assert block_terms(1024, 32 * 4, caches) == 256, "a panel of all the terms is larger than the first cache"
 
 
 @pytest.mark.parametrize("split", [split_axis, even_parts])
