@@ -10,7 +10,7 @@ from wholestep.dims import Size
 from wholestep.errors import UnsupportedError
 from wholestep.kernel.lang import DType, Kernel, Space
 from wholestep.kernel.workgroups import has_barrier
-from wholestep.lower.blocking.blocked_contraction import BlockedContraction
+from wholestep.lower.blocking.block_launches import BlockedContraction
 from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step

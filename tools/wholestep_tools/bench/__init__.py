@@ -48,7 +48,8 @@ def chosen(names: str | None) -> list[str]:
 def written(measured: machine.Machine, found: Mapping[str, Sequence[Row]]) -> str:
     """Everything that was measured, as JSON."""
     rows = {name: [row._asdict() for row in rows] for name, rows in found.items()}
-    return json.dumps({"machine": measured._asdict(), "workloads": rows}, indent=1) + "\n"
+    kind = "models" if REAL.keys() & found else "workloads"
+    return json.dumps({"bench": kind, "machine": measured._asdict(), "workloads": rows}, indent=1) + "\n"
 
 
 def bench(peers: str | None, workloads: str, options: Options, file: Path | None, stream: TextIO) -> int:

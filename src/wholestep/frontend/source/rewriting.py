@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import importlib
 import inspect
 import threading
 import weakref
@@ -10,7 +12,6 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
-from wholestep.frontend.source.kept_codes import recalled
 from wholestep.frontend.source.ownership import of_the_user
 from wholestep.frontend.source.reading import Function, codes_named, compiled, definition, patched
 
@@ -79,11 +80,17 @@ def why_not(code: CodeType) -> str:
     )
 
 
+@functools.cache
+def _kept_codes() -> Any:
+    """The module of copies on disk: it reads folders, and is imported when the first function is rewritten."""
+    return importlib.import_module("wholestep.frontend.source.kept_codes")
+
+
 def _copy_of(f: FunctionType, hook: Any) -> CodeType | None:
     code = f.__code__
     if any([one is hook for one in code.co_consts]):
         return None  # a function within a rewritten one is rewritten already
-    marked = recalled(code, lambda: marked_copy(f))
+    marked = _kept_codes().recalled(code, lambda: marked_copy(f))
     if marked is None or marked is code:
         return None
     made = with_constant(marked, MARK, hook)

@@ -14,45 +14,16 @@ high-performance matrix multiplication", 2008, for the operand that stays in the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
-from wholestep.ir.graph import Node
-from wholestep.kernel.lang import Axis, Buffer, Kernel
-from wholestep.lower.blocking.block_kernels import (
-    SCRATCH,
-    BlockExtents,
-    BlockKernel,
-    BlockWriter,
-    PanelRun,
-)
+from wholestep.kernel.lang import Axis, Kernel
+from wholestep.lower.blocking.block_kernels import BlockExtents, BlockKernel, BlockWriter, PanelRun
+from wholestep.lower.blocking.block_launches import BlockedContraction, BlockLaunches
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
 from wholestep.lower.blocking.contraction_nest import ContractionNest, runs_along
 from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
-from wholestep.lower.program.steps import ForLoop, Launch, MemRef, Step, map_nested
-
-
-@dataclass(frozen=True)
-class BlockedContraction:
-    """Steps whose slots are the buffers of the kernel that they replace, then the scratch areas, of so many bytes."""
-
-    steps: tuple[Step, ...]
-    scratch: tuple[int, ...]
-
-    def placed(self, refs: Sequence[MemRef], nodes: tuple[Node, ...]) -> tuple[Step, ...]:
-        """The steps over memory: `refs` are the places of the buffers and scratch areas, `nodes` what is computed."""
-
-        def place(ref: MemRef) -> MemRef:
-            found = refs[ref.slot].shifted(ref.offset)
-            return found._replace(moves=(*found.moves, *ref.moves))
-
-        def launch(s: Launch) -> Launch:
-            return replace(s, refs=tuple(map(place, s.refs)), nodes=nodes)
-
-        def put(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-            return tuple([launch(s) if isinstance(s, Launch) else map_nested(s, put) for s in steps])
-
-        return put(self.steps)
+from wholestep.lower.program.steps import Launch, Step
 
 
 class Position(NamedTuple):
@@ -71,8 +42,7 @@ def block_contraction(
 ) -> BlockedContraction | None:
     """The blocks of a contraction; None where those of its terms cannot be the same code at other places."""
     if len(nest.terms) > 1:
-        found = GroupedBlocks(nest, sizes._replace(strip=0), new_loop, worth_sharing).blocked()
-        return None if found is None else BlockedContraction(*found)
+        return GroupedBlocks(nest, sizes._replace(strip=0), new_loop, worth_sharing).blocked()
     if sizes.strip:
         return ContractionBlocks(nest, sizes, new_loop, worth_sharing).in_strips()
     (term_axis,) = nest.terms
@@ -88,8 +58,8 @@ def block_contraction(
     return ContractionBlocks(nest, sizes, new_loop, worth_sharing).blocked(rows, columns, terms)
 
 
-class ContractionBlocks:
-    """The steps of one contraction; kernels of equal blocks are made once."""
+class ContractionBlocks(BlockLaunches):
+    """The blocks of a contraction with one axis of terms."""
 
     def __init__(
         self,
@@ -98,11 +68,8 @@ class ContractionBlocks:
         new_loop: Callable[[], int],
         worth_sharing: Callable[[Kernel], bool],
     ) -> None:
-        self.nest, self.sizes, self.new_loop, self.worth_sharing = nest, sizes, new_loop, worth_sharing
+        super().__init__(nest, sizes, new_loop, worth_sharing)
         self.rows, self.columns = nest.rows[-1], nest.columns[-1]
-        self.made: dict[tuple[object, ...], BlockKernel] = {}
-        self.loops: dict[tuple[Axis, AxisPart], int] = {}
-        self.room = dict.fromkeys(SCRATCH, 0)
         self.pack_rows = not runs_along(nest.row_values, nest.terms[-1]) or len(nest.row_values) > 1
 
     def blocked(
@@ -114,10 +81,10 @@ class ContractionBlocks:
 
         def inside(row: AxisPart) -> list[Step]:
             if waits:
-                return self.each(nest.terms[-1], terms, lambda term: self.term_block(row, columns, term, terms))
-            return self.each(self.columns, columns, lambda column: self.column_block(row, column, terms))
+                return self.over(nest.terms[-1], terms, lambda term: self.term_block(row, columns, term, terms))
+            return self.over(self.columns, columns, lambda column: self.column_block(row, column, terms))
 
-        return self.made_of(self.each(self.rows, rows, inside))
+        return self.made_of(self.over(self.rows, rows, inside))
 
     def in_strips(self) -> BlockedContraction:
         """Strips of columns, whose rows are packed where they do not lie as they are read."""
@@ -128,21 +95,9 @@ class ContractionBlocks:
         writer = BlockWriter("strips", nest, self.sizes, BlockExtents(*[part.extent for part in whole]))
         return self.made_of([*packed, *[self.launch("strips", at, run=run) for run in writer.runs]])
 
-    def made_of(self, steps: Sequence[Step]) -> BlockedContraction:
-        """These steps, and the scratch memory of their kernels."""
-        size = self.nest.dtype.itemsize
-        return BlockedContraction(tuple(steps), tuple([self.room[name] * size for name in SCRATCH]))
-
-    def each(self, axis: Axis, parts: Sequence[AxisPart], steps: Callable[[AxisPart], list[Step]]) -> list[Step]:
+    def over(self, axis: Axis, parts: Sequence[AxisPart], steps: Callable[[AxisPart], list[Step]]) -> list[Step]:
         """The steps for each part of an axis, in loops."""
-        out: list[Step] = []
-        for part in parts:
-            if part.trips == 1:
-                out += steps(part)
-                continue
-            number = self.loops[(axis, part)] = self.new_loop()
-            out.append(ForLoop(number, part.trips, tuple(steps(part)), indivisible=True))
-        return out
+        return [step for part in parts for step in self.each(axis, part, partial(steps, part))]
 
     def term_block(
         self, row: AxisPart, columns: Sequence[AxisPart], term: AxisPart, terms: Sequence[AxisPart]
@@ -152,7 +107,7 @@ class ContractionBlocks:
         packed = [self.launch("pack_rows", first)] if self.pack_rows else []
         return [
             *packed,
-            *self.each(self.columns, columns, lambda column: self.tiles(Position(row, column, term), terms)),
+            *self.over(self.columns, columns, lambda column: self.tiles(Position(row, column, term), terms)),
         ]
 
     def column_block(self, row: AxisPart, column: AxisPart, terms: Sequence[AxisPart]) -> list[Step]:
@@ -162,7 +117,7 @@ class ContractionBlocks:
             at = Position(row, column, term)
             return [*([self.launch("pack_rows", at)] if self.pack_rows else []), *self.tiles(at, terms)]
 
-        return self.each(self.nest.terms[-1], terms, block)
+        return self.over(self.nest.terms[-1], terms, block)
 
     def tiles(self, at: Position, terms: Sequence[AxisPart]) -> list[Step]:
         """The packing of columns, and the tiles over them."""
@@ -179,11 +134,8 @@ class ContractionBlocks:
         """The launch of a kernel over one block."""
         extents = BlockExtents(at.rows.extent, at.columns.extent, at.terms.extent)
         key = (name, extents if name != "pack_rows" else extents._replace(columns=1), first, last, run)
-        if key not in self.made:
-            self.made[key] = self.write(name, key[1], first, last, run)
-        found = self.made[key]
-        refs = tuple([self.ref(at, *operand) for operand in found.operands])
-        return Launch(found.kernel, refs, self.worth_sharing(found.kernel))
+        places = [(self.rows, at.rows), (self.columns, at.columns), (self.nest.terms[-1], at.terms)]
+        return self.launched(key, lambda: self.write(name, key[1], first, last, run), places)
 
     def write(self, name: str, extents: BlockExtents, first: bool, last: bool, run: PanelRun | None) -> BlockKernel:
         """Write a kernel."""
@@ -201,21 +153,4 @@ class ContractionBlocks:
                 writer.panels_by_columns(run, self.pack_rows, first, last)
             else:
                 writer.blocks_by_rows(self.pack_rows, first, last)
-        made = writer.made()
-        for (role, old), buffer in zip(made.operands, made.kernel.buffers, strict=True):
-            if old is None:
-                self.room[role] = max(self.room[role], buffer.size)
-        return made
-
-    def ref(self, at: Position, role: str, buffer: Buffer | None) -> MemRef:
-        """Where a block finds a buffer."""
-        nest = self.nest
-        if buffer is None:
-            return MemRef(len(nest.kernel.buffers) + SCRATCH.index(role))
-        found = MemRef(nest.kernel.buffers.index(buffer))
-        for axis, part in ((self.rows, at.rows), (self.columns, at.columns), (nest.terms[-1], at.terms)):
-            stride = nest.stride(role, buffer, axis) * buffer.dtype.itemsize if part.start or part.trips > 1 else 0
-            found = found.shifted(stride * part.start)
-            if stride and part.trips > 1:
-                found = found.moved(self.loops[axis, part], stride * part.extent)
-        return found
+        return writer.made()

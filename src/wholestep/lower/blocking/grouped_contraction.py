@@ -17,12 +17,13 @@ from typing import NamedTuple
 
 from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.build import named_by
-from wholestep.kernel.lang import Axis, Buffer, Kernel, Var, walk
-from wholestep.lower.blocking.block_kernels import SCRATCH, BlockKernel
+from wholestep.kernel.lang import Axis, Kernel, Var, walk
+from wholestep.lower.blocking.block_kernels import BlockKernel
+from wholestep.lower.blocking.block_launches import BlockedContraction, BlockLaunches
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
 from wholestep.lower.blocking.contraction_nest import RESULTS, ContractionNest
 from wholestep.lower.blocking.group_kernels import GroupExtents, GroupWriter, choose_groups
-from wholestep.lower.program.steps import ForLoop, Launch, MemRef, Step
+from wholestep.lower.program.steps import Launch, Step
 
 Parts = tuple[AxisPart, ...]
 
@@ -93,8 +94,8 @@ def ends_apart(parts: Sequence[AxisPart], first: bool, last: bool) -> list[AxisP
     return found
 
 
-class GroupedBlocks:
-    """The steps of one contraction; kernels of equal blocks are made once."""
+class GroupedBlocks(BlockLaunches):
+    """The blocks of a contraction with several axes of terms."""
 
     def __init__(
         self,
@@ -103,12 +104,9 @@ class GroupedBlocks:
         new_loop: Callable[[], int],
         worth_sharing: Callable[[Kernel], bool],
     ) -> None:
-        self.nest, self.sizes, self.new_loop, self.worth_sharing = nest, sizes, new_loop, worth_sharing
+        super().__init__(nest, sizes, new_loop, worth_sharing)
         self.order = memory_order(nest)
         self.joined = joined_axes(nest, self.order)
-        self.made: dict[tuple[object, ...], BlockKernel] = {}
-        self.loops: dict[tuple[Axis, AxisPart], int] = {}
-        self.room = dict.fromkeys(SCRATCH, 0)
         self.term_parts = bounded_parts(nest.terms, sizes.terms, split_axis)
         self.waits = nest.plain_store is not None or all(len(parts) == 1 for parts in self.term_parts)
         terms = math.prod([parts[0].extent for parts in self.term_parts])
@@ -123,8 +121,8 @@ class GroupedBlocks:
             rows = min(rows, 2 * sizes.scratch // (self.column_parts[0].extent * others))
         self.row_parts = bounded_parts(self.order, rows, even_parts)
 
-    def blocked(self) -> tuple[tuple[Step, ...], tuple[int, ...]] | None:
-        """The steps and the bytes of the scratch areas; None where parts of an axis are not the same code."""
+    def blocked(self) -> BlockedContraction | None:
+        """The blocks; None where parts of an axis are not the same code."""
         cut = [*zip(self.order, self.row_parts, strict=True), *zip(self.nest.terms, self.term_parts, strict=True)]
         if not all(self.nest.movable(axis) for axis, parts in cut if len(parts) > 1 or parts[0].trips > 1):
             return None
@@ -146,18 +144,9 @@ class GroupedBlocks:
                 ),
             )
 
-        steps = self.over(self.order, self.row_parts, of_rows)
-        size = self.nest.dtype.itemsize
-        return tuple(steps), tuple([self.room[name] * size for name in SCRATCH])
+        return self.made_of(self.over(self.order, self.row_parts, of_rows))
 
     # Loops over blocks.
-
-    def each(self, axis: Axis, part: AxisPart, steps: Callable[[], list[Step]]) -> list[Step]:
-        """The steps for a part of an axis, in a loop if there are many like it."""
-        if part.trips == 1:
-            return steps()
-        number = self.loops[(axis, part)] = self.new_loop()
-        return [ForLoop(number, part.trips, tuple(steps()), indivisible=True)]
 
     def over(
         self,
@@ -213,11 +202,9 @@ class GroupedBlocks:
         rows, terms = [tuple([part.extent for part in parts]) for parts in (at.rows, at.terms)]
         extents = GroupExtents(rows, at.columns.extent, terms)
         key = (name, extents if name == "groups" else extents._replace(rows=()), first, last)
-        if key not in self.made:
-            self.made[key] = self.write(name, extents, first, last)
-        found = self.made[key]
-        refs = tuple([self.ref(at, *operand) for operand in found.operands])
-        return Launch(found.kernel, refs, self.worth_sharing(found.kernel))
+        places = [*zip(self.order, at.rows, strict=True), *zip(self.nest.terms, at.terms, strict=True)]
+        places.append((self.nest.columns[-1], at.columns))
+        return self.launched(key, lambda: self.write(name, extents, first, last), places)
 
     def write(self, name: str, extents: GroupExtents, first: bool, last: bool) -> BlockKernel:
         """Write a kernel."""
@@ -231,24 +218,4 @@ class GroupedBlocks:
                 writer.pack_columns()
             else:
                 writer.groups_of_rows(first, last)
-        made = writer.made()
-        for (role, old), buffer in zip(made.operands, made.kernel.buffers, strict=True):
-            if old is None:
-                self.room[role] = max(self.room[role], buffer.size)
-        return made
-
-    def ref(self, at: GroupPosition, role: str, buffer: Buffer | None) -> MemRef:
-        """Where a block finds a buffer."""
-        nest = self.nest
-        if buffer is None:
-            return MemRef(len(nest.kernel.buffers) + SCRATCH.index(role))
-        found = MemRef(nest.kernel.buffers.index(buffer))
-        parts = [*zip(self.order, at.rows, strict=True), *zip(nest.terms, at.terms, strict=True)]
-        for axis, part in (*parts, (nest.columns[-1], at.columns)):
-            if not part.start and part.trips == 1:
-                continue
-            stride = nest.stride(role, buffer, axis) * buffer.dtype.itemsize
-            found = found.shifted(stride * part.start)
-            if stride and part.trips > 1:
-                found = found.moved(self.loops[axis, part], stride * part.extent)
-        return found
+        return writer.made()

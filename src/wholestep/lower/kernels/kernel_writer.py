@@ -13,7 +13,7 @@ from wholestep.ir.graph import Node, Value
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
 from wholestep.kernel.lang import Axis, Index, Kernel, Var
-from wholestep.lower.blocking.blocked_contraction import BlockedContraction
+from wholestep.lower.blocking.block_launches import BlockedContraction
 from wholestep.lower.fusion.fusion_groups import FusionAnalysis
 from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup
 from wholestep.lower.kernels.scalar_codegen import (

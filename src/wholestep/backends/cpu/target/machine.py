@@ -19,7 +19,8 @@ from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_row
 from wholestep.backends.cpu.target.schedule import MOST_LANES, best_lane, schedule_kernel, tile_axes, worth_sharing
 from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.lang import DType, Kernel
-from wholestep.lower.blocking.blocked_contraction import BlockedContraction, block_contraction
+from wholestep.lower.blocking.block_launches import BlockedContraction
+from wholestep.lower.blocking.blocked_contraction import block_contraction
 from wholestep.lower.blocking.contraction_nest import find_contraction
 from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.kernels.kernel_writer import KernelWriter
