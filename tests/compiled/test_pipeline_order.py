@@ -35,6 +35,8 @@ TOOLS = ("named_pass", "optional", "pipeline", "rewrite", "differential_check", 
 
 Neither are the drivers that call the rooms: `train/program`, `compiler`, `lower/compile.py`, `lower/lower_graph.py`.
 """
+DEVICE_DRIVERS = ("runtime/cpu/backend.py", "runtime/cpu/artifact_entry.py")
+"""The drivers of a device: its backend, and the artifact that it has emitted and loads."""
 MAX_CLIMBS = 4
 """Each of the two graphs of the guard's branches is fused while the tasks of the one around it are written, and the
 budget solver assigns buffers for a branch and for the whole."""
@@ -43,7 +45,7 @@ budget solver assigns buffers for a branch and for the whole."""
 def room_of(filename: str) -> int | None:
     """The number of the room that a file belongs to: that of the longest path that it begins with."""
     path = filename.removeprefix(f"{SOURCE}/")
-    if path == filename or path in [f"passes/{tool}.py" for tool in TOOLS]:
+    if path == filename or path in [*DEVICE_DRIVERS, *[f"passes/{tool}.py" for tool in TOOLS]]:
         return None
     found = {p: n for n, paths in enumerate(ROOMS.values()) for p in paths.split() if path.startswith(f"{p}/")}
     return found[max(found, key=len)] if found else None
