@@ -24,9 +24,11 @@ from wholestep.backends.cpu.target import machine, schedule
 from wholestep.backends.cpu.target.blocking import Caches, block_terms
 from wholestep.ir.graph import Graph
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
+from wholestep.lower.blocking.blocked_contraction import block_contraction
+from wholestep.lower.blocking.contraction_nest import find_contraction
 from wholestep.lower.compile import lower_program
 from wholestep.lower.program.program import LoweredProgram
-from wholestep.lower.program.steps import ForLoop, walk_steps
+from wholestep.lower.program.steps import ForLoop, Launch, walk_steps
 from wholestep.lower.verify_program import kernel_footprint, verify_program
 from wholestep.runtime.cpu import thread_pool
 from wholestep_tools.drawn.law import compiled
@@ -305,8 +307,51 @@ def test_several_axes_of_rows_and_of_columns(spec: str, sizes: Any) -> None:
         assert np.array_equal(found, np.maximum(np.einsum(spec, *args[:2]), args[2]))
 
 
-def test_padded_terms_are_one_block_or_none(sizes: Any) -> None:
-    """The code of a padded operand says where along the terms it is, so that it cannot be the same elsewhere."""
+def test_terms_of_masked_operands_are_few_blocks_or_none() -> None:
+    """The code of a mask says where along the terms it is, so that each block is code of its own."""
+    source = """kernel k(a: f32[1200], b: f32[2880], mut c: f32[960]):
+    v0 = f32(0.0)
+    for i in 20:
+        for j in 48 lanes 8:
+            v1 = index(j)
+            v2 = index(i)
+            for k in 60:
+                v3 = a[60*i + k]
+                v4 = b[48*k + j]
+                v5 = index(k)
+                v6 = v2 < v5
+                v7 = select(v6, v3, v0)
+                v8 = v5 < v1
+                v9 = select(v8, v4, v0)
+                fold v10 = fma(v7, v9) from v0
+            c[48*i + j] = v10
+"""
+    nest = find_contraction(KernelParser(source).kernel())
+    assert nest is not None
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (20, 60)).astype("f"), rng.integers(-4, 5, (60, 48)).astype("f")
+    for terms, count in ((64, 1), (24, 3), (16, 4), (8, 0)):
+        for panels in (False, True):
+            sizes = BlockSizes(8, 6, 2, terms, 64, 64, 4, panels)
+            blocked = block_contraction(nest, sizes, lambda: 0, lambda kernel: False)
+            if blocked is None:
+                assert not count
+                continue
+            launches = [step for step in walk_steps(blocked.steps) if isinstance(step, Launch)]
+            assert [launch.kernel.name for launch in launches].count("k_pack_rows") == count
+            memory = [
+                a.reshape(-1),
+                b.reshape(-1),
+                np.zeros(960, "f"),
+                *[np.zeros(n // 4, "f") for n in blocked.scratch],
+            ]
+            for launch in launches:
+                places = [memory[ref.slot][ref.offset // 4 :] for ref in launch.refs]
+                run_kernel(launch.kernel, [x[: y.size] for x, y in zip(places, launch.kernel.buffers, strict=True)])
+            assert np.array_equal(memory[2].reshape(20, 48), np.triu(a, 1) @ np.triu(b, 1))
+
+
+def test_padded_terms_are_few_blocks_or_none(sizes: Any) -> None:
     rng = np.random.default_rng(0)
     args = [rng.integers(-4, 5, shape).astype("f") for shape in ((20, 60), (64, 40))]
 

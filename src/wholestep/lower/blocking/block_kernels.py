@@ -48,8 +48,11 @@ class PanelRun(NamedTuple):
 class BlockWriter:
     """The writer of one kernel of a block."""
 
-    def __init__(self, name: str, nest: ContractionNest, sizes: BlockSizes, extents: BlockExtents) -> None:
+    def __init__(
+        self, name: str, nest: ContractionNest, sizes: BlockSizes, extents: BlockExtents, first_term: int = 0
+    ) -> None:
         self.nest, self.sizes, self.extents = nest, sizes, extents
+        self.origins = {nest.terms[-1]: first_term}
         self.builder = KernelBuilder(name)
         self.operands: dict[tuple[str, Buffer | None], Buffer] = {}
         self.axes = 0
@@ -150,7 +153,7 @@ class BlockWriter:
         values, wanted = (
             (nest.row_values, nest.row_operand) if role == ROWS else (nest.column_values, nest.column_operand)
         )
-        copy = ElementCopy(self.builder, places, self.buffers(role))
+        copy = ElementCopy(self.builder, places, self.buffers(role), self.origins)
         copy.write(values)
         self.builder.store(self.scratch(name), at, copy.values[wanted])
 
@@ -264,7 +267,7 @@ class BlockWriter:
             places = {**outer, **columns, nest.rows[-1]: last}
             row = self.row_number(places, last)
             places[nest.columns[-1]] = strip * sizes.panel + column + run.start
-            copy = ElementCopy(self.builder, places, self.buffers(RESULTS))
+            copy = ElementCopy(self.builder, places, self.buffers(RESULTS), self.origins)
             number = self.panel_number(columns, strip, run)
             yield copy, self.partial_sums(copy, number, row, column), row
 
@@ -279,7 +282,7 @@ class BlockWriter:
             with self.builder.loop(axis) as loop:
                 places = {**results.places, nest.terms[-1]: start + Index(0, {axis: 1})}
                 x = self.row_element(places, row, places[nest.terms[-1]], packed)
-                copy = ElementCopy(self.builder, places, self.buffers(COLUMNS))
+                copy = ElementCopy(self.builder, places, self.buffers(COLUMNS), self.origins)
                 copy.write(nest.column_values)
                 y = copy.values[nest.column_operand]
                 total = loop.fold("fma", *[x if v is nest.row_operand else y for v in nest.fold.values], init=so_far)
@@ -299,7 +302,7 @@ class BlockWriter:
         row = self.row_number(places, places[nest.rows[-1]])
         with self.loop("t", run.width, sizes.lanes, -(-run.width // sizes.lanes)) as column:
             here = {**places, nest.columns[-1]: panel * sizes.panel + column + run.start}
-            copy = ElementCopy(self.builder, here, self.buffers(RESULTS))
+            copy = ElementCopy(self.builder, here, self.buffers(RESULTS), self.origins)
             sums = None if first and last else self.partial_sums(copy, number, row, column)
             if first or sums is None:
                 start = self.builder.constant(0, nest.dtype)
@@ -323,7 +326,7 @@ class BlockWriter:
         """The element of the row operand: a packed one, or computed in place."""
         if packed:
             return self.builder.load(self.scratch(PACKED_ROWS), self.packed_row(row, term))
-        copy = ElementCopy(self.builder, places, self.buffers(ROWS))
+        copy = ElementCopy(self.builder, places, self.buffers(ROWS), self.origins)
         copy.write(self.nest.row_values)
         return copy.values[self.nest.row_operand]
 

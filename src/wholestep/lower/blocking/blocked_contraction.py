@@ -26,6 +26,10 @@ from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
 from wholestep.lower.program.steps import Launch, Step
 
 
+COUNTED_BLOCKS = 4
+"""The most blocks of terms whose operands are computed from the index of a term: each block is code of its own."""
+
+
 class Position(NamedTuple):
     """Which parts a block is made of: of the rows, the columns and the terms."""
 
@@ -47,7 +51,11 @@ def block_contraction(
         return ContractionBlocks(nest, sizes, new_loop, worth_sharing).in_strips()
     (term_axis,) = nest.terms
     terms = split_axis(term_axis.extent, sizes.terms, 8)
-    if len(terms) > 1 and not nest.movable(term_axis):
+    if len(terms) > 1 and nest.counted(term_axis):
+        terms = [AxisPart(part.start + i * part.extent, part.extent) for part in terms for i in range(part.trips)]
+        if len(terms) > COUNTED_BLOCKS:
+            return None
+    if len(terms) > 1 and not nest.separable(term_axis):
         return None
     row_axis, column_axis = nest.rows[-1], nest.columns[-1]
     rows, columns = [AxisPart(0, row_axis.extent)], [AxisPart(0, column_axis.extent)]
@@ -70,6 +78,7 @@ class ContractionBlocks(BlockLaunches):
     ) -> None:
         super().__init__(nest, sizes, new_loop, worth_sharing)
         self.rows, self.columns = nest.rows[-1], nest.columns[-1]
+        self.counted = nest.counted(nest.terms[-1])
         self.pack_rows = not runs_along(nest.row_values, nest.terms[-1]) or len(nest.row_values) > 1
 
     def blocked(
@@ -133,14 +142,17 @@ class ContractionBlocks(BlockLaunches):
     ) -> Launch:
         """The launch of a kernel over one block."""
         extents = BlockExtents(at.rows.extent, at.columns.extent, at.terms.extent)
-        key = (name, extents if name != "pack_rows" else extents._replace(columns=1), first, last, run)
+        first_term = at.terms.start if self.counted else 0
+        key = (name, extents if name != "pack_rows" else extents._replace(columns=1), first, last, run, first_term)
         places = [(self.rows, at.rows), (self.columns, at.columns), (self.nest.terms[-1], at.terms)]
-        return self.launched(key, lambda: self.write(name, key[1], first, last, run), places)
+        return self.launched(key, lambda: self.write(*key), places)
 
-    def write(self, name: str, extents: BlockExtents, first: bool, last: bool, run: PanelRun | None) -> BlockKernel:
+    def write(
+        self, name: str, extents: BlockExtents, first: bool, last: bool, run: PanelRun | None, first_term: int
+    ) -> BlockKernel:
         """Write a kernel."""
         called = f"{self.nest.kernel.name}_{name}"
-        writer = BlockWriter(called, self.nest, self.sizes, extents)
+        writer = BlockWriter(called, self.nest, self.sizes, extents, first_term)
         with writer.builder:
             if name == "pack_rows":
                 writer.pack_rows()

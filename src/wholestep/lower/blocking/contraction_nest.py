@@ -16,6 +16,7 @@ from wholestep.kernel.lang import Axis, Buffer, DType, Fold, Kernel, Loop, State
 
 ROWS, COLUMNS, RESULTS = "rows", "columns", "results"
 """The roles of a buffer: the operand that varies along the rows, that along the columns, and what the sums go into."""
+ROLES = (ROWS, COLUMNS, RESULTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +90,23 @@ class ContractionNest:
         return self.column_values if role == COLUMNS else (*self.result_values, *self.epilogue)
 
     def stride(self, role: str, buffer: Buffer, axis: Axis) -> int:
-        """By how many elements the accesses to a buffer advance with an axis along which it is `movable`."""
+        """By how many elements the accesses to a buffer advance with an axis that is `separable`."""
         offsets = [a.offset for a in memory_accesses(self.statements(role)) if a.buffer is buffer]
         return offsets[0].coefficient(axis) if offsets else 0
 
+    def counted(self, axis: Axis) -> bool:
+        """True if a value is computed from the index along an axis, as that of a mask is."""
+        values = [s for role in ROLES for s in walk(self.statements(role)) if isinstance(s, Var)]
+        return any(s.op != "load" and axis in named_by(s) for s in values)
+
     def movable(self, axis: Axis) -> bool:
         """True if a part of an axis is the same code over other places of its buffers, which lie further on."""
-        for role in (ROWS, COLUMNS, RESULTS):
+        return self.separable(axis) and not self.counted(axis)
+
+    def separable(self, axis: Axis) -> bool:
+        """True if the buffers of a part of an axis lie further on, by the same elements in every access."""
+        for role in ROLES:
             strides: dict[Buffer, int] = {}
-            for s in walk(self.statements(role)):
-                if isinstance(s, Var) and s.op != "load" and axis in named_by(s):
-                    return False
             for access in memory_accesses(self.statements(role)):
                 stride = access.offset.coefficient(axis)
                 unknown = stride and access.offset.values()

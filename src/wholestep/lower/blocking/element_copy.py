@@ -9,13 +9,21 @@ from wholestep.kernel.lang import Axis, Buffer, Index, Loop, Statement, Store, V
 
 
 class ElementCopy:
-    """A copy at other indices; `buffers` gives the buffer that takes the place of each."""
+    """A copy at other indices; `buffers` gives the buffer that takes the place of each.
+
+    The buffers lie where a block begins. A value that is an index itself counts from the `origins` of the axes instead.
+    """
 
     def __init__(
-        self, builder: KernelBuilder, places: Mapping[Axis, Index], buffers: Callable[[Buffer], Buffer]
+        self,
+        builder: KernelBuilder,
+        places: Mapping[Axis, Index],
+        buffers: Callable[[Buffer], Buffer],
+        origins: Mapping[Axis, int],
     ) -> None:
         self.builder = builder
         self.places = dict(places)
+        self.origins = origins
         self.buffers = buffers
         self.values: dict[Var, Var] = {}
 
@@ -38,7 +46,8 @@ class ElementCopy:
         if s.op == "load":
             attr = self.buffers(attr[0]), self.index(attr[1])
         elif s.op == "index":
-            attr = self.index(attr)
+            origin = sum(c * self.origins.get(key, 0) for key, c in attr.terms.items() if isinstance(key, Axis))
+            attr = self.index(attr) + origin
         return self.builder.emit(s.op, [self.values[x] for x in s.args], s.dtype, attr)
 
     def loop(self, s: Loop) -> None:
