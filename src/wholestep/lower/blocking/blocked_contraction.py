@@ -25,7 +25,6 @@ from wholestep.lower.blocking.contraction_nest import ContractionNest, runs_alon
 from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
 from wholestep.lower.program.steps import Launch, Step
 
-
 COUNTED_BLOCKS = 4
 """The most blocks of terms whose operands are computed from the index of a term: each block is code of its own."""
 
