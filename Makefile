@@ -38,8 +38,8 @@ mutate:  ## plant known bugs and demand that the tests fail
 docs:  ## write the generated pages of the documentation
 	$(PYTHON) docs/generate.py
 
-bench:  ## time the eager transforms
-	$(PYTHON) -m wholestep_tools.bench.eager
+bench:  ## time calls that compute next to nothing
+	$(PYTHON) -m wholestep bench calls
 
 ulp:  ## measure the errors of the compiled scalar functions on all float32 inputs: about an hour
 	$(PYTHON) -m tests.kernel.ulp

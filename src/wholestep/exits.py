@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import threading
 import time
-from contextlib import ContextDecorator
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from wholestep import forks
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 PATIENCE = 60.0
 """Seconds that the end of the process waits for threads that compile."""
 
 
-class Unbroken(ContextDecorator):
+class Unbroken:
     """`with UNBROKEN:` around work, or `@UNBROKEN` above a function, in which C++ may wait for the interpreter.
 
     Such are the calls that trace and compile, and all calls of optree.
@@ -29,19 +33,28 @@ class Unbroken(ContextDecorator):
         atexit.register(self.close)
         forks.in_child(self.forget)
 
+    def __call__(self, f: F) -> F:
+        @functools.wraps(f)
+        def unbroken(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return f(*args, **kwargs)
+
+        return unbroken  # type: ignore[return-value]
+
     def __enter__(self) -> None:
-        thread = threading.get_ident()
-        depth = self.depths.get(thread, 0)
-        self.depths[thread] = depth + 1  # before the look at `closed`, so that one of the two sees the other
+        thread, depths = threading.get_ident(), self.depths
+        depth = depths.get(thread, 0)
+        depths[thread] = depth + 1  # before the look at `closed`, so that one of the two sees the other
         if self.closed and not depth and threading.current_thread() is not threading.main_thread():
-            del self.depths[thread]
+            del depths[thread]
             raise SystemExit
 
     def __exit__(self, *_: object) -> None:
-        thread = threading.get_ident()
-        self.depths[thread] -= 1
-        if not self.depths[thread]:
-            del self.depths[thread]
+        thread, depths = threading.get_ident(), self.depths
+        if depths[thread] == 1:
+            del depths[thread]
+        else:
+            depths[thread] -= 1
 
     def close(self) -> None:
         """Wait for all other threads, and let none of them in again."""
@@ -52,8 +65,8 @@ class Unbroken(ContextDecorator):
 
     def forget(self) -> None:
         """In a forked child: the threads that are not there."""
-        own = threading.get_ident()
-        self.depths = {thread: depth for thread, depth in self.depths.items() if thread == own}
+        for thread in [thread for thread in self.depths if thread != threading.get_ident()]:
+            del self.depths[thread]
 
 
 UNBROKEN = Unbroken()

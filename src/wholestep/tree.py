@@ -19,7 +19,6 @@ TreeDef: TypeAlias = optree.PyTreeSpec
 _SPACE = "wholestep"
 
 
-@UNBROKEN
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
     """Split a tree into its leaves and its structure; None is an empty node, not a leaf.
 
@@ -28,13 +27,13 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     >>> flatten({"b": [2, None], "a": 1})[0]
     [1, 2]
     """
-    try:
-        return optree.tree_flatten(tree, is_leaf, namespace=_SPACE)
-    except RecursionError:
-        raise _too_deep() from None
+    with UNBROKEN:
+        try:
+            return optree.tree_flatten(tree, is_leaf, namespace=_SPACE)
+        except RecursionError:
+            raise _too_deep() from None
 
 
-@UNBROKEN
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """Put leaves back into a structure.
 
@@ -43,7 +42,8 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     >>> unflatten(structure({"a": 0, "b": [0]}), [1, 2])
     {'a': 1, 'b': [2]}
     """
-    return treedef.unflatten(leaves)
+    with UNBROKEN:
+        return treedef.unflatten(leaves)
 
 
 def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:

@@ -5,7 +5,7 @@ import pytest
 
 from wholestep.lower.buffers.allocate import LiveInterval, align_size, assign_offsets, assignment_end, peak_live_bytes
 from wholestep.lower.program.allocation import ALIGNMENT, Allocation
-from wholestep.runtime.memory.result_pool import BufferPool, result_array
+from wholestep.runtime.memory.result_pool import BufferPool, result_maker
 
 
 def interval(nbytes, start, end):
@@ -36,17 +36,17 @@ def test_the_bound_is_reached_where_values_follow_each_other():
 
 def test_a_result_is_reused_only_when_nobody_looks_at_it():
     shape, dtype = (512, 1024), np.dtype(np.float32)
-    first = result_array(shape, dtype)
+    first = result_maker(shape, dtype)()
     first[...] = 1.0
     view = first[3]
     address = first.ctypes.data
     del first
-    second = result_array(shape, dtype)
+    second = result_maker(shape, dtype)()
     assert second.ctypes.data != address
     second[...] = 2.0
     assert view.tolist() == [1.0] * 1024
     del view
-    assert result_array(shape, dtype).ctypes.data == address
+    assert result_maker(shape, dtype)().ctypes.data == address
 
 
 def test_the_shelf_keeps_no_more_than_it_may():

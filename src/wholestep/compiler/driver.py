@@ -41,7 +41,7 @@ from wholestep.report.memory_plot import PlottableProgram, plottable
 from wholestep.runtime.backend import Backend, LoadedCode, Profiler
 from wholestep.runtime.cache.code_cache import cached_code
 from wholestep.runtime.cache.private_folder import CacheEntry
-from wholestep.runtime.executable import BoundExecutable, Executable
+from wholestep.runtime.executable import BoundExecutable, Executable, QuickCall
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 from wholestep.words import Words
 
@@ -94,6 +94,9 @@ class CompiledProgram(InspectableProgram, Executable):
 
     def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
         return self.executable(arrays)
+
+    def quick_call(self) -> QuickCall | None:
+        return self.executable.quick_call()
 
     def instance(self, state: Sequence[Any]) -> BoundExecutable:
         return self.executable.instance(state)

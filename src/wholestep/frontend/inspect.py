@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.frontend.argument_kinds import ENTERING, kind_of
 from wholestep.frontend.array import Array
 from wholestep.frontend.einops import register_backend
-from wholestep.frontend.jit import ENTERING, jit, kind_of
+from wholestep.frontend.jit import jit
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import as_array

@@ -8,7 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,23 +16,24 @@ from wholestep import config, tree
 from wholestep.boundary.public import bounded
 from wholestep.compiler import devices
 from wholestep.compiler.backends import DEFAULT_DEVICE
-from wholestep.contents import same_bits
 from wholestep.dims import bind
-from wholestep.errors import DtypeError, MutationError, StaticArgumentError, TreeError, Where
+from wholestep.errors import DtypeError, StaticArgumentError, TreeError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
+from wholestep.frontend.argument_kinds import enters, kind_of, number_kind
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import Reading, readings
 from wholestep.frontend.einops import register_backend
 from wholestep.frontend.printing import with_said, without_said
-from wholestep.frontend.promotion import WEAK
 from wholestep.frontend.pure import pure
 from wholestep.frontend.recompilation import Sizes
+from wholestep.frontend.repeated_call import UNLIKE, RepeatedCall, repeated_call
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.source.entrance import as_asked, ordinary
-from wholestep.frontend.tracing import LEAVES, as_array, check_function, guarded, parameter_names, type_of
+from wholestep.frontend.traced_function import Captured, TracedFunction
+from wholestep.frontend.tracing import as_array, check_function, guarded, parameter_names
 from wholestep.ir.build import GraphBuilder, building, close, current, inline
-from wholestep.ir.graph import Graph, Value
+from wholestep.ir.graph import Graph
 from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
 from wholestep.primitives.marks import identity
@@ -43,43 +44,6 @@ ANY_SIZE = (
     "padding to a few lengths makes a few programs"
 )
 """The hint for a function that meets one size after another."""
-
-ENTERING = (ShapeDtype, *LEAVES)
-"""Arguments that become arrays inside; a shape alone may be traced with, and not be called with."""
-
-
-class Captured(NamedTuple):
-    """An array that the function closed over: the user's own, what it held then, and the line that used it."""
-
-    array: Any
-    then: Any
-    where: Where
-
-
-class TracedFunction(NamedTuple):
-    """A traced function and how to call it."""
-
-    graph: Graph
-    outer: list[Value]
-    structure: Any
-    scalars: list[bool]
-    constants: list[Captured]
-
-    def run(self, arrays: Sequence[Any], device: str) -> list[Any]:
-        """The results for plain arrays, in fresh ones."""
-        made = self.graph.derived(("program", device), lambda: devices.compile_for_device(self.graph, (), device))
-        results: list[Any] = made(arrays)
-        return results
-
-    def check(self, name: str) -> None:
-        """Raise MutationError where an array that the program captured has changed since."""
-        for kept in self.constants:
-            if not same_bits(kept.array, kept.then):
-                raise MutationError(
-                    f"{name}: an array captured when the program was traced has changed since: {type_of(kept.array)}",
-                    where=kept.where,
-                    hint="pass it as an argument; captured arrays are constants of the program",
-                )
 
 
 @bounded
@@ -130,6 +94,7 @@ class jit:
         self.reasons: list[str] = []
         self.names: list[Reading] = []
         self.sizes = Sizes(self.name, ANY_SIZE)
+        self.last: RepeatedCall | None = None
 
     def __repr__(self) -> str:
         count = len(self.programs)
@@ -184,6 +149,15 @@ class jit:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        last = self.last
+        if last is not None and current() is None:
+            made = last(args, kwargs, self.names)
+            if made is not UNLIKE:
+                return made
+        return self._unlike(args, kwargs)
+
+    def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is not like the last one."""
         traces = len(self.reasons)
         program, leaves = self.prepare(args, kwargs)
         if len(self.reasons) != traces and current() is None:
@@ -195,7 +169,10 @@ class jit:
             )
         if current() is None and not any(isinstance(leaf, Array) for leaf in leaves):
             program.check(self.name)
-            outs = program.run([np.asarray(leaf) for leaf in leaves], self.device)
+            inputs = program.graph.inputs
+            given = [np.asarray(leaf, v.type.dtype) for leaf, v in zip(leaves, inputs, strict=True)]
+            outs = program.run(given, self.device)
+            self.last = self._repeated(program, args, kwargs)
             made = [out[()] if s else out for out, s in zip(outs, program.scalars, strict=True)]
             return without_said(tree.unflatten(program.structure, made))
         program.check(self.name)
@@ -203,6 +180,18 @@ class jit:
         outs = inline(program.graph, [*values, *program.outer])
         made = [Array(v, s) for v, s in zip(outs, program.scalars, strict=True)]
         return without_said(tree.unflatten(program.structure, made))
+
+    def _repeated(self, program: TracedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RepeatedCall | None:
+        """A call for others like this one; None where each needs a look at its arguments."""
+
+        def make() -> tuple[RepeatedCall | None]:
+            static = any(-len(args) <= n < len(args) for n in self.static_numbers)
+            if static or not kwargs.keys().isdisjoint(self.static_names):
+                return (None,)
+            return (repeated_call(program, self.device, args, kwargs),)
+
+        found: tuple[RepeatedCall | None] = program.graph.derived(("repeated", self.device), make)
+        return found[0]
 
     @UNBROKEN
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TracedFunction, list[Any]]:
@@ -212,7 +201,7 @@ class jit:
         dynamic = [None if i in static else a for i, a in enumerate(args)]
         given = {k: v for k, v in kwargs.items() if k not in named}
         leaves, structure = tree.flatten((dynamic, given))
-        on = [isinstance(leaf, ENTERING) and not isinstance(leaf, bool) for leaf in leaves]
+        on = [enters(leaf) for leaf in leaves]
         if not all(on) and any([outside.foreign(leaf) for leaf in leaves]):
             names = parameter_names(self.f, len(args))
             taken = [outside.taken_over(x, name, self.name, False) for x, name in zip(dynamic, names, strict=True)]
@@ -233,7 +222,7 @@ class jit:
             if other is not None:
                 self.programs.clear()
                 self.open.clear()
-                self.names = []
+                self.names, self.last = [], None
             if not program.outer:
                 self.programs[key] = program
                 self.names = readings(self.f)
@@ -367,18 +356,6 @@ def complete_statics(
     by_name = tuple(parameters.index(n) for n in names if n in parameters)
     by_number = tuple(parameters[n] for n in numbers if -len(parameters) <= n < len(parameters))
     return tuple(dict.fromkeys((*numbers, *by_name))), tuple(dict.fromkeys((*names, *by_number)))
-
-
-def kind_of(x: Any) -> Type:
-    """The type of an argument, or of what a shape stands for."""
-    return x.type if isinstance(x, ShapeDtype) else type_of(x)
-
-
-def number_kind(x: Any) -> tuple[bool, bool]:
-    """Two flags: an argument is a number and no array, and it is a Python number, which promotes weakly."""
-    if isinstance(x, Array):
-        return x._scalar, x._weak
-    return not isinstance(x, np.ndarray | ShapeDtype), type(x) in WEAK
 
 
 def own_copy(out: Any, scalar: bool) -> Any:

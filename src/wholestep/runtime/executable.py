@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wholestep.ir.graph import Graph, NDArray
+
+QuickCall = Callable[[Sequence[Any]], list[NDArray] | None]
+"""Runs a program for arrays that native code reads as they are; for others it returns None, and nothing has run."""
 
 
 class Executable(ABC):
@@ -22,6 +25,10 @@ class Executable(ABC):
     @abstractmethod
     def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
         """The outputs for these inputs, buffers of the device or host arrays, in fresh arrays; no input is written."""
+
+    def quick_call(self) -> QuickCall | None:
+        """A call that checks its arrays natively; None for a program that has none."""
+        return None
 
     @abstractmethod
     def instance(self, state: Sequence[Any]) -> BoundExecutable:

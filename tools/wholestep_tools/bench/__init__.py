@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from wholestep.cli.options import Help, integer_at_least, positive_number
 from wholestep.errors import CommandError
-from wholestep_tools.bench import machine, memory, products, spec, table
+from wholestep_tools.bench import calls, machine, memory, products, spec, table
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.peers import PEERS, USUAL
 from wholestep_tools.bench.real.catalog import REAL
@@ -91,6 +91,7 @@ def add(commands: Any) -> None:
     add_options(large, tuple(REAL), rounds=3)
     add_products(others)
     add_memory(others)
+    add_calls(others)
 
 
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
@@ -151,6 +152,22 @@ def memory_command(options: argparse.Namespace) -> int:
     peers = [peer for peer in chosen(options.peers) if peer in MODES]
     quiet = Options().quiet
     return memory.bench(peers, options.layers, options.rounds, options.threads, quiet, options.json, sys.stdout)
+
+
+def add_calls(commands: Any) -> None:
+    """Add `wholestep bench calls`."""
+    about = "Time calls that compute next to nothing beside JAX and autograd, in turns, and imports beside NumPy's."
+    job = commands.add_parser("calls", help="measure what a call costs", description=about)
+    job.formatter_class = Help
+    job.add_argument("--rounds", type=integer_at_least(1), default=9, metavar="N", help="how often each has its turn")
+    job.add_argument("--budget", type=positive_number, default=0.05, metavar="S", help="seconds of a turn")
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=calls_command)
+
+
+def calls_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench calls` as it was given."""
+    return calls.bench(calls.installed(), options.rounds, options.budget, options.json, sys.stdout)
 
 
 def command(options: argparse.Namespace) -> int:

@@ -20,10 +20,10 @@ from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.cpu import external_symbols, page_prefetcher, support, thread_pool
 from wholestep.runtime.cpu.artifact import Artifact
 from wholestep.runtime.cpu.ndarray_reader import AddressRanges, ArgumentTypes, array_address, array_extent
-from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
+from wholestep.runtime.executable import BoundExecutable, Executable, QuickCall, UnfitArguments
 from wholestep.runtime.memory.aligned import aligned_empty
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs, clone, is_file_backed, zeros_in_file
-from wholestep.runtime.memory.result_pool import result_array
+from wholestep.runtime.memory.result_pool import result_maker
 
 MAX_MICROSECONDS_WITH_GIL = 20.0
 """Programs of fewer microseconds than this keep the interpreter lock, since releasing it would cost more."""
@@ -171,6 +171,8 @@ class NativeExecutable(Executable):
         self._given = tuple(k for k in range(len(self._inputs)) if k not in kept[0])
         self._fresh = tuple(k for k in range(len(self._outputs)) if k not in kept[1])
         self._ask = self._expect(range(len(self._outputs)))
+        results = [self.artefact.slots[self._outputs[k]] for k in self._fresh]
+        self._makers = [result_maker(slot.shape, slot.dtype) for slot in results]
         self._frames: list[CallFrame] = []
 
     def _name(self, k: int) -> str:
@@ -187,16 +189,14 @@ class NativeExecutable(Executable):
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         if len(arrays) != len(self._inputs):
             raise ShapeError(f"call: the program takes {len(self._inputs)} arrays, not {len(arrays)}")
-        slots = self.artefact.slots
         results: list[Any] = [None] * len(self._outputs)
-        for k in self._fresh:
-            slot = slots[self._outputs[k]]
-            results[k] = result_array(slot.shape, slot.dtype)
+        for k, make in zip(self._fresh, self._makers, strict=True):
+            results[k] = make()
         for given, k in self.resident:
             results[k] = self.checked(given, clone(np.asarray(arrays[given], order="C")))
         for given in self.streams.inputs:
             self.check_place(given, arrays[given])
-        frame = self._frames.pop() if self._frames else self._frame(self._ask)
+        frame = self._take_frame()
         try:
             for given, k in self.resident:
                 frame.table[self._inputs[given]] = array_address(results[k])
@@ -205,9 +205,35 @@ class NativeExecutable(Executable):
             if code:
                 frame.trouble(code, bound)
         finally:
-            if len(self._frames) < SPARE_FRAMES:
-                self._frames.append(frame)
+            self._leave_frame(frame)
         return results
+
+    def quick_call(self) -> QuickCall | None:
+        return None if self.resident or self.streams.inputs or not self._ask.address else self._run_if_fit
+
+    def _run_if_fit(self, arrays: Sequence[Any]) -> list[NDArray] | None:
+        results = [make() for make in self._makers]
+        bound = (*arrays, *results)
+        frame = self._take_frame()
+        try:
+            code = frame.enter(frame.record, bound)
+            if code == UNFIT:
+                return None
+            if code:
+                frame.trouble(code, bound)
+        finally:
+            self._leave_frame(frame)
+        return results
+
+    def _take_frame(self) -> CallFrame:
+        try:
+            return self._frames.pop()
+        except IndexError:
+            return self._frame(self._ask)
+
+    def _leave_frame(self, frame: CallFrame) -> None:
+        if len(self._frames) < SPARE_FRAMES:
+            self._frames.append(frame)
 
     def _frame(self, ask: ArgumentTypes, room: AllocateBytes | None = None) -> CallFrame:
         folder = self.streams.folder  # and not self, which the frames would keep alive

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,13 +57,13 @@ class PooledBuffer:
         self.shelf.leave(self.buffer)
 
 
-def result_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    """Return an uninitialised array that belongs to the caller.
+def result_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]:
+    """Return a function that makes uninitialised arrays of a shape and dtype, which belong to its caller.
 
     >>> import numpy as np
-    >>> result_array((2, 3), np.dtype(np.float32)).shape
+    >>> result_maker((2, 3), np.dtype(np.float32))().shape
     (2, 3)
     """
     if math.prod(shape) * dtype.itemsize < LARGE_BYTES or dtype.kind == "V":
-        return np.empty(shape, dtype)
-    return np.asarray(PooledBuffer(shape, dtype, RESULT_POOL))
+        return partial(np.empty, shape, dtype)
+    return lambda: np.asarray(PooledBuffer(shape, dtype, RESULT_POOL))

@@ -14,7 +14,7 @@ import numpy as np
 from wholestep import dtypes, tree
 from wholestep.backends import reference
 from wholestep.errors import BatchStatisticsWarning, ParameterError, UnsupportedError, Where, WholestepError, warn
-from wholestep.frontend.jit import kind_of, number_kind
+from wholestep.frontend.argument_kinds import kind_of, number_kind
 from wholestep.frontend.printing import take_prints
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.source.entrance import ordinary

@@ -11,8 +11,8 @@ from wholestep import numpy as wnp, random, tree
 from wholestep.boundary.counts import is_integer
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
+from wholestep.frontend.argument_kinds import kind_of
 from wholestep.frontend.control import scan
-from wholestep.frontend.jit import kind_of
 
 Differentiated = tuple[Any, Any, Any, Any]
 """(loss, gradient or None, new buffers, aux)"""

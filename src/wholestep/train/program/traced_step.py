@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from wholestep import tree
 from wholestep.compiler.devices import REFERENCE
 from wholestep.errors import ParameterError, UnsupportedError
-from wholestep.frontend.jit import TracedFunction, identifier, jit, numbered
+from wholestep.frontend.jit import identifier, jit, numbered
+from wholestep.frontend.traced_function import TracedFunction
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
 from wholestep.passes.optional import collect_left_out

@@ -13,7 +13,7 @@ from wholestep import tree
 from wholestep.dims import Dim, Size, bind, names
 from wholestep.errors import DtypeError, ShapeError, TreeError, here, show
 from wholestep.frontend import outside
-from wholestep.frontend.jit import number_kind
+from wholestep.frontend.argument_kinds import number_kind
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.tracing import PLAIN, type_of
 from wholestep.ir.graph import NDArray

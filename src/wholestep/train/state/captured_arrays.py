@@ -10,7 +10,7 @@ import numpy as np
 from wholestep.contents import same_bits
 from wholestep.errors import MutationError, Where
 from wholestep.frontend.closure_reads import Reading, closure_values, family, items, readings
-from wholestep.frontend.jit import TracedFunction
+from wholestep.frontend.traced_function import TracedFunction
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
 

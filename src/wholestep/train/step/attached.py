@@ -15,9 +15,10 @@ from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import UnsupportedError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
-from wholestep.frontend.jit import TracedFunction as Traced, jit, own_copy
+from wholestep.frontend.jit import jit, own_copy
 from wholestep.frontend.printing import without_said
 from wholestep.frontend.recompilation import Sizes
+from wholestep.frontend.traced_function import TracedFunction as Traced
 from wholestep.ir.graph import NDArray
 from wholestep.runtime.executable import Executable
 from wholestep.train.program.engine import Engine

@@ -1,0 +1,59 @@
+"""TracedFunction: a function as a graph, what it captured, and the programs that it is compiled to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from wholestep.compiler import devices
+from wholestep.contents import same_bits
+from wholestep.errors import MutationError, Where
+from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import Graph, Value
+from wholestep.runtime.executable import Executable
+
+
+class Captured(NamedTuple):
+    """An array that the function closed over: the user's own, what it held then, and the line that used it."""
+
+    array: Any
+    then: Any
+    where: Where
+
+
+class TracedFunction(NamedTuple):
+    """A traced function and how to call it."""
+
+    graph: Graph
+    outer: list[Value]
+    structure: Any
+    scalars: list[bool]
+    constants: list[Captured]
+
+    def run(self, arrays: Sequence[Any], device: str) -> list[Any]:
+        """The results for plain arrays, in fresh ones."""
+        return self.executable(device)(arrays)
+
+    def executable(self, device: str) -> Executable:
+        """The compiled program."""
+        made: Executable = self.graph.derived(
+            ("program", device), lambda: devices.compile_for_device(self.graph, (), device)
+        )
+        return made
+
+    def changed(self) -> Captured | None:
+        """An array that the program captured and that has changed since."""
+        for kept in self.constants:
+            if not same_bits(kept.array, kept.then):
+                return kept
+        return None
+
+    def check(self, name: str) -> None:
+        """Raise MutationError where an array that the program captured has changed since."""
+        kept = self.changed()
+        if kept is not None:
+            raise MutationError(
+                f"{name}: an array captured when the program was traced has changed since: {type_of(kept.array)}",
+                where=kept.where,
+                hint="pass it as an argument; captured arrays are constants of the program",
+            )
