@@ -58,7 +58,7 @@ def written(size: Size, keep: Any) -> DeepWriter:
 
 
 def planned(size: Size, keep: Any) -> Any:
-    """What a training step with Adam takes of memory, by the estimate."""
+    """The memory that a training step with Adam takes, by the estimate."""
     text = ws.ShapeDtype((size.batch, size.time + 1), np.int32)
     return ws.estimate(loss, written(size, keep), optimizer=ws.optim.adam(1e-3), batch=text)
 
@@ -71,7 +71,7 @@ def step_of(size: Size, keep: Any) -> tuple[Any, Any]:
 
 
 class Compiled(NamedTuple):
-    """What came of compiling so many layers."""
+    """The outcome of compiling so many layers."""
 
     seconds: float
     nodes: int

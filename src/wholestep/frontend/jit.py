@@ -252,7 +252,7 @@ class jit:
         )
 
     def reason(self, key: Any) -> str:
-        """Why a new program is needed: what differs from the one most like it."""
+        """The reason for a new program: its difference from the one most like it."""
         if not self.reasons:
             return "first call"
         if key in self.programs or not self.programs:

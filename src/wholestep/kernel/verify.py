@@ -217,7 +217,7 @@ def folds_across_loops(loop: Loop, carry: Carry) -> bool:
 
 
 def dtype_refusal(op: str, takes: str, dtype: DType) -> str:
-    """Why an operation does not take a dtype; empty where it does."""
+    """The reason why an operation does not take a dtype; empty where it does."""
     if dtype_kind(dtype) in takes:
         return ""
     how = ", which is computed with in float32" if dtype_kind(dtype) == "h" else ""

@@ -18,7 +18,7 @@ class Audit(NamedTuple):
 
 
 class Seen:
-    """How often each check was made, and what was wrong."""
+    """A count of each check that was made, and the failures."""
 
     def __init__(self) -> None:
         self.checks = Counter[str]()

@@ -61,7 +61,7 @@ WITHIN = 2.0
 
 
 def command(about: Record) -> str:
-    """What writes a record."""
+    """The command that writes a record."""
     if "command" in about:
         return str(about["command"])
     count = f" --count {about['count']}" if "count" in about else ""
@@ -95,7 +95,7 @@ def first_line(text: str) -> str:
 
 
 def table(measured: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """What was measured, a row for each kind."""
+    """The table of what was measured, a row for each kind."""
     names = list(next(iter(measured.values())))
     lines = [f"| | {' | '.join(names)} |", f"|---{'|---:' * len(names)}|"]
     for kind, numbers in measured.items():

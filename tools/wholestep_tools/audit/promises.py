@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 
 class Promise(NamedTuple):
-    """What is promised, at which size; the audit and the counts of its record that tell how far it was tested; or why
-    there is no record, or one that is smaller."""
+    """A promise and its size; the audit and the counts of its record that tell how far it was tested; or why there is
+    no record, or one that is smaller."""
 
     what: str
     stated: str

@@ -18,7 +18,7 @@ SHOWN = 20
 
 
 def environment() -> dict[str, Any]:
-    """What a result may depend on: the processor, what it can do, and the versions."""
+    """The environment that a result may depend on: the processor, what it can do, and the versions."""
     found = host_target()
     return {
         "processor": processor(),

@@ -67,7 +67,7 @@ class Trainer:
         self.losses = [row[0] for result in results for row in self.job.numbers(result)]
 
     def begun(self) -> dict[str, Any]:
-        """What there is to say at first."""
+        """The first message of the process."""
         return self.made
 
     def obey(self, command: str, n: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Machine(NamedTuple):
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -77,7 +77,7 @@ def measured(threads: int, seconds: float = 0.5) -> Machine:
 
 
 def others(seconds: float = 0.1) -> float:
-    """How many processors are in use while this process sleeps; 0 where the system does not say."""
+    """The number of processors in use while this process sleeps; 0 where the system does not say."""
     if not STAT.exists():
         return 0.0
 

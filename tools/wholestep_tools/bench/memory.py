@@ -25,7 +25,7 @@ MODULE = "wholestep_tools.bench.deep"
 
 
 class Row(NamedTuple):
-    """What one library reached in one way; times in seconds for one step. `failed` says why there are none."""
+    """The result of one library in one way; times in seconds for one step. `failed` says why there are none."""
 
     peer: str
     mode: str
@@ -77,7 +77,7 @@ class Contestant:
         self.seconds += self.ask("timed", 1).get("seconds", [])
 
     def row(self) -> Row:
-        """What there is to say at the end."""
+        """The last message of the process."""
         ended = self.ask("end")
         if self.failed:
             return Row(self.peer, self.mode, failed=self.failed)
@@ -167,7 +167,7 @@ def best(rows: Sequence[Row]) -> str:
 
 
 def complaints(rows: Sequence[Row]) -> list[str]:
-    """What is wrong: ways that failed, libraries that differ, and ways of ours that differ in any bit."""
+    """The complaints: ways that failed, libraries that differ, and ways of ours that differ in any bit."""
     found = [f"{row.label} failed: {row.failed}" for row in rows if row.failed]
     done = [row for row in rows if not row.failed]
     for row in done[1:]:

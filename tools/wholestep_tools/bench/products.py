@@ -31,11 +31,11 @@ FEW_ROWS = (1, 8, 32, 64, 128)
 PEERS = {"numpy": "numpy", "torch": "torch", "jax": "jax"}
 """The other libraries, and what each needs."""
 LEAST_SECONDS = 0.02
-"""How long a turn takes at the least: threads of others, which wait awake, are asleep after it."""
+"""The least seconds of a turn: threads of others, which wait awake, are asleep after it."""
 IN_A_ROW, ENOUGH = 64, 1 << 26
 """Up to how many products follow each other in a call, and the arithmetic with which one is enough."""
 TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
-"""How far results may be apart, relative to the largest one."""
+"""The distance that results may be apart, relative to the largest one."""
 Operand = np.ndarray[Any, Any]
 Call = Callable[[], Any]
 
@@ -70,7 +70,7 @@ class Product(NamedTuple):
 
     @property
     def times(self) -> int:
-        """How many products a call makes: small ones are the left operand of the next, as layers of a program are."""
+        """The number of products of a call: small ones are the left operand of the next, as layers of a program are."""
         square = self.layout[0] == "N" or self.m == self.k
         return max(min(ENOUGH // self.flops, IN_A_ROW), 1) if self.k == self.n and square else 1
 
@@ -102,7 +102,7 @@ class Product(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What was measured of a product: the least seconds of one by library, and what the cost model predicts."""
+    """The measurement of a product: the least seconds of one by library, and what the cost model predicts."""
 
     key: str
     asked: float

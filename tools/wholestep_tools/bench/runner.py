@@ -29,7 +29,7 @@ THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "WHOLESTEP")
 
 
 class Options(NamedTuple):
-    """How to measure: rounds, the seconds of a turn, threads, and how long to wait for a quiet machine."""
+    """Options of a measurement: rounds, the seconds of a turn, threads, and the longest wait for a quiet machine."""
 
     rounds: int = 5
     budget: float = 1.5
@@ -38,7 +38,7 @@ class Options(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one peer reached on one workload; times in seconds for one step. `failed` says why there are none."""
+    """The result of one peer on one workload; times in seconds for one step. `failed` says why there are none."""
 
     peer: str
     at_once: int
@@ -173,7 +173,7 @@ class Contestant:
         self.ended = self.process.ask("end")
 
     def row(self) -> Row:
-        """What there is to say at the end."""
+        """The last message of the process."""
         if self.failed:
             return Row(self.peer, self.at_once, failed=self.failed)
         steps = self.at_once

@@ -10,7 +10,7 @@ from wholestep_tools.bench.spec import WORKLOADS, Workload
 
 
 def difference(a: float, b: float) -> float:
-    """How far two numbers are apart, relative to the larger one; infinite where one is not a number.
+    """The distance of two numbers, relative to the larger one; infinite where one is not a number.
 
     >>> difference(1.0, 1.5), difference(0.0, 0.0), difference(float("nan"), 1.0)
     (0.3333333333333333, 0.0, inf)
@@ -22,7 +22,7 @@ def difference(a: float, b: float) -> float:
 
 
 def apart(one: Row, other: Row) -> float:
-    """How far two rows' numbers are apart; infinite where they are not as many."""
+    """The distance of two rows' numbers; infinite where they are not as many."""
     if [len(numbers) for numbers in one.numbers] != [len(numbers) for numbers in other.numbers]:
         return float("inf")
     pairs = [zip(a, b, strict=True) for a, b in zip(one.numbers, other.numbers, strict=True)]
@@ -30,7 +30,7 @@ def apart(one: Row, other: Row) -> float:
 
 
 def complaints(name: str, rows: Sequence[Row]) -> list[str]:
-    """What is wrong with a workload's rows: peers that failed, and pairs whose numbers differ."""
+    """The complaints about a workload's rows: peers that failed, and pairs whose numbers differ."""
     found = [f"{name}: {row.label} failed: {row.failed}" for row in rows if row.failed]
     done, most = [row for row in rows if not row.failed], WORKLOADS[name].tolerance
     for i, one in enumerate(done):

@@ -55,10 +55,10 @@ def back_to_back(job: Job, n: int) -> float:
 
 
 class Work(Protocol):
-    """What a process of the bench has to do: it says how it began, then obeys."""
+    """The work of a process of the bench: it says how it began, then obeys."""
 
     def begun(self) -> dict[str, Any]:
-        """What there is to say at first."""
+        """The first message of the process."""
 
     def obey(self, command: str, n: int) -> dict[str, Any]:
         """The answer to a command."""

@@ -33,7 +33,7 @@ def pad(x: Any, *, before: Any, after: Any, interior: Any) -> Any:
 
 
 def positions(n: int, size: int, stride: int, dilation: int) -> NDArray:
-    """Where each window reads along an axis."""
+    """The positions that each window reads along an axis."""
     first = np.arange(0, n - (size - 1) * dilation, stride)
     return np.asarray(first[:, None] + dilation * np.arange(size)[None, :])
 

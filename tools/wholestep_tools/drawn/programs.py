@@ -95,7 +95,7 @@ def check_tangent(drawn: Drawn, rng: np.random.Generator, seed: tuple[int, ...])
 
 
 def tangent_problem(graph: Graph, args: list[NDArray], rng: np.random.Generator, seed: tuple[int, ...]) -> str | None:
-    """How the tangent is off differences of ever smaller steps, as far as the two that agree best can be trusted."""
+    """The error of the tangent beside differences of ever smaller steps, as far as the best two can be trusted."""
     marks = (True,) * len(args)
     dxs = directions(rng, graph.in_types, marks)
     (found,) = laws.tangents(graph, args, marks, dxs)

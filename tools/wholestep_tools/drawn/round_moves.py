@@ -13,7 +13,7 @@ import wholestep as ws
 
 @dataclass
 class Pool:
-    """What a layer may read: values so far, its parameters, what all share, its number and its part of the data."""
+    """The values a layer may read: those so far, its parameters, what all share, its number, its part of the data."""
 
     values: list[Any]
     own: dict[str, Any]

@@ -27,13 +27,13 @@ class Program:
     width: int
     moves: list[tuple[str, list[int]]]
     handed: int
-    """How many values a layer hands on."""
+    """The number of values that a layer hands on."""
     odd: int
     """A layer that has one operation more, or -1."""
     named: bool
-    """Test whether the layers are in a dictionary by name, whose order is another one."""
+    """True if the layers are in a dictionary by name, whose order is another one."""
     behind: bool
-    """Test whether the last layer comes first."""
+    """True if the last layer comes first."""
     twice: bool
     extras: set[str] = field(default_factory=set)
     optimizer: str = "sgd"

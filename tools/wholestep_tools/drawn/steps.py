@@ -14,7 +14,7 @@ from wholestep_tools.drawn.training import Training, rounds, training
 
 
 def size_of(seed: int, i: int) -> int:
-    """How many operations the forward program of a step has: 5 to 60."""
+    """The number of operations of the forward program of a step: 5 to 60."""
     return int(np.random.default_rng([seed, i, 3]).integers(5, 61))
 
 
@@ -24,7 +24,7 @@ def step_of(seed: int, i: int) -> Training:
 
 
 def complaint(graph: Graph, args: list[NDArray], roll: str = "never") -> str:
-    """What is wrong with a program that keeps nothing; empty where nothing is."""
+    """The complaint about a program that keeps nothing; empty where there is none."""
     try:
         return "; ".join(unexplained(graph, args, outputs(graph, args, (), roll)))
     except Exception as error:

@@ -37,7 +37,7 @@ def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def implementation(f: Any) -> Callable[..., Any]:
-    """What answers a call with traced arguments."""
+    """The function that answers a call with traced arguments."""
     if isinstance(f, np.ufunc) or isinstance(getattr(f, "__self__", None), np.ufunc):
         return lambda *args, **kwargs: f(*map(stacked_list, args), **kwargs)
     if f not in FUNCTIONS and f not in REPLACED:
@@ -68,7 +68,7 @@ def target(x: Any) -> None:
 
 
 def given_out(out: Any) -> Any:
-    """What a call with `out=` returns: the array that was given."""
+    """The result of a call with `out=`: the array that was given."""
     return out[0] if type(out) is tuple and len(out) == 1 else out
 
 
@@ -119,7 +119,7 @@ class IndexedArray:
 
 
 def read_at(x: Any) -> Any:
-    """What an index expression of a rewritten function reads from."""
+    """The object that an index expression of a rewritten function reads from."""
     if type(x) is np.ndarray:
         return IndexedArray(x) if current() is not None else x
     if type(x) in JOINERS and current() is not None:
@@ -128,7 +128,7 @@ def read_at(x: Any) -> Any:
 
 
 def result(x: Any) -> Any:
-    """What an operator gave, as an array that can take traced values."""
+    """The result of an operator, as an array that can take traced values."""
     return as_fresh(x) if type(x) is np.ndarray and x.base is None and current() is not None else x
 
 

@@ -30,7 +30,7 @@ class CallHook:
     __slots__ = ()
 
     def call(self, f: Any) -> Any:
-        """What to call in place of `f`."""
+        """The function to call in place of `f`."""
         if current() is None:
             return f
         return KINDS.get(type(f), of_instance)(f)

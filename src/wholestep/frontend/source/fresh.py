@@ -103,7 +103,7 @@ class FreshMemory:
 
 
 def constant_value(plain: np.ndarray[Any, Any]) -> Value:
-    """What an array holds now, as a value of the program: one number, or a constant of its own."""
+    """The present contents of an array as a value of the program: one number, or a constant of its own."""
     flat = plain.reshape(-1)
     one = flat[:1]
     if plain.size and plain.dtype.kind in "biufc" and flat.tobytes() == one.tobytes() * plain.size:

@@ -94,7 +94,7 @@ def opened(filename: str) -> FileCodes | None:
 
 @functools.cache
 def maker_version() -> str:
-    """What copies depend on besides the code: the text of this folder, and Python's instructions."""
+    """The version of what copies depend on besides the code: the text of this folder, and Python's instructions."""
     return f"{code_cache.files_version(MAKERS)} {sys.implementation.cache_tag} {sys.hexversion}"
 
 

@@ -34,7 +34,7 @@ class Definition(NamedTuple):
     before: int
     """The lines of the file before those that the node counts from."""
     ordinal: int
-    """Which of the codes of its name is its own."""
+    """The position of its own code among those of its name."""
     imported: tuple[str, ...]
     """The names that its file imports, since calls of their attributes are compiled in another way."""
 

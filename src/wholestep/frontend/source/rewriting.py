@@ -46,7 +46,7 @@ def rewritten_code(f: FunctionType, hook: Any) -> CodeType | None:
 
 
 def dropping(table: dict[int, Any], key: int) -> Callable[[Any], Any]:
-    """What drops an entry of a table when the object of this id is gone."""
+    """A callback that drops an entry of a table when the object of this id is gone."""
     return lambda _: table.pop(key, None)
 
 

@@ -331,7 +331,7 @@ class BlockWriter:
         return copy.values[self.nest.row_operand]
 
     def partial_sums(self, copy: ElementCopy, panel: Index, row: Index, column: Index) -> tuple[Buffer, Index]:
-        """Where a sum waits for the next block of terms: where it ends up, if nothing else is done with it."""
+        """The place where a sum waits for the next block of terms: its final one, if nothing else is done with it."""
         store = self.nest.plain_store
         if store is not None:
             copy.write(self.nest.result_values)

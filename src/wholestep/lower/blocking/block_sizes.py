@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class BlockSizes(NamedTuple):
-    """What a target chooses for one contraction; none of it shows in the bits of a result.
+    """The block sizes that a target chooses for one contraction; none of them shows in the bits of a result.
 
     `tile_rows` rows by `tile_vectors` vectors of `lanes` elements are in registers, `terms` terms of `columns` columns
     and of `rows` rows are packed at a time, and `unroll` terms are written out side by side.
@@ -27,7 +27,7 @@ class BlockSizes(NamedTuple):
     """The most elements that are packed at a time of one operand."""
 
     together: int = 1
-    """How many panels are packed at once where threads share them, so that more of each row is read."""
+    """The number of panels packed at once where threads share them, so that more of each row is read."""
 
     strip: int = 0
     """The columns of a strip, where rows are so few that nothing is packed; 0 where panels are."""

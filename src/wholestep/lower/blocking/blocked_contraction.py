@@ -30,7 +30,7 @@ COUNTED_BLOCKS = 4
 
 
 class Position(NamedTuple):
-    """Which parts a block is made of: of the rows, the columns and the terms."""
+    """The parts of a block: of the rows, the columns and the terms."""
 
     rows: AxisPart
     columns: AxisPart

@@ -38,7 +38,7 @@ class ContractionNest:
     prologue: tuple[Var, ...]
     """Every value that is made before the sum is complete, in order."""
     epilogue: tuple[Statement, ...]
-    """What is done with a complete sum."""
+    """The statements after a complete sum."""
 
     @property
     def dtype(self) -> DType:

@@ -32,7 +32,7 @@ MIN_GROUPS = 4
 
 
 class GroupPosition(NamedTuple):
-    """Which parts a block is made of: of each axis of the rows, of the last column, and of each axis of the terms."""
+    """The parts of a block: of each axis of the rows, of the last column, and of each axis of the terms."""
 
     rows: Parts
     columns: AxisPart
@@ -46,7 +46,7 @@ def memory_order(nest: ContractionNest) -> list[Axis]:
 
 
 def joined_axes(nest: ContractionNest, order: Sequence[Axis]) -> int:
-    """How many of the last axes of the rows are as one axis in everything that is done with the sums."""
+    """The number of last axes of the rows that are as one axis in everything that is done with the sums."""
     statements = nest.statements(RESULTS)
     offsets = [a.offset for a in memory_accesses(statements)]
     told = {axis for s in walk(statements) if isinstance(s, Var) and s.op != "load" for axis in named_by(s)}

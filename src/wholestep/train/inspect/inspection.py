@@ -42,7 +42,7 @@ class Inspected:
 
     @property
     def reasons(self) -> list[str]:
-        """Why each of them was made."""
+        """The reason for each of them."""
         return list(map(printable, self._log.reasons))
 
     @property

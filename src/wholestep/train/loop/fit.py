@@ -112,7 +112,7 @@ def check_given(step: Any, callbacks: Any) -> None:
 
 
 class Goal:
-    """When a run is over: after so many epochs, or so many steps, from where it first began."""
+    """The end of a run: after so many epochs, or so many steps, from where it first began."""
 
     def __init__(self, step: Step, epochs: int | None, steps: int | None) -> None:
         if epochs is not None and steps is not None:

@@ -31,7 +31,7 @@ from wholestep.train.state.state import RESET_PARTS, State, check_params
 
 
 class CompilationLog:
-    """Why programs were made, and how long that took; it outlives what `replace` replaces."""
+    """The reasons why programs were made, and the times that took; it outlives what `replace` replaces."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []

@@ -113,7 +113,7 @@ TROUBLES: Mapping[str, tuple[Trouble, str]] = {
 
 
 def problem(name: str, folder: Path) -> str:
-    """What is wrong with how programs compile under this trouble; nothing where nothing is."""
+    """The fault in how programs compile under this trouble; empty where there is none."""
     make, words = TROUBLES[name]
     x = np.arange(3.0)
     with mock.patch.object(code_cache, "_warned", []), mock.patch.object(code_cache, "_STARTED", 1e12):

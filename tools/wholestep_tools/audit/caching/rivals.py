@@ -60,7 +60,7 @@ print(json.dumps({"failures": failures, "killed": killed}))
 
 
 def rivals(folder: Path, rounds: int, children: int, seed: int) -> dict[str, Any]:
-    """What so many rounds of so many processes come to, in a process of its own, which forks."""
+    """The outcome of so many rounds of so many processes, in a process of its own, which forks."""
     command = [sys.executable, "-c", SCRIPT, str(folder / "cache"), str(rounds), str(children), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -84,7 +84,7 @@ def results(made: Setting, **options: Any) -> list[Any]:
 
 
 def problem(made: Setting) -> str:
-    """How far micro-batches are off where that is too far."""
+    """The distance by which micro-batches are off, where that is too far."""
     whole, parts = results(made), results(made, microbatch=made.rows)
     size = max([1.0, *[float(np.abs(x).max(initial=0)) for x in whole]])
     worst = max(float(np.abs(x - y).max(initial=0)) for x, y in zip(whole, parts, strict=True))

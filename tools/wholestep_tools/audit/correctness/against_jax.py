@@ -24,7 +24,7 @@ class Judged(NamedTuple):
 
 
 def judged(seed: int, first: int, stop: int) -> Judged:
-    """What JAX says of the programs of these numbers, in processes of its own, since its compiler aborts on some."""
+    """JAX's verdicts on the programs of these numbers, in processes of its own, since its compiler aborts on some."""
     agreed, aborted, wrong, at = 0, 0, list[str](), first
     while at < stop:
         command = [sys.executable, "-m", "wholestep_tools.drawn.jax_judge", str(seed), str(at), str(stop)]

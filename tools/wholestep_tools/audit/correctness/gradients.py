@@ -50,7 +50,7 @@ def basis(x: NDArray) -> Iterator[NDArray]:
 
 
 def jacobian_problem(primitive: Primitive, sample: Sample) -> str | None:
-    """What is wrong with the whole Jacobian of a call in double precision; None where it is too large, or has none."""
+    """The fault in the whole Jacobian of a call in double precision; None where it is too large, or has none."""
     graph, args = graph_of(primitive, sample), [np.asarray(x) for x in sample.inputs]
     active, given = laws.differentiable(graph), tuple(t.inexact for t in graph.out_types)
     kinds = [

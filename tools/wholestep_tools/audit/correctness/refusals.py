@@ -113,7 +113,7 @@ def options(function: Callable[..., Any]) -> list[str]:
 
 
 def called(function: Callable[..., Any], given: list[Any], options: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    """What a call gives, or what it raises."""
+    """The result of a call, or the error that it raises."""
     try:
         return function(*[np.array(x) if isinstance(x, np.ndarray) else x for x in given], **options), None
     except Exception as error:
@@ -137,7 +137,7 @@ def traced(function: Callable[..., Any], given: list[Any], options: dict[str, An
 
 
 def problem(expected: BaseException | None, value: Any, graph: Any, error: BaseException | None) -> str:
-    """What is wrong with how a call ended, beside how NumPy's did."""
+    """The fault in how a call ended, beside how NumPy's did."""
     if error is not None:
         theirs = expected is not None and isinstance(error, (*NUMPYS, type(expected)))
         documented = isinstance(error, WholestepError) or theirs

@@ -26,7 +26,7 @@ class Report(NamedTuple):
 
 
 def read_before_write(x: Any) -> Any:
-    """What was read of an array that is overwritten afterwards."""
+    """A logarithm of an array that is overwritten afterwards."""
     y = x.copy()
     z = np.log(y)
     np.log(y, out=y)
@@ -132,7 +132,7 @@ REPORTS = (
 
 
 def problem(report: Report) -> str:
-    """What is wrong with an answer, traced with values and compiled."""
+    """The fault in an answer, traced with values and compiled."""
     for how, program in (("as it is", report.program), ("compiled", ws.jit(report.program))):
         found = tree.leaves(program(*report.at))
         for x, y in zip(found, tree.leaves(report.right), strict=True):

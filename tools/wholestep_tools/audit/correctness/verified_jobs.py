@@ -211,7 +211,7 @@ def loops(p: Any, b: Any) -> Any:
 
 
 def layers(p: Any, b: Any) -> Any:
-    """What networks are made of."""
+    """The layers that networks are made of."""
     h = nn.layer_norm(b["x"], p["g"], p["c"])
     h = nn.gelu(h @ p["w"])
     a = nn.softmax(h @ h.T)

@@ -131,7 +131,7 @@ def planted(faults: Sequence[NamedFault]) -> dict[str, Mutant]:
 
 
 def outcome(fault: NamedFault, mutant: Mutant | None, seed: int) -> str:
-    """What a verification makes of a fault: "named", "found", "missed" or "refused", which is an error before it."""
+    """The outcome of verifying a fault: "named", "found", "missed" or "refused", which is an error before it."""
     with tempfile.TemporaryDirectory() as folder:
         plant(mutant, ROOT, Path(folder))
         path = os.pathsep.join([str(Path(folder) / source) for source in SOURCES])

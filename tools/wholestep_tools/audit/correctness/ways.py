@@ -55,7 +55,7 @@ def within(made: Training, share: float) -> CompiledProgram | None:
 
 
 def again(program: CompiledProgram, made: Training) -> list[NDArray]:
-    """What a program gives that another instance of it has been run before and after."""
+    """The results of a program that another instance of it has been run before and after."""
     outputs(program, made)
     found = outputs(program, made)
     outputs(program, made)

@@ -31,7 +31,7 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    """What this process holds now. Raises CommandError where the system does not tell."""
+    """The resources that this process holds now. Raises CommandError where the system does not tell."""
     if not (PROCESS / "status").exists():
         raise CommandError("this audit reads /proc/self", hint="run it on Linux")
     gc.collect()
@@ -43,7 +43,7 @@ def held() -> Held:
 
 
 def more(before: Held, after: Held, kilobytes: int, mappings: int = 1, objects: int = 20) -> list[str]:
-    """What is held that was not held before, beyond what may be."""
+    """The resources held now that were not held before, beyond what may be."""
     allowed = Held(kilobytes, 0, 0, mappings, objects)
     grown = [b - a for a, b in zip(before, after, strict=True)]
     names = [(name, n, most) for name, n, most in zip(Held._fields, grown, allowed, strict=True) if n > most]

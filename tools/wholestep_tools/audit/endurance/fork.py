@@ -60,7 +60,7 @@ def ordered(params: Any, x: Any) -> Any:
 
 
 def total(params: Any, x: Any) -> Any:
-    """What is attached to a step."""
+    """A function that is attached to a step."""
     return np.sum(params["w"][0]) + np.sum(x)
 
 
@@ -83,7 +83,7 @@ def cases(folder: Path, rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
 
 
 def trial(name: str, case: Case, moment: str, data: Any, batch: Any, rng: np.random.Generator) -> tuple[int, float]:
-    """How a child ended that was forked at this moment, and after how many seconds."""
+    """The end of a child that was forked at this moment, and the seconds that it took."""
     with beside(name, case.step, moment, data, batch):
         time.sleep(float(rng.uniform(0, 0.01)))
         begun = time.perf_counter()
@@ -165,7 +165,7 @@ def follow(case: Case, moment: str, data: Any, batch: Any) -> bool:
 
 
 def waited(child: int) -> int:
-    """How a child ended; one that does not is killed."""
+    """The end of a child; one that does not end is killed."""
     before = time.perf_counter()
     while time.perf_counter() - before < PATIENCE:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -178,7 +178,7 @@ def waited(child: int) -> int:
 
 
 def judged(name: str, moment: str, ended: int) -> str:
-    """What is wrong with how a child ended; nothing, where nothing is."""
+    """The fault in how a child ended; empty where there is none."""
     said = {WRONG: "had other bits", RAISED: "raised another error", HANGS: "hung"}
     if ended not in (WORKED, REFUSED):
         return said.get(ended, f"ended with {ended}")

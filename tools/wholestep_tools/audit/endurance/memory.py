@@ -27,7 +27,7 @@ SHARE, MEGABYTES = 0.03, 16.0
 
 
 def answers(orders: Sequence[dict[str, Any]], threads: int) -> list[dict[str, Any]]:
-    """What processes answer to orders; one that dies answers with that, and another one goes on."""
+    """The answers of processes to orders; one that dies answers with that, and another one goes on."""
     found: list[dict[str, Any]] = []
     while len(found) < len(orders):
         part = orders[len(found) : len(found) + BATCH]
@@ -46,7 +46,7 @@ def answers(orders: Sequence[dict[str, Any]], threads: int) -> list[dict[str, An
 
 
 def peaks(cases: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """What processes take in megabytes, compiling and with compiled code from the cache, and where that is too far off.
+    """Megabytes that processes take, compiling and with compiled code from the cache, and where that is too far off.
 
     What the caller holds, which is the parameters that were given and the batch, is there before.
     """
@@ -74,7 +74,7 @@ def off(seen: dict[str, float]) -> bool:
 
 
 def process(name: str, cache: str) -> dict[str, float]:
-    """What a fresh process says of one training."""
+    """The report of a fresh process on one training."""
     done = subprocess.run(
         [sys.executable, "-m", "wholestep_tools.audit.endurance.peaks", name],
         capture_output=True,
@@ -87,7 +87,7 @@ def process(name: str, cache: str) -> dict[str, float]:
 
 
 def counted(seen: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """How much was seen."""
+    """The amounts that were seen."""
     squeezed = [answer for answer in seen if "refused" in answer]
     return {
         "programs run in guarded memory": len(seen) + len(squeezed),

@@ -32,7 +32,7 @@ def made(rows: int) -> Any:
 
 
 def together(works: list[Callable[[], None]]) -> list[str]:
-    """What goes wrong where each of these is a thread, and all begin at once."""
+    """The failures where each of these is a thread, and all begin at once."""
     failures: list[str] = []
     start = threading.Barrier(len(works))
 

@@ -28,7 +28,7 @@ TIMES = 10.0
 
 
 def ordered(folder: str, streamed: bool, times: float, measure: bool, room: int = ROOM) -> dict[str, Any]:
-    """What a process says that trains a stack of `times` its limit."""
+    """The report of a process that trains a stack of `times` its limit."""
     order = {"folder": folder, "streamed": streamed, "times": times, "measure": measure, "room": room}
     order |= {"width": WIDTH, "layer_bytes": LAYER_BYTES, "steps": STEPS}
     done = subprocess.run(
@@ -78,7 +78,7 @@ def audit(count: int, seed: int, times: float = TIMES, measure: bool = True) -> 
 
 
 def judged(large: dict[str, Any], control: dict[str, Any]) -> list[str]:
-    """What is wrong with the stack that memory has no room for, and with its like that is all in memory."""
+    """The faults of the stack that memory has no room for, and of its like that is all in memory."""
     failures = [found["died"] for found in (large, control) if "died" in found]
     if large.get("refused"):
         failures.append("the stack in files had too little memory")

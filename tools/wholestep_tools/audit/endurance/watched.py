@@ -80,7 +80,7 @@ MODELS: Mapping[str, Callable[[], tuple[Step, Any]]] = {
 
 
 def seen(step: Step, batch: Any) -> dict[str, Any]:
-    """What there is to see of a step."""
+    """The visible facts of a step."""
     found = guarded.guarded_report(*guarded.of_step(step, batch), closed=True)
     problems = [*found.problems, *of_plan(step.plan)]
     if found.arena != step.memory.arena:
@@ -101,7 +101,7 @@ def of_plan(plan: LoweredProgram) -> list[str]:
 
 
 def squeezed(made: Training, free: Step, share: float) -> dict[str, Any]:
-    """What there is to see of a training inside a budget, which is a share of its arena, or what works in its place."""
+    """The visible facts of a training inside a budget, which is a share of its arena, or what works in its place."""
     asked = f"{share:.2f}%"
     step, limit = within(made.step, asked)
     found = guarded.guarded_report(*guarded.of_step(step, made.batch), closed=True)

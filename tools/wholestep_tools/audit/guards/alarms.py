@@ -51,7 +51,7 @@ LOSSES = {f.__name__: f for f in (masked, softmaxed, largest, padded, unused)}
 
 
 def problem(seed: int, i: int) -> str:
-    """What is wrong with a training without a fault."""
+    """The alarm that a training without a fault raises."""
     rng = np.random.default_rng([seed, i])
     n, m = int(rng.integers(2, 9)), int(rng.integers(2, 9))
     mask = np.tril(np.ones((n, n), bool)) if rng.random() < 0.5 else (rng.random((n, n)) < 0.6) | np.eye(n, dtype=bool)

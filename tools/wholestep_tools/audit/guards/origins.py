@@ -89,7 +89,7 @@ def batch(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def problem(made: Case, place: int, rng: np.random.Generator) -> str:
-    """What is wrong with how a fault in one place is dealt with."""
+    """The fault in how a fault in one place is dealt with."""
     fault, given, before = made.faults[place], batch(rng), sha256(inside(made.step))
     given["probes"][place, int(rng.integers(WIDTH))] = fault.bad
     with np.errstate(all="ignore"):

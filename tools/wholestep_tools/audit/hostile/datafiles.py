@@ -165,7 +165,7 @@ SPECIAL: Mapping[str, tuple[Mutation, ...]] = {
 
 
 def drawn(rng: Rng) -> tuple[str, str, bytes]:
-    """What is damaged, the ending of its name, and what is then in it."""
+    """A damaged file: its kind, the ending of its name, and its bytes."""
     kind = str(rng.choice(list(bases())))
     suffix, data = bases()[kind]
     ways = SPECIAL[suffix] if rng.random() < 0.5 else GENERAL

@@ -74,7 +74,7 @@ class Target:
         self.place = self.loader.state()
 
     def drawn(self, rng: np.random.Generator) -> tuple[str, Path, bytes]:
-        """What is done to which file, and what is then in it."""
+        """A damage and its file, with the bytes that are then in it."""
         if rng.random() < MANIFESTS:
             name, mutation = chosen(MANIFEST_MUTATIONS, rng)
             return f"manifest, {name}", self.manifest, mutation(self.manifest_text, rng)
@@ -88,7 +88,7 @@ class Target:
         self.manifest.write_bytes(self.manifest_text)
 
     def judged(self, what: str, path: Path, data: bytes, slow: bool = False) -> str:
-        """What is wrong with how a file is read; nothing where it is as it should be."""
+        """The fault in how a file is read; empty where it is as it should be."""
         path.unlink()  # some file systems take long to empty a file, and none to make one
         path.write_bytes(data)
         before = time.perf_counter()
@@ -138,7 +138,7 @@ def read_elsewhere(data: bytes, weight: Any) -> bool:
 
 @contextmanager
 def bounded(memory: int) -> Iterator[None]:
-    """Where the system can do that, let this process have only so much more memory than it has."""
+    """Limit this process to only so much more memory than it has, where the system can do that."""
     if not LIMITED:
         yield
         return

@@ -77,7 +77,7 @@ def shown(names: list[str], folder: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def sayable(name: str) -> str:
-    """What Python lets a class be called."""
+    """The name without the characters that Python refuses in the name of a class."""
     return name.replace("\0", "").replace("\ud800", "")
 
 

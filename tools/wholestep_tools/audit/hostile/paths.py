@@ -144,7 +144,7 @@ def watched() -> Iterator[list[str]]:
 
 
 def problem(place: Place, name: str) -> str:
-    """What is wrong with how a checkpoint is treated whose manifest names this part."""
+    """The fault in how a checkpoint is treated whose manifest names this part."""
     manifest = place.inside / MANIFEST
     manifest.unlink()
     manifest.write_bytes(place.manifest(name))

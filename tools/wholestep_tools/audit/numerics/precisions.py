@@ -44,7 +44,7 @@ def trained(source: Corpus, count: int, options: dict[str, Any]) -> dict[str, fl
 
 
 def wrong(measured: dict[str, dict[str, float]]) -> list[str]:
-    """What is too far from single precision, and single precision itself where it has learned nothing."""
+    """The precisions too far from single precision, and single precision itself where it has learned nothing."""
     single = measured["float32"]
     found = []
     if not single["last tenth"] < LEARNED * single["first tenth"]:

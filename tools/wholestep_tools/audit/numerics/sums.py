@@ -23,14 +23,14 @@ SIZES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 64, 100, 255, 1000, 4096)
 
 
 class Reduction(NamedTuple):
-    """What is computed, its exact value, the size that its error is measured by, and how many units that may be."""
+    """A reduction: its exact value, the size that its error is measured by, and how many units that may be."""
 
     compiled: Callable[[Any, Any], Any]
     exact: Callable[[NDArray, NDArray], float]
     size: Callable[[NDArray, NDArray], float]
     units: Callable[[int], float]
     lost: Callable[[int], float] = lambda n: n * TINY
-    """What may be lost where numbers, or their products, are subnormal."""
+    """The loss that is allowed where numbers, or their products, are subnormal."""
 
 
 def spread(x: NDArray) -> float:

@@ -127,7 +127,7 @@ def stacked(folder: Path, *seed: int) -> Case:
 
 
 class Seen(NamedTuple):
-    """How a training ends: the hash of all bits for each way; and how many of its programs had values go to a file."""
+    """The end of a training: the hash of all bits for each way, and the number of its programs that spilled values."""
 
     ends: Mapping[str, str]
     spilled: int
@@ -181,7 +181,7 @@ def audit(count: int, seed: int) -> dict[str, Any]:
 
 
 def others(found: Mapping[str, str]) -> Sequence[str]:
-    """What ends in other bits than the first.
+    """The ways that end in other bits than the first.
 
     >>> others({"free": "a", "tight": "b", "tighter": "a"})
     ['tight ends in other bits than free']

@@ -29,7 +29,7 @@ def damaged(data: bytes, rng: np.random.Generator) -> tuple[str, bytes]:
 
 
 def refused(step: Any, path: Path, names: str, before: str) -> str:
-    """What is wrong with how a damaged file is treated."""
+    """The fault in how a damaged file is treated."""
     try:
         step.load(path)
         return "it was read"

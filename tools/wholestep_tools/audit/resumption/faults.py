@@ -169,7 +169,7 @@ def faults(befores: Sequence[int] = BEFORE) -> tuple[dict[str, int], list[str]]:
 
 
 def outcome(step: Step, folder: Path, case: Case) -> list[str] | None:
-    """What went wrong; None where the save had fewer calls."""
+    """The failure that was seen; None where the save had fewer calls."""
     path, held = folder / "state.safetensors", ""
     step.reset()
     for _ in range(case.before):

@@ -42,7 +42,7 @@ class Bearer:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def order(self, path: Path, most: int | None) -> Iterator[dict[str, Any]]:
-        """What is said from the birth of a child to its end."""
+        """The messages of a child from its birth to its end."""
         assert self.process.stdout is not None
         self.tell({"path": str(path), "most": most})
         for line in self.process.stdout:
@@ -69,7 +69,7 @@ class Bearer:
 
 
 class Campaign:
-    """What is known of one training: the hash at each step, and the last step that was saved."""
+    """The record of one training: the hash at each step, and the last step that was saved."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -128,7 +128,7 @@ class Campaign:
 
 
 def debris(path: Path) -> set[Path]:
-    """What lies about that no checkpoint holds."""
+    """The files that lie about and that no checkpoint holds."""
     held = parts_of(path / MANIFEST) | parts_of(previous(path / MANIFEST))
     parts = {part for part in path.glob("part-*") if part.name not in held}
     return parts | {*path.glob(".*.tmp"), *path.parent.glob(".*.tmp")}

@@ -70,7 +70,7 @@ def drawn(count: int, seed: int, jobs: Sequence[str], threads: Pairs, folder: Pa
 
 
 def answers(orders: Sequence[dict[str, Any]], threads: int) -> list[dict[str, Any]]:
-    """What a fresh process answers to orders; one that dies answers with that."""
+    """The answers of a fresh process to orders; one that dies answers with that."""
     done = subprocess.run(
         [sys.executable, "-m", "wholestep_tools.audit.resumption.trainee"],
         input="".join([json.dumps(order) + "\n" for order in orders]),

@@ -31,7 +31,7 @@ def step(name: str, count: int) -> Step:
 
 
 def taken(own: Step) -> int:
-    """How many steps a state has behind it."""
+    """The number of steps that a state has behind it."""
     return int(own.state["counters"]["step"])
 
 

@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows the data has."""
+        """The number of rows of the data."""
         return len(tree.leaves(self.data)[0])
 
     @property

@@ -19,7 +19,7 @@ SIGNS = 11
 
 
 class Hand:
-    """What draws one loss: the same numbers at each trace, and parameters that are made at the first one."""
+    """A drawer of one loss: the same numbers at each trace, and parameters that are made at the first one."""
 
     def __init__(self, seed: Sequence[int], params: dict[str, Any], batch: Mapping[str, Any]) -> None:
         self.seed, self.params, self.batch = seed, params, batch
@@ -173,11 +173,11 @@ class Training(NamedTuple):
 
     @property
     def batch(self) -> dict[str, Any]:
-        """What the first call is given."""
+        """The batch of the first call."""
         return self.batches(0)
 
     def batches(self, first: int) -> dict[str, Any]:
-        """What a call is given whose first step has this number: the rows, which step by step move on by one."""
+        """The batch of a call whose first step has this number: the rows, which step by step move on by one."""
         rolled = [{name: np.roll(x, first + k, 0) for name, x in self.rows.items()} for k in range(self.steps)]
         return rolled[0] if self.steps == 1 else {name: np.stack([row[name] for row in rolled]) for name in self.rows}
 
@@ -192,11 +192,11 @@ class Training(NamedTuple):
         return made
 
     def estimate(self, **more: Any) -> Any:
-        """What the step would take of memory."""
+        """The estimate of what the step would take of memory."""
         return self.asked(ws.estimate, more)
 
     def asked(self, call: Callable[..., Any], more: dict[str, Any]) -> Any:
-        """What a call makes of the training; reports of both name this line."""
+        """The result of a call on the training; reports of both name this line."""
         return call(self.loss, self.params, **self.given, **more)
 
 

@@ -18,11 +18,11 @@ class Job(Protocol):
         """Return when the work is done."""
 
     def numbers(self, result: Any) -> list[list[float]]:
-        """What is compared between peers: for each step of the call its loss, or the digest of what it computed."""
+        """The numbers compared between peers: for each step of the call its loss, or the digest of what it computed."""
 
 
 class Peer(NamedTuple):
-    """Where a peer is, what it needs, and which workloads also run with many steps in one call."""
+    """A peer: its module, what it needs, and the workloads that also run with many steps in one call."""
 
     module: str
     needs: str

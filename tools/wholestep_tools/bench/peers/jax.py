@@ -173,7 +173,7 @@ def adam(loss: Any, rate: float) -> Any:
 
 
 class Training:
-    """What is trained."""
+    """A training: its function and its state."""
 
     def __init__(self, loss: Any, rate: float, params: Arrays, batch: Arrays) -> None:
         p = jax.tree.map(jnp.array, params)

@@ -143,7 +143,7 @@ def tensors(name: str, arrays: Arrays) -> dict[str, Any]:
 
 
 class Training:
-    """What is trained: a loss of tensors."""
+    """A training: a loss of tensors."""
 
     def __init__(self, loss: Any, rate: float, params: dict[str, Any], batch: dict[str, Any]) -> None:
         self.loss, self.params, self.batch = loss, params, batch

@@ -22,7 +22,7 @@ VERSION = f"Wholestep {ws.__version__}"
 
 
 class Training:
-    """What is trained, one step or many in a call."""
+    """A training, one step or many in a call."""
 
     def __init__(self, step: Step, batch: Arrays) -> None:
         self.step, self.batch = step, batch

@@ -255,7 +255,7 @@ def transposed_axis(kernel: Kernel, lane: Axis, lanes: int) -> Axis | None:
 
 
 def tile_columns(kernel: Kernel, lane: Axis, vectors: Size, machine: Target) -> int:
-    """How many vectors of columns go side by side: of long sums of products that no row uses again, as many as there
+    """The number of vectors of columns side by side: of long sums of products that no row uses again, as many as there
     are registers for, and threads."""
     folds = [(fold.op, loop.axis.extent) for loop in kernel_loops(kernel) for fold in loop.folds]
     if isinstance(vectors, int) and not reused_axes(kernel, lane) and all(f[0] == "fma" for f in folds):

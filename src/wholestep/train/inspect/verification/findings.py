@@ -61,7 +61,7 @@ class ComparedSlope(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong, and where: `kind` is "value", "derivative" or "function"; `phase` "forward", "backward", "update".
+    """A fault and its place: `kind` is "value", "derivative" or "function"; `phase` "forward", "backward", "update".
 
     `line` is the user's line, empty where it is not known.
     """

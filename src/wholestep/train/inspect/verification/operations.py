@@ -23,7 +23,7 @@ HELD = 2**28
 TOGETHER = 300
 """The most values of one program, whose compilation takes longer than those of several with fewer."""
 LOOKS = 24
-"""How often a value that is off is compared again, with operands and roundings that go other ways."""
+"""The number of times that a value which is off is compared again, with operands and roundings that go other ways."""
 TRIPS = 64
 """The trips of a loop that are looked at where one is off; else the first and the last are."""
 UNKNOWN = "(no line of the user's)"
@@ -139,7 +139,7 @@ class OperationWalk:
     def fault(
         self, node: Node, off: Off, args: list[NDArray], found: list[NDArray], exact: list[NDArray], place: str
     ) -> Fault:
-        """What is known of an operation that is off."""
+        """The known facts of an operation that is off."""
         x, z = found[off.output], exact[off.output]
         operands = ", ".join([str(v.type) for v in node.inputs])
         at = worst_index(x, z)

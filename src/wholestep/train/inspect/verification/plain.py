@@ -23,7 +23,7 @@ orders."""
 
 
 class PlainRun(NamedTuple):
-    """What came of NumPy on the function itself: in words, and what is wrong, empty where nothing is."""
+    """The outcome of NumPy on the function itself: in words, and what is wrong, empty where nothing is."""
 
     said: str
     wrong: str = ""
@@ -66,7 +66,7 @@ def widened_bound(subject: Subject, reference: NDArray, exact: NDArray, apart: f
 
 
 def obstacle(subject: Subject) -> str:
-    """Why the function cannot be called as it is; empty where it can."""
+    """The reason why the function cannot be called as it is; empty where it can."""
     function, counts = subject.engine.step_function, subject.first
     rows = next((leaf.type.shape[0] for leaf in counts.leaves if leaf.type.shape), 1)
     parts = 1 if function.microbatch is None else count_parts(int(rows), function.microbatch)

@@ -16,7 +16,7 @@ STEPS = ((1e-5, 1e-6, 1e-9, False), (4e-4, 1e-6, 1e-10, True), (1e-5, 1e-5, 1e-9
 """Steps of differences, relative to the size of what is moved; the gap that each may leave relative to the absolute
 products of the slope, and to the value; and whether it is of fourth order. Small steps are for kinks nearby."""
 ASIDE = 1e-3
-"""How far to go from a point at which a function has a kink, relative to the size of what is moved."""
+"""The distance to go from a point at which a function has a kink, relative to the size of what is moved."""
 
 
 class HeldRun:

@@ -117,7 +117,7 @@ class Subject:
         return part(graph, graph.inputs, [v for v, place in places if place.kind == "gradient"])
 
     def phases(self) -> dict[Node, str]:
-        """What begins behind the node that makes the loss, and behind the one that makes the last gradient."""
+        """The phases that begin behind the node of the loss, and behind the node of the last gradient."""
         graph, gradients = self.step.graph, set(self.gradient.outputs)
         made = {graph.outputs[len(self.state)].node: "backward"}
         last = [node for node in graph.nodes if not gradients.isdisjoint(node.outputs)]

@@ -28,8 +28,8 @@ from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.captured_arrays import check_unchanged
 
 NEAR = 200
-"""How often the results of a step are computed with roundings that go other ways, before one of them is off: a number
-that is rounded to float16 in between may go the other way in a few of them only."""
+"""The number of times that the results of a step are computed with roundings that go other ways, before one of them is
+off: a number that is rounded to float16 in between may go the other way in a few of them only."""
 GROUPS = 8
 """The directions in which the loss is moved besides that of all parameters: each is of some of them alone."""
 
@@ -318,7 +318,7 @@ class VerificationCase:
 
 
 ALWAYS = ("what the optimizer is meant to do: its update is compared as it is written",)
-"""What no verification looks at."""
+"""The parts of a step that no verification looks at."""
 
 
 def direction_groups(count: int) -> list[list[int]]:
@@ -336,6 +336,6 @@ def first_of_each(faults: Sequence[Fault]) -> tuple[Fault, ...]:
 
 
 def defined(f: Any) -> str:
-    """Where a function begins, as errors show lines; empty where that is not known."""
+    """The line at which a function begins, as errors show lines; empty where that is not known."""
     code = getattr(inspect.unwrap(f), "__code__", None)
     return "" if code is None else show((code, -1))
