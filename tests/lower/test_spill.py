@@ -50,7 +50,7 @@ from wholestep.runtime.cpu import machine_rates
 from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 from wholestep.testing import guarded
-from wholestep_tools.drawn.training import Training, repeated, training
+from wholestep_tools.drawn.training import Training, drawn_again_by, repeated, training
 
 SEED = int(os.environ.get("BUDGET_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("BUDGET_COUNT") or 40)
@@ -102,20 +102,25 @@ def routines(plan: LoweredProgram) -> list[str]:
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
 def test_random_steps_keep_every_bit(first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(first, first + CHUNK):
-        rng = np.random.default_rng([SEED, i, 8])
-        made = training((SEED, i), int(rng.integers(10, 50)))
-        if rng.random() < 0.3:
-            made = repeated(made, 2)
-        speed = FAST if rng.random() < 0.7 else DEFAULT_RATES
-        monkeypatch.setattr(machine_rates, "current_rates", lambda speed=speed: speed)
-        budget = within(made, MemoryBudget(share=float(rng.uniform(0.1, 0.9)), rates=speed, spill=True))
-        said = f"BUDGET_SEED={SEED} program {i} at {budget}"
-        fitted = planned(made, budget)
-        verify_program(fitted)
-        assert fitted.arena <= budget.arena(0, planned(made).arena), said
-        assert str(fitted) == str(planned(made, budget)), said
-        assert bool(fitted.file) == any(d.kind == "spill" for d in fitted.decisions), said
-        assert outcome(made, None) == outcome(made, budget, FileInputs((), tmp_path)), said
+        with drawn_again_by(f"BUDGET_SEED={SEED} pytest {Path(__file__).name} -k 'every_bit[{first}]': program {i}"):
+            keeps_every_bit(i, tmp_path, monkeypatch)
+
+
+def keeps_every_bit(i: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step keeps its bits within a random budget on a fast or slow disk, and spills just where it says so."""
+    rng = np.random.default_rng([SEED, i, 8])
+    made = training((SEED, i), int(rng.integers(10, 50)))
+    if rng.random() < 0.3:
+        made = repeated(made, 2)
+    speed = FAST if rng.random() < 0.7 else DEFAULT_RATES
+    monkeypatch.setattr(machine_rates, "current_rates", lambda: speed)
+    budget = within(made, MemoryBudget(share=float(rng.uniform(0.1, 0.9)), rates=speed, spill=True))
+    fitted = planned(made, budget)
+    verify_program(fitted)
+    assert fitted.arena <= budget.arena(0, planned(made).arena), budget
+    assert str(fitted) == str(planned(made, budget)), budget
+    assert bool(fitted.file) == any(d.kind == "spill" for d in fitted.decisions), budget
+    assert outcome(made, None) == outcome(made, budget, FileInputs((), folder)), budget
 
 
 # The search.

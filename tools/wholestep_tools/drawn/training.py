@@ -5,7 +5,8 @@ Some are drawn operation by operation; others are Python loops over rounds, of w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,16 @@ class Training:
     what: str
     roll: str = "never"
     """Test whether equal rounds are rolled: never, where it pays, always; always with no arrays of the state joined."""
+
+
+@contextmanager
+def drawn_again_by(command: str) -> Iterator[None]:
+    """Add to an error, of whatever kind, the settings that draw its program again."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"drawn again by {command}")
+        raise
 
 
 def training(seed: Sequence[int], size: int) -> Training:
