@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from wholestep import primitives, scipy as parts
-from wholestep.frontend import array, dispatch, ufuncs
+from wholestep.frontend import array, dispatch, ufunc_rules
 from wholestep.lower.legalize.expand_ops import EXPANSIONS
 from wholestep.passes.inline_bodies import BODY_OPS
 from wholestep.primitives import precision as precision_kinds
-from wholestep.primitives.family import Bilinear, Elementwise, LinearPrimitive, Primitive
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import Bilinear, LinearPrimitive, Primitive
 from wholestep_tools.audit.page import page as reliability
 from wholestep_tools.bench.products import page_table as product_table
 
@@ -49,7 +50,7 @@ def namespaces() -> dict[str, dict[str, Any]]:
 
 def ufunc_names() -> list[str]:
     """NumPy's ufuncs that are covered, aliases included."""
-    known = {*ufuncs.DIRECT, *ufuncs.COMPOSED}
+    known = {*ufunc_rules.DIRECT, *ufunc_rules.COMPOSED}
     own = [n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)]
     return [n for n in own if getattr(np, n).__name__ in known or getattr(np, n) in dispatch.FUNCTIONS]
 
@@ -57,7 +58,7 @@ def ufunc_names() -> list[str]:
 def special_names() -> list[str]:
     """The ufuncs of scipy.special that are covered."""
     special = importlib.import_module("scipy.special")
-    known = {*ufuncs.DIRECT, *ufuncs.COMPOSED}
+    known = {*ufunc_rules.DIRECT, *ufunc_rules.COMPOSED}
     return [n for n in dir(special) if n in known and isinstance(getattr(special, n), np.ufunc)]
 
 

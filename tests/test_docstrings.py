@@ -41,8 +41,9 @@ PUBLIC |= {f"step.{name}": ("step", getattr(Step, name)) for name in STEP.split(
 BARE = {"wholestep.WholestepError": "the root of all errors: it is caught, and never called"}
 """Public names without shapes, errors and an example, each with the reason."""
 FORMULAS = """
-activations attention attention_layer conv_layers convolution cross_entropies ctc dropouts embeddings losses norm_layers
-normalization pool_layers pooling positions probabilities ranking_losses recurrent resampling transformer transposed
+activations attention attention_layer conv_layers convolution cross_entropies ctc dropouts embeddings gates losses
+norm_layers normalization pool_layers pooling positions probabilities ranking_losses recurrent resampling transformer
+transposed
 continuous discrete init keys metrics rejection
 accumulation adam_kin adaptive averaging chaining compound descent factored grouping moments orthogonal plateaus
 quasi_newton schedules public

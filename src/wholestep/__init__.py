@@ -14,11 +14,13 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.check import gradcheck
     from wholestep.frontend.checkpoint import checkpoint
     from wholestep.frontend.control import cond, fori_loop, scan, while_loop
-    from wholestep.frontend.custom import capture, composite, custom_jvp, custom_vjp, keep, recompute, stop_gradient
-    from wholestep.frontend.derivatives import grad, jvp, linearize, trace_gradients, value_and_grad, vjp
+    from wholestep.frontend.custom import composite, custom_jvp, custom_vjp
+    from wholestep.frontend.derivatives import jvp, linearize, vjp
     from wholestep.frontend.dispatch import HOOKS
     from wholestep.frontend.frontier import frontier_grad
+    from wholestep.frontend.gradients import grad, trace_gradients, value_and_grad
     from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
+    from wholestep.frontend.marks import capture, keep, recompute, stop_gradient
     from wholestep.frontend.precision import autocast
     from wholestep.frontend.printing import print
     from wholestep.frontend.shapes import ShapeDtype

@@ -3,7 +3,7 @@
 import numpy as np
 from tests.coverage.cases import Case
 
-from wholestep.frontend import ufuncs
+from wholestep.frontend import ufunc_rules
 
 rng = np.random.default_rng(17)
 
@@ -35,9 +35,9 @@ def taken(ufunc, dtypes):
     try:
         kinds = ufunc.resolve_dtypes((*[np.dtype(d) for d in dtypes], *[None] * ufunc.nout))
         operands = kinds[: ufunc.nin]
-        if ufunc.__name__ in ufuncs.LOGICAL:
+        if ufunc.__name__ in ufunc_rules.LOGICAL:
             operands = (np.dtype(bool),) * ufunc.nin
-        ufuncs.rule_for(ufunc, operands)
+        ufunc_rules.rule_for(ufunc, operands)
         if ufunc.__name__ in ("fmax", "fmin") and operands[0].kind == "c":
             return False
     except TypeError:
@@ -82,7 +82,7 @@ def binary(name, ufunc):
     return cases
 
 
-NAMES = sorted(n for n in {*ufuncs.DIRECT, *ufuncs.COMPOSED} if isinstance(getattr(np, n, None), np.ufunc))
+NAMES = sorted(n for n in {*ufunc_rules.DIRECT, *ufunc_rules.COMPOSED} if isinstance(getattr(np, n, None), np.ufunc))
 CASES = {
     f"numpy.{n}": unary(n, getattr(np, n)) if getattr(np, n).nin == 1 else binary(n, getattr(np, n)) for n in NAMES
 }

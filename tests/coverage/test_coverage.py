@@ -9,7 +9,7 @@ import pytest
 from tests.coverage.cases import Case, check_gradient, compare
 
 import wholestep.numpy
-from wholestep.frontend import dispatch, ufuncs
+from wholestep.frontend import dispatch, ufunc_rules
 
 CASES: dict[str, list[Case]] = {}
 for file in sorted(Path(__file__).parent.glob("cases_*.py")):
@@ -52,7 +52,7 @@ def test_derivative(case):
 
 def names() -> set[str]:
     """Everything of NumPy that is covered: the functions, and the ufuncs by their own names."""
-    own = {n for n in (*ufuncs.DIRECT, *ufuncs.COMPOSED) if isinstance(getattr(np, n, None), np.ufunc)}
+    own = {n for n in (*ufunc_rules.DIRECT, *ufunc_rules.COMPOSED) if isinstance(getattr(np, n, None), np.ufunc)}
     return {n for n in dispatch.NAMES if n.startswith("numpy.")} | {f"numpy.{n}" for n in own}
 
 

@@ -11,7 +11,8 @@ import wholestep.numpy as wnp
 from wholestep.errors import ConversionError, UnsupportedError, ValueDependentError
 from wholestep.frontend import dispatch
 from wholestep.frontend.array import Array
-from wholestep.frontend.derivatives import grad, vjp
+from wholestep.frontend.derivatives import vjp
+from wholestep.frontend.gradients import grad
 from wholestep.frontend.source.entrance import verbatim
 
 X = np.random.default_rng(5).permutation(12).reshape(3, 4) * 0.5 - 2.2

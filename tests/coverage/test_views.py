@@ -8,7 +8,8 @@ from tests.coverage.cases import Case, check_gradient, compare
 
 import wholestep.numpy as wnp
 from wholestep.errors import ReadOnlyError, UnsupportedError
-from wholestep.frontend.derivatives import grad, vjp
+from wholestep.frontend.derivatives import vjp
+from wholestep.frontend.gradients import grad
 
 PROGRAMS = 260
 STEPS = 14

@@ -7,8 +7,8 @@ import scipy.special
 import wholestep as ws
 import wholestep.numpy as wnp
 from wholestep.errors import DerivativeError, DtypeError, UnsupportedError
-from wholestep.frontend import ufuncs
-from wholestep.primitives.family import Elementwise
+from wholestep.frontend import ufunc_rules, ufuncs
+from wholestep.primitives.elementwise import Elementwise
 
 MASK = np.array([1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool)
 LEFT_OUT = {
@@ -31,7 +31,7 @@ def loop_of(ufunc):
 
 def calls():
     """Every ufunc of the tables, with its operand types, and an interval that its operands may come from."""
-    for name in sorted({*ufuncs.DIRECT, *ufuncs.COMPOSED}):
+    for name in sorted({*ufunc_rules.DIRECT, *ufunc_rules.COMPOSED}):
         ufunc = getattr(np, name, None) or getattr(scipy.special, name, None)
         ufunc = getattr(scipy.special._ufuncs, name) if ufunc is None else ufunc
         found = loop_of(ufunc) if isinstance(ufunc, np.ufunc) and ufunc.signature is None else None

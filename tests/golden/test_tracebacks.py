@@ -66,7 +66,7 @@ def test_a_fault_of_the_library_keeps_its_frames(monkeypatch):
     def fails(*args, **kwargs):
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("wholestep.frontend.derivatives.backward", fails)
+    monkeypatch.setattr("wholestep.frontend.gradients.backward", fails)
     fails.__code__ = fails.__code__.replace(co_filename=ws.__file__)
     _, text, files = printed(lambda: ws.grad(np.sin)(1.0))
     assert [file for file in files if is_internal(file)], text

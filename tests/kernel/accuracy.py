@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import flint
 import numpy as np
 
-from wholestep.primitives.family import REGISTRY, Elementwise
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import REGISTRY
 
 arb = flint.arb
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)

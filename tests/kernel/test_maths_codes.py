@@ -8,7 +8,9 @@ import pytest
 from tests.kernel.elementwise import evaluate
 
 from wholestep import dtypes
-from wholestep.primitives.family import REGISTRY, Elementwise, dtype_kind, sample_dtypes
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import REGISTRY
+from wholestep.primitives.samples import dtype_kind, sample_dtypes
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.5, 3.0, 1e-3, -1e-3, 7.25, 100.0, -100.0, np.inf, -np.inf, np.nan]
 INTEGERS = [0, 1, -1, 2, -2, 3, 5, -7, 11, 100, -128, 127]

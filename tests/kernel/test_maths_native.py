@@ -10,7 +10,8 @@ import wholestep as ws
 from wholestep import dtypes
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.kernel.lang import Kernel, Var, walk
-from wholestep.primitives.family import REGISTRY, Elementwise
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import REGISTRY
 from wholestep.runtime.cpu.external_symbols import resolve_symbol
 
 SHORTS = sorted({dtypes.short(dtype) for _, dtype in CASES})

@@ -16,7 +16,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph, NDArray, Node
 from wholestep.ir.types import Type
 from wholestep.primitives.creation import Cast
-from wholestep.primitives.family import Elementwise
+from wholestep.primitives.elementwise import Elementwise
 
 PRIME = 2**61 - 1
 

@@ -12,7 +12,8 @@ from tests.laws.balls import BALLS, ball_slope
 from wholestep.ir.graph import Graph
 from wholestep.ir.verify import verify
 from wholestep.primitives import functions, special
-from wholestep.primitives.family import REGISTRY, Elementwise, Sample
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import REGISTRY, Sample
 from wholestep.testing import laws
 from wholestep.testing.primitives import graph_of, samples_of
 from wholestep.transforms.forward import jvp

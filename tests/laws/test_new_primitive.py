@@ -19,7 +19,7 @@ import scipy.special
 import wholestep as ws
 from wholestep.kernel import maths
 from wholestep.primitives import family, functions
-from wholestep.primitives.family import Elementwise
+from wholestep.primitives.elementwise import (Elementwise)
 {added}
 from wholestep.frontend import ufuncs
 x = np.array([1.5, 2.5])

@@ -1,253 +1,32 @@
-"""grad, vjp, jvp and what follows from them, on Python functions of trees of arrays."""
+"""vjp, jvp and linearize: derivatives as linear functions of (co)tangents, of Python functions of trees."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes, tree
+from wholestep import tree
 from wholestep.backends import reference
-from wholestep.boundary.counts import is_integer
 from wholestep.boundary.public import boundary
-from wholestep.errors import DerivativeError, DtypeError, NonScalarError, ShapeError, TreeError, show
+from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.closure_reads import returns
+from wholestep.frontend.entered import Entered
 from wholestep.frontend.promotion import constant_of
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import (
-    LEAVES,
     Scope,
     as_array,
-    check_function,
-    differentiable,
-    enter,
-    guarded,
-    parameter_names,
     plain_data,
     scope,
     type_of,
 )
 from wholestep.ir.build import build, current, inline, trim
-from wholestep.ir.graph import Graph, Node, Value
-from wholestep.primitives.family import Maybe, conj, ones, zeros
+from wholestep.ir.graph import Graph, Value
+from wholestep.primitives.family import zeros
 from wholestep.transforms.forward import push
 from wholestep.transforms.reverse import backward
-
-
-class Entered:
-    """The arguments of one call, those to differentiate replaced by traced arrays."""
-
-    def __init__(self, f: Any, argnums: int | Sequence[int], args: Sequence[Any], what: str) -> None:
-        self.single = isinstance(argnums, int)
-        numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-        for n in numbers:
-            if not -len(args) <= n < len(args):
-                raise DerivativeError(
-                    f"{what}: argnums={argnums} is outside the {len(args)} positional arguments of this call",
-                    hint="differentiated arguments are passed by position",
-                )
-        self.numbers = [n % len(args) for n in numbers]
-        self.leaves: list[Any] = []
-        self.arrays: list[Array] = []
-        self.structures = []
-        given = list(args)
-        for i, arg in enumerate(args):
-            given[i] = tree.map(guarded, arg) if i not in self.numbers else arg
-        for n in self.numbers:
-            leaves, structure = tree.flatten(args[n])
-            differentiable(leaves, functools.partial(leaf_paths, f, args, n), what)
-            arrays = [enter(leaf) for leaf in leaves]
-            given[n] = tree.unflatten(structure, arrays)
-            self.structures.append((structure, len(leaves)))
-            self.leaves += leaves
-            self.arrays += arrays
-        self.values = [a.value for a in self.arrays]
-        self.args = given
-        self.f = f
-
-    def regroup(self, items: Sequence[Any]) -> Any:
-        """One item for each differentiated leaf, in the shape of the arguments."""
-        out, at = [], 0
-        for structure, n in self.structures:
-            out.append(tree.unflatten(structure, items[at : at + n]))
-            at += n
-        return out[0] if self.single else tuple(out)
-
-    def path(self, i: int) -> str:
-        """The user's spelling of a leaf."""
-        return [p for n in self.numbers for p in leaf_paths(self.f, self.args, n)][i]
-
-
-def leaf_paths(f: Any, args: Sequence[Any], n: int) -> list[str]:
-    """The user's spelling of the leaves of one argument."""
-    return tree.paths(args[n], parameter_names(f, len(args))[n])
-
-
-def check_argnums(argnums: Any, what: str) -> None:
-    """Raise DerivativeError for what does not number arguments."""
-    given = argnums if isinstance(argnums, tuple | list) else (argnums,)
-    if not all(map(is_integer, given)):
-        raise DerivativeError(
-            f"{what}: argnums is {argnums!r:.60}, and numbers the arguments from 0",
-            hint=f"the arguments come in a call of their own: ws.{what}(f)(x)",
-        )
-
-
-def loss_value(out: Any, what: str, holomorphic: bool, f: Any = None) -> Array:
-    """The scalar to differentiate; raises where the result is none, at the line where `f` returns it."""
-    if out is None:
-        raise NonScalarError(
-            f"{what}: the function returned None, not a scalar",
-            where=returns(f),
-            hint="is a `return` missing? end the function with `return` and the loss",
-        )
-    if not isinstance(out, LEAVES):
-        raise NonScalarError(
-            f"{what}: the function returned a {type(out).__name__}, not a scalar",
-            where=returns(f),
-            hint="return the loss alone, or (loss, aux) with has_aux=True",
-        )
-    loss = as_array(out, what)
-    if loss.shape != ():
-        raise NonScalarError(
-            f"{what}: the loss is {loss.type}, not a scalar",
-            where=returns(f),
-            hint="np.mean(...) of it is one; else ws.jacobian, or ws.vjp with a cotangent of your own",
-        )
-    if dtypes.is_complex(loss.dtype) and not holomorphic:
-        raise DtypeError(
-            f"{what}: the loss is {loss.type}, and a gradient needs a real one",
-            hint="take .real or abs() of it, or say holomorphic=True for the complex derivative",
-        )
-    if not dtypes.is_inexact(loss.dtype):
-        raise DtypeError(
-            f"{what}: the loss is {loss.type}, and an integer or boolean loss has no derivative",
-            where=returns(f),
-            hint="counts, comparisons and positions are constant almost everywhere; make it of floating-point values",
-        )
-    if holomorphic and not dtypes.is_complex(loss.dtype):
-        raise DtypeError(f"{what}: holomorphic=True needs a complex result, not {loss.type}")
-    return loss
-
-
-def value_and_grad(
-    f: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_unused: bool = True,
-    rewrite: bool = True,
-) -> Callable[..., Any]:
-    """The value of a scalar function together with its gradient.
-
-    The result is called as f is and returns `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`, where f
-    returns `(loss, aux)`. The gradient has the structure, shapes and dtypes of the arguments at `argnums`; for complex
-    arguments it is dL/da + i dL/db, or the complex derivative with `holomorphic`. An argument that the loss does not
-    depend on has gradient zero. With `rewrite=False` the user's functions run as they stand (see language.md).
-
-    Shapes: f returns a real floating scalar (complex if `holomorphic`); arguments are trees of inexact arrays.
-    Raises: NonScalarError for a loss that is no scalar, DtypeError for integer arguments or losses, DerivativeError for
-    `argnums` outside the call, and with `allow_unused=False` for an argument that the loss does not depend on.
-
-    >>> import numpy as np, wholestep as ws
-    >>> value, gradient = ws.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
-    >>> float(value), gradient.tolist()
-    (5.0, [2.0, 4.0])
-    """
-
-    check_function(f, "grad")
-    check_argnums(argnums, "grad")
-    f = as_asked(f, rewrite)
-
-    def complete(entered: Entered, gxs: Sequence[Maybe]) -> None:
-        if not allow_unused and None in gxs:
-            raise DerivativeError(
-                f"grad: the loss does not depend on {entered.path(gxs.index(None))}",
-                hint="drop it from argnums, or allow_unused=True for a zero gradient",
-            )
-
-    return with_gradient(f, argnums, complete, has_aux=has_aux, holomorphic=holomorphic)
-
-
-def with_gradient(
-    f: Callable[..., Any],
-    argnums: int | Sequence[int],
-    look: Callable[[Entered, Sequence[Maybe]], None],
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """The function that `value_and_grad` makes; `look` sees the cotangents first, None for what no gradient reaches."""
-
-    @boundary
-    @functools.wraps(f)
-    def differentiated(*args: Any, **kwargs: Any) -> Any:
-        with scope("grad") as work:
-            start = len(work.builder.nodes)
-            entered = Entered(f, argnums, args, "grad")
-            out = ordinary(f)(*entered.args, **{k: tree.map(guarded, v) for k, v in kwargs.items()})
-            aux = None
-            if has_aux:
-                if not isinstance(out, tuple) or len(out) != 2:
-                    raise TreeError("grad: with has_aux=True the function returns (loss, aux)")
-                out, aux = out
-            loss = loss_value(out, "grad", holomorphic, f)
-            value = loss.value
-            with work.last_walk():
-                gxs = backward(work.builder.nodes[start:], [(value, ones(value.type))], entered.values)
-                look(entered, gxs)
-                found = finish(work, entered, gxs, holomorphic)
-            result = work.leave(Array(value, True))
-            return ((result, work.leave(aux)) if has_aux else result), found
-
-    return differentiated
-
-
-def finish(work: Scope, entered: Entered, gxs: Sequence[Maybe], holomorphic: bool) -> Any:
-    """Cotangents as the caller gets them."""
-    items = []
-    for v, g, array in zip(entered.values, gxs, entered.arrays, strict=True):
-        g = zeros(v.type) if g is None else g
-        if holomorphic:
-            g = conj(g)
-        items.append(plain_data(g, array._scalar) if work.outermost else Array(g, array._scalar))
-    return entered.regroup(items)
-
-
-def grad(
-    f: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_unused: bool = True,
-    rewrite: bool = True,
-) -> Callable[..., Any]:
-    """The gradient of a scalar function; the arguments are those of `value_and_grad`.
-
-    With `has_aux` the result returns `(gradient, aux)`.
-
-    Shapes: f returns a real floating scalar; the gradient is like the arguments at `argnums`, dtypes too.
-    Raises: as `value_and_grad` does.
-
-    >>> import numpy as np, wholestep as ws
-    >>> ws.grad(np.sin)(0.0)
-    np.float64(1.0)
-    """
-    options = {"holomorphic": holomorphic, "allow_unused": allow_unused, "rewrite": rewrite}
-    both = value_and_grad(f, argnums, has_aux=has_aux, **options)
-
-    @boundary
-    @functools.wraps(f)
-    def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, found = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
-
-    return gradient
 
 
 class Linearized:
@@ -449,63 +228,3 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewri
             return tree.unflatten(structure, made)
 
         return (out, pushforward, work.leave(aux)) if has_aux else (out, pushforward)
-
-
-def trace_gradients(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, rewrite: bool = True
-) -> Callable[..., Any]:
-    """The gradient of a scalar function with respect to every intermediate value, the way a tape keeps them.
-
-    The result is called as f is and returns `(value, gradient, records)`: a list of `Intermediate`, in the order of the
-    program, with the operation, the user's line, the value and its gradient (None where the loss does not depend on
-    it). With `rewrite=False` the user's functions run as they stand (see language.md).
-
-    Shapes: f returns a real floating scalar; each gradient has the shape and dtype of its value.
-    Raises: as `value_and_grad` does.
-
-    >>> import numpy as np, wholestep as ws
-    >>> value, gradient, records = ws.trace_gradients(lambda x: np.exp(x) * 2.0)(0.0)
-    >>> [(r.operation, float(r.gradient)) for r in records if r.operation == "exp"]
-    [('exp', 2.0)]
-    """
-    f = as_asked(f, rewrite)
-
-    @boundary
-    @functools.wraps(f)
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        with scope("grad") as work:
-            start = len(work.builder.nodes)
-            entered = Entered(f, argnums, args, "trace_gradients")
-            loss = loss_value(ordinary(f)(*entered.args, **kwargs), "trace_gradients", False, f)
-            value = loss.value
-            nodes = work.builder.nodes[start:]
-            inner = [(n, v) for n in nodes for v in n.outputs if v.type.inexact]
-            wanted = [*entered.values, *[v for _, v in inner]]
-            gxs = backward(nodes, [(value, ones(value.type))], wanted)
-            found = finish(work, entered, gxs[: len(entered.values)], False)
-            records = [
-                Intermediate(n, work.leave(Array(v)), None if g is None else work.leave(Array(g)))
-                for (n, v), g in zip(inner, gxs[len(entered.values) :], strict=True)
-            ]
-            return work.leave(loss), found, records
-
-    return traced
-
-
-class Intermediate:
-    """One value on the way to a loss, with its gradient."""
-
-    def __init__(self, node: Node, value: Any, gradient: Any) -> None:
-        self.operation: str = node.op.name
-        self.label: str | None = node.params.get("label")
-        self.where = node.where
-        self.value = value
-        self.gradient = gradient
-
-    @property
-    def line(self) -> str:
-        """The user's file, line and source text."""
-        return show(self.where)
-
-    def __repr__(self) -> str:
-        return f"Intermediate({self.operation}, {self.line})"

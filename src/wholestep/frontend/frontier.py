@@ -10,7 +10,7 @@ from wholestep import tree
 from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.derivatives import loss_value
+from wholestep.frontend.gradients import loss_value
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import enter, guarded, scope
 from wholestep.ir.graph import Node, Value

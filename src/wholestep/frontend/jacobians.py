@@ -14,7 +14,8 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
-from wholestep.frontend.derivatives import grad, jvp, linearize, vjp
+from wholestep.frontend.derivatives import jvp, linearize, vjp
+from wholestep.frontend.gradients import grad
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, type_of
 

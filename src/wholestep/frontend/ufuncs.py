@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,152 +12,14 @@ from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import KNOWN, Array
 from wholestep.frontend.conversions import into_plain
-from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, late_types, unsupported
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, late_types
 from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
-from wholestep.frontend.special import SPECIAL
+from wholestep.frontend.ufunc_rules import COMPARISONS, LOGICAL, Rule, rule_for
 from wholestep.ir.graph import Value
-from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo
-from wholestep.primitives.family import REGISTRY, Elementwise, number_of, zeros
-
-Rule = Callable[..., Any]
-"""Values of the loop's dtypes and one shape -> a value, or a tuple of values."""
-
-
-def defined_ufuncs() -> dict[str, Elementwise]:
-    """The primitives that a ufunc defines, by the ufunc's name."""
-    return {
-        (p.reference if isinstance(p.reference, str) else p.reference.__name__): p
-        for p in REGISTRY.values()
-        if isinstance(p, Elementwise) and isinstance(p.reference, str | np.ufunc)
-    }
-
-
-DIRECT: dict[str, Elementwise] = defined_ufuncs()
-"""ufunc name -> the primitive it defines. NumPy's and SciPy's names do not clash where the meaning differs."""
-
-
-def _absolute(x: Value) -> Any:
-    if x.dtype.kind == "c":
-        return fn.hypot(ar.real(x), ar.imag(x))
-    return x if x.dtype.kind in "bu" else ar.abs(x)
-
-
-def _sign(x: Value) -> Any:
-    if x.dtype.kind != "c":
-        return lo.sign(x)
-    size = fn.hypot(ar.real(x), ar.imag(x))
-    nothing = size.equals(0)
-    scale = ar.make_complex(lo.select(nothing, size * 0 + 1, size), size * 0)
-    return lo.select(ar.real(x * 0).equals(0) & nothing, zeros(x.type), x / scale)
-
-
-def _heaviside(x: Value, h: Value) -> Any:
-    step = lo.select(x < 0, zeros(x.type), zeros(x.type) + 1)
-    return lo.select(lo.isnan(x), x, lo.select(x.equals(0), h, step))
-
-
-def _isinf(x: Value) -> Any:
-    if x.dtype.kind == "c":
-        return _isinf(ar.real(x)) | _isinf(ar.imag(x))
-    return ar.abs(x).equals(math.inf)
-
-
-def _fmax(x: Value, y: Value, pick: Any = ar.maximum) -> Any:
-    if x.dtype.kind in "biu":
-        return pick(x, y)
-    return lo.select(lo.isnan(x), y, lo.select(lo.isnan(y), x, pick(x, y)))
-
-
-def _modf(x: Value) -> Any:
-    # The remainder by 1 has the sign of x, also where it is 0.
-    return lo.select(_isinf(x), ar.copysign(zeros(x.type), x), ar.fmod(x, zeros(x.type) + 1)), lo.trunc(x)
-
-
-def _frexp(x: Value) -> Any:
-    safe = lo.select(x.equals(0) | ~lo.isfinite(x), zeros(x.type) + 1, ar.abs(x))
-    power = lo.floor(fn.log2(safe)) + 1
-    scaled = x / fn.exp2(power)
-    low = ar.abs(scaled) < 0.5
-    power = lo.select(low, power - 1, power)
-    plain = lo.select(x.equals(0) | ~lo.isfinite(x), zeros(x.type), power)
-    return lo.select(x.equals(0) | ~lo.isfinite(x), x, x / fn.exp2(power)), cast_to(plain, np.dtype(np.int32))
-
-
-COMPOSED: dict[str, Rule] = {
-    "absolute": _absolute,
-    "fabs": ar.abs,
-    "sign": _sign,
-    "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x if x.dtype.kind in "fc" else ar.floor_divide(zeros(x.type) + 1, x),
-    "positive": lambda x: x,
-    "conjugate": lambda x: ar.conj(x) if x.dtype.kind == "c" else x,
-    "deg2rad": lambda x: x * (math.pi / 180),
-    "radians": lambda x: x * (math.pi / 180),
-    "rad2deg": lambda x: x * (180 / math.pi),
-    "degrees": lambda x: x * (180 / math.pi),
-    "heaviside": _heaviside,
-    "isinf": _isinf,
-    "fmax": _fmax,
-    "fmin": lambda x, y: _fmax(x, y, ar.minimum),
-    "divmod": lambda x, y: (ar.floor_divide(x, y), ar.remainder(x, y)),
-    "modf": _modf,
-    "frexp": _frexp,
-    "ldexp": lambda x, power: x * fn.exp2(cast_to(power, x.dtype)),
-    "float_power": fn.pow,
-    "logical_and": lambda x, y: x & y,
-    "logical_or": lambda x, y: x | y,
-    "logical_xor": lo.bitwise_xor,
-    "logical_not": lo.bitwise_not,
-    "greater": lambda x, y: y < x,
-    "greater_equal": lambda x, y: y <= x,
-    **SPECIAL,
-}
-"""ufuncs made of several primitives, by name."""
-
-INTEGER_IDENTITY = frozenset({"floor", "ceil", "trunc", "rint"})
-LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
-COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
-
-
-def rule_for(ufunc: np.ufunc, loop: tuple[np.dtype[Any], ...]) -> Rule:
-    """The rule of a ufunc for values of the loop's dtypes; raises UnsupportedError where nothing does."""
-    name = ufunc.__name__
-    kind = loop[0].kind
-    if name in INTEGER_IDENTITY and kind in "biu":
-        return lambda x: x
-    if name in ("isfinite", "isnan", "isinf", "signbit") and kind in "biu":
-        known = name == "isfinite"
-        return lambda x: x < 0 if name == "signbit" and kind == "i" else full_of(known, x.shape, np.dtype(bool))
-    found: Rule | None = COMPOSED.get(name) or DIRECT.get(name)
-    if found is None:
-        DIRECT.update(defined_ufuncs())  # a user's primitive may be younger than this table
-        found = DIRECT.get(name)
-    if found is None:
-        raise unsupported(f"{'numpy' if hasattr(np, name) else 'scipy.special'}.{name}")
-    if isinstance(found, Elementwise) and _kind(loop[0]) not in found.takes:
-        raise UnsupportedError(f"{name}: not covered for dtype {dtypes.short(loop[0])}")
-    if name in COMPARISONS and {d.kind for d in loop} == {"i", "u"}:
-        return across_signs(ufunc, found)
-    return found
-
-
-def across_signs(ufunc: np.ufunc, compare: Rule) -> Rule:
-    """A comparison of signed with unsigned integers: exact, since no integer dtype holds both."""
-
-    def rule(x: Value, y: Value) -> Any:
-        first = x.dtype.kind == "i"
-        below = bool(ufunc(-1, 0) if first else ufunc(0, -1))
-        unsigned = y.dtype if first else x.dtype
-        plain = compare(cast_to(x, unsigned), cast_to(y, unsigned))
-        return lo.select((x if first else y) < 0, full_of(below, x.shape, plain.dtype), plain)
-
-    return rule
-
-
-def _kind(dtype: np.dtype[Any]) -> str:
-    return {"u": "i", "V": "f"}.get(dtype.kind, dtype.kind)
-
+from wholestep.primitives import logic as lo
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import number_of
 
 _resolved: dict[tuple[Any, ...], tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]] = {}
 

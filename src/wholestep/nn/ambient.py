@@ -13,8 +13,8 @@ import numpy as np
 from wholestep import numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, TreeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.derivatives import value_and_grad
 from wholestep.frontend.frozen import Frozen
+from wholestep.frontend.gradients import value_and_grad
 from wholestep.frontend.tracing import type_of
 from wholestep.nn.annotations import Mark
 from wholestep.nn.module import Module, copy_of

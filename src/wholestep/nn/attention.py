@@ -9,7 +9,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.frontend.custom import stop_gradient
+from wholestep.frontend.marks import stop_gradient
 from wholestep.nn.dropouts import dropout
 from wholestep.nn.exponentials import with_softmax_pullback
 from wholestep.nn.windows import type_text

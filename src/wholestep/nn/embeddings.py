@@ -8,7 +8,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import BoundsError, ShapeError
-from wholestep.frontend.custom import stop_gradient
+from wholestep.frontend.marks import stop_gradient
 from wholestep.nn import init
 from wholestep.nn.exponentials import integer_index
 from wholestep.nn.linears import linear, sized

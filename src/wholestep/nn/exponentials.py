@@ -10,7 +10,8 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import DtypeError
-from wholestep.frontend.custom import composite, stop_gradient
+from wholestep.frontend.custom import composite
+from wholestep.frontend.marks import stop_gradient
 
 
 def in_single(f: Callable[[Any], Any], x: Any) -> Any:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from wholestep import numpy as wnp, scipy
-from wholestep.frontend.custom import stop_gradient
+from wholestep.frontend.marks import stop_gradient
 from wholestep.nn.reduction import Reduction, loss_setting, paired_operands, real_floating, reduce_losses
 
 

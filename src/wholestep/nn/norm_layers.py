@@ -9,7 +9,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
-from wholestep.frontend.custom import stop_gradient
+from wholestep.frontend.marks import stop_gradient
 from wholestep.nn import init, normalization
 from wholestep.nn.annotations import buffer
 from wholestep.nn.linears import sized

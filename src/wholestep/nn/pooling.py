@@ -12,7 +12,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
-from wholestep.frontend.custom import stop_gradient
+from wholestep.frontend.marks import stop_gradient
 from wholestep.nn.exponentials import in_single, logsumexp
 from wholestep.nn.spatial import by_rank
 from wholestep.nn.windows import (

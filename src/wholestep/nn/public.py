@@ -4,10 +4,7 @@ from wholestep.nn import init as init, metrics as metrics
 from wholestep.nn.activations import (
     celu as celu,
     elu as elu,
-    gated_act as gated_act,
-    geglu as geglu,
     gelu as gelu,
-    glu as glu,
     hardshrink as hardshrink,
     hardsigmoid as hardsigmoid,
     hardswish as hardswish,
@@ -23,7 +20,6 @@ from wholestep.nn.activations import (
     softplus as softplus,
     softshrink as softshrink,
     softsign as softsign,
-    swiglu as swiglu,
     tanh as tanh,
     tanhshrink as tanhshrink,
     threshold as threshold,
@@ -67,6 +63,7 @@ from wholestep.nn.exponentials import (
     safe_sqrt as safe_sqrt,
     softmax as softmax,
 )
+from wholestep.nn.gates import gated_act as gated_act, geglu as geglu, glu as glu, swiglu as swiglu
 from wholestep.nn.linears import Linear as Linear, linear as linear
 from wholestep.nn.losses import (
     gaussian_nll as gaussian_nll,

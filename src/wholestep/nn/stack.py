@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -15,12 +14,11 @@ from wholestep.boundary.counts import is_integer
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
-from wholestep.frontend.checkpoint import checked_policy, checkpoint
-from wholestep.frontend.control import scan
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import current
 from wholestep.nn.keys import as_key, takes_key
 from wholestep.nn.module import Module, copy_of
+from wholestep.nn.stack_loops import checked_keep, looped
 from wholestep.nn.traversal import Fixed, ModelWalk, ModuleBody, Rebuilt, Reread, without_arrays
 
 SPEC = "_stack"
@@ -259,7 +257,7 @@ class Stack(Module):
 
         own = {name: of_each for name, of_each in (("key", keys), ("cache", cache)) if of_each is not None}
         rows = ([p.value for p in walk.parameters], [p.value for p in walk.kept], own)
-        y, (new, held) = looped(step, x, rows, spec)
+        y, (new, held) = looped(step, x, rows, spec.depth, spec.keep)
         for i, value in zip(assigned, new, strict=True):
             assign(self, walk.kept[i].path, value)
         return y if cache is None else (y, held)
@@ -350,67 +348,3 @@ def assign(stack: Stack, path: str, value: Any) -> None:
     owner, _, name = path.rpartition(".")
     found = next(module for at, module in ModelWalk(stack).modules if at == owner)
     setattr(found, name, value)
-
-
-# What is kept.
-
-
-def checked_keep(keep: Any) -> Any:
-    """The mode of `keep`; raises ParameterError for one that there is not."""
-    if isinstance(keep, str) and keep in ("all", "inputs", "sqrt"):
-        return keep
-    if isinstance(keep, int | np.integer):
-        if isinstance(keep, bool) or keep < 1:
-            raise ParameterError(f"Stack: keep is {keep!r}; as a number it is 1 or more")
-        return int(keep)
-    if isinstance(keep, str) and keep == "streamed":
-        raise ParameterError(
-            "Stack: keep is 'streamed'; where a stack lies is said when its step is compiled",
-            hint='say "inputs" here, and ws.compile(..., stream="blocks.*", folder=...) with the paths of its arrays',
-        )
-    try:
-        return checked_policy(keep)
-    except ParameterError as error:
-        raise ParameterError(
-            f"Stack: keep is {keep!r}", hint='"all", "inputs", "sqrt", an integer, or a policy of ws.checkpoint'
-        ) from error
-
-
-def looped(step: Callable[[Any, Any], Any], x: Any, rows: Any, spec: Spec) -> Any:
-    """One step after another along the first axis of `rows`: `(x, results)`, keeping what is asked for."""
-    keep, n = spec.keep, spec.depth
-    if keep == "all":
-        return scan(step, x, rows, n)
-    if keep == "inputs":
-        return scan(checkpoint(step), x, rows, n)
-    if keep == "sqrt" or isinstance(keep, int):
-        return in_groups(checkpoint(step), x, rows, n, near_root(n) if keep == "sqrt" else keep)
-    return scan(checkpoint(step, policy=keep), x, rows, n)
-
-
-def in_groups(step: Callable[[Any, Any], Any], x: Any, rows: Any, n: int, k: int) -> Any:
-    """The loop in groups of k steps, of which each keeps nothing but what it begins with; the last may be shorter."""
-    groups, rest = divmod(n, k)
-    whole = groups * k
-
-    def group(size: int) -> Callable[[Any, Any], Any]:
-        return checkpoint(lambda x, rows: scan(step, x, rows, size))
-
-    def folded(a: Any) -> Any:
-        return a[:whole].reshape(groups, k, *a.shape[1:])
-
-    if groups == 0:
-        return group(n)(x, rows)
-    x, results = scan(group(k), x, tree.map(folded, rows), groups)
-    results = tree.map(lambda a: a.reshape(whole, *a.shape[2:]), results)
-    if rest == 0:
-        return x, results
-    x, last = group(rest)(x, tree.map(lambda a: a[whole:], rows))
-    return x, tree.map(lambda a, b: wnp.concatenate([a, b]), results, last)
-
-
-def near_root(n: int) -> int:
-    """A size of groups near the root of n: one that divides n, where there is one within a factor of two."""
-    root = math.isqrt(n)
-    divisors = [k for k in range(1, n + 1) if n % k == 0 and root / 2 <= k <= 2 * root]
-    return min(divisors, key=lambda k: abs(k - root), default=root)

@@ -11,8 +11,8 @@ from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import binds, bound
+from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type

@@ -12,7 +12,7 @@ from wholestep import dtypes, numpy as wnp, tree
 from wholestep.boundary.counts import whole_number
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.control import cond, scan
-from wholestep.frontend.derivatives import value_and_grad
+from wholestep.frontend.gradients import value_and_grad
 from wholestep.optim.hyper import Fields, Rate, number_or_schedule, rate_at
 from wholestep.optim.line_search import backtracking, strong_wolfe
 from wholestep.optim.protocol import required_extra, working_array

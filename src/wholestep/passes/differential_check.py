@@ -14,7 +14,7 @@ from wholestep.ir.graph import OPS, Graph, NDArray, Value
 from wholestep.ir.sizes import all_names, graph_at, type_at
 from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
-from wholestep.primitives.family import draw
+from wholestep.primitives.samples import draw
 
 MAX_ELEMENTS = 2**22
 """Elements over all values of a program beyond which it is not run."""

@@ -12,9 +12,11 @@ from wholestep.errors import DtypeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel import maths
-from wholestep.primitives.family import COSTLY, Basic, LinearPointwise, Sample, draw
+from wholestep.primitives.elementwise import Basic
+from wholestep.primitives.family import COSTLY, LinearPointwise, Sample
 from wholestep.primitives.logic import sign, trunc, wins
 from wholestep.primitives.precision import WIDE
+from wholestep.primitives.samples import draw
 
 
 class Multiply(Basic):

@@ -16,9 +16,10 @@ from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
-from wholestep.primitives.family import Bilinear, LeadingBatch, LinearPrimitive, Loops, Sample, conj, draw
+from wholestep.primitives.family import Bilinear, LeadingBatch, LinearPrimitive, Loops, Sample, conj
 from wholestep.primitives.movement import Movement, spread, steps_between
 from wholestep.primitives.precision import FOLLOWS, LOW
+from wholestep.primitives.samples import draw
 
 Ints = tuple[Any, ...]
 

@@ -12,8 +12,9 @@ from wholestep.errors import DtypeError
 from wholestep.ir.graph import OPS, NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel import maths
-from wholestep.primitives.family import LinearPointwise, Loops, Maybe, Primitive, Sample, draw
+from wholestep.primitives.family import LinearPointwise, Loops, Maybe, Primitive, Sample
 from wholestep.primitives.precision import AS_WRITTEN
+from wholestep.primitives.samples import draw
 
 
 class ConstantPrimitive(Loops, Primitive):

@@ -12,7 +12,6 @@ Cotangents live in the real inner product Re(conj(a) b), so the gradient of a re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import ShapeError
 from wholestep.ir.build import current, emit
 from wholestep.ir.graph import OPS, NDArray, Node, Value
-from wholestep.ir.types import Type, array_type
+from wholestep.ir.types import Type
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
-from wholestep.primitives.precision import FOLLOWS, WIDE
+from wholestep.primitives.precision import WIDE
 
 RECOMPUTE_LIMIT = 8
 """The price up to which a value is recomputed where it is read, rather than kept in memory."""
@@ -251,10 +250,6 @@ def expand(x: Value, n: Any, on: bool) -> Value:
     return repeated
 
 
-Partial = Callable[..., Any] | float | None
-"""Derivative with respect to one operand: a rule (y, *xs) -> Value or number, a number, or None for zero everywhere."""
-
-
 class Several(Primitive):
     """A primitive with several outputs, or a number of them that depends on its parameters."""
 
@@ -282,152 +277,6 @@ class Pointwise(Loops, LeadingBatch):
 
     thin = True
     kind = "elementwise"
-
-
-class Elementwise(Pointwise):
-    """One scalar function applied to each element; states its partial derivatives and its scalar expression.
-
-    `reference` is a NumPy ufunc, or the name of one of scipy.special. `code` writes the same function in the kernel
-    language: values of the operands' dtype -> a value of the result's; half precisions come and go as float32, complex
-    numbers as `maths.Complex` pairs. With `stored`, half precisions come and go as they are. `takes` lists the kinds
-    of dtype ("b" boolean, "i" integer, "f" floating, "c" complex); `gives` is the dtype kind of the result where it
-    differs ("b", or "f" for the real part of a complex). `domain` is the interval that samples are drawn from.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        reference: Any,
-        *partials: Partial,
-        code: Callable[..., Any],
-        arity: int | None = None,
-        takes: str = "fc",
-        gives: str = "",
-        domain: tuple[float, float] = (-3.0, 3.0),
-        polynomial: bool = False,
-        stored: bool = False,
-        price: int | None = None,
-        precision: str | None = None,
-    ) -> None:
-        super().__init__(name)
-        self.price = self.price if price is None else price
-        self.precision = self.precision if precision is None else precision
-        self.reference = reference
-        self.code = code
-        self.arity = arity or len(partials) or 1
-        self.partials = partials
-        self.takes = takes
-        self.gives = gives
-        self.domain = domain
-        self.polynomial = polynomial
-        self.stored = stored
-
-    def function(self) -> Any:
-        """The NumPy ufunc that defines the values; scipy.special is imported when it is first needed."""
-        if isinstance(self.reference, str):
-            import scipy.special
-
-            self.reference = getattr(scipy.special, self.reference)
-        return self.reference
-
-    def inside(self, dtype: np.dtype[Any]) -> float:
-        """A number at which the function and its derivatives are finite: 1 in the domain's inside, else its middle."""
-        low, high = self.domain
-        point = 1.0 if low < 1.0 < high else (low + high) / 2
-        return point if dtype_kind(dtype) in "fc" else int(point)
-
-    def ref(self, *arrays: Any) -> Any:
-        out = self.function()(*arrays)
-        if not self.gives and out.dtype is not arrays[0].dtype and arrays[0].dtype != object:
-            out = out.astype(arrays[0].dtype)
-        return out
-
-    def type(self, *types: Type) -> Type:
-        x = types[0]
-        for y in types:
-            if y is not x:
-                raise ShapeError(f"{self.name}: operands differ: {', '.join(map(str, types))}")
-        if len(types) != self.arity:
-            raise ShapeError(f"{self.name}: takes {self.arity} operands, got {len(types)}")
-        kind = dtype_kind(x.dtype)
-        if kind not in self.takes:
-            raise DtypeError(f"{self.name}: does not take {dtypes.short(x.dtype)}")
-        if self.gives == "b":
-            return array_type(x.shape, _BOOL)
-        if self.gives == "f":
-            return array_type(x.shape, dtypes.real_of(x.dtype))
-        return x
-
-    def partial(self, node: Node, i: int) -> Any:
-        """The derivative with respect to operand i, as a value or a number; None for zero."""
-        rule = self.partials[i] if self.partials else None
-        if callable(rule):
-            return rule(node.outputs[0], *node.inputs)
-        return rule
-
-    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        terms: list[Maybe] = []
-        for i, dx in enumerate(dxs):
-            partial = self.partial(node, i) if dx is not None else None
-            if dx is not None and partial is not None:
-                terms.append(scale_cotangent(dx, partial))
-        return (sum_values(terms),)
-
-    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
-        gy = gys[0]
-        out: list[Maybe] = [None] * len(wrt)
-        for i, wanted in enumerate(wrt):
-            if wanted and gy is not None:
-                partial = self.partial(node, i)
-                if isinstance(partial, Value):
-                    out[i] = scale_cotangent(gy, conj(partial))
-                elif partial is not None:
-                    out[i] = scale_cotangent(gy, np.conj(partial))
-        return out
-
-    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        low, high = self.domain
-        for dtype in sample_dtypes(self.takes):
-            for shape in ((2, 3), (), (0, 2), (1,)):
-                yield Sample(tuple(draw(rng, shape, dtype, low, high) for _ in range(self.arity)))
-
-
-class Basic(Elementwise):
-    """Arithmetic, a comparison, a choice or rounding: cheap, and as good in any precision as its operands are."""
-
-    price = 1
-    precision = FOLLOWS
-
-
-_BOOL = np.dtype(bool)
-_KINDS = {"b": "b", "i": "i", "u": "i", "f": "f", "c": "c", "V": "f"}
-
-
-def dtype_kind(dtype: np.dtype[Any]) -> str:
-    """ "b", "i", "f" or "c": boolean, integer, floating, complex."""
-    return _KINDS[dtype.kind]
-
-
-def sample_dtypes(takes: str) -> list[np.dtype[Any]]:
-    """The dtypes that samples are drawn in, float64 first."""
-    names = {"f": ["f64", "f32", "f16", "bf16"], "c": ["c128", "c64"], "i": ["i64", "i32", "i8", "u8"], "b": ["bool"]}
-    return [dtypes.from_short(name) for kind in "fcib" if kind in takes for name in names[kind]]
-
-
-def draw(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], low: float = -3.0, high: float = 3.0
-) -> NDArray:
-    """Random numbers of a dtype inside an interval."""
-    kind = dtype_kind(dtype)
-    if kind == "b":
-        return np.asarray(rng.integers(0, 2, size=shape), dtype)
-    if kind == "i":
-        first = max(math.ceil(low), 0) if dtype.kind == "u" else math.ceil(low)
-        return np.asarray(rng.integers(first, max(first, math.floor(high)) + 1, size=shape), dtype)
-    real = rng.uniform(low, high, size=shape)
-    if kind == "c":
-        return np.asarray(real + 1j * rng.uniform(-1.0, 1.0, size=shape), dtype)
-    return np.asarray(real, dtype)
 
 
 class LinearPrimitive(Primitive):

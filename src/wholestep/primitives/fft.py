@@ -14,8 +14,9 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
 from wholestep.primitives.creation import iota
-from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Sample, axis_inside, draw
+from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Sample, axis_inside
 from wholestep.primitives.logic import select
+from wholestep.primitives.samples import draw
 
 Axes = tuple[int, ...]
 

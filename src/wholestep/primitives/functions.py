@@ -13,7 +13,8 @@ import numpy as np
 from wholestep.errors import DerivativeError
 from wholestep.ir.graph import Value
 from wholestep.kernel import maths
-from wholestep.primitives.family import Elementwise, Partial, number_of, ones, zeros
+from wholestep.primitives.elementwise import Elementwise, Partial
+from wholestep.primitives.family import number_of, ones, zeros
 from wholestep.primitives.logic import isfinite, select
 from wholestep.primitives.precision import FOLLOWS
 

@@ -11,8 +11,10 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node
 from wholestep.ir.types import Type
 from wholestep.kernel import maths
-from wholestep.primitives.family import COSTLY, Backward, Basic, Maybe, Pointwise, Sample, draw, instantiate, zeros
+from wholestep.primitives.elementwise import Basic
+from wholestep.primitives.family import COSTLY, Backward, Maybe, Pointwise, Sample, instantiate, zeros
 from wholestep.primitives.precision import FOLLOWS
+from wholestep.primitives.samples import draw
 
 equal = Basic("equal", np.equal, code=maths.equal, arity=2, takes="bifc", gives="b")
 not_equal = Basic("not_equal", np.not_equal, code=maths.not_equal, arity=2, takes="bifc", gives="b")

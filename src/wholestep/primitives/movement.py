@@ -15,8 +15,9 @@ from wholestep.ir.types import Shape, Type, array_type
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates, reshape_coordinates, size_index
 from wholestep.kernel.lang import Index
-from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Loops, Sample, axis_inside, draw, expand, zeros
+from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Loops, Sample, axis_inside, expand, zeros
 from wholestep.primitives.precision import FOLLOWS
+from wholestep.primitives.samples import draw
 
 Ints = tuple[Any, ...]
 

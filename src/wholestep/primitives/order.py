@@ -10,9 +10,10 @@ import numpy as np
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.family import LeadingBatch, Loops, Maybe, Sample, Several, axis_inside, draw, sample_dtypes
+from wholestep.primitives.family import LeadingBatch, Loops, Maybe, Sample, Several, axis_inside
 from wholestep.primitives.indexing import take_along
 from wholestep.primitives.precision import FOLLOWS
+from wholestep.primitives.samples import draw, sample_dtypes
 
 _INDEX = np.dtype(np.int64)
 

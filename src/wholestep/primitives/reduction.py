@@ -13,19 +13,10 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.creation import cast, full
-from wholestep.primitives.family import (
-    LeadingBatch,
-    LinearPrimitive,
-    Loops,
-    Maybe,
-    Sample,
-    axis_inside,
-    draw,
-    dtype_kind,
-    sample_dtypes,
-)
+from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Loops, Maybe, Sample, axis_inside
 from wholestep.primitives.movement import broadcast, concat, flip, pad, permute, reshape, slice_along
 from wholestep.primitives.precision import FOLLOWS, WIDE
+from wholestep.primitives.samples import draw, dtype_kind, sample_dtypes
 
 Axes = tuple[int, ...]
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from wholestep.ir.graph import NDArray, Value
 from wholestep.kernel import maths
-from wholestep.primitives.family import Elementwise, ones, zeros
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import ones, zeros
 from wholestep.primitives.functions import (
     External,
     cos,

@@ -11,8 +11,8 @@ import scipy.special
 
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import inexact_array, lift, wrap
 from wholestep.scipy.outside import fallback, np, special
 

@@ -16,7 +16,8 @@ from wholestep.backends.reference import interpret
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import build
 from wholestep.ir.graph import Graph, NDArray
-from wholestep.primitives.family import Elementwise, Primitive, Sample
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import Primitive, Sample
 from wholestep.testing import laws
 from wholestep.testing.arrays import DOUBLE, Function, as_complex, coarsest_eps, move_arguments
 

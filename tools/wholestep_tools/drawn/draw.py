@@ -15,7 +15,8 @@ import numpy as np
 
 import wholestep.primitives  # noqa: F401  (fills the registry)
 from wholestep.ir.graph import OPS, Graph, NDArray, Value
-from wholestep.primitives.family import REGISTRY, Elementwise, Sample
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import REGISTRY, Sample
 from wholestep.testing import laws
 from wholestep.testing.primitives import graph_of
 

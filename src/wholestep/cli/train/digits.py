@@ -21,7 +21,7 @@ from wholestep.cli.train.shared import (
     take_up,
 )
 from wholestep.errors import CommandError
-from wholestep.frontend.derivatives import value_and_grad
+from wholestep.frontend.gradients import value_and_grad
 from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
 from wholestep.optim import adam, one_cycle

@@ -9,8 +9,8 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import ShapeError
-from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers
+from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import inexact_array, lift, wrap
 from wholestep.numpy.linalg.factors import check_matrix, inv, svdvals
 from wholestep.numpy.movement import normalized_axes

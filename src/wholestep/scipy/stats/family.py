@@ -12,8 +12,8 @@ from typing import Any
 import scipy.stats
 
 from wholestep.errors import UnsupportedError
-from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import lift, wrap
 from wholestep.scipy.outside import doubles, np
 

@@ -9,8 +9,8 @@ from typing import Any
 import scipy.stats
 
 from wholestep.errors import ShapeError, UnsupportedError
-from wholestep.frontend.custom import stop_gradient
 from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import lift
 from wholestep.scipy.linalg import solve_triangular
 from wholestep.scipy.outside import doubles, np, special

@@ -11,7 +11,8 @@ from wholestep import numpy as wnp, random, tree
 from wholestep.errors import DtypeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import cond
-from wholestep.frontend.derivatives import Entered, loss_value, with_gradient
+from wholestep.frontend.entered import Entered
+from wholestep.frontend.gradients import loss_value, with_gradient
 from wholestep.frontend.printing import take_prints
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import type_of

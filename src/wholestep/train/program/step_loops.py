@@ -8,7 +8,7 @@ from typing import Any
 from wholestep import numpy as wnp, random, tree
 from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import scan
-from wholestep.frontend.derivatives import value_and_grad
+from wholestep.frontend.gradients import value_and_grad
 from wholestep.frontend.jit import jit
 from wholestep.train.program.step_function import PRINTED
 

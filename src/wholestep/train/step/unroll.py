@@ -15,8 +15,8 @@ from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.checkpoint import checkpoint as recomputed
 from wholestep.frontend.control import scan
-from wholestep.frontend.custom import stop_gradient
-from wholestep.frontend.derivatives import loss_value, value_and_grad
+from wholestep.frontend.gradients import loss_value, value_and_grad
+from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import type_of
 from wholestep.nn.keys import takes_key

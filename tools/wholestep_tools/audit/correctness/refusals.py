@@ -12,7 +12,7 @@ import numpy as np
 import wholestep as ws
 from wholestep import tree
 from wholestep.errors import WholestepError
-from wholestep.frontend import dispatch, ufuncs
+from wholestep.frontend import dispatch, ufunc_rules
 from wholestep_tools.audit.campaign import Audit, Seen
 from wholestep_tools.audit.record import record
 
@@ -78,7 +78,7 @@ LEFT_OUT = frozenset("save savez savez_compressed savetxt load loadtxt genfromtx
 def callables() -> dict[str, Callable[..., Any]]:
     """The covered functions of NumPy, ufuncs among them."""
     found = {name: f for name, f in dispatch.NAMES.items() if name.startswith("numpy.")}
-    known = {n for n in (*ufuncs.DIRECT, *ufuncs.COMPOSED) if isinstance(getattr(np, n, None), np.ufunc)}
+    known = {n for n in (*ufunc_rules.DIRECT, *ufunc_rules.COMPOSED) if isinstance(getattr(np, n, None), np.ufunc)}
     found |= {f"numpy.{name}": getattr(np, name) for name in known}
     return {name: f for name, f in sorted(found.items()) if name.rpartition(".")[2] not in LEFT_OUT}
 
