@@ -159,3 +159,21 @@ def test_what_a_routine_writes_in_a_loop_of_many_rounds_is_there_for_the_way_bac
     graph, args, kept = step_graph(Program(12, 4, moves, 1, -1, False, False, False, dtype="f4"), 1)
     found = outputs(graph, args, [(i, i) for i in range(kept)], roll)
     assert unexplained(graph, args, found) == []
+
+
+def test_a_carry_of_an_inner_loop_is_not_written_over_what_that_loop_reads() -> None:
+    """The innermost loop reads the carry of the one around it, which lies in the carry of the outermost one."""
+
+    def innermost(w: Any, _: Any) -> Any:
+        return ws.scan(lambda a, _: (a * 0.5 + w * 0.25, None), w, None, 3)[0], None
+
+    def middle(w: Any, _: Any) -> Any:
+        return ws.scan(innermost, w, None, 2)[0], None
+
+    w = np.linspace(0.1, 1, 40)
+    expected = w
+    for _ in range(2 * 2):
+        start = expected
+        for _ in range(3):
+            expected = expected * 0.5 + start * 0.25
+    np.testing.assert_allclose(ws.jit(lambda w: ws.scan(middle, w, None, 2)[0])(w), expected, rtol=1e-14)

@@ -70,7 +70,9 @@ def loop_results(
     for i, v in enumerate(node.outputs):
         found = location_of(low, v)
         others = [x for j, x in enumerate(node.inputs) if not (i < carries and j == first + i)]
-        if (old := layout.overwritten_memory(found.place)) and any(location_of(low, x).place is old for x in others):
+        # In loops of loops the two reach the memory that they share through allocations of their own.
+        old = layout.overwritten_memory(found.place)
+        if old is not None and any(layout.memory(location_of(low, x).place) is old for x in others):
             found = Location(Allocation(found.place.size, file=layout.in_file(old)), found.strides)
             back.append((location_of(low, v).place, found.place))
         made.append(found)
