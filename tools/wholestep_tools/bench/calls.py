@@ -30,7 +30,7 @@ Call = Callable[[], Any]
 
 
 class Row(NamedTuple):
-    """What was measured of one kind of call: the least seconds of it by library."""
+    """The measurement of one kind of call: the least seconds of it by library."""
 
     name: str
     asked: float
