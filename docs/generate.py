@@ -143,23 +143,19 @@ def benchmarks() -> str:
 def models_table(path: Path) -> list[str]:
     """The models of real size that have a record."""
     record = json.loads(path.read_text(encoding="utf-8"))
-    machine = record["machine"]
-    about = (
-        f"On {machine['processor']}, threads: {machine['threads']}. Meanwhile a product of matrices in NumPy reached "
-        f"{machine['gflops']:.0f} GFLOP/s and a copy {machine['gigabytes']:.0f} GB/s."
-    )
     lines = [
-        about,
-        "",
-        "| | ours, ms | best peer, ms | which | times faster | compile, s | JAX's, s | peak MB | least of peers |",
+        "| | processor, threads, NumPy's product | ours, ms | best peer, ms | which | times faster | compile, s "
+        "| JAX's, s | peak MB | least of peers |",
+        "|---|---|--:|--:|---|--:|--:|--:|--:|--:|",
     ]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
-    for name, rows in record["workloads"].items():
+    for name, entry in record["workloads"].items():
+        machine, rows = entry["machine"], entry["rows"]
+        on = f"{machine['processor']}, {machine['threads']}, {machine['gflops']:.0f} GFLOP/s"
         ours = next(row for row in rows if row["peer"] == "wholestep")
         peers = [row for row in rows if row["peer"] != "wholestep" and not row["failed"]]
         best = min(peers, key=lambda row: float(row["least"]))
         jax = next((f"{row['cold']:.1f}" for row in peers if row["peer"] == "jax"), "")
-        times = f"{1e3 * ours['least']:.0f} | {1e3 * best['least']:.0f} | {best['version']}"
+        times = f"{on} | {1e3 * ours['least']:.4g} | {1e3 * best['least']:.4g} | {best['version']}"
         memory = f"{ours['peak_mb']:.0f} | {min(row['peak_mb'] for row in peers):.0f}"
         faster = f"{best['least'] / ours['least']:.2f}"
         lines.append(f"| {name} | {times} | {faster} | {ours['cold']:.1f} | {jax} | {memory} |")

@@ -51,7 +51,7 @@ def test_a_whole_run(tmp_path, capsys, monkeypatch):
     assert main(["bench", *options]) == 0
     text = capsys.readouterr().out
     assert text.startswith("a processor, 2 threads") and text.endswith("one peer, nothing to compare\n")
-    rows = [Row(**row) for row in json.loads(file.read_text())["workloads"]["W4"]]
+    rows = [Row(**row) for row in json.loads(file.read_text())["workloads"]["W4"]["rows"]]
     assert [row.label for row in rows] == ["wholestep", "wholestep, 1000 a call"]
     for row in rows:
         assert f"  {row.label}  " in text

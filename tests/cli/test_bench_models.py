@@ -95,6 +95,18 @@ def test_a_whole_run(tmp_path, capsys, monkeypatch, trained):
     text = capsys.readouterr().out
     assert f"{name}  {REAL[name].title}: {spec.STEP if trained else 'forward'}" in text
     assert list(json.loads(file.read_text())["workloads"]) == [name]
+    assert main(["bench", "models", *[{name: "gp-1000"}.get(option, option) for option in options]]) == 0
+    kept = json.loads(file.read_text())["workloads"]
+    assert sorted(kept) == sorted([name, "gp-1000"]) and kept[name]["rows"][0]["least"] == 0.5
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"bench": "workloads", "workloads": {}}'])
+def test_a_file_of_something_else_is_not_written_over(tmp_path, capsys, text):
+    file = tmp_path / "found.json"
+    file.write_text(text)
+    assert main(["bench", "models", "--peers", "wholestep", "--workloads", "gp-1000", "--json", str(file)]) == 2
+    assert "no record of bench models" in capsys.readouterr().err
+    assert file.read_text() == text
 
 
 def test_a_model_run_forward_is_its_own_function():

@@ -45,11 +45,33 @@ def chosen(names: str | None) -> list[str]:
     return asked
 
 
-def written(measured: machine.Machine, found: Mapping[str, Sequence[Row]]) -> str:
-    """Everything that was measured, as JSON."""
-    rows = {name: [row._asdict() for row in rows] for name, rows in found.items()}
+def keep(file: Path, measured: machine.Machine, found: Mapping[str, Sequence[Row]]) -> None:
+    """Write everything that was measured to a file, which keeps the workloads that were measured before.
+
+    Raises CommandError for a file that is something else.
+    """
     kind = "models" if REAL.keys() & found else "workloads"
-    return json.dumps({"bench": kind, "machine": measured._asdict(), "workloads": rows}, indent=1) + "\n"
+    workloads = recorded(file, kind)
+    for name, rows in found.items():
+        workloads[name] = {"machine": measured._asdict(), "rows": [row._asdict() for row in rows]}
+    ordered = {name: workloads[name] for name in spec.WORKLOADS if name in workloads}
+    file.write_text(json.dumps({"bench": kind, "workloads": ordered}, indent=1) + "\n", encoding="utf-8")
+
+
+def recorded(file: Path, kind: str) -> dict[str, Any]:
+    """The workloads in a file, each with its machine and rows; none where there is no file.
+
+    Raises CommandError for a file that is something else.
+    """
+    if not file.exists():
+        return {}
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if record["bench"] == kind:
+            return dict(record["workloads"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise CommandError(f"{file} is no record of bench {kind}", hint="choose another file with --json")
 
 
 def bench(peers: str | None, workloads: str, options: Options, file: Path | None, stream: TextIO) -> int:
@@ -60,6 +82,8 @@ def bench(peers: str | None, workloads: str, options: Options, file: Path | None
     contestants, names = chosen(peers), spec.named(workloads)
     if file is not None and not file.parent.is_dir():
         raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
+    if file is not None:
+        recorded(file, "models" if REAL.keys() & set(names) else "workloads")
     machine.wait_until_quiet(options.quiet)
     measured = machine.measured(options.threads)
     print(measured, file=stream, flush=True)
@@ -70,7 +94,7 @@ def bench(peers: str | None, workloads: str, options: Options, file: Path | None
         wrong += table.complaints(name, found[name])
         print(f"\n{table.table(name, found[name])}", file=stream, flush=True)
         if file is not None:
-            file.write_text(written(measured, found), encoding="utf-8")
+            keep(file, measured, found)
     if overview := table.summary(found):
         print(f"\n{overview}", file=stream)
     most = max(spec.WORKLOADS[name].tolerance for name in names)
@@ -106,7 +130,9 @@ def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: 
     job.add_argument(
         "--threads", type=integer_at_least(1), default=machine.processors(), metavar="N", help="threads of each peer"
     )
-    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write everything here, beside other workloads that the file has"
+    )
     job.set_defaults(run=command)
 
 
