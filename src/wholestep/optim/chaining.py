@@ -115,7 +115,8 @@ class ClipByValue(Stateless):
             raise UnsupportedError(
                 "clip_by_value: complex gradients have no order", hint="clip_by_global_norm takes them"
             )
-        return wnp.clip(g, scalar_like(-self.limit, g), scalar_like(self.limit, g))
+        # A zero stays one whatever the limit, which lets the rows of a table that have no gradient alone.
+        return wnp.where(g == 0, g, wnp.clip(g, scalar_like(-self.limit, g), scalar_like(self.limit, g)))
 
 
 class Normalize(Stateless):

@@ -44,10 +44,18 @@ class Leafwise(Fields):
         rate, choice = getattr(self, "weight_decay", None), getattr(self, "decay", None)
         return [rate if yes else None for yes in chosen_parameters(label(self), choice, params)]
 
+    def lazy_ones(self, params: Any) -> list[bool]:
+        """True for each parameter whose rows without a gradient stay as they are; raises for a wrong choice of these."""
+        choice = getattr(self, "lazy", False)
+        every = isinstance(choice, bool)
+        chosen = [choice for _ in tree.leaves(params)] if every else chosen_parameters(label(self), choice, params)
+        return [bool(yes) for yes in chosen]
+
     def init(self, params: Any) -> Any:
         """The state to begin with."""
         leaves, structure = tree.flatten(params)
         self.decays(params)
+        self.lazy_ones(params)
         return {**self.common(), **dict_of_trees([self.kept(p) for p in leaves], structure)}
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
@@ -60,14 +68,24 @@ class Leafwise(Fields):
             for old, value in zip(olds, tree.below(structure, state[name]), strict=True):
                 old[name] = value
         new_leaves, news = [], []
-        rows = zip(leaves, tree.below(structure, grads), olds, self.decays(params), strict=True)
+        rows = zip(leaves, tree.below(structure, grads), olds, self.decays(params), self.lazy_ones(params), strict=True)
         with blaming_one_line() if type(self).__module__.startswith("wholestep.") else nullcontext():
-            for p, g, old, decay in rows:
+            for p, g, old, decay, lazy in rows:
                 p = wnp.asarray(p)
                 new, kept = self.moved(working_array(p), working_array(g), old, numbers, decay)
+                if lazy:
+                    new, kept = only_touched(working_array(g), (new, kept), (working_array(p), old))
                 new_leaves.append(new.astype(p.dtype, copy=False))
                 news.append(kept)
         return tree.unflatten(structure, new_leaves), {**common, **dict_of_trees(news, structure)}
+
+
+def only_touched(g: Any, new: Any, old: Any) -> Any:
+    """What is new in the rows that have a gradient, and what was before in those whose gradient is zero."""
+    touched = g != 0
+    if g.ndim > 1:
+        touched = wnp.any(touched, axis=tuple(range(1, g.ndim)), keepdims=True)
+    return tree.map(lambda a, b: wnp.where(touched, a, b), new, old)
 
 
 def dict_of_trees(kept: list[dict[str, Any]], structure: tree.TreeDef) -> dict[str, Any]:

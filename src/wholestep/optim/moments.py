@@ -35,6 +35,12 @@ class Adam(WithMoments):
     so far takes the place of v. Moments have the dtype of their parameter, float32 for half precisions; for a complex
     parameter the second moment is that of the absolute value.
 
+    `lazy` says which parameters are tables of which a step reads a few rows: True for all, or a function of the path, a
+    table of paths, a pattern or several. A row (a place on the first axis) whose gradient is zero is then left alone:
+    it does not move, its moments do not decay, and nothing is subtracted by a weight decay. Only the count of updates,
+    which the corrections of all moments use, is that of all rows. A compiled step reads and writes only the rows that
+    were gathered.
+
     Shapes: trees of floating or complex arrays; the state has two arrays like each, with `amsgrad` three.
     Raises: ParameterError for a negative rate or eps, or means that keep all or less than nothing, DtypeError for what
     is no number.
@@ -50,6 +56,7 @@ class Adam(WithMoments):
 
     _: KW_ONLY
     amsgrad: bool = False
+    lazy: bool | Choice = False
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(the rate, the rate over the correction of m, one over the root of the correction of v)."""

@@ -16,7 +16,7 @@ from wholestep.lower.legalize.internal_ops import ArgsortOp, PivotPermutationOp
 from wholestep.lower.ops.loop_templates import KernelTemplate
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.steps import StatusCheck, Step
-from wholestep.primitives.creation import Iota
+from wholestep.primitives.creation import Full, Iota
 from wholestep.primitives.indexing import Gather
 from wholestep.primitives.reduction import Arg
 
@@ -43,6 +43,8 @@ def provably_in_bounds(index: Value, n: int) -> bool:
         return bool(value.min() >= -n and value.max() < n)
     if node is not None and isinstance(node.op, Iota):
         return bool(node.params["shape"][node.params["axis"]] <= n)
+    if node is not None and node.op.name == "minimum" and not dtypes.counts_back(index.dtype):
+        return any(v.node is not None and isinstance(v.node.op, Full) and v.node.params["value"] < n for v in node.inputs)
     if node is not None and isinstance(node.op, Arg):
         return bool(node.inputs[0].shape[node.params["axis"]] <= n)
     if node is not None and isinstance(node.op, ArgsortOp | PivotPermutationOp):

@@ -1,16 +1,17 @@
-"""Scatter: a copy of the operand, then the updates in row-major order of their indices."""
+"""Scatter: a copy of the operand unless it is written in place, then the updates in row-major order of indices."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from wholestep.ir.graph import Node
-from wholestep.kernel.index_arithmetic import Coordinates, linear_index
-from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.buffers.tasks import Task
+from wholestep.ir.graph import Node, Value
+from wholestep.kernel.index_arithmetic import Coordinates, linear_index, row_major_strides
+from wholestep.lower.buffers.materialize import Materializer, strip_reshapes
+from wholestep.lower.buffers.tasks import Assignment, Task
 from wholestep.lower.kernels.op_rules import wrap_index
 from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, components_of
 from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape, copy_kernel_task
+from wholestep.lower.program.steps import Step
 from wholestep.primitives.indexing import ScatterSet
 
 
@@ -20,7 +21,7 @@ def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
     out = node.outputs[0]
     if out.type.size == 0:
         return []
-    first = copy_kernel_task(low, x, low.locations[out])
+    first = copy_unless_in_place(low, x, low.locations[out])
     if u.type.size == 0:
         return [first]
     axes = node.params["axes"]
@@ -35,6 +36,21 @@ def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
                 place = tuple([picked[a] if a in picked else next(others) for a in range(x.ndim)])
                 scatter_element(reader, node, low.locations[out], place, reader.read(u, (*at, *rest)))
     return [first, reader.task()]
+
+
+def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Task:
+    """A task that copies the operand, and nothing at all where the result still lies over it when addresses are known."""
+    made, layout = copy_kernel_task(low, x, location), low.context.layout
+    over, own = layout.overwritten_memory(location.place), low.locations.get(strip_reshapes(x))
+    if over is None or own is None or layout.memory(own.place) is not over:
+        return made
+    if own.strides != row_major_strides(strip_reshapes(x).shape) or location.strides != row_major_strides(x.shape):
+        return made
+
+    def steps(at: Assignment) -> tuple[Step, ...]:
+        return () if at.address(location.place) == at.address(own.place) else made.steps(at)
+
+    return Task(made.reads, made.writes, steps)
 
 
 def scatter_element(reader: ElementReader, node: Node, location: Location, place: Coordinates, value: Any) -> None:

@@ -43,6 +43,8 @@ def lines(engine: Engine) -> Iterator[str]:
         yield f"set by name {', '.join(f'{name}={float(x):g}' for name, x in engine.hyper.items())}"
     nodes, flops = graph_size(graph)
     yield f"graph       {nodes:,} operations, {spelled_out(flops)} flops"
+    for table in engine.main.tables:
+        yield f"table       {table}"
     yield f"precision   {step_function.precision or 'as given'}{said_of_the_scale(engine)}"
     yield from said_of_dtypes(engine)
     yield f"guard       {step_function.guard or 'none'}"

@@ -21,7 +21,7 @@ from wholestep.train.program import first_calls, step_loops
 from wholestep.train.program.microbatch_means import check_mean
 from wholestep.train.program.resident_program import ResidentProgram
 from wholestep.train.program.step_function import StepFunction
-from wholestep.train.program.traced_step import TracedStep, reroll_step, trace_step
+from wholestep.train.program.traced_step import TracedStep, rewrite_step, trace_step
 from wholestep.train.program.unused_parameters import check_unused
 from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch, check_unchanged, watch_captures
@@ -115,7 +115,7 @@ class Engine:
         traced = self.trace(f, signature)
         self.watch(traced)
         check()
-        traced = reroll_step(traced, self.step_function, self.state.may_stack, self.device)
+        traced = rewrite_step(traced, self.step_function, self.state.may_stack, self.device)
         self.state.stack(traced.groups)
         made = ResidentProgram(traced, self.state, self.device, self.step_function)
         self.note("; ".join([reason, *traced.notes]), before)

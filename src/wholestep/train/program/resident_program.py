@@ -35,7 +35,7 @@ class ResidentProgram:
         budget = None if step_function.budget is None else step_function.budget.keeping(state.initial_bytes)
         pairs = traced.resident(len(state.arrays))
         self.program = devices.compile_for_device(traced.graph, pairs, device, budget, state.streams(arrays))
-        self.state, self.sizes = state, traced.sizes
+        self.state, self.sizes, self.tables = state, traced.sizes, traced.tables
         self.run: Callable[..., Result] = self.run_first
         self.instance: BoundExecutable = self.program.instance(arrays)
         self.plain = ResultDetails(step_function.guards)

@@ -1,4 +1,4 @@
-"""A traced step: what tracing and rerolling hand to the compiler, for compile, estimate, attach and replay."""
+"""A traced step: what tracing, sparse rows and rerolling hand to the compiler, for compile, estimate, attach, replay."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from wholestep.passes.optional import collect_left_out
 from wholestep.passes.reroll.emit import stacked_places
 from wholestep.passes.reroll.reroll import REROLL, Rerolled
 from wholestep.passes.reroll.scan_accumulators import SCAN_ACCUMULATORS
+from wholestep.passes.sparse_rows.sparse_rows import SPARSE_ROWS, RowUpdates
 from wholestep.train.program.step_function import StepFunction
 
 
@@ -31,6 +32,8 @@ class TracedStep(NamedTuple):
     """The arrays of the state that rerolling stacks into one input, by their places in the state."""
     notes: tuple[str, ...] = ()
     """Descriptions of the loops that rerolling made, and of rewrites that were left out."""
+    tables: tuple[str, ...] = ()
+    """For each large table that is gathered from, which rows are updated, and why."""
 
     def resident(self, arrays: int) -> list[tuple[int, int]]:
         """The pairs of inputs and outputs that are the state, which consists of so many arrays before stacking."""
@@ -61,12 +64,12 @@ def check_roll(roll: object, stream: object = None) -> None:
         )
 
 
-def reroll_step(
+def rewrite_step(
     traced: TracedStep, step_function: StepFunction, may_stack: Callable[[tuple[int, ...]], bool], device: str
 ) -> TracedStep:
-    """The step with isomorphic layers as loops, as far as its options and the device allow.
+    """The step with updates of rows and isomorphic layers as loops, as far as its options and the device allow.
 
-    Unless `roll=True` asks for it, nothing is rerolled for the interpreter, which others are compared with; under a
+    Rows are updated alone except for the interpreter, in files, and where one differentiates through the steps. Unless `roll=True` asks for it, nothing is rerolled for the interpreter, which others are compared with; under a
     budget, which rematerializes single values that a loop would make one; with symbolic sizes, which would not be the
     first axis of stacked values; and with `stream`, since arrays in files of their own are not stacked.
     """
@@ -78,17 +81,27 @@ def reroll_step(
         )
     interpreted = device == REFERENCE
     apart = interpreted or step_function.budget is not None or step_function.stream is not None or traced.sizes
-    found = Rerolled(graph)
     with collect_left_out() as left:
+        rows = RowUpdates(graph)
+        if not interpreted and step_function.stream is None and step_function.unroll == "stop":
+            rows = SPARSE_ROWS(graph, otherwise=rows, verified=True)
+        found = Rerolled(rows.graph)
         if roll is True or (roll == "auto" and not apart):
-            found = REROLL(graph, may_stack, otherwise=found, verified=True, always=roll is True)
+            found = REROLL(
+                rows.graph,
+                lambda places: rows.written.isdisjoint(places) and may_stack(places),
+                otherwise=found,
+                verified=True,
+                always=roll is True,
+            )
         if not interpreted:
             found = found._replace(graph=SCAN_ACCUMULATORS(found.graph, verified=True))
     if found.notes:
         places = stacked_places(len(graph.inputs), found.groups)
         names = [common_name([graph.input_names[p] for p in ps]) for ps in places]
         found = found._replace(graph=with_input_names(found.graph, names, graph.name))
-    return traced._replace(graph=found.graph, groups=tuple(found.groups), notes=(*found.notes, *map(str, left)))
+    notes = (*found.notes, *map(str, left))
+    return traced._replace(graph=found.graph, groups=tuple(found.groups), notes=notes, tables=rows.notes)
 
 
 def common_name(names: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import Optimizer
 from wholestep.train.program import step_loops
 from wholestep.train.program.step_function import StepFunction
-from wholestep.train.program.traced_step import reroll_step, trace_step
+from wholestep.train.program.traced_step import rewrite_step, trace_step
 from wholestep.train.state.batch_signature import BatchSignature, LeafSignature, placeholder
 from wholestep.train.state.model_state import split_model
 from wholestep.train.state.offloaded_state import OffloadedState, outline_layers
@@ -86,7 +86,7 @@ def estimate(
     paths, offloaded = tree.paths(state), None if stream is None else OffloadedState(stream, Path())
     files = frozenset() if offloaded is None else offloaded.paths(state)
     step_function = replace(step_function, stream=offloaded)
-    traced = reroll_step(traced, step_function, lambda ps: max(ps) < len(paths), DEFAULT_DEVICE)
+    traced = rewrite_step(traced, step_function, lambda ps: max(ps) < len(paths), DEFAULT_DEVICE)
     streamed = [i for i, path in enumerate(paths) if path in files]  # nothing is stacked then, and each has its place
     kept = initial_bytes(state, files)
     return forecast_memory(traced.graph, traced.resident(len(paths)), step_function.budget, kept, streamed)

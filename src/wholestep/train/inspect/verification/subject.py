@@ -21,7 +21,7 @@ from wholestep.runtime.executable import Executable
 from wholestep.train.program import step_loops
 from wholestep.train.program.engine import Engine
 from wholestep.train.program.step_function import GRAD_NORM, PRINTED, StepFunction
-from wholestep.train.program.traced_step import TracedStep, reroll_step
+from wholestep.train.program.traced_step import TracedStep, rewrite_step
 from wholestep.train.state.batch_signature import BatchSignature, matches_pattern
 
 GRADIENTS = "gradients of the loss"
@@ -168,7 +168,7 @@ class Subject:
             return max(places) < len(state.arrays)
 
         whole = traced.graph
-        traced = reroll_step(traced, function, may_stack, self.device)
+        traced = rewrite_step(traced, function, may_stack, self.device)
         pairs = traced.resident(len(state.arrays))
         return self.ran(compile_for_device(traced.graph, pairs, self.device), whole, traced.groups)
 
