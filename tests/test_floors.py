@@ -37,7 +37,7 @@ FLOORS = {
         "cse named_pass rules",
         "inline_bodies",
         "absorb_transposes convolution_gradients fold matrix_chain one_hot_indexing pads_to_concat reroll simplify "
-        "simplify_reductions",
+        "simplify_reductions sparse_rows",
         "pipeline",
     ),
     "lower": (

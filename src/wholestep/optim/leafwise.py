@@ -45,11 +45,11 @@ class Leafwise(Fields):
         return [rate if yes else None for yes in chosen_parameters(label(self), choice, params)]
 
     def lazy_ones(self, params: Any) -> list[bool]:
-        """True for each parameter whose rows without a gradient stay as they are; raises for a wrong choice of these."""
-        choice = getattr(self, "lazy", False)
-        every = isinstance(choice, bool)
-        chosen = [choice for _ in tree.leaves(params)] if every else chosen_parameters(label(self), choice, params)
-        return [bool(yes) for yes in chosen]
+        """True for each parameter whose rows without a gradient stay; raises for a wrong choice of these."""
+        choice: Any = getattr(self, "lazy", False)
+        if isinstance(choice, bool):
+            return [choice for _ in tree.leaves(params)]
+        return chosen_parameters(label(self), choice, params)
 
     def init(self, params: Any) -> Any:
         """The state to begin with."""

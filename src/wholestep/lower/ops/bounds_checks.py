@@ -44,7 +44,9 @@ def provably_in_bounds(index: Value, n: int) -> bool:
     if node is not None and isinstance(node.op, Iota):
         return bool(node.params["shape"][node.params["axis"]] <= n)
     if node is not None and node.op.name == "minimum" and not dtypes.counts_back(index.dtype):
-        return any(v.node is not None and isinstance(v.node.op, Full) and v.node.params["value"] < n for v in node.inputs)
+        return any(
+            v.node is not None and isinstance(v.node.op, Full) and v.node.params["value"] < n for v in node.inputs
+        )
     if node is not None and isinstance(node.op, Arg):
         return bool(node.inputs[0].shape[node.params["axis"]] <= n)
     if node is not None and isinstance(node.op, ArgsortOp | PivotPermutationOp):

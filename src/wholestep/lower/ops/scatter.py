@@ -39,7 +39,7 @@ def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Task:
-    """A task that copies the operand, and nothing at all where the result still lies over it when addresses are known."""
+    """A task that copies the operand, or nothing where the result lies over it once addresses are known."""
     made, layout = copy_kernel_task(low, x, location), low.context.layout
     over, own = layout.overwritten_memory(location.place), low.locations.get(strip_reshapes(x))
     if over is None or own is None or layout.memory(own.place) is not over:

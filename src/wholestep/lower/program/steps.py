@@ -19,6 +19,8 @@ PREFETCH, PREFETCH_NOW, RELEASE = "advise.soon", "advise.wanted", "advise.done"
 the last one; this place will be read; this place will not be used for a while."""
 SIZED_ROUTINES = (*COPY_ROUTINES, PREFETCH, PREFETCH_NOW, RELEASE)
 """Routines whose places have the size that they state."""
+INFALLIBLE_ROUTINES = (*SIZED_ROUTINES, "argsort")
+"""Routines that the program never leaves with an error."""
 
 
 class MemRef(NamedTuple):

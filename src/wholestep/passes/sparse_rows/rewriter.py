@@ -1,4 +1,4 @@
-"""A walk over a graph that computes what a gather's gradient goes into row by row, as long as the other rows allow it."""
+"""A walk over a graph that follows the gradients of gathers row by row, as long as the other rows allow it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wholestep.passes.sparse_rows.backgrounds import (
     pointwise_background,
     reduced_background,
 )
-from wholestep.passes.sparse_rows.row_sets import Part, RowEmitter, Rows, RowSet
+from wholestep.passes.sparse_rows.row_sets import GatherGradient, RowEmitter, RowSet, RowwiseValue
 from wholestep.primitives.family import Pointwise
 from wholestep.primitives.reduction import Reduction
 
@@ -27,6 +27,11 @@ MIN_BYTES = 2**20
 """The smallest table whose rows are updated alone."""
 MIN_ROWS = 4
 """The rows that a table has at least for each index that reads it in a step."""
+
+
+def is_large_scatter(node: Node) -> bool:
+    """True for what may be the gradient of a gather from a large table."""
+    return node.op.name == "scatter_add" and bool(node.outputs[0].type.nbytes >= MIN_BYTES)
 
 
 @dataclass
@@ -46,15 +51,17 @@ class Findings:
 
 
 class RowRewriter(RowEmitter):
-    """One graph without its nested graphs; `given` are inputs known row by row, `names` those of the program's inputs."""
+    """One graph but for its nested graphs; `given` are inputs known row by row, `names` those that have a name."""
 
-    def __init__(self, graph: Graph, findings: Findings, names: dict[Value, str], given: dict[Value, Rows]) -> None:
+    def __init__(
+        self, graph: Graph, findings: Findings, names: dict[Value, str], given: dict[Value, RowwiseValue]
+    ) -> None:
         super().__init__(graph)
         self.findings, self.names = findings, names
         self.rows = dict(given)
-        self.parts: dict[Value, tuple[Part, ...]] = {}
+        self.parts: dict[Value, tuple[GatherGradient, ...]] = {}
         """Sums of gradients of gathers, whose rows are not summed yet."""
-        self.sums: dict[Value, tuple[Value, tuple[Part, ...]]] = {}
+        self.sums: dict[Value, tuple[Value, tuple[GatherGradient, ...]]] = {}
         """Inputs to which nothing but gradients of gathers is added, as an accumulator is."""
         self.taken: dict[tuple[Value, RowSet], Value] = {}
         self.indices: dict[RowSet, Value] = {}
@@ -71,7 +78,7 @@ class RowRewriter(RowEmitter):
                 self.keep(node)
                 self.findings.mirrors[self.nodes[-1]] = node
                 updates, *indices = [self.env.get(v, v) for v in node.inputs[1:]]
-                self.parts[node.outputs[0]] = (Part(node, updates, tuple(indices)),)
+                self.parts[node.outputs[0]] = (GatherGradient(node, updates, tuple(indices)),)
             elif self.nested(node):
                 continue
             elif self.rows.keys().isdisjoint(node.inputs) and self.parts.keys().isdisjoint(node.inputs):
@@ -91,7 +98,7 @@ class RowRewriter(RowEmitter):
         sizes = (*table.shape, *index.shape)
         if axes != tuple(range(len(axes))) or not all(isinstance(n, int) for n in sizes):
             return False
-        if not index.size or table.nbytes < MIN_BYTES:
+        if not index.size or not is_large_scatter(node):
             return False
         self.findings.names.setdefault(node, self.table_name(node))
         return node not in self.findings.refused and self.fits(node, table.shape[: len(axes)], index.size)
@@ -139,7 +146,7 @@ class RowRewriter(RowEmitter):
         else:
             self.complain_of_background(node, found)
 
-    def restored(self, node: Node) -> Rows | Value | None:
+    def restored(self, node: Node) -> RowwiseValue | Value | None:
         """The rows of a result, or the result of a reduction over all rows; None where it needs whole operands."""
         if isinstance(node.op, Pointwise):
             return self.pointwise(node)
@@ -171,7 +178,7 @@ class RowRewriter(RowEmitter):
             self.rows[v] = self.sum_rows(self.parts[v])
             self.like = before
 
-    def restore(self, v: Value, rows: Rows) -> bool:
+    def restore(self, v: Value, rows: RowwiseValue) -> bool:
         """Enter the rows of a value; True if the whole value is an input with these rows written into it."""
         self.rows[v] = rows
         background = rows.background
@@ -222,7 +229,7 @@ class RowRewriter(RowEmitter):
         flat = self.reshape(self.env.get(v, v), (own.rows, *shape[1:]))
         return self.op("gather", flat, self.index(own), axes=(0,))
 
-    def pointwise(self, node: Node) -> Rows | None:
+    def pointwise(self, node: Node) -> RowwiseValue | None:
         """An elementwise operation, row by row."""
         found = [self.rows[v] for v in node.inputs if v in self.rows]
         own = found[0].set
@@ -232,9 +239,9 @@ class RowRewriter(RowEmitter):
         given: list[Background] = [
             self.rows[v].background if v in self.rows else dense_background(v) for v in node.inputs
         ]
-        return Rows(own, value, pointwise_background(node, given))
+        return RowwiseValue(own, value, pointwise_background(node, given))
 
-    def moved(self, node: Node) -> Rows | None:
+    def moved(self, node: Node) -> RowwiseValue | None:
         """A broadcast or reshape that leaves the rows as they are."""
         (x,), out = node.inputs, node.outputs[0].type
         own, value, background = self.rows[x]
@@ -243,21 +250,21 @@ class RowRewriter(RowEmitter):
             return None
         background = background if isinstance(background, Uniform) else None
         if node.op.name == "reshape":
-            return Rows(own, self.reshape(value, own.narrow(out)), background)
+            return RowwiseValue(own, self.reshape(value, own.narrow(out)), background)
         axes = node.params["axes"]
         if axes[:k] != tuple(range(k)):
             return None
         wide = self.op("broadcast", value, shape=own.narrow(out), axes=(0, *own.row_axes(axes[k:])))
-        return Rows(own, wide, background)
+        return RowwiseValue(own, wide, background)
 
-    def reduction(self, node: Node) -> Rows | Value | None:
+    def reduction(self, node: Node) -> RowwiseValue | Value | None:
         """A reduction within rows, or over all of them, where one number is all that the others add to it."""
         own, value, background = self.rows[node.inputs[0]]
         axes, k = node.params["axes"], len(own.lead)
         rest = [a for a in axes if a >= k]
         if len(rest) == len(axes):
             inner = self.add(node.op, [value], {"axes": own.row_axes(rest)}, node)[0]
-            return Rows(own, inner, reduced_background(node, background))
+            return RowwiseValue(own, inner, reduced_background(node, background))
         if len(axes) - len(rest) < k or not isinstance(background, Uniform):
             return None
         number, name = background.number, node.op.name
@@ -271,7 +278,7 @@ class RowRewriter(RowEmitter):
             return found
         return self.op(node.op.combiner, found, self.full(number.item(), found.shape, found.dtype))
 
-    def complain_of_background(self, node: Node, found: Rows) -> None:
+    def complain_of_background(self, node: Node, found: RowwiseValue) -> None:
         """Note where rows without a gradient begin to change."""
         if found.background is None or isinstance(found.background, Uniform):
             return

@@ -43,7 +43,7 @@ class RowSet:
         return tuple([a - len(self.lead) + 1 for a in axes])
 
 
-class Rows(NamedTuple):
+class RowwiseValue(NamedTuple):
     """An array that is known row by row: its rows in the slots of a set, and all others."""
 
     set: RowSet
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
     background: Background
 
 
-class Part(NamedTuple):
+class GatherGradient(NamedTuple):
     """The gradient of one gather: what is added to the rows at these indices."""
 
     source: Node
@@ -89,7 +89,7 @@ class RowEmitter(GraphRewriter):
         """An index in bounds by construction, so that it needs no check of its own."""
         return self.op("minimum", index, self.full(size - 1, index.shape, index.dtype))
 
-    def row_numbers(self, part: Part, lead: Shape) -> Value:
+    def row_numbers(self, part: GatherGradient, lead: Shape) -> Value:
         """The rows that indices mean: counted from the start, refused out of range, over all leading axes."""
         dtype = np.dtype(np.uint32 if math.prod(lead) < 2**32 else np.uint64)
         number: Value | None = None
@@ -101,7 +101,7 @@ class RowEmitter(GraphRewriter):
         assert number is not None
         return self.reshape(number, (part.slots,))
 
-    def sum_rows(self, parts: Sequence[Part]) -> Rows:
+    def sum_rows(self, parts: Sequence[GatherGradient]) -> RowwiseValue:
         """The gradients of several gathers of one table, summed row by row in the order of the gathers."""
         table = parts[0].source.outputs[0].type
         lead = table.shape[: len(parts[0].indices)]
@@ -121,4 +121,4 @@ class RowEmitter(GraphRewriter):
         summed = self.op("scatter_add", empty, sorted_updates, segment, axes=(0,))
         value = self.op("gather", summed, segment, axes=(0,))
         found = RowSet(lead, slots, ids, first, tuple([part.source for part in parts]))
-        return Rows(found, value, Uniform(np.zeros((), table.dtype)))
+        return RowwiseValue(found, value, Uniform(np.zeros((), table.dtype)))

@@ -10,8 +10,8 @@ from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rules.arithmetic import is_positive_zero
 from wholestep.passes.sparse_rows.backgrounds import Same
-from wholestep.passes.sparse_rows.rewriter import MIN_BYTES, Findings, RowRewriter
-from wholestep.passes.sparse_rows.row_sets import Part, Rows, RowSet
+from wholestep.passes.sparse_rows.rewriter import Findings, RowRewriter, is_large_scatter
+from wholestep.passes.sparse_rows.row_sets import GatherGradient, RowSet, RowwiseValue
 from wholestep.primitives.loops import Scan
 from wholestep.primitives.structure import Cond
 
@@ -51,11 +51,6 @@ def sparse_rows(graph: Graph) -> RowUpdates:
             written = [i for i, v in enumerate(graph.inputs) if any(v.shape[: len(lead)] == lead for lead in leads)]
             return RowUpdates(made if found.updated else graph, notes(found), frozenset(written))
         found.refused |= whole
-
-
-def is_large_scatter(node: Node) -> bool:
-    """True for what may be the gradient of a gather from a large table."""
-    return node.op.name == "scatter_add" and bool(node.outputs[0].type.nbytes >= MIN_BYTES)
 
 
 def notes(found: Findings) -> tuple[str, ...]:
@@ -124,10 +119,10 @@ class SparseRows(RowRewriter):
         self.enter_stacked(node, found, list(outs[len(kept) :]))
         return True
 
-    def summed_carries(self, node: Node, walk: RowRewriter) -> list[tuple[int, tuple[Part, ...]]]:
+    def summed_carries(self, node: Node, walk: RowRewriter) -> list[tuple[int, tuple[GatherGradient, ...]]]:
         """The carries that begin with zeros, and to which a step adds gradients of gathers and nothing else."""
         graph, (c, k), length = node.params["graph"], node.params["sizes"], node.params["length"]
-        found: list[tuple[int, tuple[Part, ...]]] = []
+        found: list[tuple[int, tuple[GatherGradient, ...]]] = []
         for i, out in enumerate(graph.outputs[:k]):
             x, parts = walk.sums.get(out, (None, ()))
             if x is graph.inputs[c + i] and isinstance(length, int) and is_positive_zero(node.inputs[c + i]):
@@ -136,15 +131,17 @@ class SparseRows(RowRewriter):
                     found.append((i, parts))
         return found
 
-    def enter_stacked(self, node: Node, found: Sequence[tuple[int, tuple[Part, ...]]], rows: list[Value]) -> None:
+    def enter_stacked(
+        self, node: Node, found: Sequence[tuple[int, tuple[GatherGradient, ...]]], rows: list[Value]
+    ) -> None:
         """Enter the sums of what a loop has stacked, whole and by parts."""
         for i, parts in found:
             out = node.outputs[i]
             whole = self.full(0, out.shape, out.dtype)
-            own: list[Part] = []
+            own: list[GatherGradient] = []
             for part in parts:
                 updates, *indices = [rows.pop(0) for _ in range(1 + len(part.indices))]
-                own.append(Part(part.source, updates, tuple(indices)))
+                own.append(GatherGradient(part.source, updates, tuple(indices)))
                 whole = self.op("scatter_add", whole, updates, *indices, axes=part.source.params["axes"])
                 self.findings.mirrors[self.nodes[-1]] = part.source
             self.env[out], self.parts[out] = whole, tuple(own)
@@ -159,16 +156,16 @@ class Lent:
         for v in operands:
             if v in walk.rows:
                 own, value, background = walk.rows[v]
-                based = isinstance(background, Same) and background.value in walk.inputs
-                for x in (value, own.ids, own.first, *([background.value] if based else [])):
+                based = [background.value] if isinstance(background, Same) and background.value in walk.inputs else []
+                for x in (value, own.ids, own.first, *based):
                     if x not in self.values:
                         self.values.append(x)
 
-    def rows(self, inputs: Sequence[Value], lent: Sequence[Value]) -> dict[Value, Rows]:
+    def rows(self, inputs: Sequence[Value], lent: Sequence[Value]) -> dict[Value, RowwiseValue]:
         """What is known row by row among the inputs of a branch, in terms of its own inputs."""
         own = dict(zip(self.values, lent, strict=True))
         sets: dict[RowSet, RowSet] = {}
-        found: dict[Value, Rows] = {}
+        found: dict[Value, RowwiseValue] = {}
         for x, v in zip(inputs, self.operands, strict=False):
             if v not in self.known:
                 continue
@@ -177,7 +174,7 @@ class Lent:
                 sets[given] = RowSet(given.lead, given.slots, own[given.ids], own[given.first], given.sources)
             if isinstance(background, Same):
                 background = Same(own[background.value]) if background.value in own else None
-            found[x] = Rows(sets[given], own[value], background)
+            found[x] = RowwiseValue(sets[given], own[value], background)
         return found
 
 

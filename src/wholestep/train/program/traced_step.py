@@ -1,4 +1,4 @@
-"""A traced step: what tracing, sparse rows and rerolling hand to the compiler, for compile, estimate, attach, replay."""
+"""A traced step: what tracing and rewriting hand to the compiler, for compile, estimate, attach and replay."""
 
 from __future__ import annotations
 
@@ -64,12 +64,24 @@ def check_roll(roll: object, stream: object = None) -> None:
         )
 
 
+def update_rows(graph: Graph, step_function: StepFunction, interpreted: bool) -> RowUpdates:
+    """The step with updates of the rows of tables that are gathered, as far as its options allow.
+
+    Not for the interpreter, in files, which kernels write in order, and where one differentiates through the steps.
+    """
+    unchanged = RowUpdates(graph)
+    if interpreted or step_function.stream is not None or step_function.unroll == "through":
+        return unchanged
+    found: RowUpdates = SPARSE_ROWS(graph, otherwise=unchanged, verified=True)
+    return found
+
+
 def rewrite_step(
     traced: TracedStep, step_function: StepFunction, may_stack: Callable[[tuple[int, ...]], bool], device: str
 ) -> TracedStep:
     """The step with updates of rows and isomorphic layers as loops, as far as its options and the device allow.
 
-    Rows are updated alone except for the interpreter, in files, and where one differentiates through the steps. Unless `roll=True` asks for it, nothing is rerolled for the interpreter, which others are compared with; under a
+    Unless `roll=True` asks for it, nothing is rerolled for the interpreter, which others are compared with; under a
     budget, which rematerializes single values that a loop would make one; with symbolic sizes, which would not be the
     first axis of stacked values; and with `stream`, since arrays in files of their own are not stacked.
     """
@@ -82,9 +94,7 @@ def rewrite_step(
     interpreted = device == REFERENCE
     apart = interpreted or step_function.budget is not None or step_function.stream is not None or traced.sizes
     with collect_left_out() as left:
-        rows = RowUpdates(graph)
-        if not interpreted and step_function.stream is None and step_function.unroll == "stop":
-            rows = SPARSE_ROWS(graph, otherwise=rows, verified=True)
+        rows = update_rows(graph, step_function, interpreted)
         found = Rerolled(rows.graph)
         if roll is True or (roll == "auto" and not apart):
             found = REROLL(
