@@ -16,6 +16,7 @@ from wholestep.lower.legalize.internal_ops import ArgsortOp, PivotPermutationOp
 from wholestep.lower.ops.loop_templates import KernelTemplate
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.steps import StatusCheck, Step
+from wholestep.primitives.arithmetic import minimum
 from wholestep.primitives.creation import Full, Iota
 from wholestep.primitives.indexing import Gather
 from wholestep.primitives.reduction import Arg
@@ -43,7 +44,7 @@ def provably_in_bounds(index: Value, n: int) -> bool:
         return bool(value.min() >= -n and value.max() < n)
     if node is not None and isinstance(node.op, Iota):
         return bool(node.params["shape"][node.params["axis"]] <= n)
-    if node is not None and node.op.name == "minimum" and not dtypes.counts_back(index.dtype):
+    if node is not None and node.op is minimum and not dtypes.counts_back(index.dtype):
         return any(
             v.node is not None and isinstance(v.node.op, Full) and v.node.params["value"] < n for v in node.inputs
         )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wholestep import dtypes
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.passes.rewrite import defining_node
+from wholestep.primitives.arithmetic import add, div, mul, sub
+from wholestep.primitives.creation import cast
+from wholestep.primitives.logic import select
 
 
 class Uniform(NamedTuple):
@@ -46,7 +49,7 @@ def pointwise_background(node: Node, given: Sequence[Background]) -> Background:
     if len(numbers) == len(given):
         with np.errstate(all="ignore"):
             return Uniform(np.asarray(node.op.ref(*numbers, **node.params)))
-    rule = RULES.get(node.op.name)
+    rule = RULES.get(node.op)
     return None if rule is None else rule(node, given)
 
 
@@ -91,13 +94,13 @@ def _cast(node: Node, given: Sequence[Background]) -> Background:
     return Same(source) if exact else None
 
 
-RULES: dict[str, Callable[[Node, Sequence[Background]], Background]] = {
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "div": _div,
-    "select": _select,
-    "cast": _cast,
+RULES: dict[Any, Callable[[Node, Sequence[Background]], Background]] = {
+    add: _add,
+    sub: _sub,
+    mul: _mul,
+    div: _div,
+    select: _select,
+    cast: _cast,
 }
 """The operations whose result may be an operand, or zero, where one operand is a known number."""
 

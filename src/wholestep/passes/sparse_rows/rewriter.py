@@ -20,7 +20,10 @@ from wholestep.passes.sparse_rows.backgrounds import (
     reduced_background,
 )
 from wholestep.passes.sparse_rows.row_sets import GatherGradient, RowEmitter, RowSet, RowwiseValue
+from wholestep.primitives.arithmetic import add
 from wholestep.primitives.family import Pointwise
+from wholestep.primitives.indexing import Gather, ScatterAdd
+from wholestep.primitives.movement import Broadcast, Reshape
 from wholestep.primitives.reduction import Reduction
 
 MIN_BYTES = 2**20
@@ -31,7 +34,7 @@ MIN_ROWS = 4
 
 def is_large_scatter(node: Node) -> bool:
     """True for what may be the gradient of a gather from a large table."""
-    return node.op.name == "scatter_add" and bool(node.outputs[0].type.nbytes >= MIN_BYTES)
+    return isinstance(node.op, ScatterAdd) and bool(node.outputs[0].type.nbytes >= MIN_BYTES)
 
 
 @dataclass
@@ -92,7 +95,7 @@ class RowRewriter(RowEmitter):
 
     def is_source(self, node: Node) -> bool:
         """True for the gradient of a gather from a table that is large beside what is gathered."""
-        if node.op.name != "scatter_add" or not is_positive_zero(node.inputs[0]):
+        if not isinstance(node.op, ScatterAdd) or not is_positive_zero(node.inputs[0]):
             return False
         table, axes, index = node.outputs[0].type, node.params["axes"], node.inputs[2].type
         sizes = (*table.shape, *index.shape)
@@ -115,7 +118,7 @@ class RowRewriter(RowEmitter):
         """The name of the input that is gathered at the indices of a gradient."""
         for other in self.source.nodes:
             x = other.inputs[0] if other.inputs else None
-            if other.op.name == "gather" and x is not None and other.inputs[1:] == node.inputs[2:]:
+            if isinstance(other.op, Gather) and x is not None and other.inputs[1:] == node.inputs[2:]:
                 if x.type is node.outputs[0].type and x in self.names:
                     return self.names[x]
         return str(node.outputs[0].type)
@@ -129,7 +132,7 @@ class RowRewriter(RowEmitter):
 
     def by_rows(self, node: Node) -> None:
         """An operation on values that are known row by row."""
-        if node.op.name == "add" and self.add_parts(node):
+        if node.op is add and self.add_parts(node):
             return
         for v in node.inputs:
             self.settle(v)
@@ -152,7 +155,7 @@ class RowRewriter(RowEmitter):
             return self.pointwise(node)
         if isinstance(node.op, Reduction):
             return self.reduction(node)
-        return self.moved(node) if node.op.name in ("broadcast", "reshape") else None
+        return self.moved(node) if isinstance(node.op, Broadcast | Reshape) else None
 
     def add_parts(self, node: Node) -> bool:
         """Gradients of gathers added to each other, or to an input that only gathers them; False for other sums."""
@@ -249,7 +252,7 @@ class RowRewriter(RowEmitter):
         if x.shape[:k] != own.lead or out.shape[:k] != own.lead:
             return None
         background = background if isinstance(background, Uniform) else None
-        if node.op.name == "reshape":
+        if isinstance(node.op, Reshape):
             return RowwiseValue(own, self.reshape(value, own.narrow(out)), background)
         axes = node.params["axes"]
         if axes[:k] != tuple(range(k)):
