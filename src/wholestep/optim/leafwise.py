@@ -81,7 +81,7 @@ class Leafwise(Fields):
 
 
 def only_touched(g: Any, new: Any, old: Any) -> Any:
-    """What is new in the rows that have a gradient, and what was before in those whose gradient is zero."""
+    """The new arrays in the rows that have a gradient, and the old ones in those whose gradient is zero."""
     touched = g != 0
     if g.ndim > 1:
         touched = wnp.any(touched, axis=tuple(range(1, g.ndim)), keepdims=True)
