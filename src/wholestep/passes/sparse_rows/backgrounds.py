@@ -84,7 +84,7 @@ def _select(node: Node, given: Sequence[Background]) -> Background:
 
 
 def _cast(node: Node, given: Sequence[Background]) -> Background:
-    """What was cast to the dtype of arithmetic on it comes back as it was."""
+    """A value that was cast to the dtype of arithmetic on it comes back as it was."""
     (x,) = given
     widened = defining_node(x.value, "cast") if isinstance(x, Same) else None
     if widened is None:

@@ -39,7 +39,7 @@ def is_large_scatter(node: Node) -> bool:
 
 @dataclass
 class Findings:
-    """What a walk finds about the gradients of gathers, over all nested graphs."""
+    """The findings of a walk about the gradients of gathers, over all nested graphs."""
 
     refused: set[Node] = field(default_factory=set)
     """Gradients that are needed whole, by the operation that scatters them into zeros."""
@@ -48,7 +48,7 @@ class Findings:
     names: dict[Node, str] = field(default_factory=dict)
     """The tables by the name of the program's input."""
     reasons: dict[Node, str] = field(default_factory=dict)
-    """Why a gradient is needed whole."""
+    """The reason for which a gradient is needed whole."""
     updated: dict[Node, RowSet] = field(default_factory=dict)
     """The rows that are written, for gradients that are not."""
 

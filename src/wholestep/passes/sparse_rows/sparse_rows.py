@@ -162,7 +162,7 @@ class Lent:
                         self.values.append(x)
 
     def rows(self, inputs: Sequence[Value], lent: Sequence[Value]) -> dict[Value, RowwiseValue]:
-        """What is known row by row among the inputs of a branch, in terms of its own inputs."""
+        """The inputs of a branch that are known row by row, in terms of its own inputs."""
         own = dict(zip(self.values, lent, strict=True))
         sets: dict[RowSet, RowSet] = {}
         found: dict[Value, RowwiseValue] = {}
