@@ -3,6 +3,7 @@
 import ast
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,12 @@ import wholestep
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for folder in ("src", "tools") for path in (ROOT / folder).rglob("*.py"))
 NAMES = list(getattr(wholestep, "__all__", []))
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    """The syntax tree of a file, which several tests look at."""
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,7 +37,7 @@ def test_a_public_thing_has_one_name() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_file_opens_with_its_idea(file: Path) -> None:
-    first = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n\n")[0]
+    first = (ast.get_docstring(parsed(file)) or "").split("\n\n")[0]
     assert first.rstrip().endswith((".", ":")), f"the file begins {first!r}"
 
 
@@ -47,7 +54,7 @@ def defining_files(kind: type[ast.ClassDef | ast.FunctionDef]) -> dict[str, set[
     """The files of the library that define each class or function of a name at their top level."""
     found: dict[str, set[str]] = {}
     for file in sorted(LIBRARY.rglob("*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in parsed(file).body:
             if isinstance(node, kind) and not node.name.startswith("__"):
                 found.setdefault(node.name, set()).add(file.relative_to(LIBRARY).as_posix())
     return found
@@ -81,5 +88,5 @@ def described(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_docstring_opens_with_a_noun_or_a_verb(file: Path) -> None:
-    opened = [(text.split() or [""])[0].rstrip(",:") for text in described(ast.parse(file.read_text(encoding="utf-8")))]
+    opened = [(text.split() or [""])[0].rstrip(",:") for text in described(parsed(file))]
     assert not QUESTIONS.intersection(opened)

@@ -19,11 +19,14 @@ from wholestep_tools.drawn.draw import Drawn
 from wholestep_tools.drawn.jax_meaning import MEANING, meaning
 from wholestep_tools.drawn.programs import explained
 
+RUN_ONCE = {"xla_backend_optimization_level": 0}
+"""Options of XLA for programs of a few numbers that run once: it takes longer to compile them than anything else."""
+
 
 def check_against_jax(drawn: Drawn, seed: tuple[int, ...]) -> None:
     graph, args = drawn.graph, drawn.args
     wrt = tuple(range(len(args)))
-    value, gradient = jax.jit(jax.value_and_grad(meaning(graph), wrt))(*args)
+    value, gradient = jax.jit(jax.value_and_grad(meaning(graph), wrt), compiler_options=RUN_ONCE)(*args)
     eps = coarsest_eps(graph)
     (found,) = interpret(graph, args)
     # A value is no surer than its arguments: a hundred roundings of theirs move it by so much.
