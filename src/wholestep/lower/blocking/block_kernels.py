@@ -249,19 +249,39 @@ class BlockWriter:
                     self.add_terms(run, columns, strip, Index(0, {axis: unroll}), unroll, packed)
             if rest:
                 self.add_terms(run, columns, strip, Index(full * unroll), rest, packed)
-            if nest.plain_store is None:
-                with self.strip_points(run, columns, strip) as (copy, sums, _):
-                    copy.values[nest.result] = self.builder.load(*sums, here=True)
-                    copy.write((*nest.result_values, *nest.epilogue))
+            self.end_strip(run, columns, strip)
+
+    def dots_by_columns(self, run: PanelRun, packed: bool) -> None:
+        """Strips of one width, of columns that lie along their terms: each sum is as many partial sums as a vector has
+        lanes, whatever the processor's vectors are."""
+        nest, sizes = self.nest, self.sizes
+        with ExitStack() as loops:
+            columns = self.outer_loops(loops, "h", nest.columns)
+            strip = loops.enter_context(self.loop("p", run.panels))
+            with self.strip_points(run, columns, strip, 1, sizes.abreast) as (results, sums, row):
+                start = self.builder.constant(0, nest.dtype)
+                axis = Axis("k", self.extents.terms, lanes=sizes.partial_sums)
+                total = self.sum_of_terms(results, row, axis, Index(), start, packed)
+                self.builder.store(*sums, total)
+            self.end_strip(run, columns, strip)
+
+    def end_strip(self, run: PanelRun, columns: dict[Axis, Index], strip: Index) -> None:
+        """Do with the complete sums of a strip what is done with them, if they are not just stored."""
+        nest = self.nest
+        if nest.plain_store is None:
+            with self.strip_points(run, columns, strip) as (copy, sums, _):
+                copy.values[nest.result] = self.builder.load(*sums, here=True)
+                copy.write((*nest.result_values, *nest.epilogue))
 
     @contextmanager
     def strip_points(
-        self, run: PanelRun, columns: dict[Axis, Index], strip: Index
+        self, run: PanelRun, columns: dict[Axis, Index], strip: Index, lanes: int = 0, tile: int = 0
     ) -> Iterator[tuple[ElementCopy, tuple[Buffer, Index], Index]]:
         """Loops over a strip: each point's results, the place of its sum, and the number of its row."""
         nest, sizes = self.nest, self.sizes
         with ExitStack() as loops:
-            column = loops.enter_context(self.loop("t", run.width, sizes.lanes, sizes.tile_vectors))
+            schedule = (lanes or sizes.lanes, tile or sizes.tile_vectors)
+            column = loops.enter_context(self.loop("t", run.width, *schedule))
             outer = self.outer_loops(loops, "b", nest.rows)
             last = loops.enter_context(self.row_loop())
             places = {**outer, **columns, nest.rows[-1]: last}
@@ -275,18 +295,23 @@ class BlockWriter:
         self, run: PanelRun, columns: dict[Axis, Index], strip: Index, start: Index, count: int, packed: bool
     ) -> None:
         """Go on with the sums of a strip by some terms."""
-        nest = self.nest
         with self.strip_points(run, columns, strip) as (results, sums, row):
             so_far = self.builder.load(*sums, here=True)
             axis = Axis("k", count, tile=count)
-            with self.builder.loop(axis) as loop:
-                places = {**results.places, nest.terms[-1]: start + Index(0, {axis: 1})}
-                x = self.row_element(places, row, places[nest.terms[-1]], packed)
-                copy = ElementCopy(self.builder, places, self.buffers(COLUMNS), self.origins)
-                copy.write(nest.column_values)
-                y = copy.values[nest.column_operand]
-                total = loop.fold("fma", *[x if v is nest.row_operand else y for v in nest.fold.values], init=so_far)
-            self.builder.store(*sums, total)
+            self.builder.store(*sums, self.sum_of_terms(results, row, axis, start, so_far, packed))
+
+    def sum_of_terms(
+        self, results: ElementCopy, row: Index, axis: Axis, start: Index, so_far: Var, packed: bool
+    ) -> Var:
+        """Go on with a sum by the terms from a start on, whose columns are read in place."""
+        nest = self.nest
+        with self.builder.loop(axis) as loop:
+            places = {**results.places, nest.terms[-1]: start + Index(0, {axis: 1})}
+            x = self.row_element(places, row, places[nest.terms[-1]], packed)
+            copy = ElementCopy(self.builder, places, self.buffers(COLUMNS), self.origins)
+            copy.write(nest.column_values)
+            y = copy.values[nest.column_operand]
+            return loop.fold("fma", *[x if v is nest.row_operand else y for v in nest.fold.values], init=so_far)
 
     def row_loop(self) -> AbstractContextManager[Index]:
         """The loop over tiles of rows, as even as can be."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+PARTIAL_SUM_BYTES = 64
+"""The bytes of the partial sums that one sum consists of where vectors run along its terms, on every processor."""
+
 
 class BlockSizes(NamedTuple):
-    """The block sizes that a target chooses for one contraction; none of them shows in the bits of a result.
+    """The block sizes that a target chooses for one contraction, of which only `partial_sums` shows in the bits.
 
     `tile_rows` rows by `tile_vectors` vectors of `lanes` elements are in registers, `terms` terms of `columns` columns
     and of `rows` rows are packed at a time, and `unroll` terms are written out side by side.
@@ -31,6 +34,10 @@ class BlockSizes(NamedTuple):
 
     strip: int = 0
     """The columns of a strip, where rows are so few that nothing is packed; 0 where panels are."""
+    partial_sums: int = 0
+    """The number of sums, each of every so-manyth term, that are added up to one sum; 0 where it is one chain."""
+    abreast: int = 1
+    """The number of columns of a strip that are read side by side, where there are partial sums."""
 
     @property
     def panel(self) -> int:

@@ -100,8 +100,9 @@ class ContractionBlocks(BlockLaunches):
         whole = [AxisPart(0, axis.extent) for axis in (self.rows, self.columns, nest.terms[-1])]
         at = Position(*whole)
         packed = [self.launch("pack_rows", at)] if self.pack_rows else []
-        writer = BlockWriter("strips", nest, self.sizes, BlockExtents(*[part.extent for part in whole]))
-        return self.made_of([*packed, *[self.launch("strips", at, run=run) for run in writer.runs]])
+        name = "dots" if self.sizes.partial_sums else "strips"
+        writer = BlockWriter(name, nest, self.sizes, BlockExtents(*[part.extent for part in whole]))
+        return self.made_of([*packed, *[self.launch(name, at, run=run) for run in writer.runs]])
 
     def over(self, axis: Axis, parts: Sequence[AxisPart], steps: Callable[[AxisPart], list[Step]]) -> list[Step]:
         """The steps for each part of an axis, in loops."""
@@ -160,6 +161,9 @@ class ContractionBlocks(BlockLaunches):
             elif name == "strips":
                 assert run is not None
                 writer.strips_by_columns(run, self.pack_rows)
+            elif name == "dots":
+                assert run is not None
+                writer.dots_by_columns(run, self.pack_rows)
             elif run is not None:
                 writer.panels_by_columns(run, self.pack_rows, first, last)
             else:

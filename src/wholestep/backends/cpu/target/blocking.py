@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wholestep.kernel.lang import DType
-from wholestep.lower.blocking.block_sizes import BlockSizes
+from wholestep.lower.blocking.block_sizes import PARTIAL_SUM_BYTES, BlockSizes, round_up
 from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, ContractionNest, runs_along
 from wholestep.lower.target import Target
 
@@ -26,6 +26,11 @@ TOGETHER = 4
 """So many panels are packed at once: what lies side by side is brought from memory together. Measured."""
 UNROLL = 2
 """The terms written out side by side: four run no faster, and take a tenth longer to compile. Measured."""
+DOT_TERMS, DOT_PRODUCTS = 64, 1 << 15
+"""One row goes along the terms of a matrix from so many of them on, and from so many products on: fewer are as fast
+as chains. Measured."""
+DOT_VECTORS, DOT_COLUMNS = 8, 64
+"""So many vectors of partial sums are in registers, and so many columns are a strip. Measured."""
 SCRATCH_BYTES = 4 << 20
 """The most that is packed at a time of one operand."""
 
@@ -57,7 +62,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     terms = block_terms(nest.term_count, panel * size, caches)
     few = nest.row_count * terms * size <= caches.second // 2 and nest.column_count >= MIN_PANELS * panel
     if nest.row_count < MIN_ROWS:
-        return strip_sizes(nest, lanes, caches)
+        return dot_sizes(nest, machine) or strip_sizes(nest, lanes, caches)
     # Large tiles read few rows in place as fast as packed ones, as long as the columns stay in the cache.
     in_place = caches.second if few and registers == 32 else caches.second // 8
     if not is_packed(nest, panel, in_place // size):
@@ -105,6 +110,26 @@ def strip_sizes(nest: ContractionNest, lanes: int, caches: Caches) -> BlockSizes
     fitting = caches.first // size // nest.row_count
     strip = max(min(nest.columns[-1].extent // STRIPS, fitting // 2 // 2, 2048), group) // group * group
     return BlockSizes(lanes, tile_rows, vectors, terms, 0, 0, STRIP_TERMS, strip=strip)
+
+
+def dot_sizes(nest: ContractionNest, machine: Target) -> BlockSizes | None:
+    """Strips of columns that lie along the terms of one row; None where there are more rows, or too few terms.
+
+    The extents alone decide, since the order of addition depends on it.
+    """
+    size, column = nest.dtype.itemsize, nest.columns[-1]
+    statements = nest.statements(COLUMNS)
+    along = runs_along(statements, nest.terms[-1]) and not runs_along(statements, column)
+    if nest.row_count > 1 or len(nest.terms) > 1 or not along:
+        return None
+    if nest.term_count < DOT_TERMS or nest.term_count * nest.column_count < DOT_PRODUCTS:
+        return None
+    partial_sums, lanes = PARTIAL_SUM_BYTES // size, machine.lanes(size)
+    abreast = max(DOT_VECTORS * lanes // partial_sums, 1)
+    # Equal strips are one kernel.
+    widths = range(DOT_COLUMNS, DOT_COLUMNS // 4, -8)
+    strip = next((n for n in widths if column.extent % n == 0), min(DOT_COLUMNS, round_up(column.extent, lanes)))
+    return BlockSizes(lanes, 1, 1, nest.term_count, 0, 0, strip=strip, partial_sums=partial_sums, abreast=abreast)
 
 
 def is_packed(nest: ContractionNest, panel: int, in_place: int) -> bool:
