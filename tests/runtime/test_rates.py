@@ -207,6 +207,15 @@ def test_the_model_says_what_was_measured():
     assert vector_instructions(launches["product"].kernel, found.vector)[0] * found.vector / 4 == 64**3
 
 
+def test_a_kernel_that_runs_for_several_blocks_is_timed_by_one():
+    square = np.ones((measuring.SIDE, measuring.SIDE), np.float32)
+    timed = measuring.Timed(lambda a, b: a @ b, square, square)
+    runs = timed.recorder(timed.arrays).runs
+    assert runs[timed.number] == 2, "two blocks of columns are alike"
+    timed.recorder = lambda arrays: SimpleNamespace(runs=runs, nanoseconds=[6e3] * len(runs))
+    assert timed.seconds() == 3e-6
+
+
 def test_the_size_of_the_caches_is_where_memory_begins():
     moved = SimpleNamespace(sums={1 << n: 1e11 if n < 20 else 1e10 for n in measuring_sizes()})
     assert measuring.Moved.cached(moved) == 12 * (1 << 19)

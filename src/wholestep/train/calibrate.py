@@ -101,8 +101,9 @@ class Timed:
                 return found
 
     def seconds(self) -> float:
-        """One run of the kernel."""
-        return self.recorder(self.arrays).nanoseconds[self.number] / 1e9
+        """One run of the kernel, which a call may run several times, for a block each."""
+        record = self.recorder(self.arrays)
+        return record.nanoseconds[self.number] / record.runs[self.number] / 1e9
 
 
 class Looped:

@@ -20,8 +20,10 @@ from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.errors import CommandError
 from wholestep.lower.compile import lower_program
+from wholestep.lower.cost.roofline import Rates
 from wholestep.report.cost_table import count_costs
-from wholestep.runtime.cpu import machine_rates, thread_pool
+from wholestep.runtime.cpu import thread_pool
+from wholestep.train.calibrate import measured
 from wholestep_tools.bench import machine
 from wholestep_tools.bench.table import columns, duration
 
@@ -230,13 +232,15 @@ def least_seconds(call: Call, budget: float, clock: Callable[[], float]) -> floa
     return least
 
 
-def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, threads: int) -> Row:
+def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, rates: Rates) -> Row:
     """Measure a product; raises CommandError where a library's result is another.
 
     On one thread the time of the processor counts, which other programs add nothing to, but for JAX, which computes in
-    a thread of its own.
+    a thread of its own. `rates` are those of as many cores as there are threads.
     """
-    clocks = dict.fromkeys(CALLS, time.process_time if threads == 1 else time.perf_counter) | {"jax": time.perf_counter}
+    clocks = dict.fromkeys(CALLS, time.process_time if rates.cores == 1 else time.perf_counter) | {
+        "jax": time.perf_counter
+    }
     rng = np.random.default_rng(0)
     x, y = product.operands(rng)
     calls = {name: CALLS[name](product, x, y) for name in ("wholestep", *peers)}
@@ -252,15 +256,14 @@ def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, 
         for name in order[turn % len(order) :] + order[: turn % len(order)]:
             least[name] = min(least[name], least_seconds(calls[name], budget, clocks[name]))
     each = {name: seconds / product.times for name, seconds in least.items()}
-    return Row(
-        product.key, product.asked, product.flops, each, predicted_seconds(product, x, y, threads) / product.times
-    )
+    predicted = predicted_seconds(product, x, y, rates) / product.times
+    return Row(product.key, product.asked, product.flops, each, predicted)
 
 
-def predicted_seconds(product: Product, x: Operand, y: Operand, threads: int) -> float:
-    """The time of a call by the cost model on so many cores, with the rates measured of this machine, if any were."""
+def predicted_seconds(product: Product, x: Operand, y: Operand, rates: Rates) -> float:
+    """The time of a call by the cost model, at some rates of the machine."""
     plan = lower_program(ws.trace(product.of)(x, y), machine_model(host_target()))
-    return count_costs(plan, machine_rates.current_rates()._replace(cores=threads)).microseconds / 1e6
+    return count_costs(plan, rates).microseconds / 1e6
 
 
 # Reports.
@@ -314,8 +317,9 @@ def bench(
     rows: list[Row] = []
     with same_threads(peers, threads):
         print(f"{machine.processor_and_code()}, {threads} threads", file=stream, flush=True)
+        rates = measured()._replace(cores=threads)
         for product in products:
-            rows.append(measure(product, peers, rounds, budget, threads))
+            rows.append(measure(product, peers, rounds, budget, rates))
             print("  ".join(cell.rjust(9) for cell in line(rows[-1])), file=stream, flush=True)
             if file is not None:
                 file.write_text(written(rows, threads, rounds), encoding="utf-8")
