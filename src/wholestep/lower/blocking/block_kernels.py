@@ -252,8 +252,8 @@ class BlockWriter:
             self.end_strip(run, columns, strip)
 
     def dots_by_columns(self, run: PanelRun, packed: bool) -> None:
-        """Strips of one width, of columns that lie along their terms: each sum is as many partial sums as a vector has
-        lanes, whatever the processor's vectors are."""
+        """Strips of one width, of columns that lie along their terms: each sum is that of a fixed number of partial
+        sums, whatever the processor's vectors are."""
         nest, sizes = self.nest, self.sizes
         with ExitStack() as loops:
             columns = self.outer_loops(loops, "h", nest.columns)

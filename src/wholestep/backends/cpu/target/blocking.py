@@ -27,10 +27,9 @@ TOGETHER = 4
 UNROLL = 2
 """The terms written out side by side: four run no faster, and take a tenth longer to compile. Measured."""
 DOT_TERMS, DOT_PRODUCTS = 64, 1 << 15
-"""One row goes along the terms of a matrix from so many of them on, and from so many products on: fewer are as fast
-as chains. Measured."""
+"""One row goes along the terms of a matrix from so many of them on, and from so many products on; fewer are chains."""
 DOT_VECTORS, DOT_COLUMNS = 8, 64
-"""So many vectors of partial sums are in registers, and so many columns are a strip. Measured."""
+"""So many vectors of partial sums are in registers, which is best of 2 to 16, and so many columns are a strip."""
 SCRATCH_BYTES = 4 << 20
 """The most that is packed at a time of one operand."""
 
