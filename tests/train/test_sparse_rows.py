@@ -5,6 +5,8 @@ import pytest
 
 import wholestep as ws
 from wholestep import nn, optim, tree
+from wholestep.lower.program.failure_points import fails_late
+from wholestep.lower.program.steps import MemRef, RoutineCall, StatusCheck
 from wholestep.passes.sparse_rows import rewriter
 
 ROWS, WIDTH, BATCH = 96, 4, 6
@@ -109,8 +111,9 @@ def test_many_steps_of_one_call_update_rows_in_place(monkeypatch):
 def test_gradients_of_microbatches_are_stacked_and_not_added_to_a_table(monkeypatch):
     (batch,) = batches(1)
     by_rows, whole = by_rows_and_whole(monkeypatch, loss, two_tables(), optim.sgd(0.1), batch, microbatch=2)
-    assert not [node for part in by_rows.graph.family() for node in part.nodes if writes_a_table(node, "scatter_add")]
-    assert [node for part in whole.graph.family() for node in part.nodes if writes_a_table(node, "scatter_add")]
+    for name in ("scatter_add", "sub"):
+        assert not [node for part in by_rows.graph.family() for node in part.nodes if writes_a_table(node, name)]
+        assert [node for part in whole.graph.family() for node in part.nodes if writes_a_table(node, name)]
 
 
 def writes_a_table(node, name):
@@ -259,6 +262,15 @@ def test_training_resumes_to_the_same_bits(tmp_path):
     resumed(third)
     assert_same_state(whole, resumed)
     assert any("rows are updated" in line for line in tables_of(resumed))
+
+
+def test_a_sort_after_the_first_write_is_no_failure():
+    state, scratch = MemRef(2), [MemRef(0, 64 * i) for i in range(3)]
+    write, sort = RoutineCall("copy", (state, scratch[0]), (8,)), RoutineCall("argsort", tuple(scratch), (32, 8, 1))
+    check = StatusCheck(1, scratch[0], 0)
+    assert not fails_late([write, sort], {2})
+    assert fails_late([write, sort, check], {2}) and not fails_late([sort, check, write], {2})
+    assert fails_late([sort, check], {0})  # what it writes is what a caller keeps
 
 
 def test_a_step_takes_no_memory_of_the_size_of_its_table():
