@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes, numpy as wnp
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import ShapeError
 from wholestep.frontend.marks import stop_gradient
-from wholestep.nn.dropouts import dropout
+from wholestep.nn.blocked_attention import blocked, check_mask, chosen_blocks
+from wholestep.nn.dropouts import dropout, probability
 from wholestep.nn.exponentials import with_softmax_pullback
 from wholestep.nn.windows import type_text
 
@@ -25,6 +24,7 @@ def scaled_dot_product_attention(
     p: float = 0.0,
     key: Any = None,
     scale: float | None = None,
+    blocks: Any = None,
 ) -> Any:
     """Attention: softmax(q k.T * scale + mask) v.
 
@@ -33,11 +33,18 @@ def scaled_dot_product_attention(
     fewer heads, each serving as many queries' heads in a row as there are for it. `scale` is width**-0.5 if not given.
     Weights are dropped with probability p by `key`. The softmax of half precisions is computed in float32.
 
+    `blocks` says how the scores are made. None makes them in blocks of queries and keys, with a running maximum and sum
+    for each row, where queries times keys are 2**20 or more: then no array of all scores is kept, in either pass, and
+    memory grows with the length of the sequences. A pair (queries, keys) sets the sizes of a block, True takes blocks
+    for short sequences too, False makes all scores at once. The order of the sums differs, and nothing else.
+
     Shapes: q floats [..., heads, time, width], k and v [..., kv heads, other time, width]; `mask` bool or of the dtype
     of q; the shape of q.
-    Raises: ShapeError where shapes do not fit, DtypeError for another mask, and as `dropout` does.
+    Raises: ShapeError where shapes do not fit, DtypeError for another mask, ParameterError for other blocks and for
+    blocks of what has symbolic sizes, different dtypes or dropped weights, and as `dropout` does.
     Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1; Ainslie et al., "GQA: training generalized
-    multi-query transformer models", 2023, for fewer heads of k and v.
+    multi-query transformer models", 2023, for fewer heads of k and v; Dao et al., "FlashAttention: fast and
+    memory-efficient exact attention with IO-awareness", 2022, for blocks.
 
     >>> import numpy as np, wholestep as ws
     >>> q = k = np.zeros((3, 2)); v = np.array([[3.0], [5.0], [7.0]])
@@ -48,6 +55,10 @@ def scaled_dot_product_attention(
     groups = heads_per_key(q, k, v)
     *lead, t, width = q.shape
     s = k.shape[-2]
+    block = chosen_blocks(blocks, q, k, v, probability("attention", p))
+    if block is not None:
+        scale = width**-0.5 if scale is None else scale
+        return blocked(q, k, v, mask, groups, block, causal=causal, scale=scale)
     folded = q.reshape(*lead[:-1], lead[-1] // groups, groups * t, width) if groups > 1 else q
     scores = folded @ wnp.swapaxes(k, -1, -2) * (width**-0.5 if scale is None else scale)
     scores = scores.reshape(*scores.shape[:-3], lead[-1], t, s) if groups > 1 else scores
@@ -59,11 +70,21 @@ def scaled_dot_product_attention(
 
 
 def multi_head_attention(
-    q: Any, k: Any, v: Any, heads: int, *, mask: Any = None, causal: bool = False, p: float = 0.0, key: Any = None
+    q: Any,
+    k: Any,
+    v: Any,
+    heads: int,
+    *,
+    mask: Any = None,
+    causal: bool = False,
+    p: float = 0.0,
+    key: Any = None,
+    blocks: Any = None,
 ) -> Any:
     """Attention of several heads side by side in the last axis.
 
-    k and v may have fewer heads of the same width. There are no projections here; `MultiHeadAttention` has them.
+    k and v may have fewer heads of the same width. There are no projections here; `MultiHeadAttention` has them. Masks
+    and `blocks` are those of `scaled_dot_product_attention`.
 
     Shapes: q floats [..., time, heads * width], k and v [..., other time, kv heads * width]; the shape of q.
     Raises: ShapeError where the heads do not divide an axis, and as `scaled_dot_product_attention` does.
@@ -80,7 +101,7 @@ def multi_head_attention(
         raise ShapeError(f"multi_head_attention: {heads} heads do not fit q {type_text(q)} and k {type_text(k)}")
     few = k.shape[-1] // width
     parts = [split_heads(x, count) for x, count in ((q, heads), (k, few), (v, few))]
-    return merge_heads(scaled_dot_product_attention(*parts, mask=mask, causal=causal, p=p, key=key))
+    return merge_heads(scaled_dot_product_attention(*parts, mask=mask, causal=causal, p=p, key=key, blocks=blocks))
 
 
 def split_heads(x: Any, heads: int) -> Any:
@@ -128,17 +149,7 @@ def masked_softmax(scores: Any, mask: Any, causal: bool, dtype: Any) -> Any:
 
 def masked(scores: Any, mask: Any, dtype: Any) -> Any:
     """Scores with a mask: -inf where a boolean one is False, or with the numbers of another one added."""
-    try:
-        fits = np.broadcast_shapes(mask.shape, scores.shape) == scores.shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ShapeError(f"attention: the mask {type_text(mask)} does not broadcast to the scores {type_text(scores)}")
+    check_mask(mask, dtype, scores.shape)
     if dtypes.is_bool(mask.dtype):
         return wnp.where(mask, scores, -math.inf)
-    if mask.dtype != dtype:
-        raise DtypeError(
-            f"attention: the mask is {type_text(mask)}, and q is {dtypes.short(dtype)}",
-            hint="a mask is boolean, True where a query may look, or a number of q's dtype to add",
-        )
     return scores + mask.astype(scores.dtype, copy=False)

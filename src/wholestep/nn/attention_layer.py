@@ -25,7 +25,7 @@ class MultiHeadAttention(Module):
     of another sequence, keys and values are made of that one, which the call gets second. `causal` lets no place look
     at later ones. `rope` is the base of rotary positions, None for none. `dropout` acts on the weights and needs a
     `key` in training. Self-attention projects by one Linear `qkv`, attention to a context by `query` and `kv`; `out` is
-    the last one. Masks are those of `scaled_dot_product_attention`.
+    the last one. Masks and `blocks` are those of `scaled_dot_product_attention`.
 
     To decode, make a cache of `length` places and give it with the position of x's first element: the call then returns
     (y, cache), and what comes out token by token is what the whole sequence gives.
@@ -63,6 +63,7 @@ class MultiHeadAttention(Module):
         rope: float | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        blocks: Any = None,
         dtype: Any = np.float32,
     ) -> None:
         few = heads if kv_heads is None else kv_heads
@@ -73,6 +74,7 @@ class MultiHeadAttention(Module):
             raise ParameterError(f"MultiHeadAttention: rope needs heads of an even width, not {width // heads}")
         self.width, self.heads, self.kv_heads = width, heads, few
         self.causal, self.rope, self.dropout = causal, rope, probability("MultiHeadAttention", dropout)
+        self.blocks = blocks
         own, theirs, last = keys_from(key, 3)
         options: dict[str, Any] = {"bias": bias, "dtype": dtype}
         shared = 2 * few * (width // heads)
@@ -107,7 +109,7 @@ class MultiHeadAttention(Module):
             k, v = cache["k"], cache["v"]
             mask, causal = self.visible(mask, position, x.shape[1], k.shape[2], q.dtype), False
         p = self.dropout if self.training else 0.0
-        mixed = scaled_dot_product_attention(q, k, v, mask=mask, causal=causal, p=p, key=key)
+        mixed = scaled_dot_product_attention(q, k, v, mask=mask, causal=causal, p=p, key=key, blocks=self.blocks)
         y = self.out(merge_heads(mixed))
         return y if cache is None else (y, cache)
 

@@ -67,8 +67,8 @@ class FeedForward(Module):
 class TransformerBlock(Module):
     """x + attention(norm(x)), then x + feed_forward(norm(x)); or with `norm_first=False` the norms after the sums.
 
-    `hidden` is 4 * width if not given, `norm` "layer" or "rms". `kv_heads`, `causal` and `rope` are those of
-    `MultiHeadAttention`; `activation` and `gated` those of `FeedForward`. Dropout acts on the weights of attention,
+    `hidden` is 4 * width if not given, `norm` "layer" or "rms". `kv_heads`, `causal`, `rope` and `blocks` are those
+    of `MultiHeadAttention`; `activation` and `gated` those of `FeedForward`. Dropout acts on the weights of attention,
     between the dense layers, and on what is added to x; it needs a `key` in training. `cache` and `position` decode
     step by step, as in `MultiHeadAttention`.
 
@@ -107,6 +107,7 @@ class TransformerBlock(Module):
         rope: float | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        blocks: Any = None,
         dtype: Any = np.float32,
     ) -> None:
         if norm not in NORMS:
@@ -115,7 +116,7 @@ class TransformerBlock(Module):
         options: dict[str, Any] = {"dropout": dropout, "bias": bias, "dtype": dtype}
         self.attention_norm, self.feed_forward_norm = NORMS[norm](width, dtype=dtype), NORMS[norm](width, dtype=dtype)
         self.attention = MultiHeadAttention(
-            width, heads, key=first, kv_heads=kv_heads, causal=causal, rope=rope, **options
+            width, heads, key=first, kv_heads=kv_heads, causal=causal, rope=rope, blocks=blocks, **options
         )
         self.feed_forward = FeedForward(
             width, hidden or 4 * width, key=second, activation=activation, gated=gated, **options

@@ -2,6 +2,7 @@
 
 from wholestep.primitives import (
     arithmetic as arithmetic,
+    attention as attention,
     checkpoint as checkpoint,
     contraction as contraction,
     creation as creation,

@@ -8,7 +8,7 @@ import numpy as np
 
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
-from wholestep.lower.legalize import fft, linalg, matrix_functions, sort
+from wholestep.lower.legalize import attention, fft, linalg, matrix_functions, sort
 from wholestep.lower.legalize.internal_ops import require
 from wholestep.passes.inline_bodies import splice
 from wholestep.passes.named_pass import Pass
@@ -43,6 +43,7 @@ def has_safe_exponent(node: Node) -> bool:
 
 
 EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
+    **attention.EXPANSIONS,
     **sort.EXPANSIONS,
     **linalg.EXPANSIONS,
     **matrix_functions.EXPANSIONS,

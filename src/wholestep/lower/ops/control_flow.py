@@ -60,16 +60,18 @@ def place_rows_in_files(rows: Sequence[Allocation], layout: MemoryLayoutBuilder)
 
 
 def loop_results(
-    low: Materializer, node: Node, first: int, carries: int
+    low: Materializer, node: Node, first: int, carries: int, replaced: dict[int, int] | None = None
 ) -> tuple[list[Location], list[tuple[Allocation, Allocation]]]:
     """The locations of a loop's results, and the copies back of those that would overwrite an operand.
 
-    The operands from `first` on are the initial carries: each may be overwritten by its own carry.
+    The operands from `first` on are the initial carries: each may be overwritten by its own carry. So may the operands
+    that `replaced` gives for results.
     """
     made, back, layout = [], [], low.context.layout
+    own = {**{i: first + i for i in range(carries)}, **(replaced or {})}
     for i, v in enumerate(node.outputs):
         found = location_of(low, v)
-        others = [x for j, x in enumerate(node.inputs) if not (i < carries and j == first + i)]
+        others = [x for j, x in enumerate(node.inputs) if j != own.get(i)]
         # In loops of loops the two reach the memory that they share through allocations of their own.
         old = layout.overwritten_memory(found.place)
         if old is not None and any(layout.memory(location_of(low, x).place) is old for x in others):
@@ -101,6 +103,26 @@ def stacked_carries(
         at = graph.outputs.index(v, k) if v in graph.outputs[k:] else -1
         if at >= 0 and v.type.size and plain(outputs[i].place) and plain(outputs[at].place):
             found[i] = at
+    return found
+
+
+def replaced_rows(low: Materializer, node: Node, first: int, carries: int) -> dict[int, int]:
+    """The stacked results of a loop that lie where a stacked operand does: a step writes the row that it has read.
+
+    Returns the operand of each. Nothing else of the loop may be in that memory.
+    """
+    layout = low.context.layout
+    memory = [layout.memory(location_of(low, v).place) for v in node.inputs]
+    found: dict[int, int] = {}
+    for i, v in enumerate(node.outputs[carries:], carries):
+        at = location_of(low, v)
+        old = layout.overwritten_memory(at.place)
+        places = [j for j, place in enumerate(memory) if place is old]
+        if old is None or len(places) != 1 or places[0] < first + carries:
+            continue
+        x = node.inputs[places[0]]
+        if x.type is v.type and location_of(low, x).strides == at.strides and places[0] not in found.values():
+            found[i] = places[0]
     return found
 
 
@@ -140,7 +162,8 @@ def scan_tasks(low: Materializer, node: Node) -> list[Task]:
     loop = low.context.loop()
     fixed = [location_of(low, v) for v in node.inputs[:c]]
     init = [location_of(low, v) for v in node.inputs[c : c + k]]
-    outputs, back = loop_results(low, node, c, k)
+    replaced = replaced_rows(low, node, c, k)
+    outputs, back = loop_results(low, node, c, k, replaced)
     xs = [row_location(v, location_of(low, v), loop) for v in node.inputs[c + k :]]
     # Rows in files are written once and dropped from memory, so the carry keeps its own allocation.
     joined = {} if any(layout.in_file(h.place) for h in xs) else stacked_carries(graph, (c, k), outputs, layout)
@@ -151,7 +174,12 @@ def scan_tasks(low: Materializer, node: Node) -> list[Task]:
         for i, h in enumerate(outputs[:k])
     ]
     kept = [at for at in range(len(outputs)) if at not in joined.values()]
-    ys = [row_location(node.outputs[at], outputs[at], loop) for at in kept[k:]]
+    ys = [
+        replacement_of(xs[replaced[at] - c - k])
+        if at in replaced
+        else row_location(node.outputs[at], outputs[at], loop)
+        for at in kept[k:]
+    ]
     place_rows_in_files([h.place for h in (*xs, *ys)], layout)
     body = reordered(graph, range(len(graph.inputs)), kept)
     found = low.nested(body, [*fixed, *[c.before for c in carried], *xs], [*[c.after for c in carried], *ys])

@@ -1,0 +1,367 @@
+"""Attention: values mixed by the softmax of scores, kept as its result and one number a row; and its pullback.
+
+    s = q k^T * scale + mask        p = exp(s - lse)        out = p v        lse = log(sum(exp(s)))
+
+A backward pass makes p again from lse, so that no array of all scores need be kept. A row that sees no key gives 0, and
+its lse is 0. What is written here in full is what the two mean; lowering walks over blocks of queries and keys.
+
+Milakov, Gimelshein, "Online normalizer calculation for softmax" (2018); Dao et al., "FlashAttention" (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import DtypeError, ShapeError
+from wholestep.ir.graph import NDArray, Node, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.contraction import LETTERS, contract
+from wholestep.primitives.creation import cast, full, iota
+from wholestep.primitives.family import (
+    Backward,
+    Maybe,
+    Sample,
+    Several,
+    expand,
+    instantiate,
+    sum_values,
+    transposed_jvp,
+)
+from wholestep.primitives.functions import exp
+from wholestep.primitives.logic import select
+from wholestep.primitives.movement import broadcast, reshape
+from wholestep.primitives.precision import LOW, WIDE
+from wholestep.primitives.reduction import spread_back, sum_
+
+SCORES = "gts"
+"""The labels of scores behind the leading axes: group, query, key."""
+MOST_SCORES = 1 << 22
+"""The scores that the reference holds at once: it goes over rows, of which each is whole."""
+
+
+class AttentionSizes(NamedTuple):
+    """The sizes of a call: leading axes, queries that share a key, queries, keys, widths of keys and of values."""
+
+    lead: tuple[Any, ...]
+    groups: Any
+    queries: Any
+    keys: Any
+    width: Any
+    value_width: Any
+
+    @property
+    def scores(self) -> tuple[Any, ...]:
+        """The shape of all scores."""
+        return (*self.lead, self.groups, self.queries, self.keys)
+
+
+def sizes_of(name: str, q: Any, k: Any, v: Any) -> AttentionSizes:
+    """The sizes of a call with these operands; raises ShapeError or DtypeError where they do not fit."""
+    found = AttentionSizes(k.shape[:-2], q.shape[-3], q.shape[-2], k.shape[-2], k.shape[-1], v.shape[-1])
+    fits = q.shape == (*found.lead, found.groups, found.queries, found.width) and v.shape[:-1] == k.shape[:-1]
+    if not fits:
+        raise ShapeError(f"{name}: q {q}, k {k} and v {v} do not fit")
+    if not dtypes.is_float(q.dtype) or not q.dtype == k.dtype == v.dtype:
+        raise DtypeError(f"{name}: q {q}, k {k} and v {v} are not of one floating dtype")
+    return found
+
+
+def check_mask(name: str, mask: Type, q: Type, scores: tuple[Any, ...]) -> None:
+    """Raise where a mask does not have an axis of size 1 or of full size for each of the scores."""
+    if mask.ndim != len(scores) or any(m not in (1, n) for m, n in zip(mask.shape, scores, strict=True)):
+        raise ShapeError(f"{name}: a mask {mask} does not fit scores {scores}")
+    if mask.dtype not in (q.dtype, np.dtype(bool)):
+        raise DtypeError(f"{name}: a mask {mask} is neither boolean nor of the dtype of q {q}")
+
+
+def product(x: Value, y: Value, spec: str) -> Value:
+    """A contraction whose labels stand behind the leading axes, which all operands share."""
+    a, _ = spec.split(",")
+    free = "".join([c for c in LETTERS if c not in spec])[: x.ndim - len(a)]
+    left, right = spec.split("->")
+    found: Value = contract(x, y, spec=",".join([free + part for part in left.split(",")]) + "->" + free + right)
+    return found
+
+
+def widened(x: Value) -> Value:
+    """x in the dtype in which arithmetic on its own is carried out."""
+    wide = dtypes.compute_dtype(x.dtype)
+    return x if x.dtype == wide else cast(x, dtype=wide)
+
+
+def narrowed_to(x: Value, like: Value) -> Value:
+    """x in the dtype of another value."""
+    return x if x.dtype == like.dtype else cast(x, dtype=like.dtype)
+
+
+def spread_mask(mask: Value, shape: tuple[Any, ...]) -> Value:
+    """A mask repeated along its axes of size 1."""
+    kept = tuple([i for i, (m, n) in enumerate(zip(mask.shape, shape, strict=True)) if m == n])
+    thin = reshape(mask, shape=tuple([shape[i] for i in kept]))
+    found: Value = broadcast(thin, shape=shape, axes=kept)
+    return found
+
+
+def row_values(x: Value, shape: tuple[Any, ...]) -> Value:
+    """One number a row, repeated along the keys."""
+    return spread_back(x, shape, (len(shape) - 1,))
+
+
+def products_of_keys(q: Value, k: Value, scale: float) -> Value:
+    """Every query's product with every key, times the scale."""
+    return product(q, k, "gtd,sd->gts") * scale
+
+
+def all_scores(q: Value, k: Value, mask: Maybe, *, scale: float, causal: bool) -> Value:
+    """All scores, -inf where a query may not look."""
+    s = products_of_keys(q, k, scale)
+    nothing = full(value=-math.inf, shape=s.shape, dtype=s.dtype)
+    if causal:
+        at = [iota(shape=s.shape, axis=s.ndim - i, dtype=np.dtype(np.int64)) for i in (1, 2)]
+        s = select(at[0] <= at[1], s, nothing)
+    if mask is None:
+        return s
+    wide = spread_mask(mask, s.shape)
+    return select(wide, s, nothing) if dtypes.is_bool(mask.dtype) else s + widened(wide)
+
+
+def operands(inputs: Sequence[Any], masked: bool) -> tuple[Any, Any, Any, Any, list[Any]]:
+    """The operands in their roles: q, k, v, the mask or None, and what else there is."""
+    q, k, v, *rest = inputs
+    return q, k, v, rest[0] if masked else None, rest[masked:]
+
+
+class AttentionPrimitive(Several):
+    """The two share operands (q, k, v and a mask where `masked`), parameters, and the leading axes.
+
+    q is [..., groups, queries, width], k [..., keys, width], v [..., keys, value width], a mask [..., groups, queries,
+    keys] with axes of size 1 where it is the same all along. `block` is how many queries and keys lowering takes at a
+    time; it changes the order of sums and nothing else.
+    """
+
+    kind = "attention"
+    precision = LOW
+
+    def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], /, **params: Any) -> Any:
+        wide = [expand(x, n, o) for x, o in zip(xs, on, strict=True)]
+        if params["masked"] and not on[3]:
+            wide[3] = reshape(xs[3], shape=(1, *xs[3].shape))
+        return self(*wide, **params)
+
+    def flops(self, node: Node) -> Any:
+        q, k, v = node.inputs[:3]
+        size = sizes_of(self.name, q, k, v)
+        return 2 * math.prod(size.scores) * self.products(size)
+
+    def products(self, size: AttentionSizes) -> Any:
+        """The multiplications for each score."""
+        raise NotImplementedError(self.name)
+
+
+def drawn_operands(rng: np.random.Generator) -> Iterator[tuple[list[NDArray], dict[str, Any]]]:
+    """Calls for the laws: (operands, parameters)."""
+    dtype, half = np.dtype(np.float64), np.dtype(np.float16)
+    calls: tuple[tuple[Any, ...], ...] = (
+        ((), 1, 5, 7, "", False, (2, 3), dtype),
+        ((2,), 2, 5, 4, "", True, (2, 2), dtype),
+        ((2, 3), 1, 4, 6, "rows", False, (2, 4), dtype),
+        ((2,), 2, 3, 5, "all", True, (3, 2), dtype),
+        ((3,), 1, 4, 4, "added", False, (4, 4), dtype),
+        ((1,), 2, 3, 3, "added", True, (2, 2), np.dtype(np.float32)),
+        ((2,), 1, 3, 4, "", True, (8, 8), half),
+    )
+    for lead, groups, queries, keys, kind, causal, block, of in calls:
+        shapes = ((*lead, groups, queries, 3), (*lead, keys, 3), (*lead, keys, 2))
+        given = [np.asarray(rng.normal(size=shape), of) for shape in shapes]
+        thin = tuple([1] * len(lead))
+        if kind == "rows":
+            given.append(np.asarray(rng.random((lead[0], 1, 1, 1, keys)) < 0.7))
+        if kind == "all":
+            given.append(np.asarray(rng.random((*lead, groups, queries, keys)) < 0.6))
+        if kind == "added":
+            given.append(np.asarray(rng.normal(size=(*thin, groups, queries, keys)), of))
+        yield given, {"scale": 0.5, "causal": causal, "masked": kind != "", "block": block}
+
+
+class Attention(AttentionPrimitive):
+    """(q, k, v[, mask]) -> (out, lse): mixed values, and the logarithm of each row's sum of exponentials."""
+
+    def type(self, q: Type, k: Type, v: Type, *rest: Type, masked: bool, **params: Any) -> tuple[Type, Type]:
+        size = sizes_of(self.name, q, k, v)
+        for mask in rest:
+            check_mask(self.name, mask, q, size.scores)
+        out = array_type((*q.shape[:-1], size.value_width), q.dtype)
+        return out, array_type(q.shape[:-1], dtypes.compute_dtype(q.dtype))
+
+    def products(self, size: AttentionSizes) -> Any:
+        return size.width + size.value_width
+
+    def ref(self, *arrays: NDArray, scale: float, causal: bool, masked: bool, block: tuple[int, int]) -> Any:
+        q, k, v, mask, _ = operands(arrays, masked)
+        wide = dtypes.compute_dtype(q.dtype)
+        out = np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
+        lse = np.zeros(q.shape[:-1], wide)
+        for rows, s in score_rows(q.astype(wide), k.astype(wide), mask, scale, causal):
+            largest = s.max(axis=-1, keepdims=True, initial=-np.inf)
+            largest[largest == -np.inf] = 0
+            p = np.exp(s - largest)
+            total = p.sum(axis=-1, keepdims=True)
+            total[total == 0] = 1
+            out[..., rows, :] = (p / total) @ v.astype(wide)[..., None, :, :]
+            lse[..., rows] = (np.log(total) + largest)[..., 0]
+        return out, lse
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (q, k, v, mask, _), (_, lse) = operands(node.inputs, node.params["masked"]), node.outputs
+        dq, dk, dv, dmask, _ = operands(dxs, node.params["masked"])
+        p = weights(q, k, mask, lse, node.params)
+        ds = tangent_of_scores(q, k, dq, dk, dmask, p.shape, node.params["scale"])
+        mean = dp = None
+        if ds is not None:
+            mean = sum_(p * ds, axes=(p.ndim - 1,))
+            dp = p * (ds - row_values(mean, p.shape))
+        terms = [None if dp is None else product(dp, widened(v), "gts,sd->gtd")]
+        terms.append(None if dv is None else product(p, widened(dv), "gts,sd->gtd"))
+        dout = sum_values(terms)
+        return None if dout is None else narrowed_to(dout, q), mean
+
+    def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
+        """A mask that is differentiated has the cotangent of every score: those are made as an array."""
+        if any(wrt[3:]):
+            return transposed_jvp(self, node, gys, wrt, backward)
+        (out, lse), (gout, glse) = node.outputs, gys
+        g = instantiate(out, gout)
+        delta = sum_(widened(g) * widened(out), axes=(out.ndim - 1,))
+        if glse is not None:
+            delta = delta - glse
+        found = attention_pullback(*node.inputs, lse, g, delta, **node.params)
+        return [*[x if w else None for x, w in zip(found, wrt[:3], strict=True)], *[None] * len(wrt[3:])]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for given, params in drawn_operands(rng):
+            yield Sample(tuple(given), params, exact=False)
+
+
+class AttentionPullback(AttentionPrimitive):
+    """(q, k, v[, mask], lse, g, delta) -> cotangents of q, k and v, from g of out and each row's sum(g * out)."""
+
+    precision = WIDE
+
+    def type(self, q: Type, k: Type, v: Type, *rest: Type, masked: bool, **params: Any) -> tuple[Type, Type, Type]:
+        size = sizes_of(self.name, q, k, v)
+        *masks, lse, g, delta = rest
+        for mask in masks:
+            check_mask(self.name, mask, q, size.scores)
+        rows = array_type(q.shape[:-1], dtypes.compute_dtype(q.dtype))
+        if lse != rows or delta != rows or g != array_type((*q.shape[:-1], size.value_width), q.dtype):
+            raise ShapeError(f"{self.name}: {lse}, {g} and {delta} do not fit q {q} and v {v}")
+        return q, k, v
+
+    def products(self, size: AttentionSizes) -> Any:
+        return 3 * size.width + 2 * size.value_width
+
+    def ref(self, *arrays: NDArray, scale: float, causal: bool, masked: bool, block: tuple[int, int]) -> Any:
+        q, k, v, mask, (lse, g, delta) = operands(arrays, masked)
+        wide = dtypes.compute_dtype(q.dtype)
+        q, k, v, g = [x.astype(wide) for x in (q, k, v, g)]
+        gq, gk, gv = np.zeros(q.shape, wide), np.zeros(k.shape, wide), np.zeros(v.shape, wide)
+        for rows, s in score_rows(q, k, mask, scale, causal):
+            p = np.exp(s - lse[..., rows, None])
+            ds = p * (g[..., rows, :] @ np.swapaxes(v, -1, -2)[..., None, :, :] - delta[..., rows, None])
+            gq[..., rows, :] = ds @ k[..., None, :, :] * scale
+            gk += (np.swapaxes(ds, -1, -2) @ q[..., rows, :]).sum(axis=-3) * scale
+            gv += (np.swapaxes(p, -1, -2) @ g[..., rows, :]).sum(axis=-3)
+        return tuple([x.astype(arrays[0].dtype) for x in (gq, gk, gv)])
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        params = node.params
+        scale, masked = params["scale"], params["masked"]
+        q, k, v, mask, (lse, g, delta) = operands(node.inputs, masked)
+        dq, dk, dv, dmask, (dlse, dg, ddelta) = operands(dxs, masked)
+        p = weights(q, k, mask, lse, params)
+        off = product(widened(g), widened(v), "gtd,sd->gts") - row_values(delta, p.shape)
+        moved = tangent_of_scores(q, k, dq, dk, dmask, p.shape, scale)
+        dp = sum_values([moved, None if dlse is None else -row_values(dlse, p.shape)])
+        dp = None if dp is None else p * dp
+        doff = sum_values(
+            [
+                None if dg is None else product(widened(dg), widened(v), "gtd,sd->gts"),
+                None if dv is None else product(widened(g), widened(dv), "gtd,sd->gts"),
+                None if ddelta is None else -row_values(ddelta, p.shape),
+            ]
+        )
+        s, ds = p * off * scale, sum_values([product_or_none(dp, off), product_or_none(p, doff)])
+        ds = None if ds is None else ds * scale
+        made = (
+            [linear(ds, k, "gts,sd->gtd"), linear(s, dk, "gts,sd->gtd")],
+            [linear(ds, q, "gts,gtd->sd"), linear(s, dq, "gts,gtd->sd")],
+            [linear(dp, g, "gts,gtd->sd"), linear(p, dg, "gts,gtd->sd")],
+        )
+        found = [sum_values(terms) for terms in made]
+        return [None if x is None else narrowed_to(x, q) for x in found]
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for given, params in drawn_operands(rng):
+            q, v = given[0], given[2]
+            rows = dtypes.compute_dtype(q.dtype)
+            rest = [
+                np.asarray(1 + rng.random(q.shape[:-1]), rows),
+                np.asarray(rng.normal(size=(*q.shape[:-1], v.shape[-1])), q.dtype),
+                np.asarray(rng.normal(size=q.shape[:-1]), rows),
+            ]
+            yield Sample((*given, *rest), params, exact=False)
+
+
+def weights(q: Value, k: Value, mask: Maybe, lse: Value, params: dict[str, Any]) -> Value:
+    """The weights, made again from each row's lse."""
+    s = all_scores(widened(q), widened(k), mask, scale=params["scale"], causal=params["causal"])
+    found: Value = exp(s - row_values(lse, s.shape))
+    return found
+
+
+def tangent_of_scores(
+    q: Value, k: Value, dq: Maybe, dk: Maybe, dmask: Maybe, shape: tuple[Any, ...], scale: float
+) -> Maybe:
+    """The tangent of scores where there is a weight; that of the others meets a weight of 0."""
+    terms = [
+        None if dq is None else products_of_keys(widened(dq), widened(k), scale),
+        None if dk is None else products_of_keys(widened(q), widened(dk), scale),
+        None if dmask is None else widened(spread_mask(dmask, shape)),
+    ]
+    return sum_values(terms)
+
+
+def product_or_none(x: Maybe, y: Maybe) -> Maybe:
+    """x times y; None where one of them is."""
+    return None if x is None or y is None else x * y
+
+
+def linear(scores: Maybe, x: Maybe, spec: str) -> Maybe:
+    """The contraction of an array of scores with an operand; None where one of them is."""
+    return None if scores is None or x is None else product(scores, widened(x), spec)
+
+
+def score_rows(
+    q: NDArray, k: NDArray, mask: NDArray | None, scale: float, causal: bool
+) -> Iterator[tuple[slice, NDArray]]:
+    """Scores of some queries at a time, with all keys: (those queries, their scores)."""
+    queries, keys = q.shape[-2], k.shape[-2]
+    step = max(1, MOST_SCORES // max(q.size // max(queries * q.shape[-1], 1) * keys, 1))
+    for start in range(0, queries, step):
+        rows = slice(start, min(start + step, queries))
+        s = q[..., rows, :] @ np.swapaxes(k, -1, -2)[..., None, :, :] * scale
+        if causal:
+            s[..., np.arange(queries)[rows, None] < np.arange(keys)] = -np.inf
+        if mask is not None:
+            part = mask if mask.shape[-2] == 1 else mask[..., rows, :]
+            s = np.where(part, s, -np.inf) if part.dtype == bool else s + part.astype(s.dtype)
+        yield rows, s
+
+
+attention = Attention("attention")
+attention_pullback = AttentionPullback("attention_pullback")
