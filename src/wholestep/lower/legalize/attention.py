@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,11 +37,13 @@ from wholestep.primitives.movement import broadcast, pad, permute, reshape, slic
 from wholestep.primitives.reduction import max_, sum_
 from wholestep.primitives.structure import cond
 
-INTEGER = np.dtype(np.int64)
+INTEGER, PLACE = np.dtype(np.int64), np.dtype(np.int32)
 MOST_SCORES = 1 << 18
 """The scores of a step: 1 MiB of float32, of which each core has its share in its second cache."""
 
 Values = list[Value]
+PanelWidth = Callable[[int], int]
+"""The columns of a panel of elements of so many bytes; 0 where a target has none."""
 Step = Callable[[Values, Values], tuple[Values, Values]]
 """(carry, xs) -> (carry, ys): one step of a loop; values from around it may be used too."""
 
@@ -145,11 +148,18 @@ def in_blocks(x: Value, axis: int, count: int, size: int) -> Value:
     return moved_to_front(reshape(x, shape=(*x.shape[:axis], count, size, *x.shape[axis + 1 :])), axis)
 
 
+def no_panels(itemsize: int) -> int:
+    """The columns of a panel where a target has none."""
+    return 0
+
+
 class Blocks(NamedTuple):
     """The blocks of one call: its sizes and parameters, and the number and size of blocks of queries and of keys."""
 
     size: AttentionSizes
     causal: bool
+    panel: int
+    """The columns that a tile of registers reads at a time; 0 where any number is as good."""
     query_blocks: int
     query_block: int
     key_blocks: int
@@ -205,10 +215,19 @@ class Blocks(NamedTuple):
             return []
         return [in_blocks(mask, mask.ndim - 1, self.key_blocks, self.key_block)]
 
+    def columns(self, x: Value) -> Value:
+        """Matrices [..., terms, columns] as a product reads them: [..., panels, terms, width] where panels fit."""
+        *lead, terms, count = x.shape
+        if not self.panel or count % self.panel or count == self.panel:
+            return x
+        n = len(lead)
+        cut = reshape(x, shape=(*lead, terms, count // self.panel, self.panel))
+        return permute(cut, axes=(*range(n), n + 1, n, n + 2))
+
     def numbers(self) -> tuple[Value, Value]:
         """The numbers of the blocks of queries and of keys."""
         counts = self.query_blocks, self.key_blocks
-        first, second = [iota(shape=(n,), axis=0, dtype=INTEGER) for n in counts]
+        first, second = [iota(shape=(n,), axis=0, dtype=PLACE) for n in counts]
         return first, second
 
     def seen(self, s: Value, i: Value, j: Value, mask: Maybe) -> Value:
@@ -225,23 +244,27 @@ class Blocks(NamedTuple):
         wide = reshape(spread_mask(mask, (*size.lead, *shape[1:])), shape=s.shape)
         return select(wide, s, nothing) if dtypes.is_bool(mask.dtype) else s + widened(wide)
 
-    def reached(self, i: Value, j: Value) -> Value:
-        """True where some query of a block may look at some key of a block, as far as `causal` says."""
-        found: Value = j * self.key_block <= i * self.query_block + (self.query_block - 1)
-        return found
+    def where_reached(self, i: Value, j: Value, values: Values, change: Callable[[Values], Values]) -> Values:
+        """The values, changed where some query of a block may look at some key of a block, as far as `causal` says."""
+        if not self.causal or self.key_blocks == 1:
+            return change(values)
+        return only_where(j * self.key_block <= i * self.query_block + (self.query_block - 1), values, change)
 
 
 def places(number: Value, block: int, shape: tuple[int, ...], axis: int) -> Value:
     """The places along one axis of the elements of a block of this number."""
     start = broadcast(number * block, shape=shape, axes=())
-    found: Value = start + iota(shape=shape, axis=axis, dtype=INTEGER)
+    found: Value = start + iota(shape=shape, axis=axis, dtype=PLACE)
     return found
 
 
-def blocks_of(size: AttentionSizes, lead: tuple[int, ...], causal: bool, block: tuple[int, int]) -> Blocks:
-    """The blocks of a call on some of the leading axes."""
-    queries, keys = even_block(size.queries, block[0]), even_block(size.keys, block[1])
-    return Blocks(size._replace(lead=lead), causal, *queries, *keys)
+def times(x: Value, labels: str, columns: Value) -> Value:
+    """The product of matrices, of which `labels` says where the terms t and the rows r are, and of columns."""
+    if columns.ndim == x.ndim:
+        return contract(x, columns, spec=f"{labels},htc->hrc")
+    made = contract(x, columns, spec=f"{labels},hptc->hrpc")
+    found: Value = reshape(made, shape=(*made.shape[:2], made.shape[2] * made.shape[3]))
+    return found
 
 
 def most_heads(size: AttentionSizes, block: tuple[int, int]) -> int:
@@ -254,21 +277,40 @@ def most_heads(size: AttentionSizes, block: tuple[int, int]) -> int:
 
 
 def blocked_attention(
-    *inputs: Value, scale: float, causal: bool, masked: bool, block: tuple[int, int]
+    *inputs: Value,
+    scale: float,
+    causal: bool,
+    masked: bool,
+    block: tuple[int, int],
+    panels: PanelWidth = no_panels,
 ) -> Sequence[Value]:
     """Attention by blocks."""
     size = sizes_of("attention", *inputs[:3])
 
     def run(xs: Values, lead: tuple[int, ...]) -> Values:
         q, k, v, mask, _ = operands(xs, masked)
-        return mixed(blocks_of(size, lead, causal, block), widened(q) * scale, widened(k), widened(v), mask, q.dtype)
+        wide = widened(q) * scale
+        blocks = blocks_of(size, lead, causal, block, panels(wide.dtype.itemsize))
+        return mixed(blocks, wide, widened(k), widened(v), mask, q.dtype)
 
     return over_leads(inputs, size.lead, most_heads(size, block), run)
 
 
+def blocks_of(size: AttentionSizes, lead: tuple[int, ...], causal: bool, block: tuple[int, int], panel: int) -> Blocks:
+    """The blocks of a call on some of the leading axes."""
+    queries, keys = even_block(size.queries, block[0]), even_block(size.keys, block[1])
+    return Blocks(size._replace(lead=lead), causal, panel, *queries, *keys)
+
+
+def turned(x: Value) -> Value:
+    """Matrices transposed."""
+    found: Value = permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    return found
+
+
 def mixed(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype: Any) -> Values:
     """Attention over a few leading axes: (out, lse)."""
-    keys, values = permute(blocks.keys(k), axes=(0, 1, 3, 2)), blocks.keys(v)
+    keys, values = blocks.columns(turned(blocks.keys(k))), blocks.columns(blocks.keys(v))
     query_numbers, key_numbers = blocks.numbers()
     heads, rows = blocks.scores[:2]
     row_type, wide = array_type((heads, rows), q.dtype), array_type((heads, rows, v.shape[-1]), q.dtype)
@@ -282,11 +324,10 @@ def mixed(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype: Any)
             seen = part[0] if part else seen_rows
 
             def change(carry: Values) -> Values:
-                s = blocks.seen(contract(q, k, spec="hrd,hdk->hrk"), i, j, seen)
+                s = blocks.seen(times(q, "hrt", k), i, j, seen)
                 return mixed_block(s, v, *carry, masked=mask is not None)
 
-            found = only_where(blocks.reached(i, j), carry, change) if causal_and_many(blocks) else change(carry)
-            return found, []
+            return blocks.where_reached(i, j, carry, change), []
 
         start = [full(value=-math.inf, shape=row_type.shape, dtype=q.dtype), zeros(row_type), zeros(wide)]
         (m, total, acc), _ = loop(of_keys, start, [keys, values, key_numbers, *blocks.masked_keys(seen_rows)])
@@ -300,11 +341,6 @@ def mixed(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype: Any)
     return [blocks.from_rows(x) for x in found]
 
 
-def causal_and_many(blocks: Blocks) -> bool:
-    """True if some block of causal attention is not computed."""
-    return blocks.causal and blocks.key_blocks > 1
-
-
 def mixed_block(s: Value, v: Value, m: Value, total: Value, acc: Value, *, masked: bool) -> Values:
     """A row's maximum, its sum and its mixed values after the scores of one more block."""
     largest = maximum(m, max_(s, axes=(2,)))
@@ -313,17 +349,25 @@ def mixed_block(s: Value, v: Value, m: Value, total: Value, acc: Value, *, maske
         off = select(largest.equals(-math.inf), zeros(largest.type), largest)
     p, factor = exp(s - row_values(off, s.shape)), exp(m - off)
     total = total * factor + sum_(p, axes=(2,))
-    return [largest, total, acc * row_values(factor, acc.shape) + contract(p, v, spec="hrk,hke->hre")]
+    return [largest, total, acc * row_values(factor, acc.shape) + times(p, "hrt", v)]
 
 
-def blocked_pullback(*inputs: Value, scale: float, causal: bool, masked: bool, block: tuple[int, int]) -> Values:
+def blocked_pullback(
+    *inputs: Value,
+    scale: float,
+    causal: bool,
+    masked: bool,
+    block: tuple[int, int],
+    panels: PanelWidth = no_panels,
+) -> Values:
     """The pullback of attention by blocks."""
     size = sizes_of("attention_pullback", *inputs[:3])
 
     def run(xs: Values, lead: tuple[int, ...]) -> Values:
         q, k, v, mask, rest = operands(xs, masked)
-        blocks = blocks_of(size, lead, causal, block)
-        gq, gk, gv = pulled_back(blocks, [widened(q) * scale, widened(k), widened(v)], mask, rest)
+        qkv = [widened(q) * scale, widened(k), widened(v)]
+        blocks = blocks_of(size, lead, causal, block, panels(qkv[0].dtype.itemsize))
+        gq, gk, gv = pulled_back(blocks, qkv, mask, rest)
         found = [blocks.from_rows(gq) * scale, blocks.from_keys(gk), blocks.from_keys(gv)]
         return [x if x.dtype == q.dtype else cast(x, dtype=q.dtype) for x in found]
 
@@ -336,11 +380,11 @@ def pulled_back(blocks: Blocks, qkv: Values, mask: Maybe, rest: Values) -> Value
     lse, g, delta = rest
     keys, values = blocks.keys(k), blocks.keys(v)
     query_numbers, key_numbers = blocks.numbers()
-    fixed = [keys, *[permute(x, axes=(0, 1, 3, 2)) for x in (keys, values)], key_numbers]
+    fixed = [*[blocks.columns(x) for x in (keys, turned(keys), turned(values))], key_numbers]
 
     def of_queries(sums: Values, xs: Values) -> tuple[Values, Values]:
         q, g, lse, delta, i, *part = xs
-        seen_rows = part[0] if part else mask
+        seen_rows, q_columns, g_columns = part[0] if part else mask, blocks.columns(q), blocks.columns(g)
 
         def of_keys(carry: Values, ys: Values) -> tuple[Values, Values]:
             gk, gv, k, turned_k, turned_v, j, *part = ys
@@ -348,30 +392,24 @@ def pulled_back(blocks: Blocks, qkv: Values, mask: Maybe, rest: Values) -> Value
 
             def change(so_far: Values) -> Values:
                 gq, gk, gv = so_far
-                s = blocks.seen(contract(q, turned_k, spec="hrd,hdk->hrk"), i, j, seen)
+                s = blocks.seen(times(q, "hrt", turned_k), i, j, seen)
                 p = exp(s - row_values(lse, s.shape))
-                ds = p * (contract(g, turned_v, spec="hre,hek->hrk") - row_values(delta, s.shape))
-                return [
-                    gq + contract(ds, k, spec="hrk,hkd->hrd"),
-                    gk + contract(ds, q, spec="hrk,hrd->hkd"),
-                    gv + contract(p, g, spec="hrk,hre->hke"),
-                ]
+                ds = p * (times(g, "hrt", turned_v) - row_values(delta, s.shape))
+                return [gq + times(ds, "hrt", k), gk + times(ds, "htr", q_columns), gv + times(p, "htr", g_columns)]
 
-            so_far = [*carry, gk, gv]
-            found = only_where(blocks.reached(i, j), so_far, change) if causal_and_many(blocks) else change(so_far)
+            found = blocks.where_reached(i, j, [*carry, gk, gv], change)
             return found[:1], found[1:]
 
-        parts = [*sums, *fixed, *blocks.masked_keys(seen_rows)]
-        (gq,), sums = loop(of_keys, [zeros(q.type)], parts)
+        (gq,), sums = loop(of_keys, [zeros(q.type)], [*sums, *fixed, *blocks.masked_keys(seen_rows)])
         return sums, [gq]
 
     rows = [blocks.rows(x) for x in (q, widened(g), lse, delta)]
-    sums, (gq,) = loop(
-        of_queries,
-        [zeros(keys.type), zeros(values.type)],
-        [*rows, query_numbers, *blocks.masked_rows(mask)],
-    )
+    start = [zeros(keys.type), zeros(values.type)]
+    sums, (gq,) = loop(of_queries, start, [*rows, query_numbers, *blocks.masked_rows(mask)])
     return [gq, *sums]
 
 
-EXPANSIONS: dict[str, Callable[..., Any]] = {"attention": blocked_attention, "attention_pullback": blocked_pullback}
+def expansions(panels: PanelWidth) -> dict[str, Callable[..., Any]]:
+    """The expansions for a target with panels of these columns."""
+    made = {"attention": blocked_attention, "attention_pullback": blocked_pullback}
+    return {name: partial(rule, panels=panels) for name, rule in made.items()}

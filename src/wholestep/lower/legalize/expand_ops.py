@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def has_safe_exponent(node: Node) -> bool:
 
 
 EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
-    **attention.EXPANSIONS,
+    **attention.expansions(attention.no_panels),
     **sort.EXPANSIONS,
     **linalg.EXPANSIONS,
     **matrix_functions.EXPANSIONS,
@@ -54,9 +55,9 @@ EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
 """Expansion of each operation: (operands, **params) -> results, or None if the node stays."""
 
 
-def expansion_of(node: Node) -> Graph | None:
+def expansion_of(node: Node, rules: Mapping[str, Callable[..., Any]]) -> Graph | None:
     """The graph that replaces a node; None if it stays."""
-    rule = EXPANSIONS.get(node.op.name)
+    rule = rules.get(node.op.name)
     if rule is None or (rule is check_exponents and has_safe_exponent(node)):
         return None
     stays = False
@@ -72,14 +73,17 @@ def expansion_of(node: Node) -> Graph | None:
     return None if stays else found
 
 
-def expand_ops(graph: Graph) -> Graph:
+def expand_ops(graph: Graph, panels: attention.PanelWidth = attention.no_panels) -> Graph:
     """Replace operations that lowering has no rule for by others that it supports.
+
+    What they multiply by block by block lies in panels of columns where a target has some.
 
     y = triangular_solve(a, b)
     -->
     t = permute(a); u = permute(b); v = trtrs(t, u); y = permute(v)
     """
-    return splice(graph, expansion_of)
+    rules = {**EXPANSIONS, **attention.expansions(panels)}
+    return splice(graph, lambda node: expansion_of(node, rules))
 
 
 EXPAND_OPS = Pass("expand_ops", expand_ops, optional=False)
