@@ -19,7 +19,7 @@ BLOCKED_FROM = 1 << 20
 """The scores of a head, queries times keys, from which on blocks are chosen where nobody says."""
 QUERIES = 128
 """The queries of a block."""
-SCORES = 1 << 18
+SCORES = 1 << 17
 """The scores of a block over all heads of a sequence: the keys of a block are as many as that allows."""
 LEAST_KEYS, MOST_KEYS = 128, 512
 
