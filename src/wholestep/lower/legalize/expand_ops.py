@@ -10,6 +10,7 @@ import numpy as np
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.lower.legalize import attention, fft, linalg, matrix_functions, sort
+from wholestep.lower.legalize.attention_blocks import PanelWidth, no_panels
 from wholestep.lower.legalize.internal_ops import require
 from wholestep.passes.inline_bodies import splice
 from wholestep.passes.named_pass import Pass
@@ -44,7 +45,7 @@ def has_safe_exponent(node: Node) -> bool:
 
 
 EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
-    **attention.expansions(attention.no_panels),
+    **attention.expansions(no_panels),
     **sort.EXPANSIONS,
     **linalg.EXPANSIONS,
     **matrix_functions.EXPANSIONS,
@@ -73,7 +74,7 @@ def expansion_of(node: Node, rules: Mapping[str, Callable[..., Any]]) -> Graph |
     return None if stays else found
 
 
-def expand_ops(graph: Graph, panels: attention.PanelWidth = attention.no_panels) -> Graph:
+def expand_ops(graph: Graph, panels: PanelWidth = no_panels) -> Graph:
     """Replace operations that lowering has no rule for by others that it supports.
 
     What they multiply by block by block lies in panels of columns where a target has some.

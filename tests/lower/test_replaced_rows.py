@@ -1,0 +1,66 @@
+"""Loops whose stacked results lie where their stacked operands do: a step writes the row that it has read."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+
+ROWS, STEPS = 6, 3
+X = np.random.default_rng(4).normal(size=(ROWS, 5))
+
+
+def repeated(step):
+    """A loop of loops: the inner one turns the rows that the outer one carries into others."""
+
+    def f(x):
+        return ws.scan(lambda rows, _: (step(rows), None), x, None, length=STEPS)[0]
+
+    return f
+
+
+def plain(rows):
+    return ws.scan(lambda _, row: (None, row * 1.5 + 1.0), None, rows)[1]
+
+
+def read_as_a_whole(rows):
+    """Each step reads all rows as they were."""
+    return ws.scan(lambda _, row: (None, row + np.sum(rows, axis=0)), None, rows)[1]
+
+
+def read_twice(rows):
+    """Each step reads a second row that another step replaces."""
+    return ws.scan(lambda _, xs: (None, xs[0] + 0.5 * xs[1]), None, (rows, rows[::-1]))[1]
+
+
+def two_at_once(rows):
+    """Both results of a step could be in the place of its operand."""
+    first, second = ws.scan(lambda _, row: (None, (row * 2.0, row + 1.0)), None, rows)[1]
+    return first + 0.25 * second
+
+
+def backwards(rows):
+    """The state that a step reads was made of rows that are replaced by now."""
+    return ws.scan(lambda c, row: (c + row, np.sin(row) - c), np.zeros(5), rows, reverse=True)[1]
+
+
+def carried(rows):
+    """The rows are the first state of the loop as well."""
+    last, made = ws.scan(lambda c, row: (0.5 * c + row, row + c), rows, rows)
+    return made[-1] + last
+
+
+@pytest.mark.parametrize("step", [plain, read_as_a_whole, read_twice, two_at_once, backwards, carried])
+def test_rows_are_replaced_after_their_last_read(step):
+    f = repeated(step)
+    np.testing.assert_allclose(ws.jit(f)(X), f(X), rtol=1e-13)
+
+
+def test_replaced_rows_take_no_memory_of_their_own():
+    """The arena of a step whose parameters go through such loops: no second array of rows."""
+    rows = np.zeros((64, 4096), np.float32)
+
+    def loss(x, batch):
+        return np.sum(repeated(plain)(x + batch))
+
+    memory = ws.estimate(loss, rows, optimizer=ws.optim.sgd(0.1), batch=rows)
+    assert memory.arena < 3 * rows.nbytes
