@@ -8,7 +8,7 @@ from typing import Any
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ShapeError
 from wholestep.frontend.marks import stop_gradient
-from wholestep.nn.blocked_attention import blocked, check_mask, chosen_blocks
+from wholestep.nn.blocked_attention import attention_by_blocks, chosen_blocks, refuse_unfit_mask
 from wholestep.nn.dropouts import dropout, probability
 from wholestep.nn.exponentials import with_softmax_pullback
 from wholestep.nn.windows import type_text
@@ -58,7 +58,7 @@ def scaled_dot_product_attention(
     block = chosen_blocks(blocks, q, k, v, probability("attention", p))
     if block is not None:
         scale = width**-0.5 if scale is None else scale
-        return blocked(q, k, v, mask, groups, block, causal=causal, scale=scale)
+        return attention_by_blocks(q, k, v, mask, groups, block, causal=causal, scale=scale)
     folded = q.reshape(*lead[:-1], lead[-1] // groups, groups * t, width) if groups > 1 else q
     scores = folded @ wnp.swapaxes(k, -1, -2) * (width**-0.5 if scale is None else scale)
     scores = scores.reshape(*scores.shape[:-3], lead[-1], t, s) if groups > 1 else scores
@@ -149,7 +149,7 @@ def masked_softmax(scores: Any, mask: Any, causal: bool, dtype: Any) -> Any:
 
 def masked(scores: Any, mask: Any, dtype: Any) -> Any:
     """Scores with a mask: -inf where a boolean one is False, or with the numbers of another one added."""
-    check_mask(mask, dtype, scores.shape)
+    refuse_unfit_mask(mask, dtype, scores.shape)
     if dtypes.is_bool(mask.dtype):
         return wnp.where(mask, scores, -math.inf)
     return scores + mask.astype(scores.dtype, copy=False)

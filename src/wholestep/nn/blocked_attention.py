@@ -58,7 +58,9 @@ def reason_against(q: Any, k: Any, v: Any) -> str:
     return "" if q.size and k.size and v.size else "an operand has no elements"
 
 
-def blocked(q: Any, k: Any, v: Any, mask: Any, groups: int, block: tuple[int, int], *, causal: bool, scale: Any) -> Any:
+def attention_by_blocks(
+    q: Any, k: Any, v: Any, mask: Any, groups: int, block: tuple[int, int], *, causal: bool, scale: Any
+) -> Any:
     """Attention with `groups` heads of q for each head of k, by blocks; shapes are those of the whole."""
     *lead, width = q.shape
     t, s, heads = lead[-1], k.shape[-2], lead[-2] if len(lead) > 1 else None
@@ -75,7 +77,7 @@ def blocked(q: Any, k: Any, v: Any, mask: Any, groups: int, block: tuple[int, in
     ]
     if mask is not None:
         mask = wnp.asarray(mask)
-        check_mask(mask, q.dtype, scores)
+        refuse_unfit_mask(mask, q.dtype, scores)
         full = mask.reshape((1,) * (len(scores) - mask.ndim) + tuple(mask.shape))
         given.append(by_groups(full, len(axes), groups))
     params = {"scale": float(scale), "causal": causal, "masked": mask is not None, "block": block}
@@ -90,7 +92,7 @@ def apply(given: list[Any], params: dict[str, Any]) -> Any:
     return Array(attention(*[lift(x).value for x in given], **params)[0])
 
 
-def check_mask(mask: Any, dtype: Any, scores: tuple[Any, ...]) -> None:
+def refuse_unfit_mask(mask: Any, dtype: Any, scores: tuple[Any, ...]) -> None:
     """Raise where a mask does not broadcast to the scores, or is of another dtype."""
     shape = (1,) * (len(scores) - mask.ndim) + tuple(mask.shape)
     if len(shape) != len(scores) or any(m not in (1, n) for m, n in zip(shape, scores, strict=True)):

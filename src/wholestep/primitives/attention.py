@@ -60,7 +60,7 @@ class AttentionSizes(NamedTuple):
         return (*self.lead, self.groups, self.queries, self.keys)
 
 
-def sizes_of(name: str, q: Any, k: Any, v: Any) -> AttentionSizes:
+def attention_sizes(name: str, q: Any, k: Any, v: Any) -> AttentionSizes:
     """The sizes of a call with these operands; raises ShapeError or DtypeError where they do not fit."""
     found = AttentionSizes(k.shape[:-2], q.shape[-3], q.shape[-2], k.shape[-2], k.shape[-1], v.shape[-1])
     fits = q.shape == (*found.lead, found.groups, found.queries, found.width) and v.shape[:-1] == k.shape[:-1]
@@ -71,7 +71,7 @@ def sizes_of(name: str, q: Any, k: Any, v: Any) -> AttentionSizes:
     return found
 
 
-def check_mask(name: str, mask: Type, q: Type, scores: tuple[Any, ...]) -> None:
+def check_score_mask(name: str, mask: Type, q: Type, scores: tuple[Any, ...]) -> None:
     """Raise where a mask does not have an axis of size 1 or of full size for each of the scores."""
     if mask.ndim != len(scores) or any(m not in (1, n) for m, n in zip(mask.shape, scores, strict=True)):
         raise ShapeError(f"{name}: a mask {mask} does not fit scores {scores}")
@@ -88,7 +88,7 @@ def product(x: Value, y: Value, spec: str) -> Value:
     return found
 
 
-def widened(x: Value) -> Value:
+def in_compute_dtype(x: Value) -> Value:
     """x in the dtype in which arithmetic on its own is carried out."""
     wide = dtypes.compute_dtype(x.dtype)
     return x if x.dtype == wide else cast(x, dtype=wide)
@@ -127,10 +127,10 @@ def all_scores(q: Value, k: Value, mask: Maybe, *, scale: float, causal: bool) -
     if mask is None:
         return s
     wide = spread_mask(mask, s.shape)
-    return select(wide, s, nothing) if dtypes.is_bool(mask.dtype) else s + widened(wide)
+    return select(wide, s, nothing) if dtypes.is_bool(mask.dtype) else s + in_compute_dtype(wide)
 
 
-def operands(inputs: Sequence[Any], masked: bool) -> tuple[Any, Any, Any, Any, list[Any]]:
+def attention_operands(inputs: Sequence[Any], masked: bool) -> tuple[Any, Any, Any, Any, list[Any]]:
     """The operands in their roles: q, k, v, the mask or None, and what else there is."""
     q, k, v, *rest = inputs
     return q, k, v, rest[0] if masked else None, rest[masked:]
@@ -155,7 +155,7 @@ class AttentionPrimitive(Several):
 
     def flops(self, node: Node) -> Any:
         q, k, v = node.inputs[:3]
-        size = sizes_of(self.name, q, k, v)
+        size = attention_sizes(self.name, q, k, v)
         return 2 * math.prod(size.scores) * self.products(size)
 
     def products(self, size: AttentionSizes) -> Any:
@@ -192,9 +192,9 @@ class Attention(AttentionPrimitive):
     """(q, k, v[, mask]) -> (out, lse): mixed values, and the logarithm of each row's sum of exponentials."""
 
     def type(self, q: Type, k: Type, v: Type, *rest: Type, masked: bool, **params: Any) -> tuple[Type, Type]:
-        size = sizes_of(self.name, q, k, v)
+        size = attention_sizes(self.name, q, k, v)
         for mask in rest:
-            check_mask(self.name, mask, q, size.scores)
+            check_score_mask(self.name, mask, q, size.scores)
         out = array_type((*q.shape[:-1], size.value_width), q.dtype)
         return out, array_type(q.shape[:-1], dtypes.compute_dtype(q.dtype))
 
@@ -202,7 +202,7 @@ class Attention(AttentionPrimitive):
         return size.width + size.value_width
 
     def ref(self, *arrays: NDArray, scale: float, causal: bool, masked: bool, block: tuple[int, int]) -> Any:
-        q, k, v, mask, _ = operands(arrays, masked)
+        q, k, v, mask, _ = attention_operands(arrays, masked)
         wide = dtypes.compute_dtype(q.dtype)
         out = np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
         lse = np.zeros(q.shape[:-1], wide)
@@ -217,16 +217,16 @@ class Attention(AttentionPrimitive):
         return out, lse
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        (q, k, v, mask, _), (_, lse) = operands(node.inputs, node.params["masked"]), node.outputs
-        dq, dk, dv, dmask, _ = operands(dxs, node.params["masked"])
+        (q, k, v, mask, _), (_, lse) = attention_operands(node.inputs, node.params["masked"]), node.outputs
+        dq, dk, dv, dmask, _ = attention_operands(dxs, node.params["masked"])
         p = weights(q, k, mask, lse, node.params)
         ds = tangent_of_scores(q, k, dq, dk, dmask, p.shape, node.params["scale"])
         mean = dp = None
         if ds is not None:
             mean = sum_(p * ds, axes=(p.ndim - 1,))
             dp = p * (ds - row_values(mean, p.shape))
-        terms = [None if dp is None else product(dp, widened(v), "gts,sd->gtd")]
-        terms.append(None if dv is None else product(p, widened(dv), "gts,sd->gtd"))
+        terms = [None if dp is None else product(dp, in_compute_dtype(v), "gts,sd->gtd")]
+        terms.append(None if dv is None else product(p, in_compute_dtype(dv), "gts,sd->gtd"))
         dout = sum_values(terms)
         return None if dout is None else narrowed_to(dout, q), mean
 
@@ -236,7 +236,7 @@ class Attention(AttentionPrimitive):
             return transposed_jvp(self, node, gys, wrt, backward)
         (out, lse), (gout, glse) = node.outputs, gys
         g = instantiate(out, gout)
-        delta = sum_(widened(g) * widened(out), axes=(out.ndim - 1,))
+        delta = sum_(in_compute_dtype(g) * in_compute_dtype(out), axes=(out.ndim - 1,))
         if glse is not None:
             delta = delta - glse
         found = attention_pullback(*node.inputs, lse, g, delta, **node.params)
@@ -253,10 +253,10 @@ class AttentionPullback(AttentionPrimitive):
     precision = WIDE
 
     def type(self, q: Type, k: Type, v: Type, *rest: Type, masked: bool, **params: Any) -> tuple[Type, Type, Type]:
-        size = sizes_of(self.name, q, k, v)
+        size = attention_sizes(self.name, q, k, v)
         *masks, lse, g, delta = rest
         for mask in masks:
-            check_mask(self.name, mask, q, size.scores)
+            check_score_mask(self.name, mask, q, size.scores)
         rows = array_type(q.shape[:-1], dtypes.compute_dtype(q.dtype))
         if lse != rows or delta != rows or g != array_type((*q.shape[:-1], size.value_width), q.dtype):
             raise ShapeError(f"{self.name}: {lse}, {g} and {delta} do not fit q {q} and v {v}")
@@ -266,7 +266,7 @@ class AttentionPullback(AttentionPrimitive):
         return 3 * size.width + 2 * size.value_width
 
     def ref(self, *arrays: NDArray, scale: float, causal: bool, masked: bool, block: tuple[int, int]) -> Any:
-        q, k, v, mask, (lse, g, delta) = operands(arrays, masked)
+        q, k, v, mask, (lse, g, delta) = attention_operands(arrays, masked)
         wide = dtypes.compute_dtype(q.dtype)
         q, k, v, g = [x.astype(wide) for x in (q, k, v, g)]
         gq, gk, gv = np.zeros(q.shape, wide), np.zeros(k.shape, wide), np.zeros(v.shape, wide)
@@ -281,26 +281,26 @@ class AttentionPullback(AttentionPrimitive):
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         params = node.params
         scale, masked = params["scale"], params["masked"]
-        q, k, v, mask, (lse, g, delta) = operands(node.inputs, masked)
-        dq, dk, dv, dmask, (dlse, dg, ddelta) = operands(dxs, masked)
+        q, k, v, mask, (lse, g, delta) = attention_operands(node.inputs, masked)
+        dq, dk, dv, dmask, (dlse, dg, ddelta) = attention_operands(dxs, masked)
         p = weights(q, k, mask, lse, params)
-        off = product(widened(g), widened(v), "gtd,sd->gts") - row_values(delta, p.shape)
+        off = product(in_compute_dtype(g), in_compute_dtype(v), "gtd,sd->gts") - row_values(delta, p.shape)
         moved = tangent_of_scores(q, k, dq, dk, dmask, p.shape, scale)
         dp = sum_values([moved, None if dlse is None else -row_values(dlse, p.shape)])
         dp = None if dp is None else p * dp
         doff = sum_values(
             [
-                None if dg is None else product(widened(dg), widened(v), "gtd,sd->gts"),
-                None if dv is None else product(widened(g), widened(dv), "gtd,sd->gts"),
+                None if dg is None else product(in_compute_dtype(dg), in_compute_dtype(v), "gtd,sd->gts"),
+                None if dv is None else product(in_compute_dtype(g), in_compute_dtype(dv), "gtd,sd->gts"),
                 None if ddelta is None else -row_values(ddelta, p.shape),
             ]
         )
         s, ds = p * off * scale, sum_values([product_or_none(dp, off), product_or_none(p, doff)])
         ds = None if ds is None else ds * scale
         made = (
-            [linear(ds, k, "gts,sd->gtd"), linear(s, dk, "gts,sd->gtd")],
-            [linear(ds, q, "gts,gtd->sd"), linear(s, dq, "gts,gtd->sd")],
-            [linear(dp, g, "gts,gtd->sd"), linear(p, dg, "gts,gtd->sd")],
+            [score_product(ds, k, "gts,sd->gtd"), score_product(s, dk, "gts,sd->gtd")],
+            [score_product(ds, q, "gts,gtd->sd"), score_product(s, dq, "gts,gtd->sd")],
+            [score_product(dp, g, "gts,gtd->sd"), score_product(p, dg, "gts,gtd->sd")],
         )
         found = [sum_values(terms) for terms in made]
         return [None if x is None else narrowed_to(x, q) for x in found]
@@ -319,7 +319,7 @@ class AttentionPullback(AttentionPrimitive):
 
 def weights(q: Value, k: Value, mask: Maybe, lse: Value, params: dict[str, Any]) -> Value:
     """The weights, made again from each row's lse."""
-    s = all_scores(widened(q), widened(k), mask, scale=params["scale"], causal=params["causal"])
+    s = all_scores(in_compute_dtype(q), in_compute_dtype(k), mask, scale=params["scale"], causal=params["causal"])
     found: Value = exp(s - row_values(lse, s.shape))
     return found
 
@@ -329,9 +329,9 @@ def tangent_of_scores(
 ) -> Maybe:
     """The tangent of scores where there is a weight; that of the others meets a weight of 0."""
     terms = [
-        None if dq is None else products_of_keys(widened(dq), widened(k), scale),
-        None if dk is None else products_of_keys(widened(q), widened(dk), scale),
-        None if dmask is None else widened(spread_mask(dmask, shape)),
+        None if dq is None else products_of_keys(in_compute_dtype(dq), in_compute_dtype(k), scale),
+        None if dk is None else products_of_keys(in_compute_dtype(q), in_compute_dtype(dk), scale),
+        None if dmask is None else in_compute_dtype(spread_mask(dmask, shape)),
     ]
     return sum_values(terms)
 
@@ -341,9 +341,9 @@ def product_or_none(x: Maybe, y: Maybe) -> Maybe:
     return None if x is None or y is None else x * y
 
 
-def linear(scores: Maybe, x: Maybe, spec: str) -> Maybe:
+def score_product(scores: Maybe, x: Maybe, spec: str) -> Maybe:
     """The contraction of an array of scores with an operand; None where one of them is."""
-    return None if scores is None or x is None else product(scores, widened(x), spec)
+    return None if scores is None or x is None else product(scores, in_compute_dtype(x), spec)
 
 
 def score_rows(

@@ -29,10 +29,10 @@ from wholestep.lower.legalize.attention_blocks import (
     loop,
     most_heads,
     no_panels,
-    times,
+    times_columns,
 )
 from wholestep.primitives.arithmetic import maximum
-from wholestep.primitives.attention import operands, row_values, sizes_of, widened
+from wholestep.primitives.attention import attention_operands, attention_sizes, in_compute_dtype, row_values
 from wholestep.primitives.creation import cast, full
 from wholestep.primitives.family import Maybe, ones, zeros
 from wholestep.primitives.functions import exp, log
@@ -50,26 +50,26 @@ def blocked_attention(
     panels: PanelWidth = no_panels,
 ) -> Sequence[Value]:
     """Attention by blocks."""
-    size = sizes_of("attention", *inputs[:3])
+    size = attention_sizes("attention", *inputs[:3])
 
     def run(xs: Values, lead: tuple[int, ...]) -> Values:
-        q, k, v, mask, _ = operands(xs, masked)
-        wide = widened(q) * scale
+        q, k, v, mask, _ = attention_operands(xs, masked)
+        wide = in_compute_dtype(q) * scale
         blocks = blocks_of(size, lead, causal, block, panels(wide.dtype.itemsize))
-        return mixed(blocks, wide, widened(k), widened(v), mask, q.dtype)
+        return mix_blocks(blocks, wide, in_compute_dtype(k), in_compute_dtype(v), mask, q.dtype)
 
     return in_a_loop(inputs, size.lead, most_heads(size, block), run)
 
 
-def turned(x: Value) -> Value:
+def transposed_matrices(x: Value) -> Value:
     """Matrices transposed."""
     found: Value = permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
     return found
 
 
-def mixed(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype: Any) -> Values:
+def mix_blocks(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype: Any) -> Values:
     """Attention over a few leading axes: (out, lse)."""
-    keys, values = blocks.columns(turned(blocks.keys(k))), blocks.columns(blocks.keys(v))
+    keys, values = blocks.columns(transposed_matrices(blocks.keys(k))), blocks.columns(blocks.keys(v))
     query_numbers, key_numbers = blocks.numbers()
     heads, rows = blocks.scores[:2]
     row_type, wide = array_type((heads, rows), q.dtype), array_type((heads, rows, v.shape[-1]), q.dtype)
@@ -83,7 +83,7 @@ def mixed(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype: Any)
             seen = part[0] if part else seen_rows
 
             def change(carry: Values) -> Values:
-                s = blocks.seen(times(q, "hrt", k), i, j, seen)
+                s = blocks.seen(times_columns(q, "hrt", k), i, j, seen)
                 return mixed_block(s, v, *carry, masked=mask is not None)
 
             return blocks.where_reached(i, j, carry, change), []
@@ -108,7 +108,7 @@ def mixed_block(s: Value, v: Value, m: Value, total: Value, acc: Value, *, maske
         off = select(largest.equals(-math.inf), zeros(largest.type), largest)
     p, factor = exp(s - row_values(off, s.shape)), exp(m - off)
     total = total * factor + sum_(p, axes=(2,))
-    return [largest, total, acc * row_values(factor, acc.shape) + times(p, "hrt", v)]
+    return [largest, total, acc * row_values(factor, acc.shape) + times_columns(p, "hrt", v)]
 
 
 def blocked_pullback(
@@ -120,11 +120,11 @@ def blocked_pullback(
     panels: PanelWidth = no_panels,
 ) -> Values:
     """The pullback of attention by blocks."""
-    size = sizes_of("attention_pullback", *inputs[:3])
+    size = attention_sizes("attention_pullback", *inputs[:3])
 
     def run(xs: Values, lead: tuple[int, ...]) -> Values:
-        q, k, v, mask, rest = operands(xs, masked)
-        qkv = [widened(q) * scale, widened(k), widened(v)]
+        q, k, v, mask, rest = attention_operands(xs, masked)
+        qkv = [in_compute_dtype(q) * scale, in_compute_dtype(k), in_compute_dtype(v)]
         blocks = blocks_of(size, lead, causal, block, panels(qkv[0].dtype.itemsize))
         gq, gk, gv = pulled_back(blocks, qkv, mask, rest)
         found = [blocks.from_rows(gq) * scale, blocks.from_keys(gk), blocks.from_keys(gv)]
@@ -139,7 +139,7 @@ def pulled_back(blocks: Blocks, qkv: Values, mask: Maybe, rest: Values) -> Value
     lse, g, delta = rest
     keys, values = blocks.keys(k), blocks.keys(v)
     query_numbers, key_numbers = blocks.numbers()
-    fixed = [*[blocks.columns(x) for x in (keys, turned(keys), turned(values))], key_numbers]
+    fixed = [*[blocks.columns(x) for x in (keys, transposed_matrices(keys), transposed_matrices(values))], key_numbers]
 
     def of_queries(sums: Values, xs: Values) -> tuple[Values, Values]:
         q, g, lse, delta, i, *part = xs
@@ -151,10 +151,14 @@ def pulled_back(blocks: Blocks, qkv: Values, mask: Maybe, rest: Values) -> Value
 
             def change(so_far: Values) -> Values:
                 gq, gk, gv = so_far
-                s = blocks.seen(times(q, "hrt", turned_k), i, j, seen)
+                s = blocks.seen(times_columns(q, "hrt", turned_k), i, j, seen)
                 p = exp(s - row_values(lse, s.shape))
-                ds = p * (times(g, "hrt", turned_v) - row_values(delta, s.shape))
-                return [gq + times(ds, "hrt", k), gk + times(ds, "htr", q_columns), gv + times(p, "htr", g_columns)]
+                ds = p * (times_columns(g, "hrt", turned_v) - row_values(delta, s.shape))
+                return [
+                    gq + times_columns(ds, "hrt", k),
+                    gk + times_columns(ds, "htr", q_columns),
+                    gv + times_columns(p, "htr", g_columns),
+                ]
 
             found = blocks.where_reached(i, j, [*carry, gk, gv], change)
             return found[:1], found[1:]
@@ -162,7 +166,7 @@ def pulled_back(blocks: Blocks, qkv: Values, mask: Maybe, rest: Values) -> Value
         (gq,), sums = loop(of_keys, [zeros(q.type)], [*sums, *fixed, *blocks.masked_keys(seen_rows)])
         return sums, [gq]
 
-    rows = [blocks.rows(x) for x in (q, widened(g), lse, delta)]
+    rows = [blocks.rows(x) for x in (q, in_compute_dtype(g), lse, delta)]
     start = [zeros(keys.type), zeros(values.type)]
     sums, (gq,) = loop(of_queries, start, [*rows, query_numbers, *blocks.masked_rows(mask)])
     return [gq, *sums]

@@ -13,7 +13,7 @@ from wholestep.ir.analysis import reordered
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
-from wholestep.primitives.attention import AttentionSizes, spread_mask, widened
+from wholestep.primitives.attention import AttentionSizes, in_compute_dtype, spread_mask
 from wholestep.primitives.contraction import contract
 from wholestep.primitives.creation import cast, full, iota
 from wholestep.primitives.family import Maybe
@@ -124,7 +124,7 @@ def even_block(size: int, most: int) -> tuple[int, int]:
     return count, max(-(-size // count), 1)
 
 
-def padded(x: Value, axis: int, size: int) -> Value:
+def padded_to(x: Value, axis: int, size: int) -> Value:
     """x with zeros behind it along an axis, up to a size."""
     more = tuple([size - n if i == axis else 0 for i, n in enumerate(x.shape)])
     nothing = (0,) * x.ndim
@@ -138,7 +138,7 @@ def moved_to_front(x: Value, axis: int) -> Value:
 
 def in_blocks(x: Value, axis: int, count: int, size: int) -> Value:
     """x cut along an axis: the blocks are a new first axis."""
-    x = padded(x, axis, count * size)
+    x = padded_to(x, axis, count * size)
     return moved_to_front(reshape(x, shape=(*x.shape[:axis], count, size, *x.shape[axis + 1 :])), axis)
 
 
@@ -236,7 +236,7 @@ class Blocks(NamedTuple):
         if mask is None:
             return s
         wide = reshape(spread_mask(mask, (*size.lead, *shape[1:])), shape=s.shape)
-        return select(wide, s, nothing) if dtypes.is_bool(mask.dtype) else s + widened(wide)
+        return select(wide, s, nothing) if dtypes.is_bool(mask.dtype) else s + in_compute_dtype(wide)
 
     def where_reached(self, i: Value, j: Value, values: Values, change: Callable[[Values], Values]) -> Values:
         """The values, changed where some query of a block may look at some key of a block, as far as `causal` says."""
@@ -252,7 +252,7 @@ def places(number: Value, block: int, shape: tuple[int, ...], axis: int) -> Valu
     return found
 
 
-def times(x: Value, labels: str, columns: Value) -> Value:
+def times_columns(x: Value, labels: str, columns: Value) -> Value:
     """The product of matrices, of which `labels` says where the terms t and the rows r are, and of columns."""
     if columns.ndim == x.ndim:
         return contract(x, columns, spec=f"{labels},htc->hrc")
