@@ -14,6 +14,7 @@ import numpy as np
 
 from wholestep import config, tree
 from wholestep.boundary.public import bounded
+from wholestep.collector import without_garbage_collection
 from wholestep.compiler import devices
 from wholestep.compiler.backends import DEFAULT_DEVICE
 from wholestep.dims import bind
@@ -194,8 +195,13 @@ class jit:
         return found[0]
 
     @UNBROKEN
-    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TracedFunction, list[Any]]:
-        """The program for these arguments, traced if it must be, and their array leaves."""
+    def prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str] = ()
+    ) -> tuple[TracedFunction, list[Any]]:
+        """The program for these arguments, traced if it must be, and their array leaves.
+
+        Its inputs get these names, unless there are none: then they are the user's for the arguments.
+        """
         static = {n % len(args): args[n] for n in self.static_numbers if -len(args) <= n < len(args)}
         named = {k: v for k, v in kwargs.items() if k in self.static_names}
         dynamic = [None if i in static else a for i, a in enumerate(args)]
@@ -203,11 +209,11 @@ class jit:
         leaves, structure = tree.flatten((dynamic, given))
         on = [enters(leaf) for leaf in leaves]
         if not all(on) and any([outside.foreign(leaf) for leaf in leaves]):
-            names = parameter_names(self.f, len(args))
-            taken = [outside.taken_over(x, name, self.name, False) for x, name in zip(dynamic, names, strict=True)]
+            called = parameter_names(self.f, len(args))
+            taken = [outside.taken_over(x, name, self.name, False) for x, name in zip(dynamic, called, strict=True)]
             own = tuple([static.get(i, x) for i, x in enumerate(taken)])
             keywords = {k: outside.taken_over(x, k, self.name, False) for k, x in given.items()}
-            return self.prepare(own, {**keywords, **named})
+            return self.prepare(own, {**keywords, **named}, names)
         fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
         arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
         kinds = tuple([(kind_of(a), *number_kind(a)) for a in arrays])
@@ -218,7 +224,7 @@ class jit:
             program = self.fitting(key)
         if program is None:
             self.reasons.append(self.reason(key) if other is None else f"{other} since it was traced")
-            program = self.trace(args, kwargs, static, named, kinds, leaves, structure, on)
+            program = self.trace(args, kwargs, static, named, kinds, leaves, structure, on, names)
             if other is not None:
                 self.programs.clear()
                 self.open.clear()
@@ -278,6 +284,7 @@ class jit:
                 parts.append(f"{label} changed")
         return "; ".join(parts)
 
+    @without_garbage_collection()  # nearly all that a trace makes is in use until it ends
     def trace(
         self,
         args: tuple[Any, ...],
@@ -288,6 +295,7 @@ class jit:
         leaves: list[Any],
         structure: Any,
         on: list[bool],
+        names: Sequence[str],
     ) -> TracedFunction:
         """Run f once on abstract arrays."""
         register_backend()
@@ -302,7 +310,7 @@ class jit:
             found, shape = tree.flatten(out)
             arrays = [as_array(leaf, self.name) for leaf in found]
             values = [a.value if a.value.builder is builder else builder.capture(a.value) for a in arrays]
-            names = tuple(self.input_names(args, kwargs, static, named, on))
+            names = names or self.input_names(args, kwargs, static, named, on)
         graph, outer = close(builder, values, self.name if self.name.isidentifier() else "graph", names)
         if config.check():
             verify(graph)

@@ -205,8 +205,8 @@ def lean(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Node, ...]:
     kept = []
     for node in reversed(nodes):
         if not needed.isdisjoint(node.outputs):
-            wanted = [v in needed for v in node.outputs]
-            node = node.op.lean(node, wanted) if node.op.nested and not all(wanted) else node
+            if node.op.nested and not needed.issuperset(node.outputs):
+                node = node.op.lean(node, [v in needed for v in node.outputs])
             kept.append(node)
             needed.update(node.inputs)
     return tuple(reversed(kept))
@@ -257,7 +257,8 @@ def without_aliases(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[tu
     same: dict[Value, Value] = {}
     kept = []
     for node in nodes:
-        node.inputs = tuple([same.get(v, v) for v in node.inputs])
+        if not same.keys().isdisjoint(node.inputs):
+            node.inputs = tuple([same.get(v, v) for v in node.inputs])
         if node.op.alias:
             same[node.outputs[0]] = node.inputs[0]
         else:
@@ -270,11 +271,23 @@ def inline(graph: Graph, values: Sequence[Value]) -> list[Value]:
     builder = _stack.builders[-1]
     own = [v if v.builder is builder else builder.capture(v) for v in values]
     env: dict[Value, Value] = dict(zip(graph.inputs, own, strict=True))
-    override = _stack.where
-    for node in graph.nodes:
-        copy = Node(node.op, tuple([env[v] for v in node.inputs]), node.params, override or node.where)
-        types = [v.type for v in node.outputs]
-        append(builder, copy, types if node.op.multiple else types[0])
-        for old, new in zip(node.outputs, copy.outputs, strict=True):
-            env[old] = new
+    copy_stretch(graph.nodes, env)
     return [env[v] for v in graph.outputs]
+
+
+def copy_stretch(nodes: Sequence[Node], env: dict[Value, Value]) -> dict[Value, Value]:
+    """Emit nodes again into the current builder; `env` says what replaces a value that they read, others stay.
+
+    Types need no second look. Returns `env`, with the results of the copies for those of the nodes.
+    """
+    builder = _stack.builders[-1]
+    override = _stack.where
+    for node in nodes:
+        copy = Node(node.op, tuple([env.get(v, v) for v in node.inputs]), node.params, override or node.where)
+        outputs = node.outputs
+        if node.op.multiple:
+            append(builder, copy, [v.type for v in outputs])
+            env.update(zip(outputs, copy.outputs, strict=True))
+        else:
+            env[outputs[0]] = append(builder, copy, outputs[0].type)
+    return env

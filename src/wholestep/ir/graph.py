@@ -159,7 +159,8 @@ class Graph:
     def subgraphs(self) -> Iterator[Graph]:
         """The graphs nested directly in this one's nodes."""
         for node in self.nodes:
-            yield from subgraphs(node)
+            if node.op.nested:
+                yield from subgraphs(node)
 
     def types(self) -> Iterator[Type]:
         """The types of its inputs and of what its nodes make."""

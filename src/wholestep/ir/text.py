@@ -52,13 +52,14 @@ class Printer:
     def graph(self, graph: Graph, name: str) -> None:
         used: dict[str, int] = {}
         names: dict[Value, str] = {}
+        taken: set[str] = set()
         for i, v in enumerate(graph.inputs):
             given = graph.input_names[i] if i < len(graph.input_names) else f"x{i}"
             clean = given if given.isidentifier() and not keyword.iskeyword(given) else f"x{i}"
-            names[v] = clean if clean not in names.values() else f"x{i}_"
+            names[v] = clean if clean not in taken else f"x{i}_"
+            taken.add(names[v])
         head = ", ".join(f"{names[v]}: {v.type}" for v in graph.inputs)
         lines = []
-        taken = set(names.values())
         for node in graph.nodes:
             for v in node.outputs:
                 names[v] = _new_name(node.op.name, used, taken)

@@ -35,6 +35,8 @@ class GraphLowering(Materializer):
         self.tasks: list[Task] = []
         self.stored: dict[FusionGroup, list[Value]] = {}
         self.stored_late: list[Value] = []
+        self.late: dict[Allocation, list[FusionGroup]] = {}
+        """The groups that write each allocation of values materialized late."""
         for node in self.graph.nodes:
             if node.op.literal:
                 value = np.ascontiguousarray(node.params["value"])
@@ -135,6 +137,8 @@ class GraphLowering(Materializer):
 
     def create_tasks(self) -> None:
         """Create the tasks of every fusion group that stores something."""
+        for v in self.stored_late:
+            self.late.setdefault(self.locations[v].place, []).append(self.fusion.placed[v][0])
         self.tasks += bounds_check_tasks(self)
         position = {v: i for i, node in enumerate(self.graph.nodes) for v in node.outputs}
         for group in self.fusion.groups:
@@ -152,9 +156,8 @@ class GraphLowering(Materializer):
     def group_task(self, group: FusionGroup, values: Sequence[Value]) -> Task:
         """The task of a fusion group's kernel, which stores these values."""
         targets = {v: self.locations[v] for v in values}
-        # Values materialized late for other groups that depend on this kernel are recomputed here.
-        waiting = [v for v in self.stored_late if self.fusion.depends_on(self.fusion.placed[v][0], group)]
-        readable = ReadableLocations(self.locations, {self.locations[v].place for v in (*targets, *waiting)})
+        hidden = HiddenPlaces(self, group, {location.place for location in targets.values()})
+        readable = ReadableLocations(self.locations, hidden)
 
         target = self.context.target
 
@@ -166,6 +169,22 @@ class GraphLowering(Materializer):
         if group.kind == "contract":
             made = made._replace(blocked=target.block_contraction(kernel, self.context.loop))
         return kernel_task(made)
+
+
+class HiddenPlaces:
+    """The allocations that the kernel of a group cannot read: its own results, and values materialized late for other
+    groups that depend on it, which it recomputes."""
+
+    def __init__(self, lowering: GraphLowering, group: FusionGroup, own: set[Allocation]) -> None:
+        self.lowering, self.group = lowering, group
+        self.known = dict.fromkeys(own, True)
+
+    def __contains__(self, place: object) -> bool:
+        assert isinstance(place, Allocation)
+        if place not in self.known:
+            makers = self.lowering.late.get(place, ())
+            self.known[place] = any(self.lowering.fusion.depends_on(maker, self.group) for maker in makers)
+        return self.known[place]
 
 
 MAX_MOVES = 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import field
 from typing import Any
@@ -9,10 +10,14 @@ from typing import Any
 import numpy as np
 
 from wholestep import numpy as wnp, tree
+from wholestep.frontend.copied_calls import CopiedCalls
 from wholestep.ir.build import blaming_one_line
 from wholestep.optim.hyper import Fields, Rate, label, number_or_schedule, rate_at
 from wholestep.optim.paths import chosen_parameters
 from wholestep.optim.protocol import scalar_like, working_array
+
+PARAMETER = ""
+"""The name of the parameter among what an update makes of it."""
 
 
 class Leafwise(Fields):
@@ -63,21 +68,25 @@ class Leafwise(Fields):
         leaves, structure = tree.flatten(params)
         common = {name: state[name] for name in self.common()}
         numbers, common = self.numbers(common)
-        olds: list[dict[str, Any]] = [{} for _ in leaves]
-        for name in [name for name in state if name not in common]:
-            for old, value in zip(olds, tree.below(structure, state[name]), strict=True):
-                old[name] = value
-        new_leaves, news = [], []
-        rows = zip(leaves, tree.below(structure, grads), olds, self.decays(params), self.lazy_ones(params), strict=True)
-        with blaming_one_line() if type(self).__module__.startswith("wholestep.") else nullcontext():
-            for p, g, old, decay, lazy in rows:
-                p = wnp.asarray(p)
-                new, kept = self.moved(working_array(p), working_array(g), old, numbers, decay)
-                if lazy:
-                    new, kept = only_touched(working_array(g), (new, kept), (working_array(p), old))
-                new_leaves.append(new.astype(p.dtype, copy=False))
-                news.append(kept)
-        return tree.unflatten(structure, new_leaves), {**common, **dict_of_trees(news, structure)}
+        names = [name for name in state if name not in common]
+        olds = [tree.below(structure, state[name]) for name in names]
+        rows = zip(leaves, tree.below(structure, grads), *olds, strict=True)
+
+        def moved(row: Sequence[Any], decay: Any, lazy: bool) -> dict[str, Any]:
+            p, g, *rest = row
+            p, old = wnp.asarray(p), dict(zip(names, rest, strict=True))
+            new, kept = self.moved(working_array(p), working_array(g), old, numbers, decay)
+            if lazy:
+                new, kept = only_touched(working_array(g), (new, kept), (working_array(p), old))
+            return {PARAMETER: new.astype(p.dtype, copy=False), **kept}
+
+        own = type(self).__module__.startswith("wholestep.")
+        call = CopiedCalls(moved) if own else moved
+        choices = zip(rows, self.decays(params), self.lazy_ones(params), strict=True)
+        with blaming_one_line() if own else nullcontext():
+            news = [call(row, decay, lazy) for row, decay, lazy in choices]
+        made = dict_of_trees(news, structure)
+        return made.pop(PARAMETER, params), {**common, **made}
 
 
 def only_touched(g: Any, new: Any, old: Any) -> Any:

@@ -24,9 +24,9 @@ def chosen_parameters(who: str, choice: Choice, params: Any) -> list[bool]:
     Raises ParameterError for a pattern that no path matches or a table that lacks one, DtypeError for another kind of
     choice.
     """
-    paths = parameter_paths(params)
     if choice is None:
-        return [True] * len(paths)
+        return [True] * len(tree.leaves(params))
+    paths = parameter_paths(params)
     if callable(choice):
         return [bool(choice(path)) for path in paths]
     if isinstance(choice, Mapping):

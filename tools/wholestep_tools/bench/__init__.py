@@ -12,8 +12,10 @@ from typing import Any, TextIO
 
 from wholestep.cli.options import Help, integer_at_least, positive_number
 from wholestep.errors import CommandError
-from wholestep_tools.bench import calls, machine, memory, products, spec, table
+from wholestep_tools.bench import calls, depth, machine, memory, products, spec, table
 from wholestep_tools.bench.deep import LAYERS, MODES
+from wholestep_tools.bench.deep_programs import PROGRAMS
+from wholestep_tools.bench.depth_worker import JAX, UNROLLED
 from wholestep_tools.bench.peers import PEERS, USUAL
 from wholestep_tools.bench.real.catalog import REAL
 from wholestep_tools.bench.runner import Options, Row, run
@@ -116,6 +118,7 @@ def add(commands: Any) -> None:
     add_products(others)
     add_memory(others)
     add_calls(others)
+    add_depth(others)
 
 
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
@@ -194,6 +197,42 @@ def add_calls(commands: Any) -> None:
 def calls_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench calls` as it was given."""
     return calls.bench(calls.installed(), options.rounds, options.budget, options.json, sys.stdout)
+
+
+def add_depth(commands: Any) -> None:
+    """Add `wholestep bench depth`."""
+    about = (
+        "Measure what it takes to compile deep models and Python loops, by their depth, rolled, unrolled, and in JAX."
+    )
+    job = commands.add_parser("depth", help="measure compile times by depth", description=about)
+    job.formatter_class = Help
+    job.add_argument("--only", default="*", metavar="PATTERNS", help=f"of {', '.join(PROGRAMS)}")
+    job.add_argument("--depths", default="", metavar="NUMBERS", help="in the place of each program's own")
+    job.add_argument("--unrolled", type=integer_at_least(0), metavar="N", help="deepest with roll=False")
+    job.add_argument("--jax", type=integer_at_least(0), metavar="N", help="deepest in JAX")
+    job.add_argument("--rounds", type=integer_at_least(1), default=2, metavar="N", help="how often each has its turn")
+    job.add_argument("--threads", type=integer_at_least(1), default=1, metavar="N", help="threads of each library")
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=depth_command)
+
+
+def depth_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench depth` as it was given."""
+    depths = [whole_depth(text) for text in options.depths.split(",") if text]
+    most = {UNROLLED: options.unrolled, JAX: options.jax}
+    how = (options.rounds, options.threads, options.json)
+    return depth.bench(depth.chosen(options.only), depths, most, *how, sys.stdout)
+
+
+def whole_depth(text: str) -> int:
+    """A depth from its text; raises CommandError for what is none.
+
+    >>> whole_depth("12")
+    12
+    """
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise CommandError(f"{text.strip()!r} is no depth", hint="for example --depths 12,24")
+    return int(text)
 
 
 def command(options: argparse.Namespace) -> int:

@@ -42,20 +42,20 @@ def assign_offsets(lives: Sequence[LiveInterval]) -> dict[Allocation, int]:
     Largest-first best fit for dynamic storage allocation: Sekiyama, Imai, Negishi, Kawachiya, "Profile-guided memory
     optimization for deep neural networks", 2018.
     """
-    offsets: dict[Allocation, int] = {}
     ordered = sorted(lives, key=lambda x: (-x.nbytes, x.start))
     starts, ends = np.array([x.start for x in ordered]), np.array([x.end for x in ordered])
+    sizes = np.array([align_size(x.nbytes) for x in ordered], np.int64)
+    offsets = np.zeros(len(ordered), np.int64)
     for n, life in enumerate(ordered):
-        beside = np.flatnonzero((starts[:n] <= life.end) & (ends[:n] >= life.start)).tolist()
-        placed = [(offsets[ordered[i].place], ordered[i].nbytes) for i in beside]
-        busy = sorted((offset, offset + align_size(nbytes)) for offset, nbytes in placed)
-        size, at, best = align_size(life.nbytes), 0, None
-        for start, stop in busy:
-            if start - at >= size and (best is None or start - at < best[0]):
-                best = (start - at, at)
-            at = max(at, stop)
-        offsets[life.place] = best[1] if best is not None else at
-    return offsets
+        beside = np.flatnonzero((starts[:n] <= life.end) & (ends[:n] >= life.start))
+        low, high = offsets[beside], offsets[beside] + sizes[beside]
+        order = np.lexsort((high, low))
+        # Where each gap begins: at 0 and wherever all that lies below has ended; behind the last one all is free.
+        free = np.maximum.accumulate(np.concatenate([[0], high[order]]))
+        gaps = low[order] - free[:-1]
+        fitting = np.flatnonzero(gaps >= sizes[n])
+        offsets[n] = free[fitting[np.argmin(gaps[fitting])]] if len(fitting) else free[-1]
+    return {life.place: int(offset) for life, offset in zip(ordered, offsets, strict=True)}
 
 
 def assign_symbolic_offsets(lives: Sequence[LiveInterval], start: int) -> tuple[dict[Allocation, Size], Size]:

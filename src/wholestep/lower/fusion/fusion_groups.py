@@ -6,6 +6,7 @@ runs. A member has coordinates: for each of its axes the loop axes that it runs 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from wholestep.ir.graph import Graph, Node, Value
@@ -34,6 +35,10 @@ class FusionAnalysis(IterationSpaces):
         """The coordinates of the operand of each reduction over rows."""
         self.readers_through: dict[Value, set[FusionGroup | Value]] = {}
         """The groups and floating values that read through each floating value."""
+        self.read_by: defaultdict[FusionGroup, set[Value]] = defaultdict(set)
+        """The floating values that each group reads, or has read, through."""
+        self.needing: defaultdict[FusionGroup, set[Value]] = defaultdict(set)
+        """The floating values that need each group, or have needed it."""
         self.groups: list[FusionGroup] = []
         self.positions = {node: i for i, node in enumerate(graph.nodes)}
         for node in graph.nodes:
@@ -146,6 +151,8 @@ class FusionAnalysis(IterationSpaces):
         """Record the reader of a value for each floating value in between."""
         for x in self.floating_operands(v):
             self.readers_through.setdefault(x, set()).add(reader)
+            if isinstance(reader, FusionGroup):
+                self.read_by[reader].add(x)
 
     def depends_on_reader(self, group: FusionGroup, x: Value) -> bool:
         """True if a group depends on another reader of x, so that x cannot become its member."""
@@ -159,7 +166,13 @@ class FusionAnalysis(IterationSpaces):
                 reader.depend_on([group])
             elif reader in self.floating:
                 cost, needs = self.floating[reader]
-                self.floating[reader] = (cost, needs | {group})
+                self.let_float(reader, cost, needs | {group})
+
+    def let_float(self, v: Value, cost: int, needs: set[FusionGroup]) -> None:
+        """Leave a cheap value to its readers, or say anew what it needs."""
+        self.floating[v] = (cost, needs)
+        for group in needs:
+            self.needing[group].add(v)
 
     def place_pointwise(self, node: Node) -> None:
         traces = [self.trace(x) for x in node.inputs] if node.op.kind == "elementwise" else []
@@ -177,7 +190,7 @@ class FusionAnalysis(IterationSpaces):
                 return
         cost, needs = self.floating_cost(node)
         if cost <= RECOMPUTE_LIMIT:
-            self.floating[node.outputs[0]] = (cost, needs)
+            self.let_float(node.outputs[0], cost, needs)
             for v in node.inputs:
                 self.reads_through(node.outputs[0], v)
         else:
@@ -296,13 +309,16 @@ class FusionAnalysis(IterationSpaces):
             c.depend_on([group])
         group.depend_on(other.dependencies)
         group.raise_last(other.last)
-        for readers in self.readers_through.values():
+        for x in self.read_by.pop(other, ()):
+            readers = self.readers_through.get(x, set())
             if other in readers:
                 readers.remove(other)
                 readers.add(group)
-        for v, (cost, needs) in self.floating.items():
+                self.read_by[group].add(x)
+        for v in self.needing.pop(other, ()):
+            cost, needs = self.floating.get(v, (0, set[FusionGroup]()))
             if other in needs:
-                self.floating[v] = (cost, (needs - {other}) | {group})
+                self.let_float(v, cost, (needs - {other}) | {group})
 
     def place_reduction(self, node: Node) -> None:
         x, axes = node.inputs[0], node.params["axes"]

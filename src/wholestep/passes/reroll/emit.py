@@ -117,6 +117,8 @@ class RerollEmitter:
 
     def roots(self, v: Value) -> list[Value]:
         """The values that a value is emitted from: itself, or the operands that it is rematerialized from."""
+        if v not in self.rematerialized:
+            return [] if is_constant(v) else [v]
         found, waiting = dict[Value, None](), [v]
         while waiting:
             u = waiting.pop()
@@ -278,9 +280,9 @@ def pack_units(packs: Packs, loops: Iterable[LoopPlan | NestedScan] = ()) -> lis
 
 def nodes_of_unit(unit: Unit) -> Sequence[Node]:
     """The operations that a unit replaces."""
-    if isinstance(unit, LoopPlan | NodePack | ReductionChain):
-        return unit.nodes
-    return (unit,) if isinstance(unit, Node) else (unit.node,)
+    if isinstance(unit, Node):  # nearly all
+        return (unit,)
+    return unit.nodes if isinstance(unit, LoopPlan | NodePack | ReductionChain) else (unit.node,)
 
 
 def operands_of_unit(unit: Unit) -> tuple[list[Pack], list[Value]]:

@@ -22,29 +22,50 @@ class Isomorphism:
         self.known: dict[Node, int] = {}
         self.texts: dict[Graph, Any] = {}
         self.often = Counter([shallow_key(node) for node in graph.nodes if node.op.nested])
-        self.same: dict[Value, Value] = {}
+        self.keys: dict[int, tuple[dict[str, Any], int]] = {}
+        """The number of each table of parameters, by its identity: nodes that are copies of one share it."""
+        self.lines: dict[int, tuple[Any, int]] = {}
+        """A number for each code object, by its identity: it would be hashed by all of its contents."""
+        same = self.same = dict[Value, Value]()
         first: dict[Any, Node] = {}
         for node in graph.nodes:
-            inputs = tuple([self.same.get(v, v) for v in node.inputs])
-            twin = first.setdefault(value_number(Node(node.op, inputs, node.params, None)), node)
-            self.same.update(zip(node.outputs, twin.outputs, strict=True) if twin is not node else ())
+            like = node
+            if not same.keys().isdisjoint(node.inputs):
+                like = Node(node.op, tuple([same.get(v, v) for v in node.inputs]), node.params, None)
+            twin = first.setdefault(value_number(like), node)
+            if twin is not node:
+                same.update(zip(node.outputs, twin.outputs, strict=True))
 
     def of(self, node: Node) -> int:
         """The class number of an operation."""
         found = self.known.get(node)
         if found is None:
-            key = (node.op.name, self.params(node), node.types, tuple([v.type for v in node.outputs]))
+            operands, results = tuple([v.type for v in node.inputs]), tuple([v.type for v in node.outputs])
+            key = (node.op.name, self.params(node), operands, results)
             found = self.known[node] = self.numbers.setdefault(key, len(self.numbers))
         return found
 
     def placed(self, node: Node) -> int:
         """The class number of an operation at its line of the user's code."""
-        return self.numbers.setdefault((self.of(node), node.where), len(self.numbers))
+        where = node.where
+        place = None if where is None else (self.code(where[0]), where[1])
+        return self.numbers.setdefault((self.of(node), place), len(self.numbers))
 
-    def params(self, node: Node) -> tuple[Any, ...]:
-        """The parameters of an operation as a comparable key; nested graphs by their text."""
+    def code(self, code: Any) -> int:
+        """The number of a code object, the same for equal ones."""
+        found = self.lines.get(id(code))
+        if found is None:
+            found = self.lines[id(code)] = (code, self.numbers.setdefault(code, len(self.numbers)))
+        return found[1]
+
+    def params(self, node: Node) -> Any:
+        """The parameters of an operation as a comparable key, a number; nested graphs by their text."""
         if not node.op.nested:
-            return tuple([param_key(p) for p in node.params.values()])
+            known = self.keys.get(id(node.params))
+            if known is None:
+                key = ("params", *[param_key(p) for p in node.params.values()])
+                known = self.keys[id(node.params)] = (node.params, self.numbers.setdefault(key, len(self.numbers)))
+            return known[1]
         if self.often[shallow_key(node)] == 1:
             return (node,)
         inner = tuple([self.text(g) for g in subgraphs(node)])
@@ -64,10 +85,11 @@ class Isomorphism:
 
     def pack_of(self, values: Sequence[Value]) -> Pack:
         """Values of successive iterations as a pack, of one representative where all are equal."""
-        first = self.same.get(values[0], values[0])
-        if all(self.same.get(v, v) is first for v in values):
+        same = self.same
+        first = same.get(values[0], values[0])
+        if same.get(values[-1], values[-1]) is first and all([same.get(v, v) is first for v in values]):
             return (first,) * len(values)
-        return tuple([self.representative(v) for v in values])
+        return tuple([v if v not in same else self.representative(v) for v in values])
 
 
 def shallow_key(node: Node) -> Any:

@@ -47,6 +47,8 @@ class Packs:
         self.inputs = set(graph.inputs)
         self.node_packs: list[NodePack] = []
         self.choices: dict[Node, PackedBranch] = {}
+        self.places: dict[Node, dict[Value, int]] = {}
+        """The positions of the operands of each branch."""
         self.readers: dict[Value, list[tuple[Node, int]]] = {}
         for node in graph.nodes:
             for o, v in enumerate(node.inputs):
@@ -163,7 +165,9 @@ class Packs:
     def extend_into_branch(self, node: Node, t: Pack) -> None:
         """Extend a pack into the graphs of a branch, and out of it to packs of its results."""
         choice = self.choices.get(node)
-        places = pack_positions(node.inputs[1:], t)
+        if node not in self.places:
+            self.places[node] = unique_positions(node.inputs[1:])
+        places = pack_positions(self.places[node], t)
         if places is None or (choice is not None and places in choice.given):
             return
         if choice is None:
@@ -227,8 +231,7 @@ def unique_positions(values: Sequence[Value]) -> dict[Value, int]:
     return place
 
 
-def pack_positions(values: Sequence[Value], t: Pack) -> tuple[int, ...] | None:
-    """The positions of a pack's values among these; None where one is missing or there twice."""
-    place = unique_positions(values)
+def pack_positions(place: dict[Value, int], t: Pack) -> tuple[int, ...] | None:
+    """The positions of a pack's values, by those of all; None where one is missing or there twice."""
     found = tuple([place.get(v, -1) for v in t])
     return None if -1 in found else found

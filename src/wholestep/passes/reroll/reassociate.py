@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -50,7 +51,8 @@ def find_reduction_chains(packs: Packs, outputs: Sequence[Value]) -> list[Reduct
         seen.update(links)
         place = {v: t for t in packs.known for v in t}
         whole = dict.fromkeys([place[v] for v in taken if v in place])
-        kept = [t for t in whole if all(taken.count(v) == 1 for v in t) and len(t) > 1]
+        often = Counter(taken)
+        kept = [t for t in whole if all(often[v] == 1 for v in t) and len(t) > 1]
         if kept and len(links) > 1:
             found.append(ReductionChain(tuple(links), tuple(kept), tuple(taken)))
     for chain in found:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from wholestep.ir.graph import Node, Value
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack, is_constant
 from wholestep.passes.reroll.repeats import MIN_TRIPS, RepeatedSequence, candidate_phases
+
+SOURCES = 1 << 14
+"""How many sources are remembered."""
 
 
 class SameIteration(NamedTuple):
@@ -27,6 +30,10 @@ class PreviousIteration(NamedTuple):
     node: int
     out: int
     distance: int = 1
+
+
+same_iteration, previous_iteration = lru_cache(SOURCES)(SameIteration), lru_cache(SOURCES)(PreviousIteration)
+"""Sources as one object each, which are made and compared at once: every iteration has the same."""
 
 
 class OutsideLoop(NamedTuple):
@@ -226,6 +233,7 @@ def operand_sources(
 ) -> tuple[tuple[Source, ...], ...] | None:
     """The source of each operand of an iteration; None where one comes from more than one iteration back."""
     rows: list[tuple[Source, ...]] = []
+    before = at - period
     for node in nodes[at : at + period]:
         row: list[Source] = []
         for v in node.inputs:
@@ -233,12 +241,13 @@ def operand_sources(
             if i < start:
                 row.append(OUTSIDE)
                 continue
-            if i < at - period:
+            if i < before:
                 return None
-            if v.node is None or v.node is not nodes[i]:
+            maker = v.node
+            if maker is None or maker is not nodes[i]:
                 return None  # a part of something made in here
-            out = v.node.outputs.index(v)
-            row.append(SameIteration(i - at, out) if i >= at else PreviousIteration(i - at + period, out))
+            out = maker.outputs.index(v)
+            row.append(same_iteration(i - at, out) if i >= at else previous_iteration(i - before, out))
         rows.append(tuple(row))
     return tuple(rows)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep.boundary.counts import whole_number
+from wholestep.collector import without_garbage_collection
 from wholestep.compiler.devices import device_memory
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
@@ -107,6 +108,7 @@ class Engine:
         args = (self.state.abstract() if state is None else state, hyper, signature.abstract())
         return trace_step(f, args, self.step_function.name, ("", "", signature.root))
 
+    @without_garbage_collection()  # nearly all that is made here is in use until it ends
     def compile(
         self, f: jit, signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
     ) -> ResidentProgram:

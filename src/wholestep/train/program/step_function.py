@@ -11,12 +11,13 @@ from wholestep import numpy as wnp, random, tree
 from wholestep.errors import DtypeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import cond
+from wholestep.frontend.copied_calls import CopiedCalls
 from wholestep.frontend.entered import Entered
 from wholestep.frontend.gradients import loss_value, with_gradient
 from wholestep.frontend.printing import take_prints
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import type_of
-from wholestep.ir.build import current
+from wholestep.ir.build import blaming_one_line, current
 from wholestep.ir.graph import Node
 from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.nn.keys import takes_key
@@ -175,8 +176,10 @@ class StepFunction:
     def finite(self, value: Any, grads: Any) -> Any:
         """True if everything that the guard looks at is finite."""
         flag = wnp.isfinite(value)
-        for g in tree.leaves(grads) if self.guard == "gradients" else []:
-            flag = flag & wnp.isfinite(g).all()
+        everywhere = CopiedCalls(lambda arrays: {FINITE: wnp.isfinite(*arrays).all()})
+        with blaming_one_line():
+            for g in tree.leaves(grads) if self.guard == "gradients" else []:
+                flag = flag & everywhere([g])[FINITE]
         return flag
 
     def guarded(
@@ -212,10 +215,10 @@ def same_types(old: Any, new: Any, root: str, who: str) -> Any:
     """A part of the new state; raises TreeError or DtypeError where it is not of the old one's types."""
     if tree.structure(old) != tree.structure(new):
         raise TreeError(f"compile: {who} turns {root} from {tree.structure(old)} into {tree.structure(new)}")
-    for path, a, b in zip(tree.paths(old, root), tree.leaves(old), tree.leaves(new), strict=True):
+    for i, (a, b) in enumerate(zip(tree.leaves(old), tree.leaves(new), strict=True)):
         if type_of(a) is not type_of(b):
             raise DtypeError(
-                f"compile: {who} turns {path} from {type_of(a)} into {type_of(b)}",
+                f"compile: {who} turns {tree.paths(old, root)[i]} from {type_of(a)} into {type_of(b)}",
                 hint="state keeps its shapes and dtypes from step to step; cast what is returned with .astype",
             )
     return new
@@ -238,6 +241,9 @@ def select_captures(nodes: Sequence[Node], labels: Sequence[str], name: str) -> 
         found[label] = own[0] if len(own) == 1 else own
     return found
 
+
+FINITE = "finite"
+"""The name of the test of one gradient among the results of a call."""
 
 PRINTED = "ws.print"
 """The key among the captures of what the loss prints."""

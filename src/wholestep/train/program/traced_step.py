@@ -42,8 +42,8 @@ class TracedStep(NamedTuple):
 
 def trace_step(f: jit, args: Sequence[Any], name: str, roots: Sequence[str]) -> TracedStep:
     """Trace a function of these arguments, whose leaves are named by path from `roots`."""
-    function, _ = f.prepare(tuple(args), {})
-    names = [identifier(p) for arg, root in zip(args, roots, strict=True) for p in tree.paths(arg, root)]
+    names = numbered([identifier(p) for arg, root in zip(args, roots, strict=True) for p in tree.paths(arg, root)])
+    function, _ = f.prepare(tuple(args), {}, names)
     graph = with_input_names(function.graph, names, name if name.isidentifier() else "step")
     return TracedStep(function, graph, named_sizes(graph))
 

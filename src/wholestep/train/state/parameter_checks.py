@@ -17,6 +17,8 @@ from wholestep.train.state.precision import WORKING
 
 SAMPLED_ELEMENTS = 64
 """Elements of an array that are looked at first; arrays that differ in them are not compared whole."""
+JUDGED_ELEMENTS = SAMPLED_ELEMENTS**2
+"""Elements of an array that show whether it looks as if it was drawn."""
 
 
 def warn_of_suspect_parameters(params: Any, precision: str | None) -> None:
@@ -48,10 +50,14 @@ def warn_of_mixture(named: Sequence[tuple[str, Any]]) -> None:
 def warn_of_twins(named: Sequence[tuple[str, NDArray]]) -> None:
     """Warn of parameters of one shape with equal contents that look as if they were drawn."""
     seen: dict[Any, list[tuple[str, NDArray]]] = {}
+    random: dict[bytes, bool] = {}
     for name, x in named:
         alike = seen.setdefault((x.shape, x.dtype, x.ravel()[:SAMPLED_ELEMENTS].tobytes()) if x.size > 2 else name, [])
-        if alike and not looks_random(x):
-            continue  # ones and zeros are alike by the hundred
+        head = x.ravel()[:JUDGED_ELEMENTS]
+        if alike and head.tobytes() not in random:
+            random[head.tobytes()] = looks_random(head)  # once, as ones and zeros are alike by the hundred
+        if alike and not random[head.tobytes()]:
+            continue
         twin = next((other for other, y in alike if same_bits(x, y)), None)
         if twin is not None:
             warn(
@@ -63,8 +69,7 @@ def warn_of_twins(named: Sequence[tuple[str, NDArray]]) -> None:
         alike.append((name, x))
 
 
-def looks_random(x: NDArray) -> bool:
+def looks_random(flat: NDArray) -> bool:
     """True if numbers are neither evenly spaced, as constants and ranges are, nor mostly repetitions."""
-    flat = x.ravel()[: SAMPLED_ELEMENTS**2]
     steps = np.diff(flat)
     return len(set(flat.tolist())) > len(flat) // 2 and not np.allclose(steps, steps[0], rtol=1e-3, atol=0)

@@ -180,14 +180,15 @@ def new_counters(key: Any, scaling: Scaling | None) -> dict[str, Any]:
 
 def check_params(params: Any, root: str) -> None:
     """Raise DtypeError for a leaf that has no gradient or is no array, naming its path."""
-    for x, path in zip(tree.leaves(params), tree.paths(params, root), strict=True):
+    for i, x in enumerate(tree.leaves(params)):
         if not isinstance(x, PLAIN):
             raise DtypeError(
-                f"compile: {path or root} is a {type(x).__name__}, not an array",
+                f"compile: {tree.paths(params, root)[i] or root} is a {type(x).__name__}, not an array",
                 hint="parameters are a model, or a tree of arrays: ws.compile(loss, model, ...)",
             )
         if root == "params" and not dtypes.is_inexact(type_of(x).dtype):
             raise DtypeError(
-                f"compile: {path or root} is {type_of(x)}, and integers and booleans have no derivative",
+                f"compile: {tree.paths(params, root)[i] or root} is {type_of(x)}, "
+                "and integers and booleans have no derivative",
                 hint="convert it to float, or keep it out with nn.frozen or buffers=",
             )

@@ -1,0 +1,75 @@
+"""Copied calls: a function that is called on many arrays of equal types is traced once, its operations are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from wholestep.frontend.array import Array
+from wholestep.frontend.memory import may_be_transposed
+from wholestep.ir.build import copy_stretch, current
+from wholestep.ir.graph import Node, Value
+
+Results = dict[str, Any]
+
+
+class FirstCall(NamedTuple):
+    """The first call on arrays of some types: the values that it was given, its operations and its results."""
+
+    given: list[Value]
+    nodes: list[Node]
+    results: dict[str, Array]
+
+
+class CopiedCalls:
+    """A function (arrays, *rest) -> results by name, which is traced once for arrays of equal types and the same rest.
+
+    The function must read nothing of its arrays but their types, and change nothing: the operations of a later call are
+    those of the first one on other operands, in the same order. Where a call may see more, it is traced: outside of
+    traces and in eager ones, for arrays that are constants or lie in another order than row by row, and where the
+    program gets constant arrays from it, which it holds once.
+    """
+
+    def __init__(self, f: Callable[..., Results]) -> None:
+        self.f = f
+        self.known: dict[Any, FirstCall | None] = {}
+
+    def __call__(self, arrays: Sequence[Any], *rest: Any) -> Results:
+        key = call_key(arrays, rest)
+        if key is None:
+            return self.f(arrays, *rest)
+        if key in self.known:
+            found = self.known[key]
+            return self.f(arrays, *rest) if found is None else repeat_call(found, arrays)
+        builder = current()
+        assert builder is not None
+        start = len(builder.nodes)
+        made = self.f(arrays, *rest)
+        nodes = builder.nodes[start:]
+        plain = all([type(x) is Array and not may_be_transposed(x) for x in made.values()])
+        literal = any([node.op.literal for node in nodes])
+        self.known[key] = FirstCall([x.value for x in arrays], nodes, dict(made)) if plain and not literal else None
+        return made
+
+
+def call_key(arrays: Sequence[Any], rest: Sequence[Any]) -> Any:
+    """The key that calls share whose operations are the same; None for a call that has to be traced."""
+    builder = current()
+    if builder is None or builder.evaluate is not None or not builder.recording:
+        return None
+    places: dict[Value, int] = {}
+    key: list[Any] = [id(builder), *map(id, rest)]
+    for x in arrays:
+        if type(x) is not Array or may_be_transposed(x):
+            return None
+        v = x.value
+        if v.builder is not builder or (v.node is not None and (v.node.op.uniform or v.node.op.literal)):
+            return None
+        key.append((v.type, x._scalar, x._weak, places.setdefault(v, len(places))))
+    return tuple(key)
+
+
+def repeat_call(first: FirstCall, arrays: Sequence[Array]) -> Results:
+    """The results of a call whose operations are those of an earlier one."""
+    env = copy_stretch(first.nodes, dict(zip(first.given, [x.value for x in arrays], strict=True)))
+    return {name: Array(env.get(x.value, x.value), x._scalar, x._weak) for name, x in first.results.items()}
