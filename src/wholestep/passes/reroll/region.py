@@ -12,7 +12,7 @@ from wholestep.passes.reroll.isomorphism import Isomorphism, Pack, is_constant
 from wholestep.passes.reroll.repeats import MIN_TRIPS, RepeatedSequence, candidate_phases
 
 SOURCES = 1 << 14
-"""How many sources are remembered."""
+"""The number of sources that are remembered."""
 
 
 class SameIteration(NamedTuple):
