@@ -29,7 +29,7 @@ STEPS = 20
 
 
 class Row(NamedTuple):
-    """What compiling one program took in one way: the least of all rounds, in seconds, and those of a step."""
+    """The cost of compiling one program in one way: the least of all rounds, in seconds, and the time of a step."""
 
     program: str
     depth: int
@@ -147,7 +147,7 @@ def page_table(file: Path) -> list[str]:
 
 
 def complaints(rows: Sequence[Row]) -> list[str]:
-    """What is wrong: compilations that failed, and losses that differ."""
+    """The faults found: compilations that failed, and losses that differ."""
     found = [f"{row.program} of {row.depth}, {row.way} failed: {row.failed}" for row in rows if row.failed]
     first: dict[tuple[str, int], Row] = {}
     for row in rows:

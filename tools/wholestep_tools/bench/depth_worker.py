@@ -59,7 +59,7 @@ class Compiled:
         self.made = {"version": version, "seconds": wall, "cpu": cpu, "loss": self.job.numbers(result)[0][0]}
 
     def begun(self) -> dict[str, Any]:
-        """What compiling took."""
+        """The cost of compiling."""
         return self.made
 
     def obey(self, command: str, n: int) -> dict[str, Any]:
