@@ -1,6 +1,7 @@
 """The audits of numbers find nothing wrong with a few programs, and find what is wrong where something is."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -125,12 +126,25 @@ def test_another_shape_is_found(monkeypatch):
     assert refusals.audit(400, 1)["failures"] > 10
 
 
-def test_public_reports():
-    assert clean(reports.audit(60, 0))["reports"] == len(reports.REPORTS)
-    assert len({report.reference for report in reports.REPORTS}) == len(reports.REPORTS)
+@pytest.mark.parametrize("theme", reports.THEMES, ids=lambda theme: theme.__name__.rpartition(".")[2])
+def test_public_reports(theme, monkeypatch):
+    monkeypatch.setattr(reports, "REPORTS", theme.REPORTS)
+    assert clean(reports.audit(len(theme.REPORTS), 0))["reports"] == len(theme.REPORTS) > 5
 
 
-def test_a_wrong_answer_is_found(monkeypatch):
-    wrong = reports.REPORTS[0]._replace(right=np.log([3.0, 5.00001]))
-    monkeypatch.setattr(reports, "REPORTS", (wrong,))
+def test_each_report_is_named_once():
+    named = [report.reference for report in reports.REPORTS]
+    assert len(set(named)) == len(named) >= 60 and all(re.fullmatch(r"[\w./-]+ #\d+", name) for name in named)
+
+
+@pytest.mark.parametrize("wrong", [np.log([3.0, 5.00001]), np.log([3.0, 5.0]).astype(np.float32), np.log([[3.0, 5.0]])])
+def test_a_wrong_answer_is_found(monkeypatch, wrong):
+    monkeypatch.setattr(reports, "REPORTS", (reports.REPORTS[0]._replace(right=wrong),))
     assert "pytorch #94777" in reports.audit(1, 0)["examples"][0]
+
+
+@pytest.mark.parametrize("way", ["as it is", "traced", "compiled"])
+def test_a_wrong_answer_in_one_way_is_found(monkeypatch, way):
+    ways = reports.ways
+    monkeypatch.setattr(reports, "ways", lambda report: {**ways(report), way: lambda x: np.log(x) + 1e-3})
+    assert reports.problem(reports.REPORTS[0]).startswith(way)

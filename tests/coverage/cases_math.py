@@ -142,8 +142,18 @@ CASES = {
         Case(lambda x: np.argmin(x, axis=0, keepdims=True), A),
         *method("argmin"),
     ],
-    "numpy.cumsum": [*each(np.cumsum, *DTYPES), Case(lambda x: np.cumsum(x, axis=1), A), *method("cumsum")],
-    "numpy.cumprod": [*each(np.cumprod, *DTYPES[:-2], V), Case(lambda x: np.cumprod(x, axis=0), A), *method("cumprod")],
+    "numpy.cumsum": [
+        *each(np.cumsum, *DTYPES),
+        Case(lambda x: np.cumsum(x, axis=1), A),
+        Case(lambda x: np.cumsum(x, axis=1, dtype=bool), I8),
+        *method("cumsum"),
+    ],
+    "numpy.cumprod": [
+        *each(np.cumprod, *DTYPES[:-2], V),
+        Case(lambda x: np.cumprod(x, axis=0), A),
+        Case(lambda x: np.cumprod(x, axis=1, dtype=bool), I8),
+        *method("cumprod"),
+    ],
     "numpy.cumulative_sum": [
         *each(np.cumulative_sum, V, S),
         Case(lambda x: np.cumulative_sum(x, axis=1, include_initial=True), A),

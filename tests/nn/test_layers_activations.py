@@ -79,6 +79,14 @@ def test_nothing_overflows():
         assert np.isfinite(value).all() and np.isfinite(gradient).all(), name
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_probabilities_that_are_all_zero_have_a_slope(compiled):
+    slope = ws.value_and_grad(lambda x: np.sum(nn.logsumexp(x)[1:]) + 2 * np.exp(nn.logsumexp(x))[0])
+    value, found = (ws.jit(slope) if compiled else slope)(np.array([[-np.inf, -np.inf], [0.0, -np.inf]]))
+    assert value == 0
+    np.testing.assert_array_equal(found, [[0, 0], [1, 0]])
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("traced", [False, True])
 def test_the_dtype_stays(dtype, traced):

@@ -78,6 +78,8 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
 def logsumexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = False) -> Any:
     """The logarithm of the sum of the exponentials along one axis or several, without overflow.
 
+    A slice that is -inf throughout gives -inf, with a gradient of zero.
+
     Shapes: x floats of any shape; without the axes, or with `keepdims` of size 1 along them.
     Raises: as `softmax` does.
     Source: as `softmax`.
@@ -89,7 +91,9 @@ def logsumexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = Fals
 
     def of(a: Any) -> Any:
         shift = finite_maximum(a, axis)
-        made = wnp.log(wnp.sum(wnp.exp(a - shift), axis=axis, keepdims=True)) + shift
+        total = wnp.sum(wnp.exp(a - shift), axis=axis, keepdims=True)
+        nothing = total == 0  # where the logarithm has no slope
+        made = wnp.where(nothing, -math.inf, wnp.log(wnp.where(nothing, 1, total)) + shift)
         return made if keepdims else wnp.squeeze(made, axis=axis)
 
     return in_single(of, x)

@@ -18,7 +18,7 @@ from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
 from wholestep.numpy.movement import axis_of, normalized_axes, ravel
 from wholestep.numpy.outside import NO_VALUE, np
-from wholestep.primitives import arithmetic as ar, logic as lo, reduction as re
+from wholestep.primitives import arithmetic as ar, logic as lo, order, reduction as re
 from wholestep.primitives.movement import reshape
 
 
@@ -224,7 +224,13 @@ def _cumulative(name: str, primitive: Any, a: Any, axis: Any = None, dtype: Any 
     x = x if axis is not None else ravel(x)
     v = x.value if dtype is None else cast_to(x.value, dtype)
     place = 0 if axis is None else axis_of(name, axis, x.ndim)
+    if v.type.dtype == np.bool_:
+        return Array(OF_TRUTHS[primitive](v, axis=place)[0])
     return Array(primitive(v, axis=place, reverse=False))
+
+
+OF_TRUTHS = {re.cumsum: order.cummax, re.cumprod: order.cummin}
+"""A sum of truth values is true where any of them is, a product where all of them are."""
 
 
 cumsum = bound(np.cumsum, "", _cumulative, "cumsum", re.cumsum)

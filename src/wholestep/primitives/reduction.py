@@ -180,6 +180,8 @@ class Running(Loops, LeadingBatch):
 
     def type(self, x: Type, *, axis: int, reverse: bool) -> Type:
         axis_inside(self.name, axis, x.ndim)
+        if dtype_kind(x.dtype) == "b":
+            raise DtypeError(f"{self.name}: does not take {dtypes.short(x.dtype)}")
         return x
 
     def ref(self, x: NDArray, *, axis: int, reverse: bool) -> NDArray:

@@ -56,7 +56,6 @@ CORRECTNESS = (
         "60 public reports",
         "reports",
         ("reports",),
-        "more are yet to be written down",
     ),
     Promise(
         "the tests notice faults that are planted",
