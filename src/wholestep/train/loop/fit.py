@@ -18,7 +18,12 @@ from wholestep.train.loop.idle_training import check_trains, look_at_epoch, look
 from wholestep.train.loop.loggers import Logger
 from wholestep.train.loop.progress import PAUSE, Display, Status, display_for, resident
 from wholestep.train.loop.run import Callback, TrainingRun
-from wholestep.train.program.interruptible import InterruptFlag, SecondInterruptRaises, catching_interrupts
+from wholestep.train.program.interruptible import (
+    InterruptFlag,
+    SecondInterruptRaises,
+    catching_interrupts,
+    terminating_in_order,
+)
 from wholestep.train.step.step import Step
 
 
@@ -51,7 +56,8 @@ def fit(
     `checkpoint`, a path or a `Checkpoint`, saves the step and the place in the data after each epoch and at the end.
     With `resume` the run goes on from that file, if it is there: to the same bits, until the epochs and steps are those
     of a run that was never interrupted. Ctrl-C ends the run after the current call, with a checkpoint if one was asked
-    for; the history then says `interrupted`. A second Ctrl-C does not wait for the call.
+    for; the history then says `interrupted`. A second Ctrl-C does not wait for the call. SIGTERM ends the run in the
+    same order, and then the process: by SystemExit with the code 143. A handler of your own for it is left in place.
 
     A step whose loss or gradient is not finite is skipped: the first one is a SkippedStepWarning. After twenty in a
     row, or an epoch of no others, the run stops, and another one says what `step.diagnose` finds.
@@ -90,7 +96,8 @@ def fit(
     watching = [Evaluate(validation, metrics)] if validation is not None else []
     logging = [LossLog(log_every)] if loggers else []
     run = TrainingRun(step, loader, [*watching, *callbacks, *logging, *[saving] * (saving is not None)])
-    return trained(run, goal, loggers, saving if resume else None, display_for(progress))
+    with terminating_in_order():
+        return trained(run, goal, loggers, saving if resume else None, display_for(progress))
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))

@@ -1,4 +1,4 @@
-"""Running a long loop beside the main thread, so that Ctrl-C is heard and ends it between two steps."""
+"""Running a long loop beside the main thread, so that Ctrl-C and SIGTERM are heard and end it between two steps."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ NOTICEABLE_SECONDS = 0.05
 
 POLL_SECONDS = 0.005
 """Seconds between two looks; a run that had not begun when it was asked to stop is asked again."""
+
+
+TERMINATED = 143
+"""The exit code of a process that ends since it was asked to by SIGTERM: 128 and the number of the signal."""
 
 
 class InterruptFlag:
@@ -99,3 +103,32 @@ def catching_interrupts(stop: Callable[[], None], kind: type[InterruptFlag] = In
         yield presses
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def terminating_in_order() -> Iterator[None]:
+    """SIGTERM is taken as Ctrl-C is, and the process exits when what is inside has ended in its order.
+
+    A handler of the user's own is left in place, and only the main thread may have one.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    asked = False
+
+    def end(number: int, frame: Any) -> None:
+        nonlocal asked
+        asked = True
+        pressed = signal.getsignal(signal.SIGINT)
+        if not callable(pressed):  # a process in the background is born deaf to Ctrl-C
+            raise KeyboardInterrupt
+        pressed(signal.SIGINT, frame)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if asked:
+        raise SystemExit(TERMINATED)

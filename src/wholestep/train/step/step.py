@@ -26,6 +26,7 @@ from wholestep.train.program.batch_shapes import ProgramsByShape
 from wholestep.train.program.engine import CompilationLog, Engine
 from wholestep.train.program.exclusive_access import ExclusiveAccess, reentrancy_error
 from wholestep.train.program.hyperparameters import flush_accumulation, hyper_changes, with_averaged_parameters
+from wholestep.train.program.interruptible import terminating_in_order
 from wholestep.train.program.skipped_steps import warn_of_skipped
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.state.loss_scaling import scale_of
@@ -147,7 +148,7 @@ class Step(ExclusiveAccess, SavedState, Inspected):
         same for the same state. The last batch holds what is left over; `drop_last` leaves it out. `batch_size` is that
         of the compiled batch by default; each size has a program of its own. After each epoch `progress` is called with
         the number of epochs done and the result of this one. Ctrl-C ends the run after the step that it is in; the
-        result then says so.
+        result then says so. So does SIGTERM, and then the process, by SystemExit with the code 143.
 
         With `resume` the first epoch is what was left of one that was cut short, in this step or in the one that saved
         the checkpoint which this one has loaded; where there is none it is an epoch like any other.
@@ -170,10 +171,11 @@ class Step(ExclusiveAccess, SavedState, Inspected):
             return rows, course
 
         rows, course = self._turn(begin)
-        result = epoch_runs.run_epochs(rows, count, progress, self._turn, self._kinds.step if resume else None)
-        self._last, self._course = result, course
-        warn_of_skipped(self._engine.step_function, "run", result.skipped, result.steps)
-        return result
+        with terminating_in_order():
+            result = epoch_runs.run_epochs(rows, count, progress, self._turn, self._kinds.step if resume else None)
+            self._last, self._course = result, course
+            warn_of_skipped(self._engine.step_function, "run", result.skipped, result.steps)
+            return result
 
     def diagnose(self, batch: Any) -> Diagnosis:
         """The origin of the last skipped step's inf or nan: that step, replayed in the reference interpreter.
