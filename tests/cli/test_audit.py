@@ -26,12 +26,22 @@ def clean(found, **least):
 
 
 def test_training_resumes_to_the_bit():
-    clean(resume.audit(20, 1, ["perceptron"], [(1, 2)]), interruptions=20, of_them_within_an_epoch=15)
+    clean(
+        resume.audit(20, 1, ["perceptron"], [(1, 2)]),
+        interruptions=20,
+        of_them_within_an_epoch=15,
+        of_them_by_SIGTERM=5,
+    )
 
 
 def test_a_killed_process_loses_nothing(monkeypatch):
     monkeypatch.setattr(kill, "faults", lambda: faults.faults((1,)))
-    clean(kill.audit(30, 2), kills=30, kills_that_left_something_half_written=3, **{"saves_with:_crash": 50})
+    clean(
+        kill.audit(30, 2),
+        kills=30,
+        kills_that_left_something_half_written=3,
+        **{"saves_with:_crash": 50, "saves_with:_interrupted": 50, "saves_with:_signal": 50},
+    )
 
 
 def test_any_file_is_read_or_refused(tmp_path, capsys):

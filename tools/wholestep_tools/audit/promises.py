@@ -135,7 +135,13 @@ RESUMPTION = (
         "every call of the file system in a save may fail",
         "each call in each way",
         "kill",
-        ("saves with: error", "saves with: full", "saves with: crash", "saves with: power cut"),
+        (
+            "saves with: error",
+            "saves with: interrupted",
+            "saves with: full",
+            "saves with: crash",
+            "saves with: power cut",
+        ),
     ),
     Promise("each flipped bit and each cut in a checkpoint is noticed", "100,000 files", "damage", ("damages",)),
     Promise("a state goes to a browser and back", "5 models", remark=NO_EXPORT),
@@ -143,8 +149,7 @@ RESUMPTION = (
         "Ctrl-C and SIGTERM end training in order",
         "1,000 signals",
         "resume",
-        ("of them within an epoch",),
-        "by Ctrl-C; SIGTERM ends the process, and what was saved last stays",
+        ("of them by SIGINT", "of them by SIGTERM"),
     ),
 )
 HOSTILE = (

@@ -21,7 +21,16 @@ from wholestep.train.checkpoint.steps import save_step
 from wholestep.train.step.step import Step
 from wholestep_tools.audit.trainings.jobs import sha256
 
-FAULTS = ("error", "full", "short", "crash", "power cut", "power cut, names lost", "power cut, last name kept")
+FAULTS = (
+    *("error", "interrupted", "signal", "full", "short", "crash"),
+    *("power cut", "power cut, names lost", "power cut, last name kept"),
+)
+RAISED: dict[str, BaseException] = {
+    "error": OSError(errno.EIO, os.strerror(errno.EIO)),
+    "interrupted": InterruptedError(errno.EINTR, os.strerror(errno.EINTR)),
+    "signal": KeyboardInterrupt(),  # a handler that raises, which the interpreter calls between two system calls
+}
+"""What faults raise that leave the process alive, and the disk as it was."""
 BEFORE = (0, 1, 3)
 """Saves that there were before the one with the fault."""
 PARTS = (None, 60)
@@ -53,8 +62,8 @@ class Faulty(Disk):
         self.calls += 1
         if self.calls - 1 != self.at:
             return self.fault == "full" and writing and -1 < self.at < self.calls - 1
-        if self.fault == "error":
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self.fault in RAISED:
+            raise RAISED[self.fault]
         if self.fault in ("full", "short") and writing:
             return True
         if self.fault == "full":
@@ -179,7 +188,7 @@ def outcome(step: Step, folder: Path, case: Case) -> list[str] | None:
     step(np.ones(3))
     new = sha256(step.state)
     disk, done = Faulty(folder, case.at, case.fault, case.links), False
-    with suppress(CheckpointError, Crash):
+    with suppress(CheckpointError, Crash, KeyboardInterrupt):
         save_step(step._engine, path, None, None, case.most, disk)
         done = True
     if disk.calls <= case.at:
@@ -188,7 +197,7 @@ def outcome(step: Step, folder: Path, case: Case) -> list[str] | None:
     found = [
         f"what is there is {'' if there else 'not '}readable, and wrong" for there in judged(step, path, case, allowed)
     ]
-    if not disk.dead and case.fault != "error" and any(folder.rglob(".*.tmp")):
+    if not disk.dead and case.fault not in RAISED and any(folder.rglob(".*.tmp")):
         found.append("half a file is left over")
     step(np.ones(3))
     after = sha256(step.state)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ CLAIM = "Training that was interrupted at a random step and resumed in another p
 THREADS = tuple([(first, second) for first in (1, 2, 3) for second in (1, 2, 3)])
 """Threads of the process that is interrupted, and of the one that resumes."""
 COUNTS = (1, 4)
+SIGNALS = ("SIGINT", "SIGTERM")
 BATCH = 25
 """Resumes in one process: the first of them is the first thing that it does."""
 
@@ -37,11 +39,12 @@ class Trial(NamedTuple):
     threads: tuple[int, int]
     counts: tuple[int, int]
     file: str
+    signal: str
 
     def __str__(self) -> str:
         return (
-            f"{self.job} {self.mode}, cut at {self.stop:.3f}, threads {self.threads[0]} then {self.threads[1]}, "
-            f"steps a call {self.counts[0]} then {self.counts[1]}"
+            f"{self.job} {self.mode}, cut at {self.stop:.3f} by {self.signal}, "
+            f"threads {self.threads[0]} then {self.threads[1]}, steps a call {self.counts[0]} then {self.counts[1]}"
         )
 
 
@@ -64,6 +67,7 @@ def drawn(count: int, seed: int, jobs: Sequence[str], threads: Pairs, folder: Pa
             threads[int(rng.integers(len(threads)))],
             (int(rng.choice(COUNTS)), int(rng.choice(COUNTS))),
             str(folder / f"{i}.safetensors"),
+            SIGNALS[i // (2 * len(jobs)) % 2] if i // len(jobs) % 2 == 0 else "nobody",
         )
         for i in range(count)
     ]
@@ -96,7 +100,13 @@ def audit(count: int, seed: int, jobs: Sequence[str] = tuple(JOBS), threads: Pai
     for end in ends:
         if end.sha256 != wanted[end.kind]:
             failures.append(f"{end.about or end.kind} ends in another state than training that was not interrupted")
-    checks = {"interruptions": count, "of them within an epoch": within, "processes that resumed": processes}
+    by = Counter(trial.signal for trial in cut)
+    checks = {
+        "interruptions": count,
+        "of them within an epoch": within,
+        **{f"of them by {name}": by[name] for name in SIGNALS},
+        "processes that resumed": processes,
+    }
     return record("resume", CLAIM, checks, failures, seed=seed, jobs=list(jobs), epochs=EPOCHS, threads=threads)
 
 
@@ -106,7 +116,10 @@ def interrupted(trials: Sequence[Trial], failures: list[str]) -> tuple[list[Tria
     within = 0
     for threads in sorted({trial.threads[0] for trial in trials}):
         own = [trial for trial in trials if trial.threads[0] == threads]
-        orders = [{"job": t.job, "mode": t.mode, "stop": t.stop, "count": t.counts[0], "save": t.file} for t in own]
+        orders = [
+            {"job": t.job, "mode": t.mode, "stop": t.stop, "count": t.counts[0], "save": t.file, "signal": t.signal}
+            for t in own
+        ]
         for trial, answer in zip(own, answers(orders, threads), strict=True):
             if "error" in answer:
                 failures.append(f"{trial}: {answer['error']}")
@@ -145,9 +158,9 @@ AUDIT = Audit(
     200,
     "interrupt training, resume it in other processes, compare every bit",
     """\
-Training is cut by Ctrl-C within an epoch, or left between two calls, at a random step; its state is saved, and
-another process loads it and trains to the end. The SHA-256 of all parameters, moments, counters and keys is
-compared with that of training that was never cut. The number of threads and of steps in a call changes from trial
+Training is cut by Ctrl-C or by SIGTERM within an epoch, or left between two calls, at a random step; its state is
+saved, and another process loads it and trains to the end. The SHA-256 of all parameters, moments, counters and keys
+is compared with that of training that was never cut. The number of threads and of steps in a call changes from trial
 to trial, and from one process to the other. The trainings are a perceptron, the convolutional network of
 `wholestep train digits` and the GPT of `wholestep train text`, the two of them made small.""",
 )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from wholestep.train.program.interruptible import NOTICEABLE_SECONDS
+from wholestep.train.program.interruptible import NOTICEABLE_SECONDS, terminating_in_order
 from wholestep.train.step.step import Step
 from wholestep_tools.answering import replies, serve
 from wholestep_tools.audit.trainings.jobs import EPOCHS, JOBS, Job, sha256
@@ -36,17 +36,18 @@ def taken(own: Step) -> int:
 
 
 TRIES = 20
-"""Times that Ctrl-C is pressed, sooner and sooner, for it to come within an epoch."""
+"""Times that a signal is sent, sooner and sooner, for it to come within an epoch."""
 
 
 class Timer:
-    """Ctrl-C after some seconds, unless it is too late by then."""
+    """A signal after some seconds, unless it is too late by then."""
 
-    def __init__(self, seconds: float) -> None:
-        self.timer = threading.Timer(seconds, self.press)
+    def __init__(self, seconds: float, number: signal.Signals) -> None:
+        self.timer = threading.Timer(seconds, self.send)
+        self.number = number
 
-    def press(self) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    def send(self) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, self.number)
 
     def __enter__(self) -> None:
         self.timer.start()
@@ -57,7 +58,7 @@ class Timer:
 
 
 def ran(order: Mapping[str, Any]) -> None:
-    """Train with `run`, from the beginning or from a file, to the end or until Ctrl-C."""
+    """Train with `run`, from the beginning or from a file, to the end or until a signal."""
     own, over = step(order["job"], 1), job(order["job"])
     left = EPOCHS - taken(own) // over.steps
     if order.get("stop") is None:
@@ -75,11 +76,13 @@ def ran(order: Mapping[str, Any]) -> None:
         for program in own._engine.programs.values():
             program.seconds = NOTICEABLE_SECONDS  # runs that were short are not listened to, and these would be
         wait = order["stop"] * seconds * 0.8**again
-        with suppress(KeyboardInterrupt), Timer(wait):  # it is raised where the run is over already
+        number = signal.Signals[order["signal"]]
+        # What is suppressed is raised where the run is over already; the outer order catches a late SIGTERM.
+        with suppress(KeyboardInterrupt, SystemExit), terminating_in_order(), Timer(wait, number):
             own.run(over.data, EPOCHS, over.size)
         if own._engine.unfinished is not None:
             return
-    raise RuntimeError(f"Ctrl-C came {TRIES} times, and never within an epoch")
+    raise RuntimeError(f"{order['signal']} came {TRIES} times, and never within an epoch")
 
 
 def looped(order: Mapping[str, Any]) -> None:
