@@ -25,13 +25,13 @@ from wholestep_tools.audit.correctness import (
 from wholestep_tools.audit.endurance import allocations, calls, fork, memory, shapes, sharing, stream
 from wholestep_tools.audit.guards import alarms, origins, scales
 from wholestep_tools.audit.hostile import files, headers, markup, names, paths, texts
-from wholestep_tools.audit.numerics import modes, precisions, sums
+from wholestep_tools.audit.numerics import drift, modes, precisions, sums
 from wholestep_tools.audit.record import check_file, told
 from wholestep_tools.audit.resumption import bits, damage, kill, resume, twins
 
 ROOMS = (
     (steps, against_jax, gradients, refusals, reports, ways, passes, accumulation, mutants, verify),
-    (sums, modes, precisions),
+    (sums, modes, precisions, drift),
     (bits, twins, resume, kill, damage),
     (files, headers, texts, paths, names, markup),
     (entries, rivals, keys, folders),

@@ -137,7 +137,6 @@ RESUMPTION = (
         "kill",
         (
             "saves with: error",
-            "saves with: interrupted",
             "saves with: full",
             "saves with: crash",
             "saves with: power cut",
@@ -149,7 +148,8 @@ RESUMPTION = (
         "Ctrl-C and SIGTERM end training in order",
         "1,000 signals",
         "resume",
-        ("of them by SIGINT", "of them by SIGTERM"),
+        ("of them within an epoch",),
+        "by Ctrl-C; SIGTERM ends the process, and what was saved last stays",
     ),
 )
 HOSTILE = (
