@@ -148,8 +148,7 @@ RESUMPTION = (
         "Ctrl-C and SIGTERM end training in order",
         "1,000 signals",
         "resume",
-        ("of them within an epoch",),
-        "by Ctrl-C; SIGTERM ends the process, and what was saved last stays",
+        ("of them by SIGINT", "of them by SIGTERM"),
     ),
 )
 HOSTILE = (

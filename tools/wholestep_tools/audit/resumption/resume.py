@@ -158,7 +158,7 @@ AUDIT = Audit(
     200,
     "interrupt training, resume it in other processes, compare every bit",
     """\
-Training is cut by Ctrl-C within an epoch, or left between two calls, at a random step; its state is
+Training is cut by Ctrl-C or by SIGTERM within an epoch, or left between two calls, at a random step; its state is
 saved, and another process loads it and trains to the end. The SHA-256 of all parameters, moments, counters and keys
 is compared with that of training that was never cut. The number of threads and of steps in a call changes from trial
 to trial, and from one process to the other. The trainings are a perceptron, the convolutional network of
