@@ -98,7 +98,8 @@ NUMERICS = (
     Promise(
         "losses in float32 stay beside those of float64",
         "1,000 steps of 5 models",
-        remark="`wholestep audit precision` compares half precisions with float32; float64 is not recorded",
+        "drift",
+        ("trainings", "steps of each"),
     ),
     Promise("functions have the same bits on other devices", "10,000,000 inputs of each", remark=NO_DEVICE),
     Promise("sums, products and norms keep to a bound", "10,000 hostile operands", "sums", ("operands",)),

@@ -30,7 +30,7 @@ RAISED: dict[str, BaseException] = {
     "interrupted": InterruptedError(errno.EINTR, os.strerror(errno.EINTR)),
     "signal": KeyboardInterrupt(),  # a handler that raises, which the interpreter calls between two system calls
 }
-"""What faults raise that leave the process alive, and the disk as it was."""
+"""The errors of faults that leave the process alive, and the disk as it was."""
 BEFORE = (0, 1, 3)
 """Saves that there were before the one with the fault."""
 PARTS = (None, 60)

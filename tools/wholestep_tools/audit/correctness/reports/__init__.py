@@ -48,7 +48,7 @@ def ways(report: Report) -> dict[str, Callable[..., Any]]:
 
 
 def problem(report: Report) -> str:
-    """What is wrong with an answer; arrays have the dtype that the right one has."""
+    """The fault in an answer; arrays have the dtype that the right one has."""
     for how, program in ways(report).items():
         with np.errstate(all="ignore"):  # of zeros and infinities, which these programs are about
             found = tree.leaves(program(*report.at))

@@ -11,7 +11,7 @@ from wholestep_tools.audit.correctness.reports.report import Report
 
 
 def read_before_write(x: Any) -> Any:
-    """What was read of an array that is overwritten afterwards."""
+    """A logarithm of an array that is overwritten afterwards."""
     y = x.copy()
     z = np.log(y)
     np.log(y, out=y)

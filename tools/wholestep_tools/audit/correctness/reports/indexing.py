@@ -30,7 +30,7 @@ def classes(ids: Any) -> Any:
 
 
 def drawn(weights: Any, u: Any) -> Any:
-    """How many parts of a whole lie below a number, by a running sum of normalized weights."""
+    """The number of parts of a whole that lie below a number, by a running sum of normalized weights."""
     parts = np.cumsum(weights / np.sum(weights, axis=1, keepdims=True), axis=1)
     return np.sum(u[:, None] >= parts, axis=1)
 
@@ -59,7 +59,7 @@ def pooled(x: Any) -> Any:
 
 
 def counted(x: Any) -> Any:
-    """How many windows of three, every second one, with a margin, have each element as their largest."""
+    """The number of windows of three, every second one, with a margin, of which each element is the largest."""
     wide = np.pad(x, 1, constant_values=-np.inf)
     found = np.zeros_like(wide)
     for i in range(0, wide.shape[0] - 2, 2):

@@ -37,7 +37,7 @@ def mean_of_means(w: Any, batch: Any) -> Any:
 
 
 def refused(x: Any, counted: Any) -> Any:
-    """Whether a loss that micro-batches would change is refused."""
+    """True if a loss that micro-batches would change is refused."""
     try:
         batch = {"x": x, "counted": counted}
         ws.compile(mean_of_means, np.ones(()), optimizer=optim.sgd(0.1), batch=batch, microbatch=2)
@@ -75,14 +75,14 @@ def dropped(w: Any, batch: Any, *, key: Any) -> Any:
 
 
 def same_mask(w: Any) -> Any:
-    """How far a loss is from the sum of its gradients, which it equals where both have the same mask."""
+    """The difference of a loss and the sum of its gradients, which is zero where both have the same mask."""
     step = ws.compile(dropped, w, optimizer=optim.sgd(1.0), batch=np.ones(64))
     losses = [float(step(np.ones(64)).loss)]
     return np.array(losses[0] - np.sum(w - step.params))
 
 
 def dropped_zeros(w: Any) -> Any:
-    """Which derivatives there are of dropout where all that it takes is zero."""
+    """The derivatives of dropout where all that it takes is zero."""
     return np.unique(-trained(dropped, w, optim.sgd(1.0), [np.ones(64)]))
 
 
@@ -92,7 +92,7 @@ def noisy(w: Any, batch: Any, *, key: Any) -> Any:
 
 
 def draws(w: Any) -> Any:
-    """How many different losses steps have that see the same batch and change nothing."""
+    """The number of different losses of steps that see the same batch and change nothing."""
     step = ws.compile(noisy, w, optimizer=optim.sgd(0.0), batch=np.ones(2))
     return np.array(len({float(step(np.ones(2)).loss) for _ in range(5)}))
 
