@@ -8,6 +8,7 @@ from keyword import iskeyword
 from typing import Any, NamedTuple, TypeAlias
 from unicodedata import normalize
 
+import numpy as np
 import optree
 
 from wholestep.errors import TreeError
@@ -17,6 +18,9 @@ TreeDef: TypeAlias = optree.PyTreeSpec
 
 # Our own registrations stay out of the user's other libraries; what those registered globally is still seen.
 _SPACE = "wholestep"
+_LEAVES = frozenset((np.ndarray, np.float64, np.float32, int, float))
+"""Types of leaves that nobody can register as nodes: asking would take longer than what is done with many of them."""
+_LEAF: TreeDef = optree.tree_structure(0, namespace=_SPACE)
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
@@ -27,6 +31,8 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     >>> flatten({"b": [2, None], "a": 1})[0]
     [1, 2]
     """
+    if type(tree) in _LEAVES:
+        return [tree], _LEAF
     with UNBROKEN:
         try:
             return optree.tree_flatten(tree, is_leaf, namespace=_SPACE)
@@ -42,6 +48,9 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     >>> unflatten(structure({"a": 0, "b": [0]}), [1, 2])
     {'a': 1, 'b': [2]}
     """
+    if treedef is _LEAF:
+        (leaf,) = leaves
+        return leaf
     with UNBROKEN:
         return treedef.unflatten(leaves)
 

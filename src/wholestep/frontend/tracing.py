@@ -43,7 +43,7 @@ class Scope:
         """A tree of traced results as the caller gets it: plain where the trace ends here."""
         if not self.outermost:
             return made
-        return tree.map(plain, made)
+        return plain(made) if type(made) is Array else tree.map(plain, made)
 
     @contextmanager
     def last_walk(self) -> Iterator[None]:

@@ -114,19 +114,25 @@ def escaped(value: Value | None) -> EscapedError:
     )
 
 
-@contextmanager
-def building(builder: GraphBuilder) -> Iterator[GraphBuilder]:
+class building:
     """Make `builder` the current one; it is closed on the way out and its values may not be used again."""
-    builders = _stack.builders
-    builder.parent = builders[-1] if builders else None
-    builders.append(builder)
-    where, _stack.where = _stack.where, None
-    try:
-        yield builder
-    finally:
-        builders.pop()
-        _stack.where = where
-        builder.closed = True
+
+    __slots__ = ("builder", "where")
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+
+    def __enter__(self) -> GraphBuilder:
+        builder, builders = self.builder, _stack.builders
+        builder.parent = builders[-1] if builders else None
+        builders.append(builder)
+        self.where, _stack.where = _stack.where, None
+        return builder
+
+    def __exit__(self, *_: object) -> None:
+        _stack.builders.pop()
+        _stack.where = self.where
+        self.builder.closed = True
 
 
 def blame(where: Where) -> Where:
@@ -156,6 +162,13 @@ def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
             inputs = tuple(v if v.builder is builder else builder.capture(v) for v in inputs)
             break
     types = op.type(*[v.type for v in inputs], **params)
+    if not builder.recording and not op.multiple and not op.collective and builder.evaluate is not None:
+        value = Value(types, None, builder)
+        for v in inputs:
+            if v.data is None:
+                return value
+        value.data = builder.evaluate(op, inputs, params)
+        return value
     node = Node(op, inputs, params, _stack.where or here())
     return append(builder, node, types)
 

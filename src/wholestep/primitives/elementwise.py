@@ -82,7 +82,8 @@ class Elementwise(Pointwise):
         return point if dtype_kind(dtype) in "fc" else int(point)
 
     def ref(self, *arrays: Any) -> Any:
-        out = self.function()(*arrays)
+        function = self.reference
+        out = (self.function() if isinstance(function, str) else function)(*arrays)
         if not self.gives and out.dtype is not arrays[0].dtype and arrays[0].dtype != object:
             out = out.astype(arrays[0].dtype)
         return out
