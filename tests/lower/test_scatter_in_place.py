@@ -1,0 +1,59 @@
+"""A scatter into what a loop carries writes it where it lies; one whose operand is read later works on a copy."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.errors import BoundsError
+
+X = np.arange(12.0).reshape(4, 3)
+
+
+def copies(f, *args):
+    """How many copies the program of a function makes, and its result."""
+    compiled = ws.jit(f)
+    found = compiled(*args)
+    (program,) = compiled.programs.values()
+    return str(program.executable("cpu").explain()).count("  copy"), found
+
+
+def written(read_later, loop):
+    def step(x, i):
+        new = x.copy()
+        new[i] = i + 0.5
+        return new + x if read_later else new, i + 1
+
+    def scanned(x):
+        return ws.scan(lambda carry, _: (step(*carry), None), (x, np.int64(0)), None, length=4)[0][0]
+
+    def repeated(x):
+        return ws.while_loop(lambda carry: carry[1] < 4, lambda carry: step(*carry), (x, np.int64(0)))[0]
+
+    return scanned if loop == "scan" else repeated
+
+
+@pytest.mark.parametrize("loop", ["scan", "while"])
+@pytest.mark.parametrize("read_later", [False, True])
+def test_what_a_loop_carries_is_copied_only_where_it_is_read_again(loop, read_later):
+    wanted = X.copy()
+    for i in range(4):
+        before = wanted.copy()
+        wanted[i] = i + 0.5
+        wanted = wanted + before if read_later else wanted
+    made, found = copies(written(read_later, loop), X)
+    np.testing.assert_array_equal(found, wanted)
+    assert made == int(read_later)
+
+
+def test_an_index_out_of_bounds_leaves_the_state_as_it_was():
+    def loss(p, i):
+        table = p.copy()
+        for k in range(2):
+            table[i[k]] = table[i[k]] * 2
+        return np.sum(table**2)
+
+    step = ws.compile(loss, X[:, 0].copy(), optimizer=ws.optim.sgd(0.1), batch=np.array([0, 1]))
+    before = np.array(step.params)
+    with pytest.raises(BoundsError):
+        step(np.array([0, 9]))
+    np.testing.assert_array_equal(step.params, before)
