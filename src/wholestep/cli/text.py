@@ -19,19 +19,22 @@ class Writer(nn.Module):
         self.norm = nn.RMSNorm(width)
         self.head = nn.Linear(width, count, bias=False, key=last)
 
-    def __call__(self, text: Any) -> Any:
-        x = self.embedding(text)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-    def continued(self, text: Any, caches: list[Any], position: Any, mask: Any) -> tuple[Any, list[Any]]:
-        """(scores after the last of these characters, caches that hold them), which stand at `position` and after."""
+    def __call__(self, text: Any, *, cache: Any = None, position: Any = 0, reach: int | None = None) -> Any:
         x, new = self.embedding(text), []
-        for block, cache in zip(self.blocks, caches, strict=True):
-            x, cache = block(x, cache=cache, position=position, mask=mask)
-            new.append(cache)
-        return self.head(self.norm(x[:, -1])), new
+        if cache is None:
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x))
+        places = np.arange(cache[0]["k"].shape[2])
+        near = None if reach is None else places > position + np.arange(x.shape[1])[:, None] - reach
+        for block, held in zip(self.blocks, cache, strict=True):
+            x, held = block(x, cache=held, position=position, mask=near)
+            new.append(held)
+        return self.head(self.norm(x)), new
+
+    def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> list[Any]:
+        """A cache for so many texts of at most so many characters."""
+        return [block.init_cache(batch, length, dtype) for block in self.blocks]
 
 
 def text_loss(model: Writer, text: Any) -> Any:
@@ -46,18 +49,10 @@ def writing(count: int, reach: int, temperature: float = 0.8) -> Any:
     """
 
     def write(model: Writer, batch: Any) -> Any:
-        text = batch["text"]
-        places = np.arange(len(text) + count)
-        caches = [block.init_cache(1, len(places)) for block in model.blocks]
-        near = places > places[: len(text), None] - reach
-        scores, caches = model.continued(text[None], caches, 0, near)
+        def decode(text: Any, cache: Any, position: Any) -> Any:
+            return model(text, cache=cache, position=position, reach=reach)
 
-        def step(carry: Any, key: Any) -> Any:
-            scores, caches, position = carry
-            drawn = ws.random.categorical(key, scores[0] / temperature)
-            scores, caches = model.continued(drawn[None, None], caches, position, places > position - reach)
-            return (scores, caches, position + 1), drawn
-
-        return ws.scan(step, (scores, caches, np.int64(len(text))), ws.random.split(batch["key"], count))[1]
+        options = {"key": batch["key"], "temperature": temperature, "init_cache": model.init_cache}
+        return nn.generate(decode, batch["text"], count, **options)[len(batch["text"]) :]
 
     return write

@@ -64,6 +64,7 @@ from wholestep.nn.exponentials import (
     softmax as softmax,
 )
 from wholestep.nn.gates import gated_act as gated_act, geglu as geglu, glu as glu, swiglu as swiglu
+from wholestep.nn.generation import generate as generate
 from wholestep.nn.linears import Linear as Linear, linear as linear
 from wholestep.nn.losses import (
     gaussian_nll as gaussian_nll,
