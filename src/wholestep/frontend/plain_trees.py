@@ -53,7 +53,7 @@ def _first(example: Any) -> int:
     return min(tree.leaves(example), default=-1)
 
 
-def _reader_of_items(kind: type, keys: Sequence[Any] | None, readers: Sequence[Any]) -> Reader:
+def _reader_of_items(kind: Any, keys: Sequence[Any] | None, readers: Sequence[Any]) -> Reader:
     count, plain = len(readers), all([own is _read_leaf for own in readers])
     choose = None if keys is None else _chosen(keys)
 

@@ -100,7 +100,8 @@ def repeated_call(
 
 def lasting(leaf: Any) -> bool:
     """Test whether a plain argument is equal to itself for ever, so that a look at its identity is enough."""
-    return isinstance(leaf, bool | str | bytes) or type(leaf).__eq__ is object.__eq__
+    equal: Any = type(leaf).__eq__
+    return isinstance(leaf, bool | str | bytes) or equal is object.__eq__
 
 
 def assembling(results: tree.TreeDef) -> Builder:
