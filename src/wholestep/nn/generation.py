@@ -26,7 +26,7 @@ from wholestep.random.keys import fold_in
 class Writing(NamedTuple):
     """What a program that generates is made for, besides its arrays."""
 
-    count: int
+    new: int
     top_k: int | None
     stop: tuple[int, ...]
     pad: int
@@ -195,12 +195,12 @@ def written(model: Any, how: Writing, ids: Any, lengths: Any, *, key: Any, tempe
     start = wnp.min(lengths) - 1
     if time > 1:
         cache = decode(ids[:, :-1], cache=cache, position=0)[1]
-    tokens = wnp.full((batch, time + how.count), how.pad, ids.dtype)
+    tokens = wnp.full((batch, time + how.new), how.pad, ids.dtype)
     tokens[:, :time] = wnp.where(wnp.arange(time) < lengths[:, None], ids, how.pad)
 
     def going(carry: Any) -> Any:
         _, _, done, place = carry
-        return wnp.any(~done & (place + 1 < lengths + how.count))
+        return wnp.any(~done & (place + 1 < lengths + how.new))
 
     def step(carry: Any) -> Any:
         tokens, cache, done, place = carry
@@ -208,7 +208,7 @@ def written(model: Any, how: Writing, ids: Any, lengths: Any, *, key: Any, tempe
         place = place + 1
         own = None if key is None else fold_in(key, place)
         drawn = choose(scores[:, -1], own, temperature, how.top_k, top_p).astype(ids.dtype)
-        over = done | (place >= lengths + how.count)
+        over = done | (place >= lengths + how.new)
         new = wnp.where(place < lengths, tokens[:, place], wnp.where(over, how.pad, drawn))
         ended = wnp.zeros(batch, bool)
         for token in how.stop:
