@@ -24,7 +24,7 @@ from wholestep.random.keys import fold_in
 
 
 class Writing(NamedTuple):
-    """What a program that generates is made for, besides its arrays."""
+    """The facts that a program which generates is made for, besides its arrays."""
 
     new: int
     top_k: int | None
@@ -135,7 +135,7 @@ def prompts_of(prompt: Any, lengths: Any) -> Prompts:
 def checked_writing(
     model: Any, ids: Any, count: int, top_k: Any, stop: Any, pad: Any, length: Any, dtype: Any, init_cache: Any
 ) -> Writing:
-    """What a program is made for; raises BoundsError where the cache is too short, ParameterError for the rest."""
+    """The facts that a program is made for; raises BoundsError where the cache is too short, ParameterError for the rest."""
     sized("generate", count=count, top_k=1 if top_k is None else top_k)
     needed = ids.shape[1] + count
     length = needed if length is None else length
