@@ -135,7 +135,7 @@ def prompts_of(prompt: Any, lengths: Any) -> Prompts:
 def checked_writing(
     model: Any, ids: Any, count: int, top_k: Any, stop: Any, pad: Any, length: Any, dtype: Any, init_cache: Any
 ) -> Writing:
-    """The facts that a program is made for; raises BoundsError where the cache is too short, ParameterError for the rest."""
+    """The facts of a program; raises BoundsError where the cache is too short, and ParameterError for the rest."""
     sized("generate", count=count, top_k=1 if top_k is None else top_k)
     needed = ids.shape[1] + count
     length = needed if length is None else length
