@@ -138,6 +138,7 @@ RESUMPTION = (
         "kill",
         (
             "saves with: error",
+            "saves with: interrupted",
             "saves with: full",
             "saves with: crash",
             "saves with: power cut",

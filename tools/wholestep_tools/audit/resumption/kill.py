@@ -166,6 +166,6 @@ AUDIT = Audit(
 A process that trains and saves after each step gets SIGKILL, nine times in ten aimed into a save, and the next one
 goes on from its file. Every file is then read, compared with the state that was announced before it was saved, and
 must be no older than the last save that was announced as done. Beside that, each call that a save makes of the
-file system fails in turn: by an error, a full disk, a short write, the end of
+file system fails in turn: by an error, EINTR, a signal handler that raises, a full disk, a short write, the end of
 the process, or a power cut that takes what was not synced; then one state or the other must be there, whole.""",
 )
