@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from keyword import iskeyword
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 from unicodedata import normalize
 
 import numpy as np
@@ -20,7 +20,7 @@ TreeDef: TypeAlias = optree.PyTreeSpec
 _SPACE = "wholestep"
 _LEAVES = frozenset((np.ndarray, np.float64, np.float32, int, float))
 """Types of leaves that nobody can register as nodes: asking would take longer than what is done with many of them."""
-_LEAF: TreeDef = optree.tree_structure(0, namespace=_SPACE)
+_LEAF: TreeDef = optree.tree_structure(cast(Any, 0), namespace=_SPACE)
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
