@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wholestep.ir.graph import Value
 from wholestep.passes.reroll.isomorphism import Pack, is_constant
-from wholestep.passes.reroll.region import RerollRegion
+from wholestep.passes.reroll.region import RerollRegion, misaligned_operands
 from wholestep.passes.reroll.repeats import MIN_TRIPS
 
 
@@ -32,7 +32,7 @@ def trim_to_overlap(region: RerollRegion, others: Sequence[RerollRegion]) -> boo
         for g in given:
             for v in g:
                 index.setdefault(v, []).append(g)
-        exact = {*given, *[g[::-1] for g in given]}
+        exact = {*given, *[g[::-1] for g in given], *misaligned_operands(region, other)}
         for t in wanted:
             if t in exact:
                 continue

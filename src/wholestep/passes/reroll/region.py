@@ -176,15 +176,16 @@ def region_of(
 
 def misaligned_bytes(region: RerollRegion, earlier: Sequence[RerollRegion]) -> int:
     """The bytes of operands that belong to another iteration of an earlier region than most operands do."""
+    return sum([int(t[0].type.nbytes) for other in earlier for t in misaligned_operands(region, other)])
+
+
+def misaligned_operands(region: RerollRegion, other: RerollRegion) -> list[Pack]:
+    """The operands that belong to another iteration of another region than most operands do."""
     tuples = region.stacked_operands
-    total: int = 0
-    for other in earlier:
-        found = {t: iteration_offsets(t, other.iterations) for t in tuples}
-        votes = Counter([offset for t in tuples for offset in found[t]])
-        if votes:
-            best = max(votes, key=lambda offset: votes[offset])
-            total += sum([int(t[0].type.nbytes) for t in tuples if found[t] and best not in found[t]])
-    return total
+    found = {t: iteration_offsets(t, other.iterations) for t in tuples}
+    votes = Counter([offset for t in tuples for offset in found[t]])
+    best = max(votes, key=lambda offset: votes[offset], default=None)
+    return [t for t in tuples if found[t] and best not in found[t]]
 
 
 def iteration_offsets(t: Pack, index: dict[Value, set[int]]) -> set[tuple[int, int]]:
