@@ -32,7 +32,8 @@ def all_ways(monkeypatch):
 def test_the_table_and_its_record(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(depth, "run", planted)
     file = tmp_path / "found.json"
-    assert main(["bench", "depth", "--only", "gpt", "--depths", "100,200", "--jax", "100", "--json", str(file)]) == 0
+    most = ["--unrolled", "200", "--jax", "100"]
+    assert main(["bench", "depth", "--only", "gpt", "--depths", "100,200", *most, "--json", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
     table = [line.split("  ") for line in lines if line.startswith("  gpt")]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in table]

@@ -19,6 +19,7 @@ CARRIED = (Graph, TaskGraph, LoweredProgram)
 ROOMS = {
     "trace": "frontend",
     "differentiate": "transforms",
+    "update rows": "passes/sparse_rows",
     "reroll": "passes/reroll",
     "graph passes": "passes",
     "legalize": "lower/legalize",

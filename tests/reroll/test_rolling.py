@@ -76,7 +76,7 @@ def test_program_size_does_not_depend_on_the_number_of_layers() -> None:
 WEIGHTS = np.full(8, 1 / 8, "f"), np.full(6, 1 / 6, "f")
 
 
-def transport(rounds: int, roll: bool) -> Any:
+def transport(rounds: int, roll: bool | str) -> Any:
     """A step through so many rounds of Sinkhorn's iteration, whose backward pass reads two rounds at a time."""
 
     def loss(cost: Any, batch: Any) -> Any:
@@ -101,6 +101,10 @@ def test_operands_of_another_round_than_most_cut_no_round_off() -> None:
         sizes.append(str(step.plan).count("\n"))
         assert sizes[-1] < str(plain.plan).count("\n") / 2
     assert abs(sizes[1] - sizes[0]) <= 1
+
+
+def test_stacking_may_copy_a_little_of_each_round() -> None:
+    assert str(transport(400, "auto").plan).count("\n") < 60
 
 
 def test_nothing_of_the_state_is_copied_to_be_stacked() -> None:

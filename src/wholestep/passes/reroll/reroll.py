@@ -33,8 +33,9 @@ UNFUSABLE = (Contract, Window, ScatterAdd, FFT)
 """Operations that fuse with little: a layer that has one is no slower in a loop."""
 MIN_SAVED = 40
 """The fewest operations that a loop must save."""
-SHARE, SMALL = 20, 2**16
-"""The bytes copied for stacking may be 1 / SHARE of those of the program's inputs, and SMALL more."""
+SHARE, SMALL, LAUNCH = 20, 2**16, 2**9
+"""The bytes copied for stacking may be 1 / SHARE of what a step takes anyhow: the bytes of the program's inputs, SMALL
+more, and LAUNCH for each operation in a loop, which takes at least as long as copying so many."""
 
 
 class Rerolled(NamedTuple):
@@ -140,16 +141,22 @@ def reroll_outermost(graph: Graph, joins: MayStack, made: int, always: bool) -> 
         return Rerolled(graph)
     rolling = RerolledUnits(found.graph, found.units, found.isomorphism)
     new = rolling.written(found.groups, shift_groups(found.groups, -made))
-    if not always and SHARE * sum(found.copied + rolling.copied) > sum([t.nbytes for t in graph.in_types]) + SMALL:
+    least = sum([t.nbytes for t in graph.in_types]) + SMALL + LAUNCH * repeated_operations(found.layers)
+    if not always and SHARE * sum(found.copied + rolling.copied) > least:
         return Rerolled(graph)
     return Rerolled(new, found.groups, tuple(reroll_notes(found.layers)))
 
 
 def is_profitable(layers: Sequence[LoopPlan]) -> bool:
     """Test whether loops save many operations, among them some that fuse with nothing."""
-    saved = sum([(layer.region.count - 1) * sum(map(count_operations, layer.region.layers[0])) for layer in layers])
+    saved = repeated_operations(layers) - sum([sum(map(count_operations, layer.region.layers[0])) for layer in layers])
     heavy = any(isinstance(node.op, UNFUSABLE) or node.op.nested for layer in layers for node in layer.region.layers[0])
     return saved >= MIN_SAVED and heavy
+
+
+def repeated_operations(layers: Sequence[LoopPlan]) -> int:
+    """The number of operations of all iterations."""
+    return sum([layer.region.count * sum(map(count_operations, layer.region.layers[0])) for layer in layers])
 
 
 def count_operations(node: Node) -> int:

@@ -34,7 +34,8 @@ MIN_ROWS = 4
 
 def is_large_scatter(node: Node) -> bool:
     """True for what may be the gradient of a gather from a large table."""
-    return isinstance(node.op, ScatterAdd) and bool(node.outputs[0].type.nbytes >= MIN_BYTES)
+    size = node.outputs[0].type.nbytes
+    return isinstance(node.op, ScatterAdd) and isinstance(size, int) and size >= MIN_BYTES
 
 
 @dataclass
