@@ -7,7 +7,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from wholestep import forks
 
@@ -39,7 +39,7 @@ class Unbroken:
             with self:
                 return f(*args, **kwargs)
 
-        return unbroken  # type: ignore[return-value]
+        return cast(F, unbroken)
 
     def __enter__(self) -> None:
         thread, depths = threading.get_ident(), self.depths

@@ -47,19 +47,6 @@ def chosen(names: str | None) -> list[str]:
     return asked
 
 
-def keep(file: Path, measured: machine.Machine, found: Mapping[str, Sequence[Row]]) -> None:
-    """Write everything that was measured to a file, which keeps the workloads that were measured before.
-
-    Raises CommandError for a file that is something else.
-    """
-    kind = "models" if REAL.keys() & found else "workloads"
-    workloads = recorded(file, kind)
-    for name, rows in found.items():
-        workloads[name] = {"machine": measured._asdict(), "rows": [row._asdict() for row in rows]}
-    ordered = {name: workloads[name] for name in spec.WORKLOADS if name in workloads}
-    file.write_text(json.dumps({"bench": kind, "workloads": ordered}, indent=1) + "\n", encoding="utf-8")
-
-
 def recorded(file: Path, kind: str) -> dict[str, Any]:
     """The workloads in a file, each with its machine and rows; none where there is no file.
 
@@ -84,8 +71,8 @@ def bench(peers: str | None, workloads: str, options: Options, file: Path | None
     contestants, names = chosen(peers), spec.named(workloads)
     if file is not None and not file.parent.is_dir():
         raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
-    if file is not None:
-        recorded(file, "models" if REAL.keys() & set(names) else "workloads")
+    kind = "models" if REAL.keys() & set(names) else "workloads"
+    record = {} if file is None else recorded(file, kind)
     machine.wait_until_quiet(options.quiet)
     measured = machine.measured(options.threads)
     print(measured, file=stream, flush=True)
@@ -96,7 +83,9 @@ def bench(peers: str | None, workloads: str, options: Options, file: Path | None
         wrong += table.complaints(name, found[name])
         print(f"\n{table.table(name, found[name])}", file=stream, flush=True)
         if file is not None:
-            keep(file, measured, found)
+            record[name] = {"machine": measured._asdict(), "rows": [row._asdict() for row in found[name]]}
+            ordered = {each: record[each] for each in spec.WORKLOADS if each in record}
+            file.write_text(json.dumps({"bench": kind, "workloads": ordered}, indent=1) + "\n", encoding="utf-8")
     if overview := table.summary(found):
         print(f"\n{overview}", file=stream)
     most = max(spec.WORKLOADS[name].tolerance for name in names)

@@ -32,9 +32,10 @@ def trim_to_overlap(region: RerollRegion, others: Sequence[RerollRegion]) -> boo
         for g in given:
             for v in g:
                 index.setdefault(v, []).append(g)
-        exact = {*given, *[g[::-1] for g in given], *misaligned_operands(region, other)}
+        # Operands of another iteration than most are copied: cut to them, the others would ask for the next cut.
+        settled = {*given, *[g[::-1] for g in given], *misaligned_operands(region, other)}
         for t in wanted:
-            if t in exact:
+            if t in settled:
                 continue
             found = [longest_overlap(t, g) for g in dict.fromkeys(index.get(t[len(t) // 2], ()))]
             best = max(found, key=lambda c: c[1] - c[0], default=(0, 0, 0, 0))

@@ -149,14 +149,15 @@ def reroll_outermost(graph: Graph, joins: MayStack, made: int, always: bool) -> 
 
 def is_profitable(layers: Sequence[LoopPlan]) -> bool:
     """Test whether loops save many operations, among them some that fuse with nothing."""
-    saved = repeated_operations(layers) - sum([sum(map(count_operations, layer.region.layers[0])) for layer in layers])
+    saved = repeated_operations(layers, apart=1)
     heavy = any(isinstance(node.op, UNFUSABLE) or node.op.nested for layer in layers for node in layer.region.layers[0])
     return saved >= MIN_SAVED and heavy
 
 
-def repeated_operations(layers: Sequence[LoopPlan]) -> int:
-    """The number of operations of all iterations."""
-    return sum([layer.region.count * sum(map(count_operations, layer.region.layers[0])) for layer in layers])
+def repeated_operations(layers: Sequence[LoopPlan], apart: int = 0) -> int:
+    """The number of operations of all iterations, so many of each loop apart."""
+    regions = [layer.region for layer in layers]
+    return sum([(region.count - apart) * sum(map(count_operations, region.layers[0])) for region in regions])
 
 
 def count_operations(node: Node) -> int:
