@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import primitives, scipy as parts
+from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.frontend import array, dispatch, ufunc_rules
 from wholestep.lower.legalize.expand_ops import EXPANSIONS
 from wholestep.passes.inline_bodies import BODY_OPS
@@ -25,6 +26,7 @@ from wholestep_tools.audit.page import page as reliability
 from wholestep_tools.bench.products import page_table as product_table
 
 FOLDER = Path(__file__).parent
+EXPANDED = frozenset((*EXPANSIONS, *CpuMachine().expansions()))
 
 for module in ("numpy", *[f"scipy.{part}" for part in parts.PARTS]):
     importlib.import_module(f"wholestep.{module}")  # each enters its calls in the tables
@@ -183,7 +185,7 @@ def derivative(op: Primitive) -> str:
 
 def compiled(op: Primitive) -> str:
     """Whether kernels compute a primitive, or others do in its place."""
-    return "inlined" if op.name in BODY_OPS else "expanded" if op.name in EXPANSIONS else "core"
+    return "inlined" if op.name in BODY_OPS else "expanded" if op.name in EXPANDED else "core"
 
 
 def primitives_page() -> str:

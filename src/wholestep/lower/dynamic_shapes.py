@@ -12,7 +12,7 @@ from wholestep.errors import UnsupportedError, Where
 from wholestep.ir.graph import Graph, Node
 from wholestep.ir.types import Type, array_type
 from wholestep.lower.program.program import LoweredProgram
-from wholestep.lower.program.steps import ForLoop, Launch, MemRef, RoutineCall, Step, map_nested
+from wholestep.lower.program.steps import ForLoop, Launch, MemRef, RoutineCall, RoutineEffects, Step, map_nested
 from wholestep.primitives.movement import Slice
 
 SYMBOLIC_SIZE_HINT = "write it without that axis, or give numbers for the sizes"
@@ -87,12 +87,22 @@ def substitute_step_sizes(step: Step) -> Step:
     if isinstance(step, Launch | RoutineCall):
         step = replace(step, refs=tuple(map(substitute_ref_sizes, step.refs)))
     if isinstance(step, RoutineCall):
-        return replace(step, params=tuple([most(p) if isinstance(p, Dim) else p for p in step.params]))
+        params = tuple([most(p) if isinstance(p, Dim) else p for p in step.params])
+        return replace(step, params=params, effects=substitute_effect_sizes(step.effects))
     if isinstance(step, Launch):
         return step
     if isinstance(step, ForLoop):
         return replace(step, trips=most(step.trips))
     return replace(step, ref=substitute_ref_sizes(step.ref))
+
+
+def substitute_effect_sizes(effects: RoutineEffects | None) -> RoutineEffects | None:
+    """The effects of a routine with numbers in place of symbolic sizes."""
+    if effects is None:
+        return None
+    reads, writes = (tuple([(i, most(n)) for i, n in ranges]) for ranges in (effects.reads, effects.writes))
+    launches, operations = most(effects.launches), most(effects.operations)
+    return effects._replace(reads=reads, writes=writes, launches=launches, operations=operations)
 
 
 def substitute_ref_sizes(ref: MemRef) -> MemRef:

@@ -8,12 +8,16 @@ from typing import Any, NamedTuple
 
 from wholestep.dims import Size
 from wholestep.errors import UnsupportedError
+from wholestep.ir.graph import Value
 from wholestep.kernel.lang import DType, Kernel, Space
 from wholestep.kernel.workgroups import has_barrier
 from wholestep.lower.blocking.block_launches import BlockedContraction
 from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
+
+Expansion = Callable[..., Sequence[Value] | None]
+"""(operands, **params) -> the results of operations that replace a node; None where it stays."""
 
 DraftKernel = Callable[[Sequence[int] | None, Sequence[int] | None], KernelWriter]
 """Draft a kernel with its independent loops, and those over its rows, in these orders; None leaves them as they are."""
@@ -119,6 +123,10 @@ class Target:
         """Test whether a kernel does enough for its outermost loop to be shared among threads."""
         return False
 
+    def expansions(self) -> Mapping[str, Expansion]:
+        """The expansion of each operation that the target's libraries compute, by name."""
+        return {}
+
     def library_rules(self) -> Mapping[str, Any]:
         """The rules (`OpaqueRule`) of internal operations that are calls of the target's libraries, by name."""
         return {}
@@ -137,3 +145,7 @@ class Target:
                 hint="leave stream= and the spilling of memory_budget out",
             )
         return tuple(steps)
+
+
+SCALAR = Target()
+"""The device that runs scalar loops, and nothing else."""

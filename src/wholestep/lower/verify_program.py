@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wholestep.dims import most
 from wholestep.errors import PlanError
 from wholestep.kernel.accesses import MemoryAccess, space_accesses
 from wholestep.kernel.dependence import affine_form, index_range
@@ -263,8 +264,16 @@ class ProgramChecker:
                     raise self.wrong(f"{new} is written over {old}, which is used in other steps", step)
 
     def call(self, step: RoutineCall) -> None:
-        """Execute a routine."""
-        ROUTINE_CHECKS[step.routine.partition(".")[0]](self, step)
+        """Execute a routine; one of a library reads, then writes, what it states."""
+        if step.effects is None:
+            ROUTINE_CHECKS[step.routine.partition(".")[0]](self, step)
+            return
+        for ref in step.refs:
+            self.room(ref, 0, step)
+        for number, nbytes in step.effects.reads:
+            self.read(step.refs[number], most(nbytes), step)
+        for number, nbytes in step.effects.writes:
+            self.write(step.refs[number], most(nbytes), step)[:] = True
 
     def copy(self, step: RoutineCall) -> None:
         """Execute a copy; spills go to the scratch file, and reloads come from it."""
@@ -281,21 +290,6 @@ class ProgramChecker:
             self.read(step.refs[0], step.params[0], step)
         for ref in step.refs:
             self.room(ref, step.params[0], step)
-
-    def argsort(self, step: RoutineCall) -> None:
-        """Execute a sort of keys."""
-        bits, n, rows = step.params
-        keys, order, scratch = step.refs
-        self.read(keys, bits // 8 * n * rows, step)
-        self.write(order, 8 * n * rows, step)[:] = True
-        self.room(scratch, 0, step)
-
-    def lapack(self, step: RoutineCall) -> None:
-        """Execute a LAPACK routine, which initializes its arguments."""
-        count, arguments, _ = step.params
-        for kind, ref, stride in arguments:
-            if kind == "memory":
-                self.room(step.refs[ref], stride * count, step)[:] = True
 
     def check(self, step: StatusCheck) -> None:
         """Check that no resident memory was written, as the program may be left here."""
@@ -361,12 +355,8 @@ class ProgramChecker:
 
 def written_sizes(step: Launch | RoutineCall) -> list[tuple[MemRef, int]]:
     """The references that a kernel or routine writes, with their bytes."""
-    if isinstance(step, RoutineCall) and step.routine == "argsort":
-        _, n, rows = step.params
-        return [(step.refs[1], 8 * n * rows)]
-    if isinstance(step, RoutineCall) and step.routine.startswith("lapack."):
-        count, arguments, _ = step.params
-        return [(step.refs[ref], stride * count) for kind, ref, stride in arguments if kind == "memory"]
+    if isinstance(step, RoutineCall) and step.effects is not None:
+        return [(step.refs[number], most(nbytes)) for number, nbytes in step.effects.writes]
     return [(ref, nbytes) for ref, nbytes, read in touched_ranges(step) if not read]
 
 
@@ -383,7 +373,5 @@ STEP_CHECKS: dict[type, Callable[[ProgramChecker, Any], None]] = {
 ROUTINE_CHECKS: dict[str, Callable[[ProgramChecker, RoutineCall], None]] = {
     "copy": ProgramChecker.copy,
     "advise": ProgramChecker.advise,
-    "argsort": ProgramChecker.argsort,
-    "lapack": ProgramChecker.lapack,
 }
 """The handler of each family of routines."""

@@ -16,6 +16,7 @@ from wholestep.kernel.accesses import space_accesses
 from wholestep.kernel.dependence import varies_along
 from wholestep.kernel.lang import Axis, Barrier, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.lower.program.steps import (
+    COPY_ROUTINES,
     RELOAD_COPY,
     SPILL_COPY,
     ForLoop,
@@ -32,8 +33,6 @@ NO_INSTRUCTION = frozenset(("const", "size", "bits", "fold", "carry", "carried")
 """Kernel operations without an instruction."""
 INSTRUCTION_COST = {"div": 8, "quotient": 16, "sqrt": 10, "call": 60}
 """Cost of slow operations in additions."""
-
-LAPACK_FLOPS, SORT_FLOPS = 8, 300
 
 
 class Rates(NamedTuple):
@@ -244,23 +243,15 @@ def transfer_seconds(nbytes: float, far: float, cores: int, rates: Rates) -> flo
 
 
 def predict_routine_time(step: RoutineCall, rates: Rates, far: float = 0.0) -> PredictedTime:
-    """Predict the time of a routine: matrices by the cube of their size, rows by length, copies by bytes.
+    """Predict the time of a routine: of a library's by the work that it states, of a copy by its bytes.
 
     Copies to and from a file wait for the disk.
     """
-    family = step.routine.partition(".")[0]
-    if family == "advise":
+    if step.effects is not None:
+        arithmetic = step.effects.products / rates.contraction + most(step.effects.operations) / rates.elementwise
+        return PredictedTime(most(step.effects.launches) * rates.launch, arithmetic, 0.0)
+    if step.routine not in COPY_ROUTINES:
         return PredictedTime(rates.launch, 0.0, 0.0)
-    if family == "lapack":
-        count, arguments, _ = step.params
-        elements = max([most(stride) for kind, _, stride in arguments if kind == "memory"], default=0) / 8
-        return PredictedTime(
-            most(count) * 16 * rates.launch, most(count) * LAPACK_FLOPS * elements**1.5 / rates.contraction, 0.0
-        )
-    if family == "argsort":
-        return PredictedTime(
-            rates.launch, SORT_FLOPS * most(step.params[1]) * most(step.params[2]) / rates.elementwise, 0.0
-        )
     nbytes = most(step.params[0])
     far = max(far, 2 * nbytes - rates.cached)
     moved = (2 * nbytes - far) / rates.cache + far / 2 / rates.copy

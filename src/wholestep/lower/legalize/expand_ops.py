@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
-from wholestep.lower.legalize import attention, fft, linalg, matrix_functions, sort
-from wholestep.lower.legalize.attention_blocks import PanelWidth, no_panels
+from wholestep.lower.legalize import attention, fft, matrix_functions, sort
+from wholestep.lower.legalize.attention_blocks import no_panels
 from wholestep.lower.legalize.internal_ops import require
+from wholestep.lower.target import SCALAR, Expansion, Target
+from wholestep.passes.dce import dce
 from wholestep.passes.inline_bodies import splice
 from wholestep.passes.named_pass import Pass
 from wholestep.primitives.family import zeros
@@ -44,10 +45,9 @@ def has_safe_exponent(node: Node) -> bool:
     return made_by.op is require or bool(np.all(np.asarray(made_by.params["value"]) >= 0))
 
 
-EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
+EXPANSIONS: dict[str, Expansion] = {
     **attention.expansions(no_panels),
     **sort.EXPANSIONS,
-    **linalg.EXPANSIONS,
     **matrix_functions.EXPANSIONS,
     **fft.EXPANSIONS,
     "cond": int64_branch_index,
@@ -56,7 +56,7 @@ EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
 """Expansion of each operation: (operands, **params) -> results, or None if the node stays."""
 
 
-def expansion_of(node: Node, rules: Mapping[str, Callable[..., Any]]) -> Graph | None:
+def expansion_of(node: Node, rules: Mapping[str, Expansion]) -> Graph | None:
     """The graph that replaces a node; None if it stays."""
     rule = rules.get(node.op.name)
     if rule is None or (rule is check_exponents and has_safe_exponent(node)):
@@ -74,8 +74,8 @@ def expansion_of(node: Node, rules: Mapping[str, Callable[..., Any]]) -> Graph |
     return None if stays else found
 
 
-def expand_ops(graph: Graph, panels: PanelWidth = no_panels) -> Graph:
-    """Replace operations that lowering has no rule for by others that it supports.
+def expand_ops(graph: Graph, target: Target = SCALAR) -> Graph:
+    """Replace operations that lowering has no rule for by others that it supports, or by calls of a target's libraries.
 
     What they multiply by block by block lies in panels of columns where a target has some.
 
@@ -83,8 +83,9 @@ def expand_ops(graph: Graph, panels: PanelWidth = no_panels) -> Graph:
     -->
     t = permute(a); u = permute(b); v = trtrs(t, u); y = permute(v)
     """
-    rules = {**EXPANSIONS, **attention.expansions(panels)}
-    return splice(graph, lambda node: expansion_of(node, rules))
+    rules = {**EXPANSIONS, **attention.expansions(target.panel_columns), **target.expansions()}
+    found = splice(graph, lambda node: expansion_of(node, rules))
+    return graph if found is graph else dce(found)  # an expansion may read some of the results of another
 
 
 EXPAND_OPS = Pass("expand_ops", expand_ops, optional=False)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from wholestep.ir.graph import Value
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel.lang import I64, DType, Var
 from wholestep.primitives.family import Loops, Primitive
@@ -41,52 +40,6 @@ class ArgsortOp(InternalOp):
         return array_type(keys.shape, I64)
 
 
-class OutArg(NamedTuple):
-    """An output argument; `start` is the input whose copy it holds when the routine begins."""
-
-    type: Type
-    start: int | None = None
-
-
-class InArg(NamedTuple):
-    """A read-only input argument."""
-
-    input: int
-
-
-class ScratchArg(NamedTuple):
-    """A workspace argument."""
-
-    nbytes: int
-
-
-class StatusArg(NamedTuple):
-    """The argument that reports success; `message` is the error otherwise, None to go on."""
-
-    message: str | None = None
-
-
-LapackArgument = str | int | None | OutArg | InArg | ScratchArg | StatusArg
-"""A letter, a number, the null pointer, or memory; each is passed by address, as in Fortran."""
-
-
-class LapackOp(InternalOp):
-    """One LAPACK routine for each matrix of a stack, column-major; the outputs are those among the arguments.
-
-    All operands and results have the leading axes of the stack, `count` matrices in all.
-    """
-
-    kind = "linalg"
-    multiple = True
-
-    def __call__(self, *inputs: Value, **params: Any) -> tuple[Value, ...]:  # type: ignore[override]
-        made: Any = super().__call__(*inputs, **params)
-        return tuple(made)
-
-    def type(self, *inputs: Type, routine: str, count: int, arguments: tuple[LapackArgument, ...]) -> tuple[Type, ...]:
-        return tuple([a.type for a in arguments if isinstance(a, OutArg)])
-
-
 class RequireOp(Loops, InternalOp):
     """x itself if all truth values hold; otherwise the program is left with an error."""
 
@@ -119,7 +72,6 @@ class TriangularRootOp(InternalOp):
 
 
 argsort = ArgsortOp("argsort")
-lapack = LapackOp("lapack")
 require = RequireOp("require")
 pivot_permutation = PivotPermutationOp("exchanged")
 triangular_root = TriangularRootOp("triangular_root")

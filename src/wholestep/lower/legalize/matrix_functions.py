@@ -1,8 +1,8 @@
-"""Matrix functions expanded into simpler operations: roots, exponentials, adjugates, the Sylvester equation."""
+"""Matrix functions expanded into factorizations and simpler operations: determinants, exponentials, adjugates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,8 @@ from wholestep import dtypes
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import array_type
-from wholestep.lower.legalize.internal_ops import InArg, OutArg, StatusArg, require, triangular_root
-from wholestep.lower.legalize.linalg import (
-    INTEGER,
-    Values,
-    complex_valued,
-    lapack_call,
-    modulus,
-    schur_form,
-    vector_type,
-)
 from wholestep.primitives.family import ones, zeros
-from wholestep.primitives.linalg import solve
+from wholestep.primitives.linalg import lu, solve
 from wholestep.primitives.matrices import (
     along_columns,
     along_rows,
@@ -33,46 +23,77 @@ from wholestep.primitives.matrices import (
     mm,
     mt,
     on_diagonal,
-    real_part,
-    triangle,
 )
 from wholestep.primitives.reduction import cumprod, shifted
 from wholestep.primitives.spectral import reciprocal, svd
 from wholestep.transforms.forward import inline_jvp
 
+INTEGER, INT, DOUBLE = np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.float64)
 
-def expand_solve_sylvester(a: Value, b: Value, q: Value) -> Values:
-    m, n = q.shape[-2:]
-    if q.type.size == 0:
-        return (zeros(q.type),)
-    (r, u), (s, v) = schur_form(a), schur_form(mh(b))
-    f = mm(mh(mt(u)), mm(q, mt(v)))
-    scale = OutArg(vector_type(a, 1, dtypes.real_of(a.dtype)))
-    end = InArg(0), m, InArg(1), n, OutArg(mt(q).type, 2), m, scale, StatusArg("Singular Sylvester equation")
-    y, shrunk = lapack_call("{}trsyl", "N", "C" if complex_valued(a) else "T", 1, m, n, *end, of=[r, s, mt(f)])
-    whole = OPS["broadcast"](as_dtype(shrunk, a.dtype), shape=(*q.shape[:-1], 1), axes=(*range(q.ndim - 2), q.ndim - 1))
-    whole = OPS["reshape"](whole, shape=q.shape[:-1])
-    return (mm(mt(u), mm(mt(y) / along_columns(whole, q.shape), mh(mt(v)))),)
+Values = Sequence[Value]
 
 
-def expand_sqrtm(a: Value) -> Values:
-    """By the complex Schur form; the root of a real matrix must be real."""
-    wide = as_dtype(a, dtypes.complex_of(a.dtype))
-    t, z = schur_form(wide) if not complex_valued(a) else schur_form(a)
-    upper, z = triangle(mt(t), lower=False), mt(z)
-    roots = OPS["sqrt"](diagonal(upper))
-    shares = reciprocal(along_columns(roots, a.shape) + along_rows(roots, a.shape))
-    root = mm(z, mm(triangular_root(upper, roots, shares), mh(z)))
-    if complex_valued(a):
-        return (root,)
-    axes = (a.ndim - 2, a.ndim - 1)
+def complex_valued(a: Value) -> bool:
+    return dtypes.is_complex(a.dtype)
+
+
+def modulus(x: Value) -> Value:
+    """The absolute values."""
+    return OPS["hypot"](OPS["real"](x), OPS["imag"](x)) if complex_valued(x) else OPS["abs"](x)
+
+
+def via_double(rule: Callable[..., Values]) -> Callable[..., Values]:
+    """A rule in double precision, as in NumPy, so that vectors have the same signs."""
+
+    def wide(*xs: Value, **params: Any) -> Values:
+        if dtypes.real_of(xs[0].dtype) == DOUBLE:
+            return rule(*xs, **params)
+        complex_too = dtypes.complex_of(DOUBLE)
+        found = rule(*[OPS["cast"](x, dtype=complex_too if complex_valued(x) else DOUBLE) for x in xs], **params)
+        narrow = {DOUBLE: dtypes.real_of(xs[0].dtype), complex_too: dtypes.complex_of(xs[0].dtype)}
+        return [OPS["cast"](y, dtype=narrow[y.dtype]) for y in found]
+
+    return wide
+
+
+# Determinants, and the pseudo-inverse.
+
+
+def expand_slogdet(a: Value) -> Values:
+    """Sign and logarithm of the product of U's diagonal; each row exchange flips the sign."""
+    if a.shape[-1] == 0:
+        real = array_type(a.shape[:-2], dtypes.real_of(a.dtype))
+        return ones(array_type(a.shape[:-2], a.dtype)), zeros(real)
+    packed, pivots, _ = lu(a)
+    d = diagonal(packed)
+    last = (d.ndim - 1,)
+    here = OPS["iota"](shape=pivots.shape, axis=pivots.ndim - 1, dtype=INT)
+    exchanges = OPS["sum"](OPS["cast"](OPS["not_equal"](pivots, here), dtype=INT), axes=last)
+    odd = exchanges & OPS["full"](value=1, shape=a.shape[:-2], dtype=INT)
+    turned = OPS["cast"](1 - odd - odd, dtype=a.dtype)
+    size = modulus(d)
+    nothing = OPS["any"](size.equals(0), axes=last)
+    signs = OPS["prod"](d * as_dtype(reciprocal(size), d.dtype) if complex_valued(a) else OPS["sign"](d), axes=last)
+    sign, logs = signs * turned, OPS["sum"](OPS["log"](size), axes=last)
+    least = OPS["full"](value=-np.inf, shape=logs.shape, dtype=logs.dtype)
+    return OPS["select"](nothing, zeros(sign.type), sign), OPS["select"](nothing, least, logs)
+
+
+def expand_det(a: Value) -> Values:
+    sign, logs = expand_slogdet(a)
+    return (sign * as_dtype(OPS["exp"](logs), a.dtype),)
+
+
+def expand_pinv(a: Value, *, rcond: float) -> Values:
     if a.type.size == 0:
-        return (real_part(root),)
-    most, rest = (OPS["max"](modulus(x), axes=axes) for x in (root, OPS["imag"](root)))
-    unreal = rest > most * (100 * float(np.finfo(a.dtype).eps))
-    holds = OPS["all"](~unreal, axes=tuple(range(a.ndim - 2)))
-    message = f"sqrtm: the root of a real matrix is complex: {array_type(a.shape[-2:], a.dtype)}"
-    return (require(real_part(root), holds, kind="dtype", message=message, hint="cast the matrix to complex first"),)
+        return (zeros(mt(a).type),)
+    u, s, vh = svd(a, full_matrices=False)
+    most = OPS["max"](s, axes=(s.ndim - 1,))
+    shape = s.shape
+    large = s > OPS["broadcast"](most * rcond, shape=shape, axes=tuple(range(len(shape) - 1)))
+    share = OPS["select"](large, 1 / OPS["select"](large, s, ones(s.type)), zeros(s.type))
+    uh = mh(u)
+    return (mm(mh(vh), as_dtype(along_columns(share, uh.shape), a.dtype) * uh),)
 
 
 # Adjugates: see the references in `primitives.linalg`.
@@ -187,8 +208,9 @@ def expand_expm_tangent(a: Value, e: Value) -> Values:
 
 
 EXPANSIONS: dict[str, Callable[..., Values | None]] = {
-    "solve_sylvester": expand_solve_sylvester,
-    "sqrtm": expand_sqrtm,
+    "slogdet": via_double(expand_slogdet),
+    "det": via_double(expand_det),
+    "pinv": expand_pinv,
     "adjugate": expand_adjugate,
     "adjugate_tangent": expand_adjugate_tangent,
     "expm": expand_expm,

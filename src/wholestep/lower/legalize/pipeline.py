@@ -23,7 +23,7 @@ def legalize(graph: Graph, target: Target) -> tuple[Graph, set[Value]]:
 
     def run(given: Graph) -> Graph:
         if given not in done:
-            expanded = expand_ops(inline_bodies(given), target.panel_columns)
+            expanded = expand_ops(inline_bodies(given), target)
             found = map_nested_graphs(loop_invariants(expanded, target.panel_columns), run)
             found = channels_last(split_reductions(found, target.split))
             nothing: set[Value] = set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from wholestep.lower.program.steps import (
-    INFALLIBLE_ROUTINES,
     SIZED_ROUTINES,
     ForLoop,
     Launch,
@@ -43,7 +42,7 @@ class FailureOrder:
         if isinstance(step, Launch | RoutineCall):
             before = self.written
             self.written = before or any(ref.slot in self.resident for ref in self.touched(step))
-            return before and isinstance(step, RoutineCall) and step.routine not in INFALLIBLE_ROUTINES
+            return before and isinstance(step, RoutineCall) and step.fallible
         if not isinstance(step, ForLoop | WhileLoop):
             return any([self.follow(part) for part in nested_steps(step)])
         self.around += 1
@@ -56,5 +55,5 @@ class FailureOrder:
         the last.
         """
         if isinstance(step, RoutineCall) and step.routine not in SIZED_ROUTINES:
-            return iter(step.refs if self.around or step.routine in INFALLIBLE_ROUTINES else ())
+            return iter(step.refs if self.around or not step.fallible else ())
         return (ref for ref, _, read in touched_ranges(step) if not read)

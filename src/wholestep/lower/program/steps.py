@@ -19,8 +19,6 @@ PREFETCH, PREFETCH_NOW, RELEASE = "advise.soon", "advise.wanted", "advise.done"
 the last one; this place will be read; this place will not be used for a while."""
 SIZED_ROUTINES = (*COPY_ROUTINES, PREFETCH, PREFETCH_NOW, RELEASE)
 """Routines whose places have the size that they state."""
-INFALLIBLE_ROUTINES = (*SIZED_ROUTINES, "argsort")
-"""Routines that the program never leaves with an error."""
 
 
 class MemRef(NamedTuple):
@@ -57,14 +55,39 @@ class Launch:
     nodes: tuple[Node, ...] = ()
 
 
+class RoutineEffects(NamedTuple):
+    """The effects and the work of a routine of the target's libraries: all that other floors know of it.
+
+    `reads` and `writes` are (number of a reference, bytes from its start). `fallible` tells whether the program may be
+    left there, `launches` is the fixed cost in launches of a kernel, and `products` and `operations` are the
+    arithmetic, at the rates of contractions and of other loops.
+    """
+
+    reads: tuple[tuple[int, Size], ...]
+    writes: tuple[tuple[int, Size], ...]
+    fallible: bool = False
+    launches: Size = 1
+    products: float = 0.0
+    operations: Size = 0
+
+
 @dataclass(frozen=True)
 class RoutineCall:
-    """A call of a runtime routine: sorting, LAPACK, a copy, memory advice; `params` are its sizes and options."""
+    """A call of a runtime routine: a copy, memory advice, or one of the target's libraries, which states its effects.
+
+    `params` are its sizes and options.
+    """
 
     routine: str
     refs: tuple[MemRef, ...]
     params: tuple[Any, ...]
     where: Where = None
+    effects: RoutineEffects | None = None
+
+    @property
+    def fallible(self) -> bool:
+        """True if the program may be left here with an error."""
+        return self.effects is not None and self.effects.fallible
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Assignment, Task
 from wholestep.lower.program.allocation import Allocation
-from wholestep.lower.program.steps import RoutineCall, Step
+from wholestep.lower.program.steps import RoutineCall, RoutineEffects, Step
 
 MAX_ROW_LENGTH = 2**31
 """Rows must be shorter than this, as positions in a row are kept in 32 bits."""
 MAX_INSERTION_SORT = 64
 """Rows of at most this many elements are sorted by insertion, longer ones by the digits of their keys."""
 DIGIT_VALUES = 256
+ELEMENT_COST = 300
+"""The time of one element of a row, in elementwise operations."""
 
 
 def argsort_operands(low: Materializer, node: Node) -> None:
@@ -33,8 +35,10 @@ def argsort_tasks(low: Materializer, node: Node) -> list[Task]:
     scratch = Allocation(room)
     source, target = low.locations[x].place, low.locations[order].place
     params = (8 * size, n, x.type.size // n)
+    elements = x.type.size
+    effects = RoutineEffects(((0, size * elements),), ((1, 8 * elements),), operations=ELEMENT_COST * elements)
 
     def steps(at: Assignment) -> tuple[Step, ...]:
-        return (RoutineCall("argsort", tuple(map(at.address, (source, target, scratch))), params),)
+        return (RoutineCall("argsort", tuple(map(at.address, (source, target, scratch))), params, effects=effects),)
 
     return [Task((source,), (target,), steps, scratch=(scratch,))]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from wholestep.backends.cpu.target.argsort import argsort_operands, argsort_tasks
+from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Assignment, Task, row_major_location
 from wholestep.lower.kernels.scalar_codegen import Location
-from wholestep.lower.legalize.internal_ops import InArg, LapackArgument, OutArg, ScratchArg, StatusArg
 from wholestep.lower.ops.loop_templates import OpaqueRule, copy_kernel_task
 from wholestep.lower.program.allocation import Allocation
-from wholestep.lower.program.steps import RoutineCall, Step
+from wholestep.lower.program.steps import RoutineCall, RoutineEffects, Step
+
+LAUNCHES, PRODUCTS = 16, 8
+"""The time of a routine on one matrix: launches of a kernel, and operations for the cube of its size."""
 
 
 def demand_operands(low: Materializer, node: Node) -> None:
@@ -65,11 +68,27 @@ def library_call_task(low: Materializer, node: Node, homes: list[Location]) -> T
             given.append(("memory", len(refs), 0 if isinstance(a, ScratchArg) else place.nbytes // count))
             refs.append(place)
     params = (count, tuple(given), site)
+    effects = library_effects(refs, reads, writes, count)
 
     def steps(at: Assignment) -> tuple[Step, ...]:
-        return (RoutineCall(node.params["routine"], tuple(map(at.address, refs)), params, node.where),)
+        return (RoutineCall(node.params["routine"], tuple(map(at.address, refs)), params, node.where, effects),)
 
     return Task(tuple(reads), tuple(writes), steps, scratch=tuple(scratch), check=site != 0)
+
+
+def library_effects(
+    refs: list[Allocation], reads: list[Allocation], writes: list[Allocation], count: int
+) -> RoutineEffects:
+    """The effects of a routine on its arguments; its arithmetic is the cube of the size of the largest matrix."""
+    held = {*map(id, reads), *map(id, writes)}
+    elements = max([x.nbytes // count for x in refs if id(x) in held], default=0) / 8
+    return RoutineEffects(
+        tuple([(i, x.nbytes) for i, x in enumerate(refs) if any(x is y for y in reads)]),
+        tuple([(i, x.nbytes) for i, x in enumerate(refs) if any(x is y for y in writes)]),
+        fallible=True,
+        launches=LAUNCHES * count,
+        products=count * PRODUCTS * elements**1.5,
+    )
 
 
 LIBRARY_RULES = {

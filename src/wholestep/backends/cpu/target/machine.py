@@ -14,6 +14,7 @@ from wholestep.backends.cpu.target.blocking import (
     panel_columns,
 )
 from wholestep.backends.cpu.target.library_calls import LIBRARY_RULES
+from wholestep.backends.cpu.target.linalg import LAPACK_EXPANSIONS
 from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
 from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
 from wholestep.backends.cpu.target.schedule import MOST_LANES, best_lane, schedule_kernel, tile_axes, worth_sharing
@@ -25,7 +26,7 @@ from wholestep.lower.blocking.contraction_nest import find_contraction
 from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
-from wholestep.lower.target import DraftKernel, SplitLimits, Target
+from wholestep.lower.target import DraftKernel, Expansion, SplitLimits, Target
 
 REDUCTION_SPLIT = SplitLimits(elements=1 << 15, results=16, sums=1024, chunks=64)
 
@@ -60,6 +61,9 @@ class CpuMachine(Target):
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         return worth_sharing(kernel)
+
+    def expansions(self) -> Mapping[str, Expansion]:
+        return LAPACK_EXPANSIONS
 
     def library_rules(self) -> Mapping[str, Any]:
         return LIBRARY_RULES

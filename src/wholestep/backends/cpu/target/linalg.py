@@ -1,42 +1,37 @@
-"""Linear algebra expanded into simpler operations and LAPACK calls, which see row-major matrices transposed."""
+"""Factorizations and solves expanded into LAPACK calls, which see row-major matrices transposed."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg, lapack_call
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.lower.legalize.internal_ops import (
-    InArg,
-    LapackArgument,
-    OutArg,
-    ScratchArg,
-    StatusArg,
-    lapack,
-    pivot_permutation,
-    require,
+from wholestep.lower.legalize.internal_ops import pivot_permutation, require, triangular_root
+from wholestep.lower.legalize.matrix_functions import INT, INTEGER, Values, complex_valued, modulus, via_double
+from wholestep.lower.target import Expansion
+from wholestep.primitives.family import conj, zeros
+from wholestep.primitives.matrices import (
+    along_columns,
+    along_rows,
+    as_dtype,
+    block,
+    corner,
+    diagonal,
+    eye,
+    mh,
+    mm,
+    mt,
+    real_part,
+    triangle,
 )
-from wholestep.primitives.family import conj, ones, zeros
-from wholestep.primitives.matrices import along_columns, as_dtype, block, corner, diagonal, eye, mh, mm, mt, triangle
-from wholestep.primitives.spectral import reciprocal, svd
+from wholestep.primitives.spectral import reciprocal
 
-PREFIX = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
 BLOCK = 64
 """Block size that workspaces are sized for."""
-INT, INTEGER, DOUBLE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
-
-Values = Sequence[Value]
-
-
-def lapack_call(routine: str, *arguments: LapackArgument, of: Sequence[Value]) -> tuple[Value, ...]:
-    """One routine call for each matrix of a stack; `{}` in its name stands for the letter of the dtype."""
-    name = "lapack." + routine.format(PREFIX[dtypes.short(of[0].dtype)])
-    return lapack(*of, routine=name, count=math.prod(of[0].shape[:-2]), arguments=arguments)
 
 
 def vector_type(a: Value, n: int, dtype: Any = None) -> Type:
@@ -52,29 +47,6 @@ def matrix_type(a: Value, m: int, n: int) -> Type:
 def workspace(a: Value, count: int, *, real: bool = False) -> ScratchArg:
     """A workspace for `count` numbers of a dtype, or of its real parts."""
     return ScratchArg(max(count, 1) * (dtypes.real_of(a.dtype) if real else a.dtype).itemsize)
-
-
-def complex_valued(a: Value) -> bool:
-    return dtypes.is_complex(a.dtype)
-
-
-def modulus(x: Value) -> Value:
-    """The absolute values."""
-    return OPS["hypot"](OPS["real"](x), OPS["imag"](x)) if complex_valued(x) else OPS["abs"](x)
-
-
-def via_double(rule: Callable[..., Values]) -> Callable[..., Values]:
-    """A rule in double precision, as in NumPy, so that vectors have the same signs."""
-
-    def wide(*xs: Value, **params: Any) -> Values:
-        if dtypes.real_of(xs[0].dtype) == DOUBLE:
-            return rule(*xs, **params)
-        complex_too = dtypes.complex_of(DOUBLE)
-        found = rule(*[OPS["cast"](x, dtype=complex_too if complex_valued(x) else DOUBLE) for x in xs], **params)
-        narrow = {DOUBLE: dtypes.real_of(xs[0].dtype), complex_too: dtypes.complex_of(xs[0].dtype)}
-        return [OPS["cast"](y, dtype=narrow[y.dtype]) for y in found]
-
-    return wide
 
 
 # Elimination.
@@ -125,31 +97,6 @@ def expand_lu(a: Value) -> Values:
     return packed, pivots, pivot_permutation(pivots, size=a.shape[-2])
 
 
-def expand_slogdet(a: Value) -> Values:
-    """Sign and logarithm of the product of U's diagonal; each row exchange flips the sign."""
-    if a.shape[-1] == 0:
-        real = array_type(a.shape[:-2], dtypes.real_of(a.dtype))
-        return ones(array_type(a.shape[:-2], a.dtype)), zeros(real)
-    packed, pivots = packed_lu(a)
-    d = diagonal(packed)
-    last = (d.ndim - 1,)
-    here = OPS["iota"](shape=pivots.shape, axis=pivots.ndim - 1, dtype=INT)
-    exchanges = OPS["sum"](OPS["cast"](OPS["not_equal"](pivots, here), dtype=INT), axes=last)
-    odd = exchanges & OPS["full"](value=1, shape=a.shape[:-2], dtype=INT)
-    turned = OPS["cast"](1 - odd - odd, dtype=a.dtype)
-    size = modulus(d)
-    nothing = OPS["any"](size.equals(0), axes=last)
-    signs = OPS["prod"](d * as_dtype(reciprocal(size), d.dtype) if complex_valued(a) else OPS["sign"](d), axes=last)
-    sign, logs = signs * turned, OPS["sum"](OPS["log"](size), axes=last)
-    least = OPS["full"](value=-np.inf, shape=logs.shape, dtype=logs.dtype)
-    return OPS["select"](nothing, zeros(sign.type), sign), OPS["select"](nothing, least, logs)
-
-
-def expand_det(a: Value) -> Values:
-    sign, logs = expand_slogdet(a)
-    return (sign * as_dtype(OPS["exp"](logs), a.dtype),)
-
-
 # Orthogonal factors.
 
 
@@ -198,18 +145,6 @@ def expand_svdvals(a: Value) -> Values:
     if min(a.shape[-2:]) == 0:
         return (zeros(vector_type(a, 0, dtypes.real_of(a.dtype))),)
     return svd_call(a, "N")
-
-
-def expand_pinv(a: Value, *, rcond: float) -> Values:
-    if a.type.size == 0:
-        return (zeros(mt(a).type),)
-    u, s, vh = svd(a, full_matrices=False)
-    most = OPS["max"](s, axes=(s.ndim - 1,))
-    shape = s.shape
-    large = s > OPS["broadcast"](most * rcond, shape=shape, axes=tuple(range(len(shape) - 1)))
-    share = OPS["select"](large, 1 / OPS["select"](large, s, ones(s.type)), zeros(s.type))
-    uh = mh(u)
-    return (mm(mh(vh), as_dtype(along_columns(share, uh.shape), a.dtype) * uh),)
 
 
 # Eigenvalues.
@@ -266,18 +201,51 @@ def schur_form(a: Value) -> tuple[Value, Value]:
     return t, z
 
 
-EXPANSIONS: dict[str, Callable[..., Values | None]] = {
+def expand_solve_sylvester(a: Value, b: Value, q: Value) -> Values:
+    m, n = q.shape[-2:]
+    if q.type.size == 0:
+        return (zeros(q.type),)
+    (r, u), (s, v) = schur_form(a), schur_form(mh(b))
+    f = mm(mh(mt(u)), mm(q, mt(v)))
+    scale = OutArg(vector_type(a, 1, dtypes.real_of(a.dtype)))
+    end = InArg(0), m, InArg(1), n, OutArg(mt(q).type, 2), m, scale, StatusArg("Singular Sylvester equation")
+    y, shrunk = lapack_call("{}trsyl", "N", "C" if complex_valued(a) else "T", 1, m, n, *end, of=[r, s, mt(f)])
+    whole = OPS["broadcast"](as_dtype(shrunk, a.dtype), shape=(*q.shape[:-1], 1), axes=(*range(q.ndim - 2), q.ndim - 1))
+    whole = OPS["reshape"](whole, shape=q.shape[:-1])
+    return (mm(mt(u), mm(mt(y) / along_columns(whole, q.shape), mh(mt(v)))),)
+
+
+def expand_sqrtm(a: Value) -> Values:
+    """By the complex Schur form; the root of a real matrix must be real."""
+    wide = as_dtype(a, dtypes.complex_of(a.dtype))
+    t, z = schur_form(wide) if not complex_valued(a) else schur_form(a)
+    upper, z = triangle(mt(t), lower=False), mt(z)
+    roots = OPS["sqrt"](diagonal(upper))
+    shares = reciprocal(along_columns(roots, a.shape) + along_rows(roots, a.shape))
+    root = mm(z, mm(triangular_root(upper, roots, shares), mh(z)))
+    if complex_valued(a):
+        return (root,)
+    axes = (a.ndim - 2, a.ndim - 1)
+    if a.type.size == 0:
+        return (real_part(root),)
+    most, rest = (OPS["max"](modulus(x), axes=axes) for x in (root, OPS["imag"](root)))
+    unreal = rest > most * (100 * float(np.finfo(a.dtype).eps))
+    holds = OPS["all"](~unreal, axes=tuple(range(a.ndim - 2)))
+    message = f"sqrtm: the root of a real matrix is complex: {array_type(a.shape[-2:], a.dtype)}"
+    return (require(real_part(root), holds, kind="dtype", message=message, hint="cast the matrix to complex first"),)
+
+
+LAPACK_EXPANSIONS: dict[str, Expansion] = {
     "cholesky": via_double(expand_cholesky),
     "triangular_solve": expand_triangular_solve,
     "solve": via_double(expand_solve),
     "lu": expand_lu,
-    "slogdet": via_double(expand_slogdet),
-    "det": via_double(expand_det),
     "qr": via_double(expand_qr),
     "svd": via_double(expand_svd),
     "svdvals": via_double(expand_svdvals),
-    "pinv": expand_pinv,
     "eigh": via_double(expand_eigh),
     "eig": via_double(expand_eig),
+    "solve_sylvester": expand_solve_sylvester,
+    "sqrtm": expand_sqrtm,
 }
-"""Expansion of each operation."""
+"""Expansion of each operation that LAPACK computes: (operands, **params) -> results."""
