@@ -29,8 +29,8 @@ MODULES = {
         top_k_accuracy""",
 }
 """Public modules of a public package, with the names that are for users."""
-STEP = """attach averaged cost diagnose explain flush load load_state predict profile replace reset run save set source
-specialize verify"""
+STEP = """attach averaged cost diagnose explain export flush load load_state predict profile replace reset run save set
+source specialize verify"""
 """The methods of a compiled step."""
 PUBLIC |= {
     f"{module}.{name}": (module, getattr(importlib.import_module(module), name))

@@ -205,6 +205,10 @@ class CheckpointError(WholestepError, ValueError):
     """A checkpoint that cannot be written or read, or that does not fit."""
 
 
+class ExportError(WholestepError, ValueError):
+    """A program that cannot be written as a file of another system, or that gives other numbers there."""
+
+
 class BudgetError(WholestepError, MemoryError):
     """A program that cannot be made to fit into the memory it may take."""
 

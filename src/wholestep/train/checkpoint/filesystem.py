@@ -116,6 +116,19 @@ def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
         raise
 
 
+def put_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
+    """Replace a file, or make it, in one instant; of the one before it nothing is kept."""
+    sweep(disk, path)
+    new = temporary(path)
+    write_new(disk, new, pieces)
+    try:
+        disk.replace(new, path)
+    except BaseException:
+        remove_file(disk, new)
+        raise
+    disk.sync_folder(path.parent)
+
+
 def sweep(disk: Disk, path: Path) -> None:
     """Remove what saves left beside a file that ended in the middle, so that a new one has the room."""
     before, after = f".{path.name}.", TEMPORARY

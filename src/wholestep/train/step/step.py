@@ -36,13 +36,14 @@ from wholestep.train.state.precision import convert_floats
 from wholestep.train.state.result import Result
 from wholestep.train.state.state import STATE_PARTS
 from wholestep.train.step.attached import Attached
+from wholestep.train.step.export import ExportedStep
 from wholestep.train.step.save_load import SavedState
 from wholestep.words import printable
 
 
 @bounded
 @answering("step")
-class Step(ExclusiveAccess, SavedState, Inspected):
+class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
     """A compiled training step; `wholestep.compile` makes one.
 
     It owns its state: parameters, buffers, the optimizer's state and counters. Calls from several threads take turns.

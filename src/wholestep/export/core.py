@@ -1,0 +1,191 @@
+"""Export core: a graph in the words of a target, by rules where it has none, or one error for all that is missing.
+
+bodies in the place of their calls, marks dropped -> exact passes -> for each operation the target's own word,
+else a rule in graph words, else it is missing; loops and branches are gone into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from wholestep.errors import UnsupportedError, Where, show
+from wholestep.export.targets import TARGETS, named_object
+from wholestep.ir.build import blame, build
+from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.passes.inline_bodies import BODY_OPS, inline_bodies
+from wholestep.passes.pipeline import EXACT_PASSES, run_passes
+from wholestep.passes.rewrite import copy_node, map_nested_graphs, map_params
+
+Rule = Callable[..., Value | Sequence[Value] | None]
+"""(operands, **params) -> the results in other operations; None where the rule does not hold for these operands."""
+
+MARKS = frozenset(("stop_gradient", "identity", "capture", "pin"))
+"""Operations whose result is their operand."""
+CLEANING = ("fold", "cse", "dce")
+"""The passes after rules: they bring in no operation but constants."""
+SHOWN = 12
+"""Missing operations that a message lists."""
+
+
+class Vocabulary(Protocol):
+    """The words of a target."""
+
+    @property
+    def name(self) -> str:
+        """The name of the target."""
+
+    def has(self, node: Node) -> bool:
+        """True if the target computes this operation, with these parameters and dtypes, itself."""
+
+    def rule(self, node: Node) -> Rule | None:
+        """The rule that replaces an operation which the target has no word for."""
+
+    def outlines(self, node: Node) -> bool:
+        """True if what a rule makes of an operation is to stay together, as the body of a `composite`."""
+
+
+def export_core(graph: Graph, target: Vocabulary) -> Graph:
+    """The graph in the words of a target.
+
+        y = log1p(x)                                    where the target has log, and not log1p
+        -->
+        u = add(1, x); …; y = select(equal(u, 1), x, …)
+
+    Raises UnsupportedError for all operations at once that it has neither a word nor a rule for.
+    """
+    legalizer = Legalizer(target)
+    made = legalizer.graph(run_passes(inline_everywhere(graph), EXACT_PASSES))
+    if legalizer.missing:
+        raise missing_words(target.name, legalizer.missing)
+    return run_passes(made, CLEANING)
+
+
+def inline_everywhere(graph: Graph) -> Graph:
+    """The graph without bodies, those in loops and branches included."""
+    return map_nested_graphs(inline_bodies(graph), inline_everywhere)
+
+
+class Legalizer:
+    """The walk that replaces operations by rules; `missing` collects those that have none."""
+
+    def __init__(self, target: Vocabulary) -> None:
+        self.target = target
+        self.missing: list[Node] = []
+        self.done: dict[Graph, Graph] = {}
+        self.outlined: dict[Any, Graph] = {}
+        """Graphs that rules make of operations and that are called, by operation, types and parameters."""
+
+    def graph(self, graph: Graph) -> Graph:
+        """The graph, and those inside it, in the target's words; each is made once."""
+        found = self.done.get(graph)
+        if found is None:
+            nodes: list[Node] = []
+            outputs = self.run(graph, {}, nodes, whole=True)
+            found = Graph(graph.inputs, tuple(nodes), tuple(outputs), graph.name, graph.input_names)
+            self.done[graph] = found
+        return found
+
+    def run(self, graph: Graph, env: dict[Value, Value], nodes: list[Node], whole: bool = False) -> list[Value]:
+        """Append the nodes of a graph whose inputs `env` replaces; the values of its outputs.
+
+        Those of a body are copies, since it may be called twice; those of the `whole` may stay.
+        """
+        for node in graph.nodes:
+            inputs = tuple([env.get(v, v) for v in node.inputs])
+            if node.op.name in MARKS:
+                env[node.outputs[0]] = inputs[0]
+                continue
+            body = node.params["graph"] if node.op.name in BODY_OPS else self.replacement(node)
+            if body is not None and self.target.outlines(node):
+                nodes.append(call_of(self.outline(node, body), inputs, node))
+                env.update(zip(node.outputs, nodes[-1].outputs, strict=True))
+                continue
+            if body is not None:
+                found = self.run(body, dict(zip(body.inputs, inputs, strict=True)), nodes)
+                env.update(zip(node.outputs, found, strict=True))
+                continue
+            params = map_params(node, self.graph)
+            if whole and inputs == node.inputs and params is node.params:
+                nodes.append(node)
+            else:
+                nodes.append(copy_node(node, inputs, params))
+                env.update(zip(node.outputs, nodes[-1].outputs, strict=True))
+        return [env.get(v, v) for v in graph.outputs]
+
+    def outline(self, node: Node, body: Graph) -> Graph:
+        """The graph that a rule makes of an operation, in the target's words: one graph for equal operations."""
+        key = (node.op.name, node.types, repr(sorted(node.params.items())))
+        if key not in self.outlined:
+            self.outlined[key] = run_passes(self.graph(body), CLEANING)
+        return self.outlined[key]
+
+    def replacement(self, node: Node) -> Graph | None:
+        """The graph in the place of an operation; None where it stays, since the target has it or nothing does."""
+        if self.target.has(node):
+            return None
+        found = replaced_by(node, self.target.rule(node))
+        if found is None:
+            self.missing.append(node)
+        return found
+
+
+def call_of(graph: Graph, inputs: tuple[Value, ...], like: Node) -> Node:
+    """A call of a graph in the place of an operation."""
+    node = Node(OPS["composite"], inputs, {"graph": graph, "label": like.op.name, "rule": None}, like.where)
+    node.outputs = tuple([Value(t, node, None) for t in graph.out_types])
+    return node
+
+
+def replaced_by(node: Node, rule: Rule | None) -> Graph | None:
+    """The graph that a rule makes of an operation; None where there is no rule, or it does not hold here."""
+    if rule is None:
+        return None
+    stays = False
+
+    def write(*xs: Value) -> Sequence[Value]:
+        nonlocal stays
+        blame(node.where)
+        made = rule(*xs, **node.params)
+        stays = made is None
+        return [] if made is None else [made] if isinstance(made, Value) else list(made)
+
+    graph, _ = build(write, node.types, name=node.op.name)
+    return None if stays else graph
+
+
+def missing_words(target: str, missing: Sequence[Node]) -> UnsupportedError:
+    """The error for operations without words: each kind once, with its types and the line that asks for it."""
+    first: dict[tuple[Any, ...], Node] = {}
+    for node in missing:
+        first.setdefault((node.op.name, *[v.type for v in node.inputs]), node)
+    names = dict.fromkeys([node.op.name for node in first.values()])
+    lines = [operation_line(node) for node in first.values()]
+    count = f"{len(names)} operation{'s have' if len(names) > 1 else ' has'} no words there"
+    more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    others = which_have(target, list(first.values()))
+    said = "\n".join([f"export to {target}: {count}", *lines[:SHOWN], *more])
+    hint = f"all of them are in {others}" if others else "step.save writes the state alone; the step itself runs here"
+    where: Where = next((node.where for node in first.values() if node.where is not None), None)
+    return UnsupportedError(said, where=where, hint=hint)
+
+
+def operation_line(node: Node) -> str:
+    """An operation on one line: its name, the types of its operands, and the user's line."""
+    place = show(node.where)
+    types = ", ".join([str(v.type) for v in node.inputs])
+    return f"  {node.op.name}({types})" + (f" at {place}" if place else "")
+
+
+def which_have(target: str, nodes: Sequence[Node]) -> str:
+    """The other targets that have words, or rules, for all of these operations."""
+    others = {name: named_object(row.vocabulary) for name, row in TARGETS.items() if name != target}
+    found = [name for name, words in others.items() if all([reaches(words, node) for node in nodes])]
+    return ", ".join(found)
+
+
+def reaches(words: Vocabulary, node: Node) -> bool:
+    """True if a target has a word for an operation, or a rule that ends in its words."""
+    legalizer = Legalizer(words)
+    legalizer.run(Graph(node.inputs, (node,), node.outputs), {}, [])
+    return not legalizer.missing

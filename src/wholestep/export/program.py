@@ -1,0 +1,64 @@
+"""Exported programs: graphs whose inputs and outputs have the names of a checkpoint, and the state as it is now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wholestep.errors import UnsupportedError
+from wholestep.ir.graph import Graph, NDArray
+from wholestep.ir.sizes import named_sizes
+from wholestep.words import first_few
+
+
+@dataclass(frozen=True)
+class ExportedProgram:
+    """A step, a function attached to one, or a traced function, as a target writes it.
+
+    Inputs are named as in a checkpoint: `params.w`, `buffers.mean`, `optimizer.mu.w`, `counters.step`, `hyper.lr`, and
+    `batch.x`; those of a function by its parameters. Outputs are the state after the step under the same names, then
+    `loss`, `finite`, `aux.…` and `captures.…`; those of a function are `output` and paths into it.
+    """
+
+    name: str
+    graph: Graph
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    resident: tuple[tuple[int, int], ...] = ()
+    """Pairs of an input of the state and the output that replaces it, as `CompilationUnit` has them."""
+    state: Mapping[str, NDArray] = field(default_factory=dict)
+    """The values, by name, of the inputs that a checkpoint holds: the state, and the hyper-parameters."""
+
+    def __post_init__(self) -> None:
+        assert len(self.inputs) == len(self.graph.inputs) and len(self.outputs) == len(self.graph.outputs)
+        for names in (self.inputs, self.outputs):
+            repeated = [name for name, count in Counter(names).items() if count > 1]
+            if repeated:
+                raise UnsupportedError(
+                    f"export: two arrays of {self.name} have the path {repeated[0]}", hint="name their keys apart"
+                )
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of the symbolic sizes in its shapes."""
+        return named_sizes(self.graph)
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The places of the inputs that each call is given, since no checkpoint holds them."""
+        return tuple([i for i, name in enumerate(self.inputs) if name not in self.state])
+
+    @property
+    def returned(self) -> tuple[int, ...]:
+        """The places of the outputs that are not the state after the step."""
+        replaced = {o for _, o in self.resident}
+        return tuple([o for o in range(len(self.outputs)) if o not in replaced])
+
+    def check_numbers(self, target: str) -> None:
+        """Raise UnsupportedError where sizes are symbolic, for a target that needs their numbers."""
+        if self.sizes:
+            raise UnsupportedError(
+                f"export to {target}: {self.name} has symbolic sizes: {first_few(self.sizes, 6)}",
+                hint="compile it with a batch whose sizes are numbers",
+            )

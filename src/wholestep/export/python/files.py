@@ -1,0 +1,147 @@
+"""Python files: programs printed as source, the functions that they use, and around each a function of dictionaries."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from wholestep.export.program import ExportedProgram
+from wholestep.export.python.jax import JAX
+from wholestep.export.python.printer import printed_functions
+from wholestep.export.python.torch import TORCH
+from wholestep.export.python.vocabulary import PythonTarget
+from wholestep.ir.graph import NDArray
+
+SUPPORT = Path(__file__).parent / "support"
+CHECKPOINT_FILE = "checkpoint_file.py"
+WIDTH = 110
+"""The width of a line of data."""
+
+HEAD = '''"""{what}, for {target}; written by Wholestep.
+
+{usage}
+"""
+'''
+
+STEP_USAGE = """The state is a dictionary of arrays by path, and so is a batch: {batch}.
+
+    state = load({state!r})
+    for batch in batches:
+        state, results = {name}(state, batch)
+    save({state!r}, state, like={state!r})
+
+`step.load` takes the saved file back."""
+
+CALL = """
+
+def {name}(state, batch):
+    \"\"\"(state, batch) -> ({returns}), dictionaries of arrays by path.\"\"\"
+    known = {{**state, **batch}}
+    found = dict(zip({upper}_OUTPUTS, {name}_program(*[known[path] for path in {upper}_INPUTS])))
+"""
+WITH_STATE = """    after = {path: found.pop(path, x) for path, x in state.items()}
+    return after, found
+"""
+
+
+def jax_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:
+    """A Python file of JAX."""
+    return {path: python_source(JAX, programs, path).encode()}
+
+
+def torch_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:
+    """A Python file of PyTorch."""
+    return {path: python_source(TORCH, programs, path).encode()}
+
+
+def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], path: Path) -> str:
+    """The file of programs on one state, the step first."""
+    names = ["step" if program.resident else program.name for program in programs]
+    for program in programs:
+        program.check_numbers(target.name)
+    graphs = [(f"{name}_program", program.graph) for name, program in zip(names, programs, strict=True)]
+    functions, constants = printed_functions(target, graphs)
+    body = "\n\n\n".join(
+        [functions, *[function_of_dictionaries(n, p, target) for n, p in zip(names, programs, strict=True)]]
+    )
+    held = constants_text(constants)
+    support = support_text(target.support, f"{held}{body} load save")
+    batch = ", ".join([programs[0].inputs[i] for i in programs[0].given])
+    state = path.with_suffix(".safetensors").name
+    usage = STEP_USAGE.format(batch=ascii(batch)[1:-1], name=names[0], state=state)
+    head = HEAD.format(what="A training step", target=target.title, usage=usage)
+    imports = imports_text(target, f"{support}{body}")
+    return "\n\n\n".join([f"{head}\n{imports}", *[part for part in (support, held, body) if part]]) + "\n"
+
+
+def function_of_dictionaries(name: str, program: ExportedProgram, target: PythonTarget) -> str:
+    """The names of a program's inputs and outputs, and its function of dictionaries."""
+    upper = name.upper()
+    lines = [f"{upper}_{what} = {in_rows(names)}" for what, names in named(program)]
+    returns = "state, results" if program.resident else "results"
+    text = CALL.format(name=name, upper=upper, returns=returns).strip("\n")
+    text += "\n" + (WITH_STATE if program.resident else "    return found\n")
+    return "\n".join(lines) + "\n\n\n" + target.decorated(text.rstrip(), bool(program.resident))
+
+
+def named(program: ExportedProgram) -> Iterable[tuple[str, Sequence[str]]]:
+    """The lists of names of a program."""
+    return ("INPUTS", program.inputs), ("OUTPUTS", program.outputs)
+
+
+def in_rows(names: Sequence[str]) -> str:
+    """A tuple of strings, one a line."""
+    return "\n".join(["(", *[f"    {name!a}," for name in names], ")"])
+
+
+def constants_text(constants: Sequence[NDArray]) -> str:
+    """The arrays that a program holds, by their bytes."""
+    rows = []
+    for x in constants:
+        dtype = "bfloat16" if x.dtype.name == "bfloat16" else x.dtype.newbyteorder("<").str
+        data = base64.b85encode(x.tobytes()).decode()
+        pieces = [data[i : i + WIDTH] for i in range(0, len(data), WIDTH)] or [""]
+        rows += [
+            f"    held_array({dtype!r}, {tuple(map(int, x.shape))},",
+            *[f"        {p!r}" for p in pieces],
+            "    ),",
+        ]
+    return "\n".join(["CONSTANTS = (", *rows, ")"]) if rows else ""
+
+
+@cache
+def support_functions(file: str) -> dict[str, str]:
+    """The functions and tables of a support file by their names, as text, and those of the file beside it."""
+    text = (SUPPORT / file).read_text(encoding="utf-8")
+    found = {} if file == CHECKPOINT_FILE else dict(support_functions(CHECKPOINT_FILE))
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
+        elif isinstance(node, ast.Assign | ast.AugAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            name = ast.unparse(target)
+            found[name] = "\n".join([*filter(None, [found.get(name)]), ast.get_source_segment(text, node) or ""])
+    return found
+
+
+def support_text(file: str, body: str) -> str:
+    """The functions of a support file that a text uses, and those that they use, in their order."""
+    known = support_functions(file)
+    used: set[str] = set()
+    texts = [body]
+    while texts:
+        words = set(re.findall(r"\b[A-Za-z_]\w*\b", texts.pop())) & known.keys() - used
+        used |= words
+        texts += [known[word] for word in words]
+    return "\n\n\n".join([text for name, text in known.items() if name in used])
+
+
+def imports_text(target: PythonTarget, text: str) -> str:
+    """The imports that a text uses, the standard library's first."""
+    standard = [f"import {name}" for name in ("base64", "functools", "hashlib", "json", "os") if f"{name}." in text]
+    others = [line for line in ("import numpy as np", *target.imports) if f"{line.split()[-1]}." in text + target.setup]
+    return "\n".join([*standard, *[""] * bool(standard), *others]) + target.setup

@@ -1,0 +1,200 @@
+"""JAX's words: `jax.numpy`, `jax.lax` and `jax.scipy`, under which `jit`, `grad` and `vmap` work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.export.python.vocabulary import Call, PythonTarget, Spelling, front_order, listed
+from wholestep.ir.graph import Node
+from wholestep.primitives.movement import spread
+
+ONE = """exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh
+arctanh floor ceil trunc rint sign abs isfinite isnan signbit real imag conj""".split()
+TWO = """maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 floor_divide remainder fmod""".split()
+SPECIAL_ONE = """erf erfc erfinv expit log_ndtr ndtr ndtri gammaln gamma gammasgn digamma i0 i1 i0e i1e logit spence
+exp1 expi""".split()
+SPECIAL_TWO = "zeta gammainc gammaincc betaln beta poch".split()
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
+INFIX |= {"less_equal": "<=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+
+
+def jax_dtype(dtype: np.dtype[Any]) -> str:
+    """A dtype as `jax.numpy` names it."""
+    return f"jnp.{'bool_' if dtype.kind == 'b' else dtype.name}"
+
+
+def jax_repeated(text: str, shape: Sequence[int], dtype: str) -> str:
+    """An array that broadcasts to a shape, in that shape."""
+    return f"jnp.broadcast_to({text}, {tuple(shape)})"
+
+
+def jax_reduced(function: str) -> Spelling:
+    """A reduction that keeps the dtype."""
+    return lambda c: f"jnp.{function}({c.a[0]}, axis={c.p['axes']}, dtype={c.dtype})"
+
+
+def jax_slices(c: Call) -> str:
+    """The slices that an update writes to."""
+    spans = zip(c.p["start"], c.p["step"], c.types[1].shape, strict=True)
+    return ", ".join([f"{a}:{a + spread(m, s)}:{s}" for a, s, m in spans]) or "..."
+
+
+def jax_in_front(c: Call) -> tuple[str, tuple[int, ...]]:
+    """The operand of an indexing with the indexed axes first, and the order that puts them back."""
+    order = front_order(c.p["axes"], c.types[0].ndim)
+    if order == tuple(range(len(order))):
+        return c.a[0], ()
+    return f"{c.a[0]}.transpose({order})", tuple(np.argsort(order).tolist())
+
+
+def jax_read(c: Call) -> str:
+    """A gather."""
+    return f"{jax_in_front(c)[0]}[{', '.join(c.a[1:])}]"
+
+
+def jax_written(kind: str) -> Spelling:
+    """A scatter; `kind` is what is done with what is there."""
+
+    def spelling(c: Call) -> str:
+        x, back = jax_in_front(c)
+        text = f"{x}.at[{', '.join(c.a[2:])}].{kind}({c.a[1]})"
+        return f"{text}.transpose({back})" if back else text
+
+    return spelling
+
+
+def jax_padded(c: Call) -> str:
+    """Zeros before, after and between."""
+    widths = tuple(zip(c.p["before"], c.p["after"], c.p["interior"], strict=True))
+    return f"lax.pad({c.a[0]}, jnp.zeros((), {c.dtype}), {widths})"
+
+
+def jax_fourier(c: Call) -> str:
+    """A complex transform without a factor."""
+    if not c.p["axes"]:
+        return c.a[0]
+    name, norm = ("ifftn", "'forward'") if c.p["inverse"] else ("fftn", "None")
+    return f"jnp.fft.{name}({c.a[0]}, axes={c.p['axes']}, norm={norm})"
+
+
+def jax_scanned(c: Call) -> str:
+    """A loop over rows."""
+    n, k = c.p["sizes"]
+    parts = [listed(c.a[:n]), listed(c.a[n : n + k]), listed(c.a[n + k :])]
+    return f"scan_rows({c.function('graph')}, {', '.join(parts)}, {c.p['length']}, {c.p['reverse']})"
+
+
+def jax_looped(c: Call) -> str:
+    """A loop while a predicate holds."""
+    p, b = c.p["constants"]
+    parts = [listed(c.a[:p]), listed(c.a[p : p + b]), listed(c.a[p + b :])]
+    return f"loop_while({c.function('predicate')}, {c.function('body')}, {', '.join(parts)})"
+
+
+def jax_branched(c: Call) -> str:
+    """One of several functions."""
+    branches = ", ".join([c.names.function(g) for g in c.p["branches"]])
+    return f"lax.switch({c.a[0]}.astype(jnp.int32), [{branches}], {', '.join(c.a[1:])})"
+
+
+WORDS: dict[str, Spelling] = {
+    **{name: f"jnp.{name}({{0}})" for name in ONE},
+    **{name: f"jnp.{name}({{0}}, {{1}})" for name in TWO},
+    **{name: f"jss.{name}({{0}})" for name in SPECIAL_ONE},
+    **{name: f"jss.{name}({{0}}, {{1}})" for name in SPECIAL_TWO},
+    **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX.items()},
+    "neg": "-{0}",
+    "bitwise_not": "~{0}",
+    "left_shift": "lax.shift_left({0}, {1})",
+    "right_shift": lambda c: (
+        f"lax.shift_right_{'arithmetic' if c.out.dtype.kind == 'i' else 'logical'}({c.a[0]}, {c.a[1]})"
+    ),
+    "pow": "jnp.power({0}, {1})",
+    "log_expit": "jax.nn.log_sigmoid({0})",
+    "betainc": "jss.betainc({0}, {1}, {2})",
+    "hyp1f1": "jss.hyp1f1({0}, {1}, {2})",
+    "hyp2f1": "jss.hyp2f1({0}, {1}, {2}, {3})",
+    "select": "jnp.where({0}, {1}, {2})",
+    "make_complex": "lax.complex({0}, {1})",
+    "cast": lambda c: f"{c.a[0]}.astype({c.dtype})",
+    "constant": lambda c: f"jnp.asarray({c.names.constant(c.p['value'])})",
+    "iota": lambda c: f"lax.broadcasted_iota({c.dtype}, {c.out.shape}, {c.p['axis']})",
+    "reshape": "{0}.reshape({shape})",
+    "permute": "{0}.transpose({axes})",
+    "flip": "jnp.flip({0}, {axes})",
+    "slice": "lax.slice({0}, {start}, {stop}, {step})",
+    "pad": jax_padded,
+    "concat": lambda c: f"jnp.concatenate([{', '.join(c.a)}], {c.p['axis']})",
+    "update_slice": lambda c: f"{c.a[0]}.at[{jax_slices(c)}].set({c.a[1]})",
+    "contract": "jnp.einsum({spec!r}, {0}, {1}, precision='highest')",
+    "sum": jax_reduced("sum"),
+    "prod": jax_reduced("prod"),
+    **{name: f"jnp.{name}({{0}}, axis={{axes}})" for name in ("max", "min", "any", "all")},
+    **{name: f"jnp.{name}({{0}}, axis={{axis}}).astype(jnp.int64)" for name in ("argmax", "argmin")},
+    **{name: f"lax.{name}({{0}}, {{axis}}, reverse={{reverse}})" for name in ("cumsum", "cumprod")},
+    "gather": jax_read,
+    "scatter_add": jax_written("add"),
+    "scatter": jax_written("set"),
+    "sort": "sort_rows({0}, {axis})",
+    "top_k": "largest({0}, {axis}, {k})",
+    "cummax": "running({0}, {axis}, True)",
+    "cummin": "running({0}, {axis}, False)",
+    "fft": jax_fourier,
+    "rfft": "jnp.fft.rfft({0}, axis={axis})",
+    "irfft": "jnp.fft.irfft({0}, n={n}, axis={axis}, norm='forward')",
+    "cholesky": "jnp.tril(jnp.linalg.cholesky({0}, symmetrize_input=False))",
+    "triangular_solve": "jsl.solve_triangular({0}, {1}, lower={lower}, unit_diagonal={unit}, trans={trans})",
+    "solve": "jnp.linalg.solve({0}, {1})",
+    "det": "jnp.linalg.det({0})",
+    "slogdet": "jnp.linalg.slogdet({0})",
+    "pinv": "jnp.linalg.pinv({0}, rtol={rcond})",
+    "qr": "jnp.linalg.qr({0}, mode={mode!r})",
+    "eigh": lambda c: f"jnp.linalg.eigh({c.a[0]}, UPLO={'L' if c.p['lower'] else 'U'!r}, symmetrize_input=False)",
+    "eig": "jnp.linalg.eig({0})",
+    "svd": "jnp.linalg.svd({0}, full_matrices={full_matrices})",
+    "svdvals": "jnp.linalg.svd({0}, compute_uv=False)",
+    "expm": "jsl.expm({0})",
+    "lu": "packed_lu({0})",
+    "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
+    "cond": jax_branched,
+    "scan": jax_scanned,
+    "while_loop": jax_looped,
+}
+"""The spelling of each operation in JAX."""
+
+REAL_ALONE = frozenset("erf erfc sign".split())
+"""Operations that JAX has for real numbers, and this language for complex ones too."""
+
+
+def jax_holds(node: Node) -> bool:
+    """False for an operation on complex numbers that JAX has for real ones alone."""
+    return not (node.op.name in REAL_ALONE and any([t.dtype.kind == "c" for t in node.types]))
+
+
+JAX = PythonTarget(
+    name="jax",
+    words=WORDS,
+    imports=(
+        "import jax",
+        "import jax.numpy as jnp",
+        "import jax.scipy.linalg as jsl",
+        "import jax.scipy.special as jss",
+        "from jax import lax",
+    ),
+    dtype=jax_dtype,
+    broadcast=jax_repeated,
+    number=lambda text, dtype: f"jnp.asarray({text}, {dtype})",
+    support="jax_support.py",
+    numbers_in=frozenset((*INFIX, *TWO, "select")) - {"nextafter"},
+    title="JAX",
+    decorated=lambda text, stateful: (
+        f"@functools.partial(jax.jit, donate_argnums=0)\n{text}" if stateful else f"@jax.jit\n{text}"
+    ),
+    outlined=frozenset(("random_bits",)),
+    setup='\n\njax.config.update("jax_enable_x64", True)  # counters are 64-bit integers',
+    holds=jax_holds,
+)
+"""JAX as a target."""

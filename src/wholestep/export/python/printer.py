@@ -1,0 +1,165 @@
+"""The printer of Python sources: one walk over a graph, in the words of an array library.
+
+Names are v0, v1, … for values, x0, x1, … for inputs and part1, part2, … for graphs inside; nothing of the user's is
+in the code but strings and numbers as `repr` writes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from wholestep.errors import Where, line_of
+from wholestep.export.core import export_core
+from wholestep.export.python.vocabulary import Call, PythonTarget, listed, literal, thin_shape
+from wholestep.ir.graph import Graph, NDArray, Node, Value
+from wholestep.primitives.family import number_of
+from wholestep.primitives.movement import Broadcast
+
+
+class PrintedValue:
+    """A value as it is printed: an expression, and the shape that it has there, which broadcasts to its own."""
+
+    __slots__ = ("shape", "text")
+
+    def __init__(self, text: str, shape: tuple[int, ...]) -> None:
+        self.text, self.shape = text, shape
+
+
+class GraphPrinter:
+    """Functions printed so far, those that others call first, and the arrays that they hold."""
+
+    def __init__(self, target: PythonTarget) -> None:
+        self.target = target
+        self.functions: list[str] = []
+        self.constants: list[NDArray] = []
+        self.named: dict[Graph, str] = {}
+
+    def program(self, graph: Graph, name: str) -> None:
+        """Print a graph, lowered to the words of the target, as a function of this name."""
+        self.print(export_core(graph, self.target), name)
+
+    def constant(self, value: NDArray) -> str:
+        """An array that the program holds; the same one is held once."""
+        for i, known in enumerate(self.constants):
+            if known is value:
+                return f"CONSTANTS[{i}]"
+        self.constants.append(value)
+        return f"CONSTANTS[{len(self.constants) - 1}]"
+
+    def function(self, graph: Graph) -> str:
+        """The name of the function for a graph inside of another."""
+        if graph not in self.named:
+            self.named[graph] = f"part{len(self.named) + 1}"
+            self.print(graph, self.named[graph])
+        return self.named[graph]
+
+    def print(self, graph: Graph, name: str) -> None:
+        """Append the function of a graph in the target's words."""
+        self.functions.append(FunctionPrinter(self, graph).source(name))
+
+
+class FunctionPrinter:
+    """The walk over one graph."""
+
+    def __init__(self, names: GraphPrinter, graph: Graph) -> None:
+        self.names, self.target, self.graph = names, names.target, graph
+        self.env: dict[Value, PrintedValue] = {}
+        for i, v in enumerate(graph.inputs):
+            self.env[v] = PrintedValue(f"x{i}", v.type.shape)
+        self.count = 0
+        self.last: tuple[str, int] = ("", 0)
+
+    def source(self, name: str) -> str:
+        """The function as text."""
+        lines = [line for node in self.graph.nodes for line in self.lines(node)]
+        head = f"def {name}({', '.join([self.env[v].text for v in self.graph.inputs])}):"
+        outputs = listed([self.whole(v) for v in self.graph.outputs])
+        return "\n".join([head, *["    " + line for line in lines], f"    return {outputs}"])
+
+    def lines(self, node: Node) -> list[str]:
+        """The lines of one operation; numbers have none, they stand where they are used."""
+        if node.op.uniform:
+            return []
+        if isinstance(node.op, Broadcast):
+            return self.broadcast(node)
+        operands = self.thin_operands(node) if node.op.thin else [self.whole(v) for v in node.inputs]
+        shape = node.outputs[0].type.shape
+        if node.op.thin:
+            shape = np.broadcast_shapes(*[self.shape(v) for v in node.inputs])
+        names = [self.new_name(v, shape if node.op.thin else v.type.shape) for v in node.outputs]
+        call = Call(self.names, self.target, node, operands)
+        word = self.target.words[node.op.name]
+        text = word.format(*operands, **call.p) if isinstance(word, str) else word(call)
+        left = ", ".join(names) + ("," if node.op.multiple and len(names) == 1 else "")
+        return [f"{left} = {text}{self.remark(node.where)}"]
+
+    def broadcast(self, node: Node) -> list[str]:
+        """A broadcast as the axes of size 1 that it adds; it is repeated where it is used whole."""
+        (v,), (out,) = node.inputs, node.outputs
+        if number_of(v) is not None:
+            self.env[out] = PrintedValue(self.number(v), ())
+            return []
+        shape, axes = node.params["shape"], node.params["axes"]
+        source = self.whole(v)
+        thin = thin_shape(shape, axes, v.type.shape)
+        if thin == v.type.shape:
+            self.env[out] = PrintedValue(source, thin)
+            return []
+        name = self.new_name(out, thin)
+        return [f"{name} = {self.target.words['reshape'].format(source, shape=thin)}"]  # type: ignore[union-attr]
+
+    def new_name(self, v: Value, shape: tuple[int, ...]) -> str:
+        """A new name for a value."""
+        self.env[v] = PrintedValue(f"v{self.count}", shape)
+        self.count += 1
+        return self.env[v].text
+
+    def shape(self, v: Value) -> tuple[int, ...]:
+        """The shape that a value has where it is printed."""
+        return () if number_of(v) is not None else self.env[v].shape
+
+    def number(self, v: Value) -> str:
+        """A value that is one number everywhere, as an array without axes."""
+        return self.target.number(literal(number_of(v)), self.target.dtype(v.dtype))
+
+    def thin_operands(self, node: Node) -> list[str]:
+        """Operands that the library broadcasts itself, numbers among them where the operation takes those."""
+        plain = node.op.name in self.target.numbers_in
+        first = 1 if node.op.name == "select" else 0
+        arrays = [v for v in node.inputs[first:] if number_of(v) is None]
+        found = []
+        for i, v in enumerate(node.inputs):
+            if number_of(v) is None:
+                found.append(self.env[v].text)
+            elif plain and arrays and i >= first:
+                found.append(literal(number_of(v)))
+            else:
+                found.append(self.number(v))
+        return found
+
+    def whole(self, v: Value) -> str:
+        """A value in its own shape."""
+        text = self.number(v) if number_of(v) is not None else self.env[v].text
+        if self.shape(v) == v.type.shape:
+            return text
+        return self.target.broadcast(text, v.type.shape, self.target.dtype(v.dtype))
+
+    def remark(self, where: Where) -> str:
+        """A comment with the user's file and line, where it is another one than that of the line before."""
+        filename, line = line_of(where)
+        place = (os.path.basename(filename), line)
+        if not filename or place == self.last:
+            return ""
+        self.last = place
+        return f"  # {ascii(place[0])[1:-1]}:{line}"
+
+
+def printed_functions(target: PythonTarget, graphs: Sequence[tuple[str, Graph]]) -> tuple[str, list[NDArray]]:
+    """The functions of graphs, by their names, as source, and the arrays that it reads from `CONSTANTS`."""
+    printer = GraphPrinter(target)
+    for name, graph in graphs:
+        printer.program(graph, name)
+    return "\n\n\n".join(printer.functions), printer.constants

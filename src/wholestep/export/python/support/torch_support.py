@@ -1,0 +1,150 @@
+"""Functions of tensors that printed sources use: loops, orders, unsigned words, and what NumPy defines otherwise."""
+
+import functools
+
+import numpy as np
+import torch
+
+from wholestep.export.python.support.checkpoint_file import checkpoint_header, read_checkpoint, write_checkpoint
+
+
+def held_tensor(x):
+    """An array that the program holds, as a tensor."""
+    if x.dtype.name == "bfloat16":
+        return torch.tensor(x.view(np.int16)).view(torch.bfloat16)
+    return torch.tensor(x)
+
+
+def on_their_device(f):
+    """A function of dictionaries that makes its tensors where the given ones are."""
+
+    @functools.wraps(f)
+    def here(*groups):
+        tensors = [x for group in groups for x in group.values() if isinstance(x, torch.Tensor)]
+        with tensors[0].device if tensors else torch.device("cpu"):
+            return f(*groups)
+
+    return here
+
+
+def on_words(name, x, y):
+    """An operation on unsigned integers of 16 bits and more, done on signed ones of 64."""
+    dtype = (x if isinstance(x, torch.Tensor) else y).dtype
+    full = dtype == torch.uint64
+    x, y = (v if isinstance(v, torch.Tensor) else torch.tensor(v, dtype=dtype) for v in (x, y))
+    a, b = (v.contiguous().view(torch.int64) if full else v.to(torch.int64) for v in (x, y))
+    if name in ("less", "less_equal", "equal", "not_equal"):
+        low = -(1 << 63) if full else 0
+        return {"less": torch.lt, "less_equal": torch.le, "equal": torch.eq, "not_equal": torch.ne}[name](
+            a ^ low, b ^ low
+        )
+    if name == "right_shift" and full:
+        found = torch.where(b == 0, a, (a >> b) & ((1 << (64 - b).clamp(max=63)) - 1))
+    else:
+        plain = {
+            "floor_divide": torch.floor_divide,
+            "remainder": torch.remainder,
+            "right_shift": torch.bitwise_right_shift,
+        }
+        plain |= {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "left_shift": torch.bitwise_left_shift}
+        plain |= {"bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or, "bitwise_xor": torch.bitwise_xor}
+        found = plain[name](a, b)
+    return found.view(torch.uint64) if full else (found & ((1 << 8 * dtype.itemsize) - 1)).to(dtype)
+
+
+def scan_rows(f, fixed, carry, xs, length, reverse, nothing):
+    """A loop that hands a carry on and stacks the other results; `nothing` is those of a loop of no steps."""
+    rows = []
+    for i in reversed(range(length)) if reverse else range(length):
+        out = f(*fixed, *carry, *[x[i] for x in xs])
+        carry = out[: len(carry)]
+        rows.append(out[len(carry) :])
+    columns = zip(*(reversed(rows) if reverse else rows))
+    return (*carry, *([torch.stack(column) for column in columns] if rows else nothing))
+
+
+def loop_while(test, body, for_test, for_body, carry):
+    """A loop while a predicate of its carry holds."""
+    while test(*for_test, *carry)[0]:
+        carry = body(*for_body, *carry)
+    return carry
+
+
+def choose_branch(branches, index):
+    """The function that an index names, clipped to those that there are."""
+    return branches[min(max(int(index), 0), len(branches) - 1)]
+
+
+def write_slices(x, u, at):
+    """A copy with other values at slices."""
+    x = x.clone()
+    x[at] = u
+    return x
+
+
+def pad_between(x, before, after, interior):
+    """Zeros before, after and between elements."""
+    spans = [max((n - 1) * (i + 1) + 1, 0) for n, i in zip(x.shape, interior)]
+    out = torch.zeros([b + n + a for b, n, a in zip(before, spans, after)], dtype=x.dtype)
+    out[tuple(slice(b, b + n, i + 1) for b, n, i in zip(before, spans, interior))] = x
+    return out
+
+
+def windows(x, size, stride, dilation):
+    """Sliding windows over the last axes, as views."""
+    lead = x.ndim - len(size)
+    for i, (m, s, d) in enumerate(zip(size, stride, dilation)):
+        x = x.unfold(lead + i, (m - 1) * d + 1, s)[..., ::d]
+    return x
+
+
+def first_place(x, axis, largest):
+    """The first place of the largest or smallest element; NaN counts as both."""
+    if x.numel() == 0:
+        return torch.zeros(x.shape[:axis] + x.shape[axis + 1 :], dtype=torch.int64)
+    wide = x.to(torch.uint8) if x.dtype == torch.bool else x
+    best = torch.amax(wide, axis, keepdim=True) if largest else torch.amin(wide, axis, keepdim=True)
+    return torch.argmax(((wide == best) | (wide != wide)).to(torch.uint8), axis)
+
+
+def largest(x, axis, k):
+    """The k largest, the first of equal ones first, and where they came from."""
+    values, order = torch.sort(x, dim=axis, descending=True, stable=True)
+    return values.narrow(axis, 0, k), order.narrow(axis, 0, k)
+
+
+def running(x, axis, upward):
+    """The largest, or smallest, so far, and where it was first; NaN stays."""
+    values, places = x, torch.zeros(x.shape, dtype=torch.int64)
+    for k in range(1, x.shape[axis]):
+        now, before = x.select(axis, k), values.select(axis, k - 1)
+        new = (now > before if upward else now < before) | (now != now)
+        values = values.select_scatter(torch.where(new, now, before), axis, k)
+        places = places.select_scatter(torch.where(new, k, places.select(axis, k - 1)), axis, k)
+    return values, places
+
+
+def solve_triangle(a, b, lower, unit, trans):
+    """A triangular solve that reads one triangle of a, without its diagonal where that counts as ones."""
+    off = int(unit)
+    a = a.tril(-off) if lower else a.triu(off)
+    a = a + torch.eye(a.shape[-1], dtype=a.dtype) if unit else a
+    a = (a, a.mT, a.mH)[trans]
+    return torch.linalg.solve_triangular(a, b, upper=lower == bool(trans), unitriangular=unit)
+
+
+def load(path):
+    """The state in a checkpoint: tensors by path."""
+    header, _, _ = checkpoint_header(path)
+    found = {}
+    for name, x in read_checkpoint(path).items():
+        half = header[name]["dtype"] == "BF16"
+        found[name] = torch.tensor(x.view(np.int16)).view(torch.bfloat16) if half else torch.tensor(x)
+    return found
+
+
+def save(path, state, like):
+    """Write a state for `step.load` to take back; `like` is the checkpoint that it began with."""
+    held = {name: x.detach().cpu() for name, x in state.items()}
+    bits = {name: x.view(torch.int16).numpy().view(np.uint16) for name, x in held.items() if x.dtype == torch.bfloat16}
+    write_checkpoint(path, {name: x.numpy() for name, x in held.items() if name not in bits} | bits, like)

@@ -1,0 +1,252 @@
+"""PyTorch's words: functions of tensors that `torch.compile` and `torch.export` take, on the device of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.export.python.vocabulary import Call, PythonTarget, Spelling, front_order, listed
+from wholestep.export.rules.control import is_selectable
+from wholestep.ir.graph import Node
+from wholestep.primitives.movement import spread
+
+ONE = """exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh
+arctanh floor ceil trunc sign abs isfinite isnan signbit real imag""".split()
+TWO = "maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 fmod remainder floor_divide pow".split()
+SPECIAL_ONE = "erf erfc erfcx erfinv expit log_ndtr ndtr ndtri gammaln digamma i0 i1 i0e i1e logit".split()
+SPECIAL_TWO = "zeta gammainc gammaincc".split()
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
+INFIX |= {"less_equal": "<=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+INFIX |= {"left_shift": "<<", "right_shift": ">>"}
+
+
+def torch_dtype(dtype: np.dtype[Any]) -> str:
+    """A dtype as torch names it."""
+    return f"torch.{dtype.name}"
+
+
+def torch_whole_slices(start: Sequence[int], stop: Sequence[int], step: Sequence[int]) -> str:
+    """Slices as a tuple."""
+    return listed([f"slice({a}, {b}, {s})" for a, b, s in zip(start, stop, step, strict=True)])
+
+
+def torch_written_slices(c: Call) -> str:
+    """An update of slices."""
+    sizes = c.types[1].shape
+    stop = [a + spread(m, s) for a, m, s in zip(c.p["start"], sizes, c.p["step"], strict=True)]
+    return f"write_slices({c.a[0]}, {c.a[1]}, {torch_whole_slices(c.p['start'], stop, c.p['step'])})"
+
+
+def torch_padded(c: Call) -> str:
+    """Zeros before, after and between."""
+    before, after, interior = c.p["before"], c.p["after"], c.p["interior"]
+    if any(interior):
+        return f"pad_between({c.a[0]}, {before}, {after}, {interior})"
+    widths = [n for pair in reversed(list(zip(before, after, strict=True))) for n in pair]
+    return f"torch.nn.functional.pad({c.a[0]}, {tuple(widths)})" if widths else c.a[0]
+
+
+def torch_summed(c: Call) -> str:
+    """A sum that keeps the dtype."""
+    return f"torch.sum({c.a[0]}, {c.p['axes']}, dtype={c.dtype})" if c.p["axes"] else c.a[0]
+
+
+def torch_multiplied(c: Call) -> str:
+    """A product along one axis after the other."""
+    text = c.a[0]
+    for axis in sorted(c.p["axes"], reverse=True):
+        text = f"torch.prod({text}, {axis}, dtype={c.dtype})"
+    return text
+
+
+def torch_reduced(function: str) -> Spelling:
+    """A reduction that takes several axes."""
+    return lambda c: f"torch.{function}({c.a[0]}, {c.p['axes']})" if c.p["axes"] else c.a[0]
+
+
+def torch_accumulated(function: str) -> Spelling:
+    """A running sum or product, which torch runs forward alone."""
+
+    def spelling(c: Call) -> str:
+        axis, flip = c.p["axis"], f".flip({c.p['axis']})" if c.p["reverse"] else ""
+        return f"torch.{function}({c.a[0]}{flip}, {axis}, dtype={c.dtype}){flip}"
+
+    return spelling
+
+
+def torch_in_front(c: Call) -> tuple[str, tuple[int, ...]]:
+    """The operand of an indexing with the indexed axes first, and the order that puts them back."""
+    order = front_order(c.p["axes"], c.types[0].ndim)
+    if order == tuple(range(len(order))):
+        return c.a[0], ()
+    return f"{c.a[0]}.permute({order})", tuple(np.argsort(order).tolist())
+
+
+def torch_read(c: Call) -> str:
+    """A gather."""
+    return f"{torch_in_front(c)[0]}[{', '.join(c.a[1:])}]"
+
+
+def torch_written(add: bool) -> Spelling:
+    """A scatter that adds, or writes."""
+
+    def spelling(c: Call) -> str:
+        x, back = torch_in_front(c)
+        text = f"{x}.index_put({listed(c.a[2:])}, {c.a[1]}, accumulate={add})"
+        return f"{text}.permute({back})" if back else text
+
+    return spelling
+
+
+def torch_counted(c: Call) -> str:
+    """0, 1, 2, … along an axis."""
+    axis, shape = c.p["axis"], c.out.shape
+    thin = tuple([-1 if i == axis else 1 for i in range(len(shape))])
+    return f"torch.arange({shape[axis]}).to({c.dtype}).reshape({thin}).expand({shape})"
+
+
+def torch_fourier(c: Call) -> str:
+    """A complex transform without a factor."""
+    if not c.p["axes"]:
+        return c.a[0]
+    name, norm = ("ifftn", "forward") if c.p["inverse"] else ("fftn", "backward")
+    return f"torch.fft.{name}({c.a[0]}, dim={c.p['axes']}, norm={norm!r})"
+
+
+def torch_triangular(c: Call) -> str:
+    """A triangular solve, the other triangle left out."""
+    return f"solve_triangle({c.a[0]}, {c.a[1]}, {c.p['lower']}, {c.p['unit']}, {c.p['trans']})"
+
+
+def torch_scanned(c: Call) -> str:
+    """A loop over rows, written out when it runs."""
+    n, k = c.p["sizes"]
+    parts = [listed(c.a[:n]), listed(c.a[n : n + k]), listed(c.a[n + k :])]
+    empty = [f"torch.empty({t.shape}, dtype={c.target.dtype(t.dtype)})" for t in c.outs[k:]]
+    shape = listed(empty) if not c.p["length"] else "()"
+    return f"scan_rows({c.function('graph')}, {', '.join(parts)}, {c.p['length']}, {c.p['reverse']}, {shape})"
+
+
+def torch_looped(c: Call) -> str:
+    """A loop while a predicate holds."""
+    p, b = c.p["constants"]
+    parts = [listed(c.a[:p]), listed(c.a[p : p + b]), listed(c.a[p + b :])]
+    return f"loop_while({c.function('predicate')}, {c.function('body')}, {', '.join(parts)})"
+
+
+def torch_branched(c: Call) -> str:
+    """One of several functions, which the host chooses."""
+    branches = listed([c.names.function(g) for g in c.p["branches"]])
+    return f"choose_branch({branches}, {c.a[0]})({', '.join(c.a[1:])})"
+
+
+def torch_plain_or_words(name: str, plain: Spelling) -> Spelling:
+    """An operation that torch lacks for unsigned words: those are done in 64 bits."""
+
+    def spelling(c: Call) -> str:
+        if torch_is_wide_unsigned(c.types[0].dtype):
+            return f"on_words({name!r}, {', '.join(c.a)})"
+        return plain.format(*c.a, **c.p) if isinstance(plain, str) else plain(c)
+
+    return spelling
+
+
+def torch_is_wide_unsigned(dtype: np.dtype[Any]) -> bool:
+    """True for unsigned integers that torch has few operations on."""
+    return dtype.kind == "u" and dtype.itemsize > 1
+
+
+ON_WORDS = """add sub mul floor_divide remainder less less_equal equal not_equal bitwise_and bitwise_or bitwise_xor
+left_shift right_shift""".split()
+
+WORDS: dict[str, Spelling] = {
+    **{name: f"torch.{name}({{0}})" for name in ONE},
+    **{name: f"torch.{name}({{0}}, {{1}})" for name in TWO},
+    **{name: f"torch.special.{name}({{0}})" for name in SPECIAL_ONE},
+    **{name: f"torch.special.{name}({{0}}, {{1}})" for name in SPECIAL_TWO},
+    **{name: f"torch.special.bessel_{name}({{0}})" for name in ("j0", "j1", "y0", "y1")},
+    **{name: f"torch.special.modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
+    **{f"{name}e": f"torch.special.scaled_modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
+    **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX.items()},
+    "neg": "-{0}",
+    "bitwise_not": "~{0}",
+    "rint": "torch.round({0})",
+    "log_expit": "torch.nn.functional.logsigmoid({0})",
+    "conj": "torch.conj_physical({0})",
+    "select": "torch.where({0}, {1}, {2})",
+    "make_complex": "torch.complex({0}, {1})",
+    "cast": lambda c: f"{c.a[0]}.to({c.dtype})",
+    "constant": lambda c: f"held_tensor({c.names.constant(c.p['value'])})",
+    "iota": torch_counted,
+    "reshape": "{0}.reshape({shape})",
+    "permute": "{0}.permute({axes})",
+    "flip": "torch.flip({0}, {axes})",
+    "slice": lambda c: f"{c.a[0]}[{torch_whole_slices(c.p['start'], c.p['stop'], c.p['step'])}]",
+    "pad": torch_padded,
+    "concat": lambda c: f"torch.cat([{', '.join(c.a)}], {c.p['axis']})",
+    "update_slice": torch_written_slices,
+    "contract": "torch.einsum({spec!r}, {0}, {1})",
+    "window": "windows({0}, {size}, {stride}, {dilation})",
+    "sum": torch_summed,
+    "prod": torch_multiplied,
+    "max": torch_reduced("amax"),
+    "min": torch_reduced("amin"),
+    "any": torch_reduced("any"),
+    "all": torch_reduced("all"),
+    "argmax": "first_place({0}, {axis}, True)",
+    "argmin": "first_place({0}, {axis}, False)",
+    "cumsum": torch_accumulated("cumsum"),
+    "cumprod": torch_accumulated("cumprod"),
+    "gather": torch_read,
+    "scatter_add": torch_written(True),
+    "scatter": torch_written(False),
+    "sort": "torch.sort({0}, dim={axis}, stable=True)",
+    "top_k": "largest({0}, {axis}, {k})",
+    "cummax": "running({0}, {axis}, True)",
+    "cummin": "running({0}, {axis}, False)",
+    "fft": torch_fourier,
+    "rfft": "torch.fft.rfft({0}, dim={axis})",
+    "irfft": "torch.fft.irfft({0}, n={n}, dim={axis}, norm='forward')",
+    "cholesky": "torch.linalg.cholesky({0})",
+    "triangular_solve": torch_triangular,
+    "solve": "torch.linalg.solve({0}, {1})",
+    "det": "torch.linalg.det({0})",
+    "slogdet": "torch.linalg.slogdet({0})",
+    "pinv": "torch.linalg.pinv({0}, rtol={rcond})",
+    "qr": "torch.linalg.qr({0}, mode={mode!r})",
+    "eigh": lambda c: f"torch.linalg.eigh({c.a[0]}, UPLO={'L' if c.p['lower'] else 'U'!r})",
+    "eig": "torch.linalg.eig({0})",
+    "svd": "torch.linalg.svd({0}, full_matrices={full_matrices})",
+    "svdvals": "torch.linalg.svdvals({0})",
+    "expm": "torch.linalg.matrix_exp({0})",
+    "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
+    "cond": torch_branched,
+    "scan": torch_scanned,
+    "while_loop": torch_looped,
+}
+"""The spelling of each operation in torch."""
+WORDS |= {name: torch_plain_or_words(name, WORDS[name]) for name in ON_WORDS}
+
+
+def torch_holds(node: Node) -> bool:
+    """False for dtypes that torch lacks, and for branches that are better both computed."""
+    return not (node.op.name == "cond" and is_selectable(node))
+
+
+TORCH = PythonTarget(
+    name="torch",
+    title="PyTorch",
+    words=WORDS,
+    imports=("import torch",),
+    dtype=torch_dtype,
+    broadcast=lambda text, shape, dtype: f"{text}.expand({tuple(shape)})",
+    number=lambda text, dtype: f"torch.full((), {text}, dtype={dtype})",
+    support="torch_support.py",
+    numbers_in=frozenset((*INFIX, "select")) - {"div"} - frozenset(("left_shift", "right_shift")),
+    decorated=lambda text, stateful: f"@torch.no_grad()\n@on_their_device\n{text}",
+    outlined=frozenset(("random_bits",)),
+    holds=torch_holds,
+)
+"""PyTorch as a target."""

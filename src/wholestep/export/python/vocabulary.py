@@ -1,0 +1,138 @@
+"""Vocabularies of array libraries: for each operation its spelling as a Python expression, and where that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from wholestep.export.core import Rule
+from wholestep.export.rules.table import RULES
+from wholestep.ir.graph import Graph, NDArray, Node
+from wholestep.ir.types import Type
+
+
+class PrintedNames(Protocol):
+    """The part of a printer that a spelling may ask."""
+
+    def constant(self, value: NDArray) -> str:
+        """An array that the program holds, as an expression."""
+
+    def function(self, graph: Graph) -> str:
+        """The name of a function that computes a graph and returns a tuple."""
+
+
+class Call:
+    """One operation to be spelled: the expressions of its operands, its parameters and its types."""
+
+    def __init__(self, names: PrintedNames, target: PythonTarget, node: Node, operands: Sequence[str]) -> None:
+        self.names, self.target = names, target
+        self.a = tuple(operands)
+        self.p = {name: in_plain_numbers(value) for name, value in node.params.items()}
+        self.types = node.types
+        self.out: Type = node.outputs[0].type if node.outputs else node.types[0]
+        self.outs = tuple([v.type for v in node.outputs])
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the first result in the library's words."""
+        return self.target.dtype(self.out.dtype)
+
+    def function(self, name: str) -> str:
+        """The name of a function that computes the graph in a parameter."""
+        return self.names.function(self.p[name])
+
+
+def in_plain_numbers(value: Any) -> Any:
+    """A parameter whose numbers print as Python's."""
+    if isinstance(value, tuple):
+        return tuple([in_plain_numbers(item) for item in value])
+    return value.item() if isinstance(value, np.generic) else value
+
+
+Spelling = str | Callable[[Call], str]
+"""An expression for an operation: text with {0}, {1} for operands and {name} for parameters, or a function."""
+
+
+PRINTED = frozenset(("full", "broadcast"))
+"""Operations that the printer itself writes, where they are used."""
+
+
+def anywhere(node: Node) -> bool:
+    """True: a spelling that holds for all parameters and dtypes."""
+    return True
+
+
+@dataclass(frozen=True)
+class PythonTarget:
+    """An array library as a target: its words, and the text around them."""
+
+    name: str
+    words: Mapping[str, Spelling]
+    imports: tuple[str, ...]
+    dtype: Callable[[np.dtype[Any]], str]
+    broadcast: Callable[[str, Sequence[int], str], str]
+    """(expression, shape, dtype) -> the same repeated to a shape."""
+    number: Callable[[str, str], str]
+    """(literal, dtype) -> an array without axes."""
+    support: str
+    """The file in `support/` with the functions that its words use."""
+    numbers_in: frozenset[str]
+    """Operations that take Python numbers beside an array."""
+    title: str
+    """The library as a file calls it."""
+    decorated: Callable[[str, bool], str]
+    """(function of dictionaries, True if it returns the state) -> the same as the library compiles it."""
+    setup: str = ""
+    """Lines after the imports."""
+    outlined: frozenset[str] = frozenset()
+    """Operations whose rules become functions of their own, since they are long."""
+    holds: Callable[[Node], bool] = anywhere
+    """False for an operation whose word does not take its dtypes or parameters."""
+    rules: Mapping[str, Rule] = field(default_factory=lambda: RULES)
+
+    def has(self, node: Node) -> bool:
+        """True if there is a word for an operation with these parameters and dtypes."""
+        return node.op.name in PRINTED or (node.op.name in self.words and self.holds(node))
+
+    def outlines(self, node: Node) -> bool:
+        """True if the rule of an operation is printed as a function."""
+        return node.op.name in self.outlined
+
+    def rule(self, node: Node) -> Rule | None:
+        """The rule for an operation that there is no word for."""
+        return self.rules.get(node.op.name)
+
+
+def literal(value: Any) -> str:
+    """A number as Python writes it; only of these and of strings do printed sources consist."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and not np.isfinite(value):
+        return f"float('{value}')"
+    if isinstance(value, complex) and not (np.isfinite(value.real) and np.isfinite(value.imag)):
+        return f"complex({literal(value.real)}, {literal(value.imag)})"
+    return repr(value)
+
+
+def listed(items: Sequence[str]) -> str:
+    """Expressions as a tuple.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed([])
+    ('(a,)', '(a, b)', '()')
+    """
+    return f"({', '.join(items)}{',' * (len(items) == 1)})"
+
+
+def thin_shape(shape: Sequence[int], axes: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    """A shape of ones but for axes that have sizes: what broadcasts to the shape."""
+    found = [1] * len(shape)
+    for axis, size in zip(axes, sizes, strict=True):
+        found[axis] = size
+    return tuple(found)
+
+
+def front_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """The order of axes that puts some of them first."""
+    return (*axes, *[i for i in range(ndim) if i not in axes])

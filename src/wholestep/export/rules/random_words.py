@@ -1,0 +1,64 @@
+"""Random bits in graph words: Philox 4x32-10 on signed 64-bit integers that hold 32-bit words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep.ir.graph import Value
+from wholestep.primitives.creation import cast, full, iota
+from wholestep.primitives.logic import bitwise_and, bitwise_xor, right_shift
+from wholestep.primitives.movement import broadcast, concat, reshape, slice_along
+from wholestep.primitives.random import ROUNDS, WORD
+
+INT = np.dtype(np.int64)
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+STEPS = (0x9E3779B9, 0xBB67AE85)
+MASK = 0xFFFFFFFF
+
+
+def like(v: Value, number: float) -> Value:
+    """A number in the type of a value."""
+    found: Value = full(value=number, shape=v.shape, dtype=v.dtype)
+    return found
+
+
+def low_word(v: Value) -> Value:
+    """The low 32 bits."""
+    found: Value = bitwise_and(v, like(v, MASK))
+    return found
+
+
+def high_word(v: Value) -> Value:
+    """The high 32 bits: products of words wrap into the sign, so the shift's copies of it are masked."""
+    found: Value = right_shift(v, like(v, 32))
+    return low_word(found)
+
+
+def bits_in_words(key: Value, data: Value, *, shape: tuple[int, ...], stream: int) -> Value:
+    """The words of `random_bits`, block by block."""
+    count, lead = math.prod(shape), data.shape
+    blocks, k = -(-count // 4), data.ndim
+    whole = (*lead, blocks)
+    keys = cast(key, dtype=INT)
+
+    def wide(v: Value) -> Any:
+        return broadcast(v, shape=whole, axes=tuple(range(k)))
+
+    def part(i: int) -> Any:
+        return wide(reshape(slice_along(keys, k, i, i + 1), shape=lead))
+
+    block: Value = iota(shape=whole, axis=k, dtype=INT)
+    c = [low_word(block), high_word(block), wide(cast(data, dtype=INT)), like(block, stream)]
+    key_words = [part(0), part(1)]
+    for _ in range(ROUNDS):
+        p0, p1 = c[0] * MULTIPLIERS[0], c[2] * MULTIPLIERS[1]
+        first = bitwise_xor(bitwise_xor(high_word(p1), c[1]), key_words[0])
+        third = bitwise_xor(bitwise_xor(high_word(p0), c[3]), key_words[1])
+        c = [first, low_word(p1), third, low_word(p0)]
+        key_words = [low_word(word + step) for word, step in zip(key_words, STEPS, strict=True)]
+    lanes = concat(*[reshape(word, shape=(*whole, 1)) for word in c], axis=k + 1)
+    flat = slice_along(reshape(lanes, shape=(*lead, 4 * blocks)), k, 0, count)
+    return cast(reshape(flat, shape=(*lead, *shape)), dtype=WORD)

@@ -1,0 +1,20 @@
+"""The table of all rules, by the operation that each replaces."""
+
+from __future__ import annotations
+
+from wholestep.export.core import Rule
+from wholestep.export.rules.attention import mixed_values, pulled_back_attention
+from wholestep.export.rules.control import all_branches
+from wholestep.export.rules.elementwise import ELEMENTWISE_RULES
+from wholestep.export.rules.movement import MOVEMENT_RULES
+from wholestep.export.rules.random_words import bits_in_words
+
+RULES: dict[str, Rule] = {
+    **ELEMENTWISE_RULES,
+    **MOVEMENT_RULES,
+    "attention": mixed_values,
+    "attention_pullback": pulled_back_attention,
+    "cond": all_branches,
+    "random_bits": bits_in_words,
+}
+"""Rules that all targets share."""

@@ -1,0 +1,66 @@
+"""Targets of exports by name: the suffixes of their files, and what writes them, imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wholestep.errors import ParameterError
+from wholestep.export.program import ExportedProgram
+
+Files = Mapping[Path, bytes]
+"""The contents of files by their paths; whoever asked for them writes them."""
+Writer = Callable[[Sequence[ExportedProgram], Path], Files]
+"""Turns programs on one state, the step first, into files at or beside a path."""
+
+
+class ExportTarget(NamedTuple):
+    """One system that programs are written for."""
+
+    suffixes: tuple[str, ...]
+    """The suffixes of its files; one that several targets have does not choose between them."""
+    writer: str
+    """The `Writer`, as `module:name`."""
+    vocabulary: str
+    """The `Vocabulary` of its words, as `module:name`, which errors of other targets refer to."""
+
+
+TARGETS: dict[str, ExportTarget] = {
+    "jax": ExportTarget((".py",), "wholestep.export.python.files:jax_files", "wholestep.export.python.jax:JAX"),
+    "torch": ExportTarget((".py",), "wholestep.export.python.files:torch_files", "wholestep.export.python.torch:TORCH"),
+}
+"""Every target, by the name that `to=` takes."""
+
+
+def named_object(place: str) -> Any:
+    """The object that `module:name` names."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def writer_of(target: str) -> Writer:
+    """The writer of a target."""
+    found: Writer = named_object(TARGETS[target].writer)
+    return found
+
+
+def target_for(path: Path, to: str | None) -> str:
+    """The name of the target that is asked for, or that the suffix of a path means.
+
+    Raises ParameterError for an unknown target, and where the suffix means none or several.
+
+    >>> target_for(Path("step.py"), "jax")
+    'jax'
+    """
+    known = ", ".join(TARGETS)
+    if to is not None:
+        if to not in TARGETS:
+            raise ParameterError(f"export: there is no target {to!r}", hint=f"the targets are {known}")
+        return to
+    found = [name for name, target in TARGETS.items() if path.name.endswith(target.suffixes)]
+    if len(found) != 1:
+        means = f"may be for {', '.join(found)}" if found else "is the file of no target"
+        raise ParameterError(f"export: {path.name} {means}", hint=f"say to=; the targets are {known}")
+    return found[0]

@@ -1,0 +1,42 @@
+"""Traced functions as exported programs: inputs and outputs named by the paths that a user would write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wholestep import tree
+from wholestep.errors import UnsupportedError
+from wholestep.export.program import ExportedProgram
+from wholestep.frontend import outside
+from wholestep.frontend.argument_kinds import enters
+from wholestep.frontend.jit import jit
+from wholestep.frontend.traced_function import TracedFunction
+from wholestep.frontend.tracing import parameter_names
+
+OUTPUT = "output"
+"""The name of the result of a function, from which the paths into it begin."""
+
+
+def export_function(f: Callable[..., Any] | jit, examples: Sequence[Any]) -> tuple[ExportedProgram, TracedFunction]:
+    """A function as a program for arguments like these; raises UnsupportedError inside of another trace."""
+    own = f if isinstance(f, jit) else jit(f)
+    names = parameter_names(own.f, len(examples))
+    args = [outside.taken_over(x, name, own.name, False) for x, name in zip(examples, names, strict=True)]
+    function, _ = own.prepare(tuple(args), {})
+    if function.outer:
+        raise UnsupportedError(f"export: {own.name} closes over arrays of a surrounding trace")
+    function.check(own.name)
+    inputs = [
+        path
+        for arg, name in zip(args, names, strict=True)
+        for path, leaf in zip(tree.paths(arg, name), tree.leaves(arg), strict=True)
+        if enters(leaf)
+    ]
+    outputs = result_paths(function)
+    return ExportedProgram(own.name, function.graph, tuple(inputs), tuple(outputs)), function
+
+
+def result_paths(function: TracedFunction, root: str = OUTPUT) -> list[str]:
+    """The paths of the arrays that a traced function returns."""
+    return tree.paths(tree.unflatten(function.structure, range(len(function.scalars))), root)

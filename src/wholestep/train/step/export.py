@@ -1,0 +1,148 @@
+"""Exporting: the method of a step that writes it, with its state, as a file of another system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from wholestep import tree
+from wholestep.boundary.public import bounded
+from wholestep.errors import ExportError, ParameterError, UnsupportedError
+from wholestep.export.program import ExportedProgram
+from wholestep.export.targets import Files, target_for, writer_of
+from wholestep.frontend.exporting import result_paths
+from wholestep.ir.build import lean
+from wholestep.ir.graph import Graph
+from wholestep.train import checkpoint
+from wholestep.train.checkpoint.filesystem import DISK, put_file
+from wholestep.train.checkpoint.steps import HYPER, state_buffers
+from wholestep.train.program import step_loops
+from wholestep.train.program.engine import Engine
+from wholestep.train.program.step_function import GRAD_NORM, PRINTED
+from wholestep.train.state.captured_arrays import check_unchanged
+from wholestep.train.step.attached import Attached, AttachedProgram
+
+STATE_SUFFIX = ".safetensors"
+"""The suffix of the state beside an exported program."""
+
+
+@bounded
+class ExportedStep:
+    """A step that can be written for other systems."""
+
+    _engine: Engine
+    _lock: AbstractContextManager[Any]
+
+    def export(
+        self, path: checkpoint.Where, to: str | None = None, attach: Mapping[str, Any] | None = None
+    ) -> tuple[Path, ...]:
+        """Write the whole step, forward, backward and update, as a program of another system, and its state beside it.
+
+        The target is what `to` names, or what the suffix of the path means. The state is the file that `save` writes,
+        under the same name with the suffix `.safetensors`; what that program has trained, `load` takes back where its
+        target writes that file. `attach` has further functions on the same state by their names: what `step.attach`
+        gives, called or given a batch before, or functions that take the step's own batch. Each file is replaced in
+        one instant, and none is written where an operation has no words in the target: one error names all of those.
+
+        Shapes: those of the step; the paths of the files that were written.
+        Raises: UnsupportedError for operations that the target has no words for, ParameterError for an unknown target,
+        ExportError where a file cannot be written.
+
+        >>> import numpy as np, pathlib, tempfile, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     files = step.export(pathlib.Path(folder, "line.py"), to="jax")
+        >>> [file.name for file in files]
+        ['line.py', 'line.safetensors']
+        """
+        place = Path(path)
+        target = target_for(place, to)
+        with self._lock:
+            programs = [step_program(self._engine), *attached_programs(self, attach or {})]
+            files = writer_of(target)(programs, place)
+            write_files(files)
+            state = place.with_suffix(STATE_SUFFIX)
+            checkpoint.save_step(self._engine, state, None, None, None)
+        return (*files, state)
+
+
+def write_files(files: Files) -> None:
+    """Write each of these files in one instant; raises ExportError where that fails."""
+    for path, content in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            put_file(DISK, path, [content])
+        except OSError as error:
+            raise ExportError(f"export: {path} could not be written: {error.strerror or error}") from error
+
+
+def step_program(engine: Engine) -> ExportedProgram:
+    """A call of a step as it was traced, before what only our own programs can use, such as stacked parameters."""
+    function = engine.step_function
+    call = step_loops.call_function(engine.one, engine.count, function.unroll)
+    traced = engine.trace(call, engine.signature)
+    check_unchanged(engine.watches, "export", whole=True)
+    state = tuple(engine.state.paths)
+    inputs = (*state, *tree.paths(engine.hyper, HYPER), *[leaf.path for leaf in engine.signature.leaves])
+    shape = tree.unflatten(traced.function.structure, range(len(traced.graph.outputs)))
+    kept = [(path, i) for i, path in enumerate((*state, "loss", "finite"))]
+    kept += named_extras(*shape[3:])
+    outputs = tuple([traced.graph.outputs[i] for _, i in kept])
+    nodes = lean(traced.graph.nodes, outputs)
+    graph = Graph(traced.graph.inputs, nodes, outputs, traced.graph.name, traced.graph.input_names)
+    pairs = tuple(traced.resident(len(state)))
+    return ExportedProgram(function.name, graph, inputs, tuple([name for name, _ in kept]), pairs, state_values(engine))
+
+
+def named_extras(aux: Any, captures: dict[str, Any], *through: Any) -> Iterator[tuple[str, int]]:
+    """(name, place) of the results of a step beside its state, loss and flag, but for what is printed."""
+    parts = {"aux": aux, "captures": {k: v for k, v in captures.items() if k not in (PRINTED, GRAD_NORM)}}
+    parts["grad_norm"] = captures.get(GRAD_NORM)
+    parts["hypergradients"] = through[0] if through else None
+    for name, part in parts.items():
+        yield from zip(tree.paths(part, name), tree.leaves(part), strict=True)
+
+
+def state_values(engine: Engine) -> dict[str, Any]:
+    """The state and the hyper-parameters by their paths, in arrays of their own."""
+    read = engine.state.host_array
+    found = {path: x if path.startswith(HYPER) else read(x) for path, x in state_buffers(engine).items()}
+    return {path: x.copy() for path, x in found.items()}
+
+
+def attached_programs(step: Any, attach: Mapping[str, Any]) -> Iterator[ExportedProgram]:
+    """Functions on the state of a step as programs."""
+    for name, f in attach.items():
+        if not name.isidentifier():
+            raise ParameterError(f"export: {name!r} is no name of a function")
+        yield attached_program(name, attached_to(step, f))
+
+
+def attached_to(step: Any, f: Callable[..., Any]) -> tuple[Attached, AttachedProgram]:
+    """An attached function and its program that was used last; any other function is attached to the step's batch."""
+    engine: Engine = step._engine
+    if not isinstance(f, Attached):
+        found = Attached(f, lambda: engine, lambda: step._lock, training=False)
+        return found, found.entry(engine.signature.abstract())
+    if f.engine() is not engine:
+        raise ParameterError(f"export: {f.name} is attached to another step")
+    if f.current is not engine or not f.entries:
+        raise UnsupportedError(
+            f"export: {f.name} has no program yet", hint="give it a batch: step.attach(f, batch=...)"
+        )
+    return f, next(reversed(f.entries.values()))
+
+
+def attached_program(name: str, found: tuple[Attached, AttachedProgram]) -> ExportedProgram:
+    """A function on the state, whose parameters and buffers have the names that they have in the step."""
+    attached, entry = found
+    engine = attached.current
+    check_unchanged(entry.watches, "export", whole=True)
+    parts = ("params", "buffers") if engine.step_function.with_buffers else ("params",)
+    state = [path for part in parts for path in tree.paths(engine.state.tree[part], part)]
+    inputs = (*state, *[leaf.path for leaf in entry.signature.leaves])
+    known = state_values(engine)
+    outputs = tuple(result_paths(entry.traced))
+    return ExportedProgram(name, entry.traced.graph, inputs, outputs, state={path: known[path] for path in state})
