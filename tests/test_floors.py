@@ -10,7 +10,7 @@ FLOORS = {
     "": (
         "collector words",
         "errors",
-        "contents forks config dtypes dims",
+        "collectives contents forks config dtypes dims",
         "exits",
         "tree",
         "boundary",
@@ -25,7 +25,7 @@ FLOORS = {
         "report",
         "compiler",
         "frontend",
-        "numpy scipy random",
+        "mesh numpy scipy random",
         "nn optim",
         "train testing",
         "__init__",
@@ -82,7 +82,7 @@ FLOORS = {
 }
 """The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
-    "IPython einops jax llvmlite matplotlib ml_dtypes opt_einsum pipescript rich safetensors scipy sklearn "
+    "IPython einops jax llvmlite matplotlib ml_dtypes mpi4py opt_einsum pipescript rich safetensors scipy sklearn "
     "tensorboardX threadpoolctl torch".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))

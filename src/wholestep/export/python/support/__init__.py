@@ -1,0 +1,1 @@
+"""Functions that printed sources take along: files read as text, and imported by none of this library."""
