@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wholestep.runtime.backend import Backend
-from wholestep.runtime.cpu.backend import host_backend
+from wholestep.runtime.cpu.backend import exporting_backend, host_backend
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": host_backend}
 """The devices that code is made for."""
@@ -17,3 +17,8 @@ DEFAULT_DEVICE = "cpu"
 def default_backend() -> Backend:
     """The backend of a program that names no device."""
     return BACKENDS[DEFAULT_DEVICE]()
+
+
+def processor_backend(name: str) -> Backend:
+    """The backend of a processor that objects are exported for; raises UnsupportedError for an unknown one."""
+    return exporting_backend(name)

@@ -34,6 +34,10 @@ TARGETS: dict[str, ExportTarget] = {
 """Every target, by the name that `to=` takes."""
 
 
+NATIVE: dict[str, tuple[str, ...]] = {"object": (".o",), "wasm": (".wasm",)}
+"""The suffixes of targets that a step's own plan is written for, which is lowered by whoever has the step."""
+
+
 def named_object(place: str) -> Any:
     """The object that `module:name` names."""
     module, _, name = place.partition(":")
@@ -54,12 +58,13 @@ def target_for(path: Path, to: str | None) -> str:
     >>> target_for(Path("step.py"), "jax")
     'jax'
     """
-    known = ", ".join(TARGETS)
+    suffixes = {name: target.suffixes for name, target in TARGETS.items()} | NATIVE
+    known = ", ".join(suffixes)
     if to is not None:
-        if to not in TARGETS:
+        if to not in suffixes:
             raise ParameterError(f"export: there is no target {to!r}", hint=f"the targets are {known}")
         return to
-    found = [name for name, target in TARGETS.items() if path.name.endswith(target.suffixes)]
+    found = [name for name, own in suffixes.items() if path.name.endswith(own)]
     if len(found) != 1:
         means = f"may be for {', '.join(found)}" if found else "is the file of no target"
         raise ParameterError(f"export: {path.name} {means}", hint=f"say to=; the targets are {known}")

@@ -11,6 +11,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.cost.roofline import Rates
+from wholestep.lower.program.placed import PlacedProgram
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch, RoutineCall
 from wholestep.lower.target import Target
@@ -104,6 +105,10 @@ class Backend(ABC):
     @abstractmethod
     def load(self, unit: CompilationUnit, entry: CacheEntry) -> LoadedCode:
         """Ready the code of a unit for execution."""
+
+    def export_object(self, programs: Sequence[PlacedProgram], prefix: str) -> bytes:
+        """Programs as a relocatable object, with a function for each; raises UnsupportedError where there is none."""
+        raise UnsupportedError(f"export: the device {self.target.name!r} makes no objects")
 
     def profiler(
         self, unit: CompilationUnit, plan: LoweredProgram, streams: FileInputs, state: Sequence[Any]

@@ -31,12 +31,28 @@ class CpuTarget:
 
     @property
     def arch(self) -> str:
-        """`x86_64` or `aarch64`.
+        """`x86_64` or `aarch64`; of a processor that code is only exported for, also `wasm32`, `thumb` or `riscv64`.
 
-        >>> named_target("aarch64-neon").arch
-        'aarch64'
+        >>> named_target("aarch64-neon").arch, exported_target("cortex-m4").arch
+        ('aarch64', 'thumb')
         """
-        return architecture(self.triple)
+        word = self.triple.partition("-")[0]
+        return EXPORTED_ARCHITECTURES.get(word) or architecture(self.triple)
+
+    @property
+    def relocation(self) -> str:
+        """The reference of an object to its own data, in LLVM's word: machines without a loader know the places."""
+        return "static" if self.arch in ("wasm32", "thumb") else "pic"
+
+    @property
+    def threads(self) -> bool:
+        """True if exported code may share its kernels among threads."""
+        return self.arch in ("x86_64", "aarch64")
+
+    @property
+    def fuses_exactly(self) -> bool:
+        """True if a multiply-add is rounded once, in software where the processor has none for it."""
+        return self.arch != "wasm32"
 
     def lanes(self, itemsize: int) -> int:
         """The number of elements of this many bytes in a vector register.
@@ -55,6 +71,18 @@ LEVELS = {
     "aarch64-neon": CpuTarget("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32, True, False),
 }
 """Processors that code can be made for on any machine."""
+
+EXPORTED_ARCHITECTURES = {"wasm32": "wasm32", "thumbv7em": "thumb", "riscv64": "riscv64"}
+"""The architectures, by the first word of a triple, that code is exported for and never loaded."""
+EXPORTED = {
+    **LEVELS,
+    "aarch64": LEVELS["aarch64-neon"],
+    "apple-arm64": CpuTarget("arm64-apple-macosx11.0.0", "apple-m1", "", 16, 32, True, False),
+    "riscv64": CpuTarget("riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c", 8, 16, True, False),
+    "cortex-m4": CpuTarget("thumbv7em-unknown-none-eabihf", "cortex-m4", "", 4, 16, True, False),
+    "wasm32": CpuTarget("wasm32-unknown-unknown", "generic", "+simd128,+bulk-memory", 16, 16, False, False),
+}
+"""Processors that objects can be exported for; those beside `LEVELS` are never loaded into this process."""
 
 V2 = frozenset({"cx16", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2"})
 V3 = V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"}
@@ -81,6 +109,21 @@ def named_target(name: str) -> CpuTarget:
     if name not in LEVELS:
         raise UnsupportedError(f"compile: unknown target {name!r}", hint=f"the known ones are {', '.join(LEVELS)}")
     return LEVELS[name]
+
+
+def exported_target(name: str) -> CpuTarget:
+    """A processor that objects are exported for: one of `EXPORTED`, or the host; raises UnsupportedError for others.
+
+    >>> exported_target("wasm32").threads
+    False
+    """
+    if name == "host":
+        return host_target()
+    if name not in EXPORTED:
+        raise UnsupportedError(
+            f"export: no objects are made for the processor {name!r}", hint=f"there are {', '.join(EXPORTED)} and host"
+        )
+    return EXPORTED[name]
 
 
 @cache

@@ -107,7 +107,8 @@ class EntryFunction(HostFunction):
         """Emit the argument array of kernels, and the base pointers that the steps need."""
         inside = list(walk_steps(tuple(steps)))
         width = max([len(step.refs) for step in inside if isinstance(step, Launch)], default=1)
-        self.lines.append(f"  %args = alloca [{max(width, 1) + self.spare} x ptr], align 64")
+        # Eight bytes each, also where a pointer has four.
+        self.lines.append(f"  %args = alloca [{max(width, 1) + self.spare} x i64], align 64")
         for slot in sorted({ref.slot for step in inside for ref in refs_of(step)}):
             at = self.let(f"getelementptr i8, ptr %table, i64 {8 * slot}")
             self.lines.append(f"  %slot{slot} = load ptr, ptr {at}")
@@ -127,12 +128,16 @@ class EntryFunction(HostFunction):
         for i, ref in enumerate(step.refs):
             at = self.let(f"getelementptr i8, ptr %args, i64 {8 * i}")
             self.do(f"store ptr {self.pointer(ref)}, ptr {at}")
-        name, count = self.function(step), parallel_steps(step)
+        count = parallel_steps(step)
         if sizes_of(step.kernel):
             self.sizes.name(next(iter(sizes_of(step.kernel))))
             at = self.let(f"getelementptr i8, ptr %args, i64 {8 * len(step.refs)}")
             self.do(f"store ptr {SIZE_TABLE_POINTER}, ptr {at}")
-        steps, shared = self.number(count), step.parallel and count != 1
+        self.launch_function(self.function(step), count, step.parallel and count != 1)
+
+    def launch_function(self, name: str, count: Size, shared: bool) -> None:
+        """Emit the call of a kernel's function, whose arguments are in place, over so many steps."""
+        steps = self.number(count)
         if self.plan.has_loops and not self.inside:
             how = self.routine("shared", shared_text)
             given = f"ptr %context, ptr @{name}, ptr %args, i64 {steps}, i64 {self.number(int(shared))}"
@@ -215,6 +220,13 @@ class EntryFunction(HostFunction):
             self.enter(other)
         self.do(f"br label %{done}")
         self.enter(done)
+
+
+class DirectEntry(EntryFunction):
+    """The entry function of a program without threads: kernels are called by name, so that no function is a value."""
+
+    def launch_function(self, name: str, count: Size, shared: bool) -> None:
+        self.do(f"call void @{name}(ptr %args, i64 0, i64 {self.number(count)})")
 
 
 HANDLERS: dict[type[Step], Callable[[EntryFunction, Any], None]] = {

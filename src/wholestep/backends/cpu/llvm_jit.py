@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -51,11 +51,17 @@ def _initialized(own: bool) -> None:
 
 @cache
 def target_machine(target: CpuTarget, opt: int = 3) -> Any:
-    """LLVM's code generator for a target, position independent and in the small code model."""
+    """LLVM's code generator for a target, in the small code model, and position independent where there is a loader."""
     import llvmlite.binding as llvm
 
     _initialized(target.arch == architecture(llvm.get_process_triple()))
-    options = {"cpu": target.cpu, "features": target.features, "opt": opt, "reloc": "pic", "codemodel": "small"}
+    options = {
+        "cpu": target.cpu,
+        "features": target.features,
+        "opt": opt,
+        "reloc": target.relocation,
+        "codemodel": "small",
+    }
     return llvm.Target.from_triple(target.triple).create_target_machine(**options)
 
 
@@ -67,6 +73,43 @@ def object_code(text: str, target: CpuTarget, *, opt: int = 3) -> bytes:
     """
     made: bytes = _emit(text, target, opt, assembly=False)
     return made
+
+
+def linked_object(programs: Iterable[tuple[Sequence[str], Container[str]]], target: CpuTarget) -> bytes:
+    """One relocatable object for programs of several modules each, of which only these functions are to be seen.
+
+    What else is in a program is its own, and no other program, nor the one it is linked into, can mean it by a name.
+    Raises CodeError as `object_code` does.
+    """
+    with UNBROKEN, GATE:
+        import llvmlite.binding as llvm
+
+        maker = target_machine(target)
+        head = f'target datalayout = "{maker.target_data}"\ntarget triple = "{target.triple}"\n'
+        context = llvm.create_context()
+        whole = llvm.parse_assembly(head, context)
+        try:
+            for texts, visible in programs:
+                own = llvm.parse_assembly(head, context)
+                for text in texts:
+                    try:
+                        own.link_in(llvm.parse_assembly(head + text, context))
+                    except RuntimeError as error:
+                        raise _refused(text, str(error), head.count("\n")) from None
+                for function in own.functions:
+                    if not function.is_declaration and function.name not in visible:
+                        function.linkage = "internal"
+                whole.link_in(own)
+            whole.verify()
+            made: bytes = maker.emit_object(whole)
+            return made
+        except RuntimeError as error:
+            if isinstance(error, CodeError):
+                raise
+            raise _refused("", str(error), head.count("\n")) from None
+        finally:
+            whole.close()
+            context.close()
 
 
 def assembly(text: str, target: CpuTarget, *, opt: int = 3) -> str:

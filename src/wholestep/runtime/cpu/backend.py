@@ -7,11 +7,13 @@ from functools import cache
 from typing import Any
 
 from wholestep.backends.cpu.compiler import llvm_source, machine_model
-from wholestep.backends.cpu.cpu_features import CpuTarget, host_target
+from wholestep.backends.cpu.cpu_features import CpuTarget, exported_target, host_target
+from wholestep.backends.cpu.exported_object import exported_object
 from wholestep.backends.cpu.llvm_jit import code_identity
 from wholestep.ir.graph import NDArray
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.cost.roofline import Rates
+from wholestep.lower.program.placed import PlacedProgram
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cache.private_folder import CacheEntry
@@ -44,6 +46,9 @@ class CpuBackend(Backend):
     def load(self, unit: CompilationUnit, entry: CacheEntry) -> NativeCode:
         return NativeCode(unit.graph, unpack_artifact(unit, entry))
 
+    def export_object(self, programs: Sequence[PlacedProgram], prefix: str) -> bytes:
+        return exported_object(programs, prefix, self.processor)
+
     def profiler(
         self, unit: CompilationUnit, plan: LoweredProgram, streams: FileInputs, state: Sequence[NDArray]
     ) -> ProfiledProgram:
@@ -54,3 +59,8 @@ class CpuBackend(Backend):
 def host_backend() -> CpuBackend:
     """The backend of the processor that this process runs on."""
     return CpuBackend(host_target())
+
+
+def exporting_backend(processor: str) -> CpuBackend:
+    """The backend of a processor that code is exported for, by name; raises UnsupportedError for an unknown one."""
+    return CpuBackend(exported_target(processor))

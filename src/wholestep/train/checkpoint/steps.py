@@ -105,16 +105,30 @@ def parts_named(only: Any) -> tuple[str, ...]:
 def save_step(engine: Engine, path: Where, loader: Any, metadata: Any, most: int | None, to: Disk = DISK) -> None:
     """Write all of a step's state; see `Step.save`."""
     about = {
-        "version": version(),
-        "loss": engine.step_function.name,
-        "optimizer": describe_optimizer(engine.step_function.optimizer),
+        **step_facts(engine),
         "epoch": None if engine.unfinished is None else engine.unfinished._asdict(),
         "data": None if loader is None else loader.state(),
         "metadata": metadata,
     }
+    write.write_checkpoint(Path(path), saved_arrays(engine), about, shard_bytes(most), to)
+
+
+def saved_arrays(engine: Engine) -> dict[str, NDArray]:
+    """The arrays of a checkpoint by their paths, to be read at once."""
     read = engine.state.host_array
-    arrays = {path: x if root_of(path) == HYPER else read(x) for path, x in state_buffers(engine).items()}
-    write.write_checkpoint(Path(path), arrays, about, shard_bytes(most), to)
+    return {path: x if root_of(path) == HYPER else read(x) for path, x in state_buffers(engine).items()}
+
+
+def step_facts(engine: Engine) -> dict[str, Any]:
+    """The facts in a checkpoint about the step that wrote it, wherever that is in its data."""
+    return {
+        "version": version(),
+        "loss": engine.step_function.name,
+        "optimizer": describe_optimizer(engine.step_function.optimizer),
+        "epoch": None,
+        "data": None,
+        "metadata": None,
+    }
 
 
 def shard_bytes(most: Any) -> int | None:

@@ -63,6 +63,13 @@ def fingerprint(types: Mapping[str, Type]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
+def complete_facts(arrays: Mapping[str, NDArray], found: Sequence[Item], about: dict[str, Any]) -> dict[str, Any]:
+    """Facts about a step with those about its tensors as they are written."""
+    paired = sorted(n for n, x in arrays.items() if x.dtype.kind == "c")
+    types = fingerprint({item.name: type_of(item.array) for item in found})
+    return {"format": metadata.FORMAT, **about, "complex": paired, "fingerprint": types}
+
+
 def file_pieces(part: Sequence[Item], about: str) -> Iterator[Any]:
     """A file, piece by piece; its header has been read back before anything is written."""
     head = safetensors_header.encoded(part, about)
@@ -79,9 +86,8 @@ def write_checkpoint(
 
     Raises CheckpointError where that is not possible; the last one that was saved is kept.
     """
-    about = {"format": metadata.FORMAT, **about, "complex": sorted(n for n, x in arrays.items() if x.dtype.kind == "c")}
     found = checksummed_tensors(arrays)
-    about["fingerprint"] = fingerprint({item.name: type_of(item.array) for item in found})
+    about = complete_facts(arrays, found, about)
     text = metadata.encode_metadata(about, "save")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

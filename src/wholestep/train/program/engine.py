@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +11,6 @@ import numpy as np
 from wholestep.boundary.counts import whole_number
 from wholestep.collector import without_garbage_collection
 from wholestep.compiler.devices import device_memory
-from wholestep.compiler.driver import graph_fingerprint
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.jit import jit
@@ -21,7 +19,6 @@ from wholestep.ir.graph import NDArray
 from wholestep.optim.hyper import functions_of, hyperparameters_of
 from wholestep.runtime.executable import UnfitArguments
 from wholestep.train.program import first_calls, step_loops
-from wholestep.train.program.mesh import check_alike, digest
 from wholestep.train.program.microbatch_means import check_mean
 from wholestep.train.program.resident_program import ResidentProgram
 from wholestep.train.program.step_function import StepFunction
@@ -102,10 +99,6 @@ class Engine:
             check_mean(step_function, {name: self.state.read(name) for name in RESET_PARTS}, batch, count > 1)
 
         self.main = self.stepping(main, self.signature, f"step of {step_function.name} on {self.signature}", check)
-        if step_function.mesh is not None:
-            program = graph_fingerprint(self.main.program.graph).encode()
-            facts = {"program": hashlib.sha256(program).digest(), "state": digest(self.state.arrays)}
-            check_alike(step_function.mesh, facts)
         for observer in first_calls.OBSERVERS:
             observer.made(self)
 

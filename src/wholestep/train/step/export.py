@@ -11,7 +11,7 @@ from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.errors import ExportError, ParameterError, UnsupportedError
 from wholestep.export.program import ExportedProgram
-from wholestep.export.targets import Files, target_for, writer_of
+from wholestep.export.targets import NATIVE, Files, named_object, target_for, writer_of
 from wholestep.frontend.exporting import result_paths
 from wholestep.ir.build import lean
 from wholestep.ir.graph import Graph
@@ -26,6 +26,8 @@ from wholestep.train.step.attached import Attached, AttachedProgram
 
 STATE_SUFFIX = ".safetensors"
 """The suffix of the state beside an exported program."""
+NATIVE_FILES = "wholestep.train.step.native_export:native_files"
+"""The function that lowers a step for native targets, imported when one is asked for."""
 
 
 @bounded
@@ -36,7 +38,11 @@ class ExportedStep:
     _lock: AbstractContextManager[Any]
 
     def export(
-        self, path: checkpoint.Where, to: str | None = None, attach: Mapping[str, Any] | None = None
+        self,
+        path: checkpoint.Where,
+        to: str | None = None,
+        attach: Mapping[str, Any] | None = None,
+        processor: str | None = None,
     ) -> tuple[Path, ...]:
         """Write the whole step, forward, backward and update, as a program of another system, and its state beside it.
 
@@ -46,9 +52,12 @@ class ExportedStep:
         gives, called or given a batch before, or functions that take the step's own batch. Each file is replaced in
         one instant, and none is written where an operation has no words in the target: one error names all of those.
 
+        `model.o` and `model.wasm` are the step as a program without Python, with a C header or an ES module beside it.
+        An object is for `processor`: "x86-64-v3", "aarch64", "cortex-m4" and others, this machine's by default.
+
         Shapes: those of the step; the paths of the files that were written.
-        Raises: UnsupportedError for operations that the target has no words for, ParameterError for an unknown target,
-        ExportError where a file cannot be written.
+        Raises: UnsupportedError for operations that the target has no words for and for a processor that no objects are
+        made for, ParameterError for an unknown target, ExportError where a file cannot be written.
 
         >>> import numpy as np, pathlib, tempfile, wholestep as ws
         >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
@@ -60,8 +69,13 @@ class ExportedStep:
         place = Path(path)
         target = target_for(place, to)
         with self._lock:
-            programs = [step_program(self._engine), *attached_programs(self, attach or {})]
-            files = writer_of(target)(programs, place)
+            if target in NATIVE:
+                entries = {name: attached_to(self, f)[1] for name, f in checked_names(attach or {}).items()}
+                files: Files = named_object(NATIVE_FILES)(target, self._engine, place, processor, entries)
+            else:
+                check_no_processor(target, processor)
+                programs = [step_program(self._engine), *attached_programs(self, attach or {})]
+                files = writer_of(target)(programs, place)
             write_files(files)
             state = place.with_suffix(STATE_SUFFIX)
             checkpoint.save_step(self._engine, state, None, None, None)
@@ -114,10 +128,25 @@ def state_values(engine: Engine) -> dict[str, Any]:
 
 def attached_programs(step: Any, attach: Mapping[str, Any]) -> Iterator[ExportedProgram]:
     """Functions on the state of a step as programs."""
-    for name, f in attach.items():
+    for name, f in checked_names(attach).items():
+        yield attached_program(name, attached_to(step, f))
+
+
+def checked_names(attach: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Functions by names that are names; raises ParameterError for others."""
+    for name in attach:
         if not name.isidentifier():
             raise ParameterError(f"export: {name!r} is no name of a function")
-        yield attached_program(name, attached_to(step, f))
+    return attach
+
+
+def check_no_processor(target: str, processor: str | None) -> None:
+    """Raise ParameterError for a processor where a target runs on any."""
+    if processor is not None:
+        raise ParameterError(
+            f"export: a file for {target} is for no processor, and processor= is {processor!r}",
+            hint='leave processor= out, or write an object: to="object"',
+        )
 
 
 def attached_to(step: Any, f: Callable[..., Any]) -> tuple[Attached, AttachedProgram]:

@@ -56,6 +56,11 @@ def intrinsic_op(name: str) -> EmitOp:
     return lambda at, *args: at.intrinsic(name, *args)
 
 
+def multiply_add(at: OpEmitter, *args: str) -> str:
+    """A multiply-add that is rounded once, or twice on a processor that has no such instruction and no library."""
+    return at.intrinsic("fma" if at.w.target.fuses_exactly else "fmuladd", *args)
+
+
 def compare_and_select(how: str) -> EmitOp:
     """The first operand where the comparison holds, else the second."""
     return lambda at, a, b: at.pick(at.compare(how, a, b), a, b)
@@ -112,7 +117,8 @@ FLOAT: dict[str, EmitOp] = {
     **{name: binary_instruction(f"f{name}") for name in ("add", "sub", "mul", "div")},
     "neg": lambda at, a: at.w.let(f"fneg {at.type} {a}"),
     "abs": intrinsic_op("fabs"),
-    **{name: intrinsic_op(name) for name in ("fma", "sqrt", "floor", "ceil", "trunc", "rint")},
+    **{name: intrinsic_op(name) for name in ("sqrt", "floor", "ceil", "trunc", "rint")},
+    "fma": multiply_add,
     "min": compare_and_select("fcmp olt"),
     "max": compare_and_select("fcmp ogt"),
     "eq": binary_instruction("fcmp oeq"),

@@ -1,0 +1,112 @@
+"""The header of a native program: its functions, and where in its block each array lies, as C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wholestep import dtypes
+from wholestep.export.native.block import MemoryBlock, PlacedArray
+from wholestep.export.native.names import OWN, CNames
+
+C_TYPES = {"bool": "uint8_t", "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double"} | {
+    f"{sign}{8 * n}": f"{'u' * (sign == 'u')}int{8 * n}_t" for sign in "iu" for n in (1, 2, 4, 8)
+}
+"""The C type of the elements of each dtype; those of 16 bits are the bits of a number."""
+
+HEADER = """\
+/* {prefix}.h: {title}, as a program without Python.
+
+   The memory is the caller's, {upper}_BYTES of it, and nothing else is allocated. One block is one training, and
+   several may run side by side. It begins with a state of zeros: {prefix}_load reads the file that step.save writes,
+   or the one beside this header, and {prefix}_save writes what step.load reads. */
+#ifndef {upper}_H
+#define {upper}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {upper}_BYTES {nbytes}u
+#define {upper}_STATE_BYTES {state}u
+#define {upper}_NO_STATE 1
+#define {upper}_DAMAGED 2
+
+typedef struct {prefix} {prefix};
+
+/* The program in this memory, with a state of zeros. */
+{prefix} *{prefix}_init(void *memory);
+
+/* One step on the batch that is in place. It returns 0, or the number of the place that failed, for
+   {prefix}_failure; the state is then as it was. */
+int {prefix}_step({prefix} *m);
+
+/* Take over the state in a file's bytes, whole or not at all: 0, {upper}_NO_STATE for a file that is not of this step,
+   {upper}_DAMAGED for one that is not as it was written. */
+int {prefix}_load({prefix} *m, const void *file, size_t nbytes);
+
+/* Write the state as a file's bytes, {upper}_STATE_BYTES of them; 0 where there is no room. */
+size_t {prefix}_save(const {prefix} *m, void *out, size_t room);
+
+/* A failure in words, with the line of the program that the step was compiled from. */
+const char *{prefix}_failure(int site);
+{body}
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def c_type(array: PlacedArray) -> str:
+    """The C type of an array's elements."""
+    return C_TYPES[dtypes.short(array.stored)]
+
+
+def header_text(prefix: str, title: str, block: MemoryBlock, state_bytes: int) -> str:
+    """The header of a program whose names begin with a prefix."""
+    own = [f.program.name for f in block.functions]
+    names = CNames(prefix, (*OWN, *own, *[f"run_{name}" for name in own]))
+    lines = list(declarations(prefix, block, names))
+    return HEADER.format(
+        prefix=prefix,
+        upper=prefix.upper(),
+        title=one_line(title),
+        nbytes=block.nbytes + 64,
+        state=state_bytes,
+        body="\n".join(lines),
+    )
+
+
+def declarations(prefix: str, block: MemoryBlock, names: CNames) -> Iterator[str]:
+    """A function for each array of the block, and one for each function beside the step."""
+    step, *others = block.functions
+    for what, arrays in (
+        ("What a step reads: fill it before.", step.inputs),
+        ("What a step leaves.", step.outputs),
+        ("The state.", block.state),
+    ):
+        yield f"\n/* {what} */"
+        for array in arrays:
+            yield accessor(prefix, names.new(array.path), array)
+    for f in others:
+        name = f.program.name
+        yield f"\n/* {one_line(name)}: reads its arrays and the state, and writes its results. */"
+        yield f"int {prefix}_{name}({prefix} *m);"
+        for array in (*f.inputs, *f.outputs):
+            yield accessor(prefix, names.new(name, array.path), array)
+
+
+def accessor(prefix: str, name: str, array: PlacedArray) -> str:
+    """The function that says where an array lies, behind a remark on what it is."""
+    kind = c_type(array)
+    where = f"(void *)((unsigned char *)m + {array.offset})"
+    remark = one_line(f"{array.path}: {array.type}")
+    return f"static inline {kind} *{name}({prefix} *m) {{ return ({kind} *){where}; }} /* {remark} */"
+
+
+def one_line(text: str) -> str:
+    """A user's text in a remark: ASCII that neither ends the remark nor the line."""
+    return ascii(text)[1:-1].replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")

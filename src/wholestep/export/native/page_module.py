@@ -1,0 +1,62 @@
+"""The ES module beside a WebAssembly program: its arrays by their paths, its steps, its state file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wholestep import dtypes
+from wholestep.export.native.block import ALIGNMENT, MemoryBlock, PlacedArray
+from wholestep.export.native.state_code import StateFile, failure_text, filled_in
+
+TEXT = Path(__file__).with_name("module.mjs")
+STACK_BYTES = 1 << 18
+KINDS = {"bool": "Uint8Array", "f16": "Uint16Array", "bf16": "Uint16Array", "f32": "Float32Array"} | {
+    "f64": "Float64Array",
+    "i64": "BigInt64Array",
+    "u64": "BigUint64Array",
+    **{f"{sign}{bits}": f"{'Uint' if sign == 'u' else 'Int'}{bits}Array" for sign in "iu" for bits in (8, 16, 32)},
+}
+"""The typed array of each dtype; those of 16 bits are the bits of a number."""
+LENGTH = 8
+
+
+def es_module(prefix: str, title: str, block: MemoryBlock, file: StateFile, data_bytes: int) -> str:
+    """The module for a program whose own data takes so many bytes: its stack follows, and then the block."""
+    stack = -(-data_bytes // ALIGNMENT) * ALIGNMENT + STACK_BYTES
+    at = file.places()
+    numbers = [
+        stack,
+        stack,
+        stack + block.nbytes,
+        file.data,
+        *[at[k] for k in ("DIGESTS", "SEAL", "TABLE", "TABLE_END")],
+    ]
+    state = list(file.table())
+    failures = {f.program.name: list(map(failure_text, f.program.plan.sites)) for f in block.functions}
+    texts: dict[str, Any] = {
+        "ARRAYS": list(arrays(block)),
+        "STATE": state,
+        "FUNCTIONS": failures,
+        "HEAD": file.head[LENGTH:].decode(),
+        "KEPT": block.kept or (0, 0, 0),
+    }
+    places = ", ".join(map(str, numbers))
+    plain = {"NAME": prefix, "TITLE": ascii(title)[1:-1], "PLACES": places}
+    return filled_in(TEXT, {**{name: json.dumps(value) for name, value in texts.items()}, **plain})
+
+
+def arrays(block: MemoryBlock) -> Iterator[tuple[str, str, list[int], int, int]]:
+    """(path, kind, shape, place, number of elements) of every array; other functions' paths begin with their names."""
+    step, *others = block.functions
+    own = [(a.path, a) for a in (*step.inputs, *step.outputs, *block.state)]
+    own += [(f"{f.program.name}.{a.path}", a) for f in others for a in (*f.inputs, *f.outputs)]
+    for path, a in own:
+        yield path, KINDS[dtypes.short(a.stored)], list(a.type.shape), a.offset, elements(a)
+
+
+def elements(array: PlacedArray) -> int:
+    """The number of elements in memory, two for a complex number."""
+    return int(array.type.nbytes) // array.stored.itemsize

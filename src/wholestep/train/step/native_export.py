@@ -1,0 +1,177 @@
+"""Native exports of a step: the plans of its own program and of attached functions, laid out in one block of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wholestep import tree
+from wholestep.compiler.backends import processor_backend
+from wholestep.compiler.driver import CompiledProgram, plan_graph
+from wholestep.errors import UnsupportedError
+from wholestep.export.native.block import MemoryBlock, NativeFunction, PlacedArray, StateArray, laid_out
+from wholestep.export.native.header import header_text
+from wholestep.export.native.limits import check_native
+from wholestep.export.native.names import check_function_name, prefix_of
+from wholestep.export.native.page_module import es_module
+from wholestep.export.native.state_code import StateFile, state_code
+from wholestep.export.native.wasm import wasm_module
+from wholestep.ir.types import array_type
+from wholestep.lower.compilation_unit import CompilationUnit
+from wholestep.lower.target import Target
+from wholestep.runtime.backend import Backend
+from wholestep.runtime.executable import Executable
+from wholestep.train.checkpoint import metadata, safetensors_header, write
+from wholestep.train.checkpoint.steps import HYPER, saved_arrays, step_facts
+from wholestep.train.program.engine import Engine
+from wholestep.train.state.captured_arrays import check_unchanged
+from wholestep.train.step.attached import AttachedProgram
+
+STEP = "step"
+
+
+class NativeModel(NamedTuple):
+    """A step and its attached functions in their block, and the file of the state."""
+
+    prefix: str
+    title: str
+    block: MemoryBlock
+    file: StateFile
+
+    @property
+    def header(self) -> bytes:
+        """The C header."""
+        return header_text(self.prefix, self.title, self.block, self.file.nbytes).encode()
+
+    @property
+    def state_code(self) -> bytes:
+        """The C code of memory and state file."""
+        return state_code(self.prefix, self.block, self.file).encode()
+
+
+def native_files(
+    target: str, engine: Engine, path: Path, processor: str | None, attached: Mapping[str, AttachedProgram]
+) -> dict[Path, bytes]:
+    """The files of a step and functions on its state as a native program, but for that of the state.
+
+    Raises UnsupportedError for what needs a library, and for a processor that no objects are made for.
+    """
+    default, write_for = WRITERS[target]
+    if target == "wasm" and processor not in (None, default):
+        raise UnsupportedError(f"export to wasm: it is the processor, and not {processor}")
+    backend = processor_backend(processor or default)
+    model = native_model(engine, path, target, backend.target, attached)
+    return write_for(model, backend, path)
+
+
+def object_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path, bytes]:
+    """An object for a processor, its header, and the C code of its state file."""
+    code = backend.export_object([f.program for f in model.block.functions], model.prefix)
+    state = path.with_name(f"{model.prefix}_state.c")
+    return {path: code, path.with_suffix(".h"): model.header, state: model.state_code}
+
+
+def wasm_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path, bytes]:
+    """A module of WebAssembly, and the ES module that runs it."""
+    programs = [f.program for f in model.block.functions]
+    code = backend.export_object(programs, model.prefix)
+    made = wasm_module(code, [f"{model.prefix}_run_{p.name}" for p in programs])
+    page = es_module(model.prefix, model.title, model.block, model.file, made.data_bytes)
+    return {path: made.code, path.with_suffix(".mjs"): page.encode()}
+
+
+WRITERS: dict[str, tuple[str, Callable[[NativeModel, Backend, Path], dict[Path, bytes]]]] = {
+    "object": ("host", object_files),
+    "wasm": ("wasm32", wasm_files),
+}
+"""For each native target the processor that it is for where none is named, and what writes its files."""
+
+
+def native_model(
+    engine: Engine, path: Path, kind: str, machine: Target, attached: Mapping[str, AttachedProgram]
+) -> NativeModel:
+    """A step and functions on its state, lowered for a machine; raises UnsupportedError for what needs a library."""
+    prefix = prefix_of(path.stem)
+    for name in attached:
+        check_function_name(name)
+    state = state_arrays(engine)
+    check_unchanged(engine.watches, "export", whole=True)
+    functions = [step_plan(engine, kind, machine)]
+    functions += [attached_plan(engine, name, entry, kind, machine) for name, entry in attached.items()]
+    check_native(functions, kind)
+    block = laid_out(state, functions)
+    name = engine.step_function.name
+    return NativeModel(prefix, f"a training step of {name}", block, state_file(engine, block.state))
+
+
+def state_arrays(engine: Engine) -> list[StateArray]:
+    """The arrays of the state and the hyper-parameters as they lie in memory: stacked ones are rows of one."""
+    places = {p: (group[0], k) for group in engine.state.stacks or {} for k, p in enumerate(group)}
+    arrays, found = engine.state.arrays, []
+    for p, (path, x) in enumerate(zip(engine.state.paths, arrays, strict=True)):
+        home, row = places.get(p, (p, 0))
+        found.append(StateArray(path, array_type(x.shape, x.dtype), home, row * x.nbytes))
+    hyper = tree.paths(engine.hyper, HYPER)
+    for k, (path, x) in enumerate(zip(hyper, engine.head, strict=True)):
+        found.append(StateArray(path, array_type(x.shape, x.dtype), len(arrays) + k))
+    return found
+
+
+def step_plan(engine: Engine, kind: str, machine: Target) -> NativeFunction:
+    """The step's own program, as it was rerolled and optimized, lowered for a machine."""
+    program = engine.main.program
+    unit = unit_of(program, "the step", kind)
+    later = {p for group in engine.state.stacks or {} for p in group[1:]}
+    count = len(engine.state.arrays)
+    given = [p for p in range(count) if p not in later] + [count + k for k in range(len(engine.head))]
+    inputs: tuple[int | str, ...] = (*given, *[leaf.path for leaf in engine.signature.leaves])
+    resident = {o for _, o in unit.resident}
+    named = ["loss", "finite"]
+    extras: Any = tree.unflatten(engine.main.extras, range(len(engine.main.scalars)))
+    for name, part in zip(("aux", "captures", "hypergradients"), extras, strict=False):
+        named += tree.paths(part, name)
+    names = iter(named)
+    outputs = tuple(["" if o in resident else next(names) for o in range(len(unit.graph.outputs))])
+    return NativeFunction(STEP, plan_graph(unit, machine), inputs, outputs)
+
+
+def attached_plan(engine: Engine, name: str, entry: AttachedProgram, kind: str, machine: Target) -> NativeFunction:
+    """A function on the state, lowered for a machine."""
+    unit = unit_of(entry.program, name, kind)
+    numbers = {id(x): p for p, x in enumerate(engine.state.arrays)}
+    parts = ("params", "buffers") if engine.step_function.with_buffers else ("params",)
+    state = [numbers[id(x)] for part in parts for x in tree.leaves(engine.state.tree[part])]
+    function = entry.traced
+    outputs = tree.paths(tree.unflatten(function.structure, range(len(function.scalars))), "output")
+    inputs: tuple[int | str, ...] = (*state, *[leaf.path for leaf in entry.signature.leaves])
+    return NativeFunction(name, plan_graph(unit, machine), inputs, tuple(outputs))
+
+
+def unit_of(program: Executable, what: str, kind: str) -> CompilationUnit:
+    """The unit that a program was compiled from."""
+    unit = program.unit if isinstance(program, CompiledProgram) else CompilationUnit(program.graph, program.resident)
+    if unit.sizes:
+        raise UnsupportedError(
+            f"export to {kind}: {what} has symbolic sizes: {', '.join(unit.sizes)}",
+            hint="compile it with a batch whose sizes are numbers",
+        )
+    if unit.streamed:
+        raise UnsupportedError(f"export to {kind}: {what} keeps state in files", hint="compile it without stream=")
+    return unit
+
+
+def state_file(engine: Engine, placed: tuple[PlacedArray, ...]) -> StateFile:
+    """The file that `step.save` would write of this state, without the contents of the arrays."""
+    arrays = saved_arrays(engine)
+    found = write.checksummed_tensors(arrays)
+    facts = metadata.encode_metadata(write.complete_facts(arrays, found, step_facts(engine)), "export")
+    head = safetensors_header.encoded([(item.name, item.array, safetensors_header.BLANK) for item in found], facts)
+    own = {array.path: array for array in placed}
+    return StateFile(unsealed(head), [own[item.name] for item in found])
+
+
+def unsealed(head: bytes) -> bytes:
+    """A header with zeros for its seal."""
+    at = head.index(safetensors_header.stamp("")[:-1]) + len(safetensors_header.stamp("")) - 1
+    return head[:at] + safetensors_header.BLANK.encode() + head[at + 64 :]
