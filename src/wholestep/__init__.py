@@ -29,6 +29,8 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
 if TYPE_CHECKING:  # what is found at run time
     from wholestep.frontend.inspect import eval_shape, trace
     from wholestep.frontend.jit import jit
+    from wholestep.interop.jax.function import from_jax
+    from wholestep.interop.torch.function import from_torch_export
     from wholestep.train.state.offloaded_state import stacked
     from wholestep.train.state.result import block_until_ready
     from wholestep.train.step.compile import compile
@@ -59,6 +61,8 @@ __all__ = [
     "eval_shape",
     "fit",
     "fori_loop",
+    "from_jax",
+    "from_torch_export",
     "frontier_grad",
     "grad",
     "gradcheck",
@@ -108,6 +112,8 @@ LAZY = {
     "estimate": "wholestep.train.step.estimate",
     "eval_shape": "wholestep.frontend.inspect",
     "fit": "wholestep.train.loop.fit",
+    "from_jax": "wholestep.interop.jax.function",
+    "from_torch_export": "wholestep.interop.torch.function",
     "jit": "wholestep.frontend.jit",
     "lr_find": "wholestep.train.loop.lr_finder",
     "mean_over": "wholestep.train.loop.averages",
