@@ -27,7 +27,6 @@ FLOORS = {
         "frontend",
         "numpy scipy random",
         "nn optim",
-        "interop",
         "train testing",
         "__init__",
         "cli notebook",
@@ -78,7 +77,7 @@ FLOORS = {
         "program",
         "checkpoint inspect",
         "step",
-        "data",
+        "data handover",
         "calibrate loop sklearn",
     ),
 }

@@ -29,8 +29,8 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
 if TYPE_CHECKING:  # what is found at run time
     from wholestep.frontend.inspect import eval_shape, trace
     from wholestep.frontend.jit import jit
-    from wholestep.interop.jax.function import from_jax
-    from wholestep.interop.torch.function import from_torch_export
+    from wholestep.train.handover.to_jax import to_jax
+    from wholestep.train.handover.to_torch import to_torch
     from wholestep.train.state.offloaded_state import stacked
     from wholestep.train.state.result import block_until_ready
     from wholestep.train.step.compile import compile
@@ -61,8 +61,6 @@ __all__ = [
     "eval_shape",
     "fit",
     "fori_loop",
-    "from_jax",
-    "from_torch_export",
     "frontier_grad",
     "grad",
     "gradcheck",
@@ -91,6 +89,8 @@ __all__ = [
     "stacked",
     "stop_gradient",
     "testing",
+    "to_jax",
+    "to_torch",
     "trace",
     "trace_gradients",
     "unroll",
@@ -112,13 +112,13 @@ LAZY = {
     "estimate": "wholestep.train.step.estimate",
     "eval_shape": "wholestep.frontend.inspect",
     "fit": "wholestep.train.loop.fit",
-    "from_jax": "wholestep.interop.jax.function",
-    "from_torch_export": "wholestep.interop.torch.function",
     "jit": "wholestep.frontend.jit",
     "lr_find": "wholestep.train.loop.lr_finder",
     "mean_over": "wholestep.train.loop.averages",
     "params": "wholestep.nn.ambient",
     "stacked": "wholestep.train.state.offloaded_state",
+    "to_jax": "wholestep.train.handover.to_jax",
+    "to_torch": "wholestep.train.handover.to_torch",
     "trace": "wholestep.frontend.inspect",
     "unroll": "wholestep.train.step.unroll",
     "WholestepClassifier": "wholestep.train.sklearn.estimators",

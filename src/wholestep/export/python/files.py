@@ -11,13 +11,15 @@ from pathlib import Path
 
 from wholestep.export.program import ExportedProgram
 from wholestep.export.python.jax import JAX
+from wholestep.export.python.numpy import NUMPY
 from wholestep.export.python.printer import printed_functions
 from wholestep.export.python.torch import TORCH
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.ir.graph import NDArray
 
 SUPPORT = Path(__file__).parent / "support"
-CHECKPOINT_FILE = "checkpoint_file.py"
+SHARED = ("checkpoint_file.py", "host_support.py")
+"""The files in it whose functions all others use."""
 WIDTH = 110
 """The width of a line of data."""
 
@@ -56,6 +58,11 @@ def jax_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, 
 def torch_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:
     """A Python file of PyTorch."""
     return {path: python_source(TORCH, programs, path).encode()}
+
+
+def numpy_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:
+    """A Python file of NumPy."""
+    return {path: python_source(NUMPY, programs, path).encode()}
 
 
 def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], path: Path) -> str:
@@ -117,7 +124,7 @@ def constants_text(constants: Sequence[NDArray]) -> str:
 def support_functions(file: str) -> dict[str, str]:
     """The functions and tables of a support file by their names, as text, and those of the file beside it."""
     text = (SUPPORT / file).read_text(encoding="utf-8")
-    found = {} if file == CHECKPOINT_FILE else dict(support_functions(CHECKPOINT_FILE))
+    found = {} if file in SHARED else {k: v for name in SHARED for k, v in support_functions(name).items()}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef):
             found[node.name] = "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
@@ -140,8 +147,8 @@ def support_text(file: str, body: str) -> str:
     return "\n\n\n".join([text for name, text in known.items() if name in used])
 
 
-def imports_text(target: PythonTarget, text: str) -> str:
+def imports_text(target: PythonTarget, text: str, setup: bool = True) -> str:
     """The imports that a text uses, the standard library's first."""
     standard = [f"import {name}" for name in ("base64", "functools", "hashlib", "json", "os") if f"{name}." in text]
     others = [line for line in ("import numpy as np", *target.imports) if f"{line.split()[-1]}." in text + target.setup]
-    return "\n".join([*standard, *[""] * bool(standard), *others]) + target.setup
+    return "\n".join([*standard, *[""] * bool(standard), *others]) + target.setup * setup

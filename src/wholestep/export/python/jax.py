@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.export.python.vocabulary import Call, PythonTarget, Spelling, front_order, listed
+from wholestep.export.python.vocabulary import (
+    Call,
+    PythonTarget,
+    Spelling,
+    front_order,
+    host_words,
+    is_half,
+    listed,
+    unless_complex,
+)
 from wholestep.ir.graph import Node
 from wholestep.primitives.movement import spread
 
@@ -100,7 +109,10 @@ def jax_branched(c: Call) -> str:
     return f"lax.switch({c.a[0]}.astype(jnp.int32), [{branches}], {', '.join(c.a[1:])})"
 
 
+HOST = host_words()
+
 WORDS: dict[str, Spelling] = {
+    **HOST,
     **{name: f"jnp.{name}({{0}})" for name in ONE},
     **{name: f"jnp.{name}({{0}}, {{1}})" for name in TWO},
     **{name: f"jss.{name}({{0}})" for name in SPECIAL_ONE},
@@ -157,7 +169,7 @@ WORDS: dict[str, Spelling] = {
     "svd": "jnp.linalg.svd({0}, full_matrices={full_matrices})",
     "svdvals": "jnp.linalg.svd({0}, compute_uv=False)",
     "expm": "jsl.expm({0})",
-    "lu": "packed_lu({0})",
+    "lu": "eliminated({0})",
     "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
     "cond": jax_branched,
     "scan": jax_scanned,
@@ -165,13 +177,20 @@ WORDS: dict[str, Spelling] = {
 }
 """The spelling of each operation in JAX."""
 
-REAL_ALONE = frozenset("erf erfc sign".split())
-"""Operations that JAX has for real numbers, and this language for complex ones too."""
+WORDS |= {name: unless_complex(str(WORDS[name]), HOST[name]) for name in ("erf", "erfc")}
+NO_HALF = frozenset(HOST) - frozenset((*SPECIAL_ONE, *SPECIAL_TWO, "partition")) | {
+    "exp1",
+    "expi",
+    "ndtr",
+    "log_ndtr",
+    "ndtri",
+}
+"""Operations that JAX, or SciPy on the host, has no half precisions of."""
 
 
 def jax_holds(node: Node) -> bool:
-    """False for an operation on complex numbers that JAX has for real ones alone."""
-    return not (node.op.name in REAL_ALONE and any([t.dtype.kind == "c" for t in node.types]))
+    """False for half precisions that JAX lacks."""
+    return not (node.op.name in NO_HALF and any([is_half(t.dtype) for t in node.types]))
 
 
 JAX = PythonTarget(
@@ -182,6 +201,8 @@ JAX = PythonTarget(
         "import jax.numpy as jnp",
         "import jax.scipy.linalg as jsl",
         "import jax.scipy.special as jss",
+        "import scipy.linalg",
+        "import scipy.special",
         "from jax import lax",
     ),
     dtype=jax_dtype,

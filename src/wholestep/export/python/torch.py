@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.export.python.vocabulary import Call, PythonTarget, Spelling, front_order, listed
+from wholestep.export.python.vocabulary import (
+    Call,
+    PythonTarget,
+    Spelling,
+    front_order,
+    host_words,
+    is_half,
+    listed,
+    unless_complex,
+)
 from wholestep.export.rules.control import is_selectable
 from wholestep.ir.graph import Node
 from wholestep.primitives.movement import spread
@@ -161,7 +170,10 @@ def torch_is_wide_unsigned(dtype: np.dtype[Any]) -> bool:
 ON_WORDS = """add sub mul floor_divide remainder less less_equal equal not_equal bitwise_and bitwise_or bitwise_xor
 left_shift right_shift""".split()
 
+HOST = host_words()
+
 WORDS: dict[str, Spelling] = {
+    **HOST,
     **{name: f"torch.{name}({{0}})" for name in ONE},
     **{name: f"torch.{name}({{0}}, {{1}})" for name in TWO},
     **{name: f"torch.special.{name}({{0}})" for name in SPECIAL_ONE},
@@ -222,24 +234,39 @@ WORDS: dict[str, Spelling] = {
     "svdvals": "torch.linalg.svdvals({0})",
     "expm": "torch.linalg.matrix_exp({0})",
     "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
+    "lu": "eliminated({0})",
     "cond": torch_branched,
     "scan": torch_scanned,
     "while_loop": torch_looped,
 }
 """The spelling of each operation in torch."""
+WORDS |= {name: unless_complex(str(WORDS[name]), HOST[name]) for name in ("erf", "erfc", "erfcx")}
 WORDS |= {name: torch_plain_or_words(name, WORDS[name]) for name in ON_WORDS}
+
+
+NO_HALF = frozenset(
+    """erfcx zeta log_ndtr ndtri j0 j1 y0 y1 k0 k1 k0e k1e i0e i1 i1e digamma gammaln erfinv ndtr logit""".split()
+)
+"""Operations that torch has no half precisions of."""
+REAL_ALONE = frozenset("less less_equal rint sort".split())
+"""Operations that torch has for real numbers alone, and rules for complex ones."""
 
 
 def torch_holds(node: Node) -> bool:
     """False for dtypes that torch lacks, and for branches that are better both computed."""
-    return not (node.op.name == "cond" and is_selectable(node))
+    name, kinds = node.op.name, [t.dtype for t in node.types]
+    if name == "cond":
+        return not is_selectable(node)
+    half = (name in HOST and name not in (*SPECIAL_ONE, *SPECIAL_TWO)) or name in NO_HALF
+    lacking = [d for d in kinds if is_half(d) and (name != "partition" or d.kind == "V")]
+    return not ((half and lacking) or (name in REAL_ALONE and any([d.kind == "c" for d in kinds])))
 
 
 TORCH = PythonTarget(
     name="torch",
     title="PyTorch",
     words=WORDS,
-    imports=("import torch",),
+    imports=("import torch", "import scipy.linalg", "import scipy.special"),
     dtype=torch_dtype,
     broadcast=lambda text, shape, dtype: f"{text}.expand({tuple(shape)})",
     number=lambda text, dtype: f"torch.full((), {text}, dtype={dtype})",

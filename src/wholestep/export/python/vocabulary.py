@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from wholestep import dtypes
 from wholestep.export.core import Rule
 from wholestep.export.rules.table import RULES
-from wholestep.ir.graph import Graph, NDArray, Node
+from wholestep.ir.graph import Graph, NDArray, Node, Value
 from wholestep.ir.types import Type
+from wholestep.primitives.creation import cast
+from wholestep.primitives.elementwise import Elementwise
+from wholestep.primitives.family import REGISTRY
+from wholestep.primitives.functions import External
 
 
 class PrintedNames(Protocol):
@@ -102,8 +108,70 @@ class PythonTarget:
         return node.op.name in self.outlined
 
     def rule(self, node: Node) -> Rule | None:
-        """The rule for an operation that there is no word for."""
+        """The rule for an operation that there is no word for; a half precision is computed in float32."""
+        plain = node.op.kind in ("elementwise", "order") and node.op.name != "cast"
+        if plain and any([is_half(t.dtype) for t in node.types]):
+            return partial(in_float32, node.op)
         return self.rules.get(node.op.name)
+
+
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """True for float16 and bfloat16."""
+    return dtypes.is_float(dtype) and dtype.itemsize == 2
+
+
+def in_float32(op: Any, *operands: Value, **params: Any) -> Sequence[Value]:
+    """An operation on half precisions, computed in float32."""
+    wide = [cast(x, dtype=np.dtype(np.float32)) if is_half(x.dtype) else x for x in operands]
+    half = next(x.dtype for x in operands if is_half(x.dtype))
+    found: Any = op(*wide, **params)
+    return [cast(y, dtype=half) if dtypes.is_float(y.dtype) else y for y in (found if op.multiple else (found,))]
+
+
+def special_symbols() -> dict[str, tuple[str, int]]:
+    """The functions of scipy.special, and how many operands they have: every primitive that one of them defines."""
+    found = {}
+    for name, primitive in REGISTRY.items():
+        if isinstance(primitive, Elementwise):
+            symbol = SYMBOLS.get(name, primitive.reference if isinstance(primitive, External) else "")
+            if symbol:
+                found[name] = (str(getattr(symbol, "__name__", symbol)), primitive.arity)
+    return found
+
+
+SYMBOLS = {n: n for n in "erf erfc erfcx erfi dawsn expit log_expit ndtr log_ndtr zeta".split()}
+"""Primitives with scalar code of their own whose values scipy.special defines."""
+
+
+def host_words() -> dict[str, Spelling]:
+    """Operations that run in SciPy and NumPy on the host, for libraries that have no word for them."""
+    return {
+        **{name: on_host(f"scipy.special.{symbol}", n) for name, (symbol, n) in special_symbols().items()},
+        "sqrtm": lambda c: host_call(c, "matrix_roots"),
+        "solve_sylvester": lambda c: host_call(c, "sylvester_solutions"),
+        "partition": lambda c: host_call(c, f"functools.partial(around_places, axis={c.p['axis']}, kth={c.p['kth']})"),
+    }
+
+
+def unless_complex(word: str, otherwise: Spelling) -> Spelling:
+    """A word for real numbers, and another one for complex ones."""
+
+    def spelling(c: Call) -> str:
+        chosen = otherwise if c.types[0].dtype.kind == "c" else word
+        return chosen.format(*c.a, **c.p) if isinstance(chosen, str) else chosen(c)
+
+    return spelling
+
+
+def on_host(function: str, arity: int) -> Spelling:
+    """An elementwise function that runs on the host."""
+    return f"on_host({function}, None, {', '.join([f'{{{i}}}' for i in range(arity)])})"
+
+
+def host_call(c: Call, function: str) -> str:
+    """A call of a function that runs on the host, whose results have the types of the operation."""
+    kinds = listed([f"({t.shape}, {c.target.dtype(t.dtype)})" for t in c.outs])
+    return f"on_host({function}, {kinds}, {', '.join(c.a)})"
 
 
 def literal(value: Any) -> str:

@@ -10,7 +10,7 @@ from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute, copysign, floor_divide, fmod, imag, make_complex, real
 from wholestep.primitives.family import number_of, ones, zeros
-from wholestep.primitives.functions import sqrt
+from wholestep.primitives.functions import exp, log, sqrt
 from wholestep.primitives.logic import (
     bitwise_xor,
     ceil,
@@ -145,6 +145,17 @@ def length(x: Value, y: Value) -> Value:
     return select(infinite, like(x, math.inf), found)
 
 
+def cube_root(x: Value) -> Value:
+    """A power of one third and a step of Newton's, which makes it exact to rounding."""
+    size = absolute(x)
+    usual = less(zeros(x.type), size) & isfinite(size)
+    safe = select(usual, size, ones(x.type))
+    root = exp(log(safe) * (1 / 3))
+    root = root - (root - safe / (root * root)) * (1 / 3)
+    found: Value = copysign(select(usual, root, size), x)
+    return found
+
+
 ELEMENTWISE_RULES: dict[str, Rule] = {
     "wins": share_of_maximum,
     "not_equal": differing,
@@ -159,5 +170,6 @@ ELEMENTWISE_RULES: dict[str, Rule] = {
     "floor_divide": floored_quotient,
     "conj": conjugate,
     "hypot": length,
+    "cbrt": cube_root,
 }
 """Rules of arithmetic and logic."""

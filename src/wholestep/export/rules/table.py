@@ -7,11 +7,16 @@ from wholestep.export.rules.attention import mixed_values, pulled_back_attention
 from wholestep.export.rules.control import all_branches
 from wholestep.export.rules.elementwise import ELEMENTWISE_RULES
 from wholestep.export.rules.movement import MOVEMENT_RULES
+from wholestep.export.rules.order import ORDER_RULES
 from wholestep.export.rules.random_words import bits_in_words
+from wholestep.lower.legalize import fft, matrix_functions
 
 RULES: dict[str, Rule] = {
     **ELEMENTWISE_RULES,
     **MOVEMENT_RULES,
+    **ORDER_RULES,
+    **fft.EXPANSIONS,
+    **matrix_functions.EXPANSIONS,
     "attention": mixed_values,
     "attention_pullback": pulled_back_attention,
     "cond": all_branches,

@@ -55,7 +55,7 @@ def decode(numbers: NDArray) -> str:
     return "".join(CHARACTERS[i] for i in np.asarray(numbers).reshape(-1))
 
 
-def source_files(root: Path) -> Iterator[tuple[str, Path]]:
+def corpus_files(root: Path) -> Iterator[tuple[str, Path]]:
     """(name, path) of the modules under a folder, in the order of their names, which is the same everywhere."""
     found = [(path.relative_to(root), path) for path in root.rglob("*.py")]
     for name, path in sorted(found, key=lambda pair: pair[0].as_posix()):
@@ -83,7 +83,7 @@ def corpus(root: Path | None = None) -> Corpus:
     folder = Path(sysconfig.get_paths()["stdlib"]) if root is None else root
     parts: tuple[list[NDArray], list[NDArray]] = ([], [])
     room = LARGEST
-    for name, path in source_files(folder):
+    for name, path in corpus_files(folder):
         text = encode(path.read_text(encoding="utf-8", errors="replace"))[:room]
         parts[held_out(name)].append(text)
         room -= len(text)

@@ -1,5 +1,6 @@
 """Functions of JAX arrays that printed sources use: loops, orders, and what NumPy defines otherwise."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -48,10 +49,24 @@ def running(x, axis, upward):
     return lax.associative_scan(later, (x, places), axis=axis)
 
 
-def packed_lu(x):
+def eliminated(x):
     """Elimination with pivots: both triangles in one matrix, the exchanges counted from 0, and the order of rows."""
     packed, pivots, order = lax.linalg.lu(x)
     return packed, pivots.astype(jnp.int32), order.astype(jnp.int64)
+
+
+def on_host(f, kinds, *xs):
+    """Arrays of these shapes and dtypes from a function of NumPy arrays; without kinds, one elementwise like xs."""
+    like = [(jnp.broadcast_shapes(*[x.shape for x in xs]), xs[0].dtype)] if kinds is None else kinds
+    results = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in like)
+
+    def call(*arrays):
+        found = f(*map(np.asarray, arrays))
+        found = found if isinstance(found, tuple) else (found,)
+        return tuple(np.asarray(y, kind.dtype) for y, kind in zip(found, results))
+
+    found = jax.pure_callback(call, results, *xs, vmap_method="broadcast_all" if kinds is None else "sequential")
+    return found[0] if len(results) == 1 else found
 
 
 def load(path):

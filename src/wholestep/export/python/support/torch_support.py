@@ -133,6 +133,25 @@ def solve_triangle(a, b, lower, unit, trans):
     return torch.linalg.solve_triangular(a, b, upper=lower == bool(trans), unitriangular=unit)
 
 
+def on_host(f, kinds, *xs):
+    """Tensors from a function of NumPy arrays."""
+    found = f(*[x.detach().cpu().resolve_conj().numpy() for x in xs])
+    dtype, device = xs[0].dtype, xs[0].device
+    if kinds is None:
+        return torch.as_tensor(np.asarray(found)).to(device, dtype)
+    found = found if isinstance(found, tuple) else (found,)
+    made = tuple(torch.as_tensor(np.asarray(y)).to(device, kind) for y, (_, kind) in zip(found, kinds))
+    return made[0] if len(made) == 1 else made
+
+
+def eliminated(x):
+    """Elimination with pivots: both triangles in one matrix, the exchanges counted from 0, and the order of rows."""
+    packed, pivots = torch.linalg.lu_factor(x)
+    order, _, _ = torch.lu_unpack(packed, pivots, unpack_data=False)
+    order = order.real.mT.argmax(-1) if x.numel() else torch.arange(x.shape[-2]).expand(x.shape[:-1])
+    return packed, pivots - 1, order
+
+
 def load(path):
     """The state in a checkpoint: tensors by path."""
     header, _, _ = checkpoint_header(path)

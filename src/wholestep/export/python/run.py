@@ -1,0 +1,34 @@
+"""Printed sources as functions of this process: the text is that of a file, and its arrays are as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wholestep.export.python.files import imports_text, support_text
+from wholestep.export.python.printer import printed_functions
+from wholestep.export.python.vocabulary import PythonTarget
+from wholestep.ir.graph import Graph
+
+PROGRAM = "program"
+
+
+def python_function(graph: Graph, target: PythonTarget) -> Callable[..., tuple[Any, ...]]:
+    """A graph as a function of a library's arrays, which returns a tuple; made once for a graph and a library.
+
+    Raises UnsupportedError for operations that the library has no words for.
+    """
+    made: Callable[..., tuple[Any, ...]] = graph.derived(("python", target.name), lambda: executed(graph, target))
+    return made
+
+
+def executed(graph: Graph, target: PythonTarget) -> Callable[..., tuple[Any, ...]]:
+    """The function that a printed graph defines; nothing but numbers and quoted strings in it is the user's."""
+    functions, constants = printed_functions(target, [(PROGRAM, graph)])
+    support = support_text(target.support, functions)
+    head = imports_text(target, f"{support}{functions}", setup=False)
+    names: dict[str, Any] = {"CONSTANTS": constants}
+    source = "\n\n\n".join([head, support, functions])
+    exec(compile(source, f"<{graph.name} for {target.title}>", "exec"), names)
+    found: Callable[..., tuple[Any, ...]] = names[PROGRAM]
+    return found

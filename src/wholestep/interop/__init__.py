@@ -1,1 +1,0 @@
-"""Programs of other libraries as functions here: each operator of theirs is a short function in NumPy's names."""

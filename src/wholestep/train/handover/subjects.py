@@ -1,0 +1,115 @@
+"""Subjects of a handover: a function with its examples, or a step, as a program and the trees that go in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from wholestep import tree
+from wholestep.errors import ArgumentError
+from wholestep.export.program import ExportedProgram
+from wholestep.export.python.run import python_function
+from wholestep.export.python.vocabulary import PythonTarget
+from wholestep.frontend.exporting import export_function
+from wholestep.ir.build import build, inline
+from wholestep.ir.graph import Value
+from wholestep.nn.module import Module
+from wholestep.primitives.creation import full
+from wholestep.train.checkpoint.matching import root_of
+from wholestep.train.checkpoint.steps import HYPER
+from wholestep.train.handover.containers import Flatten, Unflatten, flatten_like, unflatten_like
+from wholestep.train.state.model_state import ModelStructure, split_model
+from wholestep.train.step.export import step_program
+from wholestep.train.step.step import Step
+
+WIDE = frozenset("float64 int64 uint64 complex128".split())
+"""Dtypes of 64 bits a number."""
+
+
+class HandedProgram(NamedTuple):
+    """A program and the trees around it."""
+
+    program: ExportedProgram
+    flatten: Flatten
+    """The arguments, as a tuple, as the program's inputs."""
+    unflatten: Unflatten
+    """The program's outputs as what is returned."""
+
+    def wide_types(self) -> bool:
+        """True if some value of the program has 64 bits a number."""
+        return any([t.dtype.name in WIDE for part in self.program.graph.family() for t in part.types()])
+
+    def function(self, target: PythonTarget) -> Callable[..., Any]:
+        """The subject as a function of a library's arrays."""
+        run, flatten, unflatten = python_function(self.program.graph, target), self.flatten, self.unflatten
+
+        def call(*args: Any) -> Any:
+            return unflatten(run(*flatten(args)))
+
+        call.__name__ = self.program.name if self.program.name.isidentifier() else "program"
+        return call
+
+
+def function_subject(f: Callable[..., Any], examples: tuple[Any, ...]) -> HandedProgram:
+    """A function, for arguments like the examples."""
+    program, function = export_function(f, examples)
+    result = unflatten_like(tree.unflatten(function.structure, range(len(function.scalars))))
+    return HandedProgram(program, flatten_like(examples, "arguments"), result)
+
+
+def step_subject(step: Step) -> HandedProgram:
+    """A step as a function `(state, batch) -> (state, results)`, with the hyper-parameters as they are now."""
+    with step._lock:
+        engine = step._engine
+        program = with_numbers(step_program(engine), HYPER)
+        parts, batch = engine.state.abstract(), engine.signature.abstract()
+        count = len(engine.state.paths)
+    state = unflatten_like(tree.unflatten(tree.structure(parts), range(count)))
+    rest = program.outputs[count:]
+
+    def unflatten(leaves: Any) -> Any:
+        return state(leaves), dict(zip(rest, leaves[count:], strict=True))
+
+    return HandedProgram(program, flatten_like((parts, batch), "(state, batch)"), unflatten)
+
+
+def with_numbers(program: ExportedProgram, root: str) -> ExportedProgram:
+    """A program whose inputs in a part of the state are the numbers that they hold now."""
+    fixed = {i: program.state[name] for i, name in enumerate(program.inputs) if root_of(name) == root}
+    left = [i for i in range(len(program.inputs)) if i not in fixed]
+
+    def write(*given: Value) -> list[Value]:
+        values = dict(zip(left, given, strict=True))
+        for i, x in fixed.items():
+            values[i] = full(value=x.item(), shape=(), dtype=x.dtype)
+        return inline(program.graph, [values[i] for i in range(len(program.inputs))])
+
+    types = program.graph.in_types
+    graph, _ = build(write, [types[i] for i in left], name=program.graph.name)
+    state = {name: x for name, x in program.state.items() if root_of(name) != root}
+    return replace(program, graph=graph, inputs=tuple([program.inputs[i] for i in left]), state=state)
+
+
+def subject_of(f: Any, examples: tuple[Any, ...], call: str) -> HandedProgram:
+    """The subject that was given to one of the functions that hand over."""
+    if isinstance(f, Step):
+        if examples:
+            raise ArgumentError(f"{call}: a step needs no examples", hint="it has those that it was compiled with")
+        return step_subject(f)
+    if isinstance(f, Module):
+        structure, params, buffers = split_model(f, None)
+        assert structure is not None
+        g = applied(structure)
+        return function_subject(lambda *xs: g(params, buffers, *xs), examples)
+    return function_subject(f, examples)
+
+
+def applied(structure: ModelStructure) -> Callable[..., Any]:
+    """A model in evaluation mode as a function of its parameters, its buffers and what it is called with."""
+    whole = structure.function(lambda model, xs: model(*xs), training=False)
+
+    def call(params: Any, buffers: Any, *xs: Any) -> Any:
+        return whole(params, *([buffers] if structure.kept else []), xs)
+
+    return call

@@ -1,0 +1,49 @@
+"""JAX: a function or a step as a pure function of JAX arrays."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from wholestep.errors import MissingExtraError, UnsupportedError
+from wholestep.export.python.jax import JAX
+from wholestep.train.handover.subjects import subject_of
+
+
+def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
+    """A function, model or step as a pure function of JAX arrays, under which `jax.jit`, `grad` and `vmap` work.
+
+    A function takes and returns trees as it does here, for arguments of the shapes and dtypes of the examples. A model
+    is called in evaluation mode, its parameters as they are now. A step becomes `step(state, batch)`, which returns the
+    state after it, of the structure of `step.state`, and a dictionary of the loss and what else there is; its
+    hyper-parameters are those of now, and `step.load_state` takes the state back.
+
+    Shapes: those of the examples, which are arrays or `ShapeDtype`s.
+    Raises: UnsupportedError for operations that JAX has no words for, and for numbers of 64 bits where JAX has them
+    turned off; MissingExtraError where JAX is not installed.
+
+    >>> import numpy as np, wholestep as ws
+    >>> x = np.float32(0.5)
+    >>> f = ws.to_jax(lambda x: np.sin(x) * x, x)
+    >>> import jax
+    >>> round(float(jax.jit(jax.grad(f))(x)), 4)
+    0.9182
+    """
+    jax = installed("jax")
+    subject = subject_of(f, examples, "to_jax")
+    subject.program.check_numbers("jax")
+    if subject.wide_types() and not jax.config.jax_enable_x64:
+        raise UnsupportedError(
+            f"to_jax: {subject.program.name} has numbers of 64 bits, which JAX has turned off",
+            hint='jax.config.update("jax_enable_x64", True) turns them on',
+        )
+    return subject.function(JAX)
+
+
+def installed(package: str) -> Any:
+    """An optional package; raises MissingExtraError where it is not there."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise MissingExtraError(f"{package} is not installed", hint=f"pip install {package}") from None

@@ -1,0 +1,113 @@
+"""PyTorch: a function or a step as a function of tensors, or as a module with parameters and buffers of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, tree
+from wholestep.errors import ArgumentError
+from wholestep.export.python.run import python_function
+from wholestep.export.python.torch import TORCH
+from wholestep.ir.graph import NDArray
+from wholestep.nn.module import Module
+from wholestep.train.handover.containers import flatten_like
+from wholestep.train.handover.subjects import applied, function_subject, subject_of
+from wholestep.train.handover.to_jax import installed
+from wholestep.train.state.model_state import split_model
+
+
+def to_torch(f: Callable[..., Any], *examples: Any, module: bool = False) -> Callable[..., Any]:
+    """A function, model or step as a function of tensors, which torch differentiates, compiles and exports.
+
+    It takes and returns trees as here, for arguments of the shapes and dtypes of the examples; a step becomes
+    `step(state, batch)`, as `to_jax` says. With `module` the result is a `torch.nn.Module`: of a model, its parameters
+    and buffers are those of the module, by the same paths, and it is called as the model is; of a function, so are the
+    arrays of its first argument. Its state is a copy.
+
+    Shapes: those of the examples, which are arrays or `ShapeDtype`s.
+    Raises: UnsupportedError for operations that torch has no words for, ArgumentError for a step as a module,
+    MissingExtraError where torch is not installed.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.Linear(3, 2, key=0)
+    >>> net = ws.to_torch(model, np.ones((4, 3), np.float32), module=True)
+    >>> sorted(net.state_dict())
+    ['bias', 'weight']
+    """
+    torch = installed("torch")
+    if not module:
+        subject = subject_of(f, examples, "to_torch")
+        subject.program.check_numbers("torch")
+        return subject.function(TORCH)
+    if isinstance(f, Module):
+        structure, params, buffers = split_model(f, None)
+        assert structure is not None
+        return module_of(torch, applied(structure), params, buffers or {}, examples)
+    if not callable(f) or hasattr(f, "_engine") or not examples:
+        raise ArgumentError(
+            "to_torch: a module is made of a model, or of a function and the parameters that it takes first",
+            hint="to_torch(step) without module= is a function of state and batch",
+        )
+    params, *rest = examples
+    return module_of(torch, lambda params, buffers, *xs: f(params, *xs), params, {}, tuple(rest))
+
+
+def module_of(
+    torch: Any, f: Callable[..., Any], params: Any, buffers: Any, examples: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """A module around a function of parameters, buffers and inputs."""
+    subject = function_subject(f, (params, buffers, *examples))
+    subject.program.check_numbers("torch")
+    arrays = tree.leaves((params, buffers))
+    paths = [*dotted(tree.paths(params)), *dotted(tree.paths(buffers))]
+    run, unflatten = python_function(subject.program.graph, TORCH), subject.unflatten
+    flatten = flatten_like(examples, "arguments")
+
+    class ExportedModule(torch.nn.Module):  # type: ignore[misc]
+        """A function with the arrays that it is trained with."""
+
+        def forward(self, *inputs: Any) -> Any:
+            """Call it."""
+            return unflatten(run(*[array_at(self, path) for path in paths], *flatten(inputs)))
+
+    made: Callable[..., Any] = ExportedModule()
+    trained = len(tree.leaves(params))
+    for i, (path, x) in enumerate(zip(paths, arrays, strict=True)):
+        hold(torch, made, path, np.array(x), i < trained)
+    return made
+
+
+def dotted(paths: Iterable[str]) -> list[str]:
+    """Paths as torch names arrays: `layers[0].weight` is `layers.0.weight`."""
+    return [path.replace("[", ".").replace("]", "").replace("'", "").strip(".") or "value" for path in paths]
+
+
+def array_at(module: Any, path: str) -> Any:
+    """The array of a module at a path."""
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def hold(torch: Any, module: Any, path: str, x: NDArray, trained: bool) -> None:
+    """Register an array in a module, in modules inside it by the words of its path."""
+    *above, last = path.split(".")
+    for name in above:
+        if name not in module._modules:
+            module.add_module(name, torch.nn.Module())
+        module = module._modules[name]
+    value = tensor(torch, x)
+    if trained and dtypes.is_inexact(x.dtype):
+        module.register_parameter(last, torch.nn.Parameter(value))
+    else:
+        module.register_buffer(last, value)
+
+
+def tensor(torch: Any, x: NDArray) -> Any:
+    """An array as a tensor of its own."""
+    if x.dtype.name == "bfloat16":
+        return torch.tensor(x.view(np.int16)).view(torch.bfloat16)
+    return torch.tensor(x)

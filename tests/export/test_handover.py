@@ -1,0 +1,123 @@
+"""Functions, models and steps handed over: other libraries differentiate, batch, compile and train them as here."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.export.steps import Reader, dense, images, rows
+
+import wholestep as ws
+from wholestep import nn, optim, tree
+from wholestep.errors import ArgumentError, TreeError, UnsupportedError
+from wholestep.train.handover import to_torch
+
+
+def energy(p: Any, x: Any) -> Any:
+    return np.sum(np.tanh(x @ p["w"]) ** 2 + np.log1p(np.exp(p["b"])))
+
+
+PARAMS = {"w": np.linspace(-1, 1, 6).reshape(3, 2), "b": np.array([0.5, -0.5])}
+X = np.arange(12.0).reshape(4, 3) / 7
+
+
+def test_jax_differentiates_batches_and_compiles_a_function(jax: Any) -> None:
+    f = ws.to_jax(energy, PARAMS, X)
+    assert float(f(PARAMS, X)) == pytest.approx(energy(PARAMS, X), rel=1e-12)
+    got = jax.jit(jax.grad(f, argnums=(0, 1)))(PARAMS, X)
+    for a, b in zip(tree.leaves(got), tree.leaves(ws.grad(energy, argnums=(0, 1))(PARAMS, X)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    many = np.stack([X, -X, 2 * X])
+    np.testing.assert_allclose(jax.vmap(f, (None, 0))(PARAMS, many), [energy(PARAMS, x) for x in many], rtol=1e-12)
+
+
+def test_jax_trains_with_a_step_and_hands_its_state_back(jax: Any) -> None:
+    step, batch = rows()
+    f, state = jax.jit(ws.to_jax(step)), step.state
+    for _ in range(20):
+        state, results = f(state, batch)
+        assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
+    want = step.state
+    step.load_state(jax.tree.map(np.asarray, state))
+    assert step.steps == 20
+    for a, b in zip(tree.leaves(step.state), tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    step(batch)
+
+
+def test_jax_without_wide_numbers_is_said(jax: Any) -> None:
+    jax.config.update("jax_enable_x64", False)
+    with pytest.raises(UnsupportedError, match=r"energy has numbers of 64 bits(?s:.*)jax_enable_x64"):
+        ws.to_jax(energy, PARAMS, X)
+
+
+def test_other_structures_and_what_is_no_function_are_refused(jax: Any) -> None:
+    with pytest.raises(TreeError, match="'b', 'w'"):
+        ws.to_jax(energy, PARAMS, X)({"w": PARAMS["w"]}, X)
+    step, batch = dense()
+    with pytest.raises(ArgumentError, match="a step needs no examples"):
+        ws.to_jax(step, batch)
+
+
+def torch_or_skip() -> Any:
+    return pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+
+
+def test_the_example_runs() -> None:
+    torch_or_skip()
+    assert not doctest.testmod(to_torch).failed
+
+
+def test_torch_trains_a_function_as_a_module() -> None:
+    torch = torch_or_skip()
+    net = ws.to_torch(energy, PARAMS, X, module=True)
+    assert sorted(name for name, _ in net.named_parameters()) == ["b", "w"]
+    net(torch.tensor(X)).backward()
+    for name, slope in ws.grad(energy)(PARAMS, X).items():
+        np.testing.assert_allclose(getattr(net, name).grad, slope, rtol=1e-12)
+    with torch.no_grad():
+        plain = ws.to_torch(energy, PARAMS, X)
+        assert float(plain({k: torch.tensor(v) for k, v in PARAMS.items()}, torch.tensor(X))) == pytest.approx(
+            energy(PARAMS, X), rel=1e-12
+        )
+
+
+def test_torch_trains_a_model_as_wholestep_does() -> None:
+    torch = torch_or_skip()
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 3)).astype(np.float32), rng.normal(size=(8, 2)).astype(np.float32)
+    model = nn.MLP([3, 4, 2], key=0)
+    step = ws.compile(lambda m, b: nn.mse(m(b[0]), b[1]), model, optimizer=optim.sgd(0.1), batch=(x, y))
+    net = ws.to_torch(model, x, module=True)
+    other = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(20):
+        other.zero_grad()
+        loss = torch.nn.functional.mse_loss(net(torch.tensor(x)), torch.tensor(y))
+        loss.backward()
+        other.step()
+        assert float(loss.detach()) == pytest.approx(float(step(batch=(x, y)).loss), rel=1e-5)
+
+
+def test_torch_holds_the_buffers_of_a_model() -> None:
+    torch = torch_or_skip()
+    model, x = Reader(), np.random.default_rng(0).normal(size=(2, 1, 8, 8)).astype(np.float32)
+    net = ws.to_torch(model, x, module=True)
+    held = dict(net.named_buffers())
+    assert sorted(held) == ["body.layers.1.mean", "body.layers.1.var"]
+    held["body.layers.1.mean"].fill_(0.25)
+    assert not np.allclose(net(torch.tensor(x)).detach(), ws.to_torch(model, x)(torch.tensor(x)))
+
+
+def test_torch_trains_with_a_step() -> None:
+    torch = torch_or_skip()
+    step, batch = images()
+    f, state = ws.to_torch(step), tree.map(lambda x: torch.tensor(np.asarray(x)), step.state)
+    given = tree.map(torch.tensor, batch)
+    with torch.no_grad():
+        for _ in range(20):
+            state, results = f(state, given)
+            assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
+    with pytest.raises(ArgumentError, match="a module is made of a model"):
+        ws.to_torch(step, module=True)

@@ -1,0 +1,122 @@
+"""Words of array libraries: what each primitive is spelled as computes what the reference computes, at its samples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wholestep.primitives  # noqa: F401  (fills the registry)
+from wholestep.backends.reference import interpret
+from wholestep.export.python.jax import JAX
+from wholestep.export.python.numpy import NUMPY
+from wholestep.export.python.run import python_function
+from wholestep.export.python.torch import TORCH
+from wholestep.frontend.tracing import type_of
+from wholestep.ir.build import build
+from wholestep.primitives.family import REGISTRY, Primitive, Sample
+from wholestep.primitives.functions import External
+from wholestep.testing.primitives import graph_of, samples_of
+
+CLOSE = {"float64": 1e-9, "float32": 3e-5, "float16": 4e-3, "bfloat16": 4e-2, "complex128": 1e-9, "complex64": 3e-5}
+"""The differences that are let pass, as parts of one more than the largest number."""
+UP_TO_SIGNS = frozenset(("qr", "eigh", "eig", "svd"))
+"""Primitives whose results are unique but for signs, phases and, of eigenvalues, order."""
+REFUSED = frozenset(("gammainc_order",))
+"""Primitives that no array library has words for."""
+DEAR = frozenset(
+    """adjugate adjugate_tangent attention attention_pullback cummax cummin expm expm_tangent lu pinv slogdet solve
+    top_k""".split()
+)
+"""Primitives whose JAX program takes XLA a quarter of a second and more to compile."""
+CALLED = sorted(name for name, p in REGISTRY.items() if not p.nested and not p.collective)
+
+
+def check_close(name: str, got: Any, want: Any) -> None:
+    """Assert that two results have one type, and the same numbers but for rounding."""
+    a, b = np.asarray(got), np.asarray(want)
+    assert (a.shape, a.dtype) == (b.shape, b.dtype), name
+    if a.dtype.kind in "biu":
+        np.testing.assert_array_equal(a, b, err_msg=name)
+        return
+    close = CLOSE[b.dtype.name]
+    a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (a, b))
+    if name in UP_TO_SIGNS:
+        a, b = np.sort(np.abs(a).ravel()), np.sort(np.abs(b).ravel())
+    largest = np.abs(b[np.isfinite(b)]).max(initial=0)
+    with np.errstate(all="ignore"):
+        fine = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= close * (1 + largest))
+    assert fine.all(), f"{name} differs by {np.nanmax(np.abs(a - b))}"
+
+
+def references(primitive: Primitive, sample: Sample) -> list[Any]:
+    with np.errstate(all="ignore"):
+        return interpret(graph_of(primitive, sample), [np.asarray(x) for x in sample.inputs])
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_numpy_has_every_primitive(name: str) -> None:
+    for sample in samples_of(REGISTRY[name]) if name not in REFUSED else ():
+        run = python_function(graph_of(REGISTRY[name], sample), NUMPY)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = run(*map(np.asarray, sample.inputs))
+        for x, y in zip(found, references(REGISTRY[name], sample), strict=True):
+            check_close(name, x, y)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_torch_has_every_primitive(name: str) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+
+    def given(x: Any) -> Any:
+        x = np.array(x)
+        return torch.tensor(x.view(np.int16)).view(torch.bfloat16) if x.dtype.kind == "V" else torch.tensor(x)
+
+    def taken(x: Any, like: Any) -> Any:
+        return x.view(torch.int16).numpy().view(like.dtype) if x.dtype == torch.bfloat16 else x.resolve_conj().numpy()
+
+    for sample in samples_of(REGISTRY[name]) if name not in REFUSED else ():
+        run = python_function(graph_of(REGISTRY[name], sample), TORCH)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = run(*map(given, sample.inputs))
+        for x, y in zip(found, references(REGISTRY[name], sample), strict=True):
+            check_close(name, taken(x, np.asarray(y)), y)
+
+
+def one_each() -> Iterator[tuple[Primitive, Sample]]:
+    """A sample of each primitive, of float32 where it takes that, of more than no elements.
+
+    Functions that SciPy computes here have words that are names of JAX's own, and XLA compiles them for long.
+    """
+    for name in CALLED:
+        if name not in REFUSED | DEAR and not isinstance(REGISTRY[name], External):
+            found = [s for s in samples_of(REGISTRY[name]) if all(map(np.size, s.inputs))]
+            floats = [s for s in found if any(np.asarray(x).dtype == np.float32 for x in s.inputs)]
+            yield REGISTRY[name], (floats or found)[0]
+
+
+def test_jax_has_the_primitives(jax: Any) -> None:
+    """One program of all of them, since XLA compiles one faster than many."""
+    calls = list(one_each())
+    inputs = [np.asarray(x) for _, sample in calls for x in sample.inputs]
+
+    def write(*xs: Any) -> Sequence[Any]:
+        found, rest = [], list(xs)
+        for primitive, sample in calls:
+            operands, rest = rest[: len(sample.inputs)], rest[len(sample.inputs) :]
+            out: Any = primitive(*operands, **sample.params)
+            found += out if primitive.multiple else (out,)
+        return found
+
+    graph, _ = build(write, [type_of(x) for x in inputs], name="all")
+    fast = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    run = jax.jit(python_function(graph, JAX)).lower(*inputs).compile(compiler_options=fast)
+    found = iter(run(*inputs))
+    for primitive, sample in calls:
+        for y in references(primitive, sample):
+            check_close(primitive.name, next(found), y)
