@@ -17,6 +17,8 @@ import numpy as np
 from wholestep import primitives, scipy as parts
 from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.frontend import array, dispatch, ufunc_rules
+from wholestep.interop.jax.operators import PRIMITIVES
+from wholestep.interop.torch.operators import OPERATORS
 from wholestep.lower.legalize.expand_ops import EXPANSIONS
 from wholestep.passes.inline_bodies import BODY_OPS
 from wholestep.primitives import precision as precision_kinds
@@ -135,6 +137,15 @@ def precision() -> str:
     return with_table((FOLDER / "precision.md").read_text(encoding="utf-8"), "the classes", lines)
 
 
+def imports() -> str:
+    """The page on programs of other libraries, with the operators of each in their places."""
+    page = (FOLDER / "import.md").read_text(encoding="utf-8")
+    for source, table in (("the operators of PyTorch", OPERATORS), ("the primitives of JAX", PRIMITIVES)):
+        names = sorted({name.partition(".")[0] for name in table})
+        page = with_table(page, source, [f"{len(names)} are covered: {_listing(names)}."])
+    return page
+
+
 def benchmarks() -> str:
     """The page on benchmarks, with the tables of products and of models of real size in their places."""
     page = (FOLDER / "benchmarks.md").read_text(encoding="utf-8")
@@ -202,6 +213,7 @@ def primitives_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "coverage.md": coverage,
+    "import.md": imports,
     "primitives.md": primitives_page,
     "precision.md": precision,
     "benchmarks.md": benchmarks,

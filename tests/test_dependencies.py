@@ -12,8 +12,8 @@ DISTRIBUTIONS = {"sklearn": "scikit-learn", "IPython": "ipython"}
 """The distributions of packages whose name is another one."""
 COMMANDS = ("cli", "notebook")
 """The parts of the library that its extras are for."""
-GIVEN = {"einops", "pandas", "polars", "torch"}
-"""What the library takes arrays, tables and weights of, where the user has it."""
+GIVEN = {"einops", "jax", "pandas", "polars", "torch"}
+"""What the library takes arrays, tables, weights and programs of, where the user has it."""
 
 
 def imported(folder: Path, *without: str) -> set[str]:

@@ -27,6 +27,7 @@ FLOORS = {
         "frontend",
         "numpy scipy random",
         "nn optim",
+        "interop",
         "train testing",
         "__init__",
         "cli notebook",

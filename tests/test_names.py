@@ -42,9 +42,8 @@ def test_a_file_opens_with_its_idea(file: Path) -> None:
 
 
 LIBRARY = ROOT / "src" / "wholestep"
-MIRRORS = ("numpy/", "scipy/", "random/", "nn/init.py", "export/python/support/")
-"""Modules whose functions have the names, and the meanings, that NumPy, SciPy and users gave them, or have for several
-libraries of arrays."""
+MIRRORS = ("numpy/", "scipy/", "random/", "nn/init.py", "export/python/support/", "interop/")
+"""Modules whose functions have the names, and the meanings, that NumPy, SciPy, other libraries and users gave them."""
 MATHEMATICS = "kernel/maths/"
 """The kernel code of mathematical functions; the real and the complex code of one have its name."""
 FEW = 40

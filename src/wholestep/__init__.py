@@ -29,6 +29,8 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
 if TYPE_CHECKING:  # what is found at run time
     from wholestep.frontend.inspect import eval_shape, trace
     from wholestep.frontend.jit import jit
+    from wholestep.interop.jax.function import from_jax
+    from wholestep.interop.torch.function import from_torch_export
     from wholestep.train.handover.to_jax import to_jax
     from wholestep.train.handover.to_torch import to_torch
     from wholestep.train.state.offloaded_state import stacked
@@ -61,6 +63,8 @@ __all__ = [
     "eval_shape",
     "fit",
     "fori_loop",
+    "from_jax",
+    "from_torch_export",
     "frontier_grad",
     "grad",
     "gradcheck",
@@ -112,6 +116,8 @@ LAZY = {
     "estimate": "wholestep.train.step.estimate",
     "eval_shape": "wholestep.frontend.inspect",
     "fit": "wholestep.train.loop.fit",
+    "from_jax": "wholestep.interop.jax.function",
+    "from_torch_export": "wholestep.interop.torch.function",
     "jit": "wholestep.frontend.jit",
     "lr_find": "wholestep.train.loop.lr_finder",
     "mean_over": "wholestep.train.loop.averages",

@@ -31,6 +31,23 @@ def test_residuals_may_be_any_tree():
     assert f(X, {"k": 2.0}, 3.0)["y"].shape == (3,)
 
 
+def test_a_rule_may_itself_differentiate():
+    """The last walk of a gradient keeps no nodes, but for what a rule differentiates."""
+
+    @ws.custom_vjp
+    def f(x):
+        return np.sin(x) * x
+
+    f.defvjp(lambda x: (f(x), x), lambda x, g: ws.vjp(lambda v: np.sin(v) * v, x)[1](g))
+    loss = lambda x: np.sum(f(x) ** 2)  # noqa: E731
+    wanted = ws.grad(lambda x: np.sum((np.sin(x) * x) ** 2))(X)
+    np.testing.assert_allclose(ws.grad(loss)(X), wanted)
+    np.testing.assert_allclose(ws.jit(ws.grad(loss))(X), wanted)
+    inner = ws.custom_vjp(lambda x: np.sum(x**3))
+    inner.defvjp(lambda x: (np.sum(x**3), x), lambda x, g: (g * ws.grad(lambda v: np.sum(v**3))(x),))
+    np.testing.assert_allclose(ws.grad(inner)(X), 3 * X**2)
+
+
 def test_straight_through_in_both_modes():
     @ws.custom_vjp
     def hard(x):

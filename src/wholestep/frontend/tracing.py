@@ -64,7 +64,12 @@ def scope(reason: str) -> Iterator[Scope]:
     """Work in the current trace, or in a new one that computes as it goes."""
     builder = current()
     if builder is not None:
-        yield Scope(builder, False)
+        # A rule that is asked in the last walk may itself differentiate, which needs the nodes that the walk drops.
+        recording, builder.recording = builder.recording, True
+        try:
+            yield Scope(builder, False)
+        finally:
+            builder.recording = recording
         return
     register_backend()
     own = GraphBuilder(reference.evaluate_node, reason)

@@ -1,0 +1,148 @@
+"""Products, convolutions, linear algebra and Fourier transforms of lax."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, nn, numpy as wnp
+from wholestep.errors import UnsupportedError
+from wholestep.interop.handlers import Handlers
+from wholestep.interop.jax.structure import padded
+from wholestep.scipy import linalg
+
+CONTRACTIONS = Handlers()
+entry = CONTRACTIONS.entry
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+CONVOLUTIONS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+
+
+@entry("dot_general")
+def dot_general(x: Any, y: Any, *, dimension_numbers: Any, preferred_element_type: Any = None, **params: Any) -> Any:
+    (x_sum, y_sum), (x_batch, y_batch) = dimension_numbers
+    names = iter(LETTERS)
+    left = [next(names) for _ in range(x.ndim)]
+    right = [next(names) for _ in range(y.ndim)]
+    for i, j in [*zip(x_sum, y_sum, strict=True), *zip(x_batch, y_batch, strict=True)]:
+        right[j] = left[i]
+    out = [left[i] for i in x_batch]
+    out += [name for i, name in enumerate(left) if i not in x_sum and i not in x_batch]
+    out += [name for j, name in enumerate(right) if j not in y_sum and j not in y_batch]
+    if preferred_element_type is not None:
+        x, y = (a.astype(dtypes.check(preferred_element_type)) for a in (x, y))
+    return wnp.einsum(f"{''.join(left)},{''.join(right)}->{''.join(out)}", x, y)
+
+
+@entry("conv_general_dilated")
+def conv_general_dilated(
+    x: Any,
+    w: Any,
+    *,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    dimension_numbers: Any,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    preferred_element_type: Any = None,
+    **params: Any,
+) -> Any:
+    d, n = dimension_numbers, len(window_strides)
+    if n not in CONVOLUTIONS:
+        raise UnsupportedError(f"from_jax: a convolution over {n} axes is not covered", hint="1 to 3 axes are")
+    if preferred_element_type is not None:
+        x, w = (a.astype(dtypes.check(preferred_element_type)) for a in (x, w))
+    images, kernel = wnp.transpose(x, tuple(d.lhs_spec)), wnp.transpose(w, tuple(d.rhs_spec))
+    config = [(0, 0, 0)] * 2 + [(a, b, s - 1) for (a, b), s in zip(padding, lhs_dilation, strict=True)]
+    images = padded(images, np.zeros((), images.dtype), config)
+    convolve = functools.partial(
+        CONVOLUTIONS[n], stride=tuple(window_strides), dilation=tuple(rhs_dilation), groups=feature_group_count
+    )
+    if batch_group_count == 1:
+        made = convolve(images, kernel)
+    else:
+        parts = zip(wnp.split(images, batch_group_count), wnp.split(kernel, batch_group_count), strict=True)
+        made = wnp.concatenate([convolve(a, b) for a, b in parts], axis=1)
+    return wnp.transpose(made, tuple(int(i) for i in np.argsort(d.out_spec)))
+
+
+@entry("fft")
+def fft(x: Any, *, fft_type: Any, fft_lengths: Sequence[int], **params: Any) -> Any:
+    name = str(getattr(fft_type, "name", fft_type)).lower().rpartition(".")[2]
+    transform = {"fft": wnp.fft.fftn, "ifft": wnp.fft.ifftn, "rfft": wnp.fft.rfftn, "irfft": wnp.fft.irfftn}[name]
+    made = transform(x, tuple(fft_lengths), tuple(range(x.ndim - len(fft_lengths), x.ndim)))
+    real, single = name == "irfft", x.dtype in (np.float32, np.complex64)
+    return made.astype((np.float32 if real else np.complex64) if single else made.dtype)
+
+
+@entry("cholesky")
+def cholesky(x: Any, *, symmetrize_input: bool = False, **params: Any) -> Any:
+    if symmetrize_input:
+        x = (x + wnp.conj(wnp.swapaxes(x, -1, -2))) / 2
+    return wnp.linalg.cholesky(x)
+
+
+@entry("triangular_solve")
+def triangular_solve(
+    a: Any,
+    b: Any,
+    *,
+    left_side: bool,
+    lower: bool,
+    transpose_a: Any = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+    **params: Any,
+) -> Any:
+    a = wnp.conj(a) if conjugate_a else a
+    if transpose_a:
+        a, lower = wnp.swapaxes(a, -1, -2), not lower
+    if left_side:
+        return linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit_diagonal)
+    turned = linalg.solve_triangular(
+        wnp.swapaxes(a, -1, -2), wnp.swapaxes(b, -1, -2), lower=not lower, unit_diagonal=unit_diagonal
+    )
+    return wnp.swapaxes(turned, -1, -2)
+
+
+@entry("eigh")
+def eigh(x: Any, *, lower: bool = True, **params: Any) -> list[Any]:
+    values, vectors = wnp.linalg.eigh(x, UPLO="L" if lower else "U")
+    return [vectors, values]
+
+
+@entry("svd")
+def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, **params: Any) -> list[Any]:
+    if not compute_uv:
+        return [wnp.linalg.svd(x, compute_uv=False)]
+    u, s, v = wnp.linalg.svd(x, full_matrices=full_matrices)
+    return [s, u, v]
+
+
+@entry("qr")
+def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, **params: Any) -> list[Any]:
+    if pivoting:
+        raise UnsupportedError("from_jax: qr with pivoting is not covered")
+    return list(wnp.linalg.qr(x, mode="complete" if full_matrices else "reduced"))
+
+
+@entry("lu")
+def lu(x: Any, **params: Any) -> list[Any]:
+    factors, pivots = linalg.lu_factor(x)
+    exchanges = pivots.astype(np.int32)
+    return [factors, exchanges, lu_pivots_to_permutation(exchanges, permutation_size=x.shape[-2])]
+
+
+@entry("lu_pivots_to_permutation")
+def lu_pivots_to_permutation(pivots: Any, *, permutation_size: int, **params: Any) -> Any:
+    rows = np.arange(permutation_size, dtype=np.int32)
+    order = wnp.broadcast_to(rows, (*pivots.shape[:-1], permutation_size))
+    for i in range(pivots.shape[-1]):
+        j = pivots[..., i : i + 1]
+        there = wnp.take_along_axis(order, j.astype(np.int64), axis=-1)
+        order = wnp.where(rows == i, there, wnp.where(rows == j, order[..., i : i + 1], order))
+    return order

@@ -1,0 +1,221 @@
+"""Elementwise primitives of lax: arithmetic, comparisons, bits and mathematical functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, numpy as wnp
+from wholestep.errors import UnsupportedError
+from wholestep.frontend.marks import stop_gradient
+from wholestep.interop.handlers import Handlers
+from wholestep.scipy import special
+
+ELEMENTWISE = Handlers()
+entry = ELEMENTWISE.entry
+
+
+def plain(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler that no parameter of the primitive changes."""
+    return lambda *xs, **params: f(*xs)
+
+
+def is_whole(x: Any) -> bool:
+    """Test whether an array holds integers."""
+    return dtypes.is_integer(x.dtype)
+
+
+def bits_or_truth(bits: Callable[..., Any], truth: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler for integers and for booleans."""
+    return lambda *xs, **params: (truth if dtypes.is_bool(xs[0].dtype) else bits)(*xs)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": wnp.abs,
+    "add": wnp.add,
+    "add_any": wnp.add,
+    "sub": wnp.subtract,
+    "neg": wnp.negative,
+    "sign": wnp.sign,
+    "sqrt": wnp.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "cbrt": wnp.cbrt,
+    "square": wnp.square,
+    "exp": wnp.exp,
+    "exp2": wnp.exp2,
+    "expm1": wnp.expm1,
+    "log": wnp.log,
+    "log1p": wnp.log1p,
+    "sin": wnp.sin,
+    "cos": wnp.cos,
+    "tan": wnp.tan,
+    "asin": wnp.arcsin,
+    "acos": wnp.arccos,
+    "atan": wnp.arctan,
+    "atan2": wnp.arctan2,
+    "sinh": wnp.sinh,
+    "cosh": wnp.cosh,
+    "tanh": wnp.tanh,
+    "asinh": wnp.arcsinh,
+    "acosh": wnp.arccosh,
+    "atanh": wnp.arctanh,
+    "ceil": wnp.ceil,
+    "floor": wnp.floor,
+    "pow": lambda x, y: np.power(x, y.astype(x.dtype)),
+    "max": wnp.maximum,
+    "min": wnp.minimum,
+    "nextafter": wnp.nextafter,
+    "rem": wnp.fmod,
+    "eq": wnp.equal,
+    "ne": wnp.not_equal,
+    "lt": wnp.less,
+    "le": wnp.less_equal,
+    "gt": wnp.greater,
+    "ge": wnp.greater_equal,
+    "is_finite": wnp.isfinite,
+    "real": wnp.real,
+    "imag": wnp.imag,
+    "conj": lambda x: np.conj(x) if dtypes.is_complex(x.dtype) else x + np.zeros((), dtypes.complex_of(x.dtype)),
+    "complex": lambda re, im: re + im * np.asarray(1j, dtypes.complex_of(re.dtype)),
+    "logistic": special.expit,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "erf_inv": special.erfinv,
+    "lgamma": special.gammaln,
+    "digamma": special.psi,
+    "igamma": special.gammainc,
+    "igammac": special.gammaincc,
+    "regularized_incomplete_beta": special.betainc,
+    "zeta": special.zeta,
+    "polygamma": lambda n, x: special.polygamma(n, x),
+    "bessel_i0e": special.i0e,
+    "bessel_i1e": special.i1e,
+    "shift_left": lambda x, y: shifted(wnp.left_shift, x, y),
+    "shift_right_logical": lambda x, y: as_signed(shifted(wnp.right_shift, as_unsigned(x), y), x.dtype),
+    "shift_right_arithmetic": lambda x, y: np.right_shift(x, np.minimum(y, 8 * x.dtype.itemsize - 1)),
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "copy": lambda x: x,
+    "stop_gradient": stop_gradient,
+    "stage": lambda x: x,
+    "name": lambda x: x,
+    "pvary": lambda x: x,
+    "sharding_constraint": lambda x: x,
+    "layout_constraint": lambda x: x,
+    "population_count": lambda x: np.bitwise_count(x).astype(x.dtype),
+}
+"""Functions of arrays for primitives without parameters that matter."""
+
+ELEMENTWISE.update({name: plain(f) for name, f in FUNCTIONS.items()})
+ELEMENTWISE.update(
+    {
+        "and": bits_or_truth(wnp.bitwise_and, wnp.logical_and),
+        "or": bits_or_truth(wnp.bitwise_or, wnp.logical_or),
+        "xor": bits_or_truth(wnp.bitwise_xor, wnp.logical_xor),
+        "not": bits_or_truth(wnp.invert, wnp.logical_not),
+        "optimization_barrier": lambda *xs, **params: list(xs),
+        "device_put": lambda *xs, **params: list(xs),
+    }
+)
+
+
+def as_unsigned(x: Any) -> Any:
+    """Integers as the unsigned ones of the same bits."""
+    return x.view(f"uint{8 * x.dtype.itemsize}") if x.dtype.kind == "i" else x
+
+
+def as_signed(x: Any, dtype: Any) -> Any:
+    """Unsigned integers as a dtype of the same bits."""
+    return x if x.dtype == dtype else x.view(dtype)
+
+
+def shifted(f: Callable[..., Any], x: Any, places: Any) -> Any:
+    """A shift that leaves nothing where it is as far as there are bits, or further."""
+    bits = 8 * x.dtype.itemsize
+    by = as_unsigned(places).astype(x.dtype)
+    return wnp.where(by < bits, f(x, wnp.minimum(by, bits - 1)), np.zeros((), x.dtype))
+
+
+@entry("mul")
+def mul(x: Any, y: Any, *, out_dtype: Any = None, **params: Any) -> Any:
+    if out_dtype is not None and out_dtype != x.dtype:
+        x, y = x.astype(out_dtype), y.astype(out_dtype)
+    return wnp.logical_and(x, y) if dtypes.is_bool(x.dtype) else wnp.multiply(x, y)
+
+
+@entry("div")
+def div(x: Any, y: Any, **params: Any) -> Any:
+    if not is_whole(x):
+        return wnp.divide(x, y)
+    down, rest = wnp.floor_divide(x, y), wnp.remainder(x, y)
+    return down if x.dtype.kind == "u" else down + ((rest != 0) & ((rest < 0) != (x < 0))).astype(x.dtype)
+
+
+@entry("integer_pow")
+def integer_pow(x: Any, *, y: int, **params: Any) -> Any:
+    if y < 0:
+        return 1 / integer_pow(x, y=-y)
+    made, square = None, x
+    while y:
+        if y & 1:
+            made = square if made is None else made * square
+        y >>= 1
+        square = square * square if y else square
+    return wnp.ones_like(x) if made is None else made
+
+
+@entry("round")
+def rounded(x: Any, *, rounding_method: Any = 0, **params: Any) -> Any:
+    if int(rounding_method) == 1:
+        return wnp.rint(x)
+    half = wnp.trunc(x + wnp.copysign(np.asarray(0.5, x.dtype), x))
+    whole = wnp.trunc(x)
+    return wnp.where(wnp.abs(x - whole) < 0.5, whole, half)
+
+
+@entry("select_n")
+def select_n(which: Any, *cases: Any, **params: Any) -> Any:
+    if len(cases) == 1:
+        return cases[0]
+    made = cases[0]
+    for i, case in enumerate(cases[1:], 1):
+        made = wnp.where(which if dtypes.is_bool(which.dtype) else which == i, case, made)
+    return made
+
+
+@entry("convert_element_type")
+def convert_element_type(x: Any, *, new_dtype: Any, **params: Any) -> Any:
+    dtype = dtypes.check(new_dtype)
+    if dtypes.is_bool(dtype):
+        return x != 0
+    return (x.real if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype) else x).astype(dtype)
+
+
+@entry("bitcast_convert_type")
+def bitcast_convert_type(x: Any, *, new_dtype: Any, **params: Any) -> Any:
+    dtype = dtypes.check(new_dtype)
+    if dtype.itemsize != x.dtype.itemsize:
+        raise UnsupportedError(f"from_jax: bitcast_convert_type from {x.dtype} to {dtype} is not covered")
+    return x.view(dtype)
+
+
+@entry("reduce_precision")
+def reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int, **params: Any) -> Any:
+    limits = dtypes.limits(x.dtype)
+    if mantissa_bits >= limits.nmant and exponent_bits >= 8 * x.dtype.itemsize - 1 - limits.nmant:
+        return x
+    narrow = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32"}.get((exponent_bits, mantissa_bits))
+    if narrow is None:
+        raise UnsupportedError(f"from_jax: reduce_precision to {exponent_bits} and {mantissa_bits} bits is not covered")
+    return x.astype(dtypes.check(narrow)).astype(x.dtype)
+
+
+@entry("clz")
+def clz(x: Any, **params: Any) -> Any:
+    word, bits = as_unsigned(x), 8 * x.dtype.itemsize
+    shift = 1
+    while shift < bits:
+        word = word | (word >> np.asarray(shift, word.dtype))
+        shift *= 2
+    return (bits - wnp.bitwise_count(word)).astype(x.dtype)

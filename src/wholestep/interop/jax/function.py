@@ -1,0 +1,116 @@
+"""Functions of JAX as functions here: traced by JAX, computed, differentiated and compiled by this library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import DtypeError, MissingExtraError, ShapeError, TreeError
+from wholestep.interop.jax.program import JaxProgram, read_jaxpr, run
+from wholestep.nn.windows import type_text
+
+
+def from_jax(f: Callable[..., Any], *examples: Any) -> JaxFunction:
+    """A function of JAX as a function here: `g = ws.from_jax(f, *examples)`, and then `g(*args)`.
+
+    JAX traces `f` once, for arrays like the examples, which are trees of arrays, of shapes or of numbers; without
+    examples it is traced at the first call for each kind of arguments. What it gives then is a function like any other:
+    `ws.grad`, `ws.vmap`, `ws.jit` and `ws.compile` take it. Derivatives that `f` states for itself are kept, and
+    `jax.random` inside of it gives the same numbers.
+
+    Shapes: arguments of the shapes and dtypes of the examples, and results as JAX gives them: without
+    `jax_enable_x64` in single precision.
+    Raises: UnsupportedError that lists all primitives which are not covered, TreeError, ShapeError and DtypeError for
+    other arguments, and MissingExtraError where JAX is not installed.
+
+    >>> import numpy as np, jax.numpy as jnp, wholestep as ws
+    >>> g = ws.from_jax(lambda w, x: jnp.tanh(x @ w).sum(), np.ones(2, np.float32), np.ones((3, 2), np.float32))
+    >>> ws.grad(g)(np.zeros(2, np.float32), np.ones((3, 2), np.float32)).tolist()
+    [3.0, 3.0]
+    """
+    function = JaxFunction(f, fixed=bool(examples))
+    if examples:
+        function.traced(examples)
+    return function
+
+
+class JaxFunction:
+    """A function of JAX, called with arrays of this library; `programs` has a jaxpr for each kind of arguments."""
+
+    def __init__(self, f: Callable[..., Any], fixed: bool) -> None:
+        self.f, self.fixed = f, fixed
+        self.programs: dict[Any, tuple[JaxProgram, Any]] = {}
+
+    def traced(self, args: tuple[Any, ...]) -> tuple[JaxProgram, Any]:
+        """The program for arguments like these, and the structure of what it returns."""
+        jax = jax_needed()
+        leaves, structure = jax.tree_util.tree_flatten(args)
+        examples = [struct_of(x) for x in leaves]
+        closed, shapes = jax.make_jaxpr(
+            lambda *xs: self.f(*jax.tree_util.tree_unflatten(structure, xs)), return_shape=True
+        )(*examples)
+        avals = [(tuple(v.aval.shape), np.dtype(v.aval.dtype)) for v in closed.jaxpr.invars]
+        found = read_jaxpr(closed), jax.tree_util.tree_structure(shapes)
+        self.programs[structure, tuple(avals)] = found
+        return found
+
+    def __call__(self, *args: Any) -> Any:
+        jax = jax_needed()
+        leaves, structure = jax.tree_util.tree_flatten(args)
+        values = [wnp.asarray(narrowed(x)) for x in leaves]
+        kind = structure, tuple((tuple(x.shape), np.dtype(x.dtype)) for x in values)
+        if kind not in self.programs and not self.fixed:
+            self.traced(jax.tree_util.tree_unflatten(structure, [struct_of(x) for x in values]))
+        if kind not in self.programs:
+            self.refuse(structure, values)
+        program, returned = self.programs[kind]
+        return jax.tree_util.tree_unflatten(returned, run(program, values))
+
+    def refuse(self, structure: Any, values: list[Any]) -> None:
+        """Raise TreeError, ShapeError or DtypeError for arguments that are unlike those that were traced last."""
+        wanted, types = list(self.programs)[-1]
+        if structure != wanted:
+            raise TreeError(f"from_jax: arguments {structure}, and the examples were {wanted}")
+        for i, (x, (shape, dtype)) in enumerate(zip(values, types, strict=True)):
+            if tuple(x.shape) != shape:
+                raise ShapeError(
+                    f"from_jax: argument {i} is {type_text(x)}, and its example was of shape {list(shape)}",
+                    hint="from_jax(f), without examples, traces it for each shape",
+                )
+            if x.dtype != dtype:
+                raise DtypeError(
+                    f"from_jax: argument {i} is {type_text(x)}, and JAX made {dtype} of its example",
+                    hint=f"x.astype({str(dtype)!r}), or jax.config.update('jax_enable_x64', True) before",
+                )
+
+    def __repr__(self) -> str:
+        return f"JaxFunction({getattr(self.f, '__name__', 'f')})"
+
+
+def jax_needed() -> Any:
+    """The package jax; raises MissingExtraError where it is not installed."""
+    try:
+        import jax
+    except ImportError:
+        raise MissingExtraError("from_jax: jax is not installed", hint="pip install jax") from None
+    return jax
+
+
+def narrowed(x: Any) -> Any:
+    """A Python number as JAX takes it, and everything else as it is."""
+    jax = jax_needed()
+    if isinstance(x, bool | int | float | complex):
+        return np.asarray(x, jax.dtypes.canonicalize_dtype(np.asarray(x).dtype))
+    return x
+
+
+def struct_of(x: Any) -> Any:
+    """The shape and dtype of an example, as JAX traces it."""
+    jax = jax_needed()
+    if "key<" in str(getattr(x, "dtype", "")):
+        return x
+    a = x if hasattr(x, "shape") and hasattr(x, "dtype") else np.asarray(x)
+    return jax.ShapeDtypeStruct(a.shape, jax.dtypes.canonicalize_dtype(a.dtype))

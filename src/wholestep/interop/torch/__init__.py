@@ -1,0 +1,1 @@
+"""Programs that torch.export wrote, as functions here: a reader, and a handler for each operator."""

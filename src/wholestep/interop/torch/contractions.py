@@ -1,0 +1,220 @@
+"""Products of matrices, convolutions, linear algebra and Fourier transforms of PyTorch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, nn, numpy as wnp
+from wholestep.frontend.marks import stop_gradient
+from wholestep.interop.handlers import Handlers
+from wholestep.interop.torch.promotion import cast
+from wholestep.interop.torch.reductions import vector_norm
+from wholestep.scipy import linalg as scipy_linalg
+
+CONTRACTIONS = Handlers()
+entry = CONTRACTIONS.entry
+CONVOLUTIONS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+TRANSPOSED = {1: nn.conv_transpose1d, 2: nn.conv_transpose2d, 3: nn.conv_transpose3d}
+
+CONTRACTIONS.update(
+    {
+        "mm": wnp.matmul,
+        "bmm": wnp.matmul,
+        "mv": wnp.matmul,
+        "dot": wnp.matmul,
+        "vdot": wnp.vdot,
+        "matmul": wnp.matmul,
+        "einsum": lambda spec, xs, *, path=None: wnp.einsum(spec, *xs),
+        "linalg_det": wnp.linalg.det,
+        "outer": np.multiply.outer,
+        "linalg_cross": lambda x, y, *, dim=-1: wnp.cross(x, y, axis=dim),
+    }
+)
+
+
+@entry("linear")
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    made = x @ wnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else x @ weight
+    return made if bias is None else made + bias
+
+
+@entry("addmm", "addbmm", "addmv")
+def addmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return scaled(x @ y, alpha) + scaled(c, beta)
+
+
+@entry("baddbmm")
+def baddbmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return scaled(x @ y, alpha) + scaled(c, beta)
+
+
+def scaled(x: Any, factor: Any) -> Any:
+    """x times a number, which is mostly 1."""
+    return x if factor == 1 else x * cast(factor, x.dtype)
+
+
+@entry("convolution")
+def convolution(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    n = weight.ndim - 2
+    options: dict[str, Any] = {
+        "stride": filled(stride, n),
+        "padding": filled(padding, n),
+        "dilation": filled(dilation, n),
+        "groups": groups,
+    }
+    if transposed:
+        return TRANSPOSED[n](x, weight, bias, output_padding=filled(output_padding, n), **options)
+    return CONVOLUTIONS[n](x, weight, bias, **options)
+
+
+def filled(given: Any, n: int) -> tuple[int, ...]:
+    """One number for each of n axes, of which PyTorch may give one for all."""
+    items = tuple(given) if isinstance(given, Sequence) else (given,)
+    return items * n if len(items) == 1 else items
+
+
+def hermitian(x: Any, upper: bool = False) -> Any:
+    """The Hermitian matrix of which x has one triangle; the slopes of both go to both, as in PyTorch."""
+    half = wnp.triu(x, 1) if upper else wnp.tril(x, -1)
+    value = half + wnp.conj(wnp.swapaxes(half, -1, -2)) + wnp.triu(wnp.tril(x))
+    mean = (x + wnp.conj(wnp.swapaxes(x, -1, -2))) / 2
+    return stop_gradient(value) + (mean - stop_gradient(mean))
+
+
+@entry("linalg_cholesky_ex")
+def cholesky_ex(x: Any, *, upper: bool = False, check_errors: bool = False) -> tuple[Any, Any]:
+    lower = wnp.linalg.cholesky(hermitian(x, upper))
+    return wnp.conj(wnp.swapaxes(lower, -1, -2)) if upper else lower, no_faults(x)
+
+
+@entry("cholesky")
+def cholesky(x: Any, upper: bool = False) -> Any:
+    return cholesky_ex(x, upper=upper)[0]
+
+
+def no_faults(x: Any) -> Any:
+    """LAPACK's answers for matrices all of which are regular."""
+    return wnp.zeros(x.shape[:-2], np.int32)
+
+
+@entry("linalg_inv_ex")
+def inv_ex(x: Any, *, check_errors: bool = False) -> tuple[Any, Any]:
+    return wnp.linalg.inv(x), no_faults(x)
+
+
+@entry("inverse")
+def inverse(x: Any) -> Any:
+    return wnp.linalg.inv(x)
+
+
+@entry("_linalg_det")
+def determinant(x: Any) -> tuple[Any, ...]:
+    return wnp.linalg.det(x), None, None
+
+
+@entry("_linalg_slogdet")
+def slogdet(x: Any) -> tuple[Any, ...]:
+    return (*wnp.linalg.slogdet(x), None, None)
+
+
+@entry("_linalg_solve_ex")
+def solve_ex(x: Any, y: Any, *, left: bool = True, check_errors: bool = False) -> tuple[Any, ...]:
+    if not left:
+        return (
+            wnp.swapaxes(wnp.linalg.solve(wnp.swapaxes(x, -1, -2), wnp.swapaxes(y, -1, -2)), -1, -2),
+            None,
+            None,
+            no_faults(x),
+        )
+    column = y.ndim == 1 or (x.ndim - 1 == y.ndim and x.shape[:-1] == y.shape)
+    made = wnp.linalg.solve(x, y[..., None] if column else y)
+    return made[..., 0] if column else made, None, None, no_faults(x)
+
+
+@entry("linalg_solve_triangular")
+def solve_triangular(x: Any, y: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    solve = functools.partial(scipy_linalg.solve_triangular, unit_diagonal=unitriangular)
+    if left:
+        return solve(x, y, lower=not upper)
+    return wnp.swapaxes(solve(wnp.swapaxes(x, -1, -2), wnp.swapaxes(y, -1, -2), lower=upper), -1, -2)
+
+
+@entry("linalg_qr")
+def qr(x: Any, mode: str = "reduced") -> tuple[Any, Any]:
+    if mode == "r":
+        return wnp.zeros((0,), x.dtype), wnp.linalg.qr(x, mode="r")
+    q, r = wnp.linalg.qr(x, mode=mode)
+    return q, r
+
+
+@entry("_linalg_svd")
+def svd(x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None) -> tuple[Any, ...]:
+    if not compute_uv:
+        return None, wnp.linalg.svd(x, compute_uv=False), None
+    return tuple(wnp.linalg.svd(x, full_matrices=full_matrices))
+
+
+@entry("_linalg_eigh")
+def eigh(x: Any, uplo: str = "L", compute_v: bool = True) -> tuple[Any, ...]:
+    whole = hermitian(x, uplo == "U")
+    return tuple(wnp.linalg.eigh(whole)) if compute_v else (wnp.linalg.eigvalsh(whole), None)
+
+
+@entry("linalg_matrix_exp")
+def matrix_exp(x: Any) -> Any:
+    return scipy_linalg.expm(x)
+
+
+@entry("_cdist_forward")
+def cdist(x: Any, y: Any, order: float, mode: int | None = None) -> Any:
+    return vector_norm(x[..., :, None, :] - y[..., None, :, :], order, [-1])
+
+
+@entry("_pdist_forward")
+def pdist(x: Any, order: float = 2) -> Any:
+    rows, columns = np.triu_indices(x.shape[0], 1)
+    return vector_norm(x[rows] - x[columns], order, [-1])
+
+
+@entry("kron")
+def kron(x: Any, y: Any) -> Any:
+    return wnp.kron(x, y)
+
+
+def transformed(f: Callable[..., Any], x: Any, axes: Sequence[int], norm: int, forward: bool, sizes: Any = None) -> Any:
+    """A Fourier transform of NumPy with PyTorch's number for what it is divided by: nothing, a square root, or all."""
+    name = ("backward", "ortho", "forward")[norm] if forward else ("forward", "ortho", "backward")[norm]
+    made = f(x, sizes, tuple(axes), norm=name)
+    single = x.dtype in (np.float32, np.complex64)
+    real = dtypes.is_float(made.dtype)
+    return made.astype((np.float32 if real else np.complex64) if single else made.dtype)
+
+
+@entry("_fft_c2c")
+def fft_c2c(x: Any, axes: Sequence[int], norm: int, forward: bool) -> Any:
+    return transformed(wnp.fft.fftn if forward else wnp.fft.ifftn, x, axes, norm, forward) if axes else x
+
+
+@entry("_fft_r2c")
+def fft_r2c(x: Any, axes: Sequence[int], norm: int, onesided: bool) -> Any:
+    return transformed(wnp.fft.rfftn if onesided else wnp.fft.fftn, x, axes, norm, True)
+
+
+@entry("_fft_c2r")
+def fft_c2r(x: Any, axes: Sequence[int], norm: int, last: int) -> Any:
+    sizes = (*[x.shape[i] for i in axes[:-1]], last)
+    return transformed(wnp.fft.irfftn, x, axes, norm, False, sizes)

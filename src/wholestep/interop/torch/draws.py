@@ -1,0 +1,90 @@
+"""Random numbers of PyTorch's programs, drawn by our keys: other numbers than PyTorch's, of the same distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp, random
+from wholestep.interop.handlers import Handlers
+from wholestep.interop.torch.promotion import FLOAT
+
+DRAWS = Handlers()
+entry = DRAWS.entry
+
+
+@entry("rand")
+def rand(shape: Sequence[Any], *, key: Any, dtype: Any = None, **where: Any) -> Any:
+    return random.uniform(key, tuple(shape), dtype or FLOAT)
+
+
+@entry("randn")
+def randn(shape: Sequence[Any], *, key: Any, dtype: Any = None, **where: Any) -> Any:
+    return random.normal(key, tuple(shape), dtype or FLOAT)
+
+
+@entry("rand_like")
+def rand_like(x: Any, *, key: Any, dtype: Any = None, **where: Any) -> Any:
+    return random.uniform(key, x.shape, dtype or x.dtype)
+
+
+@entry("randn_like")
+def randn_like(x: Any, *, key: Any, dtype: Any = None, **where: Any) -> Any:
+    return random.normal(key, x.shape, dtype or x.dtype)
+
+
+@entry("randint")
+def randint(high: int, shape: Sequence[Any], *, key: Any, dtype: Any = None, **where: Any) -> Any:
+    return random.randint(key, tuple(shape), 0, high, dtype or np.int64)
+
+
+@entry("randint.low")
+def randint_from(low: int, high: int, shape: Sequence[Any], *, key: Any, dtype: Any = None, **where: Any) -> Any:
+    return random.randint(key, tuple(shape), low, high, dtype or np.int64)
+
+
+@entry("randint_like.low_dtype")
+def randint_like(x: Any, low: int, high: int, *, key: Any, dtype: Any = None, **where: Any) -> Any:
+    return random.randint(key, x.shape, low, high, dtype or x.dtype)
+
+
+@entry("randperm")
+def randperm(n: int, *, key: Any, dtype: Any = None, **where: Any) -> Any:
+    return random.permutation(key, n).astype(dtype or np.int64)
+
+
+@entry("bernoulli")
+def bernoulli(x: Any, *, key: Any, generator: Any = None) -> Any:
+    return (random.uniform(key, x.shape, x.dtype) < x).astype(x.dtype)
+
+
+@entry("bernoulli.p")
+def bernoulli_like(x: Any, p: float = 0.5, *, key: Any, generator: Any = None) -> Any:
+    return (random.uniform(key, x.shape, FLOAT) < np.float32(p)).astype(x.dtype)
+
+
+@entry("uniform")
+def uniform(x: Any, low: float = 0, high: float = 1, *, key: Any, generator: Any = None) -> Any:
+    return random.uniform(key, x.shape, x.dtype, low, high)
+
+
+@entry("normal_functional")
+def normal(x: Any, mean: float = 0, std: float = 1, *, key: Any, generator: Any = None) -> Any:
+    return random.normal(key, x.shape, x.dtype) * np.asarray(std, x.dtype) + np.asarray(mean, x.dtype)
+
+
+@entry("exponential")
+def exponential(x: Any, rate: float = 1, *, key: Any, generator: Any = None) -> Any:
+    return random.exponential(key, x.shape, x.dtype) / np.asarray(rate, x.dtype)
+
+
+@entry("multinomial")
+def multinomial(x: Any, count: int, replacement: bool = False, *, key: Any, generator: Any = None) -> Any:
+    logits = wnp.log(x)
+    if replacement:
+        drawn = random.categorical(key, logits[..., None, :], axis=-1, shape=(*x.shape[:-1], count))
+        return drawn.astype(np.int64)
+    noisy = logits + random.gumbel(key, x.shape, x.dtype)
+    return wnp.argsort(-noisy, axis=-1)[..., :count]

@@ -1,0 +1,252 @@
+"""Operators of PyTorch on windows and places of images: pools, resampling, and sums over overlapping patches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import nn, numpy as wnp
+from wholestep.errors import UnsupportedError
+from wholestep.interop.handlers import Handlers
+from wholestep.interop.torch.contractions import filled
+from wholestep.nn.pooling import placed
+from wholestep.nn.windows import pad_axes, windows
+
+RESAMPLING = Handlers()
+entry = RESAMPLING.entry
+MAX_POOLS = {1: nn.max_pool1d, 2: nn.max_pool2d, 3: nn.max_pool3d}
+AVG_POOLS = {1: nn.avg_pool1d, 2: nn.avg_pool2d, 3: nn.avg_pool3d}
+
+
+def batched(f: Callable[..., Any], n: int, x: Any) -> Any:
+    """A function of [n, channels, ...] for an array that may lack the first axis."""
+    return f(x) if x.ndim == n + 2 else f(x[None])[0]
+
+
+def max_pool(n: int) -> Callable[..., Any]:
+    """The handler of maxima of windows over n axes."""
+
+    def pooled(
+        x: Any, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Any:
+        if any(d != 1 for d in filled(dilation, n)):
+            return max_pool_with_indices(n)(x, size, stride, padding, dilation, ceil_mode)[0]
+        sizes = filled(size, n)
+        steps = filled(stride, n) if stride else sizes
+        pool = MAX_POOLS[n]
+        return batched(lambda a: pool(a, sizes, steps, filled(padding, n), ceil_mode=ceil_mode), n, x)
+
+    return pooled
+
+
+def max_pool_with_indices(n: int) -> Callable[..., Any]:
+    """The handler of maxima of windows and of where each stands, counted over the last n axes."""
+
+    def pooled(
+        x: Any, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> tuple[Any, Any]:
+        sizes = filled(size, n)
+        steps, apart = (filled(stride, n) if stride else sizes), filled(dilation, n)
+        if ceil_mode and any(d != 1 for d in apart):
+            raise UnsupportedError("max_pool: dilation and ceil_mode together are not covered")
+        at = placed("max_pool", n, x if x.ndim == n + 2 else x[None], sizes, steps, filled(padding, n), ceil_mode)
+        at = at._replace(dilation=apart)
+        order = np.arange(math.prod(x.shape[-n:])).reshape(x.shape[-n:])
+        seen = windows(pad_axes(x, at.around, -math.inf), at)
+        turn = windows(pad_axes(order, at.around, -1), at)
+        lead = seen.shape[: seen.ndim - n]
+        flat = seen.reshape(*lead, -1)
+        best = wnp.expand_dims(wnp.argmax(flat, axis=-1), -1)
+        turns = wnp.broadcast_to(turn.reshape(*turn.shape[:n], -1), flat.shape)
+        return [wnp.take_along_axis(a, best, axis=-1)[..., 0] for a in (flat, turns)]  # type: ignore[return-value]
+
+    return pooled
+
+
+def avg_pool(n: int) -> Callable[..., Any]:
+    """The handler of means of windows over n axes."""
+
+    def pooled(
+        x: Any,
+        size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        sizes = filled(size, n)
+        steps = filled(stride, n) if stride else sizes
+        options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+        pool = AVG_POOLS[n]
+        made = batched(lambda a: pool(a, sizes, steps, filled(padding, n), **options), n, x)
+        if divisor_override is None:
+            return made
+        if ceil_mode or (any(filled(padding, n)) and not count_include_pad):
+            raise UnsupportedError("avg_pool: divisor_override with ceil_mode or uncounted padding is not covered")
+        return made * np.asarray(math.prod(sizes) / divisor_override, made.dtype)
+
+    return pooled
+
+
+for axes in (1, 2, 3):
+    RESAMPLING.update(
+        {
+            f"max_pool{axes}d": max_pool(axes),
+            f"max_pool{axes}d_with_indices": max_pool_with_indices(axes),
+            f"avg_pool{axes}d": avg_pool(axes),
+        }
+    )
+
+
+@entry(
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"
+)
+def adaptive_avg_pool(x: Any, size: Sequence[int]) -> Any:
+    return batched(lambda a: nn.adaptive_avg_pool(a, tuple(size)), len(size), x)
+
+
+@entry("adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max_pool(x: Any, size: Sequence[int]) -> tuple[Any, None]:
+    return batched(lambda a: nn.adaptive_max_pool(a, tuple(size)), len(size), x), None
+
+
+def sizes_of(x: Any, size: Any, scales: Any) -> tuple[list[int], list[float]]:
+    """The new lengths of the axes after the first two, and the distance of new elements in old ones."""
+    lengths = x.shape[2:]
+    made = [int(n * s) for n, s in zip(lengths, scales, strict=True)] if size is None else [int(n) for n in size]
+    given = [None] * len(made) if scales is None else list(scales)
+    return made, [1 / s if s else n / m for s, n, m in zip(given, lengths, made, strict=True)]
+
+
+def resampled(x: Any, axis: int, weights: Any) -> Any:
+    """One axis of x as sums by a matrix of weights [old, new]."""
+    return wnp.moveaxis(wnp.moveaxis(x, axis, -1) @ weights.astype(x.dtype), -1, axis)
+
+
+def linear_weights(length: int, new: int, step: float, corners: bool) -> Any:
+    """The weights of linear interpolation, two for each new element."""
+    step = (length - 1) / max(new - 1, 1) if corners else step
+    places = np.arange(new) * step if corners else np.maximum((np.arange(new) + 0.5) * step - 0.5, 0)
+    low = np.minimum(places.astype(np.int64), length - 1)
+    weights = np.zeros((length, new))
+    np.add.at(weights, (low, np.arange(new)), 1 - (places - low))
+    np.add.at(weights, (np.minimum(low + 1, length - 1), np.arange(new)), places - low)
+    return weights
+
+
+@entry("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+def upsample_linear(x: Any, size: Any, corners: bool, *scales: Any) -> Any:
+    made, steps = sizes_of(x, size, scales_of(scales))
+    if not corners and all(n / m == s for n, m, s in zip(x.shape[2:], made, steps, strict=True)):
+        return nn.upsample(x, size=made, mode=("linear", "bilinear", "trilinear")[len(made) - 1])
+    for axis, (new, step) in enumerate(zip(made, steps, strict=True), 2):
+        x = resampled(x, axis, linear_weights(x.shape[axis], new, step, corners))
+    return x
+
+
+@entry("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def upsample_nearest(x: Any, size: Any, *scales: Any) -> Any:
+    for axis, (new, step) in enumerate(zip(*sizes_of(x, size, scales_of(scales)), strict=True), 2):
+        if new % x.shape[axis] == 0 and step == x.shape[axis] / new:
+            x = wnp.repeat(x, new // x.shape[axis], axis=axis)
+        else:
+            places = np.minimum((np.arange(new) * np.float32(step)).astype(np.int64), x.shape[axis] - 1)
+            x = wnp.take(x, places, axis=axis)
+    return x
+
+
+def scales_of(given: Sequence[Any]) -> Any:
+    """Scales from the two ways of PyTorch: one list of them, or one argument each."""
+    found = list(given[0]) if len(given) == 1 and isinstance(given[0], Sequence) else list(given)
+    return found if any(s is not None for s in found) else None
+
+
+@entry("upsample_bicubic2d")
+def upsample_bicubic(x: Any, size: Any, corners: bool, *scales: Any) -> Any:
+    made, steps = sizes_of(x, size, scales_of(scales))
+    for axis, (new, step) in enumerate(zip(made, steps, strict=True), 2):
+        length = x.shape[axis]
+        step = (length - 1) / max(new - 1, 1) if corners else step
+        places = np.arange(new) * step if corners else (np.arange(new) + 0.5) * step - 0.5
+        weights, low = np.zeros((length, new)), np.floor(places).astype(np.int64)
+        for k in range(-1, 3):
+            at = np.clip(low + k, 0, length - 1)
+            np.add.at(weights, (at, np.arange(new)), cubic(np.abs(places - low - k)))
+        x = resampled(x, axis, weights)
+    return x
+
+
+def cubic(t: Any) -> Any:
+    """The kernel of cubic convolution, with PyTorch's -0.75."""
+    a = -0.75
+    inner = ((a + 2) * t - (a + 3)) * t * t + 1
+    return np.where(t <= 1, inner, np.where(t < 2, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a, 0))
+
+
+@entry("grid_sampler_2d", "grid_sampler")
+def grid_sampler(x: Any, grid: Any, mode: int, padding: int, corners: bool) -> Any:
+    if mode not in (0, 1) or padding not in (0, 1):
+        raise UnsupportedError("grid_sampler: bilinear and nearest, with zeros or the border outside, are covered")
+    h, w = x.shape[-2:]
+    half = np.asarray(0.5, x.dtype)
+    u, v = [
+        (grid[..., i] + 1) * half * (n - 1) if corners else ((grid[..., i] + 1) * n - 1) * half
+        for i, n in ((0, w), (1, h))
+    ]
+    if padding == 1:
+        u, v = wnp.clip(u, 0, w - 1), wnp.clip(v, 0, h - 1)
+    if mode == 1:
+        return pixels(x, wnp.rint(u), wnp.rint(v))
+    left, top = wnp.floor(u), wnp.floor(v)
+    a, b = (u - left)[:, None], (v - top)[:, None]
+    upper = pixels(x, left, top) * (1 - a) + pixels(x, left + 1, top) * a
+    lower = pixels(x, left, top + 1) * (1 - a) + pixels(x, left + 1, top + 1) * a
+    return upper * (1 - b) + lower * b
+
+
+def pixels(x: Any, u: Any, v: Any) -> Any:
+    """Pixels of images [n, channels, h, w] at columns u and rows v [n, ...]; 0 outside."""
+    h, w = x.shape[-2:]
+    inside = (u >= 0) & (u < w) & (v >= 0) & (v < h)
+    column, row = [wnp.clip(a, 0, n - 1).astype(np.int64) for a, n in ((u, w), (v, h))]
+    which = np.arange(x.shape[0]).reshape(-1, 1, 1)
+    taken = wnp.moveaxis(x[which, :, row, column], -1, 1)
+    return wnp.where(inside[:, None], taken, 0)
+
+
+def patches(lengths: Sequence[int], size: Any, dilation: Any, padding: Any, stride: Any) -> tuple[Any, Any]:
+    """Rows and columns of the padded image that each patch takes: [i, j, patches] each."""
+    found = []
+    for length, m, d, p, s in zip(lengths, size, dilation, padding, stride, strict=True):
+        starts = np.arange(0, length + 2 * p - d * (m - 1), s)
+        found.append(starts[None, :] + d * np.arange(m)[:, None])
+    rows, columns = found
+    shape = (rows.shape[0], columns.shape[0], rows.shape[1], columns.shape[1])
+    r = np.broadcast_to(rows[:, None, :, None], shape).reshape(*shape[:2], -1)
+    return r, np.broadcast_to(columns[None, :, None, :], shape).reshape(*shape[:2], -1)
+
+
+@entry("im2col")
+def im2col(x: Any, size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    if x.ndim == 3:
+        return im2col(x[None], size, dilation, padding, stride)[0]
+    rows, columns = patches(x.shape[2:], size, dilation, padding, stride)
+    wide = pad_axes(x, ((padding[0],) * 2, (padding[1],) * 2))
+    return wide[:, :, rows, columns].reshape(x.shape[0], x.shape[1] * math.prod(size), rows.shape[-1])
+
+
+@entry("col2im")
+def col2im(x: Any, lengths: Any, size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    if x.ndim == 2:
+        return col2im(x[None], lengths, size, dilation, padding, stride)[0]
+    rows, columns = patches(lengths, size, dilation, padding, stride)
+    channels = x.shape[1] // math.prod(size)
+    h, w = [n + 2 * p for n, p in zip(lengths, padding, strict=True)]
+    made = wnp.array(wnp.zeros((x.shape[0], channels, h, w), x.dtype))
+    add_at: Any = np.add.at
+    add_at(made, (slice(None), slice(None), rows, columns), x.reshape(x.shape[0], channels, *rows.shape))
+    return made[:, :, padding[0] : h - padding[0], padding[1] : w - padding[1]]

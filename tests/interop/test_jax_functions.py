@@ -1,0 +1,371 @@
+"""Functions of JAX are functions here: numbers, derivatives, trees, keys, loops and errors beside JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.ad_checkpoint import checkpoint_name
+from scipy import special
+
+import wholestep as ws
+from wholestep.errors import DtypeError, ShapeError, TreeError, UnsupportedError
+from wholestep.interop.jax.operators import PRIMITIVES
+from wholestep.interop.jax.program import DRAWN, RULED
+
+RNG = np.random.default_rng(3)
+
+
+def f(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def positive(*shape):
+    return RNG.uniform(0.2, 2.0, shape).astype(np.float32)
+
+
+def integers(*shape, high=9):
+    return RNG.integers(1, high, shape).astype(np.int32)
+
+
+@jax.custom_vjp
+def doubled(x):
+    return jnp.sin(x)
+
+
+doubled.defvjp(lambda x: (jnp.sin(x), x), lambda kept, g: (2 * g * jnp.cos(kept),))
+
+
+@jax.custom_jvp
+def halved(x):
+    return jnp.sin(x)
+
+
+halved.defjvp(lambda primals, tangents: (jnp.sin(primals[0]), 0.5 * tangents[0]))
+
+
+@jax.custom_batching.custom_vmap
+def batched(x):
+    return 2 * jnp.sin(x)
+
+
+batched.def_vmap(lambda n, on, x: (batched(x), on[0]))
+lax = jax.lax
+SPD = (lambda a: a @ a.T + 3 * np.eye(4, dtype=np.float32))(f(4, 4))
+CASES = {
+    "arithmetic": (lambda x, y: x * y - x / (y * y + 1) + x**3 - 2**x + (-x) ** 2, f(3), f(3)),
+    "powers": (lambda x: x**-2 + jnp.sqrt(x) + lax.rsqrt(x) + jnp.cbrt(x) + x**0.3 + jnp.exp2(x), positive(4)),
+    "trigonometry": (lambda x: jnp.tan(x) + jnp.arctan2(x, 2.0) + jnp.sinh(x) + jnp.cosh(x) + jnp.arctan(x), f(4)),
+    "inverses": (lambda x: jnp.arcsin(x / 3) + jnp.arccos(x / 3) + jnp.arcsinh(x) + jnp.arctanh(x / 3), positive(4)),
+    "above one": (lambda x: jnp.arccosh(x + 1) + jnp.log(x) + jnp.log1p(x) + jnp.expm1(x), positive(4)),
+    "special": (lambda x: lax.lgamma(x) + lax.digamma(x) + lax.erf(x) + lax.erfc(x) + lax.erf_inv(x / 3), positive(4)),
+    "bessel": (lambda x: lax.bessel_i0e(x) + lax.bessel_i1e(x), positive(4)),
+    "zeta": (lambda x: lax.zeta(x + 2, 1.5) + lax.polygamma(1.0, x), positive(3)),
+    "rounding": (lambda x: jnp.floor(x) + jnp.ceil(x) + jnp.round(x) + lax.round(x) + jnp.sign(x) + x, f(5)),
+    "remainders": (lambda x: lax.rem(x, 0.7) + jnp.mod(x, 0.7) + lax.clamp(-1.0, x, 1.0) + jnp.abs(x), f(5)),
+    "comparisons": (
+        lambda x, y: jnp.where((x > y) & (x != 0) | ~(x <= y), x, jnp.maximum(x, jnp.minimum(y, 0.1))),
+        f(4),
+        f(4),
+    ),
+    "finite": (lambda x: jnp.where(jnp.isfinite(1 / x), x, 0.0), f(4)),
+    "complex": (
+        lambda x: jnp.abs(lax.complex(x, 2 * x) * jnp.conj(1j * x + 1)) + jnp.real(jnp.exp(1j * x)),
+        positive(3),
+    ),
+    "integers": (lambda i: (i // 2 * 3 - i % 4, i << 2, i >> 1, i ^ 5, i | 8, i & 3, ~i, -(-i // 3)), integers(6)),
+    "division": (lambda i: (lax.div(-i, 3), lax.rem(-i, 3), lax.shift_right_logical(-i, 3)), integers(6)),
+    "bits": (lambda i: (lax.population_count(i), lax.clz(i), lax.bitcast_convert_type(i, np.float32)), integers(6)),
+    "dtypes": (lambda x: (x.astype(np.int32), x > 0, x.astype(np.float16), lax.reduce_precision(x, 8, 7)), f(4)),
+    "truth": (
+        lambda x: (jnp.all(x > 0), jnp.any(x > 0, axis=1), (x > 0) ^ (x < 1), jnp.argmax(x), jnp.argmin(x, 0)),
+        f(2, 3),
+    ),
+    "reductions": (lambda x: x.sum(0) + x.max(0) - x.min(0) + x.prod(0) + x.mean() + x.var(), f(4, 3)),
+    "bitwise": (
+        lambda i: (
+            lax.reduce_and_p.bind(i, axes=(0,)),
+            lax.reduce_or_p.bind(i, axes=(0,)),
+            lax.reduce_xor_p.bind(i, axes=(0,)),
+        ),
+        integers(4, 3),
+    ),
+    "running": (lambda x: jnp.cumsum(x, 0) + jnp.cumprod(x, 1) + lax.cummax(x) + lax.cummin(x, reverse=True), f(4, 3)),
+    "running sums of powers": (lambda x: lax.cumlogsumexp(x, 0), f(4, 3)),
+    "general": (lambda x: lax.reduce(x, np.float32(2), lax.add, (0,)), f(4, 3)),
+    "general windows": (
+        lambda x: (
+            lax.reduce_window(x, 1.0, lax.mul, (2, 1), (1, 2), "VALID")
+            + lax.reduce_window(x, 0.5, lax.add, (2, 1), (1, 2), "SAME")[:3]
+        ),
+        f(4, 3),
+    ),
+    "min pool": (lambda x: lax.reduce_window(x, np.inf, lax.min, (2,), (2,), "VALID"), f(8)),
+    "sorts": (lambda x: jnp.sort(x, 0) + jnp.take_along_axis(x, jnp.argsort(x, 1), 1), f(4, 3)),
+    "several keys": (lambda i, x: lax.sort((i, x, 2 * x), num_keys=2), integers(6, high=3), f(6)),
+    "largest": (lambda x: lax.top_k(x, 2), f(3, 5)),
+    "nearly largest": (lambda x: lax.approx_max_k(x, 2)[0], f(3, 5)),
+    "shapes": (lambda x: jnp.concatenate([x.reshape(3, 2).T, x[::-1], jnp.tile(x[:, :1], (1, 3))])[1:, ::2], f(2, 3)),
+    "places": (
+        lambda x: jnp.expand_dims(jnp.moveaxis(jnp.stack([x, x]), 0, -1), 0).squeeze(0) + jnp.arange(2),
+        f(2, 3),
+    ),
+    "parts": (lambda x: jnp.split(x, [1, 3], axis=1) + list(jnp.unstack(x)), f(2, 5)),
+    "padding": (lambda x: lax.pad(x, np.float32(7), [(1, 0, 1), (-1, 2, 0)]), f(3, 3)),
+    "reads": (lambda x, i: x[i] + x[i, 1:2] + x[:, i].T[:, :3] + x[i[0]], f(3, 3), integers(3, high=3)),
+    "outside": (
+        lambda x, i: jnp.asarray(x).at[i].get(mode="fill", fill_value=-1) + jnp.asarray(x).at[i].get(mode="clip"),
+        f(4),
+        integers(5),
+    ),
+    "writes": (
+        lambda x, i: (
+            jnp.asarray(x).at[i].add(2.0).at[0, 1].set(3.0).at[1].subtract(0.5).at[:, 0].multiply(2.0).at[i].max(0.5)
+        ),
+        f(4, 3),
+        integers(3, high=4),
+    ),
+    "writes outside": (
+        lambda x, i: jnp.asarray(x).at[i].add(1.0).at[i + 2].set(3.0, mode="drop").at[0].min(0.0),
+        f(4),
+        integers(3),
+    ),
+    "windows at a place": (
+        lambda x, i: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i[0], 1), (2, 2)), (0, i[1])),
+        f(4, 4),
+        integers(2),
+    ),
+    "products": (
+        lambda x, y: jnp.einsum("bij,bkj->bik", x, y) + jnp.matmul(x, jnp.swapaxes(y, 1, 2)),
+        f(2, 3, 4),
+        f(2, 5, 4),
+    ),
+    "wide products": (
+        lambda x, y: lax.dot(x, y, preferred_element_type=np.float32),
+        f(2, 3).astype(np.float16),
+        f(3, 2).astype(np.float16),
+    ),
+    "convolution": (
+        lambda x, w: lax.conv_general_dilated(
+            x, w, (2, 1), [(1, 2), (0, 1)], dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=2
+        ),
+        f(2, 6, 5, 4),
+        f(3, 2, 2, 6),
+    ),
+    "dilated convolution": (
+        lambda x, w: lax.conv_general_dilated(x, w, (1,), [(2, 1)], (2,), (2,)),
+        f(2, 3, 7),
+        f(4, 3, 3),
+    ),
+    "transposed convolution": (lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME"), f(1, 3, 3, 2), f(3, 3, 2, 4)),
+    "grouped batches": (
+        lambda x, w: lax.conv_general_dilated(x, w, (1,), "VALID", batch_group_count=2),
+        f(4, 3, 5),
+        f(4, 3, 2),
+    ),
+    "max pool": (lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 3, 2), (1, 2, 1), "SAME"), f(2, 7, 5)),
+    "mean pool": (
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2), (1, 2), "VALID", window_dilation=(1, 2)),
+        f(2, 9),
+    ),
+    "its slope": (
+        jax.grad(lambda x: jnp.sum(jnp.sin(lax.reduce_window(x, -np.inf, lax.max, (1, 3), (1, 2), "SAME")))),
+        f(2, 7),
+    ),
+    "solve": (lambda a, b: jnp.linalg.solve(a, b), SPD, f(4, 2)),
+    "matrices": (
+        lambda a: jnp.linalg.inv(a) + jnp.linalg.cholesky(a) + jnp.linalg.slogdet(a)[1] + jnp.linalg.det(a),
+        SPD,
+    ),
+    "spectrum": (lambda a: jnp.linalg.eigh(a)[0] + jnp.linalg.svd(a, compute_uv=False), SPD),
+    "triangle": (lambda a, b: jax.scipy.linalg.solve_triangular(a, b, lower=True, trans=1), SPD, f(4)),
+    "orthogonal": (lambda a: jnp.abs(jnp.linalg.qr(a)[1]), SPD),
+    "fourier": (
+        lambda x: jnp.abs(jnp.fft.fft(x)) + jnp.fft.irfft(jnp.fft.rfft(x) * 2.0) + jnp.real(jnp.fft.ifft(x)),
+        f(2, 6),
+    ),
+    "scan": (lambda x: lax.scan(lambda c, r: (c * 0.5 + r, c.sum()), jnp.zeros(3), x, reverse=True), f(4, 3)),
+    "counted": (lambda x: lax.fori_loop(0, 3, lambda i, v: v * 0.9 + i, x), f(3)),
+    "cond": (lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x), f(3)),
+    "switch": (lambda i, x: lax.switch(i[0], [jnp.sin, jnp.cos, lambda x: x], x), integers(2, high=4), f(3)),
+    "rules": (lambda x: doubled(x) + halved(2 * x) + jax.nn.relu(x) + jax.nn.gelu(x), f(4)),
+    "checkpoint": (jax.checkpoint(lambda x: jnp.sin(jnp.cos(x))), f(4)),
+    "barrier": (
+        lambda x: lax.optimization_barrier((x, 2 * x))[1] + lax.stop_gradient(jax.device_put(jnp.array(x, copy=True))),
+        f(4),
+    ),
+    "named": (lambda x: checkpoint_name(jax.nn.sigmoid(x), "h") + jnp.imag(1j * x), f(4)),
+    "batched by rule": (batched, f(3)),
+    "platforms": (lambda x: lax.platform_dependent(x, cpu=lambda x: 2 * x, default=lambda x: x), f(3)),
+    "associative": (lambda x: lax.associative_scan(jnp.multiply, x), f(5)),
+    "next": (lambda x: lax.nextafter(x, x + 1), f(3)),
+    "factors": (lambda a: lax.linalg.lu(a)[2], SPD),
+    "stateless": (lambda x: x * jax.random.normal(jax.random.PRNGKey(3), x.shape), f(2, 3)),
+    "keys": (lambda x: x + jax.random.uniform(jax.random.split(jax.random.clone(jax.random.key(1)), 3)[1], (3,)), f(3)),
+    "draws": (
+        lambda x: (
+            jax.random.permutation(jax.random.fold_in(jax.random.key(1), 7), x)
+            + jax.random.bernoulli(jax.random.key(2), 0.5, (5,))
+        ),
+        f(5),
+    ),
+    "choices": (
+        lambda x: jax.random.categorical(jax.random.key(4), x) + jax.random.randint(jax.random.key(5), (2,), 0, 9),
+        f(2, 5),
+    ),
+}
+LOOP = (lambda x: lax.while_loop(lambda v: v.sum() < 9, lambda v: v * 2, x), positive(3))
+ROUGH = {
+    "zeta": 1e-4,
+    "special": 3e-5,
+    "matrices": 1e-4,
+    "solve": 1e-4,
+    "fourier": 3e-5,
+    "spectrum": 1e-4,
+}
+WITHOUT_SLOPE = {"zeta", "next", "general", "general windows", "batched by rule"}
+"""Cases that JAX does not differentiate, or leaves the initial value out where it does."""
+FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+def leaves(x):
+    return [np.asarray(a) for a in jax.tree_util.tree_leaves(x)]
+
+
+def called_by(function):
+    """The primitives of a function, also inside of its loops and branches."""
+    names = set()
+
+    def note(program):
+        for call in program.calls:
+            names.add(call.name)
+            for x in call.params.values():
+                for body in x if isinstance(x, tuple) else [x]:
+                    if hasattr(body, "program"):
+                        note(body.program)
+
+    for program, _ in function.programs.values():
+        note(program)
+    return names
+
+
+def agree(name, found, wanted, rough):
+    assert len(found) == len(wanted), name
+    for x, y in zip(found, wanted, strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype), name
+        if y.dtype.kind in "fc" and y.dtype != np.float16:
+            np.testing.assert_allclose(
+                x, y, rtol=rough, atol=rough * max(1, np.abs(y[np.isfinite(y)]).max(initial=0)), err_msg=name
+            )
+        else:
+            np.testing.assert_array_equal(x, y, err_msg=name)
+
+
+def total(apply, args, xp):
+    """A number from all results that are float32, as a function of the arguments that are."""
+    places = places_of(args)
+
+    def of(*given):
+        known = dict(zip(places, given, strict=True))
+        outs = jax.tree_util.tree_leaves(apply(*[known.get(k, x) for k, x in enumerate(args)]))
+        return sum((xp.sum(xp.sin(x)) for x in outs if x.dtype == np.float32), np.float32(0))
+
+    return of
+
+
+def places_of(args):
+    return [k for k, x in enumerate(args) if x.dtype == np.float32]
+
+
+def oracle(name):
+    """A case in JAX: its results and gradients."""
+    function, *args = CASES[name]
+    if name in WITHOUT_SLOPE or not places_of(args):
+        return lambda args: (function(*args), ())
+
+    def of(args):
+        floats = [args[k] for k in places_of(args)]
+        return function(*args), jax.grad(total(function, args, jnp), argnums=range(len(floats)))(*floats)
+
+    return of
+
+
+@pytest.mark.parametrize("names", [list(CASES)[i : i + 8] for i in range(0, len(CASES), 8)], ids=", ".join)
+def test_functions_give_the_numbers_and_gradients_of_jax(names):
+    """The cases of a group are one program of JAX, which is what costs."""
+    together = jax.jit(lambda given: {name: oracle(name)(given[name]) for name in names}, compiler_options=FAST)
+    wanted = together({name: CASES[name][1:] for name in names})
+    for name in names:
+        function, *args = CASES[name]
+        rough = ROUGH.get(name, 1e-5)
+        values, slopes = wanted[name]
+        mine = ws.from_jax(function, *args)
+        agree(name, leaves(mine(*args)), leaves(values), rough)
+        if slopes:
+            floats = [args[k] for k in places_of(args)]
+            made = ws.grad(total(mine, args, np), argnums=tuple(range(len(floats))))(*floats)
+            agree(f"slopes of {name}", leaves(made), leaves(slopes), 30 * rough)
+
+
+def test_incomplete_functions_are_those_of_scipy():
+    x = positive(4)
+    mine = ws.from_jax(lambda x: (lax.igamma(2.0, x), lax.igammac(1.5, x), lax.betainc(2.0, 3.0, x / 3)), x)
+    wanted = special.gammainc(2.0, x), special.gammaincc(1.5, x), special.betainc(2.0, 3.0, x / 3)
+    agree("incomplete", leaves(mine(x)), [a.astype(np.float32) for a in wanted], 3e-6)
+
+
+def test_a_loop_without_a_count_stays_one():
+    function, x = LOOP
+    mine = ws.from_jax(function, x)
+    agree("while", leaves(ws.jit(mine)(x)), leaves(function(x)), 1e-6)
+    assert "while" in called_by(mine)
+
+
+def test_functions_compile_batch_and_take_trees():
+    params = {"w": f(3, 2), "layers": [f(2), f(2)]}
+    apply = lambda p, x: (jnp.tanh(x @ p["w"] + p["layers"][0]) * p["layers"][1]).sum()  # noqa: E731
+    mine, x = ws.from_jax(apply, params, np.ones(3, np.float32)), f(5, 3)
+    agree(
+        "a batch",
+        leaves(ws.jit(ws.vmap(mine, in_axes=(None, 0)))(params, x)),
+        leaves(jax.vmap(apply, (None, 0))(params, x)),
+        1e-5,
+    )
+    step = ws.compile(ws.from_jax(apply), params, optimizer=ws.optim.sgd(0.1), batch=x)
+    gradient = jax.grad(apply)(params, x)
+    step(x)
+    np.testing.assert_allclose(step.params["w"], params["w"] - 0.1 * gradient["w"], rtol=1e-5)
+
+
+def test_what_is_not_covered_is_listed_at_once():
+    def odd(x):
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct((3,), np.float32), x) + lax.rng_uniform(0.0, 1.0, (3,))
+
+    with pytest.raises(
+        UnsupportedError, match=r"2 primitives of JAX are not covered\n  pure_callback.*\n  rng_uniform"
+    ):
+        ws.from_jax(odd, np.ones(3, np.float32))
+
+
+def test_arguments_that_differ_from_the_examples_are_refused():
+    mine = ws.from_jax(lambda x: jnp.sin(x), np.ones(3, np.float32))
+    with pytest.raises(ShapeError, match=r"argument 0 is f32\[4\]"):
+        mine(np.ones(4, np.float32))
+    with pytest.raises(DtypeError, match=r"argument 0 is f64\[3\], and JAX made float32"):
+        mine(np.ones(3))
+    with pytest.raises(TreeError, match="the examples were"):
+        mine((np.ones(3, np.float32),))
+
+
+OTHER_NAMES = {
+    *("add_any", "custom_jvp_call_jaxpr", "custom_lin", "closed_call", "empty", "zeros_like", "checkpoint"),
+    *("layout_constraint", "sharding_constraint", "pvary", "stage", "composite"),
+    *("approx_top_k", "lu_pivots_to_permutation", "threefry2x32", "iota_2x32_shape"),
+    *("scatter_mul", "scatter_min", "scatter_max", "igamma", "igammac", "regularized_incomplete_beta"),
+}
+"""Primitives that JAX's own passes make, or other versions, and those inside of others and in tests of their own."""
+
+
+def test_every_primitive_is_met():
+    """Every handler is called by a case, but for other names of primitives, and what only JAX's own passes make."""
+    met = set().union(*[called_by(ws.from_jax(function, *args)) for function, *args in [*CASES.values(), LOOP]])
+    assert (set(PRIMITIVES) | set(RULED) | set(DRAWN)) - met <= OTHER_NAMES

@@ -1,0 +1,173 @@
+"""Programs of PyTorch are functions here: their numbers, gradients, buffers, ties, keys and sizes, and their errors."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError, UnsupportedError
+
+torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+pytestmark = [pytest.mark.filterwarnings("ignore")]
+tn = torch.nn
+
+
+class Tied(tn.Module):
+    """A model with a tied weight, attention, and a parameter that is not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = tn.Embedding(11, 8, padding_idx=0)
+        self.scale = tn.Parameter(torch.ones(8), requires_grad=False)
+        self.norm = tn.LayerNorm(8)
+        self.head = tn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, ids):
+        x = self.embedding(ids) * self.scale
+        x = x + tn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        return {"scores": self.head(self.norm(x)), "mean": x.mean()}
+
+
+def images():
+    torch.manual_seed(0)
+    return tn.Sequential(
+        tn.Conv2d(2, 4, 3, padding=1), tn.BatchNorm2d(4), tn.ReLU(), tn.MaxPool2d(2), tn.Flatten(), tn.Linear(16, 3)
+    )
+
+
+IMAGES = np.random.default_rng(0).normal(size=(5, 2, 4, 4)).astype(np.float32)
+IDS = np.random.default_rng(0).integers(0, 11, (2, 5))
+
+
+def test_a_program_has_the_numbers_gradients_and_buffers_of_its_module():
+    net = images().train()
+    f, params, buffers = ws.from_torch_export(net, IMAGES)
+    assert set(params) == {name for name, _ in net.named_parameters()}
+    assert set(buffers) == {name for name, _ in net.named_buffers()}
+
+    def loss(params):
+        out, new = f(params, buffers, IMAGES)
+        return np.sum(out * out), (out, new)
+
+    gradients, (out, new) = ws.jit(ws.grad(loss, has_aux=True))(params)
+    expected = net(torch.tensor(IMAGES))
+    (expected * expected).sum().backward()
+    np.testing.assert_allclose(out, expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+    for name, p in net.named_parameters():
+        np.testing.assert_allclose(
+            gradients[name], p.grad.numpy(), rtol=1e-4, atol=1e-4 * float(p.grad.abs().max() + 1)
+        )
+    for name, b in net.named_buffers():
+        np.testing.assert_allclose(new[name], b.numpy(), rtol=1e-5)
+
+
+def test_a_step_trains_a_program_as_pytorch_trains_its_module():
+    net = images().train()
+    f, params, buffers = ws.from_torch_export(net, IMAGES)
+
+    def loss(params, buffers, batch):
+        out, buffers = f(params, buffers, batch)
+        return np.mean(out**2), buffers
+
+    step = ws.compile(loss, params, buffers=buffers, optimizer=ws.optim.sgd(0.05), batch=IMAGES)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(4):
+        ours = step(IMAGES).loss
+        optimizer.zero_grad()
+        theirs = (net(torch.tensor(IMAGES)) ** 2).mean()
+        theirs.backward()
+        optimizer.step()
+        assert float(ours) == pytest.approx(theirs.item(), rel=1e-4)
+    assert int(step.buffers["1.num_batches_tracked"]) == 4
+
+
+def test_ties_structures_and_what_is_not_trained_are_kept():
+    net = Tied()
+    f, params, buffers = ws.from_torch_export(net, IDS)
+    assert sorted(params) == ["embedding.weight", "norm.bias", "norm.weight"] and list(buffers) == ["scale"]
+    (out, _), expected = f(params, buffers, IDS), net(torch.tensor(IDS))
+    np.testing.assert_allclose(out["scores"], expected["scores"].detach().numpy(), rtol=1e-5, atol=1e-5)
+    gradient = ws.grad(lambda params: np.sum(f(params, buffers, IDS)[0]["scores"] ** 2))(params)
+    (expected["scores"] ** 2).sum().backward()
+    wanted = net.embedding.weight.grad.numpy()
+    np.testing.assert_allclose(gradient["embedding.weight"], wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_dropout_draws_by_our_keys():
+    net = tn.Sequential(tn.Linear(3, 64), tn.Dropout(0.5)).train()
+    f, params, buffers = ws.from_torch_export(net, np.ones((4, 3), np.float32))
+    x = np.ones((4, 3), np.float32)
+    first, again, other = [np.asarray(f(params, buffers, x, key=k)[0]) for k in (0, 0, 1)]
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any() and 0.3 < (first == 0).mean() < 0.7
+    with pytest.raises(ParameterError, match="no key to draw from"):
+        f(params, buffers, x)
+
+
+def test_sizes_that_were_exported_as_dynamic_may_vary():
+    net = tn.Sequential(tn.Flatten(), tn.Linear(4, 2))
+    batch = torch.export.Dim("batch", min=2)
+    program = torch.export.export(net, (torch.ones(3, 2, 2),), dynamic_shapes=({0: batch},))
+    f, params, buffers = ws.from_torch_export(program)
+    for n in (2, 7):
+        x = np.random.default_rng(n).normal(size=(n, 2, 2)).astype(np.float32)
+        np.testing.assert_allclose(f(params, buffers, x)[0], net(torch.tensor(x)).detach().numpy(), rtol=1e-5)
+
+
+def test_a_file_is_read_and_branches_are_kept(tmp_path):
+    class Branch(tn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+    path = tmp_path / "branch.pt2"
+    torch.export.save(torch.export.export(Branch(), (torch.ones(3),)), path)
+    f, params, buffers = ws.from_torch_export(path)
+    for sign in (1, -1):
+        x = np.full(3, 0.5 * sign, np.float32)
+        np.testing.assert_allclose(
+            ws.jit(lambda x: f(params, buffers, x)[0])(x), np.sin(x) if sign > 0 else np.cos(x), rtol=1e-6
+        )
+
+
+def test_a_quantised_program_gives_the_same_integers():
+    class Quantised(tn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = tn.Linear(6, 4)
+
+        def forward(self, x):
+            ops = torch.ops.quantized_decomposed
+            q = ops.quantize_per_tensor(x, 0.05, 3, -128, 127, torch.int8)
+            return self.layer(ops.dequantize_per_tensor(q, 0.05, 3, -128, 127, torch.int8))
+
+    pytest.importorskip("torch.ao.quantization.fx._decomposed")
+    net, x = Quantised().eval(), np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+    f, params, buffers = ws.from_torch_export(net, x)
+    np.testing.assert_allclose(f(params, buffers, x)[0], net(torch.tensor(x)).detach().numpy(), rtol=1e-5)
+
+
+def test_operators_that_are_not_covered_are_listed_at_once():
+    class Odd(tn.Module):
+        def forward(self, x):
+            return torch.geqrf(x)[0] + torch.linalg.eigvals(x).real
+
+    with pytest.raises(
+        UnsupportedError, match=r"2 operators of PyTorch are not covered\n(.*geqrf.*\n.*eig|.*eig.*\n.*geqrf)"
+    ):
+        ws.from_torch_export(Odd(), np.eye(3, dtype=np.float32))
+
+
+def test_inputs_that_do_not_fit_are_refused():
+    f, params, buffers = ws.from_torch_export(tn.Linear(3, 2), np.ones((4, 3), np.float32))
+    with pytest.raises(ShapeError, match=r"f32\[5, 3\], and was exported as \[4, 3\]"):
+        f(params, buffers, np.ones((5, 3), np.float32))
+    with pytest.raises(DtypeError, match="was exported as float32"):
+        f(params, buffers, np.ones((4, 3), np.int64))
+    with pytest.raises(TreeError, match="2, and was exported with 1 items"):
+        f(params, buffers, 1, 2)
+    with pytest.raises(TreeError, match="no parameter 'bias'"):
+        f({"weight": params["weight"]}, buffers, np.ones((4, 3), np.float32))
+    with pytest.raises(ParameterError, match="is no program"):
+        ws.from_torch_export(3)
+    with pytest.raises(ParameterError, match="no example"):
+        ws.from_torch_export(tn.Linear(3, 2))
