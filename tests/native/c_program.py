@@ -80,7 +80,7 @@ class CProgram:
         text = DRIVER.replace("@BATCH@", "\n".join(lines)).replace("@AFTER@", after)
         (folder / "main.c").write_text(text, encoding="utf-8")
         parts = [str(folder / name) for name in ("main.c", *sources)]
-        options = [*(flags or ("-O1",)), *STRICT, f"-I{folder}"]
+        options = [*(flags or ("-O0",)), *STRICT, f"-I{folder}"]
         subprocess.run([COMPILER, *options, *parts, "-o", str(folder / "train"), "-lm"], check=True)
 
     def train(self, state: Path, new: Path, steps: int) -> list[float]:

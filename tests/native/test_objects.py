@@ -65,19 +65,24 @@ def test_training_goes_back_and_forth_between_python_and_c(tmp_path: Path) -> No
 
 @needs_compiler
 def test_an_attached_function_reads_the_same_state(tmp_path: Path) -> None:
-    step, batch = STEPS["mlp"]()
-    predict = step.attach(lambda p, x: np.maximum(x @ p["w0"] + p["b0"], 0) @ p["w1"], batch=batch["x"][:3])
+    rng = np.random.default_rng(0)
+    params = {"w": rng.normal(size=(5, 4)).astype(np.float32), "b": np.zeros(4, np.float32)}
+    batch = rng.normal(size=(6, 5)).astype(np.float32)
+    step = ws.compile(
+        lambda p, x: np.mean(np.tanh(x @ p["w"] + p["b"]) ** 2), params, optimizer=ws.optim.adam(1e-2), batch=batch
+    )
+    predict = step.attach(lambda p, x: np.maximum(x @ p["w"] + p["b"], 0), batch=batch[:3])
     step.export(tmp_path / "model.o", processor=LEVEL, attach={"predict": predict})
     after = """
-    memcpy(model_predict_batch(m), model_batch_x(m), 3 * 784 * sizeof(float));
+    memcpy(model_predict_batch(m), model_batch(m), 3 * 5 * sizeof(float));
     if (model_predict(m)) return 7;
-    for (int i = 0; i < 3 * 128; i++) printf("%.9g\\n", (double)model_predict_output(m)[i]);
+    for (int i = 0; i < 3 * 4; i++) printf("%.9g\\n", (double)model_predict_output(m)[i]);
 """
     program = CProgram(tmp_path, batch, OBJECT, after)
     found = program.train(tmp_path / "model.safetensors", tmp_path / "new.safetensors", 5)[5:]
     for _ in range(5):
         step(batch)
-    assert np.array_equal(np.float32(found).reshape(3, 128), predict(batch["x"][:3]))
+    assert np.array_equal(np.float32(found).reshape(3, 4), predict(batch[:3]))
 
 
 @needs_compiler

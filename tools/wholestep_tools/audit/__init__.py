@@ -13,6 +13,7 @@ from wholestep_tools.audit.campaign import Audit
 from wholestep_tools.audit.correctness import (
     accumulation,
     against_jax,
+    c_sources,
     gradients,
     mutants,
     passes,
@@ -30,7 +31,7 @@ from wholestep_tools.audit.record import check_file, told
 from wholestep_tools.audit.resumption import bits, damage, kill, resume, twins
 
 ROOMS = (
-    (steps, against_jax, gradients, refusals, reports, ways, passes, accumulation, mutants, verify),
+    (steps, against_jax, gradients, refusals, reports, ways, passes, accumulation, mutants, verify, c_sources),
     (sums, modes, precisions, drift),
     (bits, twins, resume, kill, damage),
     (files, headers, texts, paths, names, markup),

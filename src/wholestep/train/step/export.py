@@ -52,8 +52,9 @@ class ExportedStep:
         gives, called or given a batch before, or functions that take the step's own batch. Each file is replaced in
         one instant, and none is written where an operation has no words in the target: one error names all of those.
 
-        `model.o` and `model.wasm` are the step as a program without Python, with a C header or an ES module beside it.
-        An object is for `processor`: "x86-64-v3", "aarch64", "cortex-m4" and others, this machine's by default.
+        `model.o`, `model.c` and `model.wasm` are the step as a program without Python, with a C header or an ES module
+        beside it. An object is for `processor`: "x86-64-v3", "aarch64", "cortex-m4" and others, this machine's by
+        default; C source runs everywhere, and its sums are in the order of a processor's vectors.
 
         Shapes: those of the step; the paths of the files that were written.
         Raises: UnsupportedError for operations that the target has no words for and for a processor that no objects are

@@ -10,6 +10,7 @@ from wholestep import tree
 from wholestep.compiler.backends import processor_backend
 from wholestep.compiler.driver import CompiledProgram, plan_graph
 from wholestep.errors import UnsupportedError
+from wholestep.export.c.source import c_source
 from wholestep.export.native.block import MemoryBlock, NativeFunction, PlacedArray, StateArray, laid_out
 from wholestep.export.native.header import header_text
 from wholestep.export.native.limits import check_native
@@ -72,6 +73,12 @@ def object_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path,
     return {path: code, path.with_suffix(".h"): model.header, state: model.state_code}
 
 
+def c_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path, bytes]:
+    """C source, and its header."""
+    source = c_source(model.prefix, model.title, model.block)
+    return {path: source.encode() + model.state_code, path.with_suffix(".h"): model.header}
+
+
 def wasm_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path, bytes]:
     """A module of WebAssembly, and the ES module that runs it."""
     programs = [f.program for f in model.block.functions]
@@ -83,6 +90,7 @@ def wasm_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path, b
 
 WRITERS: dict[str, tuple[str, Callable[[NativeModel, Backend, Path], dict[Path, bytes]]]] = {
     "object": ("host", object_files),
+    "c": ("x86-64-v3", c_files),
     "wasm": ("wasm32", wasm_files),
 }
 """For each native target the processor that it is for where none is named, and what writes its files."""

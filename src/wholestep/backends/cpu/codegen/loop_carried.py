@@ -8,25 +8,7 @@ from wholestep.backends.cpu.codegen.uniformity import vector_lanes
 from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import LoopCopy
 from wholestep.kernel.lang import Carry, Fold, Loop
-
-
-def is_float_sum(fold: Fold) -> bool:
-    """True for a sum that rounds; sums of products are one chain in the order of their terms."""
-    return fold.op == "add" and fold.result.dtype.kind == "f"
-
-
-def continues_sum(loop: Loop, carry: Carry) -> bool:
-    """True for a carry that takes a sum inside the loop from one step to the next."""
-    if loop.ordered:
-        return False
-    for inner in [s for s in loop.body if isinstance(s, Loop)]:
-        for fold in inner.folds:
-            if fold.init is carry.inside:
-                return is_float_sum(fold)
-        for following in inner.carries:
-            if following.init is carry.inside:
-                return continues_sum(inner, following)
-    return False
+from wholestep.kernel.summation import continues_sum, is_float_sum
 
 
 class LoopCarried:

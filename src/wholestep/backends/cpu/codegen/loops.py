@@ -14,6 +14,7 @@ from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import FunctionWriter, InductionVariables, LoopCopy
 from wholestep.dims import Dim, Size
 from wholestep.kernel.lang import Axis, Loop, Statement, Store, Var
+from wholestep.kernel.summation import SUM_BLOCK, sum_blocks
 
 
 class LoopState(NamedTuple):
@@ -218,7 +219,9 @@ class LoopWriter:
         def steps(start: str, end: str) -> None:
             self.repeat(held, start, end, 1, lambda _: self.iteration(loop, held, scope), motion, count * axis.lanes)
 
-        self.blocked_sums(held, start, end, sum_blocks(start, end) if any(h.is_sum for h in held.all()) else (), steps)
+        known = (start + end).isdigit()
+        blocks = sum_blocks(int(end) - int(start) if known else SUM_BLOCK**2 + 1)
+        self.blocked_sums(held, start, end, blocks if any(h.is_sum for h in held.all()) else (), steps)
 
     def blocked_sums(
         self, held: LoopState, start: str, end: str, blocks: tuple[int, ...], steps: Callable[[str, str], None]
@@ -299,16 +302,6 @@ class LoopWriter:
             end_iteration(held.carried, held.folded, scope)
             scope.base += 1
         del w.scopes[scope.axis]
-
-
-SUM_BLOCK = 32
-"""The steps of a block of a sum: floating-point sums of more are sums of blocks, as in pairwise summation."""
-
-
-def sum_blocks(start: str, end: str) -> tuple[int, ...]:
-    """The lengths of the blocks of a sum over steps [start, end), outermost first."""
-    count = int(end) - int(start) if (start + end).isdigit() else SUM_BLOCK**2 + 1
-    return tuple([n for n in (SUM_BLOCK**2, SUM_BLOCK) if count > n])
 
 
 def split_symbolic_loop(axis: Axis, size: Dim, abreast: bool) -> list[tuple[Size, Size, int]]:

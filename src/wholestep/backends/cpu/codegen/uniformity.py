@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.summation import folds_transposed_loads, live_variables
 
 VaryingAxes = tuple[Axis, ...]
 
@@ -44,33 +45,6 @@ def analyze_uniformity(kernel: Kernel) -> Uniformity:
 def loop_guards(loop: Loop) -> list[Var]:
     """The guard of a loop, if it has one."""
     return [] if loop.guard is None else [loop.guard]
-
-
-def live_variables(kernel: Kernel) -> set[Var]:
-    """Return the values that stores and loops use, directly or not."""
-    found: set[Var] = set()
-    waiting = [v for s in walk(kernel.body) if isinstance(s, Store | Loop) for v in s.reads()]
-    while waiting:
-        v = waiting.pop()
-        if v not in found:
-            found.add(v)
-            waiting += v.reads()
-    return found
-
-
-def folds_transposed_loads(loop: Loop) -> bool:
-    """True for a fold of loads that are contiguous along its steps and strided along the lanes around it: side by side,
-    they are loaded as rows and transposed in registers."""
-    axis = loop.axis
-    if axis.lanes > 1 or not loop.folds or loop.ordered or loop.carries:
-        return False
-    loads = [s.attr[1] for s in loop.body if isinstance(s, Var) and s.op == "load" and not s.args]
-    return any(i.coefficient(axis) == 1 and is_strided_along_lanes(i) for i in loads)
-
-
-def is_strided_along_lanes(index: Index) -> bool:
-    """True if the lanes of an access are apart in memory."""
-    return any(isinstance(key, Axis) and key.lanes > 1 and abs(stride) > 1 for key, stride in index.terms.items())
 
 
 class UniformityAnalysis:

@@ -1,0 +1,41 @@
+"""The C file of a model: what its kernels use, the programs, and the code of memory and state file behind them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from wholestep.export.c import scalars
+from wholestep.export.c.program import CProgramWriter
+from wholestep.export.c.vectors import DECLARATIONS
+from wholestep.export.native.block import MemoryBlock
+
+HERE = Path(__file__).parent
+OPENING = """\
+/* {title}: C99, which needs no library but that of C (-lm). Compile it with -O3, for the processor that will run it. */
+"""
+
+
+def c_source(prefix: str, title: str, block: MemoryBlock) -> str:
+    """The programs of a block as C."""
+    written: dict[str, str] = {}
+    parts: list[str] = []
+    sorts: set[int] = set()
+    for f in block.functions:
+        writer = CProgramWriter(prefix, f.program, written)
+        parts += writer.text()
+        sorts |= writer.sorts
+    support = (HERE / "support.c").read_text(encoding="utf-8")
+    sort = (HERE / "argsort.c").read_text(encoding="utf-8")
+    functions = [*used_functions("\n".join(parts)), *[sort.replace("@BITS@", str(bits)) for bits in sorted(sorts)]]
+    if re.search(r"\bws_(f8|d4)\b", "\n".join(parts)):
+        functions.insert(0, DECLARATIONS)
+    return "\n".join([OPENING.format(title=title) + support, *functions, "", "\n\n".join(parts), ""])
+
+
+def used_functions(text: str) -> list[str]:
+    """The functions that a text calls, and those that they call."""
+    names = set(re.findall(r"\bws_\w+", text))
+    for name, more in scalars.NEEDS.items():
+        names |= set(more) if name in names else set()
+    return [line for name, line in scalars.INLINE.items() if name in names]

@@ -1,0 +1,56 @@
+/* A sum of a product is rounded twice where it is not written as one operation. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("no-math-errno", "no-trapping-math", "fp-contract=off")
+#endif
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Steps of the loop that follows are independent of each other: this has been verified, and no pointer is restricted. */
+#if defined(__clang__)
+#define WS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define WS_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define WS_INDEPENDENT
+#endif
+
+/* A multiply-add is rounded once where the processor has one, and twice elsewhere. */
+#ifdef FP_FAST_FMAF
+#define ws_fmaf(a, b, c) fmaf(a, b, c)
+#else
+#define ws_fmaf(a, b, c) ((a) * (b) + (c))
+#endif
+#ifdef FP_FAST_FMA
+#define ws_fma(a, b, c) fma(a, b, c)
+#else
+#define ws_fma(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* Subnormal numbers are zero while a step runs, as they are in Python. */
+#if defined(__SSE__)
+#include <xmmintrin.h>
+typedef unsigned int ws_mode;
+static ws_mode ws_enter(void) {
+    const ws_mode old = _mm_getcsr();
+    _mm_setcsr(0x9fc0);
+    return old;
+}
+static void ws_leave(ws_mode old) { _mm_setcsr(old); }
+#elif defined(__aarch64__) && defined(__GNUC__)
+typedef uint64_t ws_mode;
+static ws_mode ws_enter(void) {
+    ws_mode old, mode = 1u << 24;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(old));
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode));
+    return old;
+}
+static void ws_leave(ws_mode old) { __asm__ volatile("msr fpcr, %0" : : "r"(old)); }
+#else
+typedef int ws_mode;
+static ws_mode ws_enter(void) { return 0; }
+static void ws_leave(ws_mode old) { (void)old; }
+#endif

@@ -1,0 +1,63 @@
+"""The law of C sources: strictly C99, without undefined behaviour, and of the bits of the programs that run here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.native.c_program import COMPILER, CProgram
+from tests.native.steps import STEPS
+
+import wholestep as ws
+from wholestep import tree
+from wholestep.backends.cpu.cpu_features import host_levels
+from wholestep.errors import UnsupportedError
+from wholestep_tools.audit.correctness import c_sources
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+FUSES = "x86-64-v3" in host_levels()
+"""True where a multiply-add is rounded once, here and in C."""
+CHECKED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+
+
+@needs_compiler
+def test_samples_of_primitives_have_the_same_bits() -> None:
+    found = c_sources.audit(70, 0)
+    assert found["failures"] == 0, found["examples"]
+    assert found["checks"]["programs of the same bits"] > 30
+
+
+@needs_compiler
+@pytest.mark.parametrize(("name", "flags"), [("tiny", CHECKED), ("rnn", ("-O0",)), ("stacked", ("-O0",))])
+def test_a_source_trains_to_the_same_bits(name: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    step, batch = STEPS[name]()
+    level = ("-march=x86-64-v3",) if FUSES else ()
+    step.export(tmp_path / "model.c", processor="host")
+    program = CProgram(tmp_path, batch, ["model.c"], "", *flags, *level)
+    losses = program.train(tmp_path / "model.safetensors", tmp_path / "new.safetensors", 20)
+    ours = [float(step(batch).loss) for _ in range(20)]
+    wanted: list[Any] = [np.asarray(x).copy() for x in tree.leaves(step.state)]
+    step.reset()
+    step.load(tmp_path / "new.safetensors")
+    found = [np.asarray(x) for x in tree.leaves(step.state)]
+    if FUSES:
+        assert losses == ours
+        assert [x.tobytes() for x in found] == [x.tobytes() for x in wanted]
+    np.testing.assert_allclose(losses, ours, rtol=1e-5)
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    assert (tmp_path / "model.c").stat().st_size < 150_000
+
+
+def test_half_precision_is_refused_by_operation_and_line(tmp_path: Path) -> None:
+    step = ws.compile(
+        lambda p, x: np.mean((p * x).astype(np.float16)).astype(np.float32),
+        np.ones(3, np.float32),
+        optimizer=ws.optim.sgd(0.1),
+        batch=np.ones(3, np.float32),
+    )
+    with pytest.raises(UnsupportedError, match=r"no numbers of f16, which .* at .*test_c_source.py:"):
+        step.export(tmp_path / "model.c")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,101 @@
+"""`wholestep audit csource`: samples of primitives, printed as C, give the bits of the programs that run here."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep.backends.cpu.cpu_features import host_levels
+from wholestep.compiler.backends import processor_backend
+from wholestep.errors import BoundsError, UnsupportedError
+from wholestep.ir.graph import Graph, NDArray
+from wholestep.primitives.family import REGISTRY, Sample
+from wholestep.testing.primitives import graph_of, samples_of
+from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.record import record
+from wholestep_tools.drawn.c_library import CLibrary, native_function
+from wholestep_tools.drawn.law import compiled
+
+CLAIM = "A program in C gives the bits of the program that runs here"
+AT_ONCE = 300
+"""The programs of one C file."""
+RTOL = {"f": 1e-4, "c": 1e-4}
+"""The relative error, beside the largest element, where the processor has no multiply-add that is rounded once."""
+
+
+def all_samples() -> Iterator[tuple[str, Sample]]:
+    """Each sample of each primitive, with a name."""
+    for name in sorted(REGISTRY):
+        primitive = REGISTRY[name]
+        if not primitive.nested and not primitive.collective:
+            for k, sample in enumerate(samples_of(primitive)):
+                yield f"{name}_{k}", sample
+
+
+def printable(samples: list[tuple[str, Sample]], seen: Seen) -> dict[str, tuple[Graph, list[NDArray]]]:
+    """The graphs and arguments of those that C has words for; the others are counted by reason."""
+    machine, found = processor_backend("host").target, {}
+    for name, sample in samples:
+        graph = graph_of(REGISTRY[name.rpartition("_")[0]], sample)
+        try:
+            native_function(name, graph, machine)
+        except UnsupportedError as error:
+            seen.count("refused: half precision" if "no numbers of" in str(error) else "refused: a library")
+            continue
+        found[name] = graph, [np.asarray(x) for x in sample.inputs]
+    return found
+
+
+def same(found: NDArray, expected: NDArray, exact: bool) -> bool:
+    """True for the same bits, or, where that is not to be had, for numbers that are near."""
+    if found.tobytes() == np.ascontiguousarray(expected).tobytes():
+        return True
+    tolerance = 0.0 if exact else RTOL.get(expected.dtype.kind, 0.0)
+    largest = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0)) if tolerance else 0.0
+    return tolerance > 0 and bool(
+        np.allclose(found, expected, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+    )
+
+
+def audit(count: int, seed: int) -> dict[str, Any]:
+    """So many samples, drawn without repetition; the record of it."""
+    seen, samples = Seen(), list(all_samples())
+    drawn = np.random.default_rng(seed).permutation(len(samples))[:count]
+    graphs = printable([samples[i] for i in sorted(drawn)], seen)
+    exact, names = "x86-64-v3" in host_levels(), list(graphs)
+    for start in range(0, len(names), AT_ONCE):
+        part = names[start : start + AT_ONCE]
+        with tempfile.TemporaryDirectory() as folder:
+            library = CLibrary({name: graphs[name][0] for name in part}, Path(folder))
+            for name in part:
+                graph, args = graphs[name]
+                found = library(name, args)
+                try:
+                    expected = compiled(graph)(args)
+                except BoundsError:
+                    seen.count("failures told")
+                    seen.right(isinstance(found, int), f"{name}: an index out of bounds is not told")
+                    continue
+                seen.count("programs of the same bits")
+                fine = not isinstance(found, int) and all(
+                    same(y, np.asarray(z), exact) for y, z in zip(found, expected, strict=True)
+                )
+                seen.right(fine, f"{name}: {found!r} and not {expected!r}\n{graph}")
+    checks = {"samples": len(drawn), **dict(sorted(seen.checks.items()))}
+    return record("csource", CLAIM, checks, seen.failures, seed=seed)
+
+
+AUDIT = Audit(
+    "csource",
+    audit,
+    10_000,
+    "print samples of primitives as C, and compare the bits",
+    """\
+Samples of all primitives are lowered and printed as C99, some hundred in a file, compiled by the system's compiler with
+warnings as errors, and called in this process. Results must have the bits of the compiled program; those that need a
+library, or numbers of half precision, are refused by name and counted.""",
+)
