@@ -18,6 +18,7 @@ from wholestep import primitives, scipy as parts
 from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.frontend import array, dispatch, ufunc_rules
 from wholestep.interop.jax.operators import PRIMITIVES
+from wholestep.interop.onnx.operators import tables as onnx_tables
 from wholestep.interop.torch.operators import OPERATORS
 from wholestep.lower.legalize.expand_ops import EXPANSIONS
 from wholestep.passes.inline_bodies import BODY_OPS
@@ -211,12 +212,63 @@ def primitives_page() -> str:
     return "\n".join(lines)
 
 
+ONNX_HEAD = '''\
+# ONNX models
+
+`f, params = ws.from_onnx("net.onnx")` makes a function of an ONNX model: it is differentiated, mapped, compiled and
+trained like one that was written here, and reading it needs no other package. `params` is a dictionary of the float
+initializers that nodes read as weights; with `training=True` there are buffers too, batch norms take the statistics of
+the batch, and dropout draws from the key.
+
+```python
+import numpy as np, onnx, wholestep as ws
+
+text = """<ir_version: 9, opset_import: ["": 21]>
+net (float[n, 3] x) => (float[n, 2] y) <float[3, 2] w = {{1, 2, 3, 4, 5, 6}}> {{ y = MatMul(x, w) }}"""
+onnx.save(onnx.parser.parse_model(text), "net.onnx")
+
+f, params = ws.from_onnx("net.onnx")
+batch = {{"x": np.ones((4, 3), np.float32), "label": np.array([0, 1, 1, 0])}}
+
+def loss(params, batch):
+    return ws.nn.cross_entropy(f(params, batch["x"]), batch["label"])
+
+step = ws.compile(loss, params, optimizer=ws.optim.adam(1e-4), batch=batch)
+```
+
+What is computed from shapes is known while the program is being written, and so are branches and loops that depend on
+nothing else; others stay branches and loops of the program. A shape that depends on data is refused under `ws.jit` and
+works on plain arrays. Nothing in a file is believed before it fits: sizes, depths and counts are bounded, tensors in
+other files lie in the model's own folder, and a file that is damaged ends in a `ModelError`. Random operators draw from
+the key of the call, and not from the seed that a node may state, which is that of another generator.
+
+Operators of opset {oldest} to {newest} are read; from 13 on they are tested. The node cases of the onnx package that
+pass, of those that there are for each operator, are in brackets: {passed:,} of {cases:,} in all, {wrong} with wrong
+numbers, the rest refused ({refused}). This page is written by `python docs/generate.py` from the tables of
+`interop/onnx` and from `records/onnx.json`.
+'''
+
+
+def onnx_page() -> str:
+    """The page on ONNX models."""
+    record = json.loads((FOLDER / "records" / "onnx.json").read_text(encoding="utf-8"))
+    checks, rows = record["checks"], record["operators"]
+    refused = ", ".join([f"{n} for {why}" for why, n in record["refused"].items() if n > 9])
+    facts = {"passed": checks["passed"], "cases": checks["cases"], "wrong": record["failures"], "refused": refused}
+    lines = [ONNX_HEAD.format(oldest=onnx_tables.OLDEST, newest=onnx_tables.NEWEST, **facts)]
+    for family, table in onnx_tables.FAMILIES.items():
+        named = [f"`{op}`" + (f" ({rows[op][0]} of {rows[op][1]})" if op in rows else "") for op in sorted(table)]
+        lines += [f"## {family[0].upper()}{family[1:]}", "", ", ".join(named), ""]
+    return "\n".join(lines)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "coverage.md": coverage,
     "import.md": imports,
     "primitives.md": primitives_page,
     "precision.md": precision,
     "benchmarks.md": benchmarks,
+    "onnx.md": onnx_page,
     "../RELIABILITY.md": lambda: reliability(FOLDER / "records"),
 }
 

@@ -50,6 +50,6 @@ def test_the_extras_hold_what_the_commands_import():
 
 
 def test_the_tools_require_what_they_import():
-    measured = {"jax", "torch", "autograd"}
+    measured = {"jax", "torch", "autograd", "onnx", "onnxruntime"}
     assert imported(TOOLS) - measured <= required(OTHER) | required(PROJECT)
     assert required(OTHER) - {"wholestep"} <= imported(TOOLS)

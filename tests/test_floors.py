@@ -84,8 +84,8 @@ FLOORS = {
 }
 """The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
-    "IPython einops jax llvmlite matplotlib ml_dtypes opt_einsum pipescript rich safetensors scipy sklearn "
-    "tensorboardX threadpoolctl torch".split()
+    "IPython einops jax llvmlite matplotlib ml_dtypes onnx onnxruntime opt_einsum pipescript rich safetensors scipy "
+    "sklearn tensorboardX threadpoolctl torch".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))
 TOOLS = sorted((SOURCE.parent / "tools").rglob("*.py"))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what is found at run time
     from wholestep.frontend.inspect import eval_shape, trace
     from wholestep.frontend.jit import jit
     from wholestep.interop.jax.function import from_jax
+    from wholestep.interop.onnx.load import from_onnx
     from wholestep.interop.torch.function import from_torch_export
     from wholestep.train.handover.to_jax import to_jax
     from wholestep.train.handover.to_torch import to_torch
@@ -64,6 +65,7 @@ __all__ = [
     "fit",
     "fori_loop",
     "from_jax",
+    "from_onnx",
     "from_torch_export",
     "frontier_grad",
     "grad",
@@ -118,6 +120,7 @@ LAZY = {
     "fit": "wholestep.train.loop.fit",
     "from_jax": "wholestep.interop.jax.function",
     "from_torch_export": "wholestep.interop.torch.function",
+    "from_onnx": "wholestep.interop.onnx.load",
     "jit": "wholestep.frontend.jit",
     "lr_find": "wholestep.train.loop.lr_finder",
     "mean_over": "wholestep.train.loop.averages",

@@ -209,6 +209,10 @@ class ExportError(WholestepError, ValueError):
     """A program that cannot be written as a file of another system, or that gives other numbers there."""
 
 
+class ModelError(WholestepError, ValueError):
+    """A model of another library that is damaged, or whose nodes do not do what they say with what they are given."""
+
+
 class BudgetError(WholestepError, MemoryError):
     """A program that cannot be made to fit into the memory it may take."""
 

@@ -24,6 +24,7 @@ from wholestep_tools.audit.correctness import (
     ways,
 )
 from wholestep_tools.audit.endurance import allocations, calls, fork, memory, shapes, sharing, stream
+from wholestep_tools.audit.foreign import damaged_models, onnx_models, onnx_nodes
 from wholestep_tools.audit.guards import alarms, origins, scales
 from wholestep_tools.audit.hostile import files, headers, markup, names, paths, texts
 from wholestep_tools.audit.numerics import drift, modes, precisions, sums
@@ -38,6 +39,7 @@ ROOMS = (
     (entries, rivals, keys, folders),
     (calls, shapes, sharing, fork, allocations, memory, stream),
     (origins, scales, alarms),
+    (onnx_nodes, onnx_models, damaged_models),
 )
 AUDITS = {module.AUDIT.name: module.AUDIT for room in ROOMS for module in room}
 

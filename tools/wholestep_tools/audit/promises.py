@@ -69,6 +69,18 @@ CORRECTNESS = (
         "call NumPy, each covered call of which the tests compare with it",
     ),
     Promise("micro-batches come to what the whole batch does", "1,000 configurations", "accumulation", ("settings",)),
+    Promise(
+        "operators of ONNX give the numbers of the onnx package, or are refused",
+        "1,500 cases",
+        "onnx",
+        ("passed", "refused", "cases"),
+    ),
+    Promise(
+        "networks that PyTorch exports as ONNX give ONNX Runtime's numbers, and train",
+        "8 networks",
+        "onnxmodels",
+        ("models", "trained"),
+    ),
     Promise("exported programs give the same numbers", "30 models on each target", remark=NO_EXPORT),
     Promise(
         "a graph means the same after each pass",
@@ -156,6 +168,7 @@ RESUMPTION = (
 HOSTILE = (
     Promise("whatever a checkpoint holds, loading ends in one error", "200,000 files", "files", ("files",)),
     Promise("whatever a header holds, parsing ends in one error", "5,000,000 headers", "headers", ("headers",)),
+    Promise("whatever an ONNX file holds, reading ends in one error", "10,000 files", "onnxfiles", ("damaged files",)),
     Promise("whatever the text of a graph holds, parsing ends in one error", "500,000 texts", "texts", ("texts",)),
     Promise("no file leads out of its folder", "2,000 names of files", "paths", ("names",)),
     Promise("names of users never get into code", "100,000 names", "names", ("names",)),

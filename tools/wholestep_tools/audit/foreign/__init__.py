@@ -1,0 +1,1 @@
+"""Audits of what other libraries' programs become here, and ours there."""
