@@ -71,3 +71,10 @@ def test_maml(capsys):
     assert "rates" in capsys.readouterr().out
     assert Path("maml.png").read_bytes().startswith(PNG)
     assert page("maml").main(["--steps", "400", "--resume"]) == errors
+
+
+def test_data_parallel(capsys):
+    pytest.importorskip("mpi4py", reason="MPI is an optional engine; not installed")
+    history = page("data_parallel").main(["--epochs", "3"])
+    assert history["val_accuracy"][-1] > 0.8
+    assert "val_accuracy" in capsys.readouterr().out

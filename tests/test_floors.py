@@ -10,7 +10,7 @@ FLOORS = {
     "": (
         "collector words",
         "errors",
-        "contents forks config dtypes dims",
+        "collectives contents forks config dtypes dims",
         "exits",
         "tree",
         "boundary",
@@ -25,7 +25,7 @@ FLOORS = {
         "report",
         "compiler",
         "frontend",
-        "numpy scipy random",
+        "mesh numpy scipy random",
         "nn optim",
         "interop",
         "train testing",
@@ -84,8 +84,8 @@ FLOORS = {
 }
 """The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
-    "IPython einops jax llvmlite matplotlib ml_dtypes onnx onnxruntime opt_einsum pipescript rich safetensors scipy "
-    "sklearn tensorboardX threadpoolctl torch".split()
+    "IPython einops jax llvmlite matplotlib ml_dtypes mpi4py onnx onnxruntime opt_einsum pipescript rich safetensors "
+    "scipy sklearn tensorboardX threadpoolctl torch".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))
 TOOLS = sorted((SOURCE.parent / "tools").rglob("*.py"))

@@ -10,7 +10,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.boundary.public import boundary, published
     from wholestep.dims import Dim
     from wholestep.errors import WholestepError
-    from wholestep.frontend.batching import pmean, psum, vmap
+    from wholestep.frontend.batching import axis_index, pmean, psum, vmap
     from wholestep.frontend.check import gradcheck
     from wholestep.frontend.checkpoint import checkpoint
     from wholestep.frontend.control import cond, fori_loop, scan, while_loop
@@ -48,6 +48,7 @@ __all__ = [
     "WholestepError",
     "WholestepRegressor",
     "autocast",
+    "axis_index",
     "block_until_ready",
     "calibrate",
     "capture",
@@ -81,6 +82,7 @@ __all__ = [
     "linearize",
     "lr_find",
     "mean_over",
+    "mesh",
     "nn",
     "numpy",
     "optim",
@@ -109,6 +111,7 @@ __all__ = [
 LAZY = {
     "scipy": "wholestep.scipy",
     "testing": "wholestep.testing",
+    "mesh": "wholestep.mesh",
     "train": "wholestep.train.step.compile",
     "Loader": "wholestep.train.data.loader",
     "block_until_ready": "wholestep.train.state.result",

@@ -257,6 +257,10 @@ class ArgumentError(WholestepError, TypeError):
     """Arguments that are not those of the function that was called."""
 
 
+class CommunicationError(WholestepError, ConnectionError):
+    """Processes that train together cannot go on: one has ended, or they were given different programs or data."""
+
+
 class ForkedError(WholestepError, RuntimeError):
     """State in a forked child that another thread was using during the fork, or that lies in the parent's files."""
 

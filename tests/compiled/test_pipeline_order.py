@@ -31,7 +31,7 @@ ROOMS = {
     "load": "runtime",
 }
 """The rooms of the pipeline in their order, and the folders and files of each."""
-TOOLS = ("named_pass", "optional", "pipeline", "rewrite", "differential_check", "inline_bodies")
+TOOLS = ("named_pass", "optional", "pipeline", "rewrite", "differential_check", "inline_bodies", "dce")
 """The modules of `passes` that are no room: the pass manager, and what rerolling and legalizing passes are made of.
 
 Neither are the drivers that call the rooms: `train/program`, `compiler`, `lower/compile.py`, `lower/lower_graph.py`.

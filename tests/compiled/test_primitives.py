@@ -27,7 +27,10 @@ from wholestep_tools.drawn.law import compiled
 BOUND = 64
 """How many rounding errors, of the largest element, a result may be off that of the reference."""
 
-INSIDE_TRANSFORMS = {"psum": "the sum over a batch exists only inside vmap"}
+INSIDE_TRANSFORMS = {
+    "psum": "a named axis exists only inside vmap, or among the processes of tests/mesh",
+    "axis_index": "as psum",
+}
 """What is not compiled, and why."""
 
 Arrays = Sequence[np.ndarray]

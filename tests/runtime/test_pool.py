@@ -145,6 +145,23 @@ def test_threads_of_one_core_count_once(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", core_count.LOCAL_SIZES)
+def test_processes_of_one_launcher_share_the_cores(name, monkeypatch):
+    for other in core_count.LOCAL_SIZES:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setattr(core_count, "physical_cores", lambda mask: len(mask))
+    monkeypatch.setattr(core_count, "cgroup_cpu_quota", lambda: None)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(core_count, "cpu_affinity", lambda: set(range(8)))
+    assert core_count.available_cores()[0] == 8
+    for size, threads in (("1", 8), ("2", 4), ("3", 2), ("16", 1), ("many", 8)):
+        monkeypatch.setenv(name, size)
+        assert core_count.available_cores()[0] == threads
+    monkeypatch.setenv(name, "4")
+    monkeypatch.setattr(core_count, "cpu_affinity", lambda: {2, 3})
+    assert core_count.available_cores()[0] == 2, "bound to cores by the launcher"
+
+
 @pytest.mark.parametrize(
     ("text", "limit"), [("max 100000", None), ("150000 100000", 2), ("50000 100000", 1), ("", None)]
 )

@@ -18,7 +18,7 @@ from wholestep.frontend.tracing import LEAVES, as_array, check_function, paramet
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.family import expand
-from wholestep.primitives.marks import psum as psum_primitive
+from wholestep.primitives.marks import axis_index as axis_index_primitive, psum as psum_primitive
 from wholestep.primitives.movement import permute
 from wholestep.transforms.vmap import Batching
 
@@ -158,8 +158,11 @@ def place(v: Value, on: bool, target: int | None, n: Any) -> Array:
 def psum(x: Any, axis_name: str) -> Any:
     """The sum of x over the elements of the `vmap` with this axis name; every element gets it.
 
+    Where no vmap has the name, it is that of a mesh's axis (`ws.compile(..., mesh=)`), and the sum is over its
+    processes, added in the order of their ranks.
+
     Shapes: x an array of any shape and numeric dtype; the sum has them too.
-    Raises: UnsupportedError outside of such a vmap.
+    Raises: UnsupportedError where neither has the name, CommunicationError where a process has ended.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.vmap(lambda x: x / ws.psum(x, "i"), axis_name="i")(np.array([1.0, 3.0])).tolist()
@@ -176,7 +179,7 @@ def _psum(leaf: Any, axis_name: str) -> Array:
 
 
 def pmean(x: Any, axis_name: str) -> Any:
-    """The mean of x over the elements of the `vmap` with this axis name.
+    """The mean of x over the elements of the `vmap` with this axis name, or over the processes of a mesh's axis.
 
     Shapes: as `psum`, with a floating result.
     Raises: as `psum` does.
@@ -187,3 +190,17 @@ def pmean(x: Any, axis_name: str) -> Any:
     """
     count = psum(np.float64(1.0), axis_name)
     return tree.map(lambda total: (total / count).astype(total.dtype), psum(x, axis_name))
+
+
+def axis_index(axis_name: str) -> Any:
+    """The number of an element along the axis of the `vmap` with this name, or the rank of a process of a mesh's axis.
+
+    Shapes: a scalar of int64.
+    Raises: UnsupportedError where neither a vmap nor a mesh has the name.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.vmap(lambda x: x + ws.axis_index("i"), axis_name="i")(np.array([1, 3])).tolist()
+    [1, 4]
+    """
+    with scope("axis_index") as work:
+        return work.leave(Array(axis_index_primitive(axis_name=axis_name), True))

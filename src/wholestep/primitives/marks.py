@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.errors import UnsupportedError
+from wholestep.collectives import communicator_of, sum_over_ranks
 from wholestep.ir.graph import NDArray, Node, Value
-from wholestep.ir.types import Type
+from wholestep.ir.types import Type, array_type
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
-from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Maybe, Pointwise, Sample, expand
-from wholestep.primitives.precision import FOLLOWS
+from wholestep.primitives.creation import iota
+from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Maybe, Pointwise, Primitive, Sample, expand
+from wholestep.primitives.precision import AS_WRITTEN, FOLLOWS
 from wholestep.primitives.reduction import spread_back, sum_
 
 
@@ -95,7 +96,7 @@ class Pin(IdentityPrimitive):
 
 
 class PSum(LeadingBatch, LinearPrimitive):
-    """The sum over the mapped axis of a `vmap` with this axis name; it exists only inside one."""
+    """The sum over the mapped axis of a `vmap` with this axis name, or over the processes of a mesh's axis."""
 
     kind = "mark"
     collective = True
@@ -104,18 +105,38 @@ class PSum(LeadingBatch, LinearPrimitive):
         return x
 
     def ref(self, x: NDArray, *, axis_name: str) -> NDArray:
-        raise UnsupportedError(
-            f"psum: no vmap with axis_name={axis_name!r} surrounds this call",
-            hint=f"call it inside ws.vmap(f, axis_name={axis_name!r})",
-        )
+        return sum_over_ranks(axis_name, x)
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axis_name: str) -> Value:
         return self(gy, axis_name=axis_name)
 
-    def resolve(self, n: Any, x: Value, on: bool) -> Value:
+    def resolve(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
         """The sum itself, once the vmap that was named is the one at work."""
-        wide = expand(x, n, on)
+        wide = expand(xs[0], n, on[0])
         return spread_back(sum_(wide, axes=(0,)), wide.shape, (0,))
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        return iter(())
+
+
+class AxisIndex(Primitive):
+    """The number of an element along the mapped axis of a `vmap`, or the rank of a process along a mesh's axis."""
+
+    kind = "mark"
+    collective = True
+    flat = True
+    precision = AS_WRITTEN
+
+    def type(self, *, axis_name: str) -> Type:
+        return array_type((), np.dtype(np.int64))
+
+    def ref(self, *, axis_name: str) -> NDArray:
+        return np.asarray(communicator_of(axis_name).rank, np.int64)
+
+    def resolve(self, n: Any, xs: Sequence[Value], on: Sequence[bool]) -> Value:
+        """The numbers, once the vmap that was named is the one at work."""
+        numbers: Value = iota(shape=(n,), axis=0, dtype=np.dtype(np.int64))
+        return numbers
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         return iter(())
@@ -126,3 +147,4 @@ identity = IdentityPrimitive("identity")
 capture = Capture()
 pin = Pin()
 psum = PSum()
+axis_index = AxisIndex("axis_index")

@@ -1,4 +1,4 @@
-"""The default number of threads: physical cores, affinity and container quota."""
+"""The default number of threads: physical cores, affinity, container quota, and processes that share a machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from wholestep import config
 
 TOPOLOGY = Path("/sys/devices/system/cpu")
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
+LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+"""Variables in which torchrun, MPICH and Open MPI say how many processes they have started on this machine."""
 
 
 def default_thread_count() -> tuple[int, str]:
@@ -32,7 +34,16 @@ def available_cores() -> tuple[int, str]:
     limit = cgroup_cpu_quota()
     if limit is not None and limit < count:
         count, why = limit, "the processor time this container may use"
+    processes = local_processes()
+    if processes > 1 and len(mask) == os.cpu_count():  # or else the launcher has given each process cores of its own
+        count, why = max(1, count // processes), f"{why}, shared by {processes} processes"
     return count, why
+
+
+def local_processes() -> int:
+    """The number of processes that a launcher has started together on this machine; 1 without a launcher."""
+    found = [os.environ.get(name, "") for name in LOCAL_SIZES]
+    return max([1, *[int(x) for x in found if x.isascii() and x.isdigit()]])
 
 
 def cpu_affinity() -> set[int]:

@@ -1,8 +1,8 @@
 """Addresses of other libraries' compiled functions, by name: `lapack.dpotrf`, `blas.dgemm`, `special.gammaln`.
 
-They are the functions that SciPy offers to Cython, which is its supported way in, and the system's clock. A function of
-scipy.special that has several signatures is named with the one wanted: `special.psi:d`; the letters are the types of
-result and arguments.
+They are the functions that SciPy offers to Cython, which is its supported way in, the system's clock, and the
+collectives of this process. A function of scipy.special that has several signatures is named with the one wanted:
+`special.psi:d`; the letters are the types of result and arguments.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from wholestep.backends.cpu.gate import GATE
 from wholestep.errors import UnsupportedError
 from wholestep.runtime.cpu import clock
+from wholestep.runtime.cpu.collective_calls import collective_address
 
 MODULES = {
     "lapack": "scipy.linalg.cython_lapack",
@@ -35,6 +36,9 @@ def resolve_symbol(name: str) -> int:
     >>> resolve_symbol("lapack.dpotrf") != resolve_symbol("blas.dgemm")
     True
     """
+    family, _, rest = name.partition(".")
+    if family == "collective":
+        return collective_address(rest)
     return clock.clock_symbols()[name] if name in clock.clock_symbols() else _find(name)[0]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -13,12 +13,14 @@ import numpy as np
 from wholestep import tree
 from wholestep.boundary.counts import whole_number
 from wholestep.boundary.public import bounded
+from wholestep.collectives import Communicator
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import takes_key
 from wholestep.train.data.prefetch import read_ahead
 from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
+from wholestep.train.program.mesh import MeshAxis, mesh_axis
 from wholestep.train.step.step import base_key
 from wholestep.words import printable
 
@@ -27,6 +29,10 @@ Spans = Generator[tuple[Any, int], None, None]
 
 SMALL = 1 << 16
 """Bytes of a batch below which gathering its rows takes less time than handing it from thread to thread."""
+
+
+RANK_BITS = 48
+"""Bits of the number of a batch, above which the rank of a process stands in the number of a random stream."""
 
 
 @bounded
@@ -49,6 +55,9 @@ class Loader:
     own. With `steps_per_call=K` batches come K at a time, stacked. `prefetch` batches are made ahead in a thread: 0 is
     without one, and by default there are 2, but none for small batches of arrays in memory, which take less time than
     the thread would.
+
+    With `mesh={"data": communicator}` a batch is that of all processes of the axis together: each is handed its equal
+    part of the rows, in the order of ranks, out of one order that all draw alike.
 
     `state()` is where the loop is, as a dictionary of plain values, and `restore` goes there: what follows is then what
     would have followed. A loop that is left before its end takes nothing away: the next one begins where it began,
@@ -81,6 +90,7 @@ class Loader:
         transform: Callable[..., Any] | None = None,
         prefetch: int | None = None,
         steps_per_call: int = 1,
+        mesh: Mapping[str, Communicator] | None = None,
     ) -> None:
         self.one_each = batch_size is None
         self.batch_size = 1 if batch_size is None else whole_number("batch_size", batch_size, "loader")
@@ -91,6 +101,7 @@ class Loader:
         if self.one_each and collate is not None:
             raise ParameterError("loader: batch_size=None takes each item for a batch, and collate= makes batches")
         self.source = source_of(data, collate)
+        self.mesh = self.shared_by(mesh)
         self.prefetch = self.ahead_of(prefetch)
         self.seed = seed_of(key)
         self.buffer = None if buffer is None else whole_number("buffer", buffer, "loader")
@@ -98,6 +109,23 @@ class Loader:
         self._epoch = self._position = 0
         self._start = (0, 0)
         self._known: tuple[Any, Plan] | None = None
+
+    def shared_by(self, mesh: Mapping[str, Communicator] | None) -> MeshAxis | None:
+        """The axis of the processes that share each batch."""
+        axis = mesh_axis(mesh, "loader")
+        if axis is None:
+            return None
+        if self.one_each or isinstance(self.source, Stream):
+            raise ParameterError(
+                "loader: mesh= shares out rows by their numbers, and these items are batches, or come as they do",
+                hint="leave mesh= out, and give each process items of its own",
+            )
+        if self.batch_size % axis.size:
+            raise ParameterError(
+                f"loader: {axis.size} processes cannot share batches of {self.batch_size} rows equally",
+                hint="batch_size counts the rows of all processes together: give a multiple of their number",
+            )
+        return axis
 
     def ahead_of(self, prefetch: Any) -> int:
         """The number of items that are made ahead."""
@@ -285,6 +313,8 @@ class Loader:
                 if self.drop_last
                 else "there is nothing in the data; look at what was given",
             )
+        if self.mesh is not None:
+            plan = plan.shared(self.mesh.rank, self.mesh.size)
         self._known = (self.seed, epoch), plan
         return plan
 
@@ -294,7 +324,8 @@ class Loader:
             return batch
         if not self.draws_keys:
             return self.transform(batch)
-        return self.transform(batch, key=RandomWords(self.seed, epoch, i + 1).key())
+        rank = 0 if self.mesh is None else self.mesh.rank
+        return self.transform(batch, key=RandomWords(self.seed, epoch, i + 1 + (rank << RANK_BITS)).key())
 
     def joined(self, batches: list[Any]) -> Any:
         """The batch, or the stack of batches, that is handed out at once."""

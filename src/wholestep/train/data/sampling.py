@@ -32,6 +32,18 @@ class Plan:
         """The rows of batch `first`, or of all batches from there to before `last`."""
         return self.order[self.ends[first - 1] if first else 0 : self.ends[first if last is None else last - 1]]
 
+    def shared(self, rank: int, size: int) -> Plan:
+        """The batches of one of `size` processes: its equal part of each; raises ShapeError where there is none."""
+        sizes = np.diff(self.ends, prepend=0)
+        if (sizes % size).any():
+            raise ShapeError(
+                f"loader: {size} processes cannot share a batch of {sizes[sizes % size > 0][0]} rows equally",
+                hint="drop_last=True leaves out the last batch of an epoch where it is smaller",
+            )
+        place = np.arange(self.ends[-1]) - np.repeat(self.ends - sizes, sizes)
+        own = place // np.repeat(sizes // size, sizes) == rank
+        return Plan(self.order[: self.ends[-1]][own], self.ends // size)
+
 
 class Sampler(Protocol):
     """A rule that draws the batches of an epoch."""

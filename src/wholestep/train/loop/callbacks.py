@@ -144,9 +144,10 @@ class Checkpoint(Callback):
             self.save(run)
 
     def save(self, run: TrainingRun) -> None:
-        """Write the file, with what a run that goes on must know of this one."""
+        """Write the file, with what a run that goes on must know of this one; of a mesh's processes rank 0 does."""
         run.drain()
-        run.step.save(self.path, loader=run.loader, metadata={"fit": run_metadata(run)})
+        if run.ranks.speaks:
+            run.step.save(self.path, loader=run.loader, metadata={"fit": run_metadata(run)})
         self.saved = run.steps
 
     def resume(self, run: TrainingRun) -> dict[str, int]:

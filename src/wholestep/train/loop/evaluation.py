@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import random, tree
 from wholestep.boundary.counts import whole_number
+from wholestep.collectives import communicator_of
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend import outside
 from wholestep.frontend.source.entrance import ordinary
@@ -104,8 +105,14 @@ def loader_for(step: Step, data: Any, training: bool = True) -> Loader:
     if not leaves or leaves[0].type.ndim < 1 + (step.steps_per_call > 1):
         raise ShapeError("fit: the step takes no batch of rows", hint="give a Loader, which knows its batches")
     key = step._engine.state.counter("key")
-    size = None if holds_batches(step, data) else step.batch_size
-    return Loader(data, size, shuffle=None if training else False, key=key, steps_per_call=count)
+    axis = step._engine.step_function.mesh
+    if holds_batches(step, data):
+        return Loader(data, None, shuffle=None if training else False, key=key, steps_per_call=count)
+    if training and axis is not None:
+        mesh = {axis.name: communicator_of(axis.name)}
+        rows = step.batch_size * axis.size
+        return Loader(data, rows, drop_last=True, key=key, steps_per_call=count, mesh=mesh)
+    return Loader(data, step.batch_size, shuffle=None if training else False, key=key, steps_per_call=count)
 
 
 def holds_batches(step: Step, data: Any) -> bool:

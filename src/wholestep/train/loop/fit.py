@@ -96,6 +96,8 @@ def fit(
     watching = [Evaluate(validation, metrics)] if validation is not None else []
     logging = [LossLog(log_every)] if loggers else []
     run = TrainingRun(step, loader, [*watching, *callbacks, *logging, *[saving] * (saving is not None)])
+    if not run.ranks.speaks:
+        loggers, progress = (), None
     with terminating_in_order():
         return trained(run, goal, loggers, saving if resume else None, display_for(progress))
 
@@ -251,6 +253,7 @@ def trained(
 def start(run: TrainingRun, goal: Goal, loggers: Sequence[Logger], resumed: Checkpoint | None) -> None:
     """Load what there is to go on from, and tell everybody that the run begins."""
     begun = {} if resumed is None else resumed.resume(run)
+    run.step._engine.check_ranks()
     goal.first = begun or {"first_epoch": run.loader.epoch, "first_step": run.step.steps}
     run.first = goal.first
     config = {
@@ -284,7 +287,7 @@ def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag
             for hook in hooks:
                 hook(run)
             view.look()
-            history.interrupted = pressed.any or result.interrupted
+            run.ranks.agree(history, pressed.any or result.interrupted)
             ended = history.interrupted or history.stopped or (goal.steps is not None and goal.reached(loader))
             # What ends a run with the last batch of an epoch lets the epoch end too.
             if ended and (result.interrupted or loader.position != loader.steps):
@@ -292,7 +295,7 @@ def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag
     run.drain()
     look_at_epoch(run, batch, run.steps - view.steps)
     end_epoch(run, goal, view)
-    history.interrupted = history.interrupted or pressed.any
+    run.ranks.agree(history, history.interrupted or pressed.any)
 
 
 def recorded(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
@@ -305,6 +308,7 @@ def recorded(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
 def end_epoch(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
     """An epoch is over, and everybody is told."""
     recorded(run, goal, view)
+    run.step._engine.check_ranks()
     for callback in run.callbacks:
         callback.on_epoch(run)
     named = {"epoch_loss" if name == "loss" else name: x for name, x in run.row.items() if name not in run.metrics}

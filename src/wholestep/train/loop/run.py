@@ -12,6 +12,7 @@ from wholestep.errors import LogWarning, warn
 from wholestep.train.data.loader import Loader
 from wholestep.train.loop.history import History, Row
 from wholestep.train.loop.loggers import Logger
+from wholestep.train.loop.ranks import Ranks
 from wholestep.train.state.result import Result
 from wholestep.train.step.step import Step
 
@@ -52,7 +53,7 @@ class TrainingRun:
     """
 
     def __init__(self, step: Step, loader: Loader, callbacks: Sequence[Callback]) -> None:
-        self.step, self.loader, self.callbacks = step, loader, callbacks
+        self.step, self.loader, self.callbacks, self.ranks = step, loader, callbacks, Ranks(step)
         self.loggers: list[Logger] = []
         self.history = History()
         self.steps = 0

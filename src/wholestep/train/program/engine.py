@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 from wholestep.boundary.counts import whole_number
 from wholestep.collector import without_garbage_collection
 from wholestep.compiler.devices import device_memory
+from wholestep.compiler.driver import graph_fingerprint
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.jit import jit
@@ -19,6 +21,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.optim.hyper import functions_of, hyperparameters_of
 from wholestep.runtime.executable import UnfitArguments
 from wholestep.train.program import first_calls, step_loops
+from wholestep.train.program.mesh import check_alike, digest
 from wholestep.train.program.microbatch_means import check_mean
 from wholestep.train.program.resident_program import ResidentProgram
 from wholestep.train.program.step_function import StepFunction
@@ -99,6 +102,7 @@ class Engine:
             check_mean(step_function, {name: self.state.read(name) for name in RESET_PARTS}, batch, count > 1)
 
         self.main = self.stepping(main, self.signature, f"step of {step_function.name} on {self.signature}", check)
+        self.check_ranks()
         for observer in first_calls.OBSERVERS:
             observer.made(self)
 
@@ -120,10 +124,18 @@ class Engine:
         traced = rewrite_step(traced, self.step_function, self.state.may_stack, self.device)
         self.state.stack(traced.groups)
         made = ResidentProgram(traced, self.state, self.device, self.step_function)
+        if self.step_function.mesh is not None:
+            program = hashlib.sha256(graph_fingerprint(made.program.graph).encode())
+            check_alike(self.step_function.mesh, "program", program.digest())
         self.note("; ".join([reason, *traced.notes]), before)
         if isinstance(made.program, SymbolicProgram):
             self.log_specializations(made.program, f"step of {self.step_function.name}")
         return made
+
+    def check_ranks(self) -> None:
+        """Raise CommunicationError, on every rank, where the processes of a mesh have different states."""
+        if self.step_function.mesh is not None:
+            check_alike(self.step_function.mesh, "state", digest(self.state.arrays))
 
     def stepping(
         self, f: jit, signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None

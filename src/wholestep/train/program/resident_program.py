@@ -44,6 +44,7 @@ class ResidentProgram:
         self.scalars = function.scalars[len(state.arrays) + 2 :]
         self.looped = bool(traced.graph.out_types[len(arrays)].shape)
         self.seconds = NOTICEABLE_SECONDS  # of the last run; the first may take any time
+        self.stoppable = step_function.mesh is None  # or else the other processes would wait for a step left out here
 
     def run_first(self, arrays: Sequence[NDArray], strict: bool = False) -> Result:
         """Run for the first time, which may be the first change of the state; `strict` is that of the instance."""
@@ -60,7 +61,11 @@ class ResidentProgram:
         """Run once where the results are stacked; Ctrl-C ends a long loop after the step that it is in."""
         stopped, first = False, int(self.state.counter("step"))
         before = time.perf_counter()
-        if self.seconds >= NOTICEABLE_SECONDS and threading.current_thread() is threading.main_thread():
+        if (
+            self.stoppable
+            and self.seconds >= NOTICEABLE_SECONDS
+            and threading.current_thread() is threading.main_thread()
+        ):
             outs, stopped = run_in_thread(self.instance, arrays, strict)
         else:
             outs = self.instance(arrays, strict)

@@ -24,6 +24,7 @@ from wholestep.nn.keys import takes_key
 from wholestep.optim.chaining import global_norm
 from wholestep.optim.hyper import with_hyper
 from wholestep.optim.protocol import call_update
+from wholestep.train.program.mesh import MeshAxis
 from wholestep.train.program.microbatches import average_over_parts
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.model_state import ModelStructure
@@ -60,6 +61,8 @@ class StepFunction:
     """The folder of files: those of streamed state, and those of values spilled under a budget."""
     allow_unused: bool | None = None
     grad_norm: bool = False
+    mesh: MeshAxis | None = None
+    """The axis of processes that the loss and its gradients are averaged over."""
     unreached: list[int] = field(default_factory=list, compare=False)
     """The numbers of the parameters that no gradient reached when a step was last traced."""
 
@@ -84,28 +87,43 @@ class StepFunction:
         builder = current()
         assert builder is not None
         start = len(builder.nodes)
-        objective = self.objective(state, batch)
-        value, grads, buffers, aux = self.gradient(state, batch)
+        given = state if self.mesh is None else {**state, "counters": self.own_counters(counters, self.mesh)}
+        objective = self.objective(given, batch)
+        value, grads, buffers, aux = self.gradient(given, batch)
         seen = select_captures(builder.nodes[start:], self.captures, self.name)
         if self.grad_norm:
             seen[GRAD_NORM] = global_norm(grads)
         finite = self.finite(value, grads)
         kept = {name: state[name] for name in ("params", "buffers", "optimizer")}
-        extras = {"loss": value, "objective": lambda params: objective(params)[0], "aux": aux}
+        extras = {"loss": value, "objective": lambda params: self.over_mesh(objective(params)[0])[0], "aux": aux}
         new = self.guarded(finite, kept, with_hyper(self.optimizer, hyper), grads, buffers, extras)
         new["counters"] = self.counted(counters, finite)
         said = take_prints()
         return new, value, finite, aux, {**seen, PRINTED: said} if said else seen
 
     def gradient(self, state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
-        """The loss, its gradient (None without an optimizer), new buffers and aux; part by part where asked."""
+        """The loss, its gradient (None without an optimizer), new buffers and aux; part by part where asked.
+
+        All but aux are means over the processes of a mesh.
+        """
 
         def whole(state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
             return self.differentiated(self.objective(state, batch), state["params"], state["counters"])
 
         if self.microbatch is None:
-            return whole(state, batch)
-        return average_over_parts(whole, state, batch, self.microbatch, self.optimizer is not None)
+            value, grads, buffers, aux = whole(state, batch)
+        else:
+            found = average_over_parts(whole, state, batch, self.microbatch, self.optimizer is not None)
+            value, grads, buffers, aux = found
+        return (*self.over_mesh(value, grads, buffers), aux)
+
+    def over_mesh(self, value: Any, grads: Any = None, buffers: Any = None) -> tuple[Any, Any, Any]:
+        """The means over the processes of a mesh; without one these are what was given."""
+        return (value, grads, buffers) if self.mesh is None else self.mesh.average(value, grads, buffers)
+
+    def own_counters(self, counters: Any, mesh: MeshAxis) -> dict[str, Any]:
+        """The counters with the random key of this process."""
+        return {**counters, "key": mesh.key(counters["key"])}
 
     @property
     def guards(self) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+from wholestep.collectives import Communicator
 from wholestep.compiler import devices
 from wholestep.compiler.backends import DEFAULT_DEVICE
 from wholestep.errors import BudgetError, DtypeError, ParameterError
@@ -18,6 +19,7 @@ from wholestep.nn.module import Module
 from wholestep.nn.trained import give
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import Optimizer
+from wholestep.train.program.mesh import mesh_axis
 from wholestep.train.program.microbatches import check_microbatch, count_rows, part_sizes
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.state.loss_scaling import Scaling
@@ -54,6 +56,7 @@ def compile(
     strict: bool = False,
     allow_unused: bool | None = None,
     grad_norm: bool = False,
+    mesh: Mapping[str, Communicator] | None = None,
     rewrite: bool = True,
 ) -> Step:
     """Make one program of forward pass, backward pass and optimizer; the result is called with a batch.
@@ -106,10 +109,18 @@ def compile(
     them. `allow_unused=True` says nothing of either, and False makes an error of one. Those that `ws.optim.groups`
     gives no optimizer are not counted. With `rewrite=False` the user's functions run as they stand (see language.md).
 
+    With `mesh={"data": communicator}` this process is one of several that train together, each on the rows of the batch
+    that it is given: loss, gradients and floating buffers are averaged over the processes before the guard and the
+    update, added in the order of the ranks, which has the bits of `microbatch` on one process; other buffers are those
+    of rank 0. Random keys differ
+    between ranks. `ws.psum`, `ws.pmean` and `ws.axis_index` in the loss take the axis by its name. Every process
+    compiles the same step on equal parameters; a batch of other sizes is a ShapeError.
+
     Shapes: trees of arrays, parameters floating or complex; `result.loss` is a scalar, with K steps a call [K].
     Raises: DtypeError for parameters without a derivative, ParameterError or UnsupportedError for options that are not
-    there, DerivativeError where nothing is trained, BudgetError where the budget cannot be kept, StorageError where the
-    disk has no room for the files, and whatever the loss raises.
+    there, DerivativeError where nothing is trained, CommunicationError where processes of a mesh differ, BudgetError
+    where the budget cannot be kept, StorageError where the disk has no room for the files, and whatever the loss
+    raises.
 
     >>> import numpy as np, wholestep as ws
     >>> def loss(params, batch):
@@ -138,6 +149,7 @@ def compile(
             stream,
             folder,
         )
+        axis = mesh_axis(mesh)
         streamed = stream_of(stream, options["folder"], precision)
         batch = outside.taken_over(batch, "batch", "compile")
         model, parts, buffers = split_model(make_layers(params, streamed), buffers)
@@ -153,11 +165,19 @@ def compile(
             stream=streamed,
             allow_unused=allow_unused,
             grad_norm=check_norm(grad_norm, optimizer),
+            mesh=axis,
             **options,
         )
         warn_of_suspect_parameters(parts, precision)
         state = state_parts(step_function, parts, buffers, key)
-        made = partial(Step, parts=state, batch=batch, count=int(steps_per_call), device=device, strict=bool(strict))
+        made = partial(
+            Step,
+            parts=state,
+            batch=batch,
+            count=int(steps_per_call),
+            device=device,
+            strict=bool(strict) or axis is not None,
+        )
         auto = microbatch == "auto"
         step = (
             fewest_parts(made, step_function, count_rows(batch, int(steps_per_call > 1)))

@@ -1,4 +1,4 @@
-"""Routines: the calls in a plan that are no kernels, such as memmove, sorts, LAPACK and page hints."""
+"""Routines: the calls in a plan that are no kernels, such as memmove, sorts, LAPACK, page hints and collectives."""
 
 from __future__ import annotations
 
@@ -63,5 +63,22 @@ def call_advise(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]
     caller.do(f"call void @ws_soon(ptr %context, ptr {following}, i64 {size})")
 
 
-ROUTINE_CALLS = {"copy": call_memmove, "argsort": call_argsort, "lapack": call_lapack, "advise": call_advise}
+def call_collective(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Wait for the other processes of an axis; a failure there leaves the program."""
+    dtype, count, site = step.params
+    source, target = ("null", *pointers)[-2:]
+    caller.declared.add(f'declare i32 @"{step.routine}"(ptr, ptr, i64, i64)')
+    caller.symbols.add(step.routine)
+    passed = f"ptr {source}, ptr {target}, i64 {caller.number(count)}, i64 {dtype}"
+    status = caller.let(f'call i32 @"{step.routine}"({passed})')
+    caller.fail_if(caller.let(f"icmp ne i32 {status}, 0"), site, "0", "0", caller.plan.sites[site - 1])
+
+
+ROUTINE_CALLS = {
+    "copy": call_memmove,
+    "argsort": call_argsort,
+    "lapack": call_lapack,
+    "advise": call_advise,
+    "collective": call_collective,
+}
 """The emitter of each family of routines."""

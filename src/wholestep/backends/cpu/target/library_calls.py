@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wholestep.backends.cpu.target.argsort import argsort_operands, argsort_tasks
+from wholestep.backends.cpu.target.collective_calls import collective_operands, collective_tasks
 from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
@@ -94,5 +95,7 @@ def library_effects(
 LIBRARY_RULES = {
     "argsort": OpaqueRule(argsort_operands, argsort_tasks),
     "lapack": OpaqueRule(demand_operands, library_tasks),
+    "psum": OpaqueRule(collective_operands, collective_tasks),
+    "axis_index": OpaqueRule(collective_operands, collective_tasks),
 }
-"""The internal operations that are routines of the CPU."""
+"""The operations that are routines of the CPU."""

@@ -1,0 +1,116 @@
+"""Collectives: the communicators of named axes in this process, and sums over an axis in the order of its ranks."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from wholestep.errors import CommunicationError, ParameterError, UnsupportedError, Where
+
+NDArray = npt.NDArray[Any]
+
+GATHERED_BYTES = 4096
+"""Arrays of at most this many bytes are sent whole to every rank, in one message: latency, not size, is their cost."""
+
+
+class Communicator(Protocol):
+    """The processes of one axis, each with a rank below their number.
+
+    All of them call the same methods in the same order, with arrays of equal shapes and dtypes. A call returns when
+    `receive` holds the answer, and raises where a process cannot be reached.
+    """
+
+    rank: int
+    size: int
+
+    def all_gather(self, send: NDArray, receive: NDArray) -> None:
+        """Row i of `receive`, [size, n], is what rank i sent, [n]; both are bytes."""
+
+    def all_to_all(self, send: NDArray, receive: NDArray) -> None:
+        """Row i of `receive`, [size, n], is the row of rank i's `send`, [size, n], for this rank; both are bytes."""
+
+
+AXES: dict[str, Communicator] = {}
+"""The communicator of each axis name in this process."""
+_guard = threading.Lock()
+
+
+def enter_axis(name: str, communicator: Communicator) -> None:
+    """Name a communicator; raises ParameterError where another one has the name."""
+    with _guard:
+        known = AXES.setdefault(name, communicator)
+    if known is not communicator:
+        raise ParameterError(
+            f"mesh: the axis {name!r} is that of another communicator in this process",
+            hint="use one communicator for an axis, or give the axis another name",
+        )
+
+
+def communicator_of(name: str) -> Communicator:
+    """The communicator of an axis; raises UnsupportedError for a name that neither a mesh nor a vmap has."""
+    found = AXES.get(name)
+    if found is None:
+        raise UnsupportedError(
+            f"psum: there is no axis {name!r} here",
+            hint=f"call it inside ws.vmap(f, axis_name={name!r}), or in a loss compiled with mesh={{{name!r}: ...}}",
+        )
+    return found
+
+
+def failed(text: str, cause: BaseException | None, where: Where = None) -> CommunicationError:
+    """The error of a collective that did not come to its end."""
+    error = CommunicationError(
+        f"{text}: {type(cause).__name__}: {cause}",
+        where=where,
+        hint="a process of the axis has ended or cannot be reached; start all of them again from the last checkpoint",
+    )
+    error.__cause__ = cause
+    return error
+
+
+def gather_bytes(name: str, own: bytes, who: str) -> NDArray:
+    """The bytes of all ranks, u8[size, n]; raises CommunicationError where they cannot be had."""
+    communicator = communicator_of(name)
+    rows = np.empty((communicator.size, len(own)), np.uint8)
+    try:
+        communicator.all_gather(np.frombuffer(bytearray(own), np.uint8), rows)
+    except Exception as error:
+        raise failed(f"{who}: the processes over {name!r} cannot agree", error) from error
+    return rows
+
+
+def sum_over_ranks(name: str, x: NDArray) -> NDArray:
+    """The sum of the ranks' arrays, added from rank 0 on, so that its bits depend on no number of messages.
+
+    Where it is large each rank adds up one part of all elements, and the parts are gathered: a rank sends
+    2 (N - 1) / N of the array's bytes, as in Rabenseifner's algorithm.
+    """
+    communicator = communicator_of(name)
+    size, flat = communicator.size, np.ascontiguousarray(x).reshape(-1)
+    if flat.nbytes <= GATHERED_BYTES:
+        rows = np.empty((size, flat.size), flat.dtype)
+        communicator.all_gather(as_bytes(flat), as_bytes(rows))
+        return added_in_order(rows).reshape(x.shape)
+    part = -(-flat.size // size)
+    send, rows = np.zeros((size, part), flat.dtype), np.empty((size, part), flat.dtype)
+    send.reshape(-1)[: flat.size] = flat
+    communicator.all_to_all(as_bytes(send), as_bytes(rows))
+    communicator.all_gather(as_bytes(added_in_order(rows)), as_bytes(send))
+    summed: NDArray = send.reshape(-1)[: flat.size].reshape(x.shape)
+    return summed
+
+
+def added_in_order(rows: NDArray) -> NDArray:
+    """The sum of rows from the first on, beginning with zeros, as a loop over micro-batches adds."""
+    total = np.zeros_like(rows[0])
+    for row in rows:
+        total += row
+    return total
+
+
+def as_bytes(x: NDArray) -> NDArray:
+    """A contiguous array as bytes: the last axis for rows, all of it for a flat one."""
+    return x.reshape(x.shape if x.ndim == 1 else (x.shape[0], -1)).view(np.uint8)

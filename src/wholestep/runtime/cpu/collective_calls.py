@@ -1,0 +1,64 @@
+"""Functions that compiled code calls for a collective: the arrays at two addresses, handed to the communicator."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.collectives import communicator_of, sum_over_ranks
+from wholestep.ir.graph import NDArray
+
+SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+"""(source or null, target, number of elements, letters of the dtype's short name) -> 0, or 1 where it has failed."""
+
+
+class _Raised(threading.local):
+    error: BaseException | None = None
+
+
+_raised = _Raised()
+
+
+def take_raised() -> BaseException | None:
+    """The error of the collective that has failed last in this thread, once."""
+    found, _raised.error = _raised.error, None
+    return found
+
+
+@cache
+def collective_function(name: str) -> Any:
+    """The function of a collective of an axis, such as `psum.data`, for compiled code to call."""
+    op, _, axis_name = name.partition(".")
+
+    def call(source: int | None, target: int, count: int, letters: int) -> int:
+        try:
+            short = letters.to_bytes(8, "little").rstrip(b"\0").decode()
+            out = array_at_address(target, count, dtypes.from_short(short))
+            if op == "axis_index":
+                out[...] = communicator_of(axis_name).rank
+            else:
+                out[...] = sum_over_ranks(axis_name, array_at_address(source or 0, count, out.dtype))
+        except BaseException as error:  # nothing may pass through compiled code; the caller raises it again
+            _raised.error = error
+            return 1
+        return 0
+
+    return SIGNATURE(call)
+
+
+def collective_address(name: str) -> int:
+    """The address of the function of a collective."""
+    return int(ctypes.cast(collective_function(name), ctypes.c_void_p).value or 0)
+
+
+def array_at_address(address: int, count: int, dtype: np.dtype[Any]) -> NDArray:
+    """The elements at an address as an array."""
+    if count == 0:
+        return np.empty(0, dtype)
+    held = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memoryview(held), np.uint8).view(dtype)

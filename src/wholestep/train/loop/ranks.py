@@ -1,0 +1,34 @@
+"""Agreement of the processes of a mesh in a run of `fit`: who speaks and saves, and when all of them stop."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wholestep.collectives import gather_bytes
+from wholestep.train.loop.history import History
+from wholestep.train.step.step import Step
+
+INTERRUPTED, STOPPED = 1, 2
+
+
+class Ranks:
+    """The processes that train a step together; a step without a mesh has one, which agrees with itself."""
+
+    def __init__(self, step: Step) -> None:
+        self.axis = step._engine.step_function.mesh
+
+    @property
+    def speaks(self) -> bool:
+        """True for the one process that shows progress, logs and saves: rank 0."""
+        return self.axis is None or self.axis.rank == 0
+
+    def agree(self, history: History, interrupted: bool) -> None:
+        """End the run on every rank where one of them was interrupted or has stopped it."""
+        history.interrupted = interrupted
+        if self.axis is None:
+            return
+        own = INTERRUPTED * interrupted | STOPPED * (history.stopped is not None)
+        found = int(np.bitwise_or.reduce(gather_bytes(self.axis.name, bytes([own]), "fit"), axis=None))
+        history.interrupted = bool(found & INTERRUPTED)
+        if found & STOPPED and history.stopped is None:
+            history.stopped = "stopped by another process"

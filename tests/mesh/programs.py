@@ -1,0 +1,215 @@
+"""What each process does in the tests of meshes; functions that a new process can import."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from typing import Any
+
+import numpy as np
+
+import wholestep as ws
+from wholestep import tree
+from wholestep.collectives import enter_axis, sum_over_ranks
+from wholestep.train.loop.run import Callback
+
+STEPS = 4
+ROWS = 24
+"""The rows of a batch of all processes together."""
+
+
+def start(name: str, rows: int) -> tuple[Any, Any, Any]:
+    """(loss, parameters, batch) of a program by its name."""
+    rng = np.random.default_rng(3)
+    params = {
+        "w": rng.normal(size=(6, 40)).astype(np.float32),
+        "v": (rng.normal(size=(40, 1)) * 0.2).astype(np.float32),
+        "c": np.float32(0.5),
+    }
+    batch = {
+        "x": rng.normal(size=(rows, 6)).astype(np.float32),
+        "y": rng.normal(size=(rows, 1)).astype(np.float32),
+    }
+
+    def plain(params: Any, batch: Any) -> Any:
+        h = np.tanh(batch["x"] @ params["w"])
+        return np.mean((h @ params["v"] + params["c"] - batch["y"]) ** 2)
+
+    def dropped(params: Any, batch: Any, *, key: Any) -> Any:
+        h = np.tanh(batch["x"] @ params["w"])
+        h = h * ws.random.bernoulli(key, 0.5, h.shape)
+        return np.mean((h @ params["v"] + params["c"] - batch["y"]) ** 2)
+
+    def normalized(params: Any, batch: Any) -> Any:
+        h = batch["x"] @ params["w"]
+        mean = ws.pmean(h.mean(axis=0), "data")
+        var = ws.pmean(((h - mean) ** 2).mean(axis=0), "data")
+        h = np.tanh((h - mean) / np.sqrt(var + np.float32(1e-5)))
+        return np.mean((h @ params["v"] + params["c"] - batch["y"]) ** 2)
+
+    return {"plain": plain, "dropped": dropped, "normalized": normalized}[name], params, batch
+
+
+def optimizer(name: str) -> Any:
+    """An optimizer by its name."""
+    clipped = ws.optim.chain(ws.optim.clip_by_global_norm(0.5), ws.optim.adam(1e-2))
+    return {"adam": ws.optim.adam(1e-2), "clip": clipped}[name]
+
+
+def trained(step: Any, batch: Any) -> list[bytes]:
+    """The bytes of the losses and of the state after some steps."""
+    losses = [np.float64(step(batch).loss).tobytes() for _ in range(STEPS)]
+    return [*losses, *[np.asarray(x).tobytes() for x in ws_leaves(step)]]
+
+
+def ws_leaves(step: Any) -> list[Any]:
+    """The arrays of the parameters and of the optimizer's state."""
+    return [*tree.leaves(step.params), *tree.leaves(step.state["optimizer"])]
+
+
+def train(communicator: Any, cases: Any) -> list[Any]:
+    """Train each case on this rank's rows."""
+    found = []
+    for name, how, rows, options in cases:
+        loss, params, batch = start(name, rows)
+        own = ws.mesh.rows(batch, communicator)
+        step = ws.compile(loss, params, optimizer=optimizer(how), batch=own, mesh={"data": communicator}, **options)
+        found.append(trained(step, own))
+    return found
+
+
+def other_parameters(communicator: Any) -> str:
+    """The error where ranks begin with different parameters."""
+    loss, params, batch = start("plain", 8)
+    params["c"] = np.float32(communicator.rank)
+    try:
+        ws.compile(loss, params, optimizer=optimizer("adam"), batch=batch, mesh={"data": communicator})
+    except ws.errors.CommunicationError as error:
+        return str(error)
+    return "none"
+
+
+def other_shapes(communicator: Any) -> str:
+    """The error where ranks have batches of different shapes."""
+    loss, params, batch = start("plain", 8 + 2 * communicator.rank)
+    try:
+        ws.compile(loss, params, optimizer=optimizer("adam"), batch=batch, mesh={"data": communicator})
+    except ws.errors.CommunicationError as error:
+        return str(error)
+    return "none"
+
+
+def ends_early(communicator: Any) -> list[Any]:
+    """A rank ends after one step; the error of the others, and whether their state is as it was."""
+    loss, params, batch = start("plain", 8)
+    step = ws.compile(loss, params, optimizer=optimizer("adam"), batch=batch, mesh={"data": communicator})
+    step(batch)
+    if communicator.rank == 1:
+        os._exit(3)
+    before = [np.array(x) for x in ws_leaves(step)]
+    try:
+        step(batch)
+    except ws.errors.CommunicationError as error:
+        same = all(np.array_equal(a, b) for a, b in zip(before, ws_leaves(step), strict=True))
+        return [str(error), same, int(step.steps)]
+    return ["none", False, 0]
+
+
+def sums(communicator: Any) -> list[Any]:
+    """What reductions give outside of a step, and how many bytes they send."""
+    enter_axis("data", communicator)
+    small = sum_over_ranks("data", np.arange(5, dtype=np.int32) * (communicator.rank + 1))
+    before = communicator.sent
+    large = sum_over_ranks("data", np.full((100, 130), communicator.rank + 1.0))
+    return [small.tolist(), float(large.min()), float(large.max()), communicator.sent - before]
+
+
+def fitted(communicator: Any, folder: str, epochs: int, resume: bool) -> list[Any]:
+    """A run of fit over shuffled rows with checkpoints: the state, the losses, and what was printed."""
+    loss, params, data = start("plain", 100)
+    batch = {name: x[: ROWS // communicator.size] for name, x in data.items()}
+    step = ws.compile(loss, params, optimizer=optimizer("clip"), batch=batch, mesh={"data": communicator})
+    out = io.StringIO()
+    with contextlib.redirect_stderr(out), contextlib.redirect_stdout(out):
+        history = ws.fit(
+            step,
+            data,
+            epochs=epochs,
+            validation=data,
+            progress="plain",
+            checkpoint=f"{folder}/run.safetensors",
+            resume=resume,
+        )
+    values = [np.asarray(x).tobytes() for x in ws_leaves(step)]
+    return [values, [x.hex() for x in history["val_loss"].tolist()], bool(out.getvalue()), history.losses.tolist()]
+
+
+class StopsOnOne(Callback):
+    """A callback that ends the run on one rank alone."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def on_step(self, run: Any) -> None:
+        if self.rank == 1 and run.steps == 3:
+            run.stop("enough")
+
+
+def stopped(communicator: Any) -> list[Any]:
+    """A run that one rank stops."""
+    loss, params, data = start("plain", 100)
+    batch = {name: x[:8] for name, x in data.items()}
+    step = ws.compile(loss, params, optimizer=optimizer("adam"), batch=batch, mesh={"data": communicator})
+    history = ws.fit(step, data, epochs=3, progress=None, callbacks=[StopsOnOne(communicator.rank)])
+    return [len(history.losses), history.stopped]
+
+
+def looped(communicator: Any) -> list[Any]:
+    """Steps in one call and epochs of resident data, in both of which the processes wait for each other."""
+    loss, params, data = start("plain", 48)
+    own = ws.mesh.rows(data, communicator)
+    batch = {name: x[:8].reshape(2, 4, *x.shape[1:]) for name, x in own.items()}
+    options: Any = {"optimizer": optimizer("adam"), "mesh": {"data": communicator}}
+    step = ws.compile(loss, params, batch=batch, steps_per_call=2, **options)
+    first = step(batch).losses.tolist()
+    second = step.run(own, batch_size=4).losses.tolist()
+    return [first, second, [np.asarray(x).tobytes() for x in ws_leaves(step)]]
+
+
+def drifting(communicator: Any) -> str:
+    """The error of a run in which one rank's parameters were changed."""
+    loss, params, data = start("plain", 48)
+    batch = {name: x[:8] for name, x in data.items()}
+    step = ws.compile(loss, params, optimizer=optimizer("adam"), batch=batch, mesh={"data": communicator})
+    if communicator.rank == 1:
+        step.load_state({**step.state, "params": {**step.params, "c": np.float32(7)}})
+    try:
+        ws.fit(step, data, epochs=1, progress=None)
+    except ws.errors.CommunicationError as error:
+        return str(error)
+    return "none"
+
+
+def counted(communicator: Any) -> list[Any]:
+    """Integer buffers after some steps, which are those of rank 0, and truth values."""
+    rng = np.random.default_rng(communicator.rank)
+    batch = rng.normal(size=(4, 3)).astype(np.float32)
+    own = np.full((4, 3), communicator.rank, np.int32)
+
+    def loss(params: Any, buffers: Any, batch: Any) -> Any:
+        x, seen = batch
+        new = {"seen": buffers["seen"] + seen[0, 0] + np.int32(1), "any": seen.max() == 0, "mean": x.mean(axis=0)}
+        return np.mean((x * params) ** 2), new
+
+    buffers = {"seen": np.int32(0), "any": np.bool_(False), "mean": np.zeros(3, np.float32)}
+    step = ws.compile(
+        loss,
+        np.ones(3, np.float32),
+        buffers=buffers,
+        optimizer=optimizer("adam"),
+        batch=(batch, own),
+        mesh={"data": communicator},
+    )
+    step((batch, own))
+    return [int(step.buffers["seen"]), bool(step.buffers["any"]), step.buffers["mean"].tolist(), batch.tolist()]
