@@ -1,6 +1,6 @@
 """Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, primitives.md
 and the table of precision.md from the facts that primitives state, RELIABILITY.md from the records of audits, and the
-tables of benchmarks.md from the records of products and of models of real size."""
+tables of benchmarks.md from the records of products, of models of real size and of deep ones."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from wholestep.primitives import precision as precision_kinds
 from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import Bilinear, LinearPrimitive, Primitive
 from wholestep_tools.audit.page import page as reliability
+from wholestep_tools.bench.depth import page_table as depth_table
 from wholestep_tools.bench.products import page_table as product_table
 
 FOLDER = Path(__file__).parent
@@ -151,6 +152,7 @@ def benchmarks() -> str:
     """The page on benchmarks, with the tables of products and of models of real size in their places."""
     page = (FOLDER / "benchmarks.md").read_text(encoding="utf-8")
     page = with_table(page, "records/models.json", models_table(FOLDER / "records" / "models.json"))
+    page = with_table(page, "records/depth.json", depth_table(FOLDER / "records" / "depth.json"))
     return with_table(page, "records/products.json", product_table(FOLDER / "records" / "products.json").splitlines())
 
 
