@@ -30,6 +30,7 @@ class ExportTarget(NamedTuple):
 TARGETS: dict[str, ExportTarget] = {
     "jax": ExportTarget((".py",), "wholestep.export.python.files:jax_files", "wholestep.export.python.jax:JAX"),
     "numpy": ExportTarget((".py",), "wholestep.export.python.files:numpy_files", "wholestep.export.python.numpy:NUMPY"),
+    "onnx": ExportTarget((".onnx",), "wholestep.export.onnx.files:onnx_files", "wholestep.export.onnx.table:ONNX"),
     "torch": ExportTarget((".py",), "wholestep.export.python.files:torch_files", "wholestep.export.python.torch:TORCH"),
 }
 """Every target, by the name that `to=` takes."""

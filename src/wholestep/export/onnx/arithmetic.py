@@ -1,0 +1,133 @@
+"""Arithmetic, comparisons and bits in ONNX's operators, in dtypes that ONNX Runtime has kernels for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.export.onnx.kernels import wider
+from wholestep.export.onnx.writer import OnnxWriter, Word
+from wholestep.ir.graph import Node
+
+UNARY = {
+    "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin",
+    "arccos": "Acos", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "arcsinh": "Asinh",
+    "arccosh": "Acosh", "arctanh": "Atanh", "floor": "Floor", "ceil": "Ceil", "rint": "Round", "sign": "Sign",
+    "abs": "Abs", "neg": "Neg", "erf": "Erf", "expit": "Sigmoid",
+}  # fmt: skip
+BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"}
+COMPARISONS = {"equal": "Equal", "less": "Less", "less_equal": "LessOrEqual"}
+REDUCTIONS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
+LOGIC = {"add": "Or", "mul": "And", "maximum": "Or", "minimum": "And"}
+"""Arithmetic of booleans."""
+
+
+def onnx_computed(
+    w: OnnxWriter, kind: str, xs: Sequence[str], dtype: Any, result: Any = None, **attributes: Any
+) -> str:
+    """An operator in the dtype of a kernel, its result cast back, or in a dtype that it has by itself."""
+    inside = wider(kind, dtype)
+    assert inside is not None, (kind, dtype)
+    given = xs if inside == dtype else [w.cast(x, inside) for x in xs]
+    made = w.op(kind, *given, **attributes)
+    return made if result is not None or inside == dtype else w.cast(made, dtype)
+
+
+def onnx_unary(kind: str) -> Word:
+    """An operator of one number."""
+    return lambda w, node, xs: onnx_computed(w, kind, xs, node.types[0].dtype)
+
+
+def onnx_binary(name: str) -> Word:
+    """An operator of two numbers."""
+
+    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+        dtype = node.types[0].dtype
+        if dtypes.is_bool(dtype):
+            return w.op(LOGIC[name], *xs)
+        return onnx_computed(w, BINARY[name], xs, dtype)
+
+    return word
+
+
+def onnx_comparison(kind: str) -> Word:
+    """A comparison; unsigned numbers of 64 bits are compared with their halves exchanged."""
+
+    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+        dtype = node.types[0].dtype
+        if dtype == np.uint64 and kind != "Equal":
+            low = w.constant(np.int64(np.iinfo(np.int64).min))
+            return w.op(kind, *[w.op("BitwiseXor", w.cast(x, np.int64), low) for x in xs])
+        return onnx_computed(w, kind, xs, dtype, result=bool)
+
+    return word
+
+
+def onnx_different(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `different`."""
+    return w.op("Not", onnx_computed(w, "Equal", xs, node.types[0].dtype, result=bool))
+
+
+def onnx_not_a_number(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `not_a_number`."""
+    return onnx_computed(w, "IsNaN", xs, node.types[0].dtype, result=bool)
+
+
+def onnx_finite(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `finite`."""
+    dtype = node.types[0].dtype
+    bad = [onnx_computed(w, kind, xs, dtype, result=bool) for kind in ("IsNaN", "IsInf")]
+    return w.op("Not", w.op("Or", *bad))
+
+
+def onnx_chosen(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `chosen`."""
+    dtype, (condition, *both) = node.types[1].dtype, xs
+    inside = wider("Where", dtype)
+    assert inside is not None
+    if inside == dtype:
+        return w.op("Where", condition, *both)
+    return w.cast(w.op("Where", condition, *[w.cast(x, inside) for x in both]), dtype)
+
+
+def onnx_bitwise(short: str) -> Word:
+    """An operator of bits, or of truths."""
+    return lambda w, node, xs: w.op(short if dtypes.is_bool(node.types[0].dtype) else f"Bitwise{short}", *xs)
+
+
+def onnx_shifted(way: str) -> Word:
+    """Bits moved; a signed number to the right as one without sign, turned over before and after if it is negative."""
+
+    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+        dtype, (x, count) = node.types[0].dtype, xs
+        unsigned = np.dtype(f"u{dtype.itemsize}")
+        if dtype.kind == "u":
+            inside = dtype if dtype.itemsize != 2 else np.dtype(np.uint32)
+            given = xs if inside == dtype else [w.cast(v, inside) for v in xs]
+            made = w.op("BitShift", *given, direction=way)
+            return made if inside == dtype else w.cast(made, dtype)
+        inside = unsigned if unsigned.itemsize != 2 else np.dtype(np.uint32)
+        if way == "RIGHT":
+            zero, ones = w.constant(np.zeros((), dtype)), w.constant(np.array(-1, dtype))
+            below = onnx_computed(w, "Less", [x, zero], dtype, result=bool)
+            mask = w.cast(w.op("Where", below, *[w.cast(v, np.int64) for v in (ones, zero)]), dtype)
+            bits = [w.cast(w.cast(v, unsigned), inside) for v in (w.op("BitwiseXor", x, mask), count)]
+            moved = w.cast(w.cast(w.op("BitShift", *bits, direction=way), unsigned), dtype)
+            return w.op("BitwiseXor", moved, mask)
+        bits = [w.cast(w.cast(v, unsigned), inside) for v in xs]
+        return w.cast(w.cast(w.op("BitShift", *bits, direction=way), unsigned), dtype)
+
+    return word
+
+
+def onnx_whole_remainder(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `whole_remainder`."""
+    return onnx_computed(w, "Mod", xs, node.types[0].dtype)
+
+
+def onnx_signed_remainder(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `signed_remainder`."""
+    return onnx_computed(w, "Mod", xs, node.types[0].dtype, fmod=1)

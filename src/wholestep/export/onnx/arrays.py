@@ -1,0 +1,236 @@
+"""Arrays made, moved, multiplied, reduced, read, written and sorted in ONNX's operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep.export.onnx.arithmetic import onnx_computed
+from wholestep.export.onnx.kernels import wider
+from wholestep.export.onnx.writer import OnnxWriter, Word
+from wholestep.ir.graph import Node
+from wholestep.primitives.contraction import parts
+
+
+def onnx_cast(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `cast`."""
+    return w.cast(xs[0], node.params["dtype"])
+
+
+def onnx_full(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `full`."""
+    shape = (1,) * len(node.params["shape"])
+    return w.constant(np.full(shape, node.params["value"], node.params["dtype"]))
+
+
+def onnx_thinly_broadcast(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `thinly_broadcast`."""
+    shape = [1] * len(node.params["shape"])
+    for axis, n in zip(node.params["axes"], node.types[0].shape, strict=True):
+        shape[axis] = n
+    return xs[0] if shape == list(node.types[0].shape) else w.reshape(xs[0], shape)
+
+
+def onnx_constant(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `constant`."""
+    return w.constant(node.params["value"])
+
+
+def onnx_counted(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `counted`."""
+    shape, axis = node.params["shape"], node.params["axis"]
+    line = np.arange(shape[axis]).astype(node.params["dtype"])
+    return w.op("Expand", w.constant(line.reshape([-1 if i == axis else 1 for i in range(len(shape))])), w.ints(shape))
+
+
+def onnx_reshape(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `reshape`."""
+    return w.reshape(xs[0], node.params["shape"])
+
+
+def onnx_permute(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `permute`."""
+    return w.permute(xs[0], node.params["axes"])
+
+
+def onnx_flip(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `flip`."""
+    axes = node.params["axes"]
+    ends = [w.ints([n] * len(axes)) for n in (-1, -(1 << 62))]
+    return w.op("Slice", xs[0], *ends, w.ints(axes), w.ints([-1] * len(axes))) if axes else xs[0]
+
+
+def onnx_cut(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `cut`."""
+    p = node.params
+    rows = zip(p["start"], p["stop"], p["step"], node.types[0].shape, strict=True)
+    found = [(i, a, b, s) for i, (a, b, s, n) in enumerate(rows) if (a, b, s) != (0, n, 1)]
+    if not found:
+        return xs[0]
+    axes, starts, stops, steps = zip(*found, strict=True)
+    return w.op("Slice", xs[0], w.ints(starts), w.ints(stops), w.ints(axes), w.ints(steps))
+
+
+def onnx_padded(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Zeros around, and between: a new axis, padded and merged again, whose tail is cut off."""
+    x, sizes, dtype, p = xs[0], list(node.types[0].shape), node.types[0].dtype, node.params
+    inside = wider("Pad", dtype)
+    assert inside is not None
+    x = x if inside == dtype else w.cast(x, inside)
+    zero = w.constant(np.zeros((), inside))
+    for i, more in enumerate(p["interior"]):
+        if more and sizes[i] > 1:
+            x = w.reshape(x, [*sizes[: i + 1], 1, *sizes[i + 1 :]])
+            pads = [0] * (2 * (len(sizes) + 1))
+            pads[len(sizes) + 1 + i + 1] = more
+            x = w.op("Pad", x, w.ints(pads), zero)
+            sizes[i] *= more + 1
+            x = w.op("Slice", w.reshape(x, sizes), w.ints([0]), w.ints([sizes[i] - more]), w.ints([i]))
+            sizes[i] -= more
+    if any(p["before"]) or any(p["after"]):
+        x = w.op("Pad", x, w.ints([*p["before"], *p["after"]]), zero)
+    return x if inside == dtype else w.cast(x, dtype)
+
+
+def onnx_joined(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `joined`."""
+    return w.op("Concat", *xs, axis=node.params["axis"])
+
+
+def onnx_contract(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """A product summed over shared axes, as a product of matrices."""
+    a, b, out = parts(node.params["spec"])
+    sizes = dict(zip(a + b, node.types[0].shape + node.types[1].shape, strict=True))
+    both = [c for c in a if c in b and c in out]
+    rows, columns = [c for c in a if c not in b], [c for c in b if c not in a]
+    summed = [c for c in a if c in b and c not in out]
+    dtype = node.types[0].dtype
+    x = w.permute(xs[0], [a.index(c) for c in (*both, *rows, *summed)])
+    y = w.permute(xs[1], [b.index(c) for c in (*both, *summed, *columns)])
+    groups = [[sizes[c] for c in part] for part in (both, rows, summed, columns)]
+    n, m, k, o = (math.prod(group) for group in groups)
+    if summed:
+        lead = [n] if both else []
+        product = [w.reshape(x, [*lead, m, k]), w.reshape(y, [*lead, k, o])]
+        made = onnx_computed(w, "MatMul", product, dtype)
+    else:
+        made = onnx_computed(w, "Mul", [w.reshape(x, [n, m, 1]), w.reshape(y, [n, 1, o])], dtype)
+    order = [*both, *rows, *columns]
+    made = w.reshape(made, [sizes[c] for c in order])
+    return w.permute(made, [order.index(c) for c in out])
+
+
+def onnx_reduced(kind: str) -> Word:
+    """A reduction over axes."""
+
+    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+        axes = node.params["axes"]
+        return onnx_reduce_axes(w, kind, xs[0], node.types[0].dtype, axes) if axes else xs[0]
+
+    return word
+
+
+def onnx_reduce_axes(w: OnnxWriter, kind: str, x: str, dtype: Any, axes: Sequence[int]) -> str:
+    """A reduction in the dtype of a kernel."""
+    inside = wider(kind, dtype)
+    assert inside is not None
+    given = x if inside == dtype else w.cast(x, inside)
+    made = w.op(kind, given, w.ints(axes), keepdims=0)
+    return made if inside == dtype else w.cast(made, dtype)
+
+
+def onnx_truths(kind: str) -> Word:
+    """any and all as a sum and a product of numbers, which have values of nothing."""
+
+    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+        axes = node.params["axes"]
+        if not axes:
+            return xs[0]
+        return w.cast(w.op(kind, w.cast(xs[0], np.int32), w.ints(axes), keepdims=0), bool)
+
+    return word
+
+
+def onnx_largest_place(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `largest_place`."""
+    dtype = node.types[0].dtype
+    inside = wider("ArgMax", dtype) if dtype.kind not in "iu" or dtype.itemsize < 4 else dtype
+    if dtype.name in ("int64", "uint32", "uint64"):
+        # There is no kernel for these: the place of the first that is as large as the largest, by TopK.
+        return w.op("Squeeze", w.ops("TopK", [w.cast(xs[0], np.int64), w.ints([1])], 2, axis=node.params["axis"])[1],
+                    w.ints([node.params["axis"]]))  # fmt: skip
+    assert inside is not None
+    given = xs[0] if inside == dtype else w.cast(xs[0], inside)
+    return w.op("ArgMax", given, axis=node.params["axis"], keepdims=0, select_last_index=0)
+
+
+def onnx_running_sum(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `running_sum`."""
+    dtype, p = node.types[0].dtype, node.params
+    inside = wider("CumSum", dtype)
+    assert inside is not None
+    given = xs[0] if inside == dtype else w.cast(xs[0], inside)
+    made = w.op("CumSum", given, w.constant(np.int64(p["axis"])), reverse=int(p["reverse"]))
+    return made if inside == dtype else w.cast(made, dtype)
+
+
+def onnx_index_columns(w: OnnxWriter, names: Sequence[str], types: Sequence[Any]) -> str:
+    """Indices of several axes as the last axis of one array."""
+    columns = [
+        w.op("Unsqueeze", name if t.dtype == np.int64 else w.cast(name, np.int64), w.ints([t.ndim]))
+        for name, t in zip(names, types, strict=True)
+    ]
+    return columns[0] if len(columns) == 1 else w.op("Concat", *columns, axis=types[0].ndim)
+
+
+def onnx_front(axes: Sequence[int], ndim: int) -> list[int]:
+    """The order of axes with some of them first."""
+    return [*axes, *[i for i in range(ndim) if i not in axes]]
+
+
+def onnx_gather(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `gather`."""
+    axes, types = node.params["axes"], node.types
+    if len(axes) > 1:
+        return w.op(
+            "GatherND", w.permute(xs[0], onnx_front(axes, types[0].ndim)), onnx_index_columns(w, xs[1:], types[1:])
+        )
+    index = xs[1] if types[1].dtype.name in ("int32", "int64") else w.cast(xs[1], np.int64)
+    made, a, k = w.op("Gather", xs[0], index, axis=axes[0]), axes[0], types[1].ndim
+    return w.permute(made, [*range(a, a + k), *range(a), *range(a + k, node.outputs[0].ndim)])
+
+
+def onnx_scattered(how: str) -> Word:
+    """Elements written, or added, at places."""
+
+    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+        axes, types = node.params["axes"], node.types
+        order, dtype = onnx_front(axes, types[0].ndim), types[0].dtype
+        inside = wider("ScatterND", dtype)
+        assert inside is not None
+        x, u = (v if inside == dtype else w.cast(v, inside) for v in xs[:2])
+        at = onnx_index_columns(w, xs[2:], types[2:])
+        made = w.permute(w.op("ScatterND", w.permute(x, order), at, u, reduction=how), np.argsort(order).tolist())
+        return made if inside == dtype else w.cast(made, dtype)
+
+    return word
+
+
+def onnx_ordered(largest: int) -> Word:
+    """Elements in order and their places; of equal ones the first is first."""
+
+    def word(w: OnnxWriter, node: Node, xs: list[str]) -> Sequence[str]:
+        axis, dtype = node.params["axis"], node.types[0].dtype
+        inside = wider("TopK", dtype)
+        assert inside is not None
+        count = node.params["k"] if largest else node.types[0].shape[axis]
+        given = xs[0] if inside == dtype else w.cast(xs[0], inside)
+        made, where = w.ops("TopK", [given, w.ints([count])], 2, axis=axis, largest=largest, sorted=1)
+        outs = [made if inside == dtype else w.cast(made, dtype), where]
+        kinds = [v.dtype for v in node.outputs]
+        return [outs[1]] if len(kinds) == 1 else outs
+
+    return word

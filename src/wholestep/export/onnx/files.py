@@ -1,0 +1,79 @@
+"""ONNX files: models whose state comes in under the paths of a checkpoint, and goes out under `next.` and the path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from wholestep import dtypes
+from wholestep.errors import UnsupportedError
+from wholestep.export.core import export_core
+from wholestep.export.onnx.protobuf import Proto
+from wholestep.export.onnx.table import ONNX, WORDS
+from wholestep.export.onnx.writer import OnnxWriter, SharedNames, value_info
+from wholestep.export.program import ExportedProgram
+
+OPSET, FORMAT = 18, 8
+"""The operator set, and the version of the format that came with it."""
+MOST = (1 << 31) - 1
+"""The size of the largest file that readers of the format take."""
+NEXT = "next."
+
+
+def onnx_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:
+    """A model for each program: the first under the path, the others with their names before the suffix."""
+    found = {}
+    for i, program in enumerate(programs):
+        place = path if i == 0 else path.with_name(f"{path.stem}.{program.name}{path.suffix}")
+        found[place] = onnx_model(program)
+    return found
+
+
+def output_names(program: ExportedProgram) -> tuple[str, ...]:
+    """The names of the outputs: one that an input has stands after `next.`, since a model gives each name once."""
+    return tuple([NEXT + name if name in program.inputs else name for name in program.outputs])
+
+
+def onnx_model(program: ExportedProgram) -> bytes:
+    """The bytes of a model; raises UnsupportedError for what ONNX has no operators for."""
+    program.check_numbers("onnx")
+    for name, v in zip(program.inputs, program.graph.inputs, strict=True):
+        if dtypes.is_complex(v.dtype) or v.dtype.name == "bfloat16":
+            raise UnsupportedError(
+                f"export to onnx: the input {name} is {v.type}", hint="jax and torch have this dtype"
+            )
+    graph = export_core(program.graph, ONNX)
+    names = output_names(program)
+    shared = SharedNames(WORDS, taken=frozenset((*program.inputs, *names)))
+    w = OnnxWriter(shared, dict(zip(graph.inputs, program.inputs, strict=True)))
+    w.write(graph)
+    for name, v in zip(names, graph.outputs, strict=True):
+        w.nodes.append(Proto("Node", op_type="Identity", input=[w.get(v)], output=[name]))
+    model = Proto(
+        "Model",
+        ir_version=FORMAT,
+        producer_name="wholestep",
+        graph=Proto(
+            "Graph",
+            name=program.name or "program",
+            node=w.nodes,
+            initializer=shared.initializers,
+            input=[value_info(name, t) for name, t in zip(program.inputs, graph.in_types, strict=True)],
+            output=[value_info(name, t) for name, t in zip(names, graph.out_types, strict=True)],
+        ),
+        opset_import=[Proto("OperatorSet", version=OPSET)],
+        metadata_props=[Proto("Entry", key="wholestep.state", value=json.dumps(state_pairs(program, names)))],
+    ).encoded()
+    if len(model) > MOST:
+        raise UnsupportedError(
+            f"export to onnx: {program.name} takes {len(model):,} bytes, and a file may have {MOST:,}",
+            hint="pass large arrays as parts of the batch instead of closing over them",
+        )
+    return model
+
+
+def state_pairs(program: ExportedProgram, names: Sequence[str]) -> dict[str, str]:
+    """The output that replaces each input of the state."""
+    known = {name: out for name, out in zip(program.outputs, names, strict=True) if out != name}
+    return {name: out for name, out in known.items() if name in program.inputs}

@@ -1,0 +1,157 @@
+"""ONNX as a target: what writes each operation, and the types for which ONNX Runtime's CPU has the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from wholestep import dtypes
+from wholestep.export.core import Rule
+from wholestep.export.onnx.arithmetic import (
+    BINARY,
+    COMPARISONS,
+    REDUCTIONS,
+    UNARY,
+    onnx_binary,
+    onnx_bitwise,
+    onnx_chosen,
+    onnx_comparison,
+    onnx_different,
+    onnx_finite,
+    onnx_not_a_number,
+    onnx_shifted,
+    onnx_signed_remainder,
+    onnx_unary,
+    onnx_whole_remainder,
+)
+from wholestep.export.onnx.arrays import (
+    onnx_cast,
+    onnx_constant,
+    onnx_contract,
+    onnx_counted,
+    onnx_cut,
+    onnx_flip,
+    onnx_full,
+    onnx_gather,
+    onnx_joined,
+    onnx_largest_place,
+    onnx_ordered,
+    onnx_padded,
+    onnx_permute,
+    onnx_reduced,
+    onnx_reshape,
+    onnx_running_sum,
+    onnx_scattered,
+    onnx_thinly_broadcast,
+    onnx_truths,
+)
+from wholestep.export.onnx.control import onnx_branched, onnx_looped, onnx_scanned
+from wholestep.export.onnx.kernels import wider
+from wholestep.export.onnx.rules import ONNX_RULES
+from wholestep.export.onnx.writer import Word
+from wholestep.export.python.vocabulary import in_float32, is_half
+from wholestep.export.rules.control import is_selectable
+from wholestep.export.rules.table import RULES
+from wholestep.ir.graph import Node
+
+WORDS: Mapping[str, Word] = {
+    **{name: onnx_unary(kind) for name, kind in UNARY.items()},
+    **{name: onnx_binary(name) for name in BINARY},
+    **{name: onnx_comparison(kind) for name, kind in COMPARISONS.items()},
+    **{f"bitwise_{name}": onnx_bitwise(name.capitalize()) for name in ("and", "or", "xor", "not")},
+    **{name: onnx_reduced(kind) for name, kind in REDUCTIONS.items()},
+    "not_equal": onnx_different,
+    "isnan": onnx_not_a_number,
+    "isfinite": onnx_finite,
+    "select": onnx_chosen,
+    "left_shift": onnx_shifted("LEFT"),
+    "right_shift": onnx_shifted("RIGHT"),
+    "remainder": onnx_whole_remainder,
+    "fmod": onnx_signed_remainder,
+    "cast": onnx_cast,
+    "full": onnx_full,
+    "broadcast": onnx_thinly_broadcast,
+    "constant": onnx_constant,
+    "iota": onnx_counted,
+    "reshape": onnx_reshape,
+    "permute": onnx_permute,
+    "flip": onnx_flip,
+    "slice": onnx_cut,
+    "pad": onnx_padded,
+    "concat": onnx_joined,
+    "contract": onnx_contract,
+    "any": onnx_truths("ReduceSum"),
+    "all": onnx_truths("ReduceProd"),
+    "argmax": onnx_largest_place,
+    "cumsum": onnx_running_sum,
+    "gather": onnx_gather,
+    "scatter": onnx_scattered("none"),
+    "scatter_add": onnx_scattered("add"),
+    "sort": onnx_ordered(0),
+    "top_k": onnx_ordered(1),
+    "cond": onnx_branched,
+    "scan": onnx_scanned,
+    "while_loop": onnx_looped,
+}
+"""The words for each operation."""
+OPERATORS: Mapping[str, str] = {
+    **UNARY,
+    **BINARY,
+    **COMPARISONS,
+    **REDUCTIONS,
+    "not_equal": "Equal",
+    "isnan": "IsNaN",
+    "isfinite": "IsInf",
+    "remainder": "Mod",
+    "fmod": "Mod",
+    "pad": "Pad",
+    "contract": "MatMul",
+    "cumsum": "CumSum",
+    "scatter": "ScatterND",
+    "scatter_add": "ScatterND",
+    "sort": "TopK",
+    "top_k": "TopK",
+}
+"""The operator that an operation needs a kernel of, in the dtype of its first operand or a wider one."""
+UNSIGNED_ONLY_BY_RULE = frozenset(("pow", "div", "fmod", "scatter_add", "sort", "top_k"))
+"""Operations that are left out for unsigned integers of 64 bits, which the wider kernels would change."""
+
+
+class OnnxTarget:
+    """The vocabulary of ONNX."""
+
+    name = "onnx"
+
+    def has(self, node: Node) -> bool:
+        """True if an operator takes these dtypes and parameters."""
+        op, kinds = node.op.name, [*node.types, *[v.type for v in node.outputs]]
+        if op not in WORDS or any([dtypes.is_complex(t.dtype) or t.dtype.name == "bfloat16" for t in kinds]):
+            return False
+        if op == "cond":
+            return not is_selectable(node)
+        if not node.types:
+            return True
+        dtype = node.types[0].dtype
+        integer = dtype.kind in "iu"
+        if (op == "remainder" and not integer) or (op == "pow" and integer):
+            return False
+        if op in UNSIGNED_ONLY_BY_RULE and dtype.name == "uint64":
+            return False
+        if dtypes.is_bool(dtype) and op in BINARY:
+            return op in ("add", "mul", "maximum", "minimum")
+        return op not in OPERATORS or wider(OPERATORS[op], dtype) is not None
+
+    def rule(self, node: Node) -> Rule | None:
+        """A rule for what has no operator; half precisions are computed in float32."""
+        if node.op.kind in ("elementwise", "order") and node.op.name != "cast":
+            if any([is_half(t.dtype) for t in node.types]):
+                return partial(in_float32, node.op)
+        return ONNX_RULES.get(node.op.name) or RULES.get(node.op.name)
+
+    def outlines(self, node: Node) -> bool:
+        """False: there are no functions in the files."""
+        return False
+
+
+ONNX = OnnxTarget()
+"""ONNX as a target."""

@@ -1,0 +1,156 @@
+"""A graph of ONNX being written: nodes, constants, and the names of values, of which some only broadcast to theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wholestep.export.onnx import schema
+from wholestep.export.onnx.protobuf import Proto
+from wholestep.ir.graph import Graph, NDArray, Node, Value
+from wholestep.ir.types import Type
+
+Word = Callable[["OnnxWriter", Node, list[str]], "str | Sequence[str]"]
+"""Writes an operation, given the names of its operands; the names of its results."""
+
+
+@dataclass(eq=False)
+class SharedNames:
+    """The fresh names of a model, and its constants, which graphs inside see as well."""
+
+    words: Mapping[str, Word]
+    taken: frozenset[str] = frozenset()
+    """Names of inputs and outputs, which are the user's."""
+    count: int = 0
+    constants: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
+    initializers: list[Proto] = field(default_factory=list)
+
+    def fresh(self) -> str:
+        """A name that nothing has."""
+        self.count += 1
+        name = f"t{self.count}"
+        return name if name not in self.taken else self.fresh()
+
+
+class OnnxWriter:
+    """One graph being written; values that broadcast to their type have a thin name until somebody needs the whole."""
+
+    def __init__(self, shared: SharedNames, values: Mapping[Value, str] | None = None) -> None:
+        self.shared = shared
+        self.nodes: list[Proto] = []
+        self.whole: dict[Value, str] = dict(values or {})
+        self.thin: dict[Value, str] = {}
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """A node with one result; its name."""
+        return self.ops(kind, inputs, 1, **attributes)[0]
+
+    def ops(self, kind: str, inputs: Sequence[str], count: int, **attributes: Any) -> list[str]:
+        """A node with several results; their names."""
+        made = [self.shared.fresh() for _ in range(count)]
+        given = [attribute_of(name, x) for name, x in attributes.items() if x is not None]
+        self.nodes.append(Proto("Node", op_type=kind, input=list(inputs), output=made, attribute=given))
+        return made
+
+    def constant(self, x: Any) -> str:
+        """The name of an array that the model holds, each once."""
+        x = np.asarray(x)
+        key = (x.dtype.name, x.shape, x.tobytes())
+        if key not in self.shared.constants:
+            name = self.shared.fresh()
+            self.shared.constants[key] = name
+            self.shared.initializers.append(tensor_proto(name, x))
+        return self.shared.constants[key]
+
+    def ints(self, numbers: Any) -> str:
+        """The name of a list of integers."""
+        return self.constant(np.array(list(numbers), np.int64))
+
+    def cast(self, x: str, to: Any) -> str:
+        """The same numbers in another dtype."""
+        return self.op("Cast", x, to=schema.ELEMENT_NUMBERS[np.dtype(to).name])
+
+    def reshape(self, x: str, shape: Sequence[Any]) -> str:
+        """The same elements in another shape."""
+        return self.op("Reshape", x, self.ints(shape), allowzero=1)
+
+    def permute(self, x: str, axes: Sequence[int]) -> str:
+        """The axes in another order."""
+        return x if list(axes) == list(range(len(axes))) else self.op("Transpose", x, perm=list(axes))
+
+    def get(self, v: Value) -> str:
+        """The name of a value in its own shape."""
+        if v not in self.whole:
+            self.whole[v] = self.op("Expand", self.thin[v], self.ints(v.shape))
+        return self.whole[v]
+
+    def write(self, graph: Graph) -> None:
+        """All nodes of a graph whose inputs have names."""
+        for node in graph.nodes:
+            self.node(node)
+
+    def node(self, node: Node) -> None:
+        """One operation by its word; elementwise ones take thin values, and of thin values alone give one."""
+        word, out = self.shared.words[node.op.name], node.outputs[0] if node.outputs else None
+        if node.op.kind == "elementwise":
+            assert out is not None
+            names = [self.whole.get(v) or self.thin[v] for v in node.inputs]
+            thin = all(v not in self.whole for v in node.inputs)
+            (self.thin if thin else self.whole)[out] = str(word(self, node, names))
+            return
+        if node.op.name in ("full", "broadcast"):
+            assert out is not None
+            made = word(self, node, [self.get(v) for v in node.inputs])
+            self.thin[out] = str(made)
+            if not out.ndim or all(n == 1 for n in out.shape):
+                self.whole[out] = self.thin.pop(out)
+            return
+        made = word(self, node, [self.get(v) for v in node.inputs])
+        found = [made] if isinstance(made, str) else list(made)
+        self.whole.update(zip(node.outputs, found, strict=True))
+
+    def inside(self, graph: Graph, names: Sequence[str], inputs: Sequence[tuple[str, Type]]) -> Proto:
+        """A graph inside, which reads its inputs under names and returns its outputs under fresh ones."""
+        inner = OnnxWriter(self.shared, dict(zip(graph.inputs, names, strict=True)))
+        inner.write(graph)
+        return inner.closed([inner.get(v) for v in graph.outputs], graph.out_types, inputs)
+
+    def closed(self, names: Sequence[str], types: Sequence[Type], inputs: Sequence[tuple[str, Type]]) -> Proto:
+        """The graph that was written, with outputs of fresh names: a name may not be given twice."""
+        outputs = [self.op("Identity", name) for name in names]
+        return Proto(
+            "Graph",
+            name=self.shared.fresh(),
+            node=self.nodes,
+            input=[value_info(name, t) for name, t in inputs],
+            output=[value_info(name, t) for name, t in zip(outputs, types, strict=True)],
+        )
+
+
+def attribute_of(name: str, x: Any) -> Proto:
+    """An attribute of the kind that its value has."""
+    if isinstance(x, Proto):
+        return Proto("Attribute", name=name, type=schema.GRAPH, g=x)
+    if isinstance(x, str):
+        return Proto("Attribute", name=name, type=schema.STRING, s=x.encode())
+    if isinstance(x, float):
+        return Proto("Attribute", name=name, type=schema.FLOAT, f=x)
+    if isinstance(x, int | np.integer):
+        return Proto("Attribute", name=name, type=schema.INT, i=int(x))
+    return Proto("Attribute", name=name, type=schema.INTS, ints=[int(n) for n in x])
+
+
+def tensor_proto(name: str, x: NDArray) -> Proto:
+    """An array as it lies in a file, the lowest byte first."""
+    data = x.tobytes() if x.dtype.name == "bfloat16" else x.astype(x.dtype.newbyteorder("<")).tobytes()
+    return Proto("Tensor", name=name, dims=list(x.shape), data_type=schema.ELEMENT_NUMBERS[x.dtype.name], raw_data=data)
+
+
+def value_info(name: str, type: Type) -> Proto:
+    """An input or an output with its type."""
+    sizes = Proto("Shape", dim=[Proto("Dimension", dim_value=int(n)) for n in type.shape])
+    kind = Proto("TensorType", elem_type=schema.ELEMENT_NUMBERS[type.dtype.name], shape=sizes)
+    return Proto("ValueInfo", name=name, type=Proto("Type", tensor_type=kind))

@@ -1,0 +1,189 @@
+"""Exported ONNX files: they pass the checker, have the numbers of the reference in ONNX Runtime, and train as steps."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.backends.reference import interpret
+from wholestep.errors import UnsupportedError
+from wholestep.export.onnx.files import onnx_model
+from wholestep.export.program import ExportedProgram
+from wholestep.ir.build import build
+from wholestep.ir.types import array_type
+from wholestep.primitives.family import REGISTRY
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+TOLERANCES = {"float16": 4e-3, "float32": 3e-5, "float64": 1e-9}
+TAKEN = 3
+"""Samples of a primitive that are tried, for each combination of dtypes the first."""
+
+
+def session(model: bytes) -> Any:
+    """A model in ONNX Runtime, after the checker with all its types inferred."""
+    onnx.checker.check_model(onnx.load_from_string(model), full_check=True)
+    return runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+def assert_agrees(made: Any, wanted: Any) -> None:
+    a, b = np.asarray(made), np.asarray(wanted)
+    assert a.dtype == b.dtype and a.shape == b.shape
+    if b.dtype.kind in "biu":
+        np.testing.assert_array_equal(a, b)
+        return
+    near = TOLERANCES[b.dtype.name]
+    scale = 1 + float(np.abs(b[np.isfinite(b)]).max(initial=0))
+    np.testing.assert_allclose(a.astype("f8"), b.astype("f8"), rtol=0, atol=near * scale)
+
+
+def sampled(primitive: Any) -> list[Any]:
+    """A few samples of a primitive, each with other dtypes."""
+    found: dict[Any, Any] = {}
+    for sample in primitive.samples(np.random.default_rng(0)):
+        found.setdefault(tuple([np.asarray(x).dtype.name for x in sample.inputs]), sample)
+    real = {kinds: s for kinds, s in found.items() if not any("complex" in kind or "bf" in kind for kind in kinds)}
+    order = sorted(real, key=lambda kinds: (not {"float32", "float64"} & {*kinds}, kinds))
+    return [real[kinds] for kinds in order[:TAKEN]]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_primitive_has_the_numbers_of_the_reference_or_is_refused_by_name() -> None:
+    fates = Counter[str]()
+    for name, primitive in REGISTRY.items():
+        for sample in [] if primitive.nested or name == "psum" else sampled(primitive):
+            given = [np.asarray(x) for x in sample.inputs]
+
+            def apply(*xs: Any, primitive: Any = primitive, sample: Any = sample) -> Any:
+                made = primitive(*xs, **sample.params)
+                return list(made) if primitive.multiple else [made]
+
+            graph, _ = build(apply, [array_type(x.shape, x.dtype) for x in given], name=name)
+            inputs = tuple([f"t{i}" for i in range(len(given))])
+            program = ExportedProgram(name, graph, inputs, tuple([f"y{i}" for i in range(len(graph.outputs))]))
+            try:
+                model = onnx_model(program)
+            except UnsupportedError as error:
+                assert "export to onnx" in str(error)
+                fates["refused"] += 1
+                continue
+            found = session(model).run(None, dict(zip(inputs, given, strict=True)))
+            for a, b in zip(found, interpret(graph, given), strict=True):
+                assert_agrees(a, b)
+            fates["right"] += 1
+    assert fates["right"] >= 150
+
+
+@pytest.mark.parametrize("name", ["any", "all"])
+def test_truths_of_nothing(name: str) -> None:
+    graph, _ = build(lambda x: [REGISTRY[name](x, axes=(0,))], [array_type((0, 3), np.dtype(bool))], name=name)
+    (found,) = session(onnx_model(ExportedProgram(name, graph, ("x",), ("y",)))).run(
+        None, {"x": np.zeros((0, 3), bool)}
+    )
+    assert found.tolist() == [name == "all"] * 3
+
+
+def dense() -> Any:
+    rng = np.random.default_rng(0)
+    p = {"w": rng.normal(size=(5, 8)).astype("f4"), "b": np.zeros(8, "f4"), "v": rng.normal(size=(8, 3)).astype("f4")}
+
+    def loss(p: Any, batch: Any, *, key: Any) -> Any:
+        h = np.maximum(batch["x"] @ p["w"] + p["b"], 0)
+        h = h * (ws.random.uniform(key, h.shape) < 0.8)
+        return ws.nn.cross_entropy(h @ p["v"], batch["y"])
+
+    return loss, p, {"x": rng.normal(size=(16, 5)).astype("f4"), "y": rng.integers(0, 3, 16)}
+
+
+def convolved() -> Any:
+    rng = np.random.default_rng(1)
+    p = {"k": 0.3 * rng.normal(size=(4, 1, 3, 3)).astype("f4"), "v": 0.3 * rng.normal(size=(36, 3)).astype("f4")}
+
+    def loss(p: Any, batch: Any) -> Any:
+        h = ws.nn.gelu(ws.nn.conv2d(batch["x"], p["k"]))
+        h = ws.nn.max_pool2d(h, 2)
+        return ws.nn.cross_entropy(h.reshape(h.shape[0], -1) @ p["v"], batch["y"])
+
+    return loss, p, {"x": rng.normal(size=(8, 1, 8, 8)).astype("f4"), "y": rng.integers(0, 3, 8)}
+
+
+def recurrent() -> Any:
+    rng = np.random.default_rng(2)
+    p = {"w": 0.4 * rng.normal(size=(3, 24)).astype("f4"), "u": 0.4 * rng.normal(size=(6, 24)).astype("f4")}
+
+    def loss(p: Any, batch: Any) -> Any:
+        def cell(state: Any, x: Any) -> Any:
+            h, c = state
+            i, f, o, g = np.split(x @ p["w"] + h @ p["u"], 4, axis=-1)
+            c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+            h = np.tanh(c) / (1 + np.exp(-o))
+            return (h, c), h
+
+        start = np.zeros((4, 6), "f4")
+        _, rows = ws.scan(cell, (start, start), batch)
+        return np.mean((rows - 0.5) ** 2)
+
+    return loss, p, rng.normal(size=(7, 4, 3)).astype("f4")
+
+
+def text() -> Any:
+    rng = np.random.default_rng(3)
+    p = {name: 0.3 * rng.normal(size=shape).astype("f4") for name, shape in
+         {"e": (12, 8), "q": (8, 24), "o": (8, 8), "g": (8,)}.items()}  # fmt: skip
+
+    def loss(p: Any, ids: Any) -> Any:
+        h = p["e"][ids[:, :-1]]
+        n = h / np.sqrt(np.mean(h * h, -1, keepdims=True) + 1e-5) * p["g"]
+        q, k, v = np.split(n @ p["q"], 3, axis=-1)
+        scores = q @ np.swapaxes(k, 1, 2) / 8**0.5
+        scores = np.where(np.tril(np.ones(scores.shape[1:], bool)), scores, np.float32(-1e9))
+        h = h + ws.nn.softmax(scores) @ v @ p["o"]
+        return ws.nn.cross_entropy(h @ p["e"].T, ids[:, 1:])
+
+    return loss, p, rng.integers(0, 12, (4, 9))
+
+
+STEPS = {
+    "dense, Adam": (dense, lambda: ws.optim.adam(1e-2)),
+    "dense, momentum": (dense, lambda: ws.optim.sgd(1e-2, momentum=0.9)),
+    "convolved, AdamW": (convolved, lambda: ws.optim.adamw(1e-2)),
+    "recurrent, SGD": (recurrent, lambda: ws.optim.sgd(1e-1)),
+    "text, Adam": (text, lambda: ws.optim.adam(1e-2)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_twenty_steps_are_those_of_the_library(name: str, tmp_path: Path) -> None:
+    make, optimizer = STEPS[name]
+    loss, p, batch = make()
+    step = ws.compile(loss, p, optimizer=optimizer(), batch=batch)
+    files = step.export(tmp_path / "step.onnx")
+    assert [file.name for file in files] == ["step.onnx", "step.safetensors"]
+    model = files[0].read_bytes()
+    run = session(model)
+    after = {o.name for o in run.get_outputs()}
+    pairs = {i.name: f"next.{i.name}" for i in run.get_inputs() if f"next.{i.name}" in after}
+    state = pytest.importorskip("safetensors.numpy").load_file(files[1])
+    named = {f"batch.{k}": v for k, v in batch.items()} if isinstance(batch, dict) else {"batch": batch}
+    kinds = {i.name: i for i in run.get_inputs()}
+    values = {name: named[name] if name in named else state[name].reshape(kinds[name].shape) for name in kinds}
+    assert len(pairs) > len(p)
+    outputs = [o.name for o in run.get_outputs()]
+    for _ in range(20):
+        found = dict(zip(outputs, run.run(None, values), strict=True))
+        assert float(found["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
+        values |= {path: found[out] for path, out in pairs.items()}
+    for path, x in step.params.items():
+        np.testing.assert_allclose(values[f"params.{path}"], x, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_missing_is_refused_before_a_file_is_there(tmp_path: Path) -> None:
+    step = ws.compile(lambda p, x: np.sum(np.partition(p * x, 1)), np.ones(4), optimizer=ws.optim.sgd(0.1),
+                      batch=np.arange(4.0))  # fmt: skip
+    with pytest.raises(UnsupportedError, match=r"(?s)export to onnx: 1 operation has no words.*partition"):
+        step.export(tmp_path / "a.onnx")
+    assert not list(tmp_path.iterdir())
