@@ -45,13 +45,13 @@ def wider(kind: str, dtype: Any) -> np.dtype[Any] | None:
     if dtypes.is_complex(dtype):
         return None
     if takes(kind, dtype):
-        return np.dtype(dtype)
+        own: np.dtype[Any] = np.dtype(dtype)
+        return own
     exact = {"f": ("f32", "f64"), "b": ("u8", "i32", "i64"), "i": ("i32", "i64"), "u": ("i64",)}
     family = "f" if dtypes.is_float(dtype) else np.dtype(dtype).kind
     for short in exact[family]:
         found = dtypes.from_short(short)
         if found.itemsize > np.dtype(dtype).itemsize or family in "ub":
             if takes(kind, found):
-                chosen: np.dtype[Any] = found
-                return chosen
+                return found
     return None
