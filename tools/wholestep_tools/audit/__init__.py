@@ -30,6 +30,7 @@ from wholestep_tools.audit.hostile import files, headers, markup, names, paths, 
 from wholestep_tools.audit.numerics import drift, modes, precisions, sums
 from wholestep_tools.audit.record import check_file, told
 from wholestep_tools.audit.resumption import bits, damage, kill, resume, twins
+from wholestep_tools.audit.workers import losses, workers
 
 ROOMS = (
     (steps, against_jax, gradients, refusals, reports, ways, passes, accumulation, mutants, verify, c_sources),
@@ -40,6 +41,7 @@ ROOMS = (
     (calls, shapes, sharing, fork, allocations, memory, stream),
     (origins, scales, alarms),
     (onnx_nodes, onnx_models, damaged_models),
+    (workers, losses),
 )
 AUDITS = {module.AUDIT.name: module.AUDIT for room in ROOMS for module in room}
 

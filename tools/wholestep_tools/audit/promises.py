@@ -226,8 +226,20 @@ GUARDS = (
     Promise("trainings without a fault are never said to have one", "1,000 trainings", "alarms", ("trainings",)),
 )
 WORKERS = (
-    Promise("several workers are one on the joined batch", "200 configurations of 8 workers", remark=NO_WORKERS),
-    Promise("faults of workers are survived or named", "1,000 faults", remark=NO_WORKERS),
+    Promise(
+        "several workers are one on the joined batch",
+        "200 configurations of 8 workers",
+        "workers",
+        ("configurations",),
+        "of 1 to 4 workers",
+    ),
+    Promise(
+        "faults of workers are survived or named",
+        "1,000 faults",
+        "lostworkers",
+        ("kills",),
+        "SIGKILL alone, of one in two",
+    ),
     Promise("messages that mean no good are refused", "500,000 messages", remark=NO_WORKERS),
 )
 ROOMS: Mapping[str, tuple[Promise, ...]] = {

@@ -29,8 +29,8 @@ class MeshAxis(NamedTuple):
         return int(communicator_of(self.name).rank)
 
     def key(self, key: Any) -> Any:
-        """The random key of this process, as each micro-batch has one of its own."""
-        return random.fold_in(key, axis_index(self.name))
+        """The random key of this process, as each micro-batch has one of its own; that of one process is the step's."""
+        return key if self.size == 1 else random.fold_in(key, axis_index(self.name))
 
     def mean(self, arrays: Sequence[Any]) -> list[Any]:
         """The means of arrays over the processes, those of one dtype sent together."""

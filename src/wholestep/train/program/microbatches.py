@@ -88,4 +88,6 @@ def average_over_parts(
         return (tree.map(lambda a, g: a + g, sums, grads) if trained else None, buffers), value
 
     (sums, buffers), values = scan(part, (start, state["buffers"]), (np.arange(count), split))
-    return values.mean(), tree.map(lambda g: g / count, sums) if trained else None, buffers, None
+    # One after the other, as the gradients are added, and as processes of a mesh add: the same bits.
+    total, _ = scan(lambda total, value: (total + value, None), wnp.zeros((), values.dtype), values)
+    return total / count, tree.map(lambda g: g / count, sums) if trained else None, buffers, None

@@ -1,0 +1,1 @@
+"""Audits of several processes that train together."""
