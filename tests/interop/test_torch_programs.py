@@ -104,6 +104,17 @@ def test_dropout_draws_by_our_keys():
         f(params, buffers, x)
 
 
+def test_places_in_memory_are_those_of_the_layout():
+    class Strided(tn.Module):
+        def forward(self, x):
+            turned = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) * 2
+            return torch.as_strided(turned, (2, 12), (24, 2), 1)
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 2, 4)).astype(np.float32)
+    f, params, buffers = ws.from_torch_export(Strided(), x)
+    np.testing.assert_allclose(f(params, buffers, x)[0], Strided()(torch.tensor(x)).numpy(), rtol=1e-6)
+
+
 def test_sizes_that_were_exported_as_dynamic_may_vary():
     net = tn.Sequential(tn.Flatten(), tn.Linear(4, 2))
     batch = torch.export.Dim("batch", min=2)

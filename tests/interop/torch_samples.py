@@ -190,6 +190,7 @@ sample("replication_pad3d", of(f(1, 1, 3, 4, 3), [1, 2, 0, 1, 1, 1]))
 sample("pixel_shuffle", of(f(1, 8, 2, 3), 2))
 sample("pixel_unshuffle", of(f(1, 2, 4, 6), 2))
 sample("channel_shuffle", of(f(1, 6, 2, 2), 3))
+sample("as_strided", of(f(2, 3), [3, 2], [1, 2]), of(f(2, 3), [2, 2], [1, 1], 2), of(f(2, 3), [6], [1]))
 sample("unfold", of(f(2, 7), 1, 3, 2), of(f(5, 2), 0, 2, 1))
 
 sample("embedding", of(f(5, 3), i(2, 4, low=0, high=5)), of(f(5, 3), i(6, low=0, high=5), 2))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import numpy as wnp
+from wholestep.errors import UnsupportedError
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import FLOAT, PLAIN, cast, promote
 
@@ -252,6 +253,24 @@ def unfold(x: Any, axis: int, size: int, step: int) -> Any:
     places = np.arange(0, x.shape[axis] - size + 1, step)[:, None] + np.arange(size)
     taken = x[along(x, axis, places)]
     return wnp.moveaxis(taken, axis % x.ndim + 1, -1)
+
+
+@entry("as_strided")
+def as_strided(x: Any, size: Any, stride: Any, offset: int | None = None, *, held: Any = None) -> Any:
+    """Elements by their places in memory, where those of x lie by the strides `held`, or in NumPy's order."""
+    apart = [i for i, n in enumerate(x.shape) if n > 1]
+    order = sorted(apart, key=lambda i: -held[i]) if held is not None else apart
+    dense = [math.prod(x.shape[i] for i in order[k + 1 :]) for k in range(len(order))]
+    if held is not None and [held[i] for i in order] != dense:
+        raise UnsupportedError("from_torch_export: as_strided of an array with gaps between its elements")
+    flat = wnp.transpose(x, (*order, *[i for i in range(x.ndim) if i not in order])).reshape(-1)
+    places = np.full(tuple(size), offset or 0)
+    for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
+        places += step * np.arange(n).reshape([-1 if i == axis else 1 for i in range(len(size))])
+    if places.max(initial=0) >= max(flat.shape[0], 1):
+        raise UnsupportedError("from_torch_export: as_strided reads what lies around an array")
+    whole = np.array_equal(places.reshape(-1), np.arange(flat.shape[0]))
+    return flat.reshape(tuple(size)) if whole else flat[places]
 
 
 @entry("numel", "sym_numel")

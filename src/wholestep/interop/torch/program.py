@@ -233,6 +233,8 @@ class GraphReader:
             handler = OPERATORS["clone"]
         args = tuple(self.argument(x) for x in node.args)
         options = {key: self.argument(x) for key, x in node.kwargs.items()}
+        if name == "as_strided":
+            options["held"] = [int(n) for n in node.args[0].meta["val"].stride()]
         return OperatorCall(name, handler, args, options, self.numbers[node].number, line)
 
     def argument(self, x: Any) -> Any:
