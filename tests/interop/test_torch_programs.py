@@ -182,3 +182,21 @@ def test_inputs_that_do_not_fit_are_refused():
         ws.from_torch_export(3)
     with pytest.raises(ParameterError, match="no example"):
         ws.from_torch_export(tn.Linear(3, 2))
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_casts_of_autocast_are_kept(enabled):
+    class Cast(tn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = tn.Linear(4, 3)
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                return self.layer(x)
+
+    module, x = Cast(), np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
+    f, params, buffers = ws.from_torch_export(module, x)
+    found, wanted = ws.jit(f)(params, buffers, x)[0], module(torch.tensor(x)).detach()
+    assert str(found.dtype) == ("bfloat16" if enabled else "float32") == str(wanted.dtype).removeprefix("torch.")
+    np.testing.assert_allclose(np.float32(found), wanted.float().numpy(), rtol=0.01 if enabled else 1e-5, atol=1e-6)

@@ -99,6 +99,11 @@ def exported(program: Any, examples: Sequence[Any]) -> Any:
 def decomposed(program: Any) -> Any:
     """The program in core operators, and those that are handled whole."""
     torch = torch_needed()
+    bodies = [body for body in program.graph_module.modules() if isinstance(body, torch.fx.GraphModule)]
+    if any("wrap_with_autocast" in str(node.target) for body in bodies for node in body.graph.nodes):
+        program = program.run_decompositions(
+            {}
+        )  # writes the casts, which operators that are kept whole would go without
     table = torch.export.default_decompositions()
     for name in KEEP:
         packet, _, overload = name.partition(".")
