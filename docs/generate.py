@@ -9,6 +9,7 @@ import inspect
 import json
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,21 @@ import numpy as np
 
 from wholestep import primitives, scipy as parts
 from wholestep.backends.cpu.target.machine import CpuMachine
+from wholestep.export.core import reaches
+from wholestep.export.python.printer import printed_functions
+from wholestep.export.python.vocabulary import PythonTarget
+from wholestep.export.targets import TARGETS, named_object
 from wholestep.frontend import array, dispatch, ufunc_rules
 from wholestep.interop.jax.operators import PRIMITIVES
 from wholestep.interop.onnx.operators import tables as onnx_tables
 from wholestep.interop.torch.operators import OPERATORS
+from wholestep.ir.graph import Graph
 from wholestep.lower.legalize.expand_ops import EXPANSIONS
 from wholestep.passes.inline_bodies import BODY_OPS
 from wholestep.primitives import precision as precision_kinds
 from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import Bilinear, LinearPrimitive, Primitive
+from wholestep.testing.primitives import graph_of, samples_of
 from wholestep_tools.audit.page import page as reliability
 from wholestep_tools.bench.depth import page_table as depth_table
 from wholestep_tools.bench.products import page_table as product_table
@@ -146,6 +153,39 @@ def imports() -> str:
         names = sorted({name.partition(".")[0] for name in table})
         page = with_table(page, source, [f"{len(names)} are covered: {_listing(names)}."])
     return page
+
+
+def exports() -> str:
+    """The page on exports, with what each target has words for in its place."""
+    lines = ["| target | whole | of these on the host | in part | refused |", "|---|--:|---|---|---|"]
+    ops = sorted({op for op in vocabulary() if not op.collective}, key=lambda op: op.name)
+    samples = {op.name: [graph_of(op, sample) for sample in samples_of(op)] for op in ops}
+    for name, row in TARGETS.items():
+        words: Any = named_object(row.vocabulary)
+        lacking = {
+            op: [g for g in graphs if not all(map(partial(reaches, words), g.nodes))] for op, graphs in samples.items()
+        }
+        refused = [op for op, graphs in lacking.items() if graphs and len(graphs) == len(samples[op])]
+        in_part = {op: graphs for op, graphs in lacking.items() if graphs and op not in refused}
+        whole = [op for op, graphs in lacking.items() if not graphs]
+        host = [
+            op for op in whole if isinstance(words, PythonTarget) and any(map(partial(on_the_host, words), samples[op]))
+        ]
+        without: dict[str, list[str]] = {}
+        for op, graphs in in_part.items():
+            without.setdefault(_dtypes(graphs), []).append(op)
+        parts = "; ".join([f"not {kinds}: {_listing(found)}" for kinds, found in sorted(without.items())])
+        lines.append(f"| {name} | {len(whole)} | {_listing(host)} | {parts} | {_listing(refused)} |")
+    return with_table((FOLDER / "export.md").read_text(encoding="utf-8"), "the words of targets", lines)
+
+
+def on_the_host(words: PythonTarget, graph: Graph) -> bool:
+    """True if a source calls NumPy or SciPy for an operation."""
+    return "on_host(" in printed_functions(words, [("f", graph)])[0]
+
+
+def _dtypes(graphs: list[Graph]) -> str:
+    return ", ".join(sorted({(g.in_types or g.out_types)[0].dtype.name for g in graphs}))
 
 
 def benchmarks() -> str:
@@ -271,6 +311,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "precision.md": precision,
     "benchmarks.md": benchmarks,
     "onnx.md": onnx_page,
+    "export.md": exports,
     "../RELIABILITY.md": lambda: reliability(FOLDER / "records"),
 }
 

@@ -1,5 +1,5 @@
-"""The command `wholestep`: `train` trains, `doctor` looks for faults, `audit mine` verifies the steps of a script;
-other distributions add further ones."""
+"""The command `wholestep`: `train` trains, `doctor` looks for faults, `audit mine` verifies the steps of a script and
+`export` writes one of them for another system; other distributions add further ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from wholestep.cli import doctor, own_steps, train
+from wholestep.cli import doctor, export, own_steps, train
 from wholestep.cli.options import Version
 from wholestep.errors import CommandError, WholestepError
 
@@ -50,6 +50,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     train.add(commands)
     doctor.add(commands)
+    export.add(commands)
     within: dict[str, Any] = {"audit": own_steps.add(commands)}
     further = {point.name: point for point in entry_points(group=FURTHER)}
     for _, point in sorted(further.items()):

@@ -84,12 +84,10 @@ class StepVerifier:
 
 def audit_script(options: argparse.Namespace) -> int:
     """Run the command as it was given."""
-    script: Path = options.script
-    if not script.is_file():
-        raise CommandError(f"there is no file {script}", hint="give the path of a Python script")
+    script = script_of(options)
     verifier = StepVerifier(options.rows, options.seed, sys.stdout)
     with observing(verifier):
-        failed = run_script(script, options.args)
+        failed, _ = run_script(script, options.args)
     code, said = verifier.verdict()
     print(said)
     if failed:
@@ -97,18 +95,25 @@ def audit_script(options: argparse.Namespace) -> int:
     return 1 if failed else code
 
 
-def run_script(script: Path, args: Sequence[str]) -> str:
-    """Run a script as `python script.py` does; returns how it failed, empty where it did not."""
+def script_of(options: argparse.Namespace) -> Path:
+    """The script that a command was given."""
+    script: Path = options.script
+    if not script.is_file():
+        raise CommandError(f"there is no file {script}", hint="give the path of a Python script")
+    return script
+
+
+def run_script(script: Path, args: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Run a script as `python script.py` does; returns how it failed, empty where it did not, and what it defines."""
     before = sys.argv, sys.path[:]
     sys.argv = [str(script), *args]
     sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        return "", runpy.run_path(str(script), run_name="__main__")
     except SystemExit as stop:
-        return "" if stop.code in (None, 0) else f"exit code {stop.code}"
+        return "" if stop.code in (None, 0) else f"exit code {stop.code}", {}
     except Exception as error:
         traceback.print_exc()
-        return type(error).__name__
+        return type(error).__name__, {}
     finally:
         sys.argv, sys.path[:] = before
-    return ""

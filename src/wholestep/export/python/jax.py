@@ -178,13 +178,8 @@ WORDS: dict[str, Spelling] = {
 """The spelling of each operation in JAX."""
 
 WORDS |= {name: unless_complex(str(WORDS[name]), HOST[name]) for name in ("erf", "erfc")}
-NO_HALF = frozenset(HOST) - frozenset((*SPECIAL_ONE, *SPECIAL_TWO, "partition")) | {
-    "exp1",
-    "expi",
-    "ndtr",
-    "log_ndtr",
-    "ndtri",
-}
+LACKING_HALF = frozenset("exp1 expi log_ndtr ndtr ndtri spence".split())
+NO_HALF = frozenset(HOST) - frozenset((*SPECIAL_ONE, *SPECIAL_TWO, "partition")) | LACKING_HALF
 """Operations that JAX, or SciPy on the host, has no half precisions of."""
 
 
