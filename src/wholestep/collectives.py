@@ -105,7 +105,7 @@ def sum_over_ranks(name: str, x: NDArray) -> NDArray:
 
 def added_in_order(rows: NDArray) -> NDArray:
     """The sum of rows from the first on, beginning with zeros, as a loop over micro-batches adds."""
-    total = np.zeros_like(rows[0])
+    total: NDArray = np.zeros_like(rows[0])
     for row in rows:
         total += row
     return total

@@ -37,7 +37,7 @@ class Training:
             "y": rng.normal(size=(5 * ROWS, out)).astype(np.float32),
         }
         rate = float(rng.choice([1e-3, 1e-2]))
-        ways = [
+        ways: list[Any] = [
             ws.optim.sgd(rate, momentum=0.9),
             ws.optim.adam(rate),
             ws.optim.adamw(rate),
