@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.mesh import programs, train_with
@@ -84,10 +83,15 @@ def wanted(size: int) -> str:
 
 @has_mpi
 def test_the_page_on_processes_runs() -> None:
-    names: dict[str, Any] = {}
-    for source in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL):
-        exec(compile(source, PAGE.name, "exec"), names)
-    assert len(names["history"].losses) == 4
+    """On eight devices of JAX, in a process that may change how JAX is set."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    program = "\n".join([*blocks, "print(len(history.losses), step.steps, len(shared['x'].sharding.device_set))"])
+    own = environment(XLA_FLAGS="--xla_force_host_platform_device_count=8")
+    found = subprocess.run(
+        [sys.executable, "-c", program], env=own, timeout=SECONDS, check=False, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split() == ["4", "3", "8"]
 
 
 @has_mpi
