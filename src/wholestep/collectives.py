@@ -39,10 +39,10 @@ _guard = threading.Lock()
 
 
 def enter_axis(name: str, communicator: Communicator) -> None:
-    """Name a communicator; raises ParameterError where another one has the name."""
+    """Name a communicator; raises ParameterError where another one, that is not equal to it, has the name."""
     with _guard:
         known = AXES.setdefault(name, communicator)
-    if known is not communicator:
+    if known != communicator:
         raise ParameterError(
             f"mesh: the axis {name!r} is that of another communicator in this process",
             hint="use one communicator for an axis, or give the axis another name",

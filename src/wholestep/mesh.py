@@ -24,8 +24,17 @@ class MPICommunicator:
         self.comm = comm
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MPICommunicator) and bool(self.comm == other.comm)
+
+    def __hash__(self) -> int:
+        return hash((MPICommunicator, self.rank, self.size))
+
     def end_together(self) -> None:
         """Let an error that ends this process end all of them: the others would wait for it without an end."""
+        if self in ENDED_TOGETHER:
+            return
+        ENDED_TOGETHER.add(self)
         before = sys.excepthook
 
         def show_and_end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -42,6 +51,10 @@ class MPICommunicator:
         self.comm.Alltoall(send, receive)
 
 
+ENDED_TOGETHER: set[MPICommunicator] = set()
+"""The communicators whose processes end together, each entered once."""
+
+
 class TorchCommunicator:
     """The processes of a group of torch.distributed."""
 
@@ -49,6 +62,12 @@ class TorchCommunicator:
         self.torch, self.group = torch, group
         self.rank = int(torch.distributed.get_rank(group))
         self.size = int(torch.distributed.get_world_size(group))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TorchCommunicator) and self.group is other.group
+
+    def __hash__(self) -> int:
+        return hash((TorchCommunicator, self.rank, self.size))
 
     def all_gather(self, send: NDArray, receive: NDArray) -> None:
         rows = [self.torch.from_numpy(row) for row in receive]

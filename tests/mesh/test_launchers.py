@@ -15,6 +15,7 @@ import pytest
 from tests.mesh import programs, train_with
 
 import wholestep as ws
+from wholestep.collectives import communicator_of, enter_axis
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "distributed.md"
@@ -98,7 +99,17 @@ def test_the_page_on_processes_runs() -> None:
 def test_mpi_has_the_bits_of_micro_batches() -> None:
     found = by_mpi("bits", 2)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == [wanted(2)] * 2
+    assert re.findall("[0-9a-f]{64}", found.stdout) == [wanted(2)] * 2
+
+
+@has_mpi
+def test_a_communicator_may_be_made_twice() -> None:
+    first, second = ws.mesh.mpi(), ws.mesh.mpi()
+    assert first == second
+    assert len({first, second}) == 1
+    enter_axis("twice", first)
+    enter_axis("twice", second)
+    assert communicator_of("twice") == second
 
 
 @has_mpi
@@ -114,7 +125,7 @@ def test_a_process_that_ends_ends_all_of_mpi(what: str) -> None:
 def test_torch_has_the_bits_of_micro_batches() -> None:
     ranks = by_torch("bits", 3)
     assert [code for code, _, _ in ranks] == [0] * 3, ranks
-    assert [out.split() for _, out, _ in ranks] == [[wanted(3)]] * 3
+    assert [re.findall("[0-9a-f]{64}", out) for _, out, _ in ranks] == [[wanted(3)]] * 3
 
 
 @has_torch

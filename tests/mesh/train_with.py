@@ -31,7 +31,7 @@ def digest(cases: list[list[bytes]]) -> str:
 def main(engine: str, what: str) -> None:
     comm = communicator(engine)
     if what == "bits":
-        print(digest(programs.train(comm, CASES)))
+        sys.stdout.write(f"{digest(programs.train(comm, CASES))}\n")
         return
     loss, params, batch = programs.start("plain", 8)
     step = ws.compile(loss, params, optimizer=programs.optimizer("adam"), batch=batch, mesh={"data": comm})
