@@ -13,14 +13,19 @@ DISTRIBUTIONS = {"sklearn": "scikit-learn", "IPython": "ipython"}
 COMMANDS = ("cli", "notebook")
 """The parts of the library that its extras are for."""
 GIVEN = {"einops", "jax", "pandas", "polars", "torch"}
-"""What the library takes arrays, tables, weights and programs of, where the user has it."""
+"""What the library takes arrays, tables, weights and programs of, or writes programs for, where the user has it."""
+
+
+def parsed(path: Path) -> ast.Module:
+    """A file as a syntax tree."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def imported(folder: Path, *without: str) -> set[str]:
     """The distributions that the files of a folder import, wherever they do, without those of these parts of it."""
     files = [path for path in folder.rglob("*.py") if path.relative_to(folder).parts[0] not in without]
     names = set()
-    for node in [node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]:
+    for node in [node for path in files for node in ast.walk(parsed(path))]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -47,6 +52,14 @@ def test_the_core_requires_what_it_imports():
 
 def test_the_extras_hold_what_the_commands_import():
     assert imported(LIBRARY) - GIVEN == required(PROJECT, "train", "notebook")
+
+
+def test_no_module_imports_what_the_user_may_lack_when_it_is_imported():
+    for path in LIBRARY.rglob("*.py"):
+        if (path.parent / "__init__.py").is_file():
+            names = [a.name for node in parsed(path).body if isinstance(node, ast.Import) for a in node.names]
+            names += [node.module or "" for node in parsed(path).body if isinstance(node, ast.ImportFrom)]
+            assert not GIVEN & {name.split(".")[0] for name in names}, path
 
 
 def test_the_tools_require_what_they_import():

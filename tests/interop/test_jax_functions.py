@@ -12,6 +12,16 @@ from wholestep.errors import DtypeError, ShapeError, TreeError, UnsupportedError
 from wholestep.interop.jax.operators import PRIMITIVES
 from wholestep.interop.jax.program import DRAWN, RULED
 
+
+@pytest.fixture(autouse=True)
+def single_precision():
+    """JAX as it is by default: other tests of this process may have turned numbers of 64 bits on."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", False)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
 RNG = np.random.default_rng(3)
 
 

@@ -85,7 +85,7 @@ def wanted(size: int) -> str:
 @has_mpi
 def test_the_page_on_processes_runs() -> None:
     """On eight devices of JAX, in a process that may change how JAX is set."""
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    blocks = re.findall(r"```py(?:thon)?\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     program = "\n".join([*blocks, "print(len(history.losses), step.steps, len(shared['x'].sharding.device_set))"])
     own = environment(XLA_FLAGS="--xla_force_host_platform_device_count=8")
     found = subprocess.run(

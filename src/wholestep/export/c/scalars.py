@@ -52,6 +52,7 @@ def suffix(dtype: DType) -> str:
 def c_number(value: Any, dtype: DType) -> str:
     """A number as a C constant.
 
+    >>> import numpy as np
     >>> c_number(0.1, np.dtype(np.float32)), c_number(-3, np.dtype(np.int32))
     ('0.1f', '(-3)')
     """
