@@ -10,7 +10,6 @@ from wholestep.frontend.control import scan
 from wholestep.interop.handlers import Handlers
 
 RECURRENT = Handlers()
-entry = RECURRENT.entry
 
 
 def lstm_step(from_x: Any, from_h: Any, state: Any) -> Any:
@@ -91,29 +90,12 @@ def layers(
     return (x, *last) if batched else (x[:, 0], *[s[:, 0] for s in last])
 
 
-@entry("lstm")
-def lstm(
-    x: Any,
-    states: Sequence[Any],
-    weights: Sequence[Any],
-    biases: bool,
-    count: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-    *,
-    key: Any = None,
-) -> Any:
-    return layers(lstm_step, x, states, weights, biases, count, dropout, train, bidirectional, batch_first, key)
-
-
-def of_one_state(advance: Callable[..., Any]) -> Callable[..., Any]:
-    """The handler of a layer whose state is one array."""
+def recurrent_layers(advance: Callable[..., Any], one_state: bool = True) -> Callable[..., Any]:
+    """The handler of layers whose state is one array, or several."""
 
     def run(
         x: Any,
-        state: Any,
+        states: Any,
         weights: Sequence[Any],
         biases: bool,
         count: int,
@@ -124,12 +106,14 @@ def of_one_state(advance: Callable[..., Any]) -> Callable[..., Any]:
         *,
         key: Any = None,
     ) -> Any:
-        return layers(advance, x, [state], weights, biases, count, dropout, train, bidirectional, batch_first, key)
+        given = [states] if one_state else states
+        return layers(advance, x, given, weights, biases, count, dropout, train, bidirectional, batch_first, key)
 
     return run
 
 
 for name, advance in (("rnn_tanh", plain_step(nn.tanh)), ("rnn_relu", plain_step(nn.relu))):
     GATES[advance] = 1
-    RECURRENT[name] = of_one_state(advance)
-RECURRENT["gru"] = of_one_state(gru_step)
+    RECURRENT[name] = recurrent_layers(advance)
+RECURRENT["gru"] = recurrent_layers(gru_step)
+RECURRENT["lstm"] = recurrent_layers(lstm_step, one_state=False)
