@@ -48,10 +48,16 @@ def test_help_lists_what_is_installed(monkeypatch, capsys):
     assert re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE) == [
         "train",
         "doctor",
+        "export",
         "audit",
         "bench",
         "depth",
     ]
     monkeypatch.setattr(cli, "entry_points", lambda *, group: EntryPoints(()))
     assert cli.main(["--help"]) == 0
-    assert re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE) == ["train", "doctor", "audit"]
+    assert re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE) == [
+        "train",
+        "doctor",
+        "export",
+        "audit",
+    ]
