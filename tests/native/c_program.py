@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
-
-COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")
+from wholestep_tools.drawn.c_library import COMPILER, STRICT
 
 DRIVER = """\
 #include "model.h"

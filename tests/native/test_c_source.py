@@ -15,6 +15,8 @@ from wholestep import tree
 from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep.errors import UnsupportedError
 from wholestep_tools.audit.correctness import c_sources
+from wholestep_tools.drawn.c_library import CLibrary
+from wholestep_tools.drawn.law import compiled
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 FUSES = "x86-64-v3" in host_levels()
@@ -27,6 +29,40 @@ def test_samples_of_primitives_have_the_same_bits() -> None:
     found = c_sources.audit(70, 0)
     assert found["failures"] == 0, found["examples"]
     assert found["checks"]["programs of the same bits"] > 30
+
+
+def uneven_programs() -> dict[str, tuple[Any, list[Any]]]:
+    """Sums of several blocks, products whose rows and columns fill no tile, and shifts by the width and beyond."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Any:
+        return rng.normal(size=shape).astype(np.float32)
+
+    places = np.array([0, 1, 31, 32, 33, 64, -1, 5], np.int32)
+    return {
+        "sum_of_blocks": (lambda x: np.sum(x), [normal(5003)]),
+        "sums_of_blocks": (lambda x: np.sum(x, 1), [normal(3, 2371)]),
+        "sum_of_products": (lambda x, y: x @ y, [normal(4099), normal(4099)]),
+        "sum_with_rest": (lambda x: np.sum(np.exp(x), 1), [normal(5, 45)]),
+        "largest_with_rest": (lambda x: np.max(x * x, 1), [normal(5, 1061)]),
+        "product": (lambda x, y: x @ y, [normal(7, 33), normal(33, 19)]),
+        "long_product": (lambda x, y: x @ y, [normal(13, 1100), normal(1100, 37)]),
+        "shift_left": (np.left_shift, [np.full(8, -7, np.int32), places]),
+        "shift_right": (np.right_shift, [np.full(8, -7, np.int32), places]),
+        "shift_of_unsigned": (np.right_shift, [np.full(8, 1 << 31, np.uint32), np.abs(places).astype(np.uint32)]),
+    }
+
+
+@needs_compiler
+def test_sums_products_and_shifts_that_fill_no_block_have_the_same_bits(tmp_path: Path) -> None:
+    programs = uneven_programs()
+    graphs = {name: ws.trace(f)(*args) for name, (f, args) in programs.items()}
+    library = CLibrary(graphs, tmp_path)
+    for name, (_, args) in programs.items():
+        found, expected = library(name, args), compiled(graphs[name])(args)
+        assert not isinstance(found, int), name
+        for y, z in zip(found, expected, strict=True):
+            assert c_sources.same(y, np.asarray(z), FUSES), name
 
 
 @needs_compiler
