@@ -13,6 +13,7 @@ import pytest
 
 from wholestep import dims, errors
 from wholestep.train.step.step import Step
+from wholestep_tools.site.names import MODULES, STEP
 
 SPACES = ("wholestep", "wholestep.random", "wholestep.nn", "wholestep.optim")
 PUBLIC: dict[str, tuple[str, Any]] = {
@@ -22,16 +23,6 @@ PUBLIC: dict[str, tuple[str, Any]] = {
     for name in package.__all__
     if not isinstance(getattr(package, name), ModuleType)
 }
-MODULES = {
-    "wholestep.nn.init": """constant fans gain_of kaiming_normal kaiming_uniform lecun_normal lecun_uniform normal ones
-        orthogonal truncated_normal uniform xavier_normal xavier_uniform zeros""",
-    "wholestep.nn.metrics": """Accuracy ConfusionMatrix Mean R2 accuracy confusion_matrix f1 precision r2 recall
-        top_k_accuracy""",
-}
-"""Public modules of a public package, with the names that are for users."""
-STEP = """attach averaged cost diagnose explain export flush load load_state predict profile replace reset run save set
-source specialize verify"""
-"""The methods of a compiled step."""
 PUBLIC |= {
     f"{module}.{name}": (module, getattr(importlib.import_module(module), name))
     for module, names in MODULES.items()

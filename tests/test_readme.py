@@ -11,7 +11,8 @@ from wholestep.primitives.family import REGISTRY
 README = Path(__file__).parent.parent / "README.md"
 
 
-PAGES = {page.stem: page for page in sorted((README.parent / "docs").glob("*.md"))}
+DOCS = README.parent / "docs"
+PAGES = {page.relative_to(DOCS).with_suffix("").as_posix(): page for page in sorted(DOCS.rglob("*.md"))}
 NOT_RUN = {"language": "its blocks are printed programs, not Python to be run"}
 
 
