@@ -232,6 +232,8 @@ class Writer:
         x = values[self.rng.integers(len(values))]
         y = self.convert(values[self.rng.integers(len(values))], x.dtype)
         op = self.builder.op
+        if self.chance(0.1) and dtypes.is_float(x.dtype):
+            return op(str(self.pick("isfinite", "isnan")), x)
         if self.chance(0.15):
             return self.convert(x, dtypes.from_short(str(self.pick(*FLOATS, *INTEGERS))))
         if self.chance(0.2):
@@ -245,7 +247,8 @@ class Writer:
 
     def floating(self, x: Var, y: Var) -> Var:
         op = self.builder.op
-        name = str(self.pick("add", "sub", "mul", "div", "min", "max", "neg", "abs", "sqrt", "round", "fma", "bits"))
+        ones = ("neg", "abs", "sqrt", "exact")
+        name = str(self.pick("add", "sub", "mul", "div", "min", "max", "round", "fma", "bits", *ones))
         if name == "round":
             return op(str(self.pick("floor", "ceil", "trunc", "rint")), x)
         if name == "fma":
@@ -253,13 +256,15 @@ class Writer:
         if name == "bits":
             whole = dtypes.from_short("i32" if x.dtype.itemsize == 4 else "i64")
             return self.builder.bits(self.coarse(x), whole)
-        return op(name, x) if name in ("neg", "abs", "sqrt") else op(name, x, y)
+        return op(name, x) if name in ones else op(name, x, y)
 
     def whole(self, x: Var, y: Var) -> Var:
         op = self.builder.op
         name = str(
             self.pick("add", "sub", "mul", "quotient", "and", "or", "xor", "min", "max", "neg", "abs", "not", "shift")
         )
+        if name == "mul" and x.dtype == np.uint32 and self.chance(0.5):
+            return op("mulhi", x, y)
         if name == "shift":
             amount = op("and", y, int(self.pick(3, 7, 127)))
             return op(str(self.pick("shl", "shr")), x, amount)

@@ -47,6 +47,8 @@ FAULTS = {
     "half precision computed with": ("v0 = h[0]\nv1 = v0 + v0", "add does not take float16, which is computed with"),
     "bfloat16 computed with": ("v0 = s[0]\nv1 = v0 * v0", "mul does not take bfloat16"),
     "complex computed with": ("v0 = c[0]\nv1 = v0 * v0", "mul does not take complex64"),
+    "upper word of an integer": ("v0 = n[0]\nv1 = mulhi(v0, v0)", "mulhi does not take int32"),
+    "nan among integers": ("v0 = n[0]\nv1 = isnan(v0)", "isnan does not take int32"),
     "bits of another size": ("v0 = x[0]\nv1 = bits(i64, v0)", "the bits of float32 do not fill int64"),
     "bits of a bool": ("v0 = p[0]\nv1 = bits(u8, v0)", "bits takes one value, not a bool"),
     "call of two dtypes": ("v0 = x[0]\nv1 = d[0]\nv2 = call(f, v0, v1)", "f takes values of one dtype"),

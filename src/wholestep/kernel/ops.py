@@ -9,9 +9,10 @@ import numpy as np
 
 
 class Op(NamedTuple):
-    """A scalar operation: number of operands, kinds of dtype it takes ("b", "i", "f"), and its meaning in NumPy.
+    """A scalar operation: number of operands, kinds of dtype it takes ("b", "i", "f", "w"), and its meaning in NumPy.
 
-    `gives` is "b" for a truth value; otherwise the result has the dtype of the last operand.
+    "w" is a word, uint32 alone. `gives` is "b" for a truth value; otherwise the result has the dtype of the last
+    operand.
     """
 
     arity: int
@@ -109,12 +110,18 @@ def quotient(a: Any, b: Any) -> Any:
     return np.where(b == 0, np.zeros_like(toward), toward).astype(np.asarray(a).dtype)
 
 
+def upper_word(a: Any, b: Any) -> Any:
+    """The upper 32 bits of the 64 of a product of two uint32."""
+    return (np.multiply(a, b, dtype=np.uint64) >> np.uint64(32)).astype(np.uint32)
+
+
 OPS: dict[str, Op] = {
     "add": Op(2, "if", np.add),
     "sub": Op(2, "if", np.subtract),
     "mul": Op(2, "if", np.multiply),
     "div": Op(2, "f", np.divide),
     "quotient": Op(2, "i", quotient),
+    "mulhi": Op(2, "w", upper_word),
     "neg": Op(1, "if", np.negative),
     "abs": Op(1, "if", np.abs),
     "fma": Op(3, "f", fma),
@@ -123,6 +130,9 @@ OPS: dict[str, Op] = {
     "ceil": Op(1, "f", np.ceil),
     "trunc": Op(1, "f", np.trunc),
     "rint": Op(1, "f", np.rint),
+    "exact": Op(1, "f", np.positive),
+    "isfinite": Op(1, "f", np.isfinite, "b"),
+    "isnan": Op(1, "f", np.isnan, "b"),
     "min": Op(2, "if", lesser),
     "max": Op(2, "if", greater),
     "eq": Op(2, "bif", np.equal, "b"),
@@ -137,6 +147,12 @@ OPS: dict[str, Op] = {
     "shr": Op(2, "i", np.right_shift),
     "select": Op(3, "bif", np.where),
 }
+"""The operations, by name.
+
+`exact` is the identity: where compilers may rewrite arithmetic as if numbers were real, they know nothing of what it
+gives; elsewhere it is no instruction. `isfinite` and `isnan` are no comparisons, of which such compilers may assume the
+result: they look at the bits, or are an instruction that nothing is assumed about.
+"""
 
 FOLDS: dict[str, Op] = {
     "add": Op(1, "if", np.add),

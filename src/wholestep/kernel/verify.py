@@ -18,6 +18,7 @@ from wholestep.kernel.ops import FOLDS, OPS
 from wholestep.kernel.text import KernelPrinter
 from wholestep.kernel.workgroups import barrier_problem, find_workgroup, scratch_problem, thread_problem
 
+U32 = np.dtype(np.uint32)
 SYMBOL = re.compile(r"[\w.:]+")
 
 
@@ -218,7 +219,7 @@ def folds_across_loops(loop: Loop, carry: Carry) -> bool:
 
 def dtype_refusal(op: str, takes: str, dtype: DType) -> str:
     """The reason why an operation does not take a dtype; empty where it does."""
-    if dtype_kind(dtype) in takes:
+    if dtype_kind(dtype) in takes or (takes == "w" and dtype == U32):
         return ""
     how = ", which is computed with in float32" if dtype_kind(dtype) == "h" else ""
     return f"{op} does not take {dtype}{how}"

@@ -164,6 +164,14 @@ def inverted(v: Var, args: Sequence[str]) -> str:
     return f"!{args[0]}" if v.dtype.kind == "b" else f"({value_type(v.dtype)})~{args[0]}"
 
 
+def tested(v: Var, args: Sequence[str]) -> str:
+    """A test for a finite number, or for NaN, by the bits: no option of a compiler changes what it gives."""
+    (x,), dtype = args, v.args[0].dtype
+    magnitude = f"(ws_bits_{dtypes.short(dtype)}({x}) << 1)"
+    infinity = "0xff000000u" if dtype.itemsize == 4 else "UINT64_C(0xffe0000000000000)"
+    return f"{magnitude} {'<' if v.op == 'isfinite' else '>'} {infinity}"
+
+
 EXPRESSIONS: dict[str, Callable[[Var, Sequence[str]], str]] = {
     **dict.fromkeys(("add", "sub", "mul"), c_arithmetic),
     **dict.fromkeys(("min", "max"), lesser_or_greater),
@@ -176,6 +184,9 @@ EXPRESSIONS: dict[str, Callable[[Var, Sequence[str]], str]] = {
     "div": lambda v, args: f"{args[0]} / {args[1]}",
     "fma": lambda v, args: f"ws_fma{suffix(v.dtype)}({', '.join(args)})",
     "quotient": divided,
+    "mulhi": lambda v, args: f"(uint32_t)((uint64_t){args[0]} * {args[1]} >> 32)",
+    "exact": lambda v, args: args[0],
+    **dict.fromkeys(("isfinite", "isnan"), tested),
     "neg": negated,
     "abs": c_magnitude,
     "not": inverted,

@@ -86,8 +86,8 @@ floor_divide, remainder, fmod = division.floor_divide, division.remainder, divis
 maximum, minimum, absolute = arithmetic.maximum, arithmetic.minimum, arithmetic.absolute
 copysign, nextafter = float_bits.copysign, float_bits.nextafter
 sign, wins, signbit = arithmetic.sign, arithmetic.wins, arithmetic.signbit
-isfinite = either(arithmetic.isfinite, complex.isfinite)
-isnan = either(arithmetic.isnan, complex.isnan)
+isfinite = either(float_bits.isfinite, complex.isfinite)
+isnan = either(float_bits.isnan, complex.isnan)
 
 equal = either(operation("eq"), complex.same)
 not_equal = either(operation("ne"), complex.unlike)

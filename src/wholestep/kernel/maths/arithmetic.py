@@ -6,7 +6,7 @@ import math
 
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
-from wholestep.kernel.maths.float_bits import differ, equal, magnitude, number, select, sign_of
+from wholestep.kernel.maths.float_bits import differ, equal, isnan, magnitude, number, select, sign_of
 
 
 def add(x: Var, y: Var) -> Var:
@@ -32,7 +32,7 @@ def minimum(x: Var, y: Var) -> Var:
 def extremum(op: str, x: Var, y: Var) -> Var:
     """The larger or the smaller of two numbers."""
     found = builder().op(op, x, y)
-    return found if x.dtype.kind != "f" else select(differ(x, x), x, found)
+    return found if x.dtype.kind != "f" else select(isnan(x), x, found)
 
 
 def absolute(x: Var) -> Var:
@@ -45,25 +45,16 @@ def sign(x: Var) -> Var:
     if x.dtype.kind == "u":
         return select(equal(x, 0), x, number(x, 1))
     signed = select(x < 0, number(x, -1), number(x, 1))
-    return select((x < 0) | (x > 0), signed, select(differ(x, x), x, number(x, 0)))
+    zero = number(x, 0)
+    return select((x < 0) | (x > 0), signed, select(isnan(x), x, zero) if x.dtype.kind == "f" else zero)
 
 
 def wins(x: Var, y: Var) -> Var:
     """1 where x > y, one half where they tie, 0 where x < y."""
     known = select(x > y, number(x, 1.0), select(equal(x, y), number(x, 0.5), number(x, 0.0)))
-    return select(differ(x, x) | differ(y, y), number(x, math.nan), known)
+    return select(isnan(x) | isnan(y), number(x, math.nan), known)
 
 
 def signbit(x: Var) -> Var:
     """Test whether the sign bit is set."""
     return differ(sign_of(x), 0)
-
-
-def isnan(x: Var) -> Var:
-    """Test whether x is NaN."""
-    return differ(x, x)
-
-
-def isfinite(x: Var) -> Var:
-    """Test whether x is neither NaN nor infinite."""
-    return magnitude(x) < math.inf

@@ -12,8 +12,8 @@ from typing import Any
 
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
-from wholestep.kernel.maths import arithmetic, exponentials, float_bits, inverse_trigonometry, logarithms, trigonometry
-from wholestep.kernel.maths.float_bits import copysign, differ, equal, fma, format_of, magnitude, number, select
+from wholestep.kernel.maths import exponentials, float_bits, inverse_trigonometry, logarithms, trigonometry
+from wholestep.kernel.maths.float_bits import copysign, differ, equal, fma, format_of, isinf, magnitude, number, select
 from wholestep.kernel.maths.roots import hypot
 from wholestep.kernel.ops import two_sum
 
@@ -92,24 +92,24 @@ def unlike(x: Complex, y: Complex) -> Var:
 
 def less(x: Complex, y: Complex) -> Var:
     """NumPy's order: by the real parts, then by the imaginary ones."""
-    known = equal(x.im, x.im) & equal(y.im, y.im)
+    known = ~isnan(Complex(x.im, y.im))
     return (x.re < y.re) & known | equal(x.re, y.re) & (x.im < y.im)
 
 
 def less_equal(x: Complex, y: Complex) -> Var:
     """The same order, or equal."""
-    known = equal(x.im, x.im) & equal(y.im, y.im)
+    known = ~isnan(Complex(x.im, y.im))
     return (x.re < y.re) & known | equal(x.re, y.re) & (x.im <= y.im)
 
 
 def isfinite(z: Complex) -> Var:
     """Test whether both parts are finite."""
-    return arithmetic.isfinite(z.re) & arithmetic.isfinite(z.im)
+    return float_bits.isfinite(z.re) & float_bits.isfinite(z.im)
 
 
 def isnan(z: Complex) -> Var:
     """Test whether a part is NaN."""
-    return arithmetic.isnan(z.re) | arithmetic.isnan(z.im)
+    return float_bits.isnan(z.re) | float_bits.isnan(z.im)
 
 
 def rint(z: Complex) -> Complex:
@@ -123,7 +123,7 @@ def rint(z: Complex) -> Complex:
 def turned(size: Var, angle: Var) -> Complex:
     """size * (cos(angle) + i sin(angle)); an angle of 0 leaves no trace of an infinite size."""
     plain = equal(angle, 0.0)
-    nothing = equal(size, 0.0) & ~(magnitude(angle) < math.inf)
+    nothing = equal(size, 0.0) & ~float_bits.isfinite(angle)
     sine, cosine = trigonometry.sin_cos(angle)
     c, s = select(nothing, size, size * cosine), size * sine
     return Complex(select(plain, size, c), select(plain | nothing, copysign(number(size, 0.0), angle), s))
@@ -241,9 +241,9 @@ def sqrt(z: Complex) -> Complex:
     t, other = t * back, select(nothing, number(z.re, 0.0), other * back)
     right = ~differ(float_bits.sign_of(z.re), 0)
     re, im = select(right, t, other), select(right, other, t)
-    infinite = equal(b, math.inf)
-    endless = equal(a, math.inf) & ~infinite
-    flat = select(differ(b, b), b, number(z.re, 0.0))
+    infinite = isinf(z.im)
+    endless = isinf(z.re) & ~infinite
+    flat = select(float_bits.isnan(b), b, number(z.re, 0.0))
     re = select(infinite, b, select(endless, select(right, a, flat), re))
     im = select(infinite, b, select(endless, select(right, flat, a), im))
     return Complex(re, copysign(im, z.im))
@@ -291,11 +291,11 @@ def tanh(z: Complex) -> Complex:
     r = float_bits.root(fma(s, s, 1.0))
     down = fma(b * s, s, 1.0)
     re, im = b * r * s / down, t / down
-    endless = ~(magnitude(t) < math.inf)
-    re, im = select(endless & (magnitude(z.im) < math.inf), r / s, re), select(endless & ~equal(t, t), t, im)
+    endless = ~float_bits.isfinite(t)
+    re, im = select(endless & float_bits.isfinite(z.im), r / s, re), select(endless & float_bits.isnan(t), t, im)
     decay = exponentials.exp(-2 * magnitude(z.re))
     tail = 4 * sine * cosine * decay
-    tail = select(equal(magnitude(z.re), math.inf) & ~(magnitude(z.im) < math.inf), number(z.re, 0.0), tail)
+    tail = select(isinf(z.re) & ~float_bits.isfinite(z.im), number(z.re, 0.0), tail)
     return Complex(select(far, copysign(number(z.re, 1.0), z.re), re), select(far, tail, im))
 
 

@@ -20,6 +20,8 @@ from wholestep.kernel.maths.float_bits import (
     fma,
     format_of,
     from_word,
+    isfinite,
+    isinf,
     magnitude,
     number,
     select,
@@ -61,10 +63,10 @@ def fmod(x: Var, y: Var) -> Var:
     if x.dtype.kind != "f":
         return integer_fmod(x, y)
     a, d = magnitude(x), magnitude(y)
-    defined = (a < math.inf) & (d > 0)
+    defined = isfinite(x) & (d > 0)
     ratio = a / d
     rest = corrected(subtracted(defined & (ratio >= 2.0 ** (format_of(x).fraction - 1)), a, d), d)
-    rest = select(equal(d, math.inf), a, rest)
+    rest = select(isinf(y), a, rest)
     return select(defined, copysign(rest, x), number(x, math.nan))
 
 

@@ -12,7 +12,7 @@ from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Var
 from wholestep.kernel.maths.coefficients import F64
 from wholestep.kernel.maths.complex import Complex, choose, exp, quotient, times_i, times_minus_i
-from wholestep.kernel.maths.float_bits import differ, magnitude, number, select, sign_of
+from wholestep.kernel.maths.float_bits import differ, isfinite, magnitude, number, select, sign_of
 
 COUNT = 11
 STEP = math.sqrt(math.pi / (COUNT + 1))
@@ -47,7 +47,7 @@ def quadrant(z: Complex) -> Complex:
     one = Complex(number(z.re, 1.0), number(z.re, 0.0))
     residue = quotient(decay * 2, choose(between, one - wave, one + wave))
     nothing = Complex(number(z.re, 0.0), number(z.re, 0.0))
-    lost = ~(magnitude(wave.re) + magnitude(wave.im) < math.inf)
+    lost = ~isfinite(magnitude(wave.re) + magnitude(wave.im))
     residue = choose(high | lost, nothing, residue)
     centre = quotient(Complex(number(z.re, 0.0), number(z.re, STEP / math.pi)), z)
     trapezoid = sums(z, square, 0.0) + centre

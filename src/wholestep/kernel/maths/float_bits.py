@@ -36,6 +36,11 @@ class Format(NamedTuple):
         return 1 << (self.width - 1)
 
     @property
+    def infinity(self) -> int:
+        """The word of infinity, which is all of the exponent field."""
+        return ((1 << (self.width - 1 - self.fraction)) - 1) << self.fraction
+
+    @property
     def least(self) -> float:
         """The least normal number."""
         return 2.0 ** (1 - self.bias)
@@ -75,7 +80,7 @@ def equal(a: Any, b: Any) -> Var:
 
 
 def differ(a: Any, b: Any) -> Var:
-    """Test whether two numbers are not the same; NaN differs from itself."""
+    """Test whether two numbers are not the same."""
     return builder().op("ne", a, b)
 
 
@@ -97,6 +102,21 @@ def at_least(limit: Any, x: Var) -> Var:
 def root(x: Var) -> Var:
     """The square root, rounded once."""
     return builder().op("sqrt", x)
+
+
+def isfinite(x: Var) -> Var:
+    """Test whether x is neither NaN nor infinite."""
+    return builder().op("isfinite", x)
+
+
+def isnan(x: Var) -> Var:
+    """Test whether x is NaN."""
+    return builder().op("isnan", x)
+
+
+def isinf(x: Var) -> Var:
+    """Test whether x is infinite, of either sign."""
+    return equal(word(magnitude(x)), format_of(x).infinity)
 
 
 def word(x: Var) -> Var:
@@ -193,4 +213,4 @@ def nextafter(x: Var, y: Var) -> Var:
     least = (other & top) | 1
     moved = select(equal(bits & (top - 1), 0), least, step)
     there = select(equal(at, to), other, moved)
-    return b.bits(select(differ(at, at), bits, select(differ(to, to), other, there)), x.dtype)
+    return b.bits(select(isnan(at), bits, select(isnan(to), other, there)), x.dtype)

@@ -13,7 +13,7 @@ from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Axis, Var
 from wholestep.kernel.maths.coefficients import F64
 from wholestep.kernel.maths.exponentials import exp
-from wholestep.kernel.maths.float_bits import magnitude, number, select
+from wholestep.kernel.maths.float_bits import isfinite, isinf, magnitude, number, select
 from wholestep.kernel.maths.logarithms import log
 
 BLOCKS, STEPS = 160, 64
@@ -24,12 +24,12 @@ def gammainc_order(a: Var, x: Var) -> Var:
     """dP/da; 0 at x = 0 and at infinity, NaN outside a > 0, x >= 0."""
     b = builder()
     order, at = b.convert(a, F64), b.convert(x, F64)
-    inside = (order > 0) & (at > 0) & (at < math.inf) & (order < math.inf)
+    inside = (order > 0) & (at > 0) & isfinite(at) & isfinite(order)
     one = number(at, 1.0)
     order_inside, at_inside = select(inside, order, one), select(inside, at, one)
     near = at_inside <= order_inside + 1
     found = select(near, series(order_inside, at_inside, near), fraction(order_inside, at_inside, ~near))
-    at_end = (order > 0) & (b.op("eq", at, 0.0) | b.op("eq", at, math.inf))
+    at_end = (order > 0) & (b.op("eq", at, 0.0) | isinf(at) & (at > 0))
     found = select(inside, found, select(at_end, number(at, 0.0), number(at, math.nan)))
     return b.convert(found, a.dtype)
 

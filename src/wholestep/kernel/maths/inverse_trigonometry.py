@@ -14,6 +14,9 @@ from wholestep.kernel.maths.float_bits import (
     fma,
     format_of,
     from_word,
+    isfinite,
+    isinf,
+    isnan,
     magnitude,
     number,
     polynomial,
@@ -52,18 +55,18 @@ def arctan2(y: Var, x: Var) -> Var:
     # Sums of huge numbers must not overflow, nor quotients of tiny ones lose their digits.
     huge = (a > 2.0 ** (f.bias - 1)) | (c > 2.0 ** (f.bias - 1))
     unit = select(huge, number(x, 0.25), number(x, 1.0))
-    both = equal(a, math.inf) & equal(c, math.inf)
+    both = isinf(x) & isinf(y)
     one = number(x, 1.0)
     a, c = select(both, one, a * unit), select(both, one, c * unit)
     steep = a > c
     little, large = select(steep, c, a), select(steep, a, c)
     angle = select(equal(large, 0.0), number(x, 0.0), quarter(little, large))
-    angle = select(equal(large, math.inf), number(x, 0.0), angle)
+    angle = select(isinf(large), number(x, 0.0), angle)
     high, low = HALF_PI[x.dtype]
     angle = select(steep, (number(x, high) - angle) + low, angle)
     left = differ(sign_of(x), 0)
     angle = select(left, (number(x, 2 * high) - angle) + 2 * low, angle)
-    return select(differ(x, x) | differ(y, y), x + y, copysign(angle, y))
+    return select(isnan(x) | isnan(y), x + y, copysign(angle, y))
 
 
 def arctan(x: Var) -> Var:
@@ -144,7 +147,7 @@ def doubled(a: Var) -> Var:
     shifted, m = split(a)
     f = m - 1
     y = fma(exponent(shifted, a) + 1, math.log(2.0), f + tail(f))
-    return select(a < math.inf, y, a)
+    return select(isfinite(a), y, a)
 
 
 def arccosh(x: Var) -> Var:

@@ -13,6 +13,8 @@ from wholestep.kernel.maths.float_bits import (
     fma,
     format_of,
     from_word,
+    isfinite,
+    isnan,
     magnitude,
     number,
     polynomial,
@@ -66,7 +68,7 @@ def normal(x: Var) -> tuple[Var, Var]:
 def special(x: Var, y: Var) -> Var:
     """y where x is positive and finite, and what a logarithm is elsewhere."""
     other = select(equal(x, 0.0), number(x, -math.inf), select(x < 0, math.nan, x))
-    return select((x > 0) & (x < math.inf), y, other)
+    return select((x > 0) & isfinite(x), y, other)
 
 
 def log(x: Var) -> Var:
@@ -115,7 +117,7 @@ def log1p(x: Var) -> Var:
     part = from_word(word(x) - (field - f.one), x) + fma(power, 0.25, -1.0)
     y = fma(exponent(shifted, x), math.log(2.0), part + tail(part))
     other = select(equal(x, -1.0), number(x, -math.inf), select(x < -1, math.nan, x))
-    inside = (x > -1) & (x < math.inf) & differ(x, 0.0)
+    inside = (x > -1) & isfinite(x) & differ(x, 0.0)
     return select(inside, y, other)
 
 
@@ -128,7 +130,7 @@ def logaddexp(x: Var, y: Var) -> Var:
     """log(e**x + e**y)."""
     gap = select(equal(x, y), 0.0, x - y)
     larger = select(gap > 0, x, y)
-    return select(differ(gap, gap), gap, larger + log1p(negative_exp(gap)))
+    return select(isnan(gap), gap, larger + log1p(negative_exp(gap)))
 
 
 def logaddexp2(x: Var, y: Var) -> Var:
@@ -136,4 +138,4 @@ def logaddexp2(x: Var, y: Var) -> Var:
     gap = select(equal(x, y), 0.0, x - y)
     larger = select(gap > 0, x, y)
     sum_of_powers = log1p(exp2(-magnitude(gap))) * math.log2(math.e)
-    return select(differ(gap, gap), gap, larger + sum_of_powers)
+    return select(isnan(gap), gap, larger + sum_of_powers)

@@ -16,7 +16,11 @@ from wholestep.kernel.maths.float_bits import (
     differ,
     equal,
     fma,
+    format_of,
     horner,
+    isfinite,
+    isinf,
+    isnan,
     magnitude,
     number,
     product_of,
@@ -24,6 +28,7 @@ from wholestep.kernel.maths.float_bits import (
     root,
     select,
     sign_of,
+    word,
 )
 from wholestep.kernel.maths.logarithms import exponent, normal, split
 from wholestep.kernel.ops import two_sum
@@ -84,25 +89,26 @@ def pow(x: Var, y: Var) -> Var:
     a = magnitude(x)
     one, infinity = number(x, 1.0), number(x, math.inf)
     zero = number(x, 0.0)
-    ordinary = (a > 0) & (a < math.inf)
-    z = positive_power(select(ordinary, a, one), select(magnitude(y) < math.inf, y, one))
+    ordinary = (a > 0) & isfinite(x)
+    z = positive_power(select(ordinary, a, one), select(isfinite(y), y, one))
     grows = (a > 1) & (y > 0) | (a < 1) & (y < 0)
-    ends = ~ordinary | equal(magnitude(y), math.inf)
+    ends = ~ordinary | isinf(y)
     z = select(ends, select(equal(a, 1.0), one, select(grows, infinity, zero)), z)
     whole = equal(b.op("trunc", y), y)
     half = y * 0.5
-    odd = whole & differ(b.op("trunc", half), half) & (magnitude(y) < math.inf)
+    odd = whole & differ(b.op("trunc", half), half) & isfinite(y)
     negative = x < 0
     signed = odd & differ(sign_of(x), 0)
     z = select(signed, -z, z)
-    z = select(negative & ~whole & (a < math.inf), number(x, math.nan), z)
-    z = select(differ(x, x) | differ(y, y), x + y, z)
+    z = select(negative & ~whole & isfinite(x), number(x, math.nan), z)
+    z = select(isnan(x) | isnan(y), x + y, z)
     return select(equal(y, 0.0) | equal(x, 1.0), one, z)
 
 
 def square_root(x: Var) -> Var:
     """x**0.5, which unlike a root is never -0 and infinite at minus infinity."""
-    return select(equal(x, -math.inf), number(x, math.inf), root(x) + 0.0)
+    f = format_of(x)
+    return select(equal(word(x), f.sign | f.infinity), number(x, math.inf), root(x) + 0.0)
 
 
 SHORT: dict[float, Callable[[Var], Var]] = {

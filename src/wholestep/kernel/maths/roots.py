@@ -12,11 +12,13 @@ from wholestep.kernel.maths.float_bits import (
     at_most,
     by,
     copysign,
-    differ,
     equal,
     fma,
     format_of,
     from_word,
+    isfinite,
+    isinf,
+    isnan,
     magnitude,
     number,
     polynomial,
@@ -47,7 +49,7 @@ def cbrt(x: Var) -> Var:
     square, rest = product_of(y, y)
     missing = fma(-square, y, m) - rest * y
     y = (y + missing / (3 * square)) * two_power(third + f.magic)
-    return select(equal(x, 0.0) | ~(magnitude(x) < math.inf), x, copysign(y, x))
+    return select(equal(x, 0.0) | ~isfinite(x), x, copysign(y, x))
 
 
 def hypot(x: Var, y: Var) -> Var:
@@ -55,7 +57,7 @@ def hypot(x: Var, y: Var) -> Var:
     b, f = builder(), format_of(x)
     a, c = magnitude(x), magnitude(y)
     large, little = b.op("max", a, c), b.op("min", a, c)
-    exponents = from_word(word(large) & (((1 << (f.width - 1 - f.fraction)) - 1) << f.fraction), x)
+    exponents = from_word(word(large) & f.infinity, x)
     scale = at_least(2.0 ** (3 - f.bias), at_most(2.0 ** (f.bias - 3), exponents))
     down = 1 / scale
     u, v = large * down, little * down
@@ -64,6 +66,6 @@ def hypot(x: Var, y: Var) -> Var:
     h = root(total)
     missing = (((uu - total) + vv) + (u_rest + v_rest)) - fma(h, h, -total)
     h = select(total > 0, h + missing / (h + h), h) * scale
-    infinite = equal(a, math.inf) | equal(c, math.inf)
-    unknown = differ(a, a) | differ(c, c)
+    infinite = isinf(x) | isinf(y)
+    unknown = isnan(x) | isnan(y)
     return select(infinite, number(x, math.inf), select(unknown, number(x, math.nan), h))

@@ -18,6 +18,7 @@ from wholestep.kernel.maths.float_bits import (
     FORMATS,
     fma,
     format_of,
+    isfinite,
     magnitude,
     number,
     polynomial,
@@ -224,4 +225,4 @@ def quotient_of(up: Var, up_rest: Var, down: Var, down_rest: Var) -> Var:
     """(up + up_rest) / (down + down_rest), rounded little more than once."""
     q = up / down
     missing = fma(-q, down, up) + fma(-q, down_rest, up_rest)
-    return select(missing - missing < 1, q + missing / down, q)
+    return select(isfinite(missing), q + missing / down, q)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Axis, Var
 from wholestep.kernel.maths.coefficients import F64
-from wholestep.kernel.maths.float_bits import differ, equal, number, rare, select
+from wholestep.kernel.maths.float_bits import differ, equal, isnan, number, rare, select
 from wholestep.kernel.maths.powers import positive_power
 
 TERMS = 9
@@ -32,7 +32,7 @@ def zeta(s: Var, q: Var) -> Var:
     found = select(equal(start, math.inf), number(start, 0.0), found)
     first = select(equal(start, 1.0), number(start, 1.0), select(start > 1, number(start, 0.0), infinity))
     found = select(equal(exponent, math.inf), first, found)
-    found = select(differ(exponent, exponent) | differ(start, start), unknown, found)
+    found = select(isnan(exponent) | isnan(start), unknown, found)
     return b.convert(select(exponent < 1, unknown, select(pole | equal(exponent, 1.0), infinity, found)), s.dtype)
 
 

@@ -27,11 +27,11 @@ from wholestep.lower.program.steps import (
     nested_steps,
 )
 
-NO_ARITHMETIC = frozenset(("index", "load", "convert", "bits", "fold", "carry", "carried"))
+NO_ARITHMETIC = frozenset(("index", "load", "convert", "bits", "exact", "fold", "carry", "carried"))
 """Kernel operations that are not counted as arithmetic."""
-NO_INSTRUCTION = frozenset(("const", "size", "bits", "fold", "carry", "carried"))
+NO_INSTRUCTION = frozenset(("const", "size", "bits", "exact", "fold", "carry", "carried"))
 """Kernel operations without an instruction."""
-INSTRUCTION_COST = {"div": 8, "quotient": 16, "sqrt": 10, "call": 60}
+INSTRUCTION_COST = {"isfinite": 2, "div": 8, "quotient": 16, "sqrt": 10, "call": 60}
 """Cost of slow operations in additions."""
 
 
@@ -136,7 +136,7 @@ def without_rare_cases(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
 
 def flops_of(s: Var) -> int:
     """The flops of one value."""
-    return 0 if s.op in NO_ARITHMETIC else 2 if s.op == "fma" else 1
+    return 0 if s.op in NO_ARITHMETIC else 2 if s.op in ("fma", "isfinite") else 1
 
 
 def statements_in_loops(

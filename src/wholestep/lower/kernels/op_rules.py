@@ -198,7 +198,7 @@ def read_argument_extreme(reader: ElementReader, node: Node, at: Coordinates) ->
         (value,) = element(r)
         hit = reader.builder.op("eq", value, best)
         if value.dtype.kind == "f":
-            hit = reader.builder.op("or", hit, reader.builder.op("ne", value, value))
+            hit = reader.builder.op("or", hit, reader.builder.op("isnan", value))
         return (reader.choose(hit, reader.builder.index(r[0]), reader.builder.size(n)),)
 
     return reader.reduce("min", at, [n], np.dtype(np.int64), place)

@@ -32,7 +32,7 @@ def sort_key(x: Var) -> Var:
     word = b.op("select", b.op("eq", word, b.constant(top, dtype)), b.constant(0, dtype), word)
     negative = b.op("le", b.constant(top, dtype), word)
     ordered = b.op("select", negative, ~word, word | top)
-    return b.op("select", b.op("ne", x, x), b.constant(2 * top - 1, dtype), ordered)
+    return b.op("select", b.op("isnan", x), b.constant(2 * top - 1, dtype), ordered)
 
 
 sort_keys = ScalarOp("sort_keys", sort_key, sort_key_dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,6 +20,8 @@ U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+Product = Callable[[KernelBuilder, Var, int], tuple[Var, Var]]
+"""The high and low words of a product of a word and a number."""
 
 
 def random_bits_tasks(low: Materializer, node: Node) -> list[Task]:
@@ -45,7 +48,8 @@ def philox_blocks_task(low: Materializer, node: Node, first: Size, count: Size, 
             wide = b.index(number)
             counter = [b.convert(wide, U32), b.convert(b.op("shr", wide, b.constant(32, I64)), U32)]
             counter += [reader.read(data, at), b.constant(node.params["stream"], U32)]
-            found = philox_words(b, counter, [reader.read(key, (*at, Index(word))) for word in (0, 1)])
+            keys = [reader.read(key, (*at, Index(word))) for word in (0, 1)]
+            found = philox_words(b, counter, keys, high_low_product if along.lanes > 1 else high_low_of_wide_product)
             buffer, line = reader.home_buffer(out, low.locations[out]), number * 4
             for index, stride in zip(at, row_major_strides(data.shape), strict=True):
                 line = line + index * (stride * size)
@@ -55,19 +59,25 @@ def philox_blocks_task(low: Materializer, node: Node, first: Size, count: Size, 
     return reader.task(scheduled=True)
 
 
-def philox_words(b: KernelBuilder, counter: list[Var], key: list[Var]) -> list[Var]:
+def philox_words(b: KernelBuilder, counter: list[Var], key: list[Var], product: Product) -> list[Var]:
     """Four words from four counter words and two key words."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
-        high0, low0 = high_low_product(b, c0, MULTIPLIERS[0])
-        high1, low1 = high_low_product(b, c2, MULTIPLIERS[1])
+        high0, low0 = product(b, c0, MULTIPLIERS[0])
+        high1, low1 = product(b, c2, MULTIPLIERS[1])
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0, k1 = k0 + KEY_INCREMENTS[0], k1 + KEY_INCREMENTS[1]
     return [c0, c1, c2, c3]
 
 
 def high_low_product(b: KernelBuilder, x: Var, factor: int) -> tuple[Var, Var]:
-    """The high and low words of a product."""
+    """The high and low words of a product, each by an operation on words."""
+    by = b.constant(factor, U32)
+    return b.op("mulhi", x, by), x * by
+
+
+def high_low_of_wide_product(b: KernelBuilder, x: Var, factor: int) -> tuple[Var, Var]:
+    """The same by one multiplication of 64 bits, which a scalar loop has, and vectors do not."""
     wide = b.convert(x, U64) * b.constant(factor, U64)
     return b.convert(b.op("shr", wide, b.constant(32, U64)), U32), b.convert(wide, U32)

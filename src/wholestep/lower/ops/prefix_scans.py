@@ -64,9 +64,9 @@ def next_extreme(op: str) -> Callable[[ElementReader, list[Var], Any, Index], li
         wins = b.op("or", first, b.op("lt", *pair))
         if x.dtype.kind == "f":
             # NaN wins, and each further NaN updates the index, as in NumPy's maximum.accumulate.
-            wins = b.op("or", wins, b.op("ne", x, x))
-            lost = b.op("ne", best, best)
-            keeps = b.op("and", lost, b.op("eq", x, x))
+            wins = b.op("or", wins, b.op("isnan", x))
+            lost = b.op("isnan", best)
+            keeps = b.op("and", lost, b.op("not", b.op("isnan", x)))
             wins = b.op("and", wins, b.op("not", keeps))
         return [b.op("select", wins, x, best), b.op("select", wins, b.index(at), where)]
 

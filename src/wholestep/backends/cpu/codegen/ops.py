@@ -113,12 +113,30 @@ def truncating_division(at: OpEmitter, a: str, b: str) -> str:
     return at.pick(bad, "zeroinitializer", at.pick(minus, negative, found))
 
 
+def multiply_high(at: OpEmitter, a: str, b: str) -> str:
+    """The upper half of a product of words."""
+    wide, half = simd_type("i64", at.lanes), "splat (i64 32)" if at.lanes else "32"
+    x, y = (at.w.let(f"zext {at.type} {v} to {wide}") for v in (a, b))
+    product = at.w.let(f"mul {wide} {x}, {y}")
+    return at.w.let(f"trunc {wide} {at.w.let(f'lshr {wide} {product}, {half}')} to {at.type}")
+
+
+def is_finite(at: OpEmitter, a: str) -> str:
+    """A test by magnitude: without fast-math flags no pass assumes that there are only finite numbers."""
+    infinity = "0x7FF0000000000000"
+    limit = f"splat ({at.form.register} {infinity})" if at.lanes else infinity
+    return at.compare("fcmp olt", at.intrinsic("fabs", a), limit)
+
+
 FLOAT: dict[str, EmitOp] = {
     **{name: binary_instruction(f"f{name}") for name in ("add", "sub", "mul", "div")},
     "neg": lambda at, a: at.w.let(f"fneg {at.type} {a}"),
     "abs": intrinsic_op("fabs"),
     **{name: intrinsic_op(name) for name in ("sqrt", "floor", "ceil", "trunc", "rint")},
     "fma": multiply_add,
+    "exact": lambda at, a: a,
+    "isfinite": is_finite,
+    "isnan": lambda at, a: at.compare("fcmp uno", a, a),
     "min": compare_and_select("fcmp olt"),
     "max": compare_and_select("fcmp ogt"),
     "eq": binary_instruction("fcmp oeq"),
@@ -140,6 +158,7 @@ UNSIGNED: dict[str, EmitOp] = {
     **LOGIC,
     **{name: binary_instruction(name) for name in ("add", "sub", "mul")},
     "quotient": truncating_division,
+    "mulhi": multiply_high,
     "neg": lambda at, a: at.w.let(f"sub {at.type} zeroinitializer, {a}"),
     "abs": lambda at, a: a,
     "min": compare_and_select("icmp ult"),
