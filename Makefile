@@ -3,7 +3,7 @@ SOURCES = src tests tools $(wildcard docs examples)
 QUICK = $(wildcard tests/test_floors.py tests/test_names.py tests/laws tests/golden)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format lint test golden levels versions mutate docs site bench ulp ordinary campaign endurance
+.PHONY: help check format lint test golden levels cards versions mutate docs site bench ulp ordinary campaign endurance
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ golden:  ## rewrite the golden files, then read the diff
 
 levels:  ## the tests of compiled code as x86-64-v3 and x86-64-v4 find them
 	$(PYTHON) tests/levels.py
+
+cards:  ## the tests of training steps on the OpenCL device: about an hour
+	WHOLESTEP_TEST_DEVICES=opencl $(PYTHON) -m pytest -n 2 tests/train
 
 versions:  ## the tests with the lowest versions of all packages, and with each Python that is installed
 	$(PYTHON) tests/versions.py

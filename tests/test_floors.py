@@ -62,10 +62,21 @@ FLOORS = {
         "exported_object",
     ),
     "runtime": (
-        "executable memory",
+        "error_sites executable memory",
         "cache",
         "backend",
-        "cpu",
+        "cpu gpu",
+    ),
+    "runtime.gpu": (
+        "driver",
+        "memory opencl",
+        "card_program",
+        "executable",
+        "backend",
+    ),
+    "backends.gpu": (
+        "language target",
+        "kernel_writer limits opencl",
     ),
     "compiler": (
         "backends double_precision memory_report rewrites",
@@ -84,8 +95,8 @@ FLOORS = {
 }
 """The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
-    "IPython einops jax llvmlite matplotlib ml_dtypes mpi4py onnx onnxruntime opt_einsum pipescript rich safetensors "
-    "scipy sklearn tensorboardX threadpoolctl torch".split()
+    "IPython einops jax llvmlite matplotlib ml_dtypes mpi4py onnx onnxruntime opt_einsum pipescript pyopencl rich "
+    "safetensors scipy sklearn tensorboardX threadpoolctl torch".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))
 TOOLS = sorted((SOURCE.parent / "tools").rglob("*.py"))
@@ -133,9 +144,9 @@ def test_imports_point_down(file: Path) -> None:
                     assert down, f"line {node.lineno}: {home} is on floor {floor[home]}, {part} on floor {floor[part]}"
 
 
-DEVICE_ROOMS = ("wholestep.backends.cpu", "wholestep.runtime.cpu")
-"""The packages of one device, which the rest reaches through its backend alone."""
-KNOW_THE_CPU = {
+DEVICES = ("cpu", "gpu")
+"""Packages of `backends` and `runtime`, one for each kind of device, which the rest reaches through its backend."""
+KNOW_A_DEVICE = {
     "compiler/backends.py": "registers the backends",
     "cli/doctor.py": "reports on the processor",
     "testing/guarded.py": "runs machine code in memory that watches it",
@@ -147,10 +158,11 @@ def test_general_floors_know_no_device() -> None:
     found = set()
     for file in FILES:
         own = file.relative_to(SOURCE / "wholestep").as_posix()
-        if not own.startswith(("backends/cpu/", "runtime/cpu/")):
-            names = [name for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) for name in imported(node)]
-            found |= {own for name in names if name.startswith(DEVICE_ROOMS)}
-    assert found == set(KNOW_THE_CPU), "a device is reached through `runtime.backend.Backend`"
+        others = [device for device in DEVICES if not own.startswith((f"backends/{device}/", f"runtime/{device}/"))]
+        rooms = tuple([f"wholestep.{floor}.{device}" for floor in ("backends", "runtime") for device in others])
+        names = [name for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) for name in imported(node)]
+        found |= {own for name in names if name.startswith(rooms)}
+    assert found == set(KNOW_A_DEVICE), "a device is reached through `runtime.backend.Backend`"
 
 
 @pytest.mark.parametrize("file", FILES + TOOLS, ids=lambda file: str(file.relative_to(SOURCE.parent)))

@@ -257,6 +257,10 @@ class ArgumentError(WholestepError, TypeError):
     """Arguments that are not those of the function that was called."""
 
 
+class DeviceError(WholestepError, RuntimeError):
+    """A device that is not there, or that does not take its kernels."""
+
+
 class CommunicationError(WholestepError, ConnectionError):
     """Processes that train together cannot go on: one has ended, or they were given different programs or data."""
 

@@ -7,8 +7,9 @@ from wholestep.backends.cpu.llvm_jit import object_code
 from wholestep.backends.cpu.support_ir.record_layouts import CONTEXT, POOL_BYTES, WORKER
 from wholestep.backends.cpu.support_ir.support import DECLARATIONS
 from wholestep.ir.graph import Graph
-from wholestep.runtime.cpu.artifact import Artifact, ErrorSite, TableSlot
+from wholestep.runtime.cpu.artifact import Artifact, TableSlot
 from wholestep.runtime.cpu.executable import NativeExecutable
+from wholestep.runtime.error_sites import ErrorSite
 
 SHARED = """
 define void @kernel(ptr %args, i64 %low, i64 %high) {{

@@ -12,7 +12,8 @@ from tests.runtime import programs
 from wholestep.backends.cpu.llvm_jit import CodeError
 from wholestep.errors import BoundsError, DtypeError, ShapeError, here
 from wholestep.runtime.cpu import ndarray_reader, thread_pool
-from wholestep.runtime.cpu.artifact import Artifact, ErrorSite
+from wholestep.runtime.cpu.artifact import Artifact
+from wholestep.runtime.error_sites import ErrorSite
 from wholestep.train.program.interruptible import run_in_thread
 
 N = 1000

@@ -56,8 +56,8 @@ TOP: dict[str, Ours] = {
     "backward": Ours("ws.grad, ws.compile", "gradients are those of a function: ws.grad(loss)(params, batch)"),
     "GradientTape": Ours("ws.value_and_grad", "gradients are those of a function: ws.value_and_grad(loss)(params)"),
     "callbacks": Ours("ws.fit", "fit(callbacks=[...]) takes objects with on_step, on_epoch, on_end"),
-    **all_of("cuda device", "ws.compile", "this version compiles for the CPU only, and arrays need no moving"),
-    "devices": Ours("ws.compile", "this version compiles for the CPU only"),
+    **all_of("cuda device", "ws.compile", "device= is 'cpu' or 'opencl', and arrays need no moving"),
+    "devices": Ours("ws.compile", "device= is 'cpu', 'opencl' or 'reference'"),
     "disable_jit": Ours("ws.compile, ws.jit", "device='reference' runs a program node by node in NumPy"),
     "pmap": Ours("ws.vmap", "a program runs on one machine, on all its cores"),
     "save": Ours("ws.nn.save, step.save", "a model, or all of a step"),
@@ -198,7 +198,7 @@ MODULE: dict[str, Ours] = {
     **all_of("state_dict named_buffers", "ws.nn.split", "params, buffers = nn.split(model)"),
     **all_of("load_state_dict set_weights", "ws.nn.join", "nn.join(model, params, buffers) is a filled copy"),
     **all_of("zero_grad", "ws.compile", "gradients do not accumulate, so there is nothing to set to zero"),
-    **all_of("cuda to cpu", "ws.compile", "this version compiles for the CPU only, and modules need no moving"),
+    **all_of("cuda to cpu", "ws.compile", "ws.compile(device=) says where, and modules need no moving"),
     **all_of("half float double bfloat16", "ws.compile, ws.autocast", "say precision= to compile, or dtype= to layers"),
     **all_of("requires_grad_ requires_grad freeze", "ws.nn.frozen", "model = nn.frozen(model) is never trained"),
     **all_of("compile", "ws.compile", "step = ws.compile(loss, model, optimizer=..., batch=...)"),
@@ -234,7 +234,7 @@ STEP: dict[str, Ours] = {
     **all_of("param_groups", "step.hyper, ws.optim.groups"),
     **all_of("opt_state optimizer", "step.state", "step.state['optimizer']"),
     **all_of("summary", "step.explain, ws.nn.summary"),
-    **all_of("to cuda cpu", "ws.compile", "this version compiles for the CPU only, and nothing needs moving"),
+    **all_of("to cuda cpu", "ws.compile", "ws.compile(device=) says where, and nothing needs moving"),
 }
 
 ARRAY: dict[str, Ours] = {
@@ -242,7 +242,7 @@ ARRAY: dict[str, Ours] = {
     **all_of("grad requires_grad requires_grad_", "ws.grad", "gradients are what ws.grad(loss)(params) returns"),
     **all_of("detach", "ws.stop_gradient", "ws.stop_gradient(x)"),
     **all_of("numpy", "ws.capture", "it has no value yet; return it, or mark it with ws.capture"),
-    **all_of("cpu cuda", "ws.compile", "this version compiles for the CPU only, and arrays need no moving"),
+    **all_of("cpu cuda", "ws.compile", "device= is 'cpu' or 'opencl', and arrays need no moving"),
     **all_of("to double float half long int bool", "x.astype", "x.astype(np.float32)"),
     **all_of("permute", "x.transpose", "x.transpose(0, 2, 1)"),
     **all_of("unsqueeze", "np.expand_dims", "x[:, None], or np.expand_dims(x, axis)"),

@@ -26,7 +26,15 @@ from wholestep.runtime.cpu import core_count, external_symbols, machine_rates
 from wholestep.runtime.cpu.artifact import Artifact, TableSlot
 from wholestep.runtime.cpu.executable import NativeExecutable
 
-GPU_PACKAGES = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvmath-python", "wgpu")
+GPU_PACKAGES = (
+    "pyopencl",
+    "cuda-core",
+    "cuda-bindings",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-nvrtc-cu12",
+    "nvmath-python",
+    "wgpu",
+)
 SIZE = 1000
 
 TRIAL = """
@@ -149,7 +157,7 @@ def graphics() -> tuple[str, str]:
             found.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return ", ".join(found) or "no GPU libraries", "this version compiles for the CPU"
+    return ", ".join(found) or "no GPU libraries", "device='opencl' is for cards"
 
 
 def cache_facts() -> tuple[str, str]:

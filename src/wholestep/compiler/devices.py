@@ -52,7 +52,7 @@ def check_device(name: str) -> None:
         known = ", ".join(map(repr, (*BACKENDS, REFERENCE)))
         raise ParameterError(
             f"compile: no device is called {name!r}",
-            hint=f"this version compiles for the CPU only; the devices are {known}",
+            hint=f"the devices are {known}",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from wholestep.export.c import scalars
+from wholestep.kernel import c_scalars as scalars
 from wholestep.kernel.lang import DType, Loop, Var, neutral_element
 from wholestep.kernel.summation import continues_sum, is_float_sum, sum_blocks
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wholestep.export.c import scalars
 from wholestep.export.c.accumulators import Steps
 from wholestep.export.c.blocks import (
     IN_VECTORS,
@@ -20,6 +19,7 @@ from wholestep.export.c.blocks import (
 )
 from wholestep.export.c.kernel import CKernelWriter
 from wholestep.export.c.vectors import VectorType
+from wholestep.kernel import c_scalars as scalars
 from wholestep.kernel.lang import Loop, Var
 from wholestep.kernel.summation import is_float_sum, sum_blocks
 

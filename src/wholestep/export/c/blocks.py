@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from wholestep.export.c import scalars
 from wholestep.export.c.vectors import VectorType, vector_of
+from wholestep.kernel import c_scalars as scalars
 from wholestep.kernel.lang import Axis, Fold, Loop, Statement, Store, Var
 
 IN_VECTORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wholestep.errors import KernelError
-from wholestep.export.c import scalars
 from wholestep.export.c.accumulators import CAccumulator, FoldLoop, declared, tree
+from wholestep.kernel import c_scalars as scalars
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, walk
 from wholestep.kernel.summation import folds_transposed_loads, live_variables
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import PlanError
-from wholestep.export.c import scalars
 from wholestep.export.c.block_writer import BlockedKernelWriter
+from wholestep.kernel import c_scalars as scalars
 from wholestep.kernel.text import canonical_text
 from wholestep.lower.program.placed import PlacedProgram
 from wholestep.lower.program.program import FIRST_INPUT

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wholestep.export.c import scalars
 from wholestep.export.c.program import CProgramWriter
 from wholestep.export.c.vectors import DECLARATIONS
 from wholestep.export.native.block import MemoryBlock
+from wholestep.kernel import c_scalars as scalars
 
 HERE = Path(__file__).parent
 OPENING = """\

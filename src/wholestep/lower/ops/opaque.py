@@ -5,8 +5,8 @@ from __future__ import annotations
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.legalize.internal_ops import PivotPermutationOp, RequireOp, TriangularRootOp
-from wholestep.lower.ops import control_flow, matrix_kernels, philox
+from wholestep.lower.legalize.internal_ops import ArgsortOp, PivotPermutationOp, RequireOp, TriangularRootOp
+from wholestep.lower.ops import control_flow, matrix_kernels, merge_sort, philox
 from wholestep.lower.ops.loop_templates import OpaqueRule, concat_tasks, leaf_operands
 from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
 from wholestep.lower.ops.scatter import scatter_tasks
@@ -50,6 +50,7 @@ OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
         While: OpaqueRule(control_flow.control_flow_operands, control_flow.while_tasks),
         Cond: OpaqueRule(control_flow.control_flow_operands, control_flow.cond_tasks),
         RandomBits: OpaqueRule(leaf_operands, philox.random_bits_tasks),
+        ArgsortOp: OpaqueRule(merge_sort.keys_in_rows, merge_sort.merge_sort_tasks),
         RequireOp: OpaqueRule(leaf_operands, matrix_kernels.require_tasks),
         PivotPermutationOp: OpaqueRule(leaf_operands, matrix_kernels.exchanged_tasks),
         TriangularRootOp: OpaqueRule(leaf_operands, matrix_kernels.triangular_root_tasks),

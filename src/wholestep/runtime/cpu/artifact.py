@@ -10,10 +10,10 @@ import numpy as np
 
 from wholestep.collectives import failed
 from wholestep.dims import Size, substitute
-from wholestep.errors import BoundsError, DtypeError, Indexed, ParameterError, Where, WholestepError, show
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 from wholestep.runtime.cpu.collective_calls import take_raised
+from wholestep.runtime.error_sites import ErrorSite
 from wholestep.runtime.memory.aligned import aligned_empty
 
 SlotKind = Literal["arena", "constant", "input", "output", "file", "sizes"]
@@ -34,40 +34,14 @@ class TableSlot:
         return array_type(self.shape, self.dtype)
 
 
-ERROR_TYPES: dict[str, type[WholestepError]] = {"bounds": BoundsError, "dtype": DtypeError, "value": ParameterError}
-
-
-def failed_collective(text: str, where: Where) -> Exception:
-    """The error of a collective that has failed in this thread; an interruption passes as it is."""
+def raised_error(site: ErrorSite, value: int, axis: int, size: int) -> Exception:
+    """The error of a site; of a collective that has failed in this thread, an interruption passes as it is."""
+    if site.kind != "collective":
+        return site.error(value, axis, size)
     cause = take_raised()
     if cause is not None and not isinstance(cause, Exception):
         raise cause
-    return failed(text, cause, where)
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorSite:
-    """A point in a program that can fail; `ws_fail` names it by its number in `Artefact.sites`.
-
-    The message is NumPy's, with {value}, {axis} and {size} where the numbers go.
-    """
-
-    kind: Literal["bounds", "linalg", "dtype", "value", "collective"]
-    where: Where
-    message: str = "indexing: index {value} is out of bounds for axis {axis} with size {size}"
-    hint: str | None = None
-
-    def error(self, value: int, axis: int, size: int) -> Exception:
-        """The error as the reference raises it, with the user's line."""
-        text = self.message.format(value=value, axis=axis, size=size)
-        if isinstance(self.where, Indexed):
-            return BoundsError(self.where.outside(value, size), where=self.where, hint=Indexed.hint)
-        if self.kind == "collective":
-            return failed_collective(text, self.where)
-        if self.kind == "linalg":
-            place = show(self.where)
-            return np.linalg.LinAlgError(f"{text}\n  at {place}" if place else text)
-        return ERROR_TYPES[self.kind](text, where=self.where, hint=self.hint)
+    return failed(site.text(value, axis, size), cause, site.where)
 
 
 @dataclass(frozen=True, slots=True)

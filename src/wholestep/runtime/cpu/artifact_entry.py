@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,7 @@ from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.entry_function import ENTRY_SYMBOL, EntryFunction
 from wholestep.backends.cpu.object_compiler import ObjectCompiler
 from wholestep.dims import dim_product, spelled
-from wholestep.errors import Where
-from wholestep.ir.graph import Graph, NDArray
+from wholestep.ir.graph import NDArray
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.cost import roofline
 from wholestep.lower.dynamic_shapes import substitute_sizes
@@ -22,7 +21,8 @@ from wholestep.lower.program.failure_points import fails_late
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import PREFETCH, PREFETCH_NOW, RoutineCall, walk_steps
 from wholestep.runtime.cache.private_folder import CacheEntry
-from wholestep.runtime.cpu.artifact import Artifact, ErrorSite, TableSlot
+from wholestep.runtime.cpu.artifact import Artifact, TableSlot
+from wholestep.runtime.error_sites import pack_sites, unpack_sites
 
 ENTRY_OPT = 0
 """LLVM's optimization of the function that calls the kernels: a call takes no longer for it that could be measured, and
@@ -43,7 +43,6 @@ def pack_entry(
 
 def entry_facts(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource) -> dict[str, Any]:
     """The facts that the runtime must know to run the code of a plan, as JSON can hold them."""
-    wheres = list(source_locations(unit.graph))
     with unit.assumed_sizes():
         microseconds = roofline.total_microseconds(substitute_sizes(plan).steps)
     return {
@@ -56,11 +55,7 @@ def entry_facts(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource) -
         "constants": [[dtypes.short(a.dtype), list(a.shape)] for a in plan.constants],
         "offsets": list(plan.constant_offsets),
         "symbols": list(text.symbols),
-        "sites": [
-            # A line that is unknown has the number -1.
-            [s.kind, list(map(str, s.facts)), wheres.index(s.where) if s.where in wheres else -1]
-            for s in plan.sites
-        ],
+        "sites": pack_sites(unit.graph, plan),
         "streamed": any(
             isinstance(s, RoutineCall) and s.routine in (PREFETCH, PREFETCH_NOW) for s in walk_steps(plan.steps)
         ),
@@ -75,15 +70,9 @@ def array_bytes(array: NDArray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def source_locations(graph: Graph) -> Iterator[Where]:
-    """The user's line of every operation, in an order that depends on the graph alone."""
-    return (node.where for part in graph.family() for node in part.nodes)
-
-
 def unpack_artifact(unit: CompilationUnit, entry: CacheEntry) -> Artifact:
     """The artifact that a cache entry holds."""
     facts: Mapping[str, Any] = entry.facts
-    wheres = list(source_locations(unit.graph)) if facts["sites"] else []
     byte = np.dtype(np.uint8)
     count = facts["objects"]
     constants = [
@@ -109,18 +98,10 @@ def unpack_artifact(unit: CompilationUnit, entry: CacheEntry) -> Artifact:
         constant_offsets=tuple(facts["offsets"]),
         symbols=tuple(facts["symbols"]),
         sizes=sizes,
-        sites=tuple([unpack_site(kind, said, wheres[i] if i >= 0 else None) for kind, said, i in facts["sites"]]),
+        sites=unpack_sites(unit.graph, facts["sites"]),
         resident=unit.resident,
         undone=facts["undone"],
         parallel=facts["parallel"],
         streamed=facts["streamed"],
         microseconds=facts["microseconds"],
     )
-
-
-def unpack_site(kind: Any, facts: Sequence[str], where: Where) -> ErrorSite:
-    """A point where a program may fail, with its message."""
-    if kind == "index":
-        return ErrorSite("bounds", where)
-    message, hint = facts
-    return ErrorSite(kind, where, message, hint or None)

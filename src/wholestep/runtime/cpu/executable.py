@@ -18,7 +18,7 @@ from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.types import array_type
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.cpu import external_symbols, page_prefetcher, support, thread_pool
-from wholestep.runtime.cpu.artifact import Artifact
+from wholestep.runtime.cpu.artifact import Artifact, raised_error
 from wholestep.runtime.cpu.ndarray_reader import AddressRanges, ArgumentTypes, array_address, array_extent
 from wholestep.runtime.executable import BoundExecutable, Executable, QuickCall, UnfitArguments
 from wholestep.runtime.memory.aligned import aligned_empty
@@ -121,7 +121,7 @@ class CallFrame:
             del kept  # only now: the program was reading it
         if code:
             site = self.sites[self.word("site")]
-            raise site.error(self.word("value"), self.word("axis"), self.word("size"))
+            raise raised_error(site, self.word("value"), self.word("axis"), self.word("size"))
 
     def word(self, name: str) -> int:
         """Return a word of the context."""

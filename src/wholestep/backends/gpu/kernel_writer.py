@@ -1,0 +1,227 @@
+"""The walk over a kernel: its grid becomes work items or workgroups, and what one of them does becomes statements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
+from wholestep.errors import KernelError
+from wholestep.kernel.lang import Axis, Barrier, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.summation import is_float_sum, live_variables, sum_blocks
+from wholestep.kernel.workgroups import find_workgroup
+
+ITEMS = 64
+"""The work items of a workgroup of a kernel whose points are independent work items."""
+
+
+class KernelCode(NamedTuple):
+    """A kernel as text, and its launch: the number of workgroups, and of work items in each."""
+
+    name: str
+    text: str
+    groups: int
+    threads: int
+
+
+def write_kernel(kernel: Kernel, name: str, language: KernelLanguage) -> KernelCode:
+    """The kernel in a language.
+
+    A kernel of workgroups is launched as it says; of another one, every point of its grid is a work item.
+    """
+    return GpuKernelWriter(kernel, language).code(name)
+
+
+class GpuKernelWriter:
+    """The statements of one kernel."""
+
+    def __init__(self, kernel: Kernel, language: KernelLanguage) -> None:
+        self.kernel, self.language = kernel, language
+        self.workgroup = find_workgroup(kernel)
+        self.used = live_variables(kernel)
+        self.names: dict[Any, str] = {b: f"b{i}" for i, b in enumerate(kernel.buffers)}
+        self.names |= {b: f"s{i}" for i, b in enumerate(kernel.scratch)}
+        self.lines: list[str] = []
+        self.depth = 1
+        self.count = 0
+
+    def code(self, name: str) -> KernelCode:
+        """The kernel as text."""
+        grid, threads, _ = self.workgroup
+        points = math.prod([a.extent for a in grid])
+        items = math.prod([a.extent for a in threads])
+        if threads:
+            self.coordinates(grid, GROUP)
+            self.coordinates(threads, THREAD)
+            self.body(self.kernel.body)
+            groups = points
+        else:
+            items = min(ITEMS, points) or 1
+            groups = -(-points // items)
+            self.put(self.language.index_declaration("point", f"{GROUP} * {items} + {THREAD}"))
+            self.open(f"if (point < {points})")
+            self.coordinates(grid, "point")
+            self.body(self.kernel.body)
+            self.close()
+        given, scratch = self.kernel.buffers, self.kernel.scratch
+        return KernelCode(name, self.language.kernel(name, given, scratch, self.lines, items), groups, items)
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def put(self, line: str) -> None:
+        """Write a line."""
+        self.lines.append("    " * self.depth + line)
+
+    def open(self, line: str) -> None:
+        """Begin a block."""
+        self.put(f"{line} {{")
+        self.depth += 1
+
+    def close(self) -> None:
+        """End a block."""
+        self.depth -= 1
+        self.put("}")
+
+    def fresh(self, letter: str = "v") -> str:
+        """A new name."""
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def coordinates(self, axes: Sequence[Axis], number: str) -> None:
+        """The steps of axes that the number of a work item or workgroup stands for, the last axis first."""
+        inside = 1
+        for axis in reversed(axes):
+            self.names[axis] = name = self.fresh("i")
+            whole = number if inside == 1 else f"{number} / {inside}"
+            self.put(self.language.index_declaration(name, whole if axis is axes[0] else f"{whole} % {axis.extent}"))
+            inside *= axis.extent
+
+    def index(self, index: Index) -> str:
+        """An index."""
+        parts = [str(index.const)] if index.const or not index.terms else []
+        for key, factor in index.terms.items():
+            name = self.names[key]
+            name = self.language.as_index(name, key.dtype) if isinstance(key, Var) else name
+            parts.append(name if factor == 1 else f"{factor} * {name}")
+        return " + ".join(parts).replace("+ -", "- ")
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def body(self, body: Iterable[Statement]) -> None:
+        """Statements one after the other."""
+        for s in body:
+            if isinstance(s, Var):
+                self.value(s)
+            elif isinstance(s, Store):
+                self.store(s)
+            elif isinstance(s, Barrier):
+                self.put(self.language.barrier)
+            elif s.axis in self.workgroup.grid or s.axis in self.workgroup.threads:
+                self.body(s.body)
+            else:
+                self.loop(s)
+
+    def value(self, v: Var) -> None:
+        """A value; a constant is written where it is used."""
+        if v not in self.used:
+            return
+        if v.op == "const":
+            self.names[v] = self.language.number(v.attr, v.dtype)
+            return
+        self.names[v] = name = self.fresh()
+        args = [self.names[x] for x in v.args]
+        if v.op == "load" and args:
+            self.put(self.language.declaration(name, v.dtype, self.language.number(0, v.dtype), constant=False))
+            self.put(f"if ({args[0]}) {{ {name} = {self.element(v)}; }}")
+            return
+        if v.op == "load":
+            text = self.element(v)
+        elif v.op == "index":
+            text = self.language.index_value(self.index(v.attr))
+        elif v.op in ("across", "size"):
+            raise KernelError(f"{self.language.name}: {v.op} has no meaning in a kernel of {self.kernel.name}")
+        else:
+            text = self.language.expression(v, args)
+        self.put(self.language.declaration(name, v.dtype, text))
+
+    def element(self, v: Var) -> str:
+        """The element that a load reads."""
+        buffer, index = v.attr
+        return self.language.load(buffer, self.names[buffer], self.index(index))
+
+    def store(self, s: Store) -> None:
+        """A store, where its guard holds."""
+        text = self.language.store(s.buffer, self.names[s.buffer], self.index(s.index), self.names[s.value])
+        self.put(text if s.guard is None else f"if ({self.names[s.guard]}) {{ {text} }}")
+
+    def loop(self, loop: Loop) -> None:
+        """A loop, with what it folds and what it carries."""
+        axis = loop.axis
+        for f in loop.folds:
+            self.names[f.result] = self.variable(f.result, self.names[f.init])
+        for c in loop.carries:
+            self.names[c.inside] = self.names[c.after] = self.variable(c.inside, self.names[c.init])
+        if loop.guard is not None:
+            self.open(f"if ({self.names[loop.guard]})")
+        sums = [BlockedSum(self, f, axis.extent) for f in loop.folds]
+        self.names[axis] = i = self.fresh("i")
+        self.open(self.language.loop_head(i, axis.extent))
+        self.body(loop.body)
+        for held in sums:
+            held.take(i)
+        self.hand_on(loop)
+        self.close()
+        for held in sums:
+            held.end()
+        if loop.guard is not None:
+            self.close()
+
+    def variable(self, v: Var, first: str) -> str:
+        """Declare a variable that a loop changes; its name."""
+        name = self.fresh()
+        self.put(self.language.declaration(name, v.dtype, first, constant=False))
+        return name
+
+    def hand_on(self, loop: Loop) -> None:
+        """Hand values on to the next step: all are read before any is written."""
+        following = [self.names[c.next] for c in loop.carries]
+        if len(following) > 1:
+            kept = [self.fresh() for _ in following]
+            for name, old, c in zip(kept, following, loop.carries, strict=True):
+                self.put(self.language.declaration(name, c.next.dtype, old))
+            following = kept
+        for name, c in zip(following, loop.carries, strict=True):
+            self.put(f"{self.names[c.inside]} = {name};")
+
+
+class BlockedSum:
+    """A fold: one variable, and beside that of a long floating-point sum one for each level of blocks."""
+
+    def __init__(self, w: GpuKernelWriter, fold: Fold, extent: int) -> None:
+        self.w, self.fold = w, fold
+        self.blocks = sum_blocks(extent)[::-1] if is_float_sum(fold) else ()
+        zero = w.language.number(0, fold.result.dtype)
+        self.held = [*[w.variable(fold.result, zero) for _ in self.blocks], w.names[fold.result]]
+
+    def take(self, i: str) -> None:
+        """The end of a step: at that of a block its sum goes to the next level."""
+        w = self.w
+        dtype = self.fold.result.dtype
+        w.put(w.language.combined(self.fold.op, self.held[0], [w.names[v] for v in self.fold.values], dtype))
+        for level, steps in enumerate(self.blocks):
+            w.open(f"if ({i} % {steps} == {steps - 1})")
+            self.pass_on(level)
+            w.put(f"{self.held[level]} = {w.language.number(0, dtype)};")
+        for _ in self.blocks:
+            w.close()
+
+    def pass_on(self, level: int) -> None:
+        """Add the sum of a level to that of the next."""
+        text = self.w.language.combined("add", self.held[level + 1], [self.held[level]], self.fold.result.dtype)
+        self.w.put(text)
+
+    def end(self) -> None:
+        """Add what the blocks have left."""
+        for level in range(len(self.blocks)):
+            self.pass_on(level)

@@ -1,0 +1,72 @@
+"""Kernel languages of graphics cards: the spellings by which one walk over a kernel writes its text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from wholestep.kernel.lang import Buffer, DType, Var
+
+GROUP = "group"
+"""The variable with the number of a workgroup."""
+THREAD = "thread"
+"""That with the number of a work item in its workgroup."""
+
+
+class KernelLanguage(ABC):
+    """The spellings of one language. Names are made by the walk; expressions are of names and constants alone."""
+
+    name: ClassVar[str]
+    barrier: ClassVar[str]
+    """The statement that all work items of a workgroup wait at."""
+
+    @abstractmethod
+    def number(self, value: object, dtype: DType) -> str:
+        """A number of a dtype."""
+
+    @abstractmethod
+    def expression(self, v: Var, args: Sequence[str]) -> str:
+        """The operation of a value on operands; raises UnsupportedError where the language has none for it."""
+
+    @abstractmethod
+    def combined(self, op: str, held: str, values: Sequence[str], dtype: DType) -> str:
+        """The statement by which a fold takes one more value."""
+
+    @abstractmethod
+    def declaration(self, name: str, dtype: DType, text: str, constant: bool = True) -> str:
+        """The declaration of a value, or of a variable where it is not constant."""
+
+    @abstractmethod
+    def index_declaration(self, name: str, text: str) -> str:
+        """The declaration of an integer of the width of indices."""
+
+    @abstractmethod
+    def loop_head(self, name: str, steps: int) -> str:
+        """The head of a loop from 0 to before `steps`."""
+
+    @abstractmethod
+    def as_index(self, name: str, dtype: DType) -> str:
+        """An integer value in the width of indices."""
+
+    @abstractmethod
+    def index_value(self, text: str) -> str:
+        """An index as an int64."""
+
+    @abstractmethod
+    def load(self, buffer: Buffer, name: str, index: str) -> str:
+        """The expression of an element."""
+
+    @abstractmethod
+    def store(self, buffer: Buffer, name: str, index: str, value: str) -> str:
+        """The statement that writes an element."""
+
+    @abstractmethod
+    def kernel(
+        self, name: str, buffers: Sequence[Buffer], scratch: Sequence[Buffer], lines: Iterable[str], threads: int
+    ) -> str:
+        """The text of a kernel; its buffers are b0, b1, ... and its scratch memory s0, s1, ..."""
+
+    @abstractmethod
+    def module(self, kernels: Sequence[str]) -> str:
+        """The text of a module of kernels, with what they use."""

@@ -1,0 +1,51 @@
+"""Limits of cards: what only the host's libraries compute is found before anything runs, with the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wholestep.errors import UnsupportedError, Where
+from wholestep.ir.graph import Node
+from wholestep.kernel.lang import Kernel, Var, walk
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import COPY_ROUTINES, Launch, RoutineCall, walk_steps
+from wholestep.lower.target import Target
+
+LIBRARY_HINT = "use device='cpu', or write it with exp, log, tanh, erf and their like, which kernels compute themselves"
+DOUBLE_HINT = "give float32 parameters and batches, or use device='cpu'"
+
+
+def check_program(plan: LoweredProgram, target: Target, doubles: bool) -> None:
+    """Raise UnsupportedError for a program that calls functions of libraries, computes with float64 where there are no
+    `doubles`, or has symbolic sizes.
+    """
+    if plan.names:
+        raise UnsupportedError(f"compile: the device {target.name!r} takes numbers for sizes: {', '.join(plan.names)}")
+    for step in walk_steps(plan.steps):
+        if isinstance(step, RoutineCall) and step.routine not in COPY_ROUTINES:
+            raise device_refusal(target, step.routine, "is a library's of the host", LIBRARY_HINT, step.where)
+        if isinstance(step, Launch):
+            target.check_kernel(step.kernel)
+            called = next((str(v.attr) for v in values_of(step.kernel) if v.op == "call"), "")
+            if called:
+                named = [node for node in step.nodes if node.op.name in called]
+                raise launch_refusal(target, step, named, f"calls {called}, a library's of the host", LIBRARY_HINT)
+            if not doubles and any(v.dtype.name == "float64" for v in values_of(step.kernel)):
+                raise launch_refusal(target, step, (), "computes with float64, which it does not have", DOUBLE_HINT)
+
+
+def values_of(kernel: Kernel) -> Iterable[Var]:
+    """All values of a kernel."""
+    return (s for s in walk(kernel.body) if isinstance(s, Var))
+
+
+def launch_refusal(target: Target, step: Launch, nodes: Iterable[Node], what: str, hint: str) -> UnsupportedError:
+    """The error of a launch, which names one of its operations, these before all."""
+    node = next(iter((*nodes, *step.nodes)), None)
+    name = step.kernel.name if node is None else f"{node.op.name} of {', '.join(map(str, node.types))}"
+    return device_refusal(target, name, what, hint, None if node is None else node.where)
+
+
+def device_refusal(target: Target, name: str, what: str, hint: str, where: Where) -> UnsupportedError:
+    """The error of an operation that the device does not have."""
+    return UnsupportedError(f"compile for {target.name!r}: {name} {what}", where=where, hint=hint)

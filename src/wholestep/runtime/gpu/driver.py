@@ -1,0 +1,52 @@
+"""Drivers: the calls by which a program reaches a card, in an order that the card keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from wholestep.ir.graph import NDArray
+
+
+class KernelShape(NamedTuple):
+    """The launch of a kernel of a module, by its name: workgroups, and work items in each."""
+
+    name: str
+    groups: int
+    threads: int
+
+
+class MemoryPlace(NamedTuple):
+    """A place in memory of a card: what the driver allocated, and bytes from its start."""
+
+    handle: Any
+    offset: int
+
+
+class Driver(Protocol):
+    """A card. What is asked of it happens in the order asked, and `read` waits for it."""
+
+    @property
+    def has_doubles(self) -> bool:
+        """True for a device that computes with float64."""
+
+    def identity(self) -> Mapping[str, Any]:
+        """All properties that the text of kernels depends on, as JSON can hold them."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """Return a handle of memory of unspecified contents."""
+
+    def write(self, place: MemoryPlace, data: NDArray) -> None:
+        """Write bytes, u8[n], which the caller may change afterwards."""
+
+    def read(self, place: MemoryPlace, data: NDArray) -> None:
+        """Read bytes into an array u8[n], once all that was asked for before is done."""
+
+    def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
+        """Copy bytes; the places may overlap."""
+
+    def build(self, text: str, kernels: Sequence[KernelShape]) -> Sequence[Any]:
+        """Compile a module, and return its kernels ready for `launch`."""
+
+    def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
+        """Run a kernel on buffers at these places."""

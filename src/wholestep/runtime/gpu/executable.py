@@ -1,0 +1,212 @@
+"""Executables of a card: a host goes through a program's steps, launches its kernels, and reads flags where it must."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import forks
+from wholestep.errors import DtypeError, ShapeError, UnsupportedError
+from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type, array_type
+from wholestep.lower.compilation_unit import CompilationUnit
+from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCheck, Switch, WhileLoop
+from wholestep.runtime.backend import AllocateBytes, LoadedCode
+from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
+from wholestep.runtime.gpu.card_program import CardProgram, CardStep, NumberedLaunch, slot_type
+from wholestep.runtime.gpu.driver import Driver, MemoryPlace
+from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
+from wholestep.runtime.memory.mapped_arrays import FileInputs
+
+
+class CardCode(LoadedCode):
+    """The kernels of a program on a card, and its constants."""
+
+    def __init__(self, unit: CompilationUnit, program: CardProgram, driver: Driver) -> None:
+        self.graph, self.resident, self.program, self.driver = unit.graph, unit.resident, program, driver
+        self.kernels = driver.build(program.text, program.kernels) if program.kernels else ()
+        self.constants = CardMemory(driver).upload(program.constants).place
+        self.nbytes, self.arena = len(program.text), program.arena
+
+    def executable(self, streams: FileInputs) -> CardExecutable:
+        return CardExecutable(self)
+
+    def at_sizes(self, sizes: Mapping[str, int], arena: AllocateBytes | None) -> Executable:
+        raise UnsupportedError("compile: programs for cards are made for numbers")
+
+
+class CardExecutable(Executable):
+    """A program that is loaded on a card."""
+
+    def __init__(self, code: CardCode) -> None:
+        self.code, self.graph, self.resident = code, code.graph, code.resident
+        self.memory = CardMemory(code.driver)
+
+    def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
+        program = self.code.program
+        if len(arrays) != len(program.inputs):
+            raise ShapeError(f"call: the program takes {len(program.inputs)} arrays, not {len(arrays)}")
+        state = []
+        for i, _ in self.resident:
+            wanted = slot_type(program, program.inputs[i])
+            held = self.memory.allocate(wanted.shape, wanted.dtype)
+            self.memory.copy(held, fitting_array(arrays[i], wanted, self.name(i)))
+            state.append(held)
+        bound = CardInstance(self, state)
+        given = {i for i, _ in self.resident}
+        fresh = iter(bound([x for i, x in enumerate(arrays) if i not in given]))
+        replaced = {o: held for (_, o), held in zip(self.resident, state, strict=True)}
+        return [
+            self.memory.download(replaced[o]) if o in replaced else next(fresh) for o in range(len(program.outputs))
+        ]
+
+    def instance(self, state: Sequence[Any]) -> CardInstance:
+        return CardInstance(self, state)
+
+    def name(self, i: int) -> str:
+        """The name of an input."""
+        names = self.graph.input_names
+        return names[i] if i < len(names) else f"argument {i}"
+
+
+def fitting_array(array: Any, wanted: Type, name: str) -> Any:
+    """An array that the program can read, of the card or of the host; raises ShapeError or DtypeError for others."""
+    if not isinstance(array, CardArray | np.ndarray | np.generic):
+        raise DtypeError(f"call: {name} must be an array {wanted}, not {type(array).__name__}")
+    if array.dtype != wanted.dtype:
+        raise DtypeError(f"call: {name} must be {wanted}, not {array_type(array.shape, array.dtype)}")
+    if array.shape != wanted.shape:
+        raise ShapeError(f"call: {name} must be {wanted}, not {array_type(array.shape, array.dtype)}")
+    return array
+
+
+class CardInstance(BoundExecutable):
+    """A program bound to its resident arrays; calls from several threads wait for each other."""
+
+    def __init__(self, program: CardExecutable, state: Sequence[Any]) -> None:
+        self.program, self.code, self.memory = program, program.code, program.memory
+        plan = self.code.program
+        self.state = tuple(state)
+        kept = {i for i, _ in program.resident}, {o for _, o in program.resident}
+        self.given = [i for i in range(len(plan.inputs)) if i not in kept[0]]
+        self.fresh = [o for o in range(len(plan.outputs)) if o not in kept[1]]
+        arena = self.memory.allocate((plan.arena,), np.uint8)
+        self.places: list[MemoryPlace] = [arena.place, self.code.constants]
+        held: dict[int, CardArray] = {}
+        for (i, _), array in zip(program.resident, self.state, strict=True):
+            held[plan.inputs[i]] = fitting_array(array, slot_type(plan, plan.inputs[i]), program.name(i))
+        for slot, kind in enumerate(plan.types, len(self.places)):
+            if slot not in held:
+                held[slot] = self.memory.allocate(kind.shape, kind.dtype)
+            self.places.append(held[slot].place)
+        self.held = held
+        self.results = [np.empty(held[plan.outputs[o]].shape, held[plan.outputs[o]].dtype) for o in self.fresh]
+        self.counts: dict[int, int] = {}
+        self.made = 0
+        self.stopping = False
+        self.lock: Any = threading.RLock()
+        forks.heir(self)
+
+    def _forked(self) -> None:
+        """In a forked child: the memory is the parent's."""
+        self.lock = forks.Torn("call: this process was forked, and the card is the parent's", "compile it in the child")
+
+    def __call__(self, arrays: Sequence[Any], strict: bool = False) -> Sequence[NDArray]:
+        if strict:
+            raise UnfitArguments
+        plan = self.code.program
+        if len(arrays) != len(self.given):
+            raise ShapeError(f"call: the program takes {len(self.given)} arrays, not {len(arrays)}")
+        with self.lock:
+            for i, x in zip(self.given, arrays, strict=True):
+                slot = plan.inputs[i]
+                array = fitting_array(x, slot_type(plan, slot), self.program.name(i))
+                if isinstance(array, CardArray):
+                    self.places[slot] = array.place
+                else:
+                    self.places[slot] = self.held[slot].place
+                    self.memory.copy(self.held[slot], np.asarray(array))
+            before = [self.saved(x) for x in self.state] if plan.undone else []
+            self.counts, self.made, self.stopping = {}, 0, False
+            try:
+                self.run(plan.steps)
+            except BaseException:
+                for array, old in zip(self.state, before, strict=bool(before)):
+                    self.memory.copy(array, old)
+                raise
+            for o, made in zip(self.fresh, self.results, strict=True):
+                self.memory.fetch(self.held[plan.outputs[o]], made)
+        return self.results
+
+    def saved(self, array: CardArray) -> CardArray:
+        """A copy in the card's memory."""
+        made = self.memory.allocate(array.shape, array.dtype)
+        self.memory.copy(made, array)
+        return made
+
+    def stop(self) -> None:
+        self.stopping = True
+
+    @property
+    def trips(self) -> int:
+        return self.made
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def place(self, ref: MemRef) -> MemoryPlace:
+        """A place, in the trips that the loops around it are in."""
+        handle, start = self.places[ref.slot]
+        return MemoryPlace(handle, start + ref.offset + sum(self.counts[loop] * stride for loop, stride in ref.moves))
+
+    def number(self, ref: MemRef, dtype: Any) -> int:
+        """A number in the card's memory, once all before it is done."""
+        found = np.empty(1, dtype)
+        self.code.driver.read(self.place(ref), raw_bytes(found))
+        return int(found[0])
+
+    def run(self, steps: Sequence[CardStep]) -> None:
+        """Go through steps in their order."""
+        driver = self.code.driver
+        for step in steps:
+            match step:
+                case NumberedLaunch():
+                    driver.launch(self.code.kernels[step.kernel], [self.place(ref) for ref in step.refs])
+                case RoutineCall():
+                    target, source = map(self.place, step.refs)
+                    driver.copy(target, source, step.params[0])
+                case StatusCheck():
+                    self.check(step)
+                case ForLoop():
+                    self.repeat(step)
+                case WhileLoop():
+                    self.run(step.test)  # type: ignore[arg-type]
+                    while self.number(step.ref, np.bool_):
+                        self.run((*step.body, *step.test))  # type: ignore[arg-type]
+                case Switch():
+                    case = self.number(step.ref, np.int64)
+                    self.run(step.cases[min(max(case, 0), len(step.cases) - 1)])  # type: ignore[arg-type]
+
+    def repeat(self, step: ForLoop) -> None:
+        """Go through a counted loop; an outermost one ends between trips where that was asked for."""
+        for trip in range(int(step.trips)):
+            if step.outermost and self.stopping:
+                return
+            self.counts[step.loop] = int(step.trips) - 1 - trip if step.reverse else trip
+            self.run(step.body)  # type: ignore[arg-type]
+            self.made += step.outermost
+
+    def check(self, step: StatusCheck) -> None:
+        """Raise the error of a site unless its status is fine."""
+        found = np.empty(1, np.int64)
+        driver, place = self.code.driver, self.place(step.ref)
+        driver.read(place, raw_bytes(found))
+        if found[0] == step.fine:
+            return
+        program = self.code.program
+        site, numbers = program.sites[step.site - 1], program.numbers[step.site - 1]
+        if numbers:
+            driver.read(MemoryPlace(place.handle, place.offset + found.nbytes), raw_bytes(found))
+        raise site.error(int(found[0]), *(numbers or (0, 0)))

@@ -1,0 +1,128 @@
+"""The driver of OpenCL devices, by pyopencl: one context and one queue, whose commands run in their order."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from wholestep import forks
+from wholestep.errors import DeviceError, MissingExtraError
+from wholestep.ir.graph import NDArray
+from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
+
+OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
+CHOICE = "PYOPENCL_CTX"
+"""The environment variable by which pyopencl chooses a device."""
+
+
+class OpenCLDriver:
+    """A device and its queue."""
+
+    def __init__(self, device: Any) -> None:
+        import pyopencl
+
+        self.cl, self.device = pyopencl, device
+        self.context = pyopencl.Context([device])
+        self.queue = pyopencl.CommandQueue(self.context)
+        self.lock: Any = threading.RLock()
+        forks.heir(self)
+
+    def _forked(self) -> None:
+        """In a forked child: the device is the parent's."""
+        self.lock = forks.Torn(
+            "call: this process was forked from one that uses OpenCL, whose devices stay with the parent",
+            hint="start processes by spawn, or use OpenCL in the child alone",
+        )
+
+    def identity(self) -> Mapping[str, Any]:
+        device = self.device
+        return {"name": device.name, "version": device.version, "driver": device.driver_version}
+
+    @property
+    def has_doubles(self) -> bool:
+        """True for a device that computes with float64."""
+        return "cl_khr_fp64" in self.device.extensions
+
+    def allocate(self, nbytes: int) -> Any:
+        with self.lock:
+            return self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, max(nbytes, 1))
+
+    def write(self, place: MemoryPlace, data: NDArray) -> None:
+        if data.size:
+            with self.lock:
+                self.cl.enqueue_copy(self.queue, place.handle, data, dst_offset=place.offset)
+
+    def read(self, place: MemoryPlace, data: NDArray) -> None:
+        if data.size:
+            with self.lock:
+                self.cl.enqueue_copy(self.queue, data, place.handle, src_offset=place.offset)
+
+    def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
+        if not nbytes or target == source:
+            return
+        if target.handle is source.handle and abs(target.offset - source.offset) < nbytes:
+            between = MemoryPlace(self.allocate(nbytes), 0)
+            self.copy(between, source, nbytes)
+            self.copy(target, between, nbytes)
+            return
+        with self.lock:
+            (to, at), (source_handle, start) = target, source
+            self.cl.enqueue_copy(self.queue, to, source_handle, byte_count=nbytes, src_offset=start, dst_offset=at)
+
+    def build(self, text: str, kernels: Sequence[KernelShape]) -> Sequence[Any]:
+        with self.lock:
+            try:
+                program = self.cl.Program(self.context, text).build(list(OPTIONS))
+            except self.cl.RuntimeError as error:
+                raise DeviceError(f"compile: {self.device.name} does not take the kernels: {error}") from error
+            made = []
+            for shape in kernels:
+                kernel = self.cl.Kernel(program, shape.name)
+                count = kernel.num_args // 2
+                kernel.set_scalar_arg_dtypes([None, np.int64] * count)
+                made.append((kernel, (shape.groups * shape.threads,), (shape.threads,)))
+            return made
+
+    def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
+        function, items, group = kernel
+        if items == (0,):
+            return
+        with self.lock:
+            function(self.queue, items, group, *[part for place in places for part in place])
+
+
+@cache
+def opencl_driver() -> OpenCLDriver:
+    """The driver of the device that PYOPENCL_CTX names, else of the first graphics card, else of the first device.
+
+    Raises MissingExtraError where pyopencl is not installed, DeviceError where it finds no device.
+    """
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise MissingExtraError(
+            f"device 'opencl': {error}", hint="pip install 'wholestep[opencl]', which brings a device on the CPU"
+        ) from None
+    try:
+        if os.environ.get(CHOICE):
+            return OpenCLDriver(pyopencl.create_some_context(interactive=False).devices[0])
+        devices = [device for platform in pyopencl.get_platforms() for device in platform.get_devices()]
+    except pyopencl.Error as error:
+        raise no_device(str(error)) from None
+    cards = [device for device in devices if device.type & pyopencl.device_type.GPU]
+    for device in (*cards, *devices):
+        return OpenCLDriver(device)
+    raise no_device("no platform has one")
+
+
+def no_device(why: str) -> DeviceError:
+    """The error of a machine without an OpenCL device."""
+    return DeviceError(
+        f"device 'opencl': no device was found: {why}",
+        hint="install the driver of your card, or `pip install 'wholestep[opencl]'` for a device on the CPU",
+    )

@@ -1,0 +1,165 @@
+"""Graphics cards: kernels in OpenCL C against the kernel interpreter, and steps on a device that has its own memory."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.backends.cards import CardKernels, missing
+from tests.compiled.test_primitives import in_double, off, reference, together
+from tests.kernel import interpret
+from tests.kernel.parse import parse_kernel
+from tests.kernel.random_kernels import agree, random_arrays, random_kernel
+from tests.kernel.workgroup_kernels import CASES
+
+import wholestep as ws
+from wholestep.backends.gpu.kernel_writer import write_kernel
+from wholestep.backends.gpu.limits import check_program
+from wholestep.backends.gpu.opencl import OpenCL
+from wholestep.backends.gpu.target import OPENCL
+from wholestep.compiler.devices import compile_for_device
+from wholestep.errors import BoundsError, MissingExtraError, UnsupportedError
+from wholestep.frontend.tracing import type_of
+from wholestep.kernel.lang import Var, walk
+from wholestep.lower.compile import lower_program
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep.primitives.family import REGISTRY
+from wholestep.runtime.gpu import opencl
+from wholestep.testing import laws
+from wholestep.testing.arrays import eps_of
+from wholestep.testing.primitives import samples_of
+
+on_a_card = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+def has_rows_in_registers(kernel: Any) -> bool:
+    return any(isinstance(s, Var) and s.op == "across" for s in walk(kernel.body))
+
+
+@on_a_card
+def test_random_kernels_give_the_bits_of_the_interpreter() -> None:
+    drawn = [(seed, random_kernel(seed)) for seed in range(4000, 4030)]
+    drawn = [(seed, kernel) for seed, kernel in drawn if not has_rows_in_registers(kernel)]
+    card = CardKernels([kernel for _, kernel in drawn])
+    for n, (seed, kernel) in enumerate(drawn):
+        found = random_arrays(kernel, seed)
+        wanted = [a.copy() for a in found]
+        interpret.run_kernel(kernel, wanted)
+        card.run(n, found)
+        for buffer, x, y in zip(kernel.buffers, found, wanted, strict=True):
+            assert agree(x, y), f"seed {seed}, {buffer.name}:\n{kernel}"
+
+
+@on_a_card
+def test_workgroups_share_memory_and_wait_for_each_other() -> None:
+    kernels = [parse_kernel(text) for text, _, _ in CASES.values()]
+    card = CardKernels(kernels)
+    for n, (_, given, meaning) in enumerate(CASES.values()):
+        out = np.full(kernels[n].buffers[-1].size, np.nan, np.float32)
+        card.run(n, [*[np.ascontiguousarray(x).reshape(-1) for x in given], out])
+        np.testing.assert_array_equal(out, np.asarray(meaning(*given)).reshape(-1))
+
+
+def test_a_kernel_as_text(golden: Any) -> None:
+    golden("\n\n".join(write_kernel(parse_kernel(text), name, OpenCL()).text for name, (text, _, _) in CASES.items()))
+
+
+# Programs.
+
+SAMPLED = ("tanh", "floor_divide", "contract", "max", "gather", "scatter", "random_bits", "cumsum", "solve")
+"""Primitives whose samples run here; `wholestep audit opencl` runs those of all."""
+REFUSED = ("solve",)
+
+
+@on_a_card
+@pytest.mark.parametrize("name", SAMPLED)
+def test_samples_of_primitives(name: str) -> None:
+    primitive = REGISTRY[name]
+    samples = samples_of(primitive)
+    graph, args = together(primitive, samples)
+    if name in REFUSED:
+        with pytest.raises(UnsupportedError, match=f"{name}|getrf|gesv"):
+            compile_for_device(graph, (), "opencl")
+        return
+    found, exact = compile_for_device(graph, (), "opencl")(list(args)), in_double(primitive, samples)
+    for i, (y, z) in enumerate(zip(found, reference(graph, args), strict=True)):
+        eps = eps_of([type_of(z)]) if exact is not None else laws.coarsest_eps(graph)
+        assert (y.shape, y.dtype) == (z.shape, z.dtype)
+        assert not off(y, z, eps) or (exact is not None and not off(y, exact[i], eps)), f"output {i}: {y!r}\n{z!r}"
+
+
+RNG = np.random.default_rng(0)
+PARAMS = {"w": RNG.normal(size=(5, 3)).astype("f"), "b": np.zeros(3, "f")}
+DATA = {"x": RNG.normal(size=(24, 5)).astype("f"), "y": RNG.integers(0, 3, 24)}
+BATCH = {name: x[:8] for name, x in DATA.items()}
+
+
+def scores(params: Any, x: Any) -> Any:
+    return np.tanh(x @ params["w"] + params["b"])
+
+
+def loss(params: Any, batch: Any) -> Any:
+    return -np.mean(scores(params, batch["x"])[np.arange(8), batch["y"]])  # this line
+
+
+def made(device: str) -> Any:
+    return ws.compile(loss, PARAMS, optimizer=ws.optim.adam(1e-2), batch=BATCH, device=device, key=1)
+
+
+@on_a_card
+def test_a_step_on_a_card(tmp_path: Path) -> None:
+    here, there = made("cpu"), made("opencl")
+    for _ in range(20):
+        assert there(BATCH).loss == pytest.approx(float(here(BATCH).loss), rel=1e-6)
+    assert "__kernel" in there.source() and there.cost().flops > 0 and there.memory.total > 0
+
+    predictions = [step.attach(lambda params, batch: scores(params, batch["x"]))(DATA) for step in (here, there)]
+    np.testing.assert_allclose(*predictions, rtol=1e-5, atol=1e-6)
+
+    there.save(tmp_path / "a.safetensors")
+    here.load(tmp_path / "a.safetensors")
+    pairs = zip(ws.tree.leaves(here.state), ws.tree.leaves(there.state), strict=True)
+    assert all(x.tobytes() == y.tobytes() for x, y in pairs)
+
+    for step in (here, there):
+        step.set(lr=1e-3)
+    results = [step.run(DATA, epochs=2, batch_size=8).losses for step in (here, there)]
+    np.testing.assert_allclose(*results, rtol=1e-6)
+
+    before = [x.tobytes() for x in ws.tree.leaves(there.state)]
+    with pytest.raises(BoundsError, match=r"index 7 is out of bounds for axis 1 with size 3\n.*# this line"):
+        there({**BATCH, "y": np.full(8, 7)})
+    assert before == [x.tobytes() for x in ws.tree.leaves(there.state)]
+
+
+def factor(a: Any) -> Any:
+    return np.linalg.cholesky(a)  # this line
+
+
+def gamma(x: Any) -> Any:
+    return ws.scipy.special.gammaln(x)  # this line
+
+
+@on_a_card
+@pytest.mark.parametrize(("function", "name"), [(factor, "cholesky"), (gamma, "gammaln")])
+def test_what_libraries_compute_is_refused_by_name_and_line(function: Any, name: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"{name} of f64\[2, 2\](.|\n)*# this line"):
+        ws.jit(function, device="opencl")(np.eye(2))
+
+
+def test_float64_is_refused_where_a_card_has_none() -> None:
+    graph = ws.jit(lambda x: np.sin(x)).lower(np.ones(3))  # this line
+    plan = lower_program(run_passes(graph, ALL_PASSES), OPENCL)
+    check_program(plan, OPENCL, doubles=True)
+    with pytest.raises(UnsupportedError, match=r"'opencl': sin of f64\[3\] computes with float64(.|\n)*# this line"):
+        check_program(plan, OPENCL, doubles=False)
+
+
+def test_a_missing_package_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    opencl.opencl_driver.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"device 'opencl'(.|\n)*pip install 'wholestep\[opencl\]'"):
+        opencl.opencl_driver()
