@@ -2,10 +2,12 @@
 
 import linecache
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
+import wholestep as ws
 from wholestep.primitives.family import REGISTRY
 
 README = Path(__file__).parent.parent / "README.md"
@@ -16,14 +18,18 @@ PAGES = {page.relative_to(DOCS).with_suffix("").as_posix(): page for page in sor
 NOT_RUN = {"language": "its blocks are printed programs, not Python to be run"}
 
 
-def blocks(page):
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+PEERS = {"coming/pytorch": "torch", "coming/keras": "keras"}
+"""Pages with blocks for another library, which run where it is installed."""
 
 
-def run(page):
+def blocks(page, language="python"):
+    return re.findall(rf"```(?:{language})\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def run(page, language="python"):
     """What the blocks of a page define, run one after another."""
     names = {}
-    for number, source in enumerate(blocks(page)):
+    for number, source in enumerate(blocks(page, language)):
         name = f"{page.name} {number}"  # with its text at hand, as a file's and a notebook cell's is
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         exec(compile(source, name, "exec"), names)
@@ -51,6 +57,27 @@ def test_a_page_runs(name, tmp_path, monkeypatch):
         assert names["trial"].suggestion > 0
     if name == "memory":
         assert names["lean"] == 128 < names["full"]
+
+
+@pytest.mark.filterwarnings("ignore:::keras")
+@pytest.mark.parametrize("name", PEERS)
+def test_the_job_of_another_library_gives_the_same(name, tmp_path, monkeypatch):
+    pytest.importorskip(PEERS[name], reason="another library, to compare with; not installed")
+    monkeypatch.chdir(tmp_path)
+    names = run(PAGES[name], "py|python")
+    if name == "coming/pytorch":
+        assert names["ours"] == pytest.approx(names["theirs"], rel=1e-4)
+    else:
+        assert names["our_accuracy"] == pytest.approx(names["their_accuracy"], abs=0.03)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("coming/")])
+def test_names_beside_those_of_other_libraries_exist(name):
+    cells = [row.split("|")[2] for row in PAGES[name].read_text(encoding="utf-8").splitlines() if row.startswith("| ")]
+    told = re.findall(r"`((?:ws|nn|optim)(?:\.\w+)+)", " ".join(cells))
+    assert len(told) > 2
+    for place in told:
+        attrgetter(place.removeprefix("ws."))(ws)
 
 
 @pytest.mark.parametrize("name", PAGES)
