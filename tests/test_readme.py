@@ -85,5 +85,13 @@ def test_every_page_is_linked(name):
     assert f"docs/{name}.md" in README.read_text(encoding="utf-8")
 
 
+def test_the_first_screen_says_what_it_is_and_what_it_is_not():
+    screen = "\n".join(README.read_text(encoding="utf-8").splitlines()[:40])
+    (picture,) = re.findall(r"!\[[^]]*\]\((.*?)\)", screen)
+    assert 0 < (README.parent / picture).stat().st_size < 100_000
+    assert len(blocks(README)[0].splitlines()) <= 12
+    assert "| training step, ms |" in screen and "(docs/limits.md)" in screen
+
+
 def test_the_number_of_primitives_is_the_true_one() -> None:
     assert f"SSA graph over {len(REGISTRY)} primitives" in README.read_text(encoding="utf-8")

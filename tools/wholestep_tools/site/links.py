@@ -7,7 +7,8 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-LINK = re.compile(r"(?<!\!)\]\((?![a-z]+:)([^)\s#]*)(#[^)\s]*)?\)")
+LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)(#[^)\s]*)?\)")
+PICTURE = re.compile(r"!\[[^]]*\]\([^)]*\)")
 OUTSIDE = {"RELIABILITY.md": "reliability.md", "examples/README.md": "examples/index.md"}
 """Pages that lie beside docs/, and their places in the site."""
 FENCE = re.compile(r"^( *)(`{3,})[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
@@ -47,7 +48,7 @@ def broken(pages: Mapping[str, str]) -> list[str]:
     wrong = []
     for path, text in pages.items():
         folder = posixpath.dirname(path)
-        prose = CODE.sub("`x`", FENCE.sub("", text))
+        prose = PICTURE.sub("", CODE.sub("`x`", FENCE.sub("", text)))
         for found in LINK.finditer(prose):
             target, _, anchor = led(found, folder)[2:-1].partition("#")
             page = posixpath.normpath(posixpath.join(folder, target)) if target else path
