@@ -180,6 +180,8 @@ def _canonical(dtype_like: Any) -> DType:
         dtype = _bfloat16()
     elif dtype_like is None:
         raise TypeError(_refusal("None"))  # NumPy would take it for float64
+    elif hasattr(dtype_like, "ndim") and not isinstance(dtype_like, type | np.dtype | np.generic):
+        raise TypeError(_refusal("of an array"))  # NumPy would take its dtype, if it is none of its own arrays
     else:
         try:
             dtype = np.dtype(dtype_like)
@@ -189,7 +191,8 @@ def _canonical(dtype_like: Any) -> DType:
         raise TypeError(_refusal(str(dtype)))
     if dtype.name != "bfloat16":
         dtype = np.dtype(dtype.name)  # one object for each, whatever the byte order or the C name
-    _CHECKED[dtype_like] = dtype
+    if isinstance(dtype_like, str | type | np.dtype):  # a number, which NumPy asks for its dtype, equals others
+        _CHECKED[dtype_like] = dtype
     return dtype
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from wholestep.dims import Dim
 from wholestep.errors import UnsupportedError
+from wholestep.frontend.options import check_options, options_among
 from wholestep.ir.build import current
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -103,6 +104,7 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
     """
 
     def register(implementation: F) -> F:
+        implementation = with_checked_options(implementation, name or public_name(function))
         FUNCTIONS[function] = implementation
         NAMES[name or public_name(function)] = function
 
@@ -115,6 +117,23 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
         return call  # type: ignore[return-value]
 
     return register
+
+
+def with_checked_options(implementation: F, name: str) -> F:
+    """An implementation that refuses options that NumPy refuses, where its own parameters are among the shared ones."""
+    code = getattr(implementation, "__code__", None)
+    parameters = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    options = options_among(parameters)
+    if not options:
+        return implementation
+    places = parameters[: code.co_argcount]  # type: ignore[union-attr]
+
+    @functools.wraps(implementation)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_options(name, options, {**dict(zip(places, args, strict=False)), **kwargs})
+        return implementation(*args, **kwargs)
+
+    return checked  # type: ignore[return-value]
 
 
 class Bound:
@@ -144,6 +163,11 @@ class Bound:
         """The names of all arguments."""
         return frozenset(self.__signature__.parameters)
 
+    @functools.cached_property
+    def options(self) -> tuple[str, ...]:
+        """The shared options among the arguments."""
+        return options_among(self.names)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = dict(zip(self.places, args, strict=False))
         given.update(kwargs)
@@ -152,6 +176,7 @@ class Bound:
                 self.__signature__.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{self.__name__}() {error}") from None
+        check_options(self.__name__, self.options, given)
         for parameter in self.ignored:
             given.pop(parameter, None)
         out = given.pop("out", None)

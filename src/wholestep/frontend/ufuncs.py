@@ -14,6 +14,7 @@ from wholestep.frontend.array import KNOWN, Array
 from wholestep.frontend.conversions import into_plain
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, late_types
 from wholestep.frontend.memory import in_order_of, may_be_transposed
+from wholestep.frontend.options import OPTIONS, check_options
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.ufunc_rules import COMPARISONS, LOGICAL, Rule, rule_for
 from wholestep.ir.graph import Value
@@ -24,11 +25,22 @@ from wholestep.primitives.family import number_of
 _resolved: dict[tuple[Any, ...], tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]] = {}
 
 
+def loop_dtypes(ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: np.dtype[Any] | None, casting: Any) -> Any:
+    """The dtypes of operands and results, as NumPy resolves them; with a dtype that of the results."""
+    signature = (*[None] * ufunc.nin, *[dtype] * ufunc.nout)
+    try:
+        return ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), signature=signature, casting=casting)
+    except TypeError as error:
+        names = ", ".join(k.__name__ if isinstance(k, type) else dtypes.short(k) for k in kinds)
+        asked = "" if dtype is None else f" as {dtypes.short(dtype)} by the rule {casting!r}"
+        raise DtypeError(f"{ufunc.__name__}: no meaning for {names}{asked}") from error
+
+
 def resolve(
-    ufunc: np.ufunc, kinds: tuple[Any, ...]
+    ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: np.dtype[Any] | None = None, casting: str = "same_kind"
 ) -> tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]:
     """(rule, operand dtypes, result dtypes) for dtypes and Python scalar types, as NumPy itself resolves them."""
-    key = (ufunc, *kinds)
+    key = (ufunc, *kinds, dtype, casting)
     found = _resolved.get(key)
     if found is None:
         if set("".join(ufunc.types)) <= set("O->"):
@@ -36,11 +48,7 @@ def resolve(
                 f"{ufunc.__name__}: a Python function made into a ufunc does not take traced arrays",
                 hint="call the function on whole arrays, or use wholestep.numpy.vectorize or ws.vmap",
             )
-        try:
-            loop = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
-        except TypeError as error:
-            names = ", ".join(k.__name__ if isinstance(k, type) else dtypes.short(k) for k in kinds)
-            raise DtypeError(f"{ufunc.__name__}: no meaning for {names}") from error
+        loop = loop_dtypes(ufunc, kinds, dtype, casting)
         operands = tuple([checked(d) for d in loop[: ufunc.nin]])
         if ufunc.__name__ in LOGICAL:
             operands = (np.dtype(bool),) * ufunc.nin
@@ -114,7 +122,13 @@ def is_weak(x: Any) -> bool:
 PYTHON = {"i": int, "f": float, "c": complex}
 
 
-def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | None, where: Value | None = None) -> Any:
+def general(
+    ufunc: np.ufunc,
+    operands: tuple[Any, ...],
+    dtype: np.dtype[Any] | None,
+    where: Value | None = None,
+    casting: str = "same_kind",
+) -> Any:
     """Promote, broadcast, apply; where a mask is false, to operands of the function's domain in place of the given."""
     plain: list[Any] = []
     kinds: list[Any] = []
@@ -140,7 +154,7 @@ def general(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: np.dtype[Any] | N
             plain.append(value)
             kinds.append(value.type.dtype)
             shapes.append(value.type.shape)
-    rule, loop, results = resolve(ufunc, tuple(kinds) if dtype is None else (dtype,) * len(kinds))
+    rule, loop, results = resolve(ufunc, tuple(kinds), dtype, casting)
     if where is not None:
         shapes.append(where.type.shape)
     shape = broadcast_shapes(ufunc.__name__, shapes) if shapes else ()
@@ -183,9 +197,10 @@ def with_options(
 ) -> Any:
     """out=, where=, dtype= and casting= of a ufunc call."""
     operands = tuple([x.__live__() if type(x) in late_types else x for x in operands])
+    check_options(ufunc.__name__, OPTIONS, {"casting": casting, **others})
     core = {k: others.pop(k) for k in ("axis",) if k in others and ufunc in FUNCTIONS}
     for name, value in others.items():
-        if value not in (None, "K", True):
+        if value not in WITHOUT_MEANING.get(name, ()):
             raise UnsupportedError(f"{ufunc.__name__}: option {name}= is not covered for traced arrays")
     target = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     wanted = None if dtype is None else checked(dtype)
@@ -193,7 +208,7 @@ def with_options(
         made = FUNCTIONS[ufunc](*[x if wanted is None else astype(lift(x), wanted, casting) for x in operands], **core)
     elif wanted is not None or where is not True:
         mask = None if where is True else cast_to(lift(where).value, np.dtype(bool))
-        made = general(ufunc, operands, wanted, mask)
+        made = general(ufunc, operands, wanted, mask, casting)
     else:
         made = call(ufunc, *operands)
     targets = out if isinstance(out, tuple) else (out,)
@@ -207,6 +222,10 @@ def with_options(
         ]
     )
     return written if isinstance(made, tuple) else written[0]
+
+
+WITHOUT_MEANING = {"order": (None, "K"), "subok": (True, False)}
+"""Options of ufuncs, with the values that mean nothing to a traced array."""
 
 
 def blended(ufunc: np.ufunc, made: Array, target: Any, where: Any) -> Array:

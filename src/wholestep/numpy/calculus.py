@@ -231,7 +231,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * mat
 def _sliding(a: Any, v: Any, mode: Any, turn: bool, name: str) -> Any:
     """The longer operand's windows times the shorter one, which `turn` reverses (and does not conjugate)."""
     x, y = [Array(w) for w in promoted(traced_array(a), traced_array(v))]
-    if x.ndim > 1 or y.ndim > 1:
+    if x.ndim > 1 or y.ndim > 1 or (not turn and not (x.ndim and y.ndim)):
         raise ShapeError(f"{name}: operands are 1-d, not {x.type} and {y.type}")
     x, y = reshape(x, (-1,)), reshape(y, (-1,))
     n, m = x.shape[0], y.shape[0]

@@ -124,6 +124,8 @@ def writable(name: str, a: Any) -> Array:
 
 
 def _triangle_indices(outside: Any, arr: Any, k: int = 0) -> Any:
+    if arr.ndim != 2:
+        raise ShapeError(f"{outside.__name__}_from: a matrix has two axes, not {arr.ndim}")
     return outside(arr.shape[-2], k=k, m=arr.shape[-1])
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.errors import DtypeError
+from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
@@ -21,7 +22,7 @@ from wholestep.primitives.special import i0 as i0_primitive
 @binds(np.round)
 def round(a: Any, decimals: Any = 0) -> Any:
     """numpy.round."""
-    x = lift(a)
+    x, decimals = lift(a), operator.index(decimals)
     if x.dtype.kind in "iu" and decimals >= 0:
         return Array(x.value, x._scalar)
     if decimals == 0:
@@ -100,6 +101,8 @@ def real_if_close(a: Any, tol: Any = 100) -> Array:
 @covers(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """numpy.nan_to_num."""
+    if isinstance(copy, str):
+        raise ParameterError(f"nan_to_num: copy={copy!r} is neither True nor False")
     a = lift(x)
     if not dtypes.is_inexact(a.dtype):
         return Array(a.value, a._scalar) if copy else a

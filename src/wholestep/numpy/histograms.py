@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import lift
 from wholestep.numpy.creation import linspace
@@ -43,6 +43,8 @@ def edges_of(a: Any, values: Any, bins: Any, range: Any) -> Any:
     if isinstance(bins, str):
         raise UnsupportedError(f"histogram: bins={bins!r} of traced data is not covered", hint="give their number")
     if np.ndim(bins):
+        if not is_traced(bins) and np.any(np.diff(bins) < 0):
+            raise ParameterError("histogram: bins must increase")
         return bins
     if range is not None:
         return np.histogram_bin_edges(np.zeros(0), bins, range)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from wholestep.dims import Dim
@@ -104,13 +105,14 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 @covers(np.putmask)
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     """numpy.putmask: writes a in place where the mask holds; works without knowing the mask."""
-    x = writable("putmask", a)
+    x, new = writable("putmask", a), traced_array(values)
+    if isinstance(values, Array | np.ndarray) and not np.can_cast(new.dtype, x.dtype, "safe"):
+        raise DtypeError(f"putmask: {new.type} does not go into {x.type} without a loss", hint="use values.astype")
     chosen = traced_array(mask).astype(bool)
     if chosen.size != x.size:
         raise ShapeError(f"putmask: the mask {chosen.type} and the array {x.type} must be of one size")
-    if traced_array(values).size:
-        new = reshape(cycled(traced_array(values).astype(x.dtype), x.size), x.shape)
-        x[...] = where(reshape(chosen, x.shape), new, x)
+    if new.size:
+        x[...] = where(reshape(chosen, x.shape), reshape(cycled(new.astype(x.dtype), x.size), x.shape), x)
 
 
 @covers(np.place)
@@ -211,8 +213,11 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 @covers(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     """numpy.unravel_index."""
-    rest = lift(indices).astype(np.int64)
-    sizes = list(shape) if isinstance(shape, tuple | list) else [shape]
+    given = lift(indices)
+    if given.dtype.kind not in "iu":
+        raise DtypeError(f"unravel_index: indices are integers, not {given.type}")
+    rest = given.astype(np.int64)
+    sizes = [operator.index(n) for n in (shape if isinstance(shape, tuple | list) else [shape])]
     found = []
     for n in sizes if order == "F" else sizes[::-1]:
         found.append(rest % n)

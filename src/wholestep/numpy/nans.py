@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.errors import UnsupportedError
+from wholestep.errors import DtypeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound
-from wholestep.frontend.promotion import lift
+from wholestep.frontend.promotion import checked, lift
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import traced_array
 from wholestep.numpy.outside import NO_VALUE, np
-from wholestep.numpy.reductions import real_root
+from wholestep.numpy.reductions import root_of_variance
 from wholestep.numpy.selection import where as where_
 
 
@@ -58,18 +58,28 @@ nanmax = bound(np.nanmax, reductions.TIES, _nan_extremum, reductions.max, -np.in
 nanmin = bound(np.nanmin, reductions.TIES, _nan_extremum, reductions.min, np.inf, casting="unsafe")
 
 
+def inexact_operand(name: str, a: Any, dtype: Any = None, **options: Any) -> Array:
+    """The operand; raises DtypeError where numbers that may be NaN are asked for as integers."""
+    x = traced_array(a)
+    if dtype is not None and dtypes.is_inexact(x.dtype) and not dtypes.is_inexact(checked(dtype)):
+        raise DtypeError(f"{name}: a mean of {x.type} as {dtypes.short(checked(dtype))} could not be NaN")
+    return x
+
+
 @binds(np.nanmean, casting="unsafe")
 def nanmean(a: Any, where: Any = NO_VALUE, **options: Any) -> Any:
     """numpy.nanmean."""
-    x = traced_array(a)
+    x = inexact_operand("nanmean", a, **options)
     return reductions.mean(replaced(x, 0), where=_present(x, where), **options)
 
 
 @binds(np.nanvar, casting="unsafe")
 def nanvar(a: Any, ddof: Any = 0, where: Any = NO_VALUE, correction: Any = NO_VALUE, **options: Any) -> Any:
     """numpy.nanvar; NaN where no degree of freedom is left."""
-    x = traced_array(a)
+    x = inexact_operand("nanvar", a, **options)
     ddof = ddof if correction is NO_VALUE else correction
+    if not dtypes.is_inexact(x.dtype):
+        return reductions.var(x, ddof=ddof, where=where, **options)
     present = _present(x, where)
     made = reductions.var(replaced(x, 0), ddof=ddof, where=present, **options)
     over = {name: options[name] for name in ("axis", "keepdims") if name in options}
@@ -81,7 +91,7 @@ def nanvar(a: Any, ddof: Any = 0, where: Any = NO_VALUE, correction: Any = NO_VA
 @binds(np.nanstd, casting="unsafe")
 def nanstd(a: Any, **options: Any) -> Any:
     """numpy.nanstd; its derivative at zero is 0."""
-    made = real_root(nanvar(traced_array(a), **options))
+    made = root_of_variance("nanstd", nanvar(traced_array(a), **options))
     return made if made.ndim else made[()]
 
 

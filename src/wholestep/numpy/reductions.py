@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from wholestep import dtypes
 from wholestep.dims import Dim
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import AxisError, DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound
 from wholestep.frontend.marks import stop_gradient
@@ -28,6 +29,24 @@ def restore_axes(v: Value, shape: tuple[Any, ...], axes: tuple[int, ...], keepdi
         return v
     made: Value = reshape(v, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
     return made
+
+
+def reduced_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes of a reduction, which NumPy takes as integers or a tuple of them, and not as a list or a truth value."""
+    for one in axis if isinstance(axis, tuple) else (axis,):
+        if isinstance(one, list | bool | np.bool_):
+            raise AxisError(f"{name}: axis={axis!r} is no axis", hint="give an integer, or a tuple of integers")
+    return normalized_axes(name, axis, ndim)
+
+
+def is_kept(name: str, keepdims: Any) -> bool:
+    """Test whether a reduction keeps its axes; raises UnsupportedError for what is no truth value."""
+    if keepdims is NO_VALUE:
+        return False
+    try:
+        return bool(operator.index(keepdims))
+    except TypeError:
+        raise UnsupportedError(f"{name}: keepdims={keepdims!r} is neither True nor False") from None
 
 
 def is_given(option: Any) -> bool:
@@ -50,7 +69,7 @@ def apply_reduction(
 ) -> Any:
     """The common part of all reductions: axes, dtype=, where=, initial= and keepdims=."""
     x = lift(a)
-    axes = normalized_axes(name, axis, x.ndim)
+    axes = reduced_axes(name, axis, x.ndim)
     v = x.value if dtype is None else cast_to(x.value, checked(dtype))
     if where is not True and where is not NO_VALUE:
         if identity is None and not is_given(initial):
@@ -62,8 +81,10 @@ def apply_reduction(
         made = full_of(initial, re.reduced_shape(v.shape, axes), v.dtype)
     else:
         made = primitive(v, axes=axes)
-    result = wrap(restore_axes(made, v.shape, axes, keepdims))
-    return combine(result, initial) if is_given(initial) and combine is not None else result
+    result = wrap(restore_axes(made, v.shape, axes, is_kept(name, keepdims)))
+    if combine is None or not is_given(initial):
+        return result
+    return combine(result, wrap(cast_to(value_of(initial), made.dtype)))
 
 
 def sum_dtype(t: Type) -> Any:
@@ -72,7 +93,9 @@ def sum_dtype(t: Type) -> Any:
 
 
 def _total(name: str, primitive: Any, unit: int, combine: Any, a: Any, dtype: Any = None, **options: Any) -> Any:
-    dtype = sum_dtype(lift(a).type) if dtype is None else dtype
+    dtype = sum_dtype(lift(a).type) if dtype is None else checked(dtype)
+    if dtype == np.bool_:
+        primitive = OF_TRUTHS[primitive]
     return apply_reduction(name, primitive, a, unit, combine, dtype=dtype, **options)
 
 
@@ -108,7 +131,7 @@ def extremum(
 ) -> Any:
     """A maximum or minimum; raises ShapeError for one of nothing."""
     x = lift(a)
-    axes = normalized_axes(name, axis, x.ndim)
+    axes = reduced_axes(name, axis, x.ndim)
     chosen = functools.partial(complex_extremum, real=primitive) if dtypes.is_complex(x.dtype) else primitive
     empty = [i for i in axes if isinstance(x.shape[i], int) and x.shape[i] == 0]
     if empty and not is_given(initial):
@@ -155,7 +178,7 @@ def mean_dtype(x: Array, dtype: Any) -> Any:
 def mean(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
     """numpy.mean."""
     x = lift(a)
-    axes = normalized_axes("mean", axis, x.ndim)
+    axes = reduced_axes("mean", axis, x.ndim)
     wanted = mean_dtype(x, dtype)
     total = sum(x, axis=axes, dtype=dtypes.compute_dtype(wanted), **options)
     return (total / mean_count(x, axes, **options)).astype(wanted, copy=False)
@@ -173,19 +196,20 @@ def var(
 ) -> Any:
     """numpy.var; of complex numbers the mean of |x - mean|**2, a real array."""
     x = lift(a)
-    axes = normalized_axes("var", axis, x.ndim)
+    axes = reduced_axes("var", axis, x.ndim)
     wanted = mean_dtype(x, dtype)
-    x = x.astype(dtypes.compute_dtype(wanted), copy=False)
+    over = {"dtype": wanted} if wanted.kind in "biu" else {}
+    x = x if over else x.astype(dtypes.compute_dtype(wanted), copy=False)
     where = options.get("where", NO_VALUE)
-    off = x - (_mean(x, axis=axes, keepdims=True, where=where) if mean is NO_VALUE else mean)
+    off = lift(x - (_mean(x, axis=axes, keepdims=True, where=where, **over) if mean is NO_VALUE else mean))
     if where is not NO_VALUE and where is not True:
         off = lift(np.where(where, off, 0))  # neither the mean nor a derivative sees what is left out
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
-    total = sum(square, axis=axes, **options)
+    total = sum(square, axis=axes, **over, **options)
     count = mean_count(x, axes, **options) - (ddof if correction is NO_VALUE else correction)
     count = np.maximum(traced_count(count), 0)
-    real = dtypes.real_of(wanted) if dtypes.is_complex(wanted) else wanted
-    return (total / count).astype(real, copy=False)
+    result = dtypes.real_of(wanted) if dtype is None and dtypes.is_complex(wanted) else wanted
+    return (total / count).astype(result, copy=False)
 
 
 _mean = mean
@@ -194,7 +218,17 @@ _mean = mean
 @binds(np.std, casting="unsafe")
 def std(a: Any, **options: Any) -> Any:
     """numpy.std; its derivative at zero is 0."""
-    return real_root(var(a, **options))
+    return root_of_variance("std", var(a, **options))
+
+
+def root_of_variance(name: str, x: Array) -> Any:
+    """The deviation of a variance in its dtype: NumPy writes the root over it, and cuts a scalar off to an integer."""
+    made = real_root(x)
+    if made.dtype == x.dtype:
+        return made
+    if made.ndim:
+        raise DtypeError(f"{name}: a deviation is no integer, and dtype= asks for {dtypes.short(x.dtype)}")
+    return made.astype(x.dtype)[()]
 
 
 def real_root(x: Any) -> Any:
@@ -210,7 +244,7 @@ def _arg_extremum(name: str, primitive: Any, a: Any, axis: Any = None, keepdims:
     if axis is None:
         made = primitive(ravel(x).value, axis=0)
         return wrap(restore_axes(made, x.shape, tuple(range(x.ndim)), keepdims))
-    place = axis_of(name, axis, x.ndim)
+    (place,) = reduced_axes(name, axis if isinstance(axis, bool) else operator.index(axis), x.ndim)
     return wrap(restore_axes(primitive(x.value, axis=place), x.shape, (place,), keepdims))
 
 
@@ -220,16 +254,19 @@ argmin = bound(np.argmin, "the first of equals", _arg_extremum, "argmin", re.arg
 
 def _cumulative(name: str, primitive: Any, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     x = lift(a)
+    if axis is not None:
+        reduced_axes(name, axis, x.ndim)
     dtype = sum_dtype(x.type) if dtype is None else checked(dtype)
     x = x if axis is not None else ravel(x)
     v = x.value if dtype is None else cast_to(x.value, dtype)
     place = 0 if axis is None else axis_of(name, axis, x.ndim)
     if v.type.dtype == np.bool_:
-        return Array(OF_TRUTHS[primitive](v, axis=place)[0])
+        return Array(RUNNING_TRUTHS[primitive](v, axis=place)[0])
     return Array(primitive(v, axis=place, reverse=False))
 
 
-OF_TRUTHS = {re.cumsum: order.cummax, re.cumprod: order.cummin}
+RUNNING_TRUTHS = {re.cumsum: order.cummax, re.cumprod: order.cummin}
+OF_TRUTHS = {re.sum_: re.any_, re.prod: re.all_}
 """A sum of truth values is true where any of them is, a product where all of them are."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wholestep.errors import ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.promotion import lift, promoted
@@ -92,6 +93,8 @@ def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
 ) -> Any:
     """numpy.isin: every element is compared with every one looked for."""
+    if kind not in (None, "sort", "table"):
+        raise ParameterError(f"isin: kind={kind!r} is none of None, 'sort' and 'table'")
     x, y = traced_array(element), ravel(traced_array(test_elements))
     found = np.any(x[..., None] == y, axis=-1)
     return np.logical_not(found) if invert else found

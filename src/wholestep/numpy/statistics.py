@@ -9,7 +9,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound, covers
-from wholestep.frontend.promotion import lift
+from wholestep.frontend.promotion import checked, lift
 from wholestep.numpy import reductions
 from wholestep.numpy.movement import (
     broadcast_to,
@@ -101,7 +101,8 @@ def cov(
     off = x - lift(middle)[:, None]
     right = off.T if w is None else (off * w).T
     made = lift(np.matmul(off, np.conjugate(right)))
-    made = made / np.maximum(factor, 0) if isinstance(factor, Array) else made * np.true_divide(1, max(factor, 0))
+    scaled = made / np.maximum(factor, 0) if isinstance(factor, Array) else made * np.true_divide(1, max(factor, 0))
+    made = lift(scaled).astype(made.dtype, copy=False)
     return reshape(made, tuple([n for n in made.shape if n != 1]))
 
 
@@ -111,7 +112,9 @@ def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Array:
     if x.ndim > 2 or (y is not None and traced_array(y).ndim > 2):
         raise ShapeError("cov: more than two dimensions")
     kinds = [x.dtype, np.dtype(np.float64)] if y is None else [x.dtype, traced_array(y).dtype, np.dtype(np.float64)]
-    wanted = np.result_type(*kinds) if dtype is None else np.dtype(dtype)
+    wanted = np.result_type(*kinds) if dtype is None else checked(dtype)
+    if not dtypes.is_inexact(wanted):
+        raise DtypeError(f"cov: a covariance is no integer, and dtype= asks for {dtypes.short(wanted)}")
 
     def rows(a: Array) -> Array:
         a = Array(a.astype(wanted).value)

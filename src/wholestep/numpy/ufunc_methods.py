@@ -8,7 +8,8 @@ from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, is_traced, unsupported
-from wholestep.frontend.promotion import broadcast_shapes, lift, wrap
+from wholestep.frontend.promotion import broadcast_shapes, checked, lift, wrap
+from wholestep.frontend.ufunc_rules import LOGICAL
 from wholestep.numpy.movement import (
     axis_of,
     broadcast_to,
@@ -30,19 +31,31 @@ IN_TURN = frozenset(("subtract", "divide", "arctan2"))
 """Folded from the left: n steps."""
 
 
+TOTALS = frozenset(("add", "multiply"))
+"""Reductions whose results have a dtype of their own choice."""
+
+
+def in_loop(ufunc: np.ufunc, x: Any, dtype: Any) -> Array:
+    """The operand of a method as the ufunc computes it where `dtype=` asks for one; of what tests truth, as it is."""
+    a, wanted = traced_array(x), checked(dtype)
+    loop = ufuncs.loop_dtypes(ufunc, (a.dtype,) * ufunc.nin, wanted, "unsafe")[0]
+    return a if ufunc.__name__ in LOGICAL else a.astype(loop)
+
+
 def reduce(
     ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, **options: Any
 ) -> Any:
     """`ufunc.reduce`: as the function of that meaning where there is one, else by folding."""
     name = ufunc.__name__
     if name in ufuncs.REDUCE:
-        given = {} if dtype is None else {"dtype": dtype}
-        made = FUNCTIONS[ufuncs.REDUCE[name]](x, axis=axis, keepdims=keepdims, **given, **options)
+        if dtype is not None:
+            x, options = in_loop(ufunc, x, dtype), {**options, **({"dtype": dtype} if name in TOTALS else {})}
+        made = FUNCTIONS[ufuncs.REDUCE[name]](x, axis=axis, keepdims=keepdims, **options)
         return ufuncs.assign_out(name, out, made)
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.reduce")
     initial, where = options.pop("initial", None), options.pop("where", True)
-    a = traced_array(x) if dtype is None else traced_array(x).astype(dtype)
+    a = traced_array(x) if dtype is None else in_loop(ufunc, x, dtype)
     axes = normalized_axes(name, axis, a.ndim)
     if name in IN_TURN and len(axes) > 1:
         raise ValueError(f"reduction operation '{name}' is not reorderable, so at most one axis may be specified")
@@ -87,7 +100,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
         return ufuncs.assign_out(name, out, ACCUMULATE[name](x, axis, dtype))
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.accumulate")
-    a = traced_array(x) if dtype is None else traced_array(x).astype(dtype)
+    a = traced_array(x) if dtype is None else in_loop(ufunc, x, dtype)
     place = axis_of(name, axis, a.ndim)
     head = (slice(None),) * place
     parts: list[Any] = [a[(*head, slice(0, 1))]]

@@ -233,10 +233,10 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     """numpy.linalg.matrix_rank, an integer."""
     x = lift(A)
-    if x.ndim < 2:
-        return np.any(x != 0).astype(np.int64)
     if tol is not None and rtol is not None:
         raise ValueError("`tol` and `rtol` can't be both set.")
+    if x.ndim < 2:
+        return np.any(x != 0).astype(np.int64)
     s = svd(x, compute_uv=False, hermitian=hermitian)
     if tol is None:
         eps = max(x.shape[-2:]) * np.finfo(s.dtype).eps if rtol is None else lift(rtol)[..., None]

@@ -87,6 +87,8 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
     rows = math.prod(x.shape[:ind])
+    if not x.ndim or rows != math.prod(x.shape[ind:]):
+        raise ShapeError(f"tensorinv: the first {ind} axes of {x.type} must have as many elements as the others")
     return inv(x.reshape((rows, -1))).reshape((*x.shape[ind:], *x.shape[:ind]))
 
 
