@@ -13,6 +13,7 @@ from tests.structure.written import cast, cond, literal, op, scan, stated_pullba
 from wholestep.backends.reference import interpret
 from wholestep.errors import DerivativeError
 from wholestep.frontend.tracing import type_of
+from wholestep.ir import types
 from wholestep.ir.build import build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
@@ -141,3 +142,12 @@ def test_a_value_given_twice_is_two_variables() -> None:
     gx, dy = interpret(graph, [x, np.ones(2)])
     np.testing.assert_allclose(gx, np.cos(x) * x, rtol=1e-15)
     np.testing.assert_allclose(dy, np.sin(x), rtol=1e-15)
+
+
+def test_types_that_nobody_holds_are_forgotten() -> None:
+    held = array_type((3, 123457), F64)
+    before = len(types._types)
+    for n in range(200):
+        array_type((n, 123457, 2), F64)
+    assert len(types._types) == before
+    assert array_type((3, 123457), F64) is held

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ Shape = tuple[Any, ...]
 class Type:
     """Shape and dtype; equal types are one object, so `is` compares them."""
 
-    __slots__ = ("dtype", "inexact", "ndim", "shape")
+    __slots__ = ("__weakref__", "dtype", "inexact", "ndim", "shape")
     shape: Shape
     dtype: np.dtype[Any]
     inexact: bool
@@ -40,17 +42,37 @@ class Type:
         return array_type, (self.shape, self.dtype)
 
 
-_types: dict[tuple[Shape, np.dtype[Any]], Type] = {}
+_types: dict[tuple[Shape, np.dtype[Any]], weakref.ref[Type]] = {}
+"""The types that somebody holds."""
+_lock = threading.RLock()
 
 
 def array_type(shape: Shape, dtype: np.dtype[Any]) -> Type:
-    """The one Type of this shape and dtype."""
-    found = _types.get((shape, dtype))
-    if found is None:
-        found = Type()
-        found.shape = tuple(s if isinstance(s, Dim) else int(s) for s in shape)
-        found.dtype = np.dtype(dtype)
-        found.ndim = len(shape)
-        found.inexact = dtypes.is_inexact(found.dtype)
-        found = _types.setdefault((found.shape, found.dtype), found)
+    """The one Type of this shape and dtype, for as long as anybody holds it."""
+    known = _types.get((shape, dtype))
+    found = None if known is None else known()
+    return _entered(shape, dtype) if found is None else found
+
+
+def _entered(shape: Shape, dtype: np.dtype[Any]) -> Type:
+    """The type, made and entered unless another thread was faster."""
+    made = Type()
+    made.shape = tuple(s if isinstance(s, Dim) else int(s) for s in shape)
+    made.dtype = np.dtype(dtype)
+    made.ndim = len(shape)
+    made.inexact = dtypes.is_inexact(made.dtype)
+    key = (made.shape, made.dtype)
+    with _lock:
+        known = _types.get(key)
+        found = None if known is None else known()
+        if found is None:
+            found = made
+            _types[key] = weakref.ref(made, lambda gone: _dropped(key, gone))
     return found
+
+
+def _dropped(key: tuple[Shape, np.dtype[Any]], gone: weakref.ref[Type]) -> None:
+    """Forget a type that is gone, unless one like it has come since."""
+    with _lock:
+        if _types.get(key) is gone:
+            del _types[key]
