@@ -53,7 +53,7 @@ def test_a_later_process_reads_no_text(anew: Any, monkeypatch: Any) -> None:
 
 
 def test_what_is_not_rewritten_is_kept_too(anew: Any, monkeypatch: Any) -> None:
-    assert ws.grad(lambda x: x * x)(3.0) == 6.0
+    assert ws.grad(lambda x: x)(3.0) == 1.0
     (found,) = kept_codes._files.values()
     assert list(found.used.values()) == [b""]
 

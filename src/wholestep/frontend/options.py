@@ -22,7 +22,7 @@ def _one_of(known: tuple[Any, ...], shown: str) -> Callable[[Any], str]:
     return wrong
 
 
-def _whole(value: Any) -> str:
+def _integral(value: Any) -> str:
     """A truth value in the place of which NumPy takes integers."""
     try:
         operator.index(value)
@@ -32,26 +32,26 @@ def _whole(value: Any) -> str:
 
 
 def _number(value: Any) -> str:
-    return "an integer" if _whole(value) and value is not None else ""
+    return "an integer" if _integral(value) and value is not None else ""
 
 
-def _order(value: Any) -> str:
+def _storage_order(value: Any) -> str:
     fits = value is None or (isinstance(value, str) and value.upper() in ORDERS)
     return "" if fits else ", ".join(map(repr, ORDERS))
 
 
-def _kind(value: Any) -> str:
+def _sort_kind(value: Any) -> str:
     fits = value is None or (isinstance(value, str) and (value == "introselect" or value[:1].lower() in tuple("qhms")))
     return "" if fits else "'quicksort', 'heapsort', 'mergesort' or 'stable'"
 
 
 OPTIONS: dict[str, Callable[[Any], str]] = {
-    "order": _order,
+    "order": _storage_order,
     "casting": _one_of(CASTINGS, ", ".join(map(repr, CASTINGS[:-1]))),
     "device": _one_of((None, "cpu"), "'cpu'"),
-    "subok": _whole,
+    "subok": _integral,
     "max_work": _number,
-    "kind": _kind,
+    "kind": _sort_kind,
 }
 """The name of an option -> the values that it takes, in words, where it does not take one; empty where it does."""
 

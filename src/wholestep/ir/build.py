@@ -36,6 +36,7 @@ class GraphBuilder:
         "parent",
         "reason",
         "recording",
+        "remembered",
         "said",
     )
 
@@ -54,6 +55,8 @@ class GraphBuilder:
         self.closed = False
         self.parent: GraphBuilder | None = None
         self.reason = reason
+        self.remembered: dict[Any, Any] = {}
+        """The results in this trace of functions of the user's that remember them."""
         self.said: list[Any] = []
         """The arguments of `ws.print` that nobody has taken yet to make them results of the program."""
 

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import INSTANCES, REPLACED, is_traced
+from wholestep.frontend.dispatch import INSTANCES, JOINERS, REPLACED, is_traced
 from wholestep.frontend.source import answers
-from wholestep.frontend.source.fresh import FreshMethod, live
+from wholestep.frontend.source.fresh import FreshArray, FreshMethod, live
+from wholestep.frontend.source.members import MARKED, Operand, Owner, function_of, member_of, names_in
 from wholestep.frontend.source.python_calls import PYTHON, is_instance
 from wholestep.frontend.source.rewriting import rewritten_code
+from wholestep.frontend.source.wrappers import CACHED, cached_call, choice_answer, remembered
 from wholestep.ir.build import current
 
 Answer = Callable[..., Any]
@@ -35,11 +37,72 @@ class CallHook:
             return f
         return KINDS.get(type(f), of_instance)(f)
 
-    indexed = staticmethod(answers.read_at)
+    def indexed(self, x: Any) -> Any:
+        """The object that an index expression reads from, or writes to."""
+        return answers.read_at(x) if type(x) in PLAIN or type(x) in JOINERS else self.operand(x)
+
+    def operand(self, x: Any) -> Any:
+        """The object that stands beside an operator."""
+        kind = type(x)
+        if kind in PLAIN or current() is None or not has_operators(kind):
+            return x
+        return Operand(x, rewritten_function)
+
+    def owner(self, x: Any, name: str) -> Any:
+        """The object of which an attribute is read."""
+        kind = type(x)
+        if kind in PLAIN or current() is None or kind.__getattribute__ is not READING:
+            return x
+        member = member_of(kind, name)
+        getter = function_of(member)
+        code = None if getter is None else rewritten_code(getter, HOOK)
+        if getter is None or code is None:
+            return x
+        read = functools.partial(value_of_property, with_code(getter, code), x, name)
+        if type(member) is property:
+            return Owner(read)
+        if name in vars(x):
+            return x
+        return Owner(lambda: remembered(("property", id(x), name), read, x))
+
     result = staticmethod(answers.result)
 
 
 HOOK = CallHook()
+
+
+PLAIN = frozenset((Array, np.ndarray, FreshArray, float, int, bool, complex, str, tuple, list, dict, ModuleType))
+"""Kinds of objects that have no members of the user's."""
+
+READING: Any = object.__getattribute__
+
+_with_operators: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
+def has_operators(kind: type) -> bool:
+    """Test whether a class, or one that it is derived from, has operators of the user's."""
+    found = _with_operators.get(kind)
+    if found is None:
+        found = any([MARKED in names_in(base) for base in kind.__mro__])
+        _with_operators[kind] = found
+    return found
+
+
+def rewritten_function(f: FunctionType) -> FunctionType:
+    """A function, rewritten where it is the user's."""
+    code = rewritten_code(f, HOOK)
+    return f if code is None else with_code(f, code)
+
+
+def value_of_property(getter: Answer, x: Any, name: str) -> Any:
+    """The value of a rewritten property; where it finds no attribute, the class is asked, as Python does."""
+    try:
+        return getter(x)
+    except AttributeError:
+        instead = getattr(type(x), "__getattr__", None)
+        if instead is None:
+            raise
+        return instead(x, name)
 
 
 def unchanged(f: Any) -> Any:
@@ -51,7 +114,15 @@ def of_function(f: FunctionType) -> Any:
     code = rewritten_code(f, HOOK)
     if code is not None:
         return with_code(f, code)
-    return managed(f) if f.__code__ is MANAGED else of_library(f)
+    if f.__code__ is MANAGED:
+        return managed(f)
+    answer = choice_answer(f)
+    return of_library(f) if answer is None else functools.partial(answer, HOOK.call, f)
+
+
+def of_cached(f: Any) -> Any:
+    """A function with a cache."""
+    return functools.partial(cached_call, HOOK.call, f)
 
 
 _maker: Any = contextlib.contextmanager
@@ -236,7 +307,7 @@ def of_method(f: MethodType) -> Any:
             return MethodType(with_code(function, code), f.__self__)
         if function.__module__.partition(".")[0] == "scipy":
             return numpy_answer(f)  # a method of a distribution
-    return f
+    return functools.partial(of_cached(function), f.__self__) if type(function) is CACHED else f
 
 
 def of_partial(f: functools.partial[Any]) -> Any:
@@ -285,5 +356,6 @@ KINDS: dict[type, Callable[[Any], Any]] = {
     np.ufunc: of_library,
     type(np.sum): of_library,
     functools.partial: of_partial,
+    CACHED: of_cached,
     FreshMethod: unchanged,
 }

@@ -22,21 +22,21 @@ FOLDER_NAME = "source"
 """The folder in that of compiled code."""
 MOST = 500
 """The codes of an entry, before those that the running process has not used are left out."""
-MAKERS = ("frontend/source/reading.py", "frontend/source/rewriting.py")
+MAKERS = tuple([f"frontend/source/{name}.py" for name in ("members", "reading", "rewriting")])
 """The files whose text decides what a rewritten code is."""
 PLAIN = 2
 """The version of `marshal` whose bytes do not depend on who else refers to an object."""
 
 
-def recalled(code: CodeType, make: Callable[[], CodeType | None]) -> CodeType | None:
-    """The copy of a code, by an earlier process or by `make`: the code itself where nothing is rewritten.
+def recalled(code: CodeType, members: frozenset[str], make: Callable[[], CodeType | None]) -> CodeType | None:
+    """The copy of a code that asks for members, by an earlier process or by `make`: the code itself where it is none.
 
     None, which `make` gives where it knows no copy, is not kept.
     """
     codes = file_codes(code.co_filename)
     if codes is None:
         return make()
-    name = hashlib.sha256(marshal.dumps(code, PLAIN)).hexdigest()
+    name = hashlib.sha256(marshal.dumps(code, PLAIN) + " ".join(sorted(members)).encode()).hexdigest()
     known = codes.before.get(name)
     if known is None:
         made = make()

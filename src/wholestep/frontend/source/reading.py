@@ -157,7 +157,10 @@ def compiled(node: Function, code: CodeType, imported: tuple[str, ...]) -> CodeT
     if within is not None:
         statement = ast.ClassDef(within, [], [], [statement], [], **params, **at)
     free = [ast.arg(name, **at) for name in code.co_freevars]
-    around = ast.FunctionDef(OUTER, ast.arguments([], free, None, [], [], None, []), [statement], [], **params, **at)
+    # A function that calls itself, and a method that names its class, find them where the module has them.
+    own = {name for name in (within, getattr(node, "name", None)) if name is not None} - {*code.co_freevars}
+    body: list[ast.stmt] = [*([ast.Global(sorted(own), **at)] if own else []), statement]
+    around = ast.FunctionDef(OUTER, ast.arguments([], free, None, [], [], None, []), body, [], **params, **at)
     known: list[ast.stmt] = [ast.Import([ast.alias(name, **at)], **at) for name in imported]
     module = ast.Module([*known, around], [])
     whole: CodeType = compile(module, code.co_filename, "exec", flags=code.co_flags & FUTURE, dont_inherit=True)

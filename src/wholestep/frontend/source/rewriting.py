@@ -12,8 +12,9 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+from wholestep.frontend.source.members import MARKED, members_near
 from wholestep.frontend.source.ownership import of_the_user
-from wholestep.frontend.source.reading import Function, codes_named, compiled, definition, patched
+from wholestep.frontend.source.reading import Function, codes_named, compiled, definition, nested_codes, patched
 
 MARK = "\0wholestep"
 """The constant that stands for the hook until the code is made: text that no program holds."""
@@ -90,7 +91,9 @@ def _copy_of(f: FunctionType, hook: Any) -> CodeType | None:
     code = f.__code__
     if any([one is hook for one in code.co_consts]):
         return None  # a function within a rewritten one is rewritten already
-    marked = _kept_codes().recalled(code, lambda: marked_copy(f))
+    members = members_near(f)
+    members = members.intersection([MARKED, *[name for one in nested_codes(code) for name in one.co_names]])
+    marked = _kept_codes().recalled(code, members, lambda: marked_copy(f, members))
     if marked is None or marked is code:
         return None
     made = with_constant(marked, MARK, hook)
@@ -98,8 +101,8 @@ def _copy_of(f: FunctionType, hook: Any) -> CodeType | None:
     return made
 
 
-def marked_copy(f: FunctionType) -> CodeType | None:
-    """The rewritten copy of a function's code, with the mark in place of the hook.
+def marked_copy(f: FunctionType, members: frozenset[str] = frozenset()) -> CodeType | None:
+    """The rewritten copy of a function's code, with the mark in place of the hook; it asks for these members too.
 
     The code itself where there is nothing to rewrite; None where there is no text to go by.
     """
@@ -107,7 +110,7 @@ def marked_copy(f: FunctionType) -> CodeType | None:
     found = definition(code, f.__globals__)
     if found is None:
         return None
-    if not Rewriter().function(found.node):
+    if not Rewriter(members).function(found.node):
         return code
     copies = codes_named(compiled(found.node, code, found.imported), code.co_name)
     made = patched(copies[found.ordinal], code, found.before)
@@ -132,7 +135,10 @@ def _remember(made: CodeType, code: CodeType) -> None:
 class Rewriter:
     """The changes of a function's text, made in place in one walk; each new node stands at the place of another."""
 
-    def __init__(self) -> None:
+    def __init__(self, members: frozenset[str] = frozenset()) -> None:
+        self.members = members
+        """The names of properties of the user's classes; the word for operators where there are some."""
+        self.kinds = {**KINDS, **(OF_OPERATORS if MARKED in members else {})}
         self.changed = False
         self.waiting: list[Any] = []
         self.written: set[str] = set()
@@ -148,8 +154,8 @@ class Rewriter:
         while self.waiting:
             one = self.waiting.pop()
             kind = type(one)
-            if kind in KINDS:
-                KINDS[kind](self, one)
+            if kind in self.kinds and self.kinds[kind](self, one):
+                continue
             for name in FIELDS[kind] if kind in FIELDS else fields_of(kind):
                 child = getattr(one, name, None)
                 if type(child) is list:
@@ -170,8 +176,42 @@ class Rewriter:
         self.waiting += (value, node.slice)
         if context is ast.Store and type(value) is ast.Name:
             self.written.add(value.id)
-        elif context is ast.Load and reads_openly(node):
+        if context is ast.Load and (reads_openly(node) or MARKED in self.members):
             node.value, self.changed = asked("indexed", value), True
+        elif context is ast.Store and MARKED in self.members:
+            node.value, self.changed = asked("operand", value), True
+
+    def attribute(self, node: ast.Attribute) -> bool:
+        """Ask for the owner of what may be a property, and say whether that was all there is inside."""
+        if node.attr not in self.members or type(node.ctx) is not ast.Load:
+            return False
+        self.waiting.append(node.value)
+        node.value, self.changed = asked("owner", node.value, node.attr), True
+        return True
+
+    def operation(self, node: ast.BinOp) -> bool:
+        node.left, node.right = self.operand(node.left), self.operand(node.right)
+        return True
+
+    def negation(self, node: ast.UnaryOp) -> bool:
+        if type(node.op) is ast.Not:
+            return False
+        node.operand = self.operand(node.operand)
+        return True
+
+    def comparison(self, node: ast.Compare) -> bool:
+        if not all([type(op) in ORDERED for op in node.ops]):
+            return False
+        node.left, node.comparators = self.operand(node.left), [self.operand(x) for x in node.comparators]
+        return True
+
+    def operand(self, node: ast.expr) -> ast.expr:
+        """Ask for what stands beside an operator; numbers stay, and the walk goes on inside."""
+        if type(node) is ast.Constant:
+            return node
+        self.changed = True
+        self.waiting.append(node)
+        return asked("operand", node)
 
     def assignment(self, node: ast.Assign) -> None:
         self.assigned.append(node)
@@ -188,17 +228,25 @@ class Rewriter:
                 node.value, self.changed = asked("result", node.value), True
 
 
-KINDS: dict[type, Callable[[Rewriter, Any], None]] = {
+KINDS: dict[type, Callable[[Rewriter, Any], bool | None]] = {
     ast.Call: Rewriter.call,
     ast.Subscript: Rewriter.subscript,
     ast.Assign: Rewriter.assignment,
     ast.AugAssign: Rewriter.augmented,
+    ast.Attribute: Rewriter.attribute,
 }
-"""The kinds of nodes at which something changes, or that say what does."""
+"""The kinds of nodes at which something changes, or that say what does; true where all inside has been looked at."""
+OF_OPERATORS: dict[type, Callable[[Rewriter, Any], bool | None]] = {
+    ast.BinOp: Rewriter.operation,
+    ast.UnaryOp: Rewriter.negation,
+    ast.Compare: Rewriter.comparison,
+}
+"""Those at which operators of the user's classes are asked for."""
+ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 
 
-def asked(question: str, node: ast.expr) -> ast.expr:
-    """`hook.question(node)`, at the place of the node."""
+def asked(question: str, node: ast.expr, *words: str) -> ast.expr:
+    """`hook.question(node, *words)`, at the place of the node."""
     at: Any = {
         "lineno": node.lineno,
         "col_offset": node.col_offset,
@@ -206,7 +254,7 @@ def asked(question: str, node: ast.expr) -> ast.expr:
         "end_col_offset": node.end_col_offset,
     }
     hook = ast.Attribute(ast.Constant(MARK, **at), question, LOAD, **at)
-    return ast.Call(hook, [node], [], **at)
+    return ast.Call(hook, [node, *[ast.Constant(word, **at) for word in words]], [], **at)
 
 
 LOAD = ast.Load()
