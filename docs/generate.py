@@ -35,6 +35,7 @@ from wholestep.testing.primitives import graph_of, samples_of
 from wholestep_tools.audit.page import page as reliability
 from wholestep_tools.bench.depth import page_table as depth_table
 from wholestep_tools.bench.products import page_table as product_table
+from wholestep_tools.site import gallery
 
 FOLDER = Path(__file__).parent
 EXPANDED = frozenset((*EXPANSIONS, *CpuMachine().expansions()))
@@ -331,6 +332,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "benchmarks.md": benchmarks,
     "onnx.md": onnx_page,
     "export.md": exports,
+    "gallery.md": gallery.page,
     "../README.md": readme,
     "../RELIABILITY.md": lambda: reliability(FOLDER / "records"),
 }

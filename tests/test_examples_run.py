@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from wholestep_tools.site import gallery
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -32,6 +34,21 @@ def test_it_is_a_page_that_says_how_to_run_it(file):
     assert len(text.splitlines()) <= 120
     assert f"python examples/{file.name} --resume" in text
     assert f"examples/{file.name}" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("file", gallery.files(), ids=lambda file: file.stem)
+def test_an_example_of_the_gallery_reaches_its_number(file):
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 120
+    module = gallery.loaded(file)
+    assert 0 <= module.main() <= module.BOUND
+
+
+@pytest.mark.parametrize("file", gallery.files(), ids=lambda file: file.stem)
+def test_the_gallery_has_what_the_example_says(file):
+    module, found = gallery.loaded(file), json.loads(gallery.REACHED.read_text(encoding="utf-8"))["examples"][file.stem]
+    assert (found["quantity"], found["bound"]) == (module.QUANTITY, module.BOUND)
+    assert 0 <= found["reached"] <= found["bound"]
+    assert gallery.first_sentence(file).endswith((".", ":")) and f"gallery/{file.name}" in gallery.page()
 
 
 def test_digits(capsys):

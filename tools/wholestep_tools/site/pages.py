@@ -12,8 +12,8 @@ from wholestep_tools.site.links import OUTSIDE
 def generated(root: Path) -> dict[str, str]:
     """The text of each generated page by its path in the site."""
     written = {page: (root / source).read_text(encoding="utf-8") for source, page in OUTSIDE.items()}
-    for file in sorted((root / "examples").glob("*.py")):
-        written[f"examples/{file.stem}.md"] = example(file)
+    for file in sorted((root / "examples").rglob("*.py")):
+        written[file.relative_to(root).with_suffix(".md").as_posix()] = example(file)
     return {**written, **reference.pages()}
 
 

@@ -1,0 +1,51 @@
+"""A generative adversarial network that learns a bell curve from samples alone: two losses, two steps, in turns.
+
+The generator moves and stretches noise; the discriminator sees values and their squares. Each has a step of its own,
+which is handed the parameters of the other as a part of its batch.
+"""
+
+import numpy as np
+
+import wholestep as ws
+from wholestep import nn, optim
+
+QUANTITY = "error of mean and width of the samples"
+BOUND = 0.15
+
+
+def score(judge, x):
+    return judge(np.stack([x, x**2 / 4], axis=1))[:, 0]
+
+
+def samples(maker, noise):
+    return maker["shift"] + np.exp(maker["log_width"]) * noise
+
+
+def judge_loss(judge, batch):
+    real, false = score(judge, batch["real"]), score(judge, samples(batch["maker"], batch["noise"]))
+    return np.mean(nn.softplus(-real) + nn.softplus(false)) + 0.3 * np.mean(real**2)
+
+
+def maker_loss(maker, batch):
+    return np.mean(nn.softplus(-score(batch["judge"], samples(maker, batch["noise"]))))
+
+
+def main():
+    rng = np.random.default_rng(0)
+    judge = nn.Linear(2, 1, key=0)
+    maker = {"shift": np.float32(0), "log_width": np.float32(0)}
+    rows = {"noise": ws.ShapeDtype((256,), "float32"), "real": ws.ShapeDtype((256,), "float32")}
+    judging = ws.compile(judge_loss, judge, optimizer=optim.sgd(0.2), batch={**rows, "maker": maker})
+    making = ws.compile(maker_loss, maker, optimizer=optim.sgd(0.05), batch={"noise": rows["noise"], "judge": judge})
+    trail = []
+    for _ in range(2000):
+        noise = rng.normal(size=(2, 256)).astype(np.float32)
+        real = (2 + 0.5 * rng.normal(size=256)).astype(np.float32)
+        judging({"noise": noise[0], "real": real, "maker": making.params})
+        making({"noise": noise[1], "judge": judging.model})
+        trail.append([float(making.params["shift"]), float(np.exp(making.params["log_width"]))])
+    return float(np.max(np.abs(np.mean(trail[-1000:], axis=0) - [2.0, 0.5])))
+
+
+if __name__ == "__main__":
+    print(f"{main():.4f} {QUANTITY}")

@@ -1,0 +1,79 @@
+"""The gallery: examples that each print one number, with the number that each reached."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from wholestep_tools.bench.machine import processor
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples" / "gallery"
+REACHED = EXAMPLES / "reached.json"
+
+HEAD = """\
+# Gallery
+
+{count} small programs of many fields, each on one page, each with a number that says whether it is right: an error
+against a closed form, a share of wrong answers, a bound on a likelihood. `python examples/gallery/NAME.py` prints it;
+all run in the tests, which demand the bound. Seconds are those of the processor, {machine}, for the whole run,
+compilation included.
+
+| | | reached | bound | seconds |
+|---|---|--:|--:|--:|
+"""
+
+FOOT = """
+Longer ones, with data, checkpoints and curves, are among the [examples](../examples/README.md).
+"""
+
+
+def files() -> list[Path]:
+    """The examples of the gallery, by name."""
+    return sorted(EXAMPLES.glob("*.py"))
+
+
+def loaded(file: Path) -> Any:
+    """An example as a module, which nothing else imports."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def first_sentence(file: Path) -> str:
+    """The sentence with which an example begins."""
+    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def page() -> str:
+    """The page of the gallery, from the examples and from what was reached."""
+    record = json.loads(REACHED.read_text(encoding="utf-8"))
+    lines = [HEAD.format(count=len(files()), machine=record["machine"]).rstrip("\n")]
+    for file in files():
+        found, name = record["examples"][file.stem], file.stem.replace("_", " ")
+        numbers = f"{found['reached']:.2g} {found['quantity']} | {found['bound']:g} | {found['seconds']:.1f}"
+        lines.append(f"| [{name}](../examples/gallery/{file.name}) | {first_sentence(file)} | {numbers} |")
+    return "\n".join(lines) + "\n" + FOOT
+
+
+def measured(machine: str) -> dict[str, Any]:
+    """The record of all examples, run one after the other."""
+    found = {}
+    for file in files():
+        module, start = loaded(file), time.process_time()
+        reached = module.main()
+        seconds = time.process_time() - start
+        found[file.stem] = dict(
+            reached=reached, quantity=module.QUANTITY, bound=module.BOUND, seconds=round(seconds, 2)
+        )
+    return {"machine": machine, "examples": found}
+
+
+if __name__ == "__main__":
+    REACHED.write_text(json.dumps(measured(processor()), indent=1) + "\n", encoding="utf-8")
