@@ -75,8 +75,8 @@ FLOORS = {
         "backend",
     ),
     "backends.gpu": (
-        "language target",
-        "kernel_writer limits opencl",
+        "language share_loops",
+        "kernel_writer limits opencl target",
     ),
     "compiler": (
         "backends double_precision memory_report rewrites",

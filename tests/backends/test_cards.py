@@ -31,6 +31,8 @@ from wholestep.runtime.gpu import opencl
 from wholestep.testing import laws
 from wholestep.testing.arrays import eps_of
 from wholestep.testing.primitives import samples_of
+from wholestep_tools.audit.campaign import Seen
+from wholestep_tools.audit.correctness import on_cards
 
 on_a_card = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -41,7 +43,7 @@ def has_rows_in_registers(kernel: Any) -> bool:
 
 @on_a_card
 def test_random_kernels_give_the_bits_of_the_interpreter() -> None:
-    drawn = [(seed, random_kernel(seed)) for seed in range(4000, 4030)]
+    drawn = [(seed, random_kernel(seed)) for seed in range(4000, 4016)]
     drawn = [(seed, kernel) for seed, kernel in drawn if not has_rows_in_registers(kernel)]
     card = CardKernels([kernel for _, kernel in drawn])
     for n, (seed, kernel) in enumerate(drawn):
@@ -69,7 +71,7 @@ def test_a_kernel_as_text(golden: Any) -> None:
 
 # Programs.
 
-SAMPLED = ("tanh", "floor_divide", "contract", "max", "gather", "scatter", "random_bits", "cumsum", "solve")
+SAMPLED = ("floor_divide", "contract", "max", "scatter", "random_bits", "cumsum", "solve")
 """Primitives whose samples run here; `wholestep audit opencl` runs those of all."""
 REFUSED = ("solve",)
 
@@ -89,6 +91,17 @@ def test_samples_of_primitives(name: str) -> None:
         eps = eps_of([type_of(z)]) if exact is not None else laws.coarsest_eps(graph)
         assert (y.shape, y.dtype) == (z.shape, z.dtype)
         assert not off(y, z, eps) or (exact is not None and not off(y, exact[i], eps)), f"output {i}: {y!r}\n{z!r}"
+
+
+@on_a_card
+def test_the_audit_counts_primitives_and_finds_numbers_that_are_wrong() -> None:
+    found = on_cards.audit(2, 5)
+    assert found["failures"] == 0 and found["checks"]["primitives"] == 2
+    seen = Seen()
+    on_cards.compare("f", np.array([1.0, 1.5]), np.ones(2), 2**-52, seen)
+    on_cards.compare("g", np.array([1, 2]), np.ones(2, np.int64), 2**-52, seen)
+    on_cards.compare("h", np.array([1 + 2**-52]), np.ones(1), 2**-52, seen)
+    assert [failure[0] for failure in seen.failures] == ["f", "g"]
 
 
 RNG = np.random.default_rng(0)

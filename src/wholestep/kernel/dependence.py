@@ -176,11 +176,25 @@ def single_step(axis: Axis, access: MemoryAccess) -> int | None:
         guard = guards.pop()
         if guard.op == "and":
             guards += guard.args
-        elif guard.op == "eq" and guard.args[0].dtype.kind in "iu":
-            const, axes, values = affine_form(Index(0, {guard.args[0]: 1}) + Index(0, {guard.args[1]: -1}))
-            if not values and [*axes] == [axis] and abs(axes[axis]) == 1:
-                return -const * axes[axis]
+        elif (step := chosen_step(axis, guard)) is not None:
+            return step
     return None
+
+
+def chosen_step(axis: Axis, guard: Var) -> int | None:
+    """The step of an axis that a guard `index(axis) == step` chooses; None for other guards."""
+    if guard.op == "eq" and guard.args[0].dtype.kind in "iu":
+        const, axes, values = affine_form(Index(0, {guard.args[0]: 1}) + Index(0, {guard.args[1]: -1}))
+        if not values and [*axes] == [axis] and abs(axes[axis]) == 1:
+            return -const * axes[axis]
+    return None
+
+
+def surely_happens(access: MemoryAccess) -> bool:
+    """Test whether no guard skips an access, but for those that choose one thread for the access of a workgroup."""
+    guards = [g for g in (access.guard, *[loop.guard for loop in access.path]) if g is not None]
+    threads = [a for a in access.axes if a.thread and a not in access.offset.terms]
+    return all(any(chosen_step(a, g) in range(a.extent) for a in threads) for g in guards)
 
 
 def stores_uniform_value(access: MemoryAccess, axis: Axis, depends: Mapping[Var, frozenset[Axis]]) -> bool:

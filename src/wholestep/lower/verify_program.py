@@ -13,7 +13,7 @@ import numpy.typing as npt
 from wholestep.dims import most
 from wholestep.errors import PlanError
 from wholestep.kernel.accesses import MemoryAccess, space_accesses
-from wholestep.kernel.dependence import affine_form, index_range
+from wholestep.kernel.dependence import affine_form, index_range, surely_happens
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel
 from wholestep.kernel.verify import verify_kernel
 from wholestep.lower.program.allocation import ALIGNMENT
@@ -92,7 +92,7 @@ def kernel_footprint(kernel: Kernel) -> list[AccessedSpan]:
         elif any(s.buffer is access.buffer and stores_before(s, access) for s in stores):
             continue
         size, elements = access.buffer.size, accessed_elements(access.offset, access.buffer.size)
-        sure = elements is not None and not access.conditional
+        sure = elements is not None and surely_happens(access)
         places = slice(0, size) if elements is None else elements
         found.append(AccessedSpan(numbers[access.buffer], places, access.is_store, sure))
     return found
@@ -103,7 +103,7 @@ def stores_before(store: MemoryAccess, load: MemoryAccess) -> bool:
     one, two = affine_form(store.offset), affine_form(load.offset)
     around = [a.axis for a, b in zip(store.path, load.path, strict=False) if a is b]
     apart = any(one.axes.get(a) != two.axes.get(a) for a in around)
-    if store.conditional or one.values or two.values or apart:
+    if not surely_happens(store) or one.values or two.values or apart:
         return False
     inner = [Index(i.const, {a: c for a, c in i.axes.items() if a not in around}) for i in (one, two)]
     made, wanted = (accessed_elements(i, store.buffer.size) for i in inner)

@@ -16,6 +16,7 @@ from wholestep_tools.audit.correctness import (
     c_sources,
     gradients,
     mutants,
+    on_cards,
     passes,
     refusals,
     reports,
@@ -33,7 +34,20 @@ from wholestep_tools.audit.resumption import bits, damage, kill, resume, twins
 from wholestep_tools.audit.workers import losses, workers
 
 ROOMS = (
-    (steps, against_jax, gradients, refusals, reports, ways, passes, accumulation, mutants, verify, c_sources),
+    (
+        steps,
+        against_jax,
+        gradients,
+        refusals,
+        reports,
+        ways,
+        passes,
+        accumulation,
+        mutants,
+        verify,
+        c_sources,
+        on_cards,
+    ),
     (sums, modes, precisions, drift),
     (bits, twins, resume, kill, damage),
     (files, headers, texts, paths, names, markup),

@@ -1,0 +1,247 @@
+"""Workgroups for rows: the threads of a workgroup share the loops of one point of a kernel's grid.
+
+for i in 8: for j in 1000: fold v1 = add(x[1000*i + j]) from v0
+-->
+for i in 8: for t in 64 thread: for k in 16: fold v1 = add(x[1000*i + 64*k + t]); s[t] = v1; barrier; fold of s from v0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from wholestep.errors import KernelError
+from wholestep.kernel.lang import (
+    BOOL,
+    I64,
+    Axis,
+    Barrier,
+    Buffer,
+    Carry,
+    Fold,
+    Index,
+    Kernel,
+    Loop,
+    Statement,
+    Store,
+    Var,
+    loop_points,
+    neutral_element,
+    walk,
+)
+from wholestep.kernel.schedule import PartReplacement
+from wholestep.kernel.verify import verify_kernel
+from wholestep.kernel.workgroups import find_workgroup
+
+THREADS = 64
+"""The threads of a workgroup."""
+FEW_POINTS = 4096
+"""Fewer points of a grid than this keep no card busy by themselves."""
+
+
+def share_loops(kernel: Kernel, threads: int = THREADS) -> Kernel:
+    """The kernel with workgroups that share its rows, where that pays and is shown to be right; else as it is."""
+    group = find_workgroup(kernel)
+    loops = [s for s in group.body if isinstance(s, Loop)]
+    if group.threads or kernel.scratch or not loops or not all(is_sharable(loop) for loop in loops):
+        return kernel
+    shared = [find_shared(loop) for loop in loops]
+    pairs = list(zip(loops, shared, strict=True))
+    if max(loop_points(replace(kernel, body=(loop,))) for loop in loops) < threads:
+        return kernel
+    few = math.prod([a.extent for a in group.grid]) < FEW_POINTS
+    if not few and not all(runs_along_memory(*pair) for pair in pairs):
+        return kernel
+    count = even_threads([a.extent for a in shared], threads)
+    stored = [axis for loop, axis in pairs if any(isinstance(s, Store) for s in walk(loop.body))]
+    if any(axis.extent % count for axis in stored):
+        return kernel
+    made = RowSharing(kernel, group.grid, count).kernel()
+    try:
+        verify_kernel(made)
+    except KernelError:  # two threads may be at one place, for all that can be told
+        return kernel
+    return made
+
+
+def even_threads(extents: Sequence[int], wanted: int) -> int:
+    """The number of threads among which axes are shared without a rest, from half of what is wanted to twice; else that
+    itself.
+    """
+    near = sorted(range(wanted // 2 + 1, 2 * wanted), key=lambda n: abs(n - wanted))
+    return next((n for n in near if all(extent % n == 0 for extent in extents)), wanted)
+
+
+def is_sharable(loop: Loop) -> bool:
+    """Test whether the steps of a loop, and of the loops that hand its sums on, may be taken in any order."""
+    if loop.ordered or loop.guard is not None or loop.axis.symbolic:
+        return False
+    inner = [s for s in loop.body if isinstance(s, Loop)]
+    return not loop.carries or (len(inner) == 1 and is_sharable(inner[0]) and continues(loop, inner[0]))
+
+
+def continues(loop: Loop, inner: Loop) -> bool:
+    """Test whether all that a loop hands on is what the loop inside it goes on from."""
+    inits = [*[f.init for f in inner.folds], *[c.init for c in inner.carries]]
+    results = [*[f.result for f in inner.folds], *[c.after for c in inner.carries]]
+    pairs = {(c.inside, c.next) for c in loop.carries}
+    return not loop.folds and pairs == set(zip(inits, results, strict=True))
+
+
+def find_shared(loop: Loop) -> Axis:
+    """The axis of a nest of sums whose steps threads share: the longest, the innermost of several."""
+    axes = [loop.axis]
+    while loop.carries:
+        loop = inner_loop(loop)
+        axes.append(loop.axis)
+    return max(reversed(axes), key=lambda a: a.extent)
+
+
+def runs_along_memory(loop: Loop, axis: Axis) -> bool:
+    """Test whether all loads that move with an axis go through memory element by element."""
+    indices = [s.index for s in walk((loop,)) if isinstance(s, Var) and s.op == "load"]
+    return all(i.coefficient(axis) in (0, 1) for i in indices)
+
+
+class LoopSum(NamedTuple):
+    """A sum over a nest of loops, or another fold: the operation, what it starts from, and its result."""
+
+    op: str
+    init: Var
+    result: Var
+
+
+def sums_of(loop: Loop) -> list[LoopSum]:
+    """The sums of a nest of loops, in the order of its innermost folds."""
+    if not loop.carries:
+        return [LoopSum(f.op, f.init, f.result) for f in loop.folds]
+    handed = {c.inside: c for c in loop.carries}
+    return [LoopSum(f.op, handed[f.init].init, handed[f.init].after) for f in sums_of(inner_loop(loop))]
+
+
+def inner_loop(loop: Loop) -> Loop:
+    """The loop whose sums a loop hands on."""
+    (found,) = [s for s in loop.body if isinstance(s, Loop)]
+    return found
+
+
+class RowSharing(PartReplacement):
+    """A kernel whose points become workgroups."""
+
+    def __init__(self, kernel: Kernel, grid: Sequence[Axis], threads: int) -> None:
+        super().__init__({}, {})
+        self.given, self.grid = kernel, frozenset(grid)
+        self.thread = Axis("t", threads, thread=True)
+        self.me = Var("index", (), I64, Index(0, {self.thread: 1}))
+        self.scratch: list[Buffer] = []
+        self.places: dict[Axis, Index] = {}
+
+    def kernel(self) -> Kernel:
+        """The kernel of workgroups."""
+        body = self.nest(self.given.body)
+        return Kernel(self.given.name, self.given.buffers, body, tuple(self.scratch))
+
+    def nest(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        """The loops of the grid, and the threads inside them."""
+        last = body[-1]
+        if isinstance(last, Loop) and last.axis in self.grid:
+            return (*body[:-1], Loop(last.axis, self.nest(last.body)))
+        return (Loop(self.thread, tuple(self.of_thread(body))),)
+
+    def index(self, index: Index) -> Index:
+        """An index, with the steps of shared axes where the thread is."""
+        made = Index(index.const)
+        for key, factor in index.terms.items():
+            made += (self.places[key] if key in self.places else Index(0, {self.of(key): 1})) * factor
+        return made
+
+    def of_thread(self, body: Sequence[Statement]) -> list[Statement]:
+        """The statements of one thread; each loop sees what was stored before it."""
+        zero = Var("const", (), I64, np.int64(0))
+        first = Var("eq", (self.me, zero), BOOL)
+        out: list[Statement] = [self.me, zero, first]
+        stored = False
+        for s in body:
+            if isinstance(s, Loop):
+                out += [Barrier()] if stored else []
+                out += self.shared(s)
+                stored = any(isinstance(x, Store) for x in walk(s.body))
+            elif isinstance(s, Store):
+                guard = first
+                if s.guard is not None:
+                    guard = Var("and", (first, self.of(s.guard)), BOOL)
+                    out.append(guard)
+                out.append(Store(s.buffer, self.index(s.index), self.of(s.value), guard))
+                stored = True
+            else:
+                out.append(self.statement(s))
+        return out
+
+    def shared(self, loop: Loop) -> list[Statement]:
+        """A loop that the threads share, and what they bring together of its sums."""
+        sums, shared = sums_of(loop), find_shared(loop)
+        starts = [
+            Var("const", (), f.result.dtype, f.result.dtype.type(neutral_element(f.op, f.result.dtype))) for f in sums
+        ]
+        parts, made = self.remade(loop, shared, starts)
+        if not sums:
+            return made
+        folded = Axis("u", self.thread.extent)
+        stores: list[Statement] = []
+        loads: list[Var] = []
+        folds: list[Fold] = []
+        for f, part in zip(sums, parts, strict=True):
+            buffer = Buffer(f"s{len(self.scratch)}", part.dtype, self.thread.extent, written=True, space="shared")
+            self.scratch.append(buffer)
+            stores.append(Store(buffer, Index(0, {self.thread: 1}), part))
+            loads.append(Var("load", (), part.dtype, (buffer, Index(0, {folded: 1}))))
+            result = Var("fold", (), part.dtype)
+            folds.append(Fold("add" if f.op == "fma" else f.op, result, self.of(f.init), (loads[-1],)))
+            self.new[f.result] = result
+        return [*starts, *made, *stores, Barrier(), Loop(folded, tuple(loads), tuple(folds))]
+
+    def remade(self, loop: Loop, shared: Axis, starts: Sequence[Var]) -> tuple[list[Var], list[Statement]]:
+        """A nest with sums that start from these values and run over the thread's share of an axis: the sums, and the
+        statements."""
+        if loop.axis is not shared:
+            return self.summed(loop, loop.axis, shared, starts, None)
+        threads, extent = self.thread.extent, loop.axis.extent
+        chunks = Axis(loop.axis.name, -(-extent // threads))
+        self.places[loop.axis] = place = Index(0, {chunks: threads, self.thread: 1})
+        if extent % threads == 0:
+            return self.summed(loop, chunks, shared, starts, None)
+        at, end = Var("index", (), I64, place), Var("const", (), I64, np.int64(extent))
+        inside = Var("lt", (at, end), BOOL)
+        carried = [Var("carry", (), v.dtype) for v in starts]
+        results, body = self.summed(loop, Axis("one", 1), shared, carried, inside)
+        after = [Var("carried", (), v.dtype) for v in starts]
+        carries = tuple([Carry(*c) for c in zip(carried, starts, results, after, strict=True)])
+        return after, [Loop(chunks, (at, end, inside, *body), (), carries)]
+
+    def summed(
+        self, loop: Loop, axis: Axis, shared: Axis, starts: Sequence[Var], guard: Var | None
+    ) -> tuple[list[Var], list[Statement]]:
+        """A loop over another axis with sums that start from these values: the sums, and the loop."""
+        if not loop.carries:
+            body = self.body(loop.body)
+            results = [Var("fold", (), v.dtype) for v in starts]
+            folds = [
+                Fold(f.op, result, start, tuple(map(self.of, f.values)))
+                for f, result, start in zip(loop.folds, results, starts, strict=True)
+            ]
+            return results, [Loop(axis, body, tuple(folds), (), False, guard)]
+        inner, out = inner_loop(loop), list[Statement]()
+        carried, following = [Var("carry", (), v.dtype) for v in starts], list[Var]()
+        for s in loop.body:
+            if s is inner:
+                following, made = self.remade(inner, shared, carried)
+                out += made
+            else:
+                out.append(self.statement(s))
+        after = [Var("carried", (), v.dtype) for v in starts]
+        carries = tuple([Carry(*c) for c in zip(carried, starts, following, after, strict=True)])
+        return after, [Loop(axis, tuple(out), (), carries, False, guard)]

@@ -1,0 +1,89 @@
+"""Rows shared by workgroups: lowered kernels give the same numbers as threads of a workgroup, in any order of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.kernel.interpret import run_kernel
+from tests.kernel.random_kernels import agree, random_arrays, random_kernel
+
+import wholestep as ws
+from wholestep.backends.gpu.share_loops import share_loops
+from wholestep.kernel.lang import Kernel, Var, walk
+from wholestep.kernel.verify import verify_kernel
+from wholestep.lower.compile import lower_program
+from wholestep.lower.target import SCALAR
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+
+THREADS = 4
+"""Workgroups of few threads, which the interpreter runs one after another."""
+
+
+def whole(*shape: int) -> np.ndarray[Any, Any]:
+    """Small whole numbers, whose sums are exact in any order."""
+    return np.random.default_rng(0).integers(-4, 5, shape).astype(np.float32)
+
+
+def spread(x: Any) -> Any:
+    return (x - x.max(axis=1, keepdims=True)) * x.sum(axis=1, keepdims=True)
+
+
+NAN = np.where(whole(3, 10) == 4, np.nan, whole(3, 10)).astype(np.float32)
+PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "rows in three passes": (spread, [whole(3, 12)]),
+    "rows with a rest": (lambda x: x.sum(axis=1), [whole(3, 11)]),
+    "columns": (lambda x: x.sum(axis=0), [whole(9, 2)]),
+    "all": (lambda x: x.sum(), [whole(33)]),
+    "several axes": (lambda x: x.sum(axis=(1, 2)), [whole(2, 3, 7)]),
+    "several axes apart": (lambda x: x.sum(axis=(0, 2)), [whole(5, 2, 3)]),
+    "nan wins": (lambda x: x.max(axis=1), [NAN]),
+    "truth": (lambda x: (x > 3).any(axis=1), [whole(3, 10)]),
+    "the first of the largest": (lambda x: np.argmax(x, axis=1), [whole(3, 10)]),
+    "two sums at once": (lambda x: (x * 1j + 1).sum(axis=1), [whole(3, 8)]),
+    "products": (lambda x, y: x @ y, [whole(2, 9), whole(9, 3)]),
+    "the first index outside": (lambda x, i: x[i], [whole(5, 2), np.arange(9) % 5]),
+}
+
+
+def assert_same(kernel: Kernel, shared: Kernel, seed: int) -> None:
+    """The kernel and its workgroups, whose threads take turns forwards and backwards."""
+    verify_kernel(shared)
+    given = random_arrays(kernel, seed)
+    wanted = [a.copy() for a in given]
+    run_kernel(kernel, wanted)
+    for order in (range, lambda n: range(n)[::-1]):
+        found = [a.copy() for a in given]
+        run_kernel(shared, found, order=order)
+        for buffer, x, y in zip(kernel.buffers, found, wanted, strict=True):
+            assert agree(x, y), f"{buffer.name}:\n{kernel}\n{shared}"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_rows_are_shared(name: str) -> None:
+    function, given = PROGRAMS[name]
+    plan = lower_program(run_passes(ws.jit(function).lower(*given), ALL_PASSES), SCALAR)
+    pairs = [(kernel, share_loops(kernel, THREADS)) for kernel in plan.kernels()]
+    made = [(kernel, shared) for kernel, shared in pairs if shared is not kernel]
+    assert made, f"nothing is shared:\n{plan.kernels()[0]}"
+    for kernel, shared in made:
+        assert_same(kernel, shared, 1)
+
+
+def test_random_kernels_are_shared() -> None:
+    count = 0
+    for seed in range(6000, 6060):
+        kernel = random_kernel(seed)
+        if not any(isinstance(s, Var) and s.op == "across" for s in walk(kernel.body)):
+            shared = share_loops(kernel, THREADS)
+            if shared is not kernel:
+                assert_same(kernel, shared, seed)
+                count += 1
+    assert count > 1
+
+
+def test_rows_as_text(golden: Any) -> None:
+    plan = lower_program(run_passes(ws.jit(spread).lower(whole(3, 12)), ALL_PASSES), SCALAR)
+    golden("\n\n".join(str(share_loops(kernel, THREADS)) for kernel in plan.kernels()))
