@@ -277,8 +277,13 @@ def test_programs_and_calls_leave_nothing_behind():
                 instance((w,))
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-    before = cycles(20)
-    assert cycles(60) - before < 2**20
+    # The allocator takes from the system in steps of a MiB or two, once, whoever asks: what leaks grows in every round.
+    rounds = [cycles(20)]
+    while len(rounds) < 5:
+        rounds.append(cycles(60))
+        if rounds[-1] - rounds[-2] < 2**20:
+            return
+    raise AssertionError(f"the process grows in every round: {rounds}")
 
 
 def test_constants_lie_where_the_code_expects_them():
