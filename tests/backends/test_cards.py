@@ -34,7 +34,14 @@ from wholestep.testing.primitives import samples_of
 from wholestep_tools.audit.campaign import Seen
 from wholestep_tools.audit.correctness import on_cards
 
-on_a_card = pytest.mark.skipif(bool(missing()), reason=missing())
+on_a_card = pytest.mark.usefixtures("card")
+
+
+@pytest.fixture
+def card() -> None:
+    """A device: it is looked for when a test runs, since its threads would be in every process that collects tests."""
+    if missing():
+        pytest.skip(missing())
 
 
 def has_rows_in_registers(kernel: Any) -> bool:
