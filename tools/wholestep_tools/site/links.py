@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)(#[^)\s]*)?\)")
 PICTURE = re.compile(r"!\[[^]]*\]\([^)]*\)")
-OUTSIDE = {"RELIABILITY.md": "reliability.md", "examples/README.md": "examples/index.md"}
+OUTSIDE = {"RELIABILITY.md": "reliability.md", "examples/README.md": "examples/overview.md"}
 """Pages that lie beside docs/, and their places in the site."""
 FENCE = re.compile(r"^( *)(`{3,})[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]+`")
