@@ -33,6 +33,14 @@ def test_jax_differentiates_batches_and_compiles_a_function(jax: Any) -> None:
     np.testing.assert_allclose(jax.vmap(f, (None, 0))(PARAMS, many), [energy(PARAMS, x) for x in many], rtol=1e-12)
 
 
+def test_jax_takes_arrays_of_numpy(jax: Any) -> None:
+    x, places = np.arange(5.0), np.array([[0], [4]])
+    read = ws.to_jax(lambda x, i: x[i], x, places[0])
+    np.testing.assert_array_equal(jax.vmap(read, (None, 0))(x, places), x[places])
+    written = ws.to_jax(lambda x, i: ws.grad(lambda y: np.sum(y[i] ** 2))(x), x, places[0])
+    np.testing.assert_array_equal(written(x, places[1]), [0, 0, 0, 0, 8])
+
+
 def test_jax_trains_with_a_step_and_hands_its_state_back(jax: Any) -> None:
     step, batch = rows()
     f, state = jax.jit(ws.to_jax(step)), step.state

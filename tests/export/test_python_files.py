@@ -69,6 +69,38 @@ def test_a_file_trains_as_the_step_and_is_loaded_back(target: str, name: str, tm
     check_trains_alike(target, *STEPS[name](), tmp_path)
 
 
+@pytest.mark.parametrize("target", ["numpy", "torch"])
+def test_a_file_takes_any_number_of_rows(target: str, tmp_path: Path) -> None:
+    array, rng = library(target), np.random.default_rng(0)
+
+    def loss(p: Any, batch: Any) -> Any:
+        return ws.nn.cross_entropy(np.tanh(batch["x"] @ p["w"]), batch["y"])
+
+    rows = ws.Dim("np")  # a name that the file has itself
+    types = {"x": ws.ShapeDtype((rows, 4), "float32"), "y": ws.ShapeDtype((rows,), "int64")}
+    p = {"w": rng.normal(size=(4, 3)).astype(np.float32)}
+    step = ws.compile(loss, p, optimizer=ws.optim.adam(0.1), batch=types)
+    files = step.export(tmp_path / "step.py", to=target)
+    module = imported(files[0])
+    state = module.load(files[1])
+    for count in (3, 1, 8):
+        batch = {"x": rng.normal(size=(count, 4)).astype(np.float32), "y": rng.integers(0, 3, count)}
+        state, results = module.step(state, {f"batch.{name}": array(x) for name, x in batch.items()})
+        assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
+
+
+def test_a_size_that_no_axis_has_is_refused(tmp_path: Path) -> None:
+    step = ws.compile(
+        lambda p, x: np.sum(p * np.mean(x)),
+        np.ones(3),
+        optimizer=ws.optim.sgd(0.1),
+        batch=ws.ShapeDtype((2 * ws.Dim("B"),), "float64"),
+    )
+    with pytest.raises(UnsupportedError, match=r"no axis of the inputs of .* has one of its sizes"):
+        step.export(tmp_path / "step.py", to="numpy")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_is_in_the_file(name: str, tmp_path: Path) -> None:
     check_trains_alike("numpy", *dense(OPTIMIZERS[name]()), tmp_path)

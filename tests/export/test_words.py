@@ -20,11 +20,8 @@ from wholestep.ir.build import build
 from wholestep.primitives.family import REGISTRY, Primitive, Sample
 from wholestep.primitives.functions import External
 from wholestep.testing.primitives import graph_of, samples_of
+from wholestep_tools.drawn.same_numbers import difference
 
-CLOSE = {"float64": 1e-9, "float32": 3e-5, "float16": 4e-3, "bfloat16": 4e-2, "complex128": 1e-9, "complex64": 3e-5}
-"""The differences that are let pass, as parts of one more than the largest number."""
-UP_TO_SIGNS = frozenset(("qr", "eigh", "eig", "svd"))
-"""Primitives whose results are unique but for signs, phases and, of eigenvalues, order."""
 REFUSED = frozenset(("gammainc_order",))
 """Primitives that no array library has words for."""
 DEAR = frozenset(
@@ -36,20 +33,8 @@ CALLED = sorted(name for name, p in REGISTRY.items() if not p.nested and not p.c
 
 
 def check_close(name: str, got: Any, want: Any) -> None:
-    """Assert that two results have one type, and the same numbers but for rounding."""
-    a, b = np.asarray(got), np.asarray(want)
-    assert (a.shape, a.dtype) == (b.shape, b.dtype), name
-    if a.dtype.kind in "biu":
-        np.testing.assert_array_equal(a, b, err_msg=name)
-        return
-    close = CLOSE[b.dtype.name]
-    a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (a, b))
-    if name in UP_TO_SIGNS:
-        a, b = np.sort(np.abs(a).ravel()), np.sort(np.abs(b).ravel())
-    largest = np.abs(b[np.isfinite(b)]).max(initial=0)
-    with np.errstate(all="ignore"):
-        fine = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= close * (1 + largest))
-    assert fine.all(), f"{name} differs by {np.nanmax(np.abs(a - b))}"
+    found = difference(name, got, want)
+    assert not found, found
 
 
 def references(primitive: Primitive, sample: Sample) -> list[Any]:

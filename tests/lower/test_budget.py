@@ -36,7 +36,7 @@ from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep_tools.drawn.training import Training, drawn_again_by, repeated, training
 
 SEED = int(os.environ.get("BUDGET_SEED") or secrets.randbits(32))
-COUNT = int(os.environ.get("BUDGET_COUNT") or 40)
+COUNT = int(os.environ.get("BUDGET_COUNT") or 20)
 CHUNK = 5
 
 

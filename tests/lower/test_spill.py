@@ -53,7 +53,7 @@ from wholestep.testing import guarded
 from wholestep_tools.drawn.training import Training, drawn_again_by, repeated, training
 
 SEED = int(os.environ.get("BUDGET_SEED") or secrets.randbits(32))
-COUNT = int(os.environ.get("BUDGET_COUNT") or 40)
+COUNT = int(os.environ.get("BUDGET_COUNT") or 15)
 CHUNK = 5
 FAST = DEFAULT_RATES._replace(disk_write=1e13, disk_read=1e13)
 """A disk that takes less than any kernel."""
@@ -164,6 +164,8 @@ def test_small_graphs_are_searched_through_in_both_ways() -> None:
         prices = RematPrices(works, speed, row_streaming.is_evictable)
         every = list(replays(uses, prices))
         peaks = [int(r.live_bytes().max()) for r in every]
+        if seen >= 30:
+            break
         for limit in sorted(set(peaks))[:3]:
             search = GreedySearch(uses, prices, {})
             best = min(paid(r, works, speed) for r, p in zip(every, peaks, strict=True) if p <= limit)
@@ -173,7 +175,7 @@ def test_small_graphs_are_searched_through_in_both_ways() -> None:
             assert found_best.schedule.price(prices) == pytest.approx(best)
             kinds |= set(found_best.choices.values())
             seen += 1
-    assert seen >= 20 and kinds == {"recompute", "spill"} and MAX_CHOICE_BITS >= 8
+    assert seen >= 30 and kinds == {"recompute", "spill"} and MAX_CHOICE_BITS >= 8
 
 
 def test_the_greedy_search_is_never_worse_than_one_way_alone() -> None:

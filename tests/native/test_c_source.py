@@ -97,3 +97,16 @@ def test_half_precision_is_refused_by_operation_and_line(tmp_path: Path) -> None
     with pytest.raises(UnsupportedError, match=r"no numbers of f16, which .* at .*test_c_source.py:"):
         step.export(tmp_path / "model.c")
     assert not list(tmp_path.iterdir())
+
+
+@needs_compiler
+def test_names_of_functions_are_text(tmp_path: Path) -> None:
+    def loss(p: Any, x: Any) -> Any:
+        return np.sum(p * x)
+
+    loss.__name__ = "*/ #error \ud800"
+    x = np.ones(3, np.float32)
+    step = ws.compile(loss, x, optimizer=ws.optim.sgd(0.1), batch=x)
+    step.export(tmp_path / "model.c")
+    source = (tmp_path / "model.c").read_text(encoding="ascii")
+    assert r"* / #error \ud800" in source and "*/ #error" not in source

@@ -6,9 +6,11 @@ else a rule in graph words, else it is missing; loops and branches are gone into
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
+from wholestep.dims import SymbolicError
 from wholestep.errors import UnsupportedError, Where, show
 from wholestep.export.targets import TARGETS, named_object
 from wholestep.ir.build import blame, build
@@ -55,10 +57,24 @@ def export_core(graph: Graph, target: Vocabulary) -> Graph:
     Raises UnsupportedError for all operations at once that it has neither a word nor a rule for.
     """
     legalizer = Legalizer(target)
-    made = legalizer.graph(run_passes(inline_everywhere(graph), EXACT_PASSES))
-    if legalizer.missing:
-        raise missing_words(target.name, legalizer.missing)
-    return run_passes(made, CLEANING)
+    with symbolic_sizes_refused(target.name, graph.name):
+        made = legalizer.graph(run_passes(inline_everywhere(graph), EXACT_PASSES))
+        if legalizer.missing:
+            raise missing_words(target.name, legalizer.missing)
+        return run_passes(made, CLEANING)
+
+
+@contextmanager
+def symbolic_sizes_refused(target: str, what: str, where: Where = None) -> Iterator[None]:
+    """Raise UnsupportedError where something asks for the number of a size that is symbolic."""
+    try:
+        yield
+    except SymbolicError as error:
+        raise UnsupportedError(
+            f"export to {target}: {what} needs a size as a number: {error}",
+            hint="give examples, or a batch, whose sizes are numbers",
+            where=where,
+        ) from None
 
 
 def inline_everywhere(graph: Graph) -> Graph:

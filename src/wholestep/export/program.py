@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wholestep.dims import Dim
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.sizes import named_sizes
-from wholestep.words import first_few
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,14 @@ class ExportedProgram:
         replaced = {o for _, o in self.resident}
         return tuple([o for o in range(len(self.outputs)) if o not in replaced])
 
-    def check_numbers(self, target: str) -> None:
-        """Raise UnsupportedError where sizes are symbolic, for a target that needs their numbers."""
-        if self.sizes:
-            raise UnsupportedError(
-                f"export to {target}: {self.name} has symbolic sizes: {first_few(self.sizes, 6)}",
-                hint="compile it with a batch whose sizes are numbers",
-            )
+    def size_places(self, target: str) -> dict[str, tuple[int, int]]:
+        """For each named size an input and an axis that has it; raises UnsupportedError where there is none."""
+        found = {n: (i, k) for i, t in enumerate(self.graph.in_types) for k, n in enumerate(t.shape)}
+        places = {name: found.get(Dim(name)) for name in self.sizes}
+        for name, place in places.items():
+            if place is None:
+                raise UnsupportedError(
+                    f"export to {target}: no axis of an input of {self.name} has the size {name} by itself",
+                    hint="give it an input whose axis has that size, or compile it with sizes that are numbers",
+                )
+        return {name: place for name, place in places.items() if place is not None}

@@ -26,8 +26,8 @@ def type_at(t: Type, values: Mapping[str, Size]) -> Type:
     return array_type(tuple([substitute(n, values) for n in t.shape]), t.dtype)
 
 
-def graph_at(graph: Graph, values: Mapping[str, int]) -> Graph:
-    """The program for these sizes, every name of which has a number.
+def graph_at(graph: Graph, values: Mapping[str, Size]) -> Graph:
+    """The program for these sizes: numbers, or other sizes, in the place of their names.
 
     >>> import wholestep as ws
     >>> graph = ws.trace(lambda x: x.mean())(ws.ShapeDtype((ws.Dim("B"), 2), "float32"))
@@ -43,9 +43,9 @@ def graph_at(graph: Graph, values: Mapping[str, int]) -> Graph:
 
 
 class Numbering:
-    """Graphs written anew with numbers in the place of names; a graph that occurs twice is written once."""
+    """Graphs written anew with sizes in the place of names; a graph that occurs twice is written once."""
 
-    def __init__(self, values: Mapping[str, int]) -> None:
+    def __init__(self, values: Mapping[str, Size]) -> None:
         self.values = values
         self.made: dict[Graph, Graph] = {}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wholestep.dims import Size
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
 from wholestep.passes.rules.arithmetic import is_positive_zero, output_full_of
@@ -68,16 +69,22 @@ def iota_axis(index: Value) -> int | None:
     if counter is None:
         return None
     axis: int = counter.params["axis"]
-    if counter.outputs[0].shape[axis] - 1 > np.iinfo(source.dtype).max:
+    if not counts_places(source.dtype, counter.outputs[0].shape[axis]):
         return None  # it starts again from 0
     return repeated.params["axes"][axis] if repeated else axis
+
+
+def counts_places(dtype: Any, size: Size) -> bool:
+    """Test whether every place along an axis is a number of an integer dtype; a symbolic size may be any of 63 bits."""
+    largest = int(np.iinfo(dtype).max)
+    return size - 1 <= largest if isinstance(size, int) else largest >= np.iinfo(np.int64).max
 
 
 def scatter_as_select(node: Node, rows: LabelIndex) -> Value:
     """The scatter as a select at every position of the operand."""
     x, u = node.inputs[:2]
     count = x.shape[rows.axis]
-    dtype = rows.label.dtype if count - 1 <= np.iinfo(rows.label.dtype).max else INTEGER
+    dtype = rows.label.dtype if counts_places(rows.label.dtype, count) else INTEGER
     line = new_value(node, "iota", shape=(count,), axis=0, dtype=dtype)
     known = new_value(node, "gather", line, rows.label, axes=(0,))
     here = new_value(node, "iota", shape=x.shape, axis=rows.axis, dtype=dtype)

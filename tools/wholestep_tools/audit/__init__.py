@@ -25,9 +25,9 @@ from wholestep_tools.audit.correctness import (
     ways,
 )
 from wholestep_tools.audit.endurance import allocations, calls, fork, memory, shapes, sharing, stream
-from wholestep_tools.audit.foreign import damaged_models, onnx_models, onnx_nodes
+from wholestep_tools.audit.foreign import damaged_models, exported_samples, onnx_models, onnx_nodes
 from wholestep_tools.audit.guards import alarms, origins, scales
-from wholestep_tools.audit.hostile import files, headers, markup, names, paths, texts
+from wholestep_tools.audit.hostile import exported_names, files, headers, markup, names, paths, texts
 from wholestep_tools.audit.numerics import drift, modes, precisions, sums
 from wholestep_tools.audit.record import check_file, told
 from wholestep_tools.audit.resumption import bits, damage, kill, resume, twins
@@ -50,11 +50,11 @@ ROOMS = (
     ),
     (sums, modes, precisions, drift),
     (bits, twins, resume, kill, damage),
-    (files, headers, texts, paths, names, markup),
+    (files, headers, texts, paths, names, exported_names, markup),
     (entries, rivals, keys, folders),
     (calls, shapes, sharing, fork, allocations, memory, stream),
     (origins, scales, alarms),
-    (onnx_nodes, onnx_models, damaged_models),
+    (exported_samples, onnx_nodes, onnx_models, damaged_models),
     (workers, losses),
 )
 AUDITS = {module.AUDIT.name: module.AUDIT for room in ROOMS for module in room}

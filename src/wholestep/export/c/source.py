@@ -8,6 +8,7 @@ from pathlib import Path
 from wholestep.export.c.program import CProgramWriter
 from wholestep.export.c.vectors import DECLARATIONS
 from wholestep.export.native.block import MemoryBlock
+from wholestep.export.native.header import one_line
 from wholestep.kernel import c_scalars as scalars
 
 HERE = Path(__file__).parent
@@ -30,7 +31,7 @@ def c_source(prefix: str, title: str, block: MemoryBlock) -> str:
     functions = [*used_functions("\n".join(parts)), *[sort.replace("@BITS@", str(bits)) for bits in sorted(sorts)]]
     if re.search(r"\bws_(f8|d4)\b", "\n".join(parts)):
         functions.insert(0, DECLARATIONS)
-    return "\n".join([OPENING.format(title=title) + support, *functions, "", "\n\n".join(parts), ""])
+    return "\n".join([OPENING.format(title=one_line(title)) + support, *functions, "", "\n\n".join(parts), ""])
 
 
 def used_functions(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.dims import Dim
 from wholestep.export.onnx.arithmetic import onnx_computed
 from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.writer import OnnxWriter, Word
@@ -22,8 +23,10 @@ def onnx_cast(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 
 def onnx_full(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `full`."""
-    shape = (1,) * len(node.params["shape"])
-    return w.constant(np.full(shape, node.params["value"], node.params["dtype"]))
+    shape, value, dtype = (1,) * len(node.params["shape"]), node.params["value"], node.params["dtype"]
+    if isinstance(value, Dim):
+        return w.reshape(w.cast(w.size(value), dtype), shape)
+    return w.constant(np.full(shape, value, dtype))
 
 
 def onnx_thinly_broadcast(w: OnnxWriter, node: Node, xs: list[str]) -> str:
@@ -42,8 +45,8 @@ def onnx_constant(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 def onnx_counted(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `counted`."""
     shape, axis = node.params["shape"], node.params["axis"]
-    line = np.arange(shape[axis]).astype(node.params["dtype"])
-    return w.op("Expand", w.constant(line.reshape([-1 if i == axis else 1 for i in range(len(shape))])), w.ints(shape))
+    line = w.counted(shape[axis], node.params["dtype"])
+    return w.op("Expand", w.reshape(line, [-1 if i == axis else 1 for i in range(len(shape))]), w.ints(shape))
 
 
 def onnx_reshape(w: OnnxWriter, node: Node, xs: list[str]) -> str:
@@ -82,7 +85,7 @@ def onnx_padded(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     x = x if inside == dtype else w.cast(x, inside)
     zero = w.constant(np.zeros((), inside))
     for i, more in enumerate(p["interior"]):
-        if more and sizes[i] > 1:
+        if more and (isinstance(sizes[i], Dim) or sizes[i] > 1):
             x = w.reshape(x, [*sizes[: i + 1], 1, *sizes[i + 1 :]])
             pads = [0] * (2 * (len(sizes) + 1))
             pads[len(sizes) + 1 + i + 1] = more

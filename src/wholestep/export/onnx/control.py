@@ -40,7 +40,7 @@ def onnx_scanned(w: OnnxWriter, node: Node, xs: list[str]) -> Sequence[str]:
     fresh = [w.shared.fresh() for _ in graph.inputs[c:]]
     inputs = list(zip(fresh, graph.in_types[c:], strict=True))
     if not rows:
-        rows = [w.constant(np.arange(p["length"], dtype=np.int64))]
+        rows = [w.counted(p["length"])]
         count: Any = np.empty((), np.int64)
         inputs.append((w.shared.fresh(), count))
     body = w.inside(graph, [*xs[:c], *fresh], inputs)

@@ -37,7 +37,6 @@ def output_names(program: ExportedProgram) -> tuple[str, ...]:
 
 def onnx_model(program: ExportedProgram) -> bytes:
     """The bytes of a model; raises UnsupportedError for what ONNX has no operators for."""
-    program.check_numbers("onnx")
     for name, v in zip(program.inputs, program.graph.inputs, strict=True):
         if dtypes.is_complex(v.dtype) or v.dtype.name == "bfloat16":
             raise UnsupportedError(
@@ -47,6 +46,8 @@ def onnx_model(program: ExportedProgram) -> bytes:
     names = output_names(program)
     shared = SharedNames(WORDS, taken=frozenset((*program.inputs, *names)))
     w = OnnxWriter(shared, dict(zip(graph.inputs, program.inputs, strict=True)))
+    for name, (i, axis) in program.size_places("onnx").items():
+        shared.sizes[name] = w.op("Shape", program.inputs[i], start=axis, end=axis + 1)
     w.write(graph)
     for name, v in zip(names, graph.outputs, strict=True):
         w.nodes.append(Proto("Node", op_type="Identity", input=[w.get(v)], output=[name]))
@@ -56,7 +57,7 @@ def onnx_model(program: ExportedProgram) -> bytes:
         producer_name="wholestep",
         graph=Proto(
             "Graph",
-            name=program.name or "program",
+            name=program.name.encode(errors="backslashreplace").decode() or "program",
             node=w.nodes,
             initializer=shared.initializers,
             input=[value_info(name, t) for name, t in zip(program.inputs, graph.in_types, strict=True)],

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from wholestep.dims import Dim, Size
+from wholestep.export.core import symbolic_sizes_refused
 from wholestep.export.onnx import schema
 from wholestep.export.onnx.protobuf import Proto
+from wholestep.export.onnx.sizes import size_computed
 from wholestep.ir.graph import Graph, NDArray, Node, Value
 from wholestep.ir.types import Type
 
@@ -27,6 +31,8 @@ class SharedNames:
     count: int = 0
     constants: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     initializers: list[Proto] = field(default_factory=list)
+    sizes: dict[str, str] = field(default_factory=dict)
+    """For each size with a name, the list of one integer that it is."""
 
     def fresh(self) -> str:
         """A name that nothing has."""
@@ -65,9 +71,26 @@ class OnnxWriter:
             self.shared.initializers.append(tensor_proto(name, x))
         return self.shared.constants[key]
 
-    def ints(self, numbers: Any) -> str:
-        """The name of a list of integers."""
-        return self.constant(np.array(list(numbers), np.int64))
+    def ints(self, numbers: Iterable[Any]) -> str:
+        """The name of a list of integers; symbolic ones are computed."""
+        given = list(numbers)
+        if not any(isinstance(n, Dim) for n in given):
+            return self.constant(np.array(given, np.int64))
+        runs = [list(run) for _, run in groupby(given, key=lambda n: n if isinstance(n, Dim) else None)]
+        pieces = [self.size(n) for run in runs for n in (run if isinstance(run[0], Dim) else [run])]
+        return pieces[0] if len(pieces) == 1 else self.op("Concat", *pieces, axis=0)
+
+    def size(self, n: Size | list[int]) -> str:
+        """The name of a list of one size, or of some that are numbers."""
+        return size_computed(self, n, self.shared.sizes) if isinstance(n, Dim) else self.ints(np.atleast_1d(n))
+
+    def counted(self, n: Size, dtype: Any = np.int64) -> str:
+        """The name of the numbers below a size."""
+        if not isinstance(n, Dim):
+            return self.constant(np.arange(n).astype(dtype))
+        ends = self.constant(np.int64(0)), self.op("Squeeze", self.size(n)), self.constant(np.int64(1))
+        made = self.op("Range", *ends)
+        return made if dtype == np.int64 else self.cast(made, dtype)
 
     def cast(self, x: str, to: Any) -> str:
         """The same numbers in another dtype."""
@@ -93,7 +116,12 @@ class OnnxWriter:
             self.node(node)
 
     def node(self, node: Node) -> None:
-        """One operation by its word; elementwise ones take thin values, and of thin values alone give one."""
+        """One operation by its word; raises UnsupportedError where that needs a size as a number."""
+        with symbolic_sizes_refused("onnx", node.op.name, node.where):
+            self.write_node(node)
+
+    def write_node(self, node: Node) -> None:
+        """One operation; elementwise ones take thin values, and of thin values alone give one."""
         word, out = self.shared.words[node.op.name], node.outputs[0] if node.outputs else None
         if node.op.kind == "elementwise":
             assert out is not None
@@ -151,6 +179,11 @@ def tensor_proto(name: str, x: NDArray) -> Proto:
 
 def value_info(name: str, type: Type) -> Proto:
     """An input or an output with its type."""
-    sizes = Proto("Shape", dim=[Proto("Dimension", dim_value=int(n)) for n in type.shape])
+    sizes = Proto("Shape", dim=[dimension(n) for n in type.shape])
     kind = Proto("TensorType", elem_type=schema.ELEMENT_NUMBERS[type.dtype.name], shape=sizes)
     return Proto("ValueInfo", name=name, type=Proto("Type", tensor_type=kind))
+
+
+def dimension(n: Size) -> Proto:
+    """A size in the type of an input or output: a number, or the expression that it is."""
+    return Proto("Dimension", dim_param=str(n)) if isinstance(n, Dim) else Proto("Dimension", dim_value=int(n))

@@ -68,8 +68,6 @@ def numpy_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path
 def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], path: Path) -> str:
     """The file of programs on one state, the step first."""
     names = ["step" if program.resident else program.name for program in programs]
-    for program in programs:
-        program.check_numbers(target.name)
     graphs = [(f"{name}_program", program.graph) for name, program in zip(names, programs, strict=True)]
     functions, constants = printed_functions(target, graphs)
     body = "\n\n\n".join(

@@ -51,12 +51,17 @@ def jax_slices(c: Call) -> str:
     return ", ".join([f"{a}:{a + spread(m, s)}:{s}" for a, s, m in spans]) or "..."
 
 
+def jax_operand(c: Call) -> str:
+    """The operand of an indexing; an input, whose name begins with x, may be an array of NumPy with its own rules."""
+    return f"jnp.asarray({c.a[0]})" if c.a[0].startswith("x") else c.a[0]
+
+
 def jax_in_front(c: Call) -> tuple[str, tuple[int, ...]]:
     """The operand of an indexing with the indexed axes first, and the order that puts them back."""
     order = front_order(c.p["axes"], c.types[0].ndim)
     if order == tuple(range(len(order))):
-        return c.a[0], ()
-    return f"{c.a[0]}.transpose({order})", tuple(np.argsort(order).tolist())
+        return jax_operand(c), ()
+    return f"{jax_operand(c)}.transpose({order})", tuple(np.argsort(order).tolist())
 
 
 def jax_read(c: Call) -> str:
@@ -140,7 +145,7 @@ WORDS: dict[str, Spelling] = {
     "slice": "lax.slice({0}, {start}, {stop}, {step})",
     "pad": jax_padded,
     "concat": lambda c: f"jnp.concatenate([{', '.join(c.a)}], {c.p['axis']})",
-    "update_slice": lambda c: f"{c.a[0]}.at[{jax_slices(c)}].set({c.a[1]})",
+    "update_slice": lambda c: f"{jax_operand(c)}.at[{jax_slices(c)}].set({c.a[1]})",
     "contract": "jnp.einsum({spec!r}, {0}, {1}, precision='highest')",
     "sum": jax_reduced("sum"),
     "prod": jax_reduced("prod"),

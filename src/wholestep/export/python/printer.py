@@ -1,7 +1,7 @@
 """The printer of Python sources: one walk over a graph, in the words of an array library.
 
-Names are v0, v1, … for values, x0, x1, … for inputs and part1, part2, … for graphs inside; nothing of the user's is
-in the code but strings and numbers as `repr` writes them.
+Names are v0, v1, … for values, x0, x1, … for inputs, n0, n1, … for their symbolic sizes and part1, part2, … for graphs
+inside; nothing of the user's is in the code but strings and numbers as `repr` writes them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-import numpy as np
-
-from wholestep.errors import Where, line_of
-from wholestep.export.core import export_core
-from wholestep.export.python.vocabulary import Call, PythonTarget, listed, literal, thin_shape
+from wholestep.dims import Dim, names
+from wholestep.errors import UnsupportedError, Where, line_of
+from wholestep.export.core import export_core, symbolic_sizes_refused
+from wholestep.export.python.vocabulary import Call, PythonTarget, joined_thin_shapes, listed, literal, thin_shape
 from wholestep.ir.graph import Graph, NDArray, Node, Value
+from wholestep.ir.sizes import all_names, graph_at
 from wholestep.primitives.family import number_of
 from wholestep.primitives.movement import Broadcast
 
@@ -39,7 +39,8 @@ class GraphPrinter:
 
     def program(self, graph: Graph, name: str) -> None:
         """Print a graph, lowered to the words of the target, as a function of this name."""
-        self.print(export_core(graph, self.target), name)
+        sizes = {known: Dim(f"n{i}") for i, known in enumerate(sorted(all_names(graph)))}
+        self.print(export_core(graph_at(graph, sizes) if sizes else graph, self.target), name)
 
     def constant(self, value: NDArray) -> str:
         """An array that the program holds; the same one is held once."""
@@ -64,8 +65,8 @@ class GraphPrinter:
 class FunctionPrinter:
     """The walk over one graph."""
 
-    def __init__(self, names: GraphPrinter, graph: Graph) -> None:
-        self.names, self.target, self.graph = names, names.target, graph
+    def __init__(self, printer: GraphPrinter, graph: Graph) -> None:
+        self.printer, self.target, self.graph = printer, printer.target, graph
         self.env: dict[Value, PrintedValue] = {}
         for i, v in enumerate(graph.inputs):
             self.env[v] = PrintedValue(f"x{i}", v.type.shape)
@@ -74,10 +75,25 @@ class FunctionPrinter:
 
     def source(self, name: str) -> str:
         """The function as text."""
-        lines = [line for node in self.graph.nodes for line in self.lines(node)]
+        lines: list[str] = []
+        for node in self.graph.nodes:
+            with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
+                lines += self.lines(node)
         head = f"def {name}({', '.join([self.env[v].text for v in self.graph.inputs])}):"
         outputs = listed([self.whole(v) for v in self.graph.outputs])
-        return "\n".join([head, *["    " + line for line in lines], f"    return {outputs}"])
+        return "\n".join([head, *["    " + line for line in [*self.sizes(), *lines]], f"    return {outputs}"])
+
+    def sizes(self) -> list[str]:
+        """The lines that read the symbolic sizes; raises UnsupportedError for one that no axis of an input has."""
+        used = {name for t in self.graph.types() for n in t.shape for name in names(n)}
+        found = {n: f"x{i}.shape[{k}]" for i, t in enumerate(self.graph.in_types) for k, n in enumerate(t.shape)}
+        for name in used:
+            if Dim(name) not in found:
+                raise UnsupportedError(
+                    f"export to {self.target.name}: no axis of the inputs of {self.graph.name} has one of its sizes",
+                    hint="give it an input of which an axis has that size, or shapes that are numbers",
+                )
+        return [f"{name} = {found[Dim(name)]}" for name in sorted(used)]
 
     def lines(self, node: Node) -> list[str]:
         """The lines of one operation; numbers have none, they stand where they are used."""
@@ -88,9 +104,9 @@ class FunctionPrinter:
         operands = self.thin_operands(node) if node.op.thin else [self.whole(v) for v in node.inputs]
         shape = node.outputs[0].type.shape
         if node.op.thin:
-            shape = np.broadcast_shapes(*[self.shape(v) for v in node.inputs])
+            shape = joined_thin_shapes([self.shape(v) for v in node.inputs])
         names = [self.new_name(v, shape if node.op.thin else v.type.shape) for v in node.outputs]
-        call = Call(self.names, self.target, node, operands)
+        call = Call(self.printer, self.target, node, operands)
         word = self.target.words[node.op.name]
         text = word.format(*operands, **call.p) if isinstance(word, str) else word(call)
         left = ", ".join(names) + ("," if node.op.multiple and len(names) == 1 else "")

@@ -204,3 +204,14 @@ def thin_shape(shape: Sequence[int], axes: Sequence[int], sizes: Sequence[int]) 
 def front_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     """The order of axes that puts some of them first."""
     return (*axes, *[i for i in range(ndim) if i not in axes])
+
+
+def joined_thin_shapes(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The shape that shapes which are alike but for ones broadcast to.
+
+    >>> joined_thin_shapes([(), (3, 1), (1, 4)])
+    (3, 4)
+    """
+    ndim = max(map(len, shapes), default=0)
+    rows = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple([next((n for n in sizes if n != 1), 1) for sizes in zip(*rows, strict=True)])

@@ -32,7 +32,6 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     """
     jax = installed("jax")
     subject = subject_of(f, examples, "to_jax")
-    subject.program.check_numbers("jax")
     if subject.wide_types() and not jax.config.jax_enable_x64:
         raise UnsupportedError(
             f"to_jax: {subject.program.name} has numbers of 64 bits, which JAX has turned off",

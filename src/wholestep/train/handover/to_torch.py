@@ -40,7 +40,6 @@ def to_torch(f: Callable[..., Any], *examples: Any, module: bool = False) -> Cal
     torch = installed("torch")
     if not module:
         subject = subject_of(f, examples, "to_torch")
-        subject.program.check_numbers("torch")
         return subject.function(TORCH)
     if isinstance(f, Module):
         structure, params, buffers = split_model(f, None)
@@ -60,7 +59,6 @@ def module_of(
 ) -> Callable[..., Any]:
     """A module around a function of parameters, buffers and inputs."""
     subject = function_subject(f, (params, buffers, *examples))
-    subject.program.check_numbers("torch")
     arrays = tree.leaves((params, buffers))
     paths = [*dotted(tree.paths(params)), *dotted(tree.paths(buffers))]
     run, unflatten = python_function(subject.program.graph, TORCH), subject.unflatten

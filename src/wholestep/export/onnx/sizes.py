@@ -1,0 +1,46 @@
+"""Symbolic sizes in ONNX: lists of one integer, computed of the sizes that the inputs have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from wholestep.dims import Dim
+
+if TYPE_CHECKING:
+    from wholestep.export.onnx.writer import OnnxWriter
+
+OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Pow: "Pow"}
+
+
+def size_computed(w: OnnxWriter, size: Dim, known: Mapping[str, str]) -> str:
+    """The name of a size in a list of its own, given those of the sizes with names.
+
+    2*B + 1    -->    t1 = Mul([2], B); t2 = Add(t1, [1])
+    """
+    return computed(w, ast.parse(str(size), mode="eval").body, known)
+
+
+def computed(w: OnnxWriter, tree: ast.expr, known: Mapping[str, str]) -> str:
+    """The name of an expression of sizes, as they print."""
+    part: Callable[[ast.expr], str] = lambda inner: computed(w, inner, known)  # noqa: E731
+    match tree:
+        case ast.Constant(value=int(n)):
+            return w.ints([n])
+        case ast.Name(id=name):
+            return known[name]
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return w.op("Neg", part(inner))
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            return floor_quotient(w, part(left), part(right))
+        case ast.BinOp(left=left, op=op, right=right):
+            return w.op(OPERATORS[type(op)], part(left), part(right))
+        case ast.Call(args=[left, right]):
+            return w.op("Min", part(left), part(right))
+    raise AssertionError(ast.unparse(tree))
+
+
+def floor_quotient(w: OnnxWriter, x: str, y: str) -> str:
+    """x // y of a positive y: Mod has the sign of y, and Div cuts to zero."""
+    return w.op("Div", w.op("Sub", x, w.op("Mod", x, y)), y)

@@ -1,0 +1,33 @@
+"""The agreement of what another library computes with the reference: one type, and numbers that are as near."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+CLOSE = {"float64": 1e-9, "float32": 3e-5, "float16": 4e-3, "bfloat16": 4e-2, "complex128": 1e-9, "complex64": 3e-5}
+"""The differences that are let pass, as parts of one more than the largest number."""
+UP_TO_SIGNS = frozenset(("qr", "eigh", "eig", "svd"))
+"""Primitives whose results are unique but for signs, phases and, of eigenvalues, order."""
+
+
+def difference(name: str, got: Any, want: Any) -> str:
+    """The way in which a result of the primitive `name` is another one than the reference's; nothing where it is not.
+
+    >>> difference("add", np.float32(1.0), np.float32(2.0))
+    'add differs by 1.0'
+    """
+    a, b = np.asarray(got), np.asarray(want)
+    if (a.shape, a.dtype) != (b.shape, b.dtype):
+        return f"{name} is {a.dtype} {a.shape}, and not {b.dtype} {b.shape}"
+    if a.dtype.kind in "biu":
+        return "" if np.array_equal(a, b) else f"{name} has other integers"
+    close = CLOSE[b.dtype.name]
+    a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (a, b))
+    if name in UP_TO_SIGNS:
+        a, b = np.sort(np.abs(a).ravel()), np.sort(np.abs(b).ravel())
+    largest = np.abs(b[np.isfinite(b)]).max(initial=0)
+    with np.errstate(all="ignore"):
+        fine = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= close * (1 + largest))
+        return "" if fine.all() else f"{name} differs by {np.nanmax(np.abs(a - b))}"
