@@ -162,7 +162,7 @@ def torch_load_state_dict():
     linear().load_state_dict({})
 
 
-@mistake("CPU")
+@mistake("device=")
 def torch_to_device():
     linear().to("cuda")
 
@@ -264,12 +264,12 @@ def no_batch():
     ws.compile(loss, linear(), optimizer=optim.sgd(0.1))
 
 
-@mistake("CPU")
+@mistake("opencl")
 def gpu():
     compiled(device="gpu")
 
 
-@mistake("CPU")
+@mistake("opencl")
 def cuda():
     ws.jit(np.sin, device="cuda")
 
