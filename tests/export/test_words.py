@@ -12,14 +12,13 @@ import pytest
 import wholestep.primitives  # noqa: F401  (fills the registry)
 from wholestep.backends.reference import interpret
 from wholestep.export.python.jax import JAX
-from wholestep.export.python.numpy import NUMPY
 from wholestep.export.python.run import python_function
-from wholestep.export.python.torch import TORCH
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import build
 from wholestep.primitives.family import REGISTRY, Primitive, Sample
 from wholestep.primitives.functions import External
 from wholestep.testing.primitives import graph_of, samples_of
+from wholestep_tools.audit.foreign.exported_samples import Runner, numpy_runner, torch_runner
 from wholestep_tools.drawn.same_numbers import difference
 
 REFUSED = frozenset(("gammainc_order",))
@@ -42,35 +41,26 @@ def references(primitive: Primitive, sample: Sample) -> list[Any]:
         return interpret(graph_of(primitive, sample), [np.asarray(x) for x in sample.inputs])
 
 
-@pytest.mark.parametrize("name", CALLED)
-def test_numpy_has_every_primitive(name: str) -> None:
+def check_samples(name: str, run: Runner) -> None:
+    """Compare all samples of a primitive with the reference."""
     for sample in samples_of(REGISTRY[name]) if name not in REFUSED else ():
-        run = python_function(graph_of(REGISTRY[name], sample), NUMPY)
+        graph, args = graph_of(REGISTRY[name], sample), [np.asarray(x) for x in sample.inputs]
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = run(*map(np.asarray, sample.inputs))
+            found = run(graph, args)
         for x, y in zip(found, references(REGISTRY[name], sample), strict=True):
             check_close(name, x, y)
 
 
 @pytest.mark.parametrize("name", CALLED)
+def test_numpy_has_every_primitive(name: str) -> None:
+    check_samples(name, numpy_runner())
+
+
+@pytest.mark.parametrize("name", CALLED)
 def test_torch_has_every_primitive(name: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
-
-    def given(x: Any) -> Any:
-        x = np.array(x)
-        return torch.tensor(x.view(np.int16)).view(torch.bfloat16) if x.dtype.kind == "V" else torch.tensor(x)
-
-    def taken(x: Any, like: Any) -> Any:
-        return x.view(torch.int16).numpy().view(like.dtype) if x.dtype == torch.bfloat16 else x.resolve_conj().numpy()
-
-    for sample in samples_of(REGISTRY[name]) if name not in REFUSED else ():
-        run = python_function(graph_of(REGISTRY[name], sample), TORCH)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = run(*map(given, sample.inputs))
-        for x, y in zip(found, references(REGISTRY[name], sample), strict=True):
-            check_close(name, taken(x, np.asarray(y)), y)
+    pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    check_samples(name, torch_runner())
 
 
 def one_each() -> Iterator[tuple[Primitive, Sample]]:

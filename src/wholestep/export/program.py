@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wholestep.dims import Dim
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
-from wholestep.ir.sizes import named_sizes
+from wholestep.ir.sizes import named_sizes, size_places
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,11 @@ class ExportedProgram:
 
     def size_places(self, target: str) -> dict[str, tuple[int, int]]:
         """For each named size an input and an axis that has it; raises UnsupportedError where there is none."""
-        found = {n: (i, k) for i, t in enumerate(self.graph.in_types) for k, n in enumerate(t.shape)}
-        places = {name: found.get(Dim(name)) for name in self.sizes}
-        for name, place in places.items():
-            if place is None:
+        places = size_places(self.graph.in_types)
+        for name in self.sizes:
+            if name not in places:
                 raise UnsupportedError(
                     f"export to {target}: no axis of an input of {self.name} has the size {name} by itself",
                     hint="give it an input whose axis has that size, or compile it with sizes that are numbers",
                 )
-        return {name: place for name, place in places.items() if place is not None}
+        return places

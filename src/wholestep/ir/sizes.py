@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wholestep.dims import Dim, Size, names, substitute
@@ -14,6 +14,13 @@ def named_sizes(graph: Graph) -> tuple[str, ...]:
     """The names in the shapes of a program's inputs, in order."""
     found = {name: None for t in graph.in_types for n in t.shape for name in sorted(names(n))}
     return tuple(found)
+
+
+def size_places(types: Sequence[Type]) -> dict[str, tuple[int, int]]:
+    """For each named size that an axis has by itself, the last type and the axis that has it."""
+    found = {n: (i, k) for i, t in enumerate(types) for k, n in enumerate(t.shape)}
+    known = {name for n in found for name in names(n)}
+    return {name: found[Dim(name)] for name in sorted(known) if Dim(name) in found}
 
 
 def all_names(graph: Graph) -> frozenset[str]:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
 from wholestep.errors import KernelError
-from wholestep.kernel.lang import Axis, Barrier, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.block_text import BlockText
+from wholestep.kernel.lang import Axis, Barrier, Fold, Kernel, Loop, Statement, Store, Var
 from wholestep.kernel.summation import is_float_sum, live_variables, sum_blocks
 from wholestep.kernel.workgroups import find_workgroup
 
@@ -33,18 +34,16 @@ def write_kernel(kernel: Kernel, name: str, language: KernelLanguage) -> KernelC
     return GpuKernelWriter(kernel, language).code(name)
 
 
-class GpuKernelWriter:
+class GpuKernelWriter(BlockText):
     """The statements of one kernel."""
 
     def __init__(self, kernel: Kernel, language: KernelLanguage) -> None:
+        super().__init__()
         self.kernel, self.language = kernel, language
         self.workgroup = find_workgroup(kernel)
         self.used = live_variables(kernel)
-        self.names: dict[Any, str] = {b: f"b{i}" for i, b in enumerate(kernel.buffers)}
+        self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers)}
         self.names |= {b: f"s{i}" for i, b in enumerate(kernel.scratch)}
-        self.lines: list[str] = []
-        self.depth = 1
-        self.count = 0
 
     def code(self, name: str) -> KernelCode:
         """The kernel as text."""
@@ -69,25 +68,6 @@ class GpuKernelWriter:
 
     # -- text --------------------------------------------------------------------------------------------------------
 
-    def put(self, line: str) -> None:
-        """Write a line."""
-        self.lines.append("    " * self.depth + line)
-
-    def open(self, line: str) -> None:
-        """Begin a block."""
-        self.put(f"{line} {{")
-        self.depth += 1
-
-    def close(self) -> None:
-        """End a block."""
-        self.depth -= 1
-        self.put("}")
-
-    def fresh(self, letter: str = "v") -> str:
-        """A new name."""
-        self.count += 1
-        return f"{letter}{self.count}"
-
     def coordinates(self, axes: Sequence[Axis], number: str) -> None:
         """The steps of axes that the number of a work item or workgroup stands for, the last axis first."""
         inside = 1
@@ -97,14 +77,10 @@ class GpuKernelWriter:
             self.put(self.language.index_declaration(name, whole if axis is axes[0] else f"{whole} % {axis.extent}"))
             inside *= axis.extent
 
-    def index(self, index: Index) -> str:
-        """An index."""
-        parts = [str(index.const)] if index.const or not index.terms else []
-        for key, factor in index.terms.items():
-            name = self.names[key]
-            name = self.language.as_index(name, key.dtype) if isinstance(key, Var) else name
-            parts.append(name if factor == 1 else f"{factor} * {name}")
-        return " + ".join(parts).replace("+ -", "- ")
+    def index_term(self, key: Any) -> str:
+        """The step of an axis, or a value, as a term of an index."""
+        name = self.names[key]
+        return self.language.as_index(name, key.dtype) if isinstance(key, Var) else name
 
     # -- statements --------------------------------------------------------------------------------------------------
 

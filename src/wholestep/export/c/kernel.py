@@ -9,19 +9,18 @@ from typing import Any
 from wholestep.errors import KernelError
 from wholestep.export.c.accumulators import CAccumulator, FoldLoop, declared, tree
 from wholestep.kernel import c_scalars as scalars
-from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.block_text import BlockText
+from wholestep.kernel.lang import Axis, Kernel, Loop, Statement, Store, Var, walk
 from wholestep.kernel.summation import folds_transposed_loads, live_variables
 
 
-class CKernelWriter:
+class CKernelWriter(BlockText):
     """The text of one kernel: `static void name(void *const *b)`, whose argument has a pointer for each buffer."""
 
     def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
         self.kernel = kernel
-        self.lines: list[str] = []
-        self.depth = 1
-        self.names: dict[Any, str] = {b: f"b{i}" for i, b in enumerate(kernel.buffers)}
-        self.count = 0
+        self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers)}
         self.used = live_variables(kernel)
         self.chained = {s.axis for s in walk(kernel.body) if isinstance(s, Loop) and folds_transposed_loads(s)}
         """The axes of folds whose steps one accumulator takes in order."""
@@ -43,38 +42,15 @@ class CKernelWriter:
 
     # -- text --------------------------------------------------------------------------------------------------------
 
-    def put(self, line: str) -> None:
-        """Write a line."""
-        self.lines.append("    " * self.depth + line)
-
-    def open(self, line: str) -> None:
-        """Begin a block."""
-        self.put(f"{line} {{")
-        self.depth += 1
-
-    def close(self) -> None:
-        """End a block."""
-        self.depth -= 1
-        self.put("}")
-
-    def fresh(self, letter: str = "v") -> str:
-        """A new name."""
-        self.count += 1
-        return f"{letter}{self.count}"
-
     def number_of(self, axis: Axis) -> str:
         """The name of a loop's variable."""
         if axis not in self.names:
             self.names[axis] = self.fresh("i")
         return self.names[axis]
 
-    def index(self, index: Index) -> str:
-        """An index in 64 bits."""
-        parts = [str(index.const)] if index.const or not index.terms else []
-        for key, factor in index.terms.items():
-            name = f"(int64_t){self.names[key]}" if isinstance(key, Var) else self.names[key]
-            parts.append(name if factor == 1 else f"{factor} * {name}")
-        return " + ".join(parts).replace("+ -", "- ")
+    def index_term(self, key: Any) -> str:
+        """The step of an axis, or a value in 64 bits, as a term of an index."""
+        return f"(int64_t){self.names[key]}" if isinstance(key, Var) else self.names[key]
 
     # -- statements --------------------------------------------------------------------------------------------------
 

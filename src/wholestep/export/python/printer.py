@@ -14,7 +14,7 @@ from wholestep.errors import UnsupportedError, Where, line_of
 from wholestep.export.core import export_core, symbolic_sizes_refused
 from wholestep.export.python.vocabulary import Call, PythonTarget, joined_thin_shapes, listed, literal, thin_shape
 from wholestep.ir.graph import Graph, NDArray, Node, Value
-from wholestep.ir.sizes import all_names, graph_at
+from wholestep.ir.sizes import all_names, graph_at, size_places
 from wholestep.primitives.family import number_of
 from wholestep.primitives.movement import Broadcast
 
@@ -86,14 +86,13 @@ class FunctionPrinter:
     def sizes(self) -> list[str]:
         """The lines that read the symbolic sizes; raises UnsupportedError for one that no axis of an input has."""
         used = {name for t in self.graph.types() for n in t.shape for name in names(n)}
-        found = {n: f"x{i}.shape[{k}]" for i, t in enumerate(self.graph.in_types) for k, n in enumerate(t.shape)}
-        for name in used:
-            if Dim(name) not in found:
-                raise UnsupportedError(
-                    f"export to {self.target.name}: no axis of the inputs of {self.graph.name} has one of its sizes",
-                    hint="give it an input of which an axis has that size, or shapes that are numbers",
-                )
-        return [f"{name} = {found[Dim(name)]}" for name in sorted(used)]
+        places = size_places(self.graph.in_types)
+        if not used <= places.keys():
+            raise UnsupportedError(
+                f"export to {self.target.name}: no axis of the inputs of {self.graph.name} has one of its sizes",
+                hint="give it an input of which an axis has that size, or shapes that are numbers",
+            )
+        return ["{} = x{}.shape[{}]".format(name, *places[name]) for name in sorted(used)]
 
     def lines(self, node: Node) -> list[str]:
         """The lines of one operation; numbers have none, they stand where they are used."""

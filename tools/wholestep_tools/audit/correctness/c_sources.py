@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,18 @@ from wholestep.compiler.backends import processor_backend
 from wholestep.errors import BoundsError, UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.primitives.family import REGISTRY, Sample
-from wholestep.testing.primitives import graph_of, samples_of
+from wholestep.testing.primitives import graph_of
 from wholestep_tools.audit.campaign import Audit, Seen
 from wholestep_tools.audit.record import record
 from wholestep_tools.drawn.c_library import CLibrary, native_function
 from wholestep_tools.drawn.law import compiled
+from wholestep_tools.drawn.samples import all_samples
 
 CLAIM = "A program in C gives the bits of the program that runs here"
 AT_ONCE = 300
 """The programs of one C file."""
 RTOL = {"f": 1e-4, "c": 1e-4}
 """The relative error, beside the largest element, where the processor has no multiply-add that is rounded once."""
-
-
-def all_samples() -> Iterator[tuple[str, Sample]]:
-    """Each sample of each primitive, with a name."""
-    for name in sorted(REGISTRY):
-        primitive = REGISTRY[name]
-        if not primitive.nested and not primitive.collective:
-            for k, sample in enumerate(samples_of(primitive)):
-                yield f"{name}_{k}", sample
 
 
 def printable(samples: list[tuple[str, Sample]], seen: Seen) -> dict[str, tuple[Graph, list[NDArray]]]:
@@ -63,7 +54,7 @@ def same(found: NDArray, expected: NDArray, exact: bool) -> bool:
 
 def audit(count: int, seed: int) -> dict[str, Any]:
     """So many samples, drawn without repetition; the record of it."""
-    seen, samples = Seen(), list(all_samples())
+    seen, samples = Seen(), [(f"{name}_{k}", sample) for k, (name, sample) in enumerate(all_samples())]
     drawn = np.random.default_rng(seed).permutation(len(samples))[:count]
     graphs = printable([samples[i] for i in sorted(drawn)], seen)
     exact, names = "x86-64-v3" in host_levels(), list(graphs)

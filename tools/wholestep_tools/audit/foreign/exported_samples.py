@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,11 @@ from wholestep.export.python.run import python_function
 from wholestep.export.python.torch import TORCH
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.primitives.family import REGISTRY, Sample
-from wholestep.testing.primitives import graph_of, samples_of
+from wholestep.testing.primitives import graph_of
 from wholestep_tools.audit.campaign import Audit, Seen
 from wholestep_tools.audit.record import record
 from wholestep_tools.drawn.same_numbers import difference
+from wholestep_tools.drawn.samples import all_samples
 
 CLAIM = "A primitive that is written for another library computes there what it computes here, or is refused by name"
 AT_ONCE = 200
@@ -87,14 +88,6 @@ def onnx_runner() -> Runner:
 
 
 RUNNERS = {"numpy": numpy_runner, "jax": jax_runner, "torch": torch_runner, "onnx": onnx_runner}
-
-
-def all_samples() -> Iterator[tuple[str, Sample]]:
-    """Each sample of each primitive that is no loop, branch or sum over processes."""
-    for name, primitive in sorted(REGISTRY.items()):
-        if not primitive.nested and not primitive.collective:
-            for sample in samples_of(primitive):
-                yield name, sample
 
 
 def check_sample(name: str, sample: Sample, runners: dict[str, Runner], seen: Seen) -> None:
