@@ -21,7 +21,7 @@ from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
 from wholestep.backends.gpu.target import OPENCL
 from wholestep.compiler.devices import compile_for_device
-from wholestep.errors import BoundsError, MissingExtraError, UnsupportedError
+from wholestep.errors import BoundsError, DeviceError, MissingExtraError, UnsupportedError
 from wholestep.frontend.tracing import type_of
 from wholestep.kernel.lang import Var, walk
 from wholestep.lower.compile import lower_program
@@ -182,4 +182,12 @@ def test_a_missing_package_is_an_error_that_says_what_to_install(monkeypatch: py
     monkeypatch.setitem(sys.modules, "pyopencl", None)
     opencl.opencl_driver.cache_clear()
     with pytest.raises(MissingExtraError, match=r"device 'opencl'(.|\n)*pip install 'wholestep\[opencl\]'"):
+        opencl.opencl_driver()
+
+
+@on_a_card
+def test_a_device_whose_compiler_takes_nothing_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl, "TRIAL", "no kernel")
+    monkeypatch.setattr(opencl, "opencl_driver", opencl.opencl_driver.__wrapped__)
+    with pytest.raises(DeviceError, match=r"no device was found that runs kernels: .*error:(.|\n)*PoCL"):
         opencl.opencl_driver()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -18,6 +19,8 @@ from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
 OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 CHOICE = "PYOPENCL_CTX"
 """The environment variable by which pyopencl chooses a device."""
+TRIAL = "__kernel void trial(__global int *x, long offset) { x[offset] = 0; }"
+"""A kernel that every device takes whose driver knows the processor: PoCL's compiler may be older than that."""
 
 
 class OpenCLDriver:
@@ -77,7 +80,9 @@ class OpenCLDriver:
     def build(self, text: str, kernels: Sequence[KernelShape]) -> Sequence[Any]:
         with self.lock:
             try:
-                program = self.cl.Program(self.context, text).build(list(OPTIONS))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", self.cl.CompilerWarning)  # some compilers say that all went well
+                    program = self.cl.Program(self.context, text).build(list(OPTIONS))
             except self.cl.RuntimeError as error:
                 raise DeviceError(f"compile: {self.device.name} does not take the kernels: {error}") from error
             made = []
@@ -98,9 +103,9 @@ class OpenCLDriver:
 
 @cache
 def opencl_driver() -> OpenCLDriver:
-    """The driver of the device that PYOPENCL_CTX names, else of the first graphics card, else of the first device.
+    """The driver of the device that PYOPENCL_CTX names, else of the first that compiles, graphics cards before others.
 
-    Raises MissingExtraError where pyopencl is not installed, DeviceError where it finds no device.
+    Raises MissingExtraError where pyopencl is not installed, DeviceError where no device compiles kernels.
     """
     try:
         import pyopencl
@@ -110,19 +115,28 @@ def opencl_driver() -> OpenCLDriver:
         ) from None
     try:
         if os.environ.get(CHOICE):
-            return OpenCLDriver(pyopencl.create_some_context(interactive=False).devices[0])
-        devices = [device for platform in pyopencl.get_platforms() for device in platform.get_devices()]
+            devices = pyopencl.create_some_context(interactive=False).devices[:1]
+        else:
+            devices = [device for platform in pyopencl.get_platforms() for device in platform.get_devices()]
     except pyopencl.Error as error:
         raise no_device(str(error)) from None
-    cards = [device for device in devices if device.type & pyopencl.device_type.GPU]
-    for device in (*cards, *devices):
-        return OpenCLDriver(device)
-    raise no_device("no platform has one")
+    why = "no platform has one"
+    for device in sorted(devices, key=lambda d: not d.type & pyopencl.device_type.GPU):
+        driver = OpenCLDriver(device)
+        try:
+            driver.build(TRIAL, [KernelShape("trial", 1, 1)])
+        except DeviceError as error:
+            lines = str(error.__cause__).splitlines()
+            why = f"{device.name}: {next((line for line in lines if 'error:' in line), lines[0])}"
+        else:
+            return driver
+    raise no_device(why)
 
 
 def no_device(why: str) -> DeviceError:
     """The error of a machine without an OpenCL device."""
     return DeviceError(
-        f"device 'opencl': no device was found: {why}",
-        hint="install the driver of your card, or `pip install 'wholestep[opencl]'` for a device on the CPU",
+        f"device 'opencl': no device was found that runs kernels: {why}",
+        hint="install the driver of your card, or `pip install 'wholestep[opencl]'` for a device on the CPU; "
+        "a PoCL that is older than the processor cannot compile for it, a newer one comes with the system's packages",
     )
