@@ -208,11 +208,14 @@ def test_the_model_says_what_was_measured():
 
 
 def test_a_kernel_that_runs_for_several_blocks_is_timed_by_one():
-    square = np.ones((measuring.SIDE, measuring.SIDE), np.float32)
-    timed = measuring.Timed(lambda a, b: a @ b, square, square)
-    runs = timed.recorder(timed.arrays).runs
-    assert runs[timed.number] == 2, "two blocks of columns are alike"
-    timed.recorder = lambda arrays: SimpleNamespace(runs=runs, nanoseconds=[6e3] * len(runs))
+    squares = [np.ones((side, side), np.float32) for side in (measuring.SIDE, 2 * measuring.SIDE, 4 * measuring.SIDE)]
+    timings = [measuring.Timed(lambda a, b: a @ b, square, square) for square in squares]
+    counts = [timed.recorder(timed.arrays).runs for timed in timings]
+    several = [n for n, runs in enumerate(counts) if runs[timings[n].number] > 1]
+    assert several, "a matrix of four times the side has blocks of columns that are alike, at every width of vectors"
+    timed, runs = timings[several[0]], counts[several[0]]
+    count = runs[timed.number]
+    timed.recorder = lambda arrays: SimpleNamespace(runs=runs, nanoseconds=[3e3 * count] * len(runs))
     assert timed.seconds() == 3e-6
 
 
