@@ -159,6 +159,14 @@ def imports() -> str:
 def exports() -> str:
     """The page on exports, with what each target has words for in its place."""
     lines = ["| target | whole | of these on the host | in part | refused |", "|---|--:|---|---|---|"]
+    kinds: dict[str, tuple[str, ...]] = {
+        "float64": ("float64",),
+        "float32": ("float32",),
+        "float16, bfloat16": ("float16", "bfloat16"),
+        "integers": ("int8", "uint8", "int32", "int64", "uint32"),
+        "complex": ("complex64", "complex128"),
+    }
+    by_kind = [f"| target | {' | '.join(kinds)} |", f"|---|{'--:|' * len(kinds)}"]
     ops = sorted({op for op in vocabulary() if not op.collective}, key=lambda op: op.name)
     samples = {op.name: [graph_of(op, sample) for sample in samples_of(op)] for op in ops}
     for name, row in TARGETS.items():
@@ -176,8 +184,18 @@ def exports() -> str:
         for op, graphs in in_part.items():
             without.setdefault(_dtypes(graphs), []).append(op)
         parts = "; ".join([f"not {kinds}: {_listing(found)}" for kinds, found in sorted(without.items())])
+        counts = [_whole_in(dtypes, samples, lacking) for dtypes in kinds.values()]
+        by_kind.append(f"| {name} | {' | '.join(counts)} |")
         lines.append(f"| {name} | {len(whole)} | {_listing(host)} | {parts} | {_listing(refused)} |")
-    return with_table((FOLDER / "export.md").read_text(encoding="utf-8"), "the words of targets", lines)
+    page = with_table((FOLDER / "export.md").read_text(encoding="utf-8"), "the words of targets", lines)
+    return with_table(page, "the words of targets by dtype", by_kind)
+
+
+def _whole_in(dtypes: tuple[str, ...], samples: dict[str, list[Graph]], lacking: dict[str, list[Graph]]) -> str:
+    """How many primitives have words for all samples of these dtypes, of those that have such samples."""
+    having = [op for op, graphs in samples.items() if any(_dtypes([g]) in dtypes for g in graphs)]
+    whole = [op for op in having if not any(_dtypes([g]) in dtypes for g in lacking[op])]
+    return f"{len(whole)} of {len(having)}"
 
 
 def on_the_host(words: PythonTarget, graph: Graph) -> bool:

@@ -53,17 +53,17 @@ def onnx_binary(name: str) -> Word:
     return word
 
 
-def onnx_comparison(kind: str) -> Word:
+def onnx_compared(w: OnnxWriter, kind: str, xs: Sequence[str], dtype: Any) -> str:
     """A comparison; unsigned numbers of 64 bits are compared with their halves exchanged."""
+    if dtype == np.uint64 and kind != "Equal":
+        low = w.constant(np.int64(np.iinfo(np.int64).min))
+        return w.op(kind, *[w.op("BitwiseXor", w.cast(x, np.int64), low) for x in xs])
+    return onnx_computed(w, kind, xs, dtype, result=bool)
 
-    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
-        dtype = node.types[0].dtype
-        if dtype == np.uint64 and kind != "Equal":
-            low = w.constant(np.int64(np.iinfo(np.int64).min))
-            return w.op(kind, *[w.op("BitwiseXor", w.cast(x, np.int64), low) for x in xs])
-        return onnx_computed(w, kind, xs, dtype, result=bool)
 
-    return word
+def onnx_comparison(kind: str) -> Word:
+    """A comparison."""
+    return lambda w, node, xs: onnx_compared(w, kind, xs, node.types[0].dtype)
 
 
 def onnx_different(w: OnnxWriter, node: Node, xs: list[str]) -> str:
@@ -83,9 +83,8 @@ def onnx_finite(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     return w.op("Not", w.op("Or", *bad))
 
 
-def onnx_chosen(w: OnnxWriter, node: Node, xs: list[str]) -> str:
-    """Operation `chosen`."""
-    dtype, (condition, *both) = node.types[1].dtype, xs
+def onnx_choice(w: OnnxWriter, condition: str, both: Sequence[str], dtype: Any) -> str:
+    """The first where a condition holds, else the second."""
     inside = wider("Where", dtype)
     assert inside is not None
     if inside == dtype:
@@ -93,41 +92,72 @@ def onnx_chosen(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     return w.cast(w.op("Where", condition, *[w.cast(x, inside) for x in both]), dtype)
 
 
+def onnx_chosen(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `chosen`."""
+    return onnx_choice(w, xs[0], xs[1:], node.types[1].dtype)
+
+
 def onnx_bitwise(short: str) -> Word:
     """An operator of bits, or of truths."""
     return lambda w, node, xs: w.op(short if dtypes.is_bool(node.types[0].dtype) else f"Bitwise{short}", *xs)
 
 
-def onnx_shifted(way: str) -> Word:
+def onnx_shift(w: OnnxWriter, way: str, xs: Sequence[str], dtype: Any) -> str:
     """Bits moved; a signed number to the right as one without sign, turned over before and after if it is negative."""
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    inside = unsigned if unsigned.itemsize != 2 else np.dtype(np.uint32)
+    if dtype.kind == "u":
+        given = xs if inside == dtype else [w.cast(v, inside) for v in xs]
+        made = w.op("BitShift", *given, direction=way)
+        return made if inside == dtype else w.cast(made, dtype)
+    if way == "RIGHT":
+        x, count = xs
+        zero, ones = w.constant(np.zeros((), dtype)), w.constant(np.array(-1, dtype))
+        mask = onnx_choice(w, onnx_compared(w, "Less", [x, zero], dtype), [ones, zero], dtype)
+        bits = [w.cast(w.cast(v, unsigned), inside) for v in (w.op("BitwiseXor", x, mask), count)]
+        moved = w.cast(w.cast(w.op("BitShift", *bits, direction=way), unsigned), dtype)
+        return w.op("BitwiseXor", moved, mask)
+    bits = [w.cast(w.cast(v, unsigned), inside) for v in xs]
+    return w.cast(w.cast(w.op("BitShift", *bits, direction=way), unsigned), dtype)
 
-    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
-        dtype, (x, count) = node.types[0].dtype, xs
-        unsigned = np.dtype(f"u{dtype.itemsize}")
-        if dtype.kind == "u":
-            inside = dtype if dtype.itemsize != 2 else np.dtype(np.uint32)
-            given = xs if inside == dtype else [w.cast(v, inside) for v in xs]
-            made = w.op("BitShift", *given, direction=way)
-            return made if inside == dtype else w.cast(made, dtype)
-        inside = unsigned if unsigned.itemsize != 2 else np.dtype(np.uint32)
-        if way == "RIGHT":
-            zero, ones = w.constant(np.zeros((), dtype)), w.constant(np.array(-1, dtype))
-            below = onnx_computed(w, "Less", [x, zero], dtype, result=bool)
-            mask = w.cast(w.op("Where", below, *[w.cast(v, np.int64) for v in (ones, zero)]), dtype)
-            bits = [w.cast(w.cast(v, unsigned), inside) for v in (w.op("BitwiseXor", x, mask), count)]
-            moved = w.cast(w.cast(w.op("BitShift", *bits, direction=way), unsigned), dtype)
-            return w.op("BitwiseXor", moved, mask)
-        bits = [w.cast(w.cast(v, unsigned), inside) for v in xs]
-        return w.cast(w.cast(w.op("BitShift", *bits, direction=way), unsigned), dtype)
 
-    return word
+def onnx_shifted(way: str) -> Word:
+    """Bits moved."""
+    return lambda w, node, xs: onnx_shift(w, way, xs, node.types[0].dtype)
+
+
+def onnx_safe_divisor(w: OnnxWriter, y: str, dtype: Any) -> str:
+    """A divisor with 1 for 0 and -1, by which processors cannot divide all integers."""
+    one = w.constant(np.ones((), dtype))
+    for number in (0, -1)[: 1 + (dtype.kind == "i")]:
+        unsafe = onnx_compared(w, "Equal", [y, w.constant(np.array(number, dtype))], dtype)
+        y = onnx_choice(w, unsafe, [one, y], dtype)
+    return y
+
+
+def onnx_floored_quotient(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `floored_quotient`: of integers; 0 where the divisor is."""
+    dtype, (x, y) = node.types[0].dtype, xs
+    safe = onnx_safe_divisor(w, y, dtype)
+    whole = onnx_computed(w, "Sub", [x, onnx_computed(w, "Mod", [x, safe], dtype)], dtype)
+    found = onnx_computed(w, "Div", [whole, safe], dtype)
+    special = [(0, w.constant(np.zeros((), dtype)))]
+    if dtype.kind == "i":
+        special.append((-1, onnx_computed(w, "Neg", [x], dtype)))
+    for number, result in special:
+        holds = onnx_compared(w, "Equal", [y, w.constant(np.array(number, dtype))], dtype)
+        found = onnx_choice(w, holds, [result, found], dtype)
+    return found
 
 
 def onnx_whole_remainder(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `whole_remainder`."""
-    return onnx_computed(w, "Mod", xs, node.types[0].dtype)
+    dtype = node.types[0].dtype
+    return onnx_computed(w, "Mod", [xs[0], onnx_safe_divisor(w, xs[1], dtype)], dtype)
 
 
 def onnx_signed_remainder(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `signed_remainder`."""
-    return onnx_computed(w, "Mod", xs, node.types[0].dtype, fmod=1)
+    dtype, (x, y) = node.types[0].dtype, xs
+    divisor = onnx_safe_divisor(w, y, dtype) if dtype.kind in "iu" else y
+    return onnx_computed(w, "Mod", [x, divisor], dtype, fmod=1)

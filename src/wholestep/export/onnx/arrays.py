@@ -45,6 +45,8 @@ def onnx_constant(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 def onnx_counted(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `counted`."""
     shape, axis = node.params["shape"], node.params["axis"]
+    if 0 in shape:
+        return w.constant(np.zeros(shape, node.params["dtype"]))
     line = w.counted(shape[axis], node.params["dtype"])
     return w.op("Expand", w.reshape(line, [-1 if i == axis else 1 for i in range(len(shape))]), w.ints(shape))
 

@@ -14,8 +14,8 @@ from wholestep.export.onnx.table import ONNX, WORDS
 from wholestep.export.onnx.writer import OnnxWriter, SharedNames, value_info
 from wholestep.export.program import ExportedProgram
 
-OPSET, FORMAT = 18, 8
-"""The operator set, and the version of the format that came with it."""
+PLAIN, WITH_BITS = (18, 8), (26, 13)
+"""The operator set and the version of the format that came with it: usually, and where bit patterns are read."""
 MOST = (1 << 31) - 1
 """The size of the largest file that readers of the format take."""
 NEXT = "next."
@@ -38,9 +38,10 @@ def output_names(program: ExportedProgram) -> tuple[str, ...]:
 def onnx_model(program: ExportedProgram) -> bytes:
     """The bytes of a model; raises UnsupportedError for what ONNX has no operators for."""
     for name, v in zip(program.inputs, program.graph.inputs, strict=True):
-        if dtypes.is_complex(v.dtype) or v.dtype.name == "bfloat16":
+        if dtypes.is_complex(v.dtype):
             raise UnsupportedError(
-                f"export to onnx: the input {name} is {v.type}", hint="jax and torch have this dtype"
+                f"export to onnx: the input {name} is {v.type}; ONNX Runtime has no complex numbers",
+                hint="give its real and its imaginary part, or export to jax or torch",
             )
     graph = export_core(program.graph, ONNX)
     names = output_names(program)
@@ -51,9 +52,10 @@ def onnx_model(program: ExportedProgram) -> bytes:
     w.write(graph)
     for name, v in zip(names, graph.outputs, strict=True):
         w.nodes.append(Proto("Node", op_type="Identity", input=[w.get(v)], output=[name]))
+    opset, version = WITH_BITS if shared.reads_bits else PLAIN
     model = Proto(
         "Model",
-        ir_version=FORMAT,
+        ir_version=version,
         producer_name="wholestep",
         graph=Proto(
             "Graph",
@@ -63,7 +65,7 @@ def onnx_model(program: ExportedProgram) -> bytes:
             input=[value_info(name, t) for name, t in zip(program.inputs, graph.in_types, strict=True)],
             output=[value_info(name, t) for name, t in zip(names, graph.out_types, strict=True)],
         ),
-        opset_import=[Proto("OperatorSet", version=OPSET)],
+        opset_import=[Proto("OperatorSet", version=opset)],
         metadata_props=[Proto("Entry", key="wholestep.state", value=json.dumps(state_pairs(program, names)))],
     ).encoded()
     if len(model) > MOST:

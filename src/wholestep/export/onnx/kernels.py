@@ -14,6 +14,7 @@ KERNELS: Mapping[str, str] = {
     **dict.fromkeys("Add Sub Mul Div Neg Less LessOrEqual ReduceSum CumSum Pow".split(), NUMBERS),
     **dict.fromkeys("Exp Log Sqrt Sin Cos Tanh Floor Ceil Round".split(), FLOATS),
     **dict.fromkeys("Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Conv".split(), "f32"),
+    "Abs": "f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "Sigmoid": FLOATS,
     "IsNaN": FLOATS,
     "IsInf": FLOATS,
@@ -40,18 +41,18 @@ def takes(kind: str, dtype: Any) -> bool:
     return kind not in KERNELS or dtypes.short(dtype) in KERNELS[kind].split()
 
 
-def wider(kind: str, dtype: Any) -> np.dtype[Any] | None:
+def wider(kind: str, like: Any) -> np.dtype[Any] | None:
     """The dtype in which an operator is computed whose dtype has no kernel; None where there is none."""
+    dtype: np.dtype[Any] = np.dtype(like)
     if dtypes.is_complex(dtype):
         return None
     if takes(kind, dtype):
-        own: np.dtype[Any] = np.dtype(dtype)
-        return own
+        return dtype
     exact = {"f": ("f32", "f64"), "b": ("u8", "i32", "i64"), "i": ("i32", "i64"), "u": ("i64",)}
-    family = "f" if dtypes.is_float(dtype) else np.dtype(dtype).kind
+    family = "f" if dtypes.is_float(dtype) else dtype.kind
     for short in exact[family]:
         found = dtypes.from_short(short)
-        if found.itemsize > np.dtype(dtype).itemsize or family in "ub":
+        if found.itemsize > dtype.itemsize or family in "ub":
             if takes(kind, found):
                 return found
     return None

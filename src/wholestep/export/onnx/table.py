@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from wholestep import dtypes
@@ -18,6 +18,7 @@ from wholestep.export.onnx.arithmetic import (
     onnx_comparison,
     onnx_different,
     onnx_finite,
+    onnx_floored_quotient,
     onnx_not_a_number,
     onnx_shifted,
     onnx_signed_remainder,
@@ -48,14 +49,28 @@ from wholestep.export.onnx.arrays import (
 from wholestep.export.onnx.control import onnx_branched, onnx_looped, onnx_scanned
 from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.rules import ONNX_RULES
-from wholestep.export.onnx.writer import Word
+from wholestep.export.onnx.scalar_code import DERIVED, onnx_derived
+from wholestep.export.onnx.writer import OnnxWriter, Word
 from wholestep.export.python.vocabulary import in_float32, is_half
 from wholestep.export.rules.control import is_selectable
 from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Node
 
+
+def onnx_own_or_derived(kind: str) -> Word:
+    """An operator where ONNX Runtime has its kernel, else the scalar code."""
+    own = onnx_unary(kind)
+
+    def word(w: OnnxWriter, node: Node, xs: list[str]) -> str | Sequence[str]:
+        known = wider(kind, node.types[0].dtype) is not None
+        return own(w, node, xs) if known else onnx_derived(w, node, xs)
+
+    return word
+
+
 WORDS: Mapping[str, Word] = {
-    **{name: onnx_unary(kind) for name, kind in UNARY.items()},
+    **dict.fromkeys(DERIVED, onnx_derived),
+    **{name: onnx_own_or_derived(kind) if name in DERIVED else onnx_unary(kind) for name, kind in UNARY.items()},
     **{name: onnx_binary(name) for name in BINARY},
     **{name: onnx_comparison(kind) for name, kind in COMPARISONS.items()},
     **{f"bitwise_{name}": onnx_bitwise(name.capitalize()) for name in ("and", "or", "xor", "not")},
@@ -66,6 +81,7 @@ WORDS: Mapping[str, Word] = {
     "select": onnx_chosen,
     "left_shift": onnx_shifted("LEFT"),
     "right_shift": onnx_shifted("RIGHT"),
+    "floor_divide": onnx_floored_quotient,
     "remainder": onnx_whole_remainder,
     "fmod": onnx_signed_remainder,
     "cast": onnx_cast,
@@ -102,6 +118,7 @@ OPERATORS: Mapping[str, str] = {
     "not_equal": "Equal",
     "isnan": "IsNaN",
     "isfinite": "IsInf",
+    "floor_divide": "Div",
     "remainder": "Mod",
     "fmod": "Mod",
     "pad": "Pad",
@@ -113,7 +130,7 @@ OPERATORS: Mapping[str, str] = {
     "top_k": "TopK",
 }
 """The operator that an operation needs a kernel of, in the dtype of its first operand or a wider one."""
-UNSIGNED_ONLY_BY_RULE = frozenset(("pow", "div", "fmod", "scatter_add", "sort", "top_k"))
+UNSIGNED_ONLY_BY_RULE = frozenset(("pow", "div", "floor_divide", "fmod", "scatter_add", "sort", "top_k"))
 """Operations that are left out for unsigned integers of 64 bits, which the wider kernels would change."""
 
 
@@ -125,7 +142,7 @@ class OnnxTarget:
     def has(self, node: Node) -> bool:
         """True if an operator takes these dtypes and parameters."""
         op, kinds = node.op.name, [*node.types, *[v.type for v in node.outputs]]
-        if op not in WORDS or any([dtypes.is_complex(t.dtype) or t.dtype.name == "bfloat16" for t in kinds]):
+        if op not in WORDS or any([dtypes.is_complex(t.dtype) for t in kinds]):
             return False
         if op == "cond":
             return not is_selectable(node)
@@ -133,13 +150,15 @@ class OnnxTarget:
             return True
         dtype = node.types[0].dtype
         integer = dtype.kind in "iu"
-        if (op == "remainder" and not integer) or (op == "pow" and integer):
+        if (op in ("remainder", "floor_divide") and not integer) or (op == "pow" and integer):
             return False
         if op in UNSIGNED_ONLY_BY_RULE and dtype.name == "uint64":
             return False
         if dtypes.is_bool(dtype) and op in BINARY:
             return op in ("add", "mul", "maximum", "minimum")
-        return op not in OPERATORS or wider(OPERATORS[op], dtype) is not None
+        if op in DERIVED and op not in OPERATORS:
+            return op == "nextafter" or dtype.name in ("float32", "float64")
+        return op not in OPERATORS or op in DERIVED or wider(OPERATORS[op], dtype) is not None
 
     def rule(self, node: Node) -> Rule | None:
         """A rule for what has no operator; half precisions are computed in float32."""

@@ -33,6 +33,8 @@ class SharedNames:
     initializers: list[Proto] = field(default_factory=list)
     sizes: dict[str, str] = field(default_factory=dict)
     """For each size with a name, the list of one integer that it is."""
+    reads_bits: bool = False
+    """True once an operator is used that came later than the others."""
 
     def fresh(self) -> str:
         """A name that nothing has."""
@@ -58,6 +60,7 @@ class OnnxWriter:
         """A node with several results; their names."""
         made = [self.shared.fresh() for _ in range(count)]
         given = [attribute_of(name, x) for name, x in attributes.items() if x is not None]
+        self.shared.reads_bits |= kind == "BitCast"
         self.nodes.append(Proto("Node", op_type=kind, input=list(inputs), output=made, attribute=given))
         return made
 
@@ -107,7 +110,10 @@ class OnnxWriter:
     def get(self, v: Value) -> str:
         """The name of a value in its own shape."""
         if v not in self.whole:
-            self.whole[v] = self.op("Expand", self.thin[v], self.ints(v.shape))
+            half = v.dtype.name == "bfloat16"  # ONNX Runtime has no kernel for it
+            given = self.cast(self.thin[v], np.float32) if half else self.thin[v]
+            made = self.op("Expand", given, self.ints(v.shape))
+            self.whole[v] = self.cast(made, v.dtype) if half else made
         return self.whole[v]
 
     def write(self, graph: Graph) -> None:

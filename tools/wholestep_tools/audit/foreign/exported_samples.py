@@ -17,7 +17,10 @@ from wholestep.export.python.jax import JAX
 from wholestep.export.python.numpy import NUMPY
 from wholestep.export.python.run import python_function
 from wholestep.export.python.torch import TORCH
-from wholestep.ir.graph import Graph, NDArray
+from wholestep.ir.build import build, inline
+from wholestep.ir.graph import Graph, NDArray, Value
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.creation import cast
 from wholestep.primitives.family import REGISTRY, Sample
 from wholestep.testing.primitives import graph_of
 from wholestep_tools.audit.campaign import Audit, Seen
@@ -76,15 +79,34 @@ def onnx_runner() -> Runner:
     onnx, runtime = importlib.import_module("onnx"), importlib.import_module("onnxruntime")
 
     def run(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
+        kinds, graph = graph.out_types, between_floats(graph)
+        args = [x.astype(np.float32) if x.dtype.name == "bfloat16" else x for x in args]
         inputs = tuple([f"x{i}" for i in range(len(graph.inputs))])
         model = onnx_model(
             ExportedProgram("sample", graph, inputs, tuple([f"y{i}" for i in range(len(graph.outputs))]))
         )
         onnx.checker.check_model(onnx.load_from_string(model), full_check=True)
         session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
-        return list(session.run(None, dict(zip(inputs, args, strict=True))))
+        found = session.run(None, dict(zip(inputs, args, strict=True)))
+        return [y.astype(t.dtype) if t.dtype.name == "bfloat16" else y for y, t in zip(found, kinds, strict=True)]
 
     return run
+
+
+def between_floats(graph: Graph) -> Graph:
+    """The graph with float32 for bfloat16 in its inputs and outputs: sessions take no such arrays."""
+
+    def as_wide(t: Type) -> Type:
+        return array_type(t.shape, np.dtype(np.float32)) if t.dtype.name == "bfloat16" else t
+
+    def write(*xs: Value) -> list[Value]:
+        given = [cast(x, dtype=t.dtype) if x.type != t else x for x, t in zip(xs, graph.in_types, strict=True)]
+        found = inline(graph, given)
+        return [cast(y, dtype=as_wide(y.type).dtype) if as_wide(y.type) != y.type else y for y in found]
+
+    if all(as_wide(t) is t for t in (*graph.in_types, *graph.out_types)):
+        return graph
+    return build(write, [as_wide(t) for t in graph.in_types], name=graph.name)[0]
 
 
 RUNNERS = {"numpy": numpy_runner, "jax": jax_runner, "torch": torch_runner, "onnx": onnx_runner}
