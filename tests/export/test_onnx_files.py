@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep import dims, tree
+from wholestep import dims, nn, tree
 from wholestep.backends.reference import interpret
 from wholestep.errors import UnsupportedError
 from wholestep.export.onnx.files import onnx_model
 from wholestep.export.program import ExportedProgram
 from wholestep.ir.build import build
 from wholestep.ir.types import array_type
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.primitives.family import REGISTRY
 from wholestep_tools.drawn.same_numbers import difference
 
@@ -224,3 +225,31 @@ def test_what_is_missing_is_refused_before_a_file_is_there(tmp_path: Path) -> No
     with pytest.raises(UnsupportedError, match=r"(?s)export to onnx: 1 operation has no words.*partition"):
         step.export(tmp_path / "a.onnx")
     assert not list(tmp_path.iterdir())
+
+
+CONVOLUTIONS: dict[str, Any] = {
+    "strided": lambda x, w: nn.conv2d(x, w, stride=2, padding=1),
+    "dilated": lambda x, w: nn.conv2d(x, w, dilation=2),
+    "read twice": lambda x, w: nn.conv2d(np.tanh(x), w) ** 2 / 30,
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_and_both_gradients_are_written_as_such(name: str) -> None:
+    rng = np.random.default_rng(4)
+    x, w = (rng.normal(size=n).astype(np.float32) for n in ((2, 3, 9, 8), (4, 3, 3, 3)))
+    graph = ws.trace(ws.value_and_grad(lambda x, w: np.sum(np.sin(CONVOLUTIONS[name](x, w))), argnums=(0, 1)))(x, w)
+    graph = run_passes(graph, ALL_PASSES)  # as steps are before they are exported
+    program = ExportedProgram("f", graph, ("x", "w"), ("y", "gx", "gw"))
+    model = onnx_model(program)
+    kinds = [node.op_type for node in onnx.load_from_string(model).graph.node]
+    assert kinds.count("Conv") == 3 and "MatMul" not in kinds
+    for got, want in zip(session(model).run(None, {"x": x, "w": w}), interpret(graph, [x, w]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_windows_that_no_product_reads_are_arrays() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
+    graph = ws.trace(lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(2, 3)) * 2)(x)
+    (got,) = session(onnx_model(ExportedProgram("f", graph, ("x",), ("y",)))).run(None, {"x": x})
+    np.testing.assert_array_equal(got, np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(2, 3)) * 2)

@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep.dims import Dim
 from wholestep.export.onnx.arithmetic import onnx_computed
+from wholestep.export.onnx.convolutions import onnx_convolved
 from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.writer import OnnxWriter, Word
 from wholestep.ir.graph import Node
@@ -106,7 +107,14 @@ def onnx_joined(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 
 
 def onnx_contract(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """A product summed over shared axes: a convolution of windows, else a product of matrices."""
+    found = onnx_convolved(w, node)
+    return onnx_product(w, node) if found is None else found
+
+
+def onnx_product(w: OnnxWriter, node: Node) -> str:
     """A product summed over shared axes, as a product of matrices."""
+    xs = [w.get(v) for v in node.inputs]
     a, b, out = parts(node.params["spec"])
     sizes = dict(zip(a + b, node.types[0].shape + node.types[1].shape, strict=True))
     both = [c for c in a if c in b and c in out]

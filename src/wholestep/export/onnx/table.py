@@ -47,6 +47,7 @@ from wholestep.export.onnx.arrays import (
     onnx_truths,
 )
 from wholestep.export.onnx.control import onnx_branched, onnx_looped, onnx_scanned
+from wholestep.export.onnx.convolutions import onnx_windows
 from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.rules import ONNX_RULES
 from wholestep.export.onnx.scalar_code import DERIVED, onnx_derived
@@ -96,6 +97,7 @@ WORDS: Mapping[str, Word] = {
     "pad": onnx_padded,
     "concat": onnx_joined,
     "contract": onnx_contract,
+    "window": onnx_windows,
     "any": onnx_truths("ReduceSum"),
     "all": onnx_truths("ReduceProd"),
     "argmax": onnx_largest_place,

@@ -51,6 +51,8 @@ class OnnxWriter:
         self.nodes: list[Proto] = []
         self.whole: dict[Value, str] = dict(values or {})
         self.thin: dict[Value, str] = {}
+        self.windows: dict[Value, Node] = {}
+        """Sliding windows, and permutations of them, which are written when something reads them that is no product."""
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """A node with one result; its name."""
@@ -109,6 +111,9 @@ class OnnxWriter:
 
     def get(self, v: Value) -> str:
         """The name of a value in its own shape."""
+        if v in self.windows and v not in self.whole:
+            node = self.windows[v]
+            self.whole[v] = str(self.shared.words[node.op.name](self, node, [self.get(x) for x in node.inputs]))
         if v not in self.whole:
             half = v.dtype.name == "bfloat16"  # ONNX Runtime has no kernel for it
             given = self.cast(self.thin[v], np.float32) if half else self.thin[v]
@@ -131,7 +136,7 @@ class OnnxWriter:
         word, out = self.shared.words[node.op.name], node.outputs[0] if node.outputs else None
         if node.op.kind == "elementwise":
             assert out is not None
-            names = [self.whole.get(v) or self.thin[v] for v in node.inputs]
+            names = [self.thin[v] if v in self.thin and v not in self.whole else self.get(v) for v in node.inputs]
             thin = all(v not in self.whole for v in node.inputs)
             (self.thin if thin else self.whole)[out] = str(word(self, node, names))
             return
@@ -142,7 +147,11 @@ class OnnxWriter:
             if not out.ndim or all(n == 1 for n in out.shape):
                 self.whole[out] = self.thin.pop(out)
             return
-        made = word(self, node, [self.get(v) for v in node.inputs])
+        if node.op.name == "window" or (node.op.name == "permute" and node.inputs[0] in self.windows):
+            self.windows[node.outputs[0]] = node
+            return
+        late = node.op.name == "contract"
+        made = word(self, node, [] if late else [self.get(v) for v in node.inputs])
         found = [made] if isinstance(made, str) else list(made)
         self.whole.update(zip(node.outputs, found, strict=True))
 
