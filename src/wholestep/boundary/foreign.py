@@ -261,7 +261,20 @@ ARRAY: dict[str, Ours] = {
     **all_of("values iloc loc", "np.asarray", "a column of a table becomes an array outside of the traced function"),
 }
 
+MODELS = {
+    **all_of("resnet18 resnet34 resnet50 ResNet18 ResNet50", "ws.nn.models.ResNet", "by the blocks of each stage"),
+    **all_of("vit_b_16 VisionTransformer", "ws.nn.models.ViT"),
+    **all_of("convnext_tiny", "ws.nn.models.ConvNeXt"),
+    **all_of("mobilenet_v3_small", "ws.nn.models.MobileNetV3"),
+    **all_of("GPT2LMHeadModel GPT2Model", "ws.nn.models.GPT2"),
+    **all_of("LlamaForCausalLM LlamaModel", "ws.nn.models.Llama"),
+    **all_of("BertModel", "ws.nn.models.BERT"),
+    **all_of("DistilBertModel", "ws.nn.models.DistilBERT"),
+    **all_of("from_pretrained AutoModel load", "ws.nn.models.load_folder"),
+    **all_of("save_pretrained save", "ws.nn.models.save_folder"),
+}
 NAMES: dict[str, dict[str, Ours]] = {
+    "ws.nn.models": MODELS,
     "ws": TOP,
     "ws.nn": NN,
     "ws.optim": OPTIM,

@@ -1,6 +1,6 @@
 """The public names of `ws.nn`."""
 
-from wholestep.nn import init as init, metrics as metrics
+from wholestep.nn import init as init, metrics as metrics, models as models
 from wholestep.nn.activations import (
     celu as celu,
     elu as elu,

@@ -39,6 +39,7 @@ MODULES = {
         orthogonal truncated_normal uniform xavier_normal xavier_uniform zeros""",
     "wholestep.nn.metrics": """Accuracy ConfusionMatrix Mean R2 accuracy confusion_matrix f1 precision r2 recall
         top_k_accuracy""",
+    "wholestep.nn.models": "GPT2 Llama BERT DistilBERT ResNet ViT ConvNeXt MobileNetV3 load_folder save_folder",
 }
 """Public modules of a public package, with the names that are for users."""
 
@@ -49,6 +50,7 @@ SPACES = {
     "nn": ("Layers and losses", "wholestep.nn"),
     "init": ("Initial values", "wholestep.nn.init"),
     "metrics": ("Metrics", "wholestep.nn.metrics"),
+    "models": ("Published models", "wholestep.nn.models"),
     "optim": ("Optimizers and schedules", "wholestep.optim"),
     "random": ("Random numbers", "wholestep.random"),
     "mesh": ("Meshes", "wholestep.mesh"),

@@ -1,0 +1,235 @@
+"""BERT and DistilBERT: encoders with learned positions and norms after the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wholestep import numpy as wnp
+from wholestep.nn.dropouts import Dropout
+from wholestep.nn.keys import keys_from
+from wholestep.nn.models.transformer_parts import (
+    ACTIVATIONS,
+    AssembledBlock,
+    SeparateAttention,
+    activation_named,
+    check_places,
+    dense,
+    table,
+)
+from wholestep.nn.module import Module
+from wholestep.nn.norm_layers import LayerNorm
+from wholestep.nn.transformer import FeedForward
+
+
+class BERTBlock(AssembledBlock):
+    """A block of BERT."""
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "attention.query": "attention.self.query",
+        "attention.keys": "attention.self.key",
+        "attention.values": "attention.self.value",
+        "attention.out": "attention.output.dense",
+        "attention_norm": "attention.output.LayerNorm",
+        "feed_forward.up": "intermediate.dense",
+        "feed_forward.down": "output.dense",
+        "feed_forward_norm": "output.LayerNorm",
+    }
+
+
+class DistilBERTBlock(AssembledBlock):
+    """A block of DistilBERT."""
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "attention.query": "attention.q_lin",
+        "attention.keys": "attention.k_lin",
+        "attention.values": "attention.v_lin",
+        "attention.out": "attention.out_lin",
+        "attention_norm": "sa_layer_norm",
+        "feed_forward.up": "ffn.lin1",
+        "feed_forward.down": "ffn.lin2",
+        "feed_forward_norm": "output_layer_norm",
+    }
+
+
+class Encoder(Module):
+    """The common part of both: a sum of tables, its norm, and blocks."""
+
+    block: type[AssembledBlock]
+
+    def __init__(
+        self,
+        vocabulary: int = 30522,
+        places: int = 512,
+        width: int = 768,
+        heads: int = 12,
+        depth: int = 12,
+        *,
+        key: Any,
+        hidden: int | None = None,
+        activation: str = "gelu",
+        eps: float = 1e-12,
+        dropout: float = 0.0,
+    ) -> None:
+        first, second, *others = keys_from(key, 2 + depth)
+        self.tokens, self.places = table(vocabulary, width, first), table(places, width, second)
+        self.dropout, self.norm = Dropout(dropout), LayerNorm(width, eps=eps)
+        self.blocks = list[AssembledBlock]()
+        for k in others:
+            one, two, three = keys_from(k, 3)
+            chosen = activation_named(activation, type(self).__name__)
+            forward = FeedForward(width, hidden or 4 * width, key=one, activation=chosen)
+            forward.up = dense(width, hidden or 4 * width, one)
+            forward.down = dense(hidden or 4 * width, width, two)
+            attention = SeparateAttention(width, heads, key=three, dropout=dropout)
+            norms = LayerNorm(width, eps=eps), LayerNorm(width, eps=eps)
+            self.blocks.append(self.block(attention, forward, norms, norm_first=False, dropout=dropout))
+
+    def embedded(self, tokens: Any) -> Any:
+        """The tables' rows of tokens and places, summed."""
+        ids = check_places(type(self).__name__, tokens, 0, len(self.places.weight))
+        return self.tokens(ids) + self.places(wnp.arange(ids.shape[1]))
+
+    def encoded(self, x: Any, mask: Any, key: Any) -> Any:
+        """The result of the blocks for a sum of tables."""
+        keys = [None] * (1 + len(self.blocks)) if key is None else list(keys_from(key, 1 + len(self.blocks)))
+        x = self.dropout(self.norm(x), key=keys[0])
+        visible = None if mask is None else wnp.asarray(mask)[:, None, None, :] != 0
+        for block, k in zip(self.blocks, keys[1:], strict=True):
+            x = block(x, mask=visible, key=k)
+        return x
+
+    def activation_word(self) -> str:
+        """The activation, in the word of published configurations."""
+        used = self.blocks[0].feed_forward.activation
+        return next(word for word, f in ACTIVATIONS.items() if f is used)
+
+
+class BERT(Encoder):
+    """BERT by its sizes; the tensors of a published one have the names that `nn.from_torch` expects.
+
+    `mask` is true, or not 0, at tokens that count. `kinds` are the numbers of the segments, 0 if not given. `pooled`
+    makes one row of each text of what the call returns. Dropout needs a `key` in training; `key` draws the weights.
+
+    Shapes: tokens, mask and kinds integers [batch, time]; float32 [batch, time, width], of `pooled` [batch, width].
+    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
+    Source: Devlin et al., "BERT: pre-training of deep bidirectional transformers", 2019.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.models.BERT(50, 16, 8, 2, 1, key=0)
+    >>> hidden = model(np.array([[1, 2, 0]]), mask=np.array([[1, 1, 0]]))
+    >>> hidden.shape, model.pooled(hidden).shape
+    ((1, 3, 8), (1, 8))
+    """
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "tokens": "embeddings.word_embeddings",
+        "places": "embeddings.position_embeddings",
+        "kinds": "embeddings.token_type_embeddings",
+        "norm": "embeddings.LayerNorm",
+        "blocks[*]": "encoder.layer.{}",
+        "pooler": "pooler.dense",
+    }
+    block = BERTBlock
+
+    def __init__(self, *sizes: int, key: Any, kinds: int = 2, **options: Any) -> None:
+        one, two, three = keys_from(key, 3)
+        super().__init__(*sizes, key=one, **options)
+        width = self.tokens.weight.shape[1]
+        self.kinds, self.pooler = table(kinds, width, two), dense(width, width, three)
+
+    def __call__(self, tokens: Any, *, mask: Any = None, kinds: Any = None, key: Any = None) -> Any:
+        x = self.embedded(tokens)
+        kinds = wnp.zeros(x.shape[:2], wnp.int64) if kinds is None else kinds
+        return self.encoded(x + self.kinds(kinds), mask, key)
+
+    def pooled(self, hidden: Any) -> Any:
+        """tanh of a dense layer of the first token's row."""
+        return wnp.tanh(self.pooler(hidden[:, 0]))
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, key: Any) -> BERT:
+        """The model of a published configuration."""
+        return cls(
+            *[config[name] for name in BERT_SIZES],
+            key=key,
+            kinds=config.get("type_vocab_size", 2),
+            hidden=config["intermediate_size"],
+            activation=config.get("hidden_act", "gelu"),
+            eps=config.get("layer_norm_eps", 1e-12),
+            dropout=config.get("hidden_dropout_prob", 0.1),
+        )
+
+    def config(self) -> dict[str, Any]:
+        """The configuration that others read."""
+        return {
+            **dict(zip(BERT_SIZES, encoder_sizes(self), strict=True)),
+            "type_vocab_size": len(self.kinds.weight),
+            "intermediate_size": self.blocks[0].feed_forward.up.weight.shape[1],
+            "hidden_act": self.activation_word(),
+            "layer_norm_eps": self.norm.eps,
+            **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), self.dropout.p),
+        }
+
+
+class DistilBERT(Encoder):
+    """DistilBERT by its sizes; the tensors of a published one have the names that `nn.from_torch` expects.
+
+    `mask` is true, or not 0, at tokens that count. Dropout needs a `key` in training; `key` draws the weights.
+
+    Shapes: tokens and mask integers [batch, time]; float32 [batch, time, width].
+    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
+    Source: Sanh et al., "DistilBERT, a distilled version of BERT", 2019.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.models.DistilBERT(50, 16, 8, 2, 1, key=0)(np.array([[1, 2, 3]])).shape
+    (1, 3, 8)
+    """
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "tokens": "embeddings.word_embeddings",
+        "places": "embeddings.position_embeddings",
+        "norm": "embeddings.LayerNorm",
+        "blocks[*]": "transformer.layer.{}",
+    }
+    block = DistilBERTBlock
+
+    def __call__(self, tokens: Any, *, mask: Any = None, key: Any = None) -> Any:
+        return self.encoded(self.embedded(tokens), mask, key)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, key: Any) -> DistilBERT:
+        """The model of a published configuration."""
+        return cls(
+            *[config[name] for name in DISTILLED_SIZES],
+            key=key,
+            hidden=config["hidden_dim"],
+            activation=config.get("activation", "gelu"),
+            dropout=config.get("dropout", 0.1),
+        )
+
+    def config(self) -> dict[str, Any]:
+        """The configuration that others read."""
+        return {
+            **dict(zip(DISTILLED_SIZES, encoder_sizes(self), strict=True)),
+            "hidden_dim": self.blocks[0].feed_forward.up.weight.shape[1],
+            "activation": self.activation_word(),
+            **dict.fromkeys(("dropout", "attention_dropout"), self.dropout.p),
+        }
+
+
+BERT_SIZES = (
+    "vocab_size",
+    "max_position_embeddings",
+    "hidden_size",
+    "num_attention_heads",
+    "num_hidden_layers",
+)
+DISTILLED_SIZES = ("vocab_size", "max_position_embeddings", "dim", "n_heads", "n_layers")
+"""The sizes of the constructors, as published configurations call them."""
+
+
+def encoder_sizes(model: Encoder) -> tuple[int, ...]:
+    """Vocabulary, places, width, heads and depth."""
+    tokens, places = model.tokens.weight, model.places.weight
+    return len(tokens), len(places), tokens.shape[1], model.blocks[0].attention.heads, len(model.blocks)

@@ -1,0 +1,162 @@
+"""GPT-2: a decoder with learned positions, norms in front, and a head tied to the table of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.nn.annotations import tied
+from wholestep.nn.attention_layer import MultiHeadAttention
+from wholestep.nn.dropouts import Dropout
+from wholestep.nn.keys import keys_from
+from wholestep.nn.linears import Linear
+from wholestep.nn.models.transformer_parts import (
+    ACTIVATIONS,
+    AssembledBlock,
+    activation_named,
+    check_places,
+    dense,
+    table,
+)
+from wholestep.nn.module import Module
+from wholestep.nn.norm_layers import LayerNorm
+from wholestep.nn.transformer import FeedForward
+
+
+class UnturnedLinear(Linear):
+    """A dense layer whose weight is [in, out] in the file too."""
+
+    torch_turned: ClassVar[Any] = ()
+
+
+class GPT2Block(AssembledBlock):
+    """A block of GPT-2."""
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "attention_norm": "ln_1",
+        "feed_forward_norm": "ln_2",
+        "attention.qkv": "attn.c_attn",
+        "attention.out": "attn.c_proj",
+        "feed_forward.up": "mlp.c_fc",
+        "feed_forward.down": "mlp.c_proj",
+    }
+
+
+class GPT2(Module):
+    """GPT-2 by its sizes; the tensors of a published one have the names that `nn.from_torch` expects.
+
+    The call takes token numbers and returns scores of the token after each; with a `cache` of `init_cache` also that,
+    as `nn.generate` wants it. Dropout acts where GPT-2 has it and needs a `key` in training. `key` draws the weights.
+
+    Shapes: tokens integers [batch, time]; float32 [batch, time, vocabulary].
+    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
+    Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.models.GPT2(vocabulary=50, places=16, width=8, heads=2, depth=1, key=0)
+    >>> model(np.array([[1, 2, 3]])).shape
+    (1, 3, 50)
+    """
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "tokens": "transformer.wte",
+        "places": "transformer.wpe",
+        "blocks[*]": "transformer.h.{}",
+        "norm": "transformer.ln_f",
+        "head": "lm_head.weight",
+    }
+
+    def __init__(
+        self,
+        vocabulary: int = 50257,
+        places: int = 1024,
+        width: int = 768,
+        heads: int = 12,
+        depth: int = 12,
+        *,
+        key: Any,
+        hidden: int | None = None,
+        activation: str = "gelu_new",
+        eps: float = 1e-5,
+        dropout: float = 0.0,
+    ) -> None:
+        first, second, *others = keys_from(key, 2 + depth)
+        self.tokens, self.places = table(vocabulary, width, first), table(places, width, second)
+        self.head = tied(self.tokens.weight)
+        self.dropout, self.norm = Dropout(dropout), LayerNorm(width, eps=eps)
+        self.blocks = [
+            block_of(width, heads, hidden or 4 * width, k, activation=activation, eps=eps, dropout=dropout)
+            for k in others
+        ]
+
+    def __call__(self, tokens: Any, *, cache: Any = None, position: Any = 0, key: Any = None) -> Any:
+        ids = check_places("GPT2", tokens, position, len(self.places.weight))
+        keys = [None] * (1 + len(self.blocks)) if key is None else list(keys_from(key, 1 + len(self.blocks)))
+        x = self.tokens(ids) + self.places(position + wnp.arange(ids.shape[1]))
+        x, caches = self.dropout(x, key=keys[0]), list[Any]()
+        for i, block in enumerate(self.blocks):
+            x = block(x, cache=None if cache is None else cache[i], position=position, key=keys[i + 1])
+            if cache is not None:
+                x, held = x
+                caches.append(held)
+        scores = self.norm(x) @ self.head.T
+        return scores if cache is None else (scores, caches)
+
+    def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> list[dict[str, Any]]:
+        """A cache for so many sequences of at most so many places."""
+        return [block.init_cache(batch, length, dtype) for block in self.blocks]
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, key: Any) -> GPT2:
+        """The model of a published configuration."""
+        return cls(
+            config["vocab_size"],
+            config["n_positions"],
+            config["n_embd"],
+            config["n_head"],
+            config["n_layer"],
+            key=key,
+            hidden=config.get("n_inner"),
+            activation=config.get("activation_function", "gelu_new"),
+            eps=config.get("layer_norm_epsilon", 1e-5),
+            dropout=config.get("resid_pdrop", 0.1),
+        )
+
+    def config(self) -> dict[str, Any]:
+        """The configuration that others read."""
+        first = self.blocks[0]
+        words = [word for word, f in ACTIVATIONS.items() if f is first.feed_forward.activation]
+        return {
+            "vocab_size": len(self.tokens.weight),
+            "n_positions": len(self.places.weight),
+            "n_embd": self.tokens.weight.shape[1],
+            "n_head": first.attention.heads,
+            "n_layer": len(self.blocks),
+            "n_inner": first.feed_forward.up.weight.shape[1],
+            "activation_function": words[0],
+            "layer_norm_epsilon": self.norm.eps,
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), self.dropout.p),
+        }
+
+
+def block_of(
+    width: int, heads: int, hidden: int, key: Any, *, activation: str, eps: float, dropout: float
+) -> GPT2Block:
+    """One block."""
+    one, two, three, four = keys_from(key, 4)
+    attention = MultiHeadAttention(width, heads, key=one, causal=True, dropout=dropout)
+    forward = FeedForward(width, hidden, key=three, activation=activation_named(activation, "GPT2"))
+    attention.qkv, attention.out = unturned(width, 3 * width, one), unturned(width, width, two)
+    forward.up, forward.down = unturned(width, hidden, three), unturned(hidden, width, four)
+    norms = LayerNorm(width, eps=eps), LayerNorm(width, eps=eps)
+    return GPT2Block(attention, forward, norms, norm_first=True, dropout=dropout)
+
+
+def unturned(inputs: int, outputs: int, key: Any) -> UnturnedLinear:
+    """A dense layer of GPT-2."""
+    drawn, layer = dense(inputs, outputs, key), UnturnedLinear(inputs, outputs, key=key)
+    layer.weight, layer.bias = drawn.weight, drawn.bias
+    return layer

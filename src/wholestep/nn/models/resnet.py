@@ -1,0 +1,98 @@
+"""Residual networks of convolutions: stages of blocks, each twice as wide and half as large as the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wholestep.nn.activations import relu
+from wholestep.nn.containers import Sequential
+from wholestep.nn.conv_layers import Conv2d
+from wholestep.nn.keys import keys_from
+from wholestep.nn.linears import Linear
+from wholestep.nn.module import Module
+from wholestep.nn.norm_layers import BatchNorm
+from wholestep.nn.pooling import global_avg_pool, max_pool2d
+
+
+class ResidualBlock(Module):
+    """Two or three convolutions, each with a batch norm, and what they are added to."""
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        **{f"convolutions[{i}]": f"conv{i + 1}" for i in range(3)},
+        **{f"norms[{i}]": f"bn{i + 1}" for i in range(3)},
+        "shortcut": "downsample",
+    }
+
+    def __init__(self, inputs: int, width: int, stride: int, bottleneck: bool, *, key: Any) -> None:
+        outputs = width * 4 if bottleneck else width
+        sizes = [(1, 1), (3, stride), (1, 1)] if bottleneck else [(3, stride), (3, 1)]
+        channels = [inputs, *[width] * (len(sizes) - 1), outputs]
+        last, *keys = keys_from(key, 1 + len(sizes))
+        self.convolutions = [
+            Conv2d(channels[i], channels[i + 1], size, key=k, stride=s, padding=size // 2, bias=False)
+            for i, ((size, s), k) in enumerate(zip(sizes, keys, strict=True))
+        ]
+        self.norms = [BatchNorm(n) for n in channels[1:]]
+        same = stride == 1 and inputs == outputs
+        projection = None if same else Conv2d(inputs, outputs, 1, key=last, stride=stride, bias=False)
+        self.shortcut = None if projection is None else Sequential(projection, BatchNorm(outputs))
+
+    def __call__(self, x: Any) -> Any:
+        h = x
+        for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            h = norm(convolution(relu(h) if i else h))
+        return relu(h + (x if self.shortcut is None else self.shortcut(x)))
+
+
+class ResNet(Module):
+    """A residual network; with the names of torchvision's, whose weights `nn.from_torch` reads.
+
+    `blocks` are those of each stage: (2, 2, 2, 2) is ResNet-18 and (3, 4, 6, 3) ResNet-34, and with `bottleneck`
+    ResNet-50. `width` is that of the first stage. `key` draws the weights.
+
+    Shapes: x floats [n, channels, height, width]; [n, classes].
+    Raises: ShapeError for images with another number of channels.
+    Source: He et al., "Deep residual learning for image recognition", 2016.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.models.ResNet((1, 1), classes=10, width=4, key=0)
+    >>> model(np.ones((2, 3, 32, 32), np.float32)).shape
+    (2, 10)
+    """
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "stem": "conv1",
+        "norm": "bn1",
+        **{f"stages[{i}]": f"layer{i + 1}" for i in range(4)},
+        "head": "fc",
+    }
+
+    def __init__(
+        self,
+        blocks: Sequence[int] = (2, 2, 2, 2),
+        *,
+        key: Any,
+        bottleneck: bool = False,
+        classes: int = 1000,
+        channels: int = 3,
+        width: int = 64,
+    ) -> None:
+        first, last, *keys = keys_from(key, 2 + sum(blocks))
+        self.stem = Conv2d(channels, width, 7, key=first, stride=2, padding=3, bias=False)
+        self.norm, self.stages, inputs = BatchNorm(width), [], width
+        rest = iter(keys)
+        for i, count in enumerate(blocks):
+            stage = []
+            for j in range(count):
+                stride = 2 if i and not j else 1
+                stage.append(ResidualBlock(inputs, width * 2**i, stride, bottleneck, key=next(rest)))
+                inputs = width * 2**i * (4 if bottleneck else 1)
+            self.stages.append(Sequential(*stage))
+        self.head = Linear(inputs, classes, key=last)
+
+    def __call__(self, x: Any) -> Any:
+        x = max_pool2d(relu(self.norm(self.stem(x))), 3, stride=2, padding=1)
+        for stage in self.stages:
+            x = stage(x)
+        return self.head(global_avg_pool(x))
