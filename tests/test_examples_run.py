@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +97,19 @@ def test_data_parallel(capsys):
     history = page("data_parallel").main(["--epochs", "3"])
     assert history["val_accuracy"][-1] > 0.8
     assert "val_accuracy" in capsys.readouterr().out
+
+
+def told_by(file, *arguments):
+    """The last number of a page that starts processes, and so is a process of its own."""
+    command = [sys.executable, EXAMPLES / "exported" / file, *arguments]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def test_an_exported_step_on_devices_of_two_processes_of_jax():
+    pytest.importorskip("jax", reason="JAX runs the exported step; not installed")
+    assert told_by("jax_devices.py", "--processes", "2") < 1e-5
+
+
+def test_an_exported_module_in_two_processes_of_torch():
+    pytest.importorskip("torch", reason="PyTorch trains the exported module; not installed")
+    assert told_by("torch_processes.py") < 1e-5
