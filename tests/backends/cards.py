@@ -1,4 +1,4 @@
-"""Kernels on an OpenCL device, where this machine has one: PoCL, which runs them on the CPU, comes with the tests."""
+"""Kernels on cards, where this machine has one: PoCL, which runs OpenCL on the CPU, comes with the tests."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from wholestep.backends.gpu.kernel_writer import write_kernel
-from wholestep.backends.gpu.opencl import OpenCL
+from wholestep.compiler.backends import BACKENDS
 from wholestep.errors import DeviceError, MissingExtraError
 from wholestep.kernel.lang import Kernel
+from wholestep.runtime.gpu.backend import CardBackend
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
 from wholestep.runtime.gpu.memory import raw_bytes
-from wholestep.runtime.gpu.opencl import opencl_driver
 
 Array = np.ndarray[Any, Any]
 
 
 @cache
-def missing() -> str:
-    """What is missing for OpenCL here; empty where it runs."""
+def missing(device: str) -> str:
+    """What is missing for a device here; empty where it runs."""
     try:
-        opencl_driver()
+        BACKENDS[device]()
     except (DeviceError, MissingExtraError) as error:
         return str(error).splitlines()[0]
     return ""
@@ -32,8 +32,10 @@ def missing() -> str:
 class CardKernels:
     """Some kernels as one module of a card."""
 
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
-        self.driver, language = opencl_driver(), OpenCL()
+    def __init__(self, kernels: Sequence[Kernel], device: str) -> None:
+        backend = BACKENDS[device]()
+        assert isinstance(backend, CardBackend)
+        self.driver, language = backend.driver, backend.language
         codes = [write_kernel(kernel, f"k{i}", language) for i, kernel in enumerate(kernels)]
         self.text = language.module([code.text for code in codes])
         self.ready = self.driver.build(self.text, [KernelShape(c.name, c.groups, c.threads) for c in codes])

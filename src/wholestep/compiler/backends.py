@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cpu.backend import exporting_backend, host_backend
-from wholestep.runtime.gpu.backend import opencl_backend
+from wholestep.runtime.gpu.backend import opencl_backend, webgpu_backend
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": host_backend, "opencl": opencl_backend}
+BACKENDS: dict[str, Callable[[], Backend]] = {
+    "cpu": host_backend,
+    "opencl": opencl_backend,
+    "webgpu": webgpu_backend,
+}
 """The devices that code is made for."""
 
 DEFAULT_DEVICE = "cpu"

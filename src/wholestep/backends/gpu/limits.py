@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wholestep.errors import UnsupportedError, Where
+from wholestep.backends.gpu.host_scalars import split_kernel
+from wholestep.errors import KernelError, UnsupportedError, Where
 from wholestep.ir.graph import Node
 from wholestep.kernel.lang import Kernel, Var, walk
 from wholestep.lower.program.program import LoweredProgram
@@ -17,7 +18,7 @@ DOUBLE_HINT = "give float32 parameters and batches, or use device='cpu'"
 
 def check_program(plan: LoweredProgram, target: Target, doubles: bool) -> None:
     """Raise UnsupportedError for a program that calls functions of libraries, computes with float64 where there are no
-    `doubles`, or has symbolic sizes.
+    `doubles` and the host cannot do it beforehand, or has symbolic sizes.
     """
     if plan.names:
         raise UnsupportedError(f"compile: the device {target.name!r} takes numbers for sizes: {', '.join(plan.names)}")
@@ -30,8 +31,12 @@ def check_program(plan: LoweredProgram, target: Target, doubles: bool) -> None:
             if called:
                 named = [node for node in step.nodes if node.op.name in called]
                 raise launch_refusal(target, step, named, f"calls {called}, a library's of the host", LIBRARY_HINT)
-            if not doubles and any(v.dtype.name == "float64" for v in values_of(step.kernel)):
-                raise launch_refusal(target, step, (), "computes with float64, which it does not have", DOUBLE_HINT)
+            if not doubles:
+                try:
+                    split_kernel(step.kernel)
+                except KernelError:
+                    what = "computes with float64, which it does not have"
+                    raise launch_refusal(target, step, (), what, DOUBLE_HINT) from None
 
 
 def values_of(kernel: Kernel) -> Iterable[Var]:

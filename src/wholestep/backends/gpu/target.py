@@ -28,3 +28,6 @@ class CardTarget(Target):
 
 OPENCL = CardTarget("opencl")
 """Cards that OpenCL reaches."""
+
+WEBGPU = CardTarget("webgpu", index_bits=32)
+"""Cards that WebGPU reaches."""

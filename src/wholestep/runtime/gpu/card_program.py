@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.backends.gpu.host_scalars import Element, HostScalars, SplitKernel, split_kernel
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
 from wholestep.backends.gpu.language import KernelLanguage
 from wholestep.ir.graph import NDArray
@@ -33,7 +34,16 @@ class NumberedLaunch:
     refs: tuple[MemRef, ...]
 
 
-CardStep = NumberedLaunch | RoutineCall | StatusCheck | ForLoop | WhileLoop | Switch
+@dataclass(frozen=True)
+class HostStep:
+    """Scalar code of the host on elements at these places, each of one of these dtypes."""
+
+    scalars: HostScalars
+    loads: tuple[tuple[MemRef, str], ...]
+    stores: tuple[MemRef, ...]
+
+
+CardStep = NumberedLaunch | HostStep | RoutineCall | StatusCheck | ForLoop | WhileLoop | Switch
 
 
 @dataclass(frozen=True)
@@ -57,37 +67,45 @@ class CardProgram:
     """True if the program may fail after it has written resident memory."""
 
 
-def write_module(plan: LoweredProgram, language: KernelLanguage) -> tuple[str, list[KernelCode], dict[Kernel, int]]:
-    """The module of a program, its kernels without those that are equal to another, and the number of each."""
-    written: dict[str, KernelCode] = {}
-    numbers: dict[Kernel, int] = {}
-    for kernel in plan.kernels():
-        key = canonical_text(kernel)
-        if key not in written:
-            written[key] = write_kernel(kernel, f"k{len(written)}", language)
-        numbers[kernel] = list(written).index(key)
-    codes = list(written.values())
-    return language.module([code.text for code in codes]), codes, numbers
+class CardModule:
+    """The module of a program: its text, its kernels without those that are equal to another, and the parts of each
+    kernel of the program with the number of its kernel on the card."""
+
+    def __init__(self, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> None:
+        written: dict[str, KernelCode] = {}
+        self.parts: dict[Kernel, tuple[SplitKernel, int]] = {}
+        for kernel in plan.kernels():
+            split = SplitKernel(None, kernel) if doubles else split_kernel(kernel)
+            number = -1
+            if split.card is not None:
+                key = canonical_text(split.card)
+                if key not in written:
+                    written[key] = write_kernel(split.card, f"k{len(written)}", language)
+                number = list(written).index(key)
+            self.parts[kernel] = split, number
+        self.codes = list(written.values())
+        self.text = language.module([code.text for code in self.codes])
 
 
-def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLanguage) -> CacheEntry:
+def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> CacheEntry:
     """A program as an entry of the cache."""
-    text, codes, numbers = write_module(plan, language)
+    module = CardModule(plan, language, doubles)
+    packing = StepPacking(module.parts, int(plan.arena))
     ends = [at + a.nbytes for at, a in zip(plan.constant_offsets, plan.constants, strict=True)]
     blob = np.zeros(max(ends, default=0), np.uint8)
     for at, array in zip(plan.constant_offsets, plan.constants, strict=True):
         blob[at : at + array.nbytes] = raw_bytes(np.ascontiguousarray(array))
     facts = {
-        "kernels": [[code.name, code.groups, code.threads] for code in codes],
+        "kernels": [[code.name, code.groups, code.threads] for code in module.codes],
         "types": [[dtypes.short(s.type.dtype), list(map(int, s.type.shape))] for s in plan.slots],
         "inputs": list(plan.inputs),
         "outputs": list(plan.outputs),
-        "arena": int(plan.arena),
-        "steps": [pack_step(s, numbers) for s in plan.steps],
+        "steps": packing.steps(plan.steps),
+        "arena": packing.arena,
         "sites": pack_sites(unit.graph, plan),
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in unit.resident}),
     }
-    return CacheEntry((text.encode(), blob.data), facts)
+    return CacheEntry((module.text.encode(), blob.data), facts)
 
 
 def unpack_program(unit: CompilationUnit, entry: CacheEntry) -> CardProgram:
@@ -128,25 +146,55 @@ def unpack_ref(packed: Sequence[Any]) -> MemRef:
     return MemRef(slot, offset, tuple([(loop, stride) for loop, stride in moves]))
 
 
-def pack_step(step: Step, numbers: Mapping[Kernel, int]) -> list[Any]:
-    """A step as JSON can hold it: a word, and what the step has."""
+class StepPacking:
+    """Steps as JSON can hold them: words, and what the steps have. What the host computes lies behind the arena."""
 
-    def steps(body: Sequence[Step]) -> list[Any]:
-        return [pack_step(s, numbers) for s in body]
+    def __init__(self, parts: Mapping[Kernel, tuple[SplitKernel, int]], arena: int) -> None:
+        self.parts, self.arena = parts, arena
 
-    match step:
-        case Launch():
-            return ["launch", numbers[step.kernel], list(map(pack_ref, step.refs))]
-        case RoutineCall():
-            return ["copy", list(map(pack_ref, step.refs)), int(step.params[0])]
-        case StatusCheck():
-            return ["check", step.site, pack_ref(step.ref), step.fine]
-        case ForLoop():
-            return ["repeat", step.loop, int(step.trips), steps(step.body), step.reverse, step.outermost]
-        case WhileLoop():
-            return ["while", steps(step.test), pack_ref(step.ref), steps(step.body)]
-        case Switch():
-            return ["switch", pack_ref(step.ref), list(map(steps, step.cases))]
+    def steps(self, body: Sequence[Step]) -> list[Any]:
+        """Some steps."""
+        return [packed for step in body for packed in self.step(step)]
+
+    def step(self, step: Step) -> list[Any]:
+        """A step; a launch may become one of the host and one of the card."""
+        match step:
+            case Launch():
+                return self.launch(step)
+            case RoutineCall():
+                return [["copy", list(map(pack_ref, step.refs)), int(step.params[0])]]
+            case StatusCheck():
+                return [["check", step.site, pack_ref(step.ref), step.fine]]
+            case ForLoop():
+                return [["repeat", step.loop, int(step.trips), self.steps(step.body), step.reverse, step.outermost]]
+            case WhileLoop():
+                return [["while", self.steps(step.test), pack_ref(step.ref), self.steps(step.body)]]
+            case Switch():
+                return [["switch", pack_ref(step.ref), list(map(self.steps, step.cases))]]
+
+    def launch(self, step: Launch) -> list[Any]:
+        """The parts of a launch."""
+        split, number = self.parts[step.kernel]
+        refs, types = list(step.refs), [b.dtype for b in step.kernel.buffers]
+        for dtype in split.added:
+            refs.append(MemRef(0, self.arena))
+            types.append(dtype)
+            self.arena += HOST_ELEMENT
+        packed: list[Any] = []
+        if split.host is not None:
+
+            def place(at: Element) -> list[Any]:
+                return pack_ref(refs[at.buffer].shifted(at.index * types[at.buffer].itemsize))
+
+            loads = [[place(at), dtypes.short(types[at.buffer])] for at in split.host.loads]
+            packed.append(["host", split.host, loads, [place(at) for at, _ in split.host.stores]])
+        if split.card is not None:
+            packed.append(["launch", number, list(map(pack_ref, refs))])
+        return packed
+
+
+HOST_ELEMENT = 8
+"""The bytes of a scalar that the host computes for the card."""
 
 
 def unpack_step(packed: Sequence[Any]) -> CardStep:
@@ -158,6 +206,14 @@ def unpack_step(packed: Sequence[Any]) -> CardStep:
     match packed:
         case "launch", kernel, refs:
             return NumberedLaunch(kernel, tuple(map(unpack_ref, refs)))
+        case "host", (loaded, code, stored), loads, stores:
+            scalars = HostScalars(
+                tuple([Element(*at) for at in loaded]),
+                tuple([(op, dtype, tuple(args), extra) for op, dtype, args, extra in code]),
+                tuple([(Element(*at), number) for at, number in stored]),
+            )
+            places = tuple([(unpack_ref(ref), dtype) for ref, dtype in loads])
+            return HostStep(scalars, places, tuple(map(unpack_ref, stores)))
         case "copy", refs, nbytes:
             return RoutineCall("copy", tuple(map(unpack_ref, refs)), (nbytes,))
         case "check", site, ref, fine:

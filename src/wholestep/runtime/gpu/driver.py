@@ -42,6 +42,9 @@ class Driver(Protocol):
     def read(self, place: MemoryPlace, data: NDArray) -> None:
         """Read bytes into an array u8[n], once all that was asked for before is done."""
 
+    def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
+        """Read bytes at several places into arrays u8[n], as `read` does."""
+
     def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
         """Copy bytes; the places may overlap."""
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import forks
+from wholestep import dtypes, forks
+from wholestep.backends.gpu.host_scalars import compute_scalars
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
@@ -16,7 +17,7 @@ from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCheck, Switch, WhileLoop
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
-from wholestep.runtime.gpu.card_program import CardProgram, CardStep, NumberedLaunch, slot_type
+from wholestep.runtime.gpu.card_program import CardProgram, CardStep, HostStep, NumberedLaunch, slot_type
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
 from wholestep.runtime.memory.mapped_arrays import FileInputs
@@ -174,6 +175,8 @@ class CardInstance(BoundExecutable):
             match step:
                 case NumberedLaunch():
                     driver.launch(self.code.kernels[step.kernel], [self.place(ref) for ref in step.refs])
+                case HostStep():
+                    self.compute(step)
                 case RoutineCall():
                     target, source = map(self.place, step.refs)
                     driver.copy(target, source, step.params[0])
@@ -188,6 +191,14 @@ class CardInstance(BoundExecutable):
                 case Switch():
                     case = self.number(step.ref, np.int64)
                     self.run(step.cases[min(max(case, 0), len(step.cases) - 1)])  # type: ignore[arg-type]
+
+    def compute(self, step: HostStep) -> None:
+        """Compute scalars for the card."""
+        driver = self.code.driver
+        given = [np.empty(1, dtypes.from_short(short)) for _, short in step.loads]
+        driver.gather([self.place(ref) for ref, _ in step.loads], [raw_bytes(x) for x in given])
+        for ref, made in zip(step.stores, compute_scalars(step.scalars, given), strict=True):
+            driver.write(self.place(ref), raw_bytes(made))
 
     def repeat(self, step: ForLoop) -> None:
         """Go through a counted loop; an outermost one ends between trips where that was asked for."""

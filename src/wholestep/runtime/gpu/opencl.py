@@ -65,6 +65,10 @@ class OpenCLDriver:
             with self.lock:
                 self.cl.enqueue_copy(self.queue, data, place.handle, src_offset=place.offset)
 
+    def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
+        for place, data in zip(places, arrays, strict=True):
+            self.read(place, data)
+
     def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
         if not nbytes or target == source:
             return

@@ -1,0 +1,337 @@
+"""WGSL: kernels for WebGPU, on one heap of words, with 64-bit integers as pairs of words and every rounding kept.
+
+A compiler of WGSL may treat float32 as real numbers. What an operation gives therefore passes through an `or` with a zero
+that only the host knows; sums of loops do not, whose order is free.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
+from wholestep.backends.gpu.wgsl_prelude import PRELUDE
+from wholestep.errors import KernelError
+from wholestep.kernel.lang import Buffer, DType, Var
+
+LAUNCH_WORDS = 256
+"""The words that a launch may have: the number of workgroups, zero, and where each buffer begins."""
+INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
+ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round"}
+
+
+def kind_of(dtype: DType) -> str:
+    """How values of a dtype are held: `bool`, `f32`, `i32`, `u32`, or `i64` and `u64` as two words, the lower first.
+
+    Half precisions are words of 16 bits in a `u32`.
+    """
+    if dtype.kind == "b":
+        return "bool"
+    short = dtypes.short(dtype)
+    if short in ("f16", "bf16"):
+        return "u32"
+    if dtype.kind == "f":
+        return short
+    return f"{dtype.kind}{64 if dtype.itemsize == 8 else 32}"
+
+
+def type_of(dtype: DType) -> str:
+    """The WGSL type of a value."""
+    kind = kind_of(dtype)
+    if kind == "f64":
+        raise KernelError("wgsl: there is no float64")
+    return "vec2<u32>" if kind in ("i64", "u64") else kind
+
+
+def storage_type(dtype: DType) -> str:
+    """The WGSL type of an element of scratch memory."""
+    return "u32" if dtype.kind == "b" else type_of(dtype)
+
+
+def wrapped(text: str, dtype: DType) -> str:
+    """The value of an integer that is held in 32 bits, brought back to the bits that it has."""
+    bits = 8 * dtype.itemsize
+    if bits >= 32:
+        return text
+    return f"(({text}) & {(1 << bits) - 1}u)" if dtype.kind == "u" else f"((({text}) << {32 - bits}u) >> {32 - bits}u)"
+
+
+def wgsl_number(value: Any, dtype: DType) -> str:
+    """A number as WGSL.
+
+    >>> wgsl_number(0.1, np.dtype(np.float32)), wgsl_number(-3, np.dtype(np.int64))
+    ('0.1f', 'vec2<u32>(4294967293u, 4294967295u)')
+    """
+    kind = kind_of(dtype)
+    if dtypes.short(dtype) in ("f16", "bf16"):
+        return f"{int(np.asarray(value, dtype).view(np.uint16))}u"
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "f32":
+        x = np.float32(value)
+        bits = int(x.view(np.uint32))
+        if not math.isfinite(x) or not bits & 0x7F800000:  # a compiler that knows a zero leaves it out of sums
+            return f"bitcast<f32>({bits:#x}u | launch[0].y)"
+        return f"({x}f)" if x < 0 else f"{x}f"
+    n = int(value)
+    if kind in ("i64", "u64"):
+        return f"vec2<u32>({n & 0xFFFFFFFF}u, {n >> 32 & 0xFFFFFFFF}u)"
+    if kind == "u32":
+        return f"{n}u"
+    return "(-2147483647i - 1i)" if n == -(2**31) else f"({n}i)" if n < 0 else f"{n}i"
+
+
+def arithmetic(op: str, a: str, b: str, dtype: DType) -> str:
+    """A sum, difference or product, as the language rounds or wraps it."""
+    kind = kind_of(dtype)
+    if kind in ("i64", "u64"):
+        return f"ws_{op}64({a}, {b})"
+    return wrapped(f"{a} {INFIX[op]} {b}", dtype) if kind != "f32" else f"{a} {INFIX[op]} {b}"
+
+
+def kept(text: str) -> str:
+    """A float32 that the compiler knows nothing of."""
+    return f"ws_kept({text})"
+
+
+def computed(v: Var, args: Sequence[str]) -> str:
+    """A sum, difference or product of values."""
+    text = arithmetic(v.op, args[0], args[1], v.dtype)
+    return kept(text) if v.dtype.kind == "f" else text
+
+
+def compared(v: Var, args: Sequence[str]) -> str:
+    """A comparison."""
+    (a, b), kind = args, kind_of(v.args[0].dtype)
+    if kind in ("i64", "u64"):
+        equal = f"all({a} == {b})"
+        less = f"ws_less_{kind}({a}, {b})"
+        return {"eq": equal, "ne": f"!{equal}", "lt": less, "le": f"!ws_less_{kind}({b}, {a})"}[v.op]
+    if kind == "bool":
+        return {"eq": f"{a} == {b}", "ne": f"{a} != {b}", "lt": f"!{a} & {b}", "le": f"!{a} | {b}"}[v.op]
+    if kind == "f32":
+        return f"ws_{v.op}({a}, {b})"
+    return f"{a} {dict(eq='==', ne='!=', lt='<', le='<=')[v.op]} {b}"
+
+
+def less(a: str, b: str, dtype: DType) -> str:
+    """A test whether a number is less than another."""
+    kind = kind_of(dtype)
+    return f"ws_less_{kind}({a}, {b})" if kind in ("i64", "u64") else f"ws_lt({a}, {b})" if kind == "f32" else f"{a} < {b}"
+
+
+def lesser_or_greater(v: Var, args: Sequence[str]) -> str:
+    """The first where it is less, or greater; else the second."""
+    a, b = args
+    return f"select({b}, {a}, {less(a, b, v.dtype) if v.op == 'min' else less(b, a, v.dtype)})"
+
+
+def negated(v: Var, args: Sequence[str]) -> str:
+    """A number with the other sign."""
+    (x,), kind = args, kind_of(v.dtype)
+    if kind == "f32":
+        return f"bitcast<f32>(bitcast<u32>({x}) ^ 0x80000000u)"
+    return arithmetic("sub", wgsl_number(0, v.dtype), x, v.dtype)
+
+
+def magnitude(v: Var, args: Sequence[str]) -> str:
+    """The absolute value."""
+    (x,), kind = args, kind_of(v.dtype)
+    if kind == "f32":
+        return f"bitcast<f32>(bitcast<u32>({x}) & 0x7fffffffu)"
+    if v.dtype.kind != "i":
+        return x
+    return f"select({x}, {negated(v, args)}, {less(x, wgsl_number(0, v.dtype), v.dtype)})"
+
+
+def divided(v: Var, args: Sequence[str]) -> str:
+    """An integer division toward zero: 0 where the divisor is 0."""
+    a, b = args
+    return wrapped(f"ws_quotient_{kind_of(v.dtype)}({a}, {b})", v.dtype)
+
+
+def shifted(v: Var, args: Sequence[str]) -> str:
+    """A shift: by the width or more it leaves 0, or the sign."""
+    (a, b), kind, bits = args, kind_of(v.dtype), 8 * v.dtype.itemsize
+    by = f"bitcast<u32>({b})" if kind == "i32" else b
+    if kind in ("i64", "u64"):
+        return f"ws_{v.op}_{kind}({a}, {by})" if v.op == "shr" else f"ws_shl64({a}, {by})"
+    return wrapped(f"ws_{v.op}_{kind}({a}, {by}, {bits}u)", v.dtype)
+
+
+def converted(v: Var, args: Sequence[str]) -> str:
+    """The same number in another dtype, wrapped where it does not fit an integer."""
+    source, target = v.args[0].dtype, v.dtype
+    (x,) = args
+    if dtypes.short(source) in ("f16", "bf16"):
+        return as_dtype(f"ws_from_{dtypes.short(source)}({x})", "f32", target)
+    return as_dtype(x, kind_of(source), target)
+
+
+def as_dtype(x: str, source: str, dtype: DType) -> str:
+    """A number of a kind in a dtype."""
+    target = kind_of(dtype)
+    if dtypes.short(dtype) in ("f16", "bf16"):
+        return f"ws_to_{dtypes.short(dtype)}({as_dtype(x, source, np.dtype(np.float32))})"
+    if source == target:
+        return wrapped(x, dtype) if target in ("i32", "u32") else x
+    if target == "bool":
+        zero = {"f32": "0.0f", "i32": "0i", "u32": "0u"}.get(source)
+        return f"any({x} != vec2<u32>())" if zero is None else f"{x} != {zero}" if source != "f32" else f"ws_ne({x}, 0.0f)"
+    if source == "bool":
+        one, zero = wgsl_number(1, dtype), wgsl_number(0, dtype)
+        return f"select({zero}, {one}, {x})"
+    if target == "f32":
+        return f"ws_f32_{source}({x})" if source in ("i64", "u64") else f"f32({x})"
+    if source == "f32":
+        whole = f"ws_cut_up({x})" if target == "u64" else f"ws_cut({x})"
+        return as_dtype(whole, target if target in ("i64", "u64") else "i64", dtype)
+    if target in ("i64", "u64"):
+        return f"ws_wide_{source}({x})" if source in ("i32", "u32") else x
+    low = f"{x}.x" if source in ("i64", "u64") else x
+    unsigned = source != "i32"
+    return wrapped(low if unsigned == (target == "u32") else f"bitcast<{target}>({low})", dtype)
+
+
+def reinterpreted(v: Var, args: Sequence[str]) -> str:
+    """The same bits in another dtype."""
+    (x,), source, target = args, kind_of(v.args[0].dtype), kind_of(v.dtype)
+    if source == target or {source, target} == {"i64", "u64"}:
+        return wrapped(x, v.dtype) if target in ("i32", "u32") else x
+    return wrapped(f"bitcast<{target}>({x})", v.dtype) if target != "f32" else f"bitcast<f32>({x})"
+
+
+def tested(v: Var, args: Sequence[str]) -> str:
+    """A test for a finite number, or for NaN, by the bits."""
+    return f"(bitcast<u32>({args[0]}) << 1u) {'<' if v.op == 'isfinite' else '>'} 0xff000000u"
+
+
+def bitwise(v: Var, args: Sequence[str]) -> str:
+    """An operation on bits or truth values."""
+    if v.op == "xor":
+        return f"{args[0]} {'!=' if v.dtype.kind == 'b' else '^'} {args[1]}"
+    return f"{args[0]} {INFIX[v.op]} {args[1]}"
+
+
+def inverted(v: Var, args: Sequence[str]) -> str:
+    """All bits the other way round."""
+    return f"!{args[0]}" if v.dtype.kind == "b" else wrapped(f"~{args[0]}", v.dtype)
+
+
+EXPRESSIONS: dict[str, Callable[[Var, Sequence[str]], str]] = {
+    **dict.fromkeys(("add", "sub", "mul"), computed),
+    **dict.fromkeys(("min", "max"), lesser_or_greater),
+    **dict.fromkeys(("shl", "shr"), shifted),
+    **dict.fromkeys(("eq", "ne", "lt", "le"), compared),
+    **dict.fromkeys(ROUNDINGS, lambda v, args: f"{ROUNDINGS[v.op]}({args[0]})"),
+    **dict.fromkeys(("and", "or", "xor"), bitwise),
+    **dict.fromkeys(("isfinite", "isnan"), tested),
+    "sqrt": lambda v, args: kept(f"sqrt({args[0]})"),
+    "div": lambda v, args: kept(f"{args[0]} / {args[1]}"),
+    "fma": lambda v, args: f"ws_fma({', '.join(args)})",
+    "quotient": divided,
+    "mulhi": lambda v, args: f"ws_mul32({args[0]}, {args[1]}).y",
+    "exact": lambda v, args: kept(args[0]),
+    "neg": negated,
+    "abs": magnitude,
+    "not": inverted,
+    "select": lambda v, args: f"select({args[2]}, {args[1]}, {args[0]})",
+    "convert": converted,
+    "bits": reinterpreted,
+}
+"""The expression of each operation; its operands are names or constants."""
+
+
+class WGSL(KernelLanguage):
+    """WGSL: an entry point for each kernel, all on one heap, with a row of words for each launch."""
+
+    name = "wgsl"
+    barrier = "storageBarrier(); workgroupBarrier();"
+
+    def number(self, value: object, dtype: DType) -> str:
+        return wgsl_number(value, dtype)
+
+    def expression(self, v: Var, args: Sequence[str]) -> str:
+        if v.op not in EXPRESSIONS:
+            raise KernelError(f"wgsl: the operation {v.op} has no expression")
+        # Compilers evaluate what is constant, and refuse what overflows there.
+        known = [f"ws_{kind_of(x.dtype)}({a})" if x.op == "const" else a for x, a in zip(v.args, args, strict=True)]
+        return EXPRESSIONS[v.op](v, known if all(x.op == "const" for x in v.args) else args)
+
+    def combined(self, op: str, held: str, values: Sequence[str], dtype: DType) -> str:
+        x = values[0]
+        if dtype.kind == "b":
+            return f"{held} = {held} {'|' if op in ('or', 'max', 'add') else '&'} {x};"
+        if op == "fma":
+            if dtype.kind == "f":
+                return f"{held} = fma({x}, {values[1]}, {held});"
+            return f"{held} = {arithmetic('add', held, arithmetic('mul', x, values[1], dtype), dtype)};"
+        if op in ("max", "min"):
+            better = less(held, x, dtype) if op == "max" else less(x, held, dtype)
+            nan = f" | ((bitcast<u32>({x}) << 1u) > 0xff000000u)" if dtype.kind == "f" else ""
+            return f"if (({better}){nan}) {{ {held} = {x}; }}"
+        if op in ("and", "or"):
+            return f"{held} = {held} {INFIX[op]} {x};"
+        return f"{held} = {arithmetic(op, held, x, dtype)};"
+
+    def declaration(self, name: str, dtype: DType, text: str, constant: bool = True) -> str:
+        return f"{'let' if constant else 'var'} {name}: {type_of(dtype)} = {text};"
+
+    def index_declaration(self, name: str, text: str) -> str:
+        return f"let {name}: i32 = {text};"
+
+    def loop_head(self, name: str, steps: int) -> str:
+        return f"for (var {name} = 0i; {name} < {steps}i; {name}++)"
+
+    def as_index(self, name: str, dtype: DType) -> str:
+        kind = kind_of(dtype)
+        return name if kind == "i32" else f"bitcast<i32>({name}{'.x' if kind in ('i64', 'u64') else ''})"
+
+    def index_value(self, text: str) -> str:
+        return f"ws_wide_i32({text})"
+
+    def load(self, buffer: Buffer, name: str, index: str) -> str:
+        if name.startswith("s"):
+            return f"{name}[{index}]{' != 0u' if buffer.dtype.kind == 'b' else ''}"
+        return f"load_{dtypes.short(buffer.dtype)}({name}, {index})"
+
+    def store(self, buffer: Buffer, name: str, index: str, value: str) -> str:
+        if name.startswith("s"):
+            return f"{name}[{index}] = {f'u32({value})' if buffer.dtype.kind == 'b' else value};"
+        return f"store_{dtypes.short(buffer.dtype)}({name}, {index}, {value});"
+
+    def kernel(
+        self, name: str, buffers: Sequence[Buffer], scratch: Sequence[Buffer], lines: Iterable[str], threads: int
+    ) -> str:
+        head, out = [f"@compute @workgroup_size({threads})"], list[str]()
+        for i, b in enumerate(scratch):
+            if b.space == "shared":
+                head.insert(0, f"var<workgroup> {name}_s{i}: array<{storage_type(b.dtype)}, {b.size}>;")
+        head.append(
+            f"fn {name}(@builtin(workgroup_id) at: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>, "
+            "@builtin(local_invocation_index) place: u32) {"
+        )
+        for i, b in enumerate(scratch):
+            if b.space != "shared":
+                out.append(f"    var s{i}: array<{storage_type(b.dtype)}, {b.size}>;")
+        for i, b in enumerate(buffers):
+            word = i + 2
+            shift = " >> 2u" if b.dtype.itemsize >= 4 else ""
+            out.append(f"    let b{i} = launch[{word // 4}].{'xyzw'[word % 4]}{shift};")
+        out.append(f"    let {GROUP} = i32(at.x + count.x * at.y);")
+        out.append(f"    let {THREAD} = i32(place);")
+        out.append(f"    if ({GROUP} >= bitcast<i32>(launch[0].x)) {{ return; }}")
+        shared = [i for i, b in enumerate(scratch) if b.space == "shared"]
+        text = "\n".join([*head, *out, *lines, "}"])
+        for i in shared:
+            text = re.sub(rf"\bs{i}\[", f"{name}_s{i}[", text)
+        narrow = any(b.written and b.dtype.itemsize < 4 for b in buffers)
+        return re.sub(r"\b(load|store)_", r"atomic_\1_", text) if narrow else text
+
+    def module(self, kernels: Sequence[str]) -> str:
+        return "\n".join([PRELUDE, *kernels, ""])

@@ -1,0 +1,223 @@
+"""The functions of WGSL modules: memory as one heap of words, integers of 64 bits, and float32 that keeps its roundings."""
+
+from __future__ import annotations
+
+MEMORY = """\
+@group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 64>;
+@group(0) @binding(1) var<storage, read_write> heap: array<u32>;
+@group(0) @binding(1) var<storage, read_write> atoms: array<atomic<u32>>;
+"""
+"""A kernel uses one of the two names of the heap: that of atomic words if it stores elements below 4 bytes."""
+
+ACCESSES = """\
+fn LOAD_u32(b: u32, i: i32) -> u32 { return WORD(b + u32(i)); }
+fn LOAD_i32(b: u32, i: i32) -> i32 { return bitcast<i32>(WORD(b + u32(i))); }
+fn LOAD_f32(b: u32, i: i32) -> f32 { return bitcast<f32>(WORD(b + u32(i))); }
+fn LOAD_i64(b: u32, i: i32) -> vec2<u32> { let at = b + 2u * u32(i); return vec2<u32>(WORD(at), WORD(at + 1u)); }
+fn LOAD_u64(b: u32, i: i32) -> vec2<u32> { return LOAD_i64(b, i); }
+fn LOAD_u8(b: u32, i: i32) -> u32 { let at = b + u32(i); return (WORD(at >> 2u) >> (8u * (at & 3u))) & 0xffu; }
+fn LOAD_u16(b: u32, i: i32) -> u32 { let at = b + 2u * u32(i); return (WORD(at >> 2u) >> (8u * (at & 3u))) & 0xffffu; }
+fn LOAD_i8(b: u32, i: i32) -> i32 { return bitcast<i32>(LOAD_u8(b, i) << 24u) >> 24u; }
+fn LOAD_i16(b: u32, i: i32) -> i32 { return bitcast<i32>(LOAD_u16(b, i) << 16u) >> 16u; }
+fn LOAD_bool(b: u32, i: i32) -> bool { return LOAD_u8(b, i) != 0u; }
+fn LOAD_f16(b: u32, i: i32) -> u32 { return LOAD_u16(b, i); }
+fn LOAD_bf16(b: u32, i: i32) -> u32 { return LOAD_u16(b, i); }
+fn STORE_u32(b: u32, i: i32, x: u32) { SET(b + u32(i), x) }
+fn STORE_i32(b: u32, i: i32, x: i32) { SET(b + u32(i), bitcast<u32>(x)) }
+fn STORE_f32(b: u32, i: i32, x: f32) { SET(b + u32(i), bitcast<u32>(x)) }
+fn STORE_i64(b: u32, i: i32, x: vec2<u32>) { let at = b + 2u * u32(i); SET(at, x.x) SET(at + 1u, x.y) }
+fn STORE_u64(b: u32, i: i32, x: vec2<u32>) { STORE_i64(b, i, x); }
+"""
+
+PARTS = """\
+fn atomic_store_part(at: u32, x: u32, mask: u32) {
+    let shift = 8u * (at & 3u);
+    atomicAnd(&atoms[at >> 2u], ~(mask << shift));
+    atomicOr(&atoms[at >> 2u], (x & mask) << shift);
+}
+fn atomic_store_u8(b: u32, i: i32, x: u32) { atomic_store_part(b + u32(i), x, 0xffu); }
+fn atomic_store_u16(b: u32, i: i32, x: u32) { atomic_store_part(b + 2u * u32(i), x, 0xffffu); }
+fn atomic_store_i8(b: u32, i: i32, x: i32) { atomic_store_u8(b, i, bitcast<u32>(x)); }
+fn atomic_store_i16(b: u32, i: i32, x: i32) { atomic_store_u16(b, i, bitcast<u32>(x)); }
+fn atomic_store_bool(b: u32, i: i32, x: bool) { atomic_store_u8(b, i, u32(x)); }
+fn atomic_store_f16(b: u32, i: i32, x: u32) { atomic_store_u16(b, i, x); }
+fn atomic_store_bf16(b: u32, i: i32, x: u32) { atomic_store_u16(b, i, x); }
+"""
+"""Elements below 4 bytes: no two work items write one, but they may write parts of one word."""
+
+INTEGERS = """\
+fn ws_bool(x: bool) -> bool { return x; }
+fn ws_f32(x: f32) -> f32 { return x; }
+fn ws_i32(x: i32) -> i32 { return x; }
+fn ws_u32(x: u32) -> u32 { return x; }
+fn ws_i64(x: vec2<u32>) -> vec2<u32> { return x; }
+fn ws_u64(x: vec2<u32>) -> vec2<u32> { return x; }
+fn ws_wide_i32(x: i32) -> vec2<u32> { return vec2<u32>(bitcast<u32>(x), bitcast<u32>(x >> 31u)); }
+fn ws_wide_u32(x: u32) -> vec2<u32> { return vec2<u32>(x, 0u); }
+fn ws_less_u64(a: vec2<u32>, b: vec2<u32>) -> bool { return a.y < b.y || (a.y == b.y && a.x < b.x); }
+fn ws_less_i64(a: vec2<u32>, b: vec2<u32>) -> bool {
+    return ws_less_u64(vec2<u32>(a.x, a.y ^ 0x80000000u), vec2<u32>(b.x, b.y ^ 0x80000000u));
+}
+fn ws_add64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let low = a.x + b.x;
+    return vec2<u32>(low, a.y + b.y + u32(low < a.x));
+}
+fn ws_sub64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    return vec2<u32>(a.x - b.x, a.y - b.y - u32(a.x < b.x));
+}
+fn ws_mul32(a: u32, b: u32) -> vec2<u32> {
+    let p = (a & 0xffffu) * (b & 0xffffu);
+    let q = (a >> 16u) * (b & 0xffffu) + (p >> 16u);
+    let r = (a & 0xffffu) * (b >> 16u) + (q & 0xffffu);
+    return vec2<u32>(a * b, (a >> 16u) * (b >> 16u) + (q >> 16u) + (r >> 16u));
+}
+fn ws_mul64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let low = ws_mul32(a.x, b.x);
+    return vec2<u32>(low.x, low.y + a.x * b.y + a.y * b.x);
+}
+fn ws_shl64(a: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
+    if (by.y != 0u || by.x >= 64u) { return vec2<u32>(); }
+    if (by.x >= 32u) { return vec2<u32>(0u, a.x << (by.x & 31u)); }
+    if (by.x == 0u) { return a; }
+    return vec2<u32>(a.x << by.x, (a.y << by.x) | (a.x >> (32u - by.x)));
+}
+fn ws_shr_u64(a: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
+    if (by.y != 0u || by.x >= 64u) { return vec2<u32>(); }
+    if (by.x >= 32u) { return vec2<u32>(a.y >> (by.x & 31u), 0u); }
+    if (by.x == 0u) { return a; }
+    return vec2<u32>((a.x >> by.x) | (a.y << (32u - by.x)), a.y >> by.x);
+}
+fn ws_shr_i64(a: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
+    let sign = bitcast<u32>(bitcast<i32>(a.y) >> 31u);
+    return ws_shr_u64(a ^ vec2<u32>(sign), by) ^ vec2<u32>(sign);
+}
+fn ws_shl_i32(a: i32, by: u32, bits: u32) -> i32 { if (by >= bits) { return 0i; } return a << by; }
+fn ws_shl_u32(a: u32, by: u32, bits: u32) -> u32 { if (by >= bits) { return 0u; } return a << by; }
+fn ws_shr_i32(a: i32, by: u32, bits: u32) -> i32 { return a >> min(by, 31u); }
+fn ws_shr_u32(a: u32, by: u32, bits: u32) -> u32 { if (by >= bits) { return 0u; } return a >> by; }
+fn ws_quotient_u32(a: u32, b: u32) -> u32 { if (b == 0u) { return 0u; } return a / b; }
+fn ws_quotient_i32(a: i32, b: i32) -> i32 {
+    let q = ws_quotient_u32(bitcast<u32>(abs(a)), bitcast<u32>(abs(b)));
+    return select(bitcast<i32>(q), bitcast<i32>(0u - q), (a < 0i) != (b < 0i));
+}
+fn ws_quotient_u64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    if ((a.y | b.y) == 0u) { return vec2<u32>(ws_quotient_u32(a.x, b.x), 0u); }
+    if (all(b == vec2<u32>())) { return vec2<u32>(); }
+    var rest = vec2<u32>();
+    var q = a;
+    for (var i = 0i; i < 64i; i++) {
+        let out = rest.y >> 31u;
+        rest = vec2<u32>((rest.x << 1u) | (q.y >> 31u), (rest.y << 1u) | (rest.x >> 31u));
+        q = vec2<u32>(q.x << 1u, (q.y << 1u) | (q.x >> 31u));
+        if (out != 0u || !ws_less_u64(rest, b)) { rest = ws_sub64(rest, b); q.x = q.x | 1u; }
+    }
+    return q;
+}
+fn ws_abs64(a: vec2<u32>) -> vec2<u32> { if (a.y >> 31u == 0u) { return a; } return ws_sub64(vec2<u32>(), a); }
+fn ws_quotient_i64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let q = ws_quotient_u64(ws_abs64(a), ws_abs64(b));
+    if ((a.y ^ b.y) >> 31u == 0u) { return q; }
+    return ws_sub64(vec2<u32>(), q);
+}
+"""
+
+FLOATS = """\
+fn ws_kept(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) | launch[0].y); }
+fn ws_nan(x: f32) -> bool { return (bitcast<u32>(x) << 1u) > 0xff000000u; }
+fn ws_finite(x: f32) -> bool { return (bitcast<u32>(x) << 1u) < 0xff000000u; }
+fn ws_lt(a: f32, b: f32) -> bool { return a < b && !ws_nan(a) && !ws_nan(b); }
+fn ws_le(a: f32, b: f32) -> bool { return a <= b && !ws_nan(a) && !ws_nan(b); }
+fn ws_eq(a: f32, b: f32) -> bool { return a == b && !ws_nan(a) && !ws_nan(b); }
+fn ws_ne(a: f32, b: f32) -> bool { return !ws_eq(a, b); }
+fn ws_fma(a: f32, b: f32, c: f32) -> f32 {
+    let p = ws_kept(a * b);
+    let s = ws_kept(p + c);
+    if (!ws_finite(s) || !ws_finite(p) || !(abs(p) > 1e-30f)) { return ws_kept(fma(a, b, c)); }
+    let ah = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
+    let bh = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
+    let al = ws_kept(a - ah);
+    let bl = ws_kept(b - bh);
+    let e = ws_kept(ws_kept(ws_kept(ws_kept(ah * bh) - p) + ws_kept(ah * bl)) + ws_kept(al * bh));
+    let under = ws_kept(e + ws_kept(al * bl));
+    let back = ws_kept(s - p);
+    let rest = ws_kept(ws_kept(p - ws_kept(s - back)) + ws_kept(c - back));
+    return ws_kept(s + ws_kept(rest + under));
+}
+fn ws_f32_u64(a: vec2<u32>) -> f32 {
+    if (a.y == 0u) { return f32(a.x); }
+    let zeros = countLeadingZeros(a.y);
+    let m = ws_shl64(a, vec2<u32>(zeros, 0u));
+    return ws_kept(f32(m.y | u32(m.x != 0u)) * bitcast<f32>((159u - zeros) << 23u));
+}
+fn ws_f32_i64(a: vec2<u32>) -> f32 {
+    let x = ws_f32_u64(ws_abs64(a));
+    return bitcast<f32>(bitcast<u32>(x) | (a.y & 0x80000000u));
+}
+fn ws_whole(bits: u32) -> vec2<u32> {
+    let e = (bits >> 23u) & 0xffu;
+    let m = vec2<u32>((bits & 0x7fffffu) | 0x800000u, 0u);
+    if (e < 127u) { return vec2<u32>(); }
+    if (e < 150u) { return vec2<u32>(m.x >> (150u - e), 0u); }
+    return ws_shl64(m, vec2<u32>(e - 150u, 0u));
+}
+fn ws_cut(x: f32) -> vec2<u32> {
+    let bits = bitcast<u32>(x);
+    if (((bits >> 23u) & 0xffu) >= 190u) { return vec2<u32>(0u, 0x80000000u); }
+    let m = ws_whole(bits);
+    if (bits >> 31u == 0u) { return m; }
+    return ws_sub64(vec2<u32>(), m);
+}
+fn ws_cut_up(x: f32) -> vec2<u32> {
+    let bits = bitcast<u32>(x);
+    if (bits >> 31u != 0u || bits < 0x5f000000u) { return ws_cut(x); }
+    if (bits >= 0x5f800000u) { return vec2<u32>(); }
+    return ws_whole(bits);
+}
+fn ws_from_bf16(x: u32) -> f32 { return bitcast<f32>(x << 16u | launch[0].y); }
+fn ws_to_bf16(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let top = bits >> 16u;
+    if (ws_nan(x)) { return top | 0x40u; }
+    return (bits + (top & 1u) + 0x7fffu) >> 16u;
+}
+fn ws_from_f16(x: u32) -> f32 {
+    let size = x & 0x7fffu;
+    let wide = (size << 13u) + select(0x38000000u, 0x70000000u, size >= 0x7c00u);
+    let tiny = bitcast<u32>(f32(size) * 5.9604645e-8f);
+    return bitcast<f32>(select(wide, tiny, size < 0x400u) | (x & 0x8000u) << 16u);
+}
+fn ws_to_f16(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let tiny = bitcast<u32>(ws_kept(bitcast<f32>(size) + 0.5f)) - 0x3f000000u;
+    let normal = (size - 0x38000000u + (size >> 13u & 1u) + 0xfffu) >> 13u;
+    var found = select(normal, tiny, size < 0x38800000u);
+    if (size >= 0x47800000u) { found = select(0x7c00u, 0x7e00u, size > 0x7f800000u); }
+    return found | (bits & 0x80000000u) >> 16u;
+}
+"""
+
+
+def accesses(loading: str, storing: str, word: str, setting: str) -> str:
+    """The functions that load and store elements, by one of the two names of the heap."""
+    text = ACCESSES.replace("LOAD", loading).replace("STORE", storing)
+    for head, form in (("WORD(", word), ("SET(", setting)):
+        while head in text:
+            begin = text.index(head)
+            at = end = begin + len(head)
+            depth = 1
+            while depth:
+                depth += {"(": 1, ")": -1}.get(text[end], 0)
+                end += 1
+            text = text[:begin] + form.format(*text[at : end - 1].split(", ", 1)) + text[end:]
+    return text
+
+
+PRELUDE = (
+    MEMORY
+    + accesses("load", "store", "heap[{0}]", "heap[{0}] = {1};")
+    + accesses("atomic_load", "atomic_store", "atomicLoad(&atoms[{0}])", "atomicStore(&atoms[{0}], {1});")
+    + PARTS
+    + INTEGERS
+    + FLOATS
+)

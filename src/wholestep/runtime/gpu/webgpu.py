@@ -1,0 +1,298 @@
+"""The driver of WebGPU devices, by wgpu-py: one heap, one bind group, and launches that are submitted when one reads."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import insort
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from wholestep import forks
+from wholestep.errors import DeviceError, MissingExtraError
+from wholestep.ir.graph import NDArray
+from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
+
+ALIGNMENT = 256
+"""Allocations begin at multiples of this many bytes."""
+FIRST_HEAP = 1 << 20
+"""The bytes of the first heap; a full one is replaced by one of twice the size."""
+ROW = 1024
+"""The bytes of a launch's row of words."""
+ROWS = 1024
+"""The launches of a submit at most."""
+LIMITS = ("max-storage-buffer-binding-size", "max-buffer-size", "max-compute-workgroup-storage-size")
+"""The limits that a device is asked for as high as its adapter has them."""
+GROUPS = 65_535
+"""The workgroups along one dimension of a launch at most."""
+
+
+class HeapBlock:
+    """Bytes of the heap, which are free again when nobody holds the block."""
+
+    __slots__ = ("__weakref__", "begin", "nbytes")
+
+    def __init__(self, begin: int, nbytes: int) -> None:
+        self.begin, self.nbytes = begin, nbytes
+
+
+class FreeList:
+    """The free stretches of a heap as (begin, end), by their begin."""
+
+    def __init__(self) -> None:
+        self.stretches: list[tuple[int, int]] = []
+
+    def take(self, nbytes: int) -> int | None:
+        """The begin of so many bytes, None where no stretch has them."""
+        for i, (begin, end) in enumerate(self.stretches):
+            if end - begin >= nbytes:
+                self.stretches[i : i + 1] = [(begin + nbytes, end)] if end - begin > nbytes else []
+                return begin
+        return None
+
+    def give(self, begin: int, end: int) -> None:
+        """Make a stretch free, and one with its free neighbours."""
+        insort(self.stretches, (begin, end))
+        joined: list[tuple[int, int]] = []
+        for low, high in self.stretches:
+            if joined and joined[-1][1] == low:
+                joined[-1] = (joined[-1][0], high)
+            else:
+                joined.append((low, high))
+        self.stretches = joined
+
+
+class WebGPUDriver:
+    """A device, its heap, and the launches that were asked for and not yet submitted."""
+
+    has_doubles = False
+
+    def __init__(self, adapter: Any) -> None:
+        import wgpu
+
+        self.wgpu, self.adapter = wgpu, adapter
+        self.device = adapter.request_device_sync(required_limits={name: adapter.limits[name] for name in LIMITS})
+        self.limit = min(adapter.limits["max-storage-buffer-binding-size"], adapter.limits["max-buffer-size"])
+        self.lock: Any = threading.RLock()
+        compute, kinds = wgpu.ShaderStage.COMPUTE, wgpu.BufferBindingType
+        row = {"type": kinds.uniform, "has_dynamic_offset": True, "min_binding_size": ROW}
+        self.layout = self.device.create_bind_group_layout(
+            entries=[
+                {"binding": 0, "visibility": compute, "buffer": row},
+                {"binding": 1, "visibility": compute, "buffer": {"type": kinds.storage}},
+            ]
+        )
+        self.pipelines = self.device.create_pipeline_layout(bind_group_layouts=[self.layout])
+        usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
+        self.rows = self.device.create_buffer(size=ROW * ROWS, usage=usage)
+        self.waiting: list[tuple[Any, tuple[int, int], NDArray]] = []
+        self.free, self.size = FreeList(), 0
+        self.heap: Any = None
+        self.grow(FIRST_HEAP)
+        forks.heir(self)
+
+    def _forked(self) -> None:
+        """In a forked child: the device is the parent's."""
+        self.lock = forks.Torn(
+            "call: this process was forked from one that uses WebGPU, whose devices stay with the parent",
+            hint="start processes by spawn, or use WebGPU in the child alone",
+        )
+
+    def identity(self) -> Mapping[str, Any]:
+        info = self.adapter.info
+        return {"name": info["device"], "driver": info["description"], "api": info["backend_type"]}
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def grow(self, nbytes: int) -> None:
+        """Make the heap this large, with what is in it."""
+        self.submit()
+        usage = self.wgpu.BufferUsage
+        old, self.heap = self.heap, self.device.create_buffer(
+            size=nbytes, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+        )
+        if old is not None:
+            encoder = self.device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(old, 0, self.heap, 0, self.size)
+            self.device.queue.submit([encoder.finish()])
+        self.free.give(self.size, nbytes)
+        self.size = nbytes
+        row = {"buffer": self.rows, "offset": 0, "size": ROW}
+        whole = {"buffer": self.heap, "offset": 0, "size": nbytes}
+        entries = [{"binding": 0, "resource": row}, {"binding": 1, "resource": whole}]
+        self.bound = self.device.create_bind_group(layout=self.layout, entries=entries)
+
+    def allocate(self, nbytes: int) -> Any:
+        with self.lock:
+            taken = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+            begin = self.free.take(taken)
+            while begin is None:
+                if self.size >= self.limit:
+                    raise DeviceError(
+                        f"device 'webgpu': {nbytes:,} bytes are not free: the adapter binds {self.limit:,} bytes "
+                        f"at a time",
+                        hint="use smaller batches or memory_budget=, or device='cpu'",
+                    )
+                self.grow(min(max(2 * self.size, self.size + taken), self.limit // ALIGNMENT * ALIGNMENT))
+                begin = self.free.take(taken)
+            block = HeapBlock(begin, nbytes)
+            weakref.finalize(block, self.release, begin, begin + taken)
+            return block
+
+    def release(self, begin: int, end: int) -> None:
+        """Make bytes free: what was asked for before uses them first."""
+        with self.lock:
+            self.free.give(begin, end)
+
+    def write(self, place: MemoryPlace, data: NDArray) -> None:
+        if not data.size:
+            return
+        with self.lock:
+            self.submit()
+            at = place.handle.begin + place.offset
+            low, high = at & ~3, -(-(at + data.size) // 4) * 4
+            if (low, high) != (at, at + data.size):
+                whole = self.words(low, high)
+                whole[at - low : at - low + data.size] = data
+                data = whole
+            self.device.queue.write_buffer(self.heap, low, np.ascontiguousarray(data))
+
+    def read(self, place: MemoryPlace, data: NDArray) -> None:
+        if not data.size:
+            return
+        with self.lock:
+            at = place.handle.begin + place.offset
+            low, high = at & ~3, -(-(at + data.size) // 4) * 4
+            data[:] = self.words(low, high)[at - low : at - low + data.size]
+
+    def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
+        with self.lock:
+            self.submit()
+            begins = [place.handle.begin + place.offset for place in places]
+            lows = [begin & ~3 for begin in begins]
+            counts = [
+                -(-(begin + a.size - low) // 4) * 4 for begin, low, a in zip(begins, lows, arrays, strict=True)
+            ]
+            usage = self.wgpu.BufferUsage
+            between = self.device.create_buffer(size=max(sum(counts), 4), usage=usage.COPY_SRC | usage.COPY_DST)
+            encoder = self.device.create_command_encoder()
+            at = 0
+            for low, count in zip(lows, counts, strict=True):
+                encoder.copy_buffer_to_buffer(self.heap, low, between, at, count)
+                at += count
+            self.device.queue.submit([encoder.finish()])
+            found = self.fetched(between, 0, at)
+            at = 0
+            for begin, low, count, data in zip(begins, lows, counts, arrays, strict=True):
+                data[:] = found[at + begin - low : at + begin - low + data.size]
+                at += count
+
+    def words(self, low: int, high: int) -> NDArray:
+        """The bytes of the heap between two multiples of 4, once all that was asked for is done."""
+        self.submit()
+        return self.fetched(self.heap, low, high)
+
+    def fetched(self, buffer: Any, low: int, high: int) -> NDArray:
+        """The bytes of a buffer between two multiples of 4."""
+        try:
+            return np.frombuffer(self.device.queue.read_buffer(buffer, low, high - low), np.uint8).copy()
+        except Exception as error:
+            raise lost_device(self.adapter, error) from error
+
+    def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
+        to, at = (place.handle.begin + place.offset for place in (target, source))
+        if not nbytes or to == at:
+            return
+        with self.lock:
+            self.submit()
+            if to % 4 or at % 4 or nbytes % 4:
+                held = np.empty(nbytes, np.uint8)
+                self.read(source, held)
+                self.write(target, held)
+                return
+            usage = self.wgpu.BufferUsage
+            between = self.device.create_buffer(size=nbytes, usage=usage.COPY_SRC | usage.COPY_DST)
+            encoder = self.device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(self.heap, at, between, 0, nbytes)
+            encoder.copy_buffer_to_buffer(between, 0, self.heap, to, nbytes)
+            self.device.queue.submit([encoder.finish()])
+
+    # -- kernels -----------------------------------------------------------------------------------------------------
+
+    def build(self, text: str, kernels: Sequence[KernelShape]) -> Sequence[Any]:
+        with self.lock:
+            try:
+                module = self.device.create_shader_module(code=text)
+                return [
+                    (
+                        self.device.create_compute_pipeline(
+                            layout=self.pipelines, compute={"module": module, "entry_point": shape.name}
+                        ),
+                        shape.groups,
+                    )
+                    for shape in kernels
+                ]
+            except self.wgpu.GPUError as error:
+                name = self.adapter.info["device"]
+                raise DeviceError(f"compile: {name} does not take the kernels: {error}") from error
+
+    def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
+        pipeline, groups = kernel
+        if not groups:
+            return
+        row = np.zeros(ROW // 4, np.uint32)
+        row[0] = groups
+        row[2 : 2 + len(places)] = [place.handle.begin + place.offset for place in places]
+        wide = min(groups, GROUPS)
+        with self.lock:
+            self.waiting.append((pipeline, (wide, -(-groups // wide)), row))
+            if len(self.waiting) == ROWS:
+                self.submit()
+
+    def submit(self) -> None:
+        """Submit what waits, in its order."""
+        if not self.waiting:
+            return
+        waiting, self.waiting = self.waiting, []
+        self.device.queue.write_buffer(self.rows, 0, np.concatenate([row for _, _, row in waiting]))
+        encoder = self.device.create_command_encoder()
+        work = encoder.begin_compute_pass()
+        for n, (pipeline, (x, y), _) in enumerate(waiting):
+            work.set_pipeline(pipeline)
+            work.set_bind_group(0, self.bound, [n * ROW])
+            work.dispatch_workgroups(x, y, 1)
+        work.end()
+        self.device.queue.submit([encoder.finish()])
+
+
+def lost_device(adapter: Any, error: Exception) -> DeviceError:
+    """The error of a device that answers no more."""
+    return DeviceError(
+        f"device 'webgpu': {adapter.info['device']} does not answer: {error}",
+        hint="drivers reset a device that one kernel keeps busy for seconds: use smaller batches; the process has to be "
+        "started again, and a checkpoint loaded",
+    )
+
+
+@cache
+def webgpu_driver() -> WebGPUDriver:
+    """The driver of the adapter that wgpu-py prefers, a graphics card before others.
+
+    Raises MissingExtraError where wgpu is not installed, DeviceError where there is no adapter.
+    """
+    try:
+        import wgpu
+    except ImportError as error:
+        raise MissingExtraError(f"device 'webgpu': {error}", hint="pip install 'wholestep[webgpu]'") from None
+    try:
+        adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+    except RuntimeError as error:
+        raise DeviceError(
+            f"device 'webgpu': no adapter was found: {error}",
+            hint="install the Vulkan driver of the card; Mesa's lavapipe is one for the processor: "
+            "apt-get install mesa-vulkan-drivers",
+        ) from None
+    return WebGPUDriver(adapter)
