@@ -1,4 +1,4 @@
-"""Graphics cards: kernels in OpenCL C against the kernel interpreter, and steps on a device that has its own memory."""
+"""Graphics cards: kernels in OpenCL C and WGSL against the kernel interpreter, and steps on devices with memory of their own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
 from wholestep.backends.gpu.target import OPENCL
+from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.compiler.devices import compile_for_device
 from wholestep.errors import BoundsError, DeviceError, MissingExtraError, UnsupportedError
 from wholestep.frontend.tracing import type_of
@@ -27,32 +28,37 @@ from wholestep.kernel.lang import Var, walk
 from wholestep.lower.compile import lower_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.primitives.family import REGISTRY
-from wholestep.runtime.gpu import opencl
+from wholestep.runtime.gpu import opencl, webgpu
 from wholestep.testing import laws
 from wholestep.testing.arrays import eps_of
-from wholestep.testing.primitives import samples_of
 from wholestep_tools.audit.campaign import Seen
 from wholestep_tools.audit.correctness import on_cards
 
-on_a_card = pytest.mark.usefixtures("card")
+LANGUAGES = {"opencl": OpenCL(), "webgpu": WGSL()}
+MARKS = {"opencl": "__kernel", "webgpu": "@compute"}
+"""What the source of a program on each device has."""
 
 
-@pytest.fixture
-def card() -> None:
-    """A device: it is looked for when a test runs, since its threads would be in every process that collects tests."""
-    if missing():
-        pytest.skip(missing())
+@pytest.fixture(params=list(LANGUAGES))
+def device(request: Any) -> str:
+    """A card: it is looked for when a test runs, since its threads would be in every process that collects tests."""
+    found: str = request.param
+    if missing(found):
+        pytest.skip(missing(found))
+    return found
 
 
-def has_rows_in_registers(kernel: Any) -> bool:
-    return any(isinstance(s, Var) and s.op == "across" for s in walk(kernel.body))
+def is_for_cards(kernel: Any, device: str) -> bool:
+    """Test whether a kernel has no rows in registers, and no float64 for a device without it."""
+    values = [s for s in walk(kernel.body) if isinstance(s, Var)]
+    doubles = [x for x in (*values, *kernel.buffers) if x.dtype == np.float64]
+    return all(v.op != "across" for v in values) and not (doubles and device == "webgpu")
 
 
-@on_a_card
-def test_random_kernels_give_the_bits_of_the_interpreter() -> None:
+def test_random_kernels_give_the_bits_of_the_interpreter(device: str) -> None:
     drawn = [(seed, random_kernel(seed)) for seed in range(4000, 4016)]
-    drawn = [(seed, kernel) for seed, kernel in drawn if not has_rows_in_registers(kernel)]
-    card = CardKernels([kernel for _, kernel in drawn])
+    drawn = [(seed, kernel) for seed, kernel in drawn if is_for_cards(kernel, device)]
+    card = CardKernels([kernel for _, kernel in drawn], device)
     for n, (seed, kernel) in enumerate(drawn):
         found = random_arrays(kernel, seed)
         wanted = [a.copy() for a in found]
@@ -62,47 +68,46 @@ def test_random_kernels_give_the_bits_of_the_interpreter() -> None:
             assert agree(x, y), f"seed {seed}, {buffer.name}:\n{kernel}"
 
 
-@on_a_card
-def test_workgroups_share_memory_and_wait_for_each_other() -> None:
+def test_workgroups_share_memory_and_wait_for_each_other(device: str) -> None:
     kernels = [parse_kernel(text) for text, _, _ in CASES.values()]
-    card = CardKernels(kernels)
+    card = CardKernels(kernels, device)
     for n, (_, given, meaning) in enumerate(CASES.values()):
         out = np.full(kernels[n].buffers[-1].size, np.nan, np.float32)
         card.run(n, [*[np.ascontiguousarray(x).reshape(-1) for x in given], out])
         np.testing.assert_array_equal(out, np.asarray(meaning(*given)).reshape(-1))
 
 
-def test_a_kernel_as_text(golden: Any) -> None:
-    golden("\n\n".join(write_kernel(parse_kernel(text), name, OpenCL()).text for name, (text, _, _) in CASES.items()))
+@pytest.mark.parametrize("name", list(LANGUAGES))
+def test_a_kernel_as_text(golden: Any, name: str) -> None:
+    kernels = {case: parse_kernel(text) for case, (text, _, _) in CASES.items()}
+    golden("\n\n".join(write_kernel(kernel, case, LANGUAGES[name]).text for case, kernel in kernels.items()))
 
 
 # Programs.
 
 SAMPLED = ("floor_divide", "contract", "max", "scatter", "random_bits", "cumsum", "solve")
-"""Primitives whose samples run here; `wholestep audit opencl` runs those of all."""
+"""Primitives whose samples run here; `wholestep audit opencl` and `webgpu` run those of all."""
 REFUSED = ("solve",)
 
 
-@on_a_card
 @pytest.mark.parametrize("name", SAMPLED)
-def test_samples_of_primitives(name: str) -> None:
+def test_samples_of_primitives(name: str, device: str) -> None:
     primitive = REGISTRY[name]
-    samples = samples_of(primitive)
+    samples = on_cards.fitting(primitive, device)
     graph, args = together(primitive, samples)
     if name in REFUSED:
         with pytest.raises(UnsupportedError, match=f"{name}|getrf|gesv"):
-            compile_for_device(graph, (), "opencl")
+            compile_for_device(graph, (), device)
         return
-    found, exact = compile_for_device(graph, (), "opencl")(list(args)), in_double(primitive, samples)
+    found, exact = compile_for_device(graph, (), device)(list(args)), in_double(primitive, samples)
     for i, (y, z) in enumerate(zip(found, reference(graph, args), strict=True)):
         eps = eps_of([type_of(z)]) if exact is not None else laws.coarsest_eps(graph)
         assert (y.shape, y.dtype) == (z.shape, z.dtype)
         assert not off(y, z, eps) or (exact is not None and not off(y, exact[i], eps)), f"output {i}: {y!r}\n{z!r}"
 
 
-@on_a_card
-def test_the_audit_counts_primitives_and_finds_numbers_that_are_wrong() -> None:
-    found = on_cards.audit(2, 5)
+def test_the_audit_counts_primitives_and_finds_numbers_that_are_wrong(device: str) -> None:
+    found = on_cards.audit(device, 2, 5)
     assert found["failures"] == 0 and found["checks"]["primitives"] == 2
     seen = Seen()
     on_cards.compare("f", np.array([1.0, 1.5]), np.ones(2), 2**-52, seen)
@@ -129,12 +134,11 @@ def made(device: str) -> Any:
     return ws.compile(loss, PARAMS, optimizer=ws.optim.adam(1e-2), batch=BATCH, device=device, key=1)
 
 
-@on_a_card
-def test_a_step_on_a_card(tmp_path: Path) -> None:
-    here, there = made("cpu"), made("opencl")
+def test_a_step_on_a_card(tmp_path: Path, device: str) -> None:
+    here, there = made("cpu"), made(device)
     for _ in range(20):
         assert there(BATCH).loss == pytest.approx(float(here(BATCH).loss), rel=1e-6)
-    assert "__kernel" in there.source() and there.cost().flops > 0 and there.memory.total > 0
+    assert MARKS[device] in there.source() and there.cost().flops > 0 and there.memory.total > 0
 
     predictions = [step.attach(lambda params, batch: scores(params, batch["x"]))(DATA) for step in (here, there)]
     np.testing.assert_allclose(*predictions, rtol=1e-5, atol=1e-6)
@@ -163,11 +167,10 @@ def gamma(x: Any) -> Any:
     return ws.scipy.special.gammaln(x)  # this line
 
 
-@on_a_card
 @pytest.mark.parametrize(("function", "name"), [(factor, "cholesky"), (gamma, "gammaln")])
-def test_what_libraries_compute_is_refused_by_name_and_line(function: Any, name: str) -> None:
-    with pytest.raises(UnsupportedError, match=rf"{name} of f64\[2, 2\](.|\n)*# this line"):
-        ws.jit(function, device="opencl")(np.eye(2))
+def test_what_libraries_compute_is_refused_by_name_and_line(function: Any, name: str, device: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"{name} of f32\[2, 2\](.|\n)*# this line"):
+        ws.jit(function, device=device)(np.eye(2, dtype="f"))
 
 
 def test_float64_is_refused_where_a_card_has_none() -> None:
@@ -178,15 +181,22 @@ def test_float64_is_refused_where_a_card_has_none() -> None:
         check_program(plan, OPENCL, doubles=False)
 
 
-def test_a_missing_package_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyopencl", None)
-    opencl.opencl_driver.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"device 'opencl'(.|\n)*pip install 'wholestep\[opencl\]'"):
-        opencl.opencl_driver()
+@pytest.mark.parametrize(
+    ("name", "package", "driver"),
+    [("opencl", "pyopencl", opencl.opencl_driver), ("webgpu", "wgpu", webgpu.webgpu_driver)],
+)
+def test_a_missing_package_is_an_error_that_says_what_to_install(
+    name: str, package: str, driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    driver.cache_clear()
+    with pytest.raises(MissingExtraError, match=rf"device '{name}'(.|\n)*pip install 'wholestep\[{name}\]'"):
+        driver()
 
 
-@on_a_card
 def test_a_device_whose_compiler_takes_nothing_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    if missing("opencl"):
+        pytest.skip(missing("opencl"))
     monkeypatch.setattr(opencl, "TRIAL", "no kernel")
     monkeypatch.setattr(opencl, "opencl_driver", opencl.opencl_driver.__wrapped__)
     with pytest.raises(DeviceError, match=r"no device was found that runs kernels: .*error:(.|\n)*PoCL"):

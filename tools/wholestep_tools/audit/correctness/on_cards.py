@@ -1,8 +1,10 @@
-"""`wholestep audit opencl`: primitives on an OpenCL device give the numbers of the reference and of the CPU's code."""
+"""`wholestep audit opencl` and `webgpu`: primitives on a card give the numbers of the CPU's code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,27 @@ def joined(primitive: Primitive, samples: Sequence[Sample]) -> tuple[Graph, list
     return build(call, [type_of(x) for x in given], name=primitive.name)[0], given
 
 
+NARROW = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
+"""What the samples of WebGPU have in the place of float64, which it does not have."""
+
+
+def fitting(primitive: Primitive, device: str, seed: int = 0) -> list[Sample]:
+    """The samples of a primitive that a device takes."""
+    samples = samples_of(primitive, seed)
+    if device != "webgpu":
+        return list(samples)
+    narrow = [
+        replace(s, inputs=tuple([x.astype(NARROW.get(x.dtype.name, x.dtype)) for x in map(np.asarray, s.inputs)]))
+        for s in samples
+    ]
+    return [s for s in narrow if not has_doubles(joined(primitive, [s])[0])]
+
+
+def has_doubles(graph: Graph) -> bool:
+    """Test whether a graph has values of float64."""
+    return any(v.type.dtype.name in NARROW for node in graph.nodes for v in (*node.inputs, *node.outputs))
+
+
 def compare(name: str, found: NDArray, expected: NDArray, eps: float, seen: Seen) -> None:
     """One result beside that of the CPU."""
     fine = found.shape == expected.shape and found.dtype == expected.dtype
@@ -48,16 +71,16 @@ def compare(name: str, found: NDArray, expected: NDArray, eps: float, seen: Seen
     seen.right(fine, f"{name}: {found!r} and not {expected!r}")
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """So many primitives, drawn without repetition; the record of it."""
+def audit(device: str, count: int, seed: int) -> dict[str, Any]:
+    """So many primitives on a device, drawn without repetition; the record of it."""
     seen = Seen()
     names = [name for name, p in sorted(REGISTRY.items()) if not p.nested and not p.collective]
     for i in sorted(np.random.default_rng(seed).permutation(len(names))[:count]):
         primitive = REGISTRY[names[i]]
-        graph, given = joined(primitive, samples_of(primitive, seed))
+        graph, given = joined(primitive, fitting(primitive, device, seed))
         seen.count("primitives")
         try:
-            program = compile_for_device(graph, (), "opencl")
+            program = compile_for_device(graph, (), device)
         except UnsupportedError as error:
             seen.count("refused: a library of the host")
             library = "library" in str(error) or "is not compiled for this device" in str(error)
@@ -68,12 +91,12 @@ def audit(count: int, seed: int) -> dict[str, Any]:
             expected = compile_for_device(graph, (), "cpu")(given)
         for y, z in zip(program(given), expected, strict=True):
             compare(primitive.name, y, z, eps, seen)
-    return record("opencl", CLAIM, dict(sorted(seen.checks.items())), seen.failures, seed=seed)
+    return record(device, CLAIM, dict(sorted(seen.checks.items())), seen.failures, seed=seed)
 
 
 AUDIT = Audit(
     "opencl",
-    audit,
+    partial(audit, "opencl"),
     1_000,
     "run samples of primitives on an OpenCL device, beside the CPU's code",
     """\
@@ -81,4 +104,13 @@ All samples of a primitive are one program, which is compiled for the OpenCL dev
 for the processor. Results must have the same bits, or be floating-point numbers within 64 rounding errors of the
 largest. Primitives that libraries of the host compute, LAPACK and SciPy's special functions, are refused by name and
 counted.""",
+)
+WEBGPU = Audit(
+    "webgpu",
+    partial(audit, "webgpu"),
+    1_000,
+    "run samples of primitives on a WebGPU device, beside the CPU's code",
+    """\
+As `opencl`, by WebGPU and with inputs of float32 in the place of float64, which WebGPU does not have; samples that
+name float64 themselves are left out.""",
 )
