@@ -34,7 +34,7 @@ def imported(folder: Path, *without: str) -> set[str]:
     return {DISTRIBUTIONS.get(name, name) for name in tops}
 
 
-EXTRAS = ("train", "notebook", "opencl")
+EXTRAS = ("train", "notebook", "opencl", "webgpu")
 """The extras that the library itself imports packages of."""
 DEVICES = {"pocl-binary-distribution"}
 """What an extra brings to be found by another package of it, and not to be imported."""

@@ -69,14 +69,15 @@ FLOORS = {
     ),
     "runtime.gpu": (
         "driver",
-        "memory opencl",
+        "memory opencl webgpu",
         "card_program",
         "executable",
         "backend",
     ),
     "backends.gpu": (
-        "language share_loops",
-        "kernel_writer limits opencl target",
+        "host_scalars interchange_loops language share_loops wgsl_prelude",
+        "kernel_writer opencl target wgsl",
+        "limits",
     ),
     "compiler": (
         "backends double_precision memory_report rewrites",
@@ -96,7 +97,7 @@ FLOORS = {
 """The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
     "IPython einops jax llvmlite matplotlib ml_dtypes mpi4py onnx onnxruntime opt_einsum pipescript pyopencl rich "
-    "safetensors scipy sklearn tensorboardX threadpoolctl torch".split()
+    "safetensors scipy sklearn tensorboardX threadpoolctl torch wgpu".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))
 TOOLS = sorted((SOURCE.parent / "tools").rglob("*.py"))

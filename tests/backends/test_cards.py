@@ -1,4 +1,4 @@
-"""Graphics cards: kernels in OpenCL C and WGSL against the kernel interpreter, and steps on devices with memory of their own."""
+"""Graphics cards: kernels in OpenCL C and WGSL against the kernel interpreter, and steps with memory of a card."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def graphics() -> tuple[str, str]:
             found.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return ", ".join(found) or "no GPU libraries", "device='opencl' is for cards"
+    return ", ".join(found) or "no GPU libraries", "device='opencl' and 'webgpu' are for cards"
 
 
 def cache_facts() -> tuple[str, str]:

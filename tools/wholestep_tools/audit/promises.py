@@ -33,6 +33,12 @@ CORRECTNESS = (
         "opencl",
         ("primitives", "results of the same bits", "results to rounding"),
     ),
+    Promise(
+        "primitives on a card are those of the CPU, tried by WebGPU on lavapipe",
+        "all that no library computes, in float32",
+        "webgpu",
+        ("primitives", "results of the same bits", "results to rounding"),
+    ),
     Promise("training steps on other devices", "2,000 steps in WebGPU, 5,000 in CUDA", remark=NO_DEVICE),
     Promise("random programs and gradients are those of JAX", "2,000 programs", "jax", ("of them agreed with JAX",)),
     Promise(

@@ -1,4 +1,4 @@
-"""Scalars of float64 for cards without it: the host computes them before a launch, and the card loads what comes of them.
+"""Scalars of float64 for cards without it: the host computes them before a launch, and the card loads the results.
 
 kernel k(lr: f64[1], g: f32[9], mut w: f32[9]): v0 = lr[0]; v1 = f32(v0); for i in 9: ...
 -->
@@ -27,7 +27,7 @@ class Element(NamedTuple):
     """An element of one of a kernel's buffers, by their numbers."""
 
     buffer: int
-    index: int
+    place: int
 
 
 class HostScalars(NamedTuple):
@@ -50,7 +50,7 @@ class SplitKernel(NamedTuple):
 
 
 def split_kernel(kernel: Kernel) -> SplitKernel:
-    """The parts of a kernel for a card without float64; raises KernelError where float64 is no scalar of its buffers."""
+    """The parts of a kernel for a card without float64; raises KernelError for float64 that is no scalar."""
     values = [s for s in walk(kernel.body) if isinstance(s, Var)]
     if not any(is_wide(v) for v in values) and not any(b.dtype == F64 and b.written for b in kernel.buffers):
         return SplitKernel(None, kernel)
@@ -92,9 +92,7 @@ class KernelSplitting:
             made.new[v] = load = Var("load", (), v.dtype, (buffer, Index()))
             loads.append(load)
         added = tuple(self.replaced.values())
-        card = Kernel(
-            self.kernel.name, (*self.kernel.buffers, *added), (*loads, *made.body(rest)), self.kernel.scratch
-        )
+        card = Kernel(self.kernel.name, (*self.kernel.buffers, *added), (*loads, *made.body(rest)), self.kernel.scratch)
         if any(is_wide(v) for v in live_variables(card)):
             raise KernelError("float64 that the card computes with")
         return SplitKernel(self.host(), card, tuple([b.dtype for b in added]))
@@ -115,7 +113,7 @@ class KernelSplitting:
             elif isinstance(s, Store) and s.buffer.dtype == F64:
                 self.store(s)
             elif s in self.once and any(isinstance(v, Var) and is_wide(v) for v in walk((s,))):
-                for c in s.carries:  # type: ignore[union-attr]
+                for c in s.carries:
                     if c.after.dtype != F64:
                         self.replace(c.after)
             elif isinstance(s, Loop):

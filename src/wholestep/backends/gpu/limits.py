@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wholestep.backends.gpu.host_scalars import split_kernel
+from wholestep.backends.gpu.target import CardTarget
 from wholestep.errors import KernelError, UnsupportedError, Where
 from wholestep.ir.graph import Node
-from wholestep.kernel.lang import Kernel, Var, walk
+from wholestep.kernel.lang import Kernel, Loop, Statement, Var, walk
+from wholestep.kernel.workgroups import find_workgroup
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import COPY_ROUTINES, Launch, RoutineCall, walk_steps
-from wholestep.lower.target import Target
 
 LIBRARY_HINT = "use device='cpu', or write it with exp, log, tanh, erf and their like, which kernels compute themselves"
+TRIPS_HINT = "use smaller batches or arrays, or device='cpu'"
 DOUBLE_HINT = "give float32 parameters and batches, or use device='cpu'"
 
 
-def check_program(plan: LoweredProgram, target: Target, doubles: bool) -> None:
+def check_program(plan: LoweredProgram, target: CardTarget, doubles: bool) -> None:
     """Raise UnsupportedError for a program that calls functions of libraries, computes with float64 where there are no
     `doubles` and the host cannot do it beforehand, or has symbolic sizes.
     """
@@ -27,6 +29,10 @@ def check_program(plan: LoweredProgram, target: Target, doubles: bool) -> None:
             raise device_refusal(target, step.routine, "is a library's of the host", LIBRARY_HINT, step.where)
         if isinstance(step, Launch):
             target.check_kernel(step.kernel)
+            trips = item_trips(step.kernel)
+            if target.trips is not None and trips > target.trips:
+                what = f"takes {trips:,} trips of loops in one work item, of {target.trips:,} that are safe there"
+                raise launch_refusal(target, step, (), what, TRIPS_HINT)
             called = next((str(v.attr) for v in values_of(step.kernel) if v.op == "call"), "")
             if called:
                 named = [node for node in step.nodes if node.op.name in called]
@@ -39,18 +45,30 @@ def check_program(plan: LoweredProgram, target: Target, doubles: bool) -> None:
                     raise launch_refusal(target, step, (), what, DOUBLE_HINT) from None
 
 
+def item_trips(kernel: Kernel) -> int:
+    """The trips of all loops of one work item."""
+    group = find_workgroup(kernel)
+    outside = {*group.grid, *group.threads}
+
+    def trips(body: Iterable[Statement]) -> int:
+        loops = [s for s in body if isinstance(s, Loop)]
+        return sum(trips(s.body) if s.axis in outside else s.axis.extent * (1 + trips(s.body)) for s in loops)
+
+    return trips(kernel.body)
+
+
 def values_of(kernel: Kernel) -> Iterable[Var]:
     """All values of a kernel."""
     return (s for s in walk(kernel.body) if isinstance(s, Var))
 
 
-def launch_refusal(target: Target, step: Launch, nodes: Iterable[Node], what: str, hint: str) -> UnsupportedError:
+def launch_refusal(target: CardTarget, step: Launch, nodes: Iterable[Node], what: str, hint: str) -> UnsupportedError:
     """The error of a launch, which names one of its operations, these before all."""
     node = next(iter((*nodes, *step.nodes)), None)
     name = step.kernel.name if node is None else f"{node.op.name} of {', '.join(map(str, node.types))}"
     return device_refusal(target, name, what, hint, None if node is None else node.where)
 
 
-def device_refusal(target: Target, name: str, what: str, hint: str, where: Where) -> UnsupportedError:
+def device_refusal(target: CardTarget, name: str, what: str, hint: str, where: Where) -> UnsupportedError:
     """The error of an operation that the device does not have."""
     return UnsupportedError(f"compile for {target.name!r}: {name} {what}", where=where, hint=hint)

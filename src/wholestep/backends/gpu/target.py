@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
@@ -12,22 +13,27 @@ from wholestep.lower.target import DraftKernel, Target
 
 @dataclass(frozen=True)
 class CardTarget(Target):
-    """A card: a point of a kernel's grid is a work item, or a workgroup whose threads share the loops of the point."""
+    """A card: a point of a kernel's grid is a work item, or a workgroup whose threads share the loops of the point.
+
+    `trips` is the most that the loops of one work item may take together.
+    """
 
     name: str = "card"
     spaces: frozenset[Space] = frozenset({"global", "shared", "private"})
     barriers: bool = True
+    trips: int | None = None
 
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         found = draft(None, None)
         return found, share_loops(found.kernel())
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
-        return share_loops(kernel)
+        return share_loops(interchange_loops(kernel))
 
 
 OPENCL = CardTarget("opencl")
 """Cards that OpenCL reaches."""
 
-WEBGPU = CardTarget("webgpu", index_bits=32)
-"""Cards that WebGPU reaches."""
+WEBGPU = CardTarget("webgpu", index_bits=32, trips=65_535)
+"""Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
+reset cards that are busy for seconds."""

@@ -1,7 +1,7 @@
 """WGSL: kernels for WebGPU, on one heap of words, with 64-bit integers as pairs of words and every rounding kept.
 
-A compiler of WGSL may treat float32 as real numbers. What an operation gives therefore passes through an `or` with a zero
-that only the host knows; sums of loops do not, whose order is free.
+A compiler of WGSL may treat float32 as real numbers. What an operation gives therefore passes through an `or` with a
+zero that only the host knows; sums of loops do not, whose order is free.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ def compared(v: Var, args: Sequence[str]) -> str:
 def less(a: str, b: str, dtype: DType) -> str:
     """A test whether a number is less than another."""
     kind = kind_of(dtype)
-    return f"ws_less_{kind}({a}, {b})" if kind in ("i64", "u64") else f"ws_lt({a}, {b})" if kind == "f32" else f"{a} < {b}"
+    return (
+        f"ws_less_{kind}({a}, {b})" if kind in ("i64", "u64") else f"ws_lt({a}, {b})" if kind == "f32" else f"{a} < {b}"
+    )
 
 
 def lesser_or_greater(v: Var, args: Sequence[str]) -> str:
@@ -182,7 +184,9 @@ def as_dtype(x: str, source: str, dtype: DType) -> str:
         return wrapped(x, dtype) if target in ("i32", "u32") else x
     if target == "bool":
         zero = {"f32": "0.0f", "i32": "0i", "u32": "0u"}.get(source)
-        return f"any({x} != vec2<u32>())" if zero is None else f"{x} != {zero}" if source != "f32" else f"ws_ne({x}, 0.0f)"
+        return (
+            f"any({x} != vec2<u32>())" if zero is None else f"{x} != {zero}" if source != "f32" else f"ws_ne({x}, 0.0f)"
+        )
     if source == "bool":
         one, zero = wgsl_number(1, dtype), wgsl_number(0, dtype)
         return f"select({zero}, {one}, {x})"

@@ -1,4 +1,4 @@
-"""The functions of WGSL modules: memory as one heap of words, integers of 64 bits, and float32 that keeps its roundings."""
+"""The functions of WGSL modules: memory as one heap of words, integers of 64 bits, and float32 with all roundings."""
 
 from __future__ import annotations
 

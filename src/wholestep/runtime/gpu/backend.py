@@ -9,11 +9,10 @@ from typing import Any
 from wholestep.backends.gpu.language import KernelLanguage
 from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
-from wholestep.backends.gpu.target import OPENCL, WEBGPU
+from wholestep.backends.gpu.target import OPENCL, WEBGPU, CardTarget
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.program import LoweredProgram
-from wholestep.lower.target import Target
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.gpu.card_program import CardModule, pack_program, unpack_program
@@ -27,7 +26,9 @@ from wholestep.runtime.gpu.webgpu import webgpu_driver
 class CardBackend(Backend):
     """A card: kernels are text that its driver compiles, and the host goes through the steps of a program."""
 
-    def __init__(self, target: Target, language: KernelLanguage, driver: Driver) -> None:
+    target: CardTarget
+
+    def __init__(self, target: CardTarget, language: KernelLanguage, driver: Driver) -> None:
         self.target, self.language, self.driver = target, language, driver
         self.memory = CardMemory(driver)
 

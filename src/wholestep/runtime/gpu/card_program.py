@@ -184,7 +184,7 @@ class StepPacking:
         if split.host is not None:
 
             def place(at: Element) -> list[Any]:
-                return pack_ref(refs[at.buffer].shifted(at.index * types[at.buffer].itemsize))
+                return pack_ref(refs[at.buffer].shifted(at.place * types[at.buffer].itemsize))
 
             loads = [[place(at), dtypes.short(types[at.buffer])] for at in split.host.loads]
             packed.append(["host", split.host, loads, [place(at) for at, _ in split.host.stores]])

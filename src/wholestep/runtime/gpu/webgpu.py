@@ -1,4 +1,4 @@
-"""The driver of WebGPU devices, by wgpu-py: one heap, one bind group, and launches that are submitted when one reads."""
+"""The driver of WebGPU devices, by wgpu-py: one heap, one bind group, and launches that are submitted for a read."""
 
 from __future__ import annotations
 
@@ -111,8 +111,9 @@ class WebGPUDriver:
         """Make the heap this large, with what is in it."""
         self.submit()
         usage = self.wgpu.BufferUsage
-        old, self.heap = self.heap, self.device.create_buffer(
-            size=nbytes, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+        old, self.heap = (
+            self.heap,
+            self.device.create_buffer(size=nbytes, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST),
         )
         if old is not None:
             encoder = self.device.create_command_encoder()
@@ -173,9 +174,7 @@ class WebGPUDriver:
             self.submit()
             begins = [place.handle.begin + place.offset for place in places]
             lows = [begin & ~3 for begin in begins]
-            counts = [
-                -(-(begin + a.size - low) // 4) * 4 for begin, low, a in zip(begins, lows, arrays, strict=True)
-            ]
+            counts = [-(-(begin + a.size - low) // 4) * 4 for begin, low, a in zip(begins, lows, arrays, strict=True)]
             usage = self.wgpu.BufferUsage
             between = self.device.create_buffer(size=max(sum(counts), 4), usage=usage.COPY_SRC | usage.COPY_DST)
             encoder = self.device.create_command_encoder()
@@ -272,8 +271,8 @@ def lost_device(adapter: Any, error: Exception) -> DeviceError:
     """The error of a device that answers no more."""
     return DeviceError(
         f"device 'webgpu': {adapter.info['device']} does not answer: {error}",
-        hint="drivers reset a device that one kernel keeps busy for seconds: use smaller batches; the process has to be "
-        "started again, and a checkpoint loaded",
+        hint="drivers reset a device that one kernel keeps busy for seconds: use smaller batches; the process has to "
+        "be started again, and a checkpoint loaded",
     )
 
 

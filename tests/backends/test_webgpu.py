@@ -1,0 +1,235 @@
+"""WebGPU: float64 scalars by the host, columns before rows, free memory, and what its words and numbers are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.backends.cards import CardKernels, missing
+from tests.kernel import interpret
+from tests.kernel.parse import parse_kernel
+from tests.kernel.random_kernels import agree, random_arrays
+
+import wholestep as ws
+from wholestep.backends.gpu.host_scalars import compute_scalars, split_kernel
+from wholestep.backends.gpu.interchange_loops import interchange_loops
+from wholestep.backends.gpu.limits import check_program, item_trips
+from wholestep.backends.gpu.target import WEBGPU
+from wholestep.compiler.backends import BACKENDS
+from wholestep.errors import DeviceError, KernelError, UnsupportedError
+from wholestep.lower.compile import lower_program
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep.runtime.gpu.webgpu import FreeList
+
+UPDATE = """\
+kernel update(lr: f64[2], g: f32[6], mut w: f32[6], mut n: f64[1]):
+    v0 = lr[1]
+    v1 = f64(0.5)
+    v2 = v0 * v1
+    v3 = f32(v2)
+    n[0] = v2
+    for i in 6:
+        v4 = g[i]
+        v5 = v3 * v4
+        w[i] = v5
+"""
+LOOSE = """\
+kernel loose(x: f64[6], mut y: f32[6]):
+    for i in 6:
+        v0 = x[i]
+        v1 = f32(v0)
+        y[i] = v1
+"""
+
+
+def test_the_host_computes_scalars_of_float64_and_the_card_loads_them() -> None:
+    kernel = parse_kernel(UPDATE)
+    host, card, added = split_kernel(kernel)
+    assert host is not None and card is not None and added == (np.dtype(np.float32),)
+    assert [tuple(at) for at in host.loads] == [(0, 1)]
+    scale, n = compute_scalars(host, [np.array([0.1])])
+    assert (n[0], scale[0]) == (0.05, np.float32(0.05)) and n.dtype == np.float64
+    assert {at.buffer for at, _ in host.stores} == {3, 4}
+    found = [np.zeros(2), np.arange(6, dtype="f"), np.zeros(6, "f"), np.zeros(1), scale]
+    interpret.run_kernel(card, found)
+    np.testing.assert_array_equal(found[2], np.float32(0.05) * np.arange(6, dtype="f"))
+
+
+def test_arrays_of_float64_are_no_scalars() -> None:
+    with pytest.raises(KernelError, match="float64 that depends on load"):
+        split_kernel(parse_kernel(LOOSE))
+
+
+ROWS = """\
+kernel scatter(rows: f32[384], at: i32[6], mut table: f32[{size}]):
+    v0 = i32(0)
+    v1 = i32(9)
+    for i in 3 ordered:
+        for k in 2 ordered:
+            v2 = at[2*i + k]
+            v3 = max(v2, v0)
+            v4 = min(v3, v1)
+            for j in 64:
+                v5 = rows[128*i + 64*k + j]
+                v6 = table[{stride}*v4 + j]
+                v7 = v5 + v6
+                table[{stride}*v4 + j] = v7
+"""
+
+
+def test_columns_go_before_rows_where_they_do_not_meet() -> None:
+    kernel = parse_kernel(ROWS.format(size=640, stride=64))
+    made = interchange_loops(kernel)
+    assert item_trips(made) == 9 and item_trips(kernel) == 3 * (1 + 2 * 65)
+    arrays = random_arrays(kernel, 0)
+    wanted = [a.copy() for a in arrays]
+    interpret.run_kernel(kernel, wanted)
+    interpret.run_kernel(made, arrays)
+    assert all(agree(x, y) for x, y in zip(arrays, wanted, strict=True))
+    meeting = parse_kernel(ROWS.format(size=640, stride=1))
+    assert interchange_loops(meeting) is meeting
+
+
+def scattered(at: Any, x: Any) -> Any:
+    np.add.at(x, at, 1.0)
+    return x
+
+
+def test_a_work_item_with_too_many_trips_is_refused_by_name() -> None:
+    graph = ws.jit(scattered).lower(np.zeros(70_000, "i"), np.zeros(3, "f"))
+    plan = lower_program(run_passes(graph, ALL_PASSES), WEBGPU)
+    with pytest.raises(UnsupportedError, match=r"scatter_add takes 70,000 trips of loops in one work item"):
+        check_program(plan, WEBGPU, doubles=False)
+
+
+def test_free_stretches_are_joined() -> None:
+    free = FreeList()
+    free.give(0, 1024)
+    begins = [free.take(256) for _ in range(4)]
+    assert begins == [0, 256, 512, 768] and free.take(1) is None
+    for begin in (256, 768, 512):
+        free.give(begin, begin + 256)
+    assert free.stretches == [(256, 1024)] and free.take(512) == 256
+
+
+WIDE = """\
+kernel wide(a: {t}[64], b: {t}[64], mut y: {t}[704], mut z: bool[192], mut f: f32[64]):
+    for i in 64:
+        v0 = a[i]
+        v1 = b[i]
+        v2 = v0 + v1
+        y[i] = v2
+        v3 = v0 - v1
+        y[i + 64] = v3
+        v4 = v0 * v1
+        y[i + 128] = v4
+        v5 = quotient(v0, v1)
+        y[i + 192] = v5
+        v6 = v0 << v1
+        y[i + 256] = v6
+        v7 = v0 >> v1
+        y[i + 320] = v7
+        v8 = min(v0, v1)
+        y[i + 384] = v8
+        v9 = v0 ^ v1
+        y[i + 448] = v9
+        v10 = f32(v0)
+        f[i] = v10
+        v11 = {t}(v10)
+        y[i + 512] = v11
+        v12 = v0 < v1
+        z[i] = v12
+        v13 = v0 == v1
+        z[i + 64] = v13
+        v14 = v0 <= v1
+        z[i + 128] = v14
+        v15 = neg(v0)
+        y[i + 576] = v15
+        v16 = max(v0, v1)
+        y[i + 640] = v16
+"""
+
+
+@pytest.fixture
+def adapter() -> None:
+    if missing("webgpu"):
+        pytest.skip(missing("webgpu"))
+
+
+@pytest.mark.usefixtures("adapter")
+@pytest.mark.parametrize("short", ["i64", "u64", "i32", "u32", "i8", "u16"])
+def test_integers_wrap_and_convert_as_they_do_on_the_cpu(short: str) -> None:
+    kernel = parse_kernel(WIDE.format(t=short))
+    dtype, rng = kernel.buffers[0].dtype, np.random.default_rng(1)
+    info = np.iinfo(dtype)
+    drawn = rng.integers(info.min, info.max, (2, 64), dtype, endpoint=True)
+    a, b = drawn >> rng.integers(0, info.bits, (2, 64), dtype)
+    a[:8] = [info.max, info.min, 0, 1, info.max - 1, info.max, info.min + 1, 3]
+    b[:8] = [0, info.max, 1, info.max, 2, info.max, 1, 0]
+    b[8:24] = np.arange(16) * info.bits // 12
+    given = [a, b, np.zeros(704, dtype), np.zeros(192, bool), np.zeros(64, "f")]
+    wanted = [x.copy() for x in given]
+    with np.errstate(all="ignore"):
+        interpret.run_kernel(kernel, wanted)
+    CardKernels([kernel], "webgpu").run(0, given)
+    rounded = wanted[4].astype(np.float64)
+    inside = (rounded < info.max) & (rounded >= info.min)  # NumPy leaves open what the others become
+    for x, y in zip(given, wanted, strict=True):
+        x, y = (np.where(inside, z.reshape(-1, 64), 0) for z in (x, y))
+        np.testing.assert_array_equal(x, y)
+
+
+FMA = """\
+kernel product(a: f32[64], b: f32[64], mut p: f32[64], mut e: f32[64], mut r: f32[64], mut n: bool[64]):
+    v0 = f32(12582912.0)
+    v1 = f32(inf)
+    for i in 64:
+        v2 = a[i]
+        v3 = b[i]
+        v4 = v2 * v3
+        p[i] = v4
+        v5 = neg(v4)
+        v6 = fma(v2, v3, v5)
+        e[i] = v6
+        v7 = fma(v2, v3, v0)
+        v8 = v7 - v0
+        r[i] = v8
+        v9 = v2 / v2
+        v10 = v9 - v9
+        v11 = v10 * v1
+        v12 = isnan(v11)
+        n[i] = v12
+"""
+
+
+@pytest.mark.usefixtures("adapter")
+def test_roundings_are_kept() -> None:
+    kernel = parse_kernel(FMA)
+    arrays = [np.random.default_rng(i).normal(size=64).astype("f") for i in range(5)] + [np.zeros(64, bool)]
+    wanted = [a.copy() for a in arrays]
+    with np.errstate(all="ignore"):
+        interpret.run_kernel(kernel, wanted)
+    CardKernels([kernel], "webgpu").run(0, arrays)
+    for x, y in zip(arrays, wanted, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert wanted[3].any() and wanted[5].all()
+
+
+@pytest.mark.usefixtures("adapter")
+def test_memory_beyond_the_limit_is_an_error_that_says_which() -> None:
+    driver: Any = BACKENDS["webgpu"]().memory.driver  # type: ignore[attr-defined]
+    with pytest.raises(DeviceError, match=r"bytes are not free: the adapter binds [\d,]+ bytes(.|\n)*memory_budget"):
+        driver.allocate(driver.limit + 1)
+
+
+@pytest.mark.usefixtures("adapter")
+def test_bytes_that_share_words_are_moved() -> None:
+    memory: Any = BACKENDS["webgpu"]().memory
+    rows = np.arange(21, dtype=np.uint8).reshape(7, 3)
+    held = memory.upload(rows)
+    np.testing.assert_array_equal(memory.download(memory.view(held, 3)), rows[3])
+    memory.copy(memory.view(held, 1), np.array([99, 98, 97], np.uint8))
+    memory.copy(memory.view(held, 5), memory.view(held, 2))
+    rows[1], rows[5] = [99, 98, 97], rows[2]
+    np.testing.assert_array_equal(memory.download(held), rows)
