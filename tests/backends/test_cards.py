@@ -93,7 +93,7 @@ REFUSED = ("solve",)
 @pytest.mark.parametrize("name", SAMPLED)
 def test_samples_of_primitives(name: str, device: str) -> None:
     primitive = REGISTRY[name]
-    samples = on_cards.fitting(primitive, device)
+    samples = on_cards.samples_for_device(primitive, device)
     graph, args = together(primitive, samples)
     if name in REFUSED:
         with pytest.raises(UnsupportedError, match=f"{name}|getrf|gesv"):

@@ -156,7 +156,7 @@ class KernelSplitting:
                 return self.number(following)
             return self.put("select", v.dtype, (guard, following, init))
         if v.op == "const":
-            return self.put("const", v.dtype, (), word_of(v.attr, v.dtype))
+            return self.put("const", v.dtype, (), word_of_number(v.attr, v.dtype))
         if v.op == "load" and not v.args and not v.attr[1].terms:
             self.loads.append(Element(self.kernel.buffers.index(v.attr[0]), v.attr[1].const))
             return self.put("load", v.dtype, (), len(self.loads) - 1)
@@ -171,7 +171,7 @@ class KernelSplitting:
         return len(self.code) - 1
 
 
-def word_of(value: Any, dtype: DType) -> int:
+def word_of_number(value: Any, dtype: DType) -> int:
     """The bits of a number."""
     return int(np.asarray(value, dtype).reshape(1).view(f"u{dtype.itemsize}")[0])
 

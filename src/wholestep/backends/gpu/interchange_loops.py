@@ -17,12 +17,14 @@ from wholestep.kernel.verify import verify_kernel
 def interchange_loops(kernel: Kernel) -> Kernel:
     """The kernel with an independent loop outermost, where it has none and that is shown to be right; else as it is."""
     *before, outer = kernel.body
-    if kernel.scratch or not isinstance(outer, Loop) or not outer.ordered or not are_values(before):
+    if kernel.scratch or not isinstance(outer, Loop) or not outer.ordered or not are_all_values(before):
         return kernel
-    found = innermost(outer)
+    found = innermost_of_nest(outer)
     if found is None or found.ordered or found.guard is not None:
         return kernel
-    made = Kernel(kernel.name, kernel.buffers, (*before, Loop(found.axis, (without(outer, found),))), kernel.scratch)
+    made = Kernel(
+        kernel.name, kernel.buffers, (*before, Loop(found.axis, (nest_without(outer, found),))), kernel.scratch
+    )
     try:
         verify_kernel(made)
     except KernelError:  # two columns may be at one place, for all that can be told
@@ -30,24 +32,24 @@ def interchange_loops(kernel: Kernel) -> Kernel:
     return made
 
 
-def innermost(loop: Loop) -> Loop | None:
+def innermost_of_nest(loop: Loop) -> Loop | None:
     """The independent loop, else the last, of a nest of loops in order with nothing but values beside them; None where
     the nest hands something on."""
     while loop.ordered:
         *first, last = loop.body
-        if loop.carries or loop.folds or not are_values(first) or not isinstance(last, Loop):
+        if loop.carries or loop.folds or not are_all_values(first) or not isinstance(last, Loop):
             return None
         loop = last
     return None if loop.carries or loop.folds else loop
 
 
-def without(loop: Loop, inner: Loop) -> Loop:
+def nest_without(loop: Loop, inner: Loop) -> Loop:
     """A nest of loops with the body of its innermost one in the place of that loop."""
     *first, last = loop.body
-    rest = inner.body if last is inner else (without(last, inner),) if isinstance(last, Loop) else (last,)
+    rest = inner.body if last is inner else (nest_without(last, inner),) if isinstance(last, Loop) else (last,)
     return Loop(loop.axis, (*first, *rest), (), (), loop.ordered, loop.guard)
 
 
-def are_values(body: Sequence[Statement]) -> bool:
+def are_all_values(body: Sequence[Statement]) -> bool:
     """Test whether statements only compute values."""
     return all(isinstance(s, Var) for s in body)

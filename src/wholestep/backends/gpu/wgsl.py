@@ -25,8 +25,8 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
 ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round"}
 
 
-def kind_of(dtype: DType) -> str:
-    """How values of a dtype are held: `bool`, `f32`, `i32`, `u32`, or `i64` and `u64` as two words, the lower first.
+def wgsl_kind_of(dtype: DType) -> str:
+    """The kind of the values of a dtype: `bool`, `f32`, `i32`, `u32`, or `i64` and `u64` as two words, the lower first.
 
     Half precisions are words of 16 bits in a `u32`.
     """
@@ -40,20 +40,20 @@ def kind_of(dtype: DType) -> str:
     return f"{dtype.kind}{64 if dtype.itemsize == 8 else 32}"
 
 
-def type_of(dtype: DType) -> str:
+def wgsl_type_of(dtype: DType) -> str:
     """The WGSL type of a value."""
-    kind = kind_of(dtype)
+    kind = wgsl_kind_of(dtype)
     if kind == "f64":
         raise KernelError("wgsl: there is no float64")
     return "vec2<u32>" if kind in ("i64", "u64") else kind
 
 
-def storage_type(dtype: DType) -> str:
+def wgsl_storage_type(dtype: DType) -> str:
     """The WGSL type of an element of scratch memory."""
-    return "u32" if dtype.kind == "b" else type_of(dtype)
+    return "u32" if dtype.kind == "b" else wgsl_type_of(dtype)
 
 
-def wrapped(text: str, dtype: DType) -> str:
+def wgsl_wrapped(text: str, dtype: DType) -> str:
     """The value of an integer that is held in 32 bits, brought back to the bits that it has."""
     bits = 8 * dtype.itemsize
     if bits >= 32:
@@ -67,7 +67,7 @@ def wgsl_number(value: Any, dtype: DType) -> str:
     >>> wgsl_number(0.1, np.dtype(np.float32)), wgsl_number(-3, np.dtype(np.int64))
     ('0.1f', 'vec2<u32>(4294967293u, 4294967295u)')
     """
-    kind = kind_of(dtype)
+    kind = wgsl_kind_of(dtype)
     if dtypes.short(dtype) in ("f16", "bf16"):
         return f"{int(np.asarray(value, dtype).view(np.uint16))}u"
     if kind == "bool":
@@ -86,28 +86,28 @@ def wgsl_number(value: Any, dtype: DType) -> str:
     return "(-2147483647i - 1i)" if n == -(2**31) else f"({n}i)" if n < 0 else f"{n}i"
 
 
-def arithmetic(op: str, a: str, b: str, dtype: DType) -> str:
+def wgsl_arithmetic(op: str, a: str, b: str, dtype: DType) -> str:
     """A sum, difference or product, as the language rounds or wraps it."""
-    kind = kind_of(dtype)
+    kind = wgsl_kind_of(dtype)
     if kind in ("i64", "u64"):
         return f"ws_{op}64({a}, {b})"
-    return wrapped(f"{a} {INFIX[op]} {b}", dtype) if kind != "f32" else f"{a} {INFIX[op]} {b}"
+    return wgsl_wrapped(f"{a} {INFIX[op]} {b}", dtype) if kind != "f32" else f"{a} {INFIX[op]} {b}"
 
 
-def kept(text: str) -> str:
+def wgsl_kept(text: str) -> str:
     """A float32 that the compiler knows nothing of."""
     return f"ws_kept({text})"
 
 
-def computed(v: Var, args: Sequence[str]) -> str:
+def wgsl_computed(v: Var, args: Sequence[str]) -> str:
     """A sum, difference or product of values."""
-    text = arithmetic(v.op, args[0], args[1], v.dtype)
-    return kept(text) if v.dtype.kind == "f" else text
+    text = wgsl_arithmetic(v.op, args[0], args[1], v.dtype)
+    return wgsl_kept(text) if v.dtype.kind == "f" else text
 
 
-def compared(v: Var, args: Sequence[str]) -> str:
+def wgsl_compared(v: Var, args: Sequence[str]) -> str:
     """A comparison."""
-    (a, b), kind = args, kind_of(v.args[0].dtype)
+    (a, b), kind = args, wgsl_kind_of(v.args[0].dtype)
     if kind in ("i64", "u64"):
         equal = f"all({a} == {b})"
         less = f"ws_less_{kind}({a}, {b})"
@@ -119,69 +119,69 @@ def compared(v: Var, args: Sequence[str]) -> str:
     return f"{a} {dict(eq='==', ne='!=', lt='<', le='<=')[v.op]} {b}"
 
 
-def less(a: str, b: str, dtype: DType) -> str:
+def wgsl_less(a: str, b: str, dtype: DType) -> str:
     """A test whether a number is less than another."""
-    kind = kind_of(dtype)
+    kind = wgsl_kind_of(dtype)
     return (
         f"ws_less_{kind}({a}, {b})" if kind in ("i64", "u64") else f"ws_lt({a}, {b})" if kind == "f32" else f"{a} < {b}"
     )
 
 
-def lesser_or_greater(v: Var, args: Sequence[str]) -> str:
+def wgsl_lesser_or_greater(v: Var, args: Sequence[str]) -> str:
     """The first where it is less, or greater; else the second."""
     a, b = args
-    return f"select({b}, {a}, {less(a, b, v.dtype) if v.op == 'min' else less(b, a, v.dtype)})"
+    return f"select({b}, {a}, {wgsl_less(a, b, v.dtype) if v.op == 'min' else wgsl_less(b, a, v.dtype)})"
 
 
-def negated(v: Var, args: Sequence[str]) -> str:
+def wgsl_negated(v: Var, args: Sequence[str]) -> str:
     """A number with the other sign."""
-    (x,), kind = args, kind_of(v.dtype)
+    (x,), kind = args, wgsl_kind_of(v.dtype)
     if kind == "f32":
         return f"bitcast<f32>(bitcast<u32>({x}) ^ 0x80000000u)"
-    return arithmetic("sub", wgsl_number(0, v.dtype), x, v.dtype)
+    return wgsl_arithmetic("sub", wgsl_number(0, v.dtype), x, v.dtype)
 
 
-def magnitude(v: Var, args: Sequence[str]) -> str:
+def wgsl_magnitude(v: Var, args: Sequence[str]) -> str:
     """The absolute value."""
-    (x,), kind = args, kind_of(v.dtype)
+    (x,), kind = args, wgsl_kind_of(v.dtype)
     if kind == "f32":
         return f"bitcast<f32>(bitcast<u32>({x}) & 0x7fffffffu)"
     if v.dtype.kind != "i":
         return x
-    return f"select({x}, {negated(v, args)}, {less(x, wgsl_number(0, v.dtype), v.dtype)})"
+    return f"select({x}, {wgsl_negated(v, args)}, {wgsl_less(x, wgsl_number(0, v.dtype), v.dtype)})"
 
 
-def divided(v: Var, args: Sequence[str]) -> str:
+def wgsl_divided(v: Var, args: Sequence[str]) -> str:
     """An integer division toward zero: 0 where the divisor is 0."""
     a, b = args
-    return wrapped(f"ws_quotient_{kind_of(v.dtype)}({a}, {b})", v.dtype)
+    return wgsl_wrapped(f"ws_quotient_{wgsl_kind_of(v.dtype)}({a}, {b})", v.dtype)
 
 
-def shifted(v: Var, args: Sequence[str]) -> str:
+def wgsl_shifted(v: Var, args: Sequence[str]) -> str:
     """A shift: by the width or more it leaves 0, or the sign."""
-    (a, b), kind, bits = args, kind_of(v.dtype), 8 * v.dtype.itemsize
+    (a, b), kind, bits = args, wgsl_kind_of(v.dtype), 8 * v.dtype.itemsize
     by = f"bitcast<u32>({b})" if kind == "i32" else b
     if kind in ("i64", "u64"):
         return f"ws_{v.op}_{kind}({a}, {by})" if v.op == "shr" else f"ws_shl64({a}, {by})"
-    return wrapped(f"ws_{v.op}_{kind}({a}, {by}, {bits}u)", v.dtype)
+    return wgsl_wrapped(f"ws_{v.op}_{kind}({a}, {by}, {bits}u)", v.dtype)
 
 
-def converted(v: Var, args: Sequence[str]) -> str:
+def wgsl_converted(v: Var, args: Sequence[str]) -> str:
     """The same number in another dtype, wrapped where it does not fit an integer."""
     source, target = v.args[0].dtype, v.dtype
     (x,) = args
     if dtypes.short(source) in ("f16", "bf16"):
-        return as_dtype(f"ws_from_{dtypes.short(source)}({x})", "f32", target)
-    return as_dtype(x, kind_of(source), target)
+        return wgsl_as_dtype(f"ws_from_{dtypes.short(source)}({x})", "f32", target)
+    return wgsl_as_dtype(x, wgsl_kind_of(source), target)
 
 
-def as_dtype(x: str, source: str, dtype: DType) -> str:
+def wgsl_as_dtype(x: str, source: str, dtype: DType) -> str:
     """A number of a kind in a dtype."""
-    target = kind_of(dtype)
+    target = wgsl_kind_of(dtype)
     if dtypes.short(dtype) in ("f16", "bf16"):
-        return f"ws_to_{dtypes.short(dtype)}({as_dtype(x, source, np.dtype(np.float32))})"
+        return f"ws_to_{dtypes.short(dtype)}({wgsl_as_dtype(x, source, np.dtype(np.float32))})"
     if source == target:
-        return wrapped(x, dtype) if target in ("i32", "u32") else x
+        return wgsl_wrapped(x, dtype) if target in ("i32", "u32") else x
     if target == "bool":
         zero = {"f32": "0.0f", "i32": "0i", "u32": "0u"}.get(source)
         return (
@@ -194,59 +194,59 @@ def as_dtype(x: str, source: str, dtype: DType) -> str:
         return f"ws_f32_{source}({x})" if source in ("i64", "u64") else f"f32({x})"
     if source == "f32":
         whole = f"ws_cut_up({x})" if target == "u64" else f"ws_cut({x})"
-        return as_dtype(whole, target if target in ("i64", "u64") else "i64", dtype)
+        return wgsl_as_dtype(whole, target if target in ("i64", "u64") else "i64", dtype)
     if target in ("i64", "u64"):
         return f"ws_wide_{source}({x})" if source in ("i32", "u32") else x
     low = f"{x}.x" if source in ("i64", "u64") else x
     unsigned = source != "i32"
-    return wrapped(low if unsigned == (target == "u32") else f"bitcast<{target}>({low})", dtype)
+    return wgsl_wrapped(low if unsigned == (target == "u32") else f"bitcast<{target}>({low})", dtype)
 
 
-def reinterpreted(v: Var, args: Sequence[str]) -> str:
+def wgsl_reinterpreted(v: Var, args: Sequence[str]) -> str:
     """The same bits in another dtype."""
-    (x,), source, target = args, kind_of(v.args[0].dtype), kind_of(v.dtype)
+    (x,), source, target = args, wgsl_kind_of(v.args[0].dtype), wgsl_kind_of(v.dtype)
     if source == target or {source, target} == {"i64", "u64"}:
-        return wrapped(x, v.dtype) if target in ("i32", "u32") else x
-    return wrapped(f"bitcast<{target}>({x})", v.dtype) if target != "f32" else f"bitcast<f32>({x})"
+        return wgsl_wrapped(x, v.dtype) if target in ("i32", "u32") else x
+    return wgsl_wrapped(f"bitcast<{target}>({x})", v.dtype) if target != "f32" else f"bitcast<f32>({x})"
 
 
-def tested(v: Var, args: Sequence[str]) -> str:
+def wgsl_tested(v: Var, args: Sequence[str]) -> str:
     """A test for a finite number, or for NaN, by the bits."""
     return f"(bitcast<u32>({args[0]}) << 1u) {'<' if v.op == 'isfinite' else '>'} 0xff000000u"
 
 
-def bitwise(v: Var, args: Sequence[str]) -> str:
+def wgsl_bitwise(v: Var, args: Sequence[str]) -> str:
     """An operation on bits or truth values."""
     if v.op == "xor":
         return f"{args[0]} {'!=' if v.dtype.kind == 'b' else '^'} {args[1]}"
     return f"{args[0]} {INFIX[v.op]} {args[1]}"
 
 
-def inverted(v: Var, args: Sequence[str]) -> str:
+def wgsl_inverted(v: Var, args: Sequence[str]) -> str:
     """All bits the other way round."""
-    return f"!{args[0]}" if v.dtype.kind == "b" else wrapped(f"~{args[0]}", v.dtype)
+    return f"!{args[0]}" if v.dtype.kind == "b" else wgsl_wrapped(f"~{args[0]}", v.dtype)
 
 
 EXPRESSIONS: dict[str, Callable[[Var, Sequence[str]], str]] = {
-    **dict.fromkeys(("add", "sub", "mul"), computed),
-    **dict.fromkeys(("min", "max"), lesser_or_greater),
-    **dict.fromkeys(("shl", "shr"), shifted),
-    **dict.fromkeys(("eq", "ne", "lt", "le"), compared),
+    **dict.fromkeys(("add", "sub", "mul"), wgsl_computed),
+    **dict.fromkeys(("min", "max"), wgsl_lesser_or_greater),
+    **dict.fromkeys(("shl", "shr"), wgsl_shifted),
+    **dict.fromkeys(("eq", "ne", "lt", "le"), wgsl_compared),
     **dict.fromkeys(ROUNDINGS, lambda v, args: f"{ROUNDINGS[v.op]}({args[0]})"),
-    **dict.fromkeys(("and", "or", "xor"), bitwise),
-    **dict.fromkeys(("isfinite", "isnan"), tested),
-    "sqrt": lambda v, args: kept(f"sqrt({args[0]})"),
-    "div": lambda v, args: kept(f"{args[0]} / {args[1]}"),
+    **dict.fromkeys(("and", "or", "xor"), wgsl_bitwise),
+    **dict.fromkeys(("isfinite", "isnan"), wgsl_tested),
+    "sqrt": lambda v, args: wgsl_kept(f"sqrt({args[0]})"),
+    "div": lambda v, args: wgsl_kept(f"{args[0]} / {args[1]}"),
     "fma": lambda v, args: f"ws_fma({', '.join(args)})",
-    "quotient": divided,
+    "quotient": wgsl_divided,
     "mulhi": lambda v, args: f"ws_mul32({args[0]}, {args[1]}).y",
-    "exact": lambda v, args: kept(args[0]),
-    "neg": negated,
-    "abs": magnitude,
-    "not": inverted,
+    "exact": lambda v, args: wgsl_kept(args[0]),
+    "neg": wgsl_negated,
+    "abs": wgsl_magnitude,
+    "not": wgsl_inverted,
     "select": lambda v, args: f"select({args[2]}, {args[1]}, {args[0]})",
-    "convert": converted,
-    "bits": reinterpreted,
+    "convert": wgsl_converted,
+    "bits": wgsl_reinterpreted,
 }
 """The expression of each operation; its operands are names or constants."""
 
@@ -264,7 +264,9 @@ class WGSL(KernelLanguage):
         if v.op not in EXPRESSIONS:
             raise KernelError(f"wgsl: the operation {v.op} has no expression")
         # Compilers evaluate what is constant, and refuse what overflows there.
-        known = [f"ws_{kind_of(x.dtype)}({a})" if x.op == "const" else a for x, a in zip(v.args, args, strict=True)]
+        known = [
+            f"ws_{wgsl_kind_of(x.dtype)}({a})" if x.op == "const" else a for x, a in zip(v.args, args, strict=True)
+        ]
         return EXPRESSIONS[v.op](v, known if all(x.op == "const" for x in v.args) else args)
 
     def combined(self, op: str, held: str, values: Sequence[str], dtype: DType) -> str:
@@ -274,17 +276,17 @@ class WGSL(KernelLanguage):
         if op == "fma":
             if dtype.kind == "f":
                 return f"{held} = fma({x}, {values[1]}, {held});"
-            return f"{held} = {arithmetic('add', held, arithmetic('mul', x, values[1], dtype), dtype)};"
+            return f"{held} = {wgsl_arithmetic('add', held, wgsl_arithmetic('mul', x, values[1], dtype), dtype)};"
         if op in ("max", "min"):
-            better = less(held, x, dtype) if op == "max" else less(x, held, dtype)
+            better = wgsl_less(held, x, dtype) if op == "max" else wgsl_less(x, held, dtype)
             nan = f" | ((bitcast<u32>({x}) << 1u) > 0xff000000u)" if dtype.kind == "f" else ""
             return f"if (({better}){nan}) {{ {held} = {x}; }}"
         if op in ("and", "or"):
             return f"{held} = {held} {INFIX[op]} {x};"
-        return f"{held} = {arithmetic(op, held, x, dtype)};"
+        return f"{held} = {wgsl_arithmetic(op, held, x, dtype)};"
 
     def declaration(self, name: str, dtype: DType, text: str, constant: bool = True) -> str:
-        return f"{'let' if constant else 'var'} {name}: {type_of(dtype)} = {text};"
+        return f"{'let' if constant else 'var'} {name}: {wgsl_type_of(dtype)} = {text};"
 
     def index_declaration(self, name: str, text: str) -> str:
         return f"let {name}: i32 = {text};"
@@ -293,7 +295,7 @@ class WGSL(KernelLanguage):
         return f"for (var {name} = 0i; {name} < {steps}i; {name}++)"
 
     def as_index(self, name: str, dtype: DType) -> str:
-        kind = kind_of(dtype)
+        kind = wgsl_kind_of(dtype)
         return name if kind == "i32" else f"bitcast<i32>({name}{'.x' if kind in ('i64', 'u64') else ''})"
 
     def index_value(self, text: str) -> str:
@@ -315,14 +317,14 @@ class WGSL(KernelLanguage):
         head, out = [f"@compute @workgroup_size({threads})"], list[str]()
         for i, b in enumerate(scratch):
             if b.space == "shared":
-                head.insert(0, f"var<workgroup> {name}_s{i}: array<{storage_type(b.dtype)}, {b.size}>;")
+                head.insert(0, f"var<workgroup> {name}_s{i}: array<{wgsl_storage_type(b.dtype)}, {b.size}>;")
         head.append(
             f"fn {name}(@builtin(workgroup_id) at: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>, "
             "@builtin(local_invocation_index) place: u32) {"
         )
         for i, b in enumerate(scratch):
             if b.space != "shared":
-                out.append(f"    var s{i}: array<{storage_type(b.dtype)}, {b.size}>;")
+                out.append(f"    var s{i}: array<{wgsl_storage_type(b.dtype)}, {b.size}>;")
         for i, b in enumerate(buffers):
             word = i + 2
             shift = " >> 2u" if b.dtype.itemsize >= 4 else ""

@@ -198,7 +198,7 @@ fn ws_to_f16(x: f32) -> u32 {
 """
 
 
-def accesses(loading: str, storing: str, word: str, setting: str) -> str:
+def access_functions(loading: str, storing: str, word: str, setting: str) -> str:
     """The functions that load and store elements, by one of the two names of the heap."""
     text = ACCESSES.replace("LOAD", loading).replace("STORE", storing)
     for head, form in (("WORD(", word), ("SET(", setting)):
@@ -215,8 +215,8 @@ def accesses(loading: str, storing: str, word: str, setting: str) -> str:
 
 PRELUDE = (
     MEMORY
-    + accesses("load", "store", "heap[{0}]", "heap[{0}] = {1};")
-    + accesses("atomic_load", "atomic_store", "atomicLoad(&atoms[{0}])", "atomicStore(&atoms[{0}], {1});")
+    + access_functions("load", "store", "heap[{0}]", "heap[{0}] = {1};")
+    + access_functions("atomic_load", "atomic_store", "atomicLoad(&atoms[{0}])", "atomicStore(&atoms[{0}], {1});")
     + PARTS
     + INTEGERS
     + FLOATS

@@ -40,10 +40,10 @@ def joined(primitive: Primitive, samples: Sequence[Sample]) -> tuple[Graph, list
 
 
 NARROW = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
-"""What the samples of WebGPU have in the place of float64, which it does not have."""
+"""The dtypes of samples for WebGPU in the place of those that it does not have."""
 
 
-def fitting(primitive: Primitive, device: str, seed: int = 0) -> list[Sample]:
+def samples_for_device(primitive: Primitive, device: str, seed: int = 0) -> list[Sample]:
     """The samples of a primitive that a device takes."""
     samples = samples_of(primitive, seed)
     if device != "webgpu":
@@ -52,10 +52,10 @@ def fitting(primitive: Primitive, device: str, seed: int = 0) -> list[Sample]:
         replace(s, inputs=tuple([x.astype(NARROW.get(x.dtype.name, x.dtype)) for x in map(np.asarray, s.inputs)]))
         for s in samples
     ]
-    return [s for s in narrow if not has_doubles(joined(primitive, [s])[0])]
+    return [s for s in narrow if not has_double_values(joined(primitive, [s])[0])]
 
 
-def has_doubles(graph: Graph) -> bool:
+def has_double_values(graph: Graph) -> bool:
     """Test whether a graph has values of float64."""
     return any(v.type.dtype.name in NARROW for node in graph.nodes for v in (*node.inputs, *node.outputs))
 
@@ -77,7 +77,7 @@ def audit(device: str, count: int, seed: int) -> dict[str, Any]:
     names = [name for name, p in sorted(REGISTRY.items()) if not p.nested and not p.collective]
     for i in sorted(np.random.default_rng(seed).permutation(len(names))[:count]):
         primitive = REGISTRY[names[i]]
-        graph, given = joined(primitive, fitting(primitive, device, seed))
+        graph, given = joined(primitive, samples_for_device(primitive, device, seed))
         seen.count("primitives")
         try:
             program = compile_for_device(graph, (), device)
