@@ -1,5 +1,5 @@
-"""The command `wholestep`: `train` trains, `doctor` looks for faults, `audit mine` verifies the steps of a script and
-`export` writes one of them for another system; other distributions add further ones."""
+"""The command `wholestep`: `train` trains, `new` begins a project, `doctor` looks for faults, `audit mine` verifies the
+steps of a script and `export` writes one of them for another system; other distributions add further ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from wholestep.cli import doctor, export, own_steps, train
+from wholestep.cli import doctor, export, new, own_steps, train
+from wholestep.cli.completion import Completion
 from wholestep.cli.options import Version
 from wholestep.errors import CommandError, WholestepError
 
@@ -47,8 +48,10 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """The command line; of a command that another distribution adds to, `words` may name a part that is not there."""
     top = argparse.ArgumentParser(prog="wholestep", description="The whole training step, one program.")
     top.add_argument("--version", action=Version, help="show the version, and exit")
+    top.add_argument("--completion", action=Completion, help="show the completion for a shell, and exit")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     train.add(commands)
+    new.add(commands)
     doctor.add(commands)
     export.add(commands)
     within: dict[str, Any] = {"audit": own_steps.add(commands)}

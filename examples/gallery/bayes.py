@@ -1,0 +1,40 @@
+"""A Bayesian layer by variational inference: each weight has a mean and a width, and both are held against the truth.
+
+For a linear model with known noise the exact posterior is a normal distribution; of independent weights, the nearest
+one has its mean, and the inverse diagonal of its precision as squared widths.
+"""
+
+import numpy as np
+
+import wholestep as ws
+from wholestep import optim
+
+QUANTITY = "largest error of the widths of the weights, relative"
+BOUND = 0.1
+NOISE = 0.3
+
+
+def loss(q, batch, *, key):
+    draws = ws.random.normal(key, (16, len(q["mean"])))
+    weights = q["mean"] + np.exp(q["log_width"]) * draws
+    misfit = 0.5 * np.sum((batch["x"] @ weights.T - batch["y"][:, None]) ** 2, axis=0) / NOISE**2
+    divergence = 0.5 * np.sum(q["mean"] ** 2 + np.exp(2 * q["log_width"]) - 1) - np.sum(q["log_width"])
+    return np.mean(misfit) + divergence
+
+
+def main():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 5)) @ np.diag([1.0, 0.5, 2.0, 1.0, 0.2])
+    y = x @ rng.normal(size=5) + NOISE * rng.normal(size=40)
+    batch = {"x": x, "y": y}
+    precision = x.T @ x / NOISE**2 + np.eye(5)
+    q = {"mean": np.zeros(5), "log_width": np.full(5, -1.0)}
+    step = ws.compile(loss, q, optimizer=optim.adam(optim.cosine(0.05, 2000)), batch=batch, key=1)
+    for _ in range(2000):
+        step(batch)
+    assert np.allclose(step.params["mean"], np.linalg.solve(precision, x.T @ y / NOISE**2), atol=0.05)
+    return float(np.max(np.abs(np.exp(step.params["log_width"]) * np.sqrt(np.diag(precision)) - 1)))
+
+
+if __name__ == "__main__":
+    print(f"{main():.4f} {QUANTITY}")
