@@ -33,9 +33,12 @@ def onnx_branched(w: OnnxWriter, node: Node, xs: list[str]) -> Sequence[str]:
 
 
 def onnx_scanned(w: OnnxWriter, node: Node, xs: list[str]) -> Sequence[str]:
-    """Scan, over a count where there are no rows."""
+    """Scan, over a count where there are no rows; no step is no operator."""
     p = node.params
     graph, (c, k) = p["graph"], p["sizes"]
+    if p["length"] == 0:  # ONNX Runtime refuses to scan nothing
+        nothing = [w.constant(np.zeros(v.shape, v.dtype)) for v in node.outputs[k:]]
+        return [*xs[c : c + k], *nothing]
     rows = xs[c + k :]
     fresh = [w.shared.fresh() for _ in graph.inputs[c:]]
     inputs = list(zip(fresh, graph.in_types[c:], strict=True))

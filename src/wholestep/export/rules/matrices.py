@@ -5,6 +5,7 @@ What LAPACK reports as an error is NaN or infinity here, as in other libraries t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -16,14 +17,26 @@ from wholestep.ir.build import build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.arithmetic import abs as absolute
-from wholestep.primitives.creation import cast, iota
+from wholestep.primitives.creation import cast, constant, iota
 from wholestep.primitives.family import ones, zeros
 from wholestep.primitives.functions import sqrt
-from wholestep.primitives.indexing import take_along
+from wholestep.primitives.indexing import gather, take_along
 from wholestep.primitives.logic import equal, less_equal, select
 from wholestep.primitives.loops import scan
-from wholestep.primitives.matrices import along_columns, along_rows, column, keep_where, mm, mt, row
-from wholestep.primitives.movement import broadcast, permute, reshape
+from wholestep.primitives.matrices import (
+    along_columns,
+    along_rows,
+    column,
+    diagonal,
+    eye,
+    hermitian,
+    keep_where,
+    mm,
+    mt,
+    row,
+)
+from wholestep.primitives.movement import broadcast, permute, reshape, slice_along
+from wholestep.primitives.order import sort
 from wholestep.primitives.reduction import argmax, sum_
 
 INTEGER = np.dtype(np.int64)
@@ -174,10 +187,92 @@ def solved_by_elimination(a: Value, b: Value) -> Value | None:
     return substituted(packed, half, lower=False, unit=False, trans=0)
 
 
+def reflected(a: Value, *, mode: str) -> Sequence[Value] | None:
+    """Householder's reflections, one for each column, which are gathered in a square factor."""
+    if is_complex_value(a):
+        return None
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    depth, count = a.ndim - 2, min(m, n)
+    size = m if mode == "complete" else count
+    square = array_type((*lead, m, m), a.dtype)
+    if a.type.size == 0:
+        return (eye(array_type((*lead, m, size), a.dtype)), zeros(array_type((*lead, size, n), a.dtype)))
+
+    def step(right: Value, q: Value, k: Value) -> Sequence[Value]:
+        here = read_column(right, k)
+        places: Value = iota(shape=here.shape, axis=depth, dtype=INTEGER)
+        here = keep_where(here, less_equal(repeated_number(k, places), places))
+        top = sum_(keep_where(here, is_place(places, k)), axes=(depth,))
+        length = sqrt(sum_(here * here, axes=(depth,)))
+        length = select(top < 0, length, -length)
+        v = select(is_place(places, k), along_columns(top - length, here.shape), here)
+        total = sum_(v * v, axes=(depth,))
+        nothing = equal(total, zeros(total.type))
+        factor = 2 / select(nothing, ones(total.type), total)
+        line = reshape(v, shape=(*lead, 1, m))
+        across = reshape(mm(line, right), shape=(*lead, n)) * along_columns(factor, (*lead, n))
+        down = reshape(mm(q, mt(line)), shape=(*lead, m)) * along_columns(factor, (*lead, m))
+        return [right - products_of_all(v, across, right.shape), q - products_of_all(down, v, q.shape)]
+
+    right, q = for_each_place(step, (), (a, eye(square)), count, False)
+    right = keep_where(right, row(right.shape) <= column(right.shape))
+    return slice_along(q, depth + 1, 0, size), slice_along(right, depth, 0, size)
+
+
+SWEEPS = 12
+"""The number of times that each pair of axes is turned: errors are squared by each sweep once they are small."""
+
+NEGLIGIBLE = 1e-18
+"""The share of what lies on the diagonal that is taken for 0: squares of quotients stay finite in float32."""
+
+
+def turned_columns(a: Value, p: Value, q: Value, c: Value, s: Value) -> Value:
+    """Columns p and q turned by an angle, whose cosine and sine there are for each matrix."""
+    first, second = read_column(a, p), read_column(a, q)
+    c, s = along_columns(c, first.shape), along_columns(s, first.shape)
+    at = column(a.shape)
+    turned = select(is_place(at, q), along_columns(first * s + second * c, a.shape), a)
+    found: Value = select(is_place(at, p), along_columns(first * c - second * s, a.shape), turned)
+    return found
+
+
+def diagonalized(a: Value, *, lower: bool) -> Sequence[Value] | None:
+    """Jacobi's rotations: each pair of axes is turned until what they share is 0, several times."""
+    if is_complex_value(a):
+        return None
+    n, depth = a.shape[-1], a.ndim - 2
+    if a.type.size == 0:
+        return zeros(array_type(a.shape[:-1], a.dtype)), a
+    pairs = np.array(list(itertools.combinations(range(n), 2)) * SWEEPS, np.int64).reshape(-1, 2)
+
+    def step(left: Value, vectors: Value, k: Value) -> Sequence[Value]:
+        p, q = (gather(constant(value=np.ascontiguousarray(at)), k, axes=(0,)) for at in pairs.T)
+        first, second = read_column(left, p), read_column(left, q)
+        places: Value = iota(shape=first.shape, axis=depth, dtype=INTEGER)
+        here, there = is_place(places, p), is_place(places, q)
+        pp, qq, pq = (
+            sum_(keep_where(x, at), axes=(depth,)) for x, at in ((first, here), (second, there), (first, there))
+        )
+        nothing = less_equal(absolute(pq), (absolute(pp) + absolute(qq)) * NEGLIGIBLE)
+        ratio = (qq - pp) / (2 * select(nothing, ones(pq.type), pq))
+        size = 1 / (absolute(ratio) + sqrt(ratio * ratio + 1))
+        tangent = keep_where(select(ratio < 0, -size, size), ~nothing)
+        c = 1 / sqrt(tangent * tangent + 1)
+        s = tangent * c
+        left = mt(turned_columns(mt(turned_columns(left, p, q, c, s)), p, q, c, s))
+        return [left, turned_columns(vectors, p, q, c, s)]
+
+    left, vectors = for_each_place(step, (), (hermitian(a, lower=lower), eye(a.type)), len(pairs), False)
+    found, order = sort(diagonal(left), axis=depth)
+    return found, take_along(vectors, along_rows(order, vectors.shape), depth + 1)
+
+
 MATRIX_RULES: Mapping[str, Rule] = {
     "cholesky": lower_factor,
     "triangular_solve": substituted,
     "lu": eliminated_matrix,
+    "qr": reflected,
+    "eigh": diagonalized,
     "solve": solved_by_elimination,
 }
 """Rules of factorizations."""
