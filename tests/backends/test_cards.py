@@ -159,6 +159,38 @@ def test_a_step_on_a_card(tmp_path: Path, device: str) -> None:
     assert before == [x.tobytes() for x in ws.tree.leaves(there.state)]
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "microbatch": {"microbatch": 4},
+    "bfloat16": {"precision": "bfloat16"},
+    "float16 with a loss scale": {"precision": "float16"},
+    "budget": {"memory_budget": "100%"},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+def test_options_of_a_step_are_those_of_the_cpu(options: dict[str, Any], device: str) -> None:
+    def mean(params: Any, batch: Any) -> Any:
+        found = scores(params, batch["x"])
+        ws.capture("mean", np.mean(found))
+        return -np.mean(found[np.arange(len(batch["y"])), batch["y"]])
+
+    here, there = [
+        ws.compile(mean, PARAMS, optimizer=ws.optim.adam(1e-2), batch=BATCH, device=d, **options)
+        for d in ("cpu", device)
+    ]
+    wrong = {**BATCH, "x": np.full_like(BATCH["x"], np.nan)}
+    for batch in (BATCH, wrong, BATCH):
+        results = here(batch), there(batch)
+        rtol = 0.02 if "precision" in options else 1e-6
+        np.testing.assert_allclose(results[0].loss, results[1].loss, rtol=rtol)
+        assert results[0].skipped == results[1].skipped == (batch is wrong)
+    assert here.skipped == there.skipped == 1
+    there.reset()
+    there(BATCH)
+    assert "agrees with the reference" in str(there.verify(BATCH))
+
+
 def factor(a: Any) -> Any:
     return np.linalg.cholesky(a)  # this line
 

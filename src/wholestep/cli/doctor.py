@@ -150,6 +150,19 @@ def blas_names() -> list[str]:
     return sorted({f"{info['internal_api']} {info.get('version') or 'of unknown version'}" for info in found})
 
 
+def webgpu_adapters() -> list[str]:
+    """The adapters that WebGPU finds, and how much of their memory a program may have."""
+    if importlib.util.find_spec("wgpu") is None:
+        return []
+    import wgpu
+
+    limit = "max-storage-buffer-binding-size"
+    return [
+        f"{a.info['device']} by {a.info['backend_type']}, {a.limits[limit] >> 20:,} MiB a program"
+        for a in wgpu.gpu.enumerate_adapters_sync()
+    ]
+
+
 def graphics() -> tuple[str, str]:
     found = []
     for package in GPU_PACKAGES:
@@ -157,6 +170,7 @@ def graphics() -> tuple[str, str]:
             found.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             continue
+    found += webgpu_adapters()
     return ", ".join(found) or "no GPU libraries", "device='opencl' and 'webgpu' are for cards"
 
 
