@@ -1,6 +1,6 @@
 """A tensor network: a chain of small tensors becomes the ground state of a row of quantum spins.
 
-The chain has a few hundred numbers where the state has a thousand, and its energy is held against the exact one.
+The tensors are as wide as four numbers, whatever the length of the row; the energy is held against the exact one.
 """
 
 import numpy as np
@@ -10,23 +10,29 @@ from wholestep import optim
 
 QUANTITY = "energy above the exact ground state, relative"
 BOUND = 0.001
-SPINS, BOND = 10, 4
+SPINS, BOND = 8, 4
 Z, X = np.diag([1.0, -1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])
 
 
-def energy(tensors):
+def over(edge, tensor, operator):
+    """An environment with one tensor more on both of its sides, and an operator between them."""
+    above = np.einsum("ab,asc->bsc", edge, tensor)
+    return np.einsum("btc,btd->cd", np.einsum("bsc,st->btc", above, operator), tensor)
+
+
+def energy(chain):
     """The mean of -Z Z of neighbours and -X of each spin, by environments that grow along the chain."""
 
-    def carried(edge, tensor, operator):
-        return np.einsum("ab,asc,st,btd->cd", edge, tensor, operator, tensor)
+    def grow(edges, tensor):
+        plain, total, pending = edges
+        one = np.eye(2)
+        total = over(total, tensor, one) - over(plain, tensor, X) - over(pending, tensor, Z)
+        return (over(plain, tensor, one), total, over(plain, tensor, Z)), None
 
-    one = np.eye(2)
-    plain, total, pending = np.eye(1), np.zeros((1, 1)), None
-    for tensor in tensors:
-        total = carried(total, tensor, one) - carried(plain, tensor, X)
-        if pending is not None:
-            total = total - carried(pending, tensor, Z)
-        pending, plain = carried(plain, tensor, Z), carried(plain, tensor, one)
+    corner = np.zeros((BOND, BOND))
+    corner[0, 0] = 1.0
+    nothing = np.zeros((BOND, BOND))
+    (plain, total, _), _ = ws.scan(grow, (corner, nothing, nothing), chain)
     return total[0, 0] / plain[0, 0]
 
 
@@ -43,10 +49,9 @@ def exact():
 
 def main():
     rng = np.random.default_rng(0)
-    ends = [1, *[BOND] * (SPINS - 1), 1]
-    tensors = [0.5 + 0.3 * rng.normal(size=(ends[i], 2, ends[i + 1])) for i in range(SPINS)]
+    chain = 0.5 + 0.3 * rng.normal(size=(SPINS, BOND, 2, BOND))
     optimizer = optim.adam(optim.cosine(0.03, 600))
-    step = ws.compile(lambda tensors, _: energy(tensors), tensors, optimizer=optimizer, batch=0.0)
+    step = ws.compile(lambda chain, _: energy(chain), chain, optimizer=optimizer, batch=0.0)
     for _ in range(600):
         step(0.0)
     least = exact()

@@ -58,6 +58,7 @@ def test_help_lists_what_is_installed(monkeypatch, capsys):
     assert cli.main(["--help"]) == 0
     assert re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE) == [
         "train",
+        "new",
         "doctor",
         "export",
         "audit",

@@ -1,0 +1,102 @@
+"""Services of others get what a run says: through their packages where they are, else through fakes of their calls."""
+
+import io
+import math
+import sys
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.errors import MissingExtraError
+from wholestep.train.loop.run import Callback
+from wholestep.train.loop.services import MLflowLogger, OptunaPruning, TqdmProgress, WandbLogger
+
+X = np.arange(12.0).reshape(6, 2)
+
+
+def run(**options):
+    step = ws.compile(
+        lambda w, x: np.mean((x @ w - 1) ** 2),
+        np.zeros(2),
+        optimizer=ws.optim.sgd(1e-3),
+        batch=X[:2],
+        device="reference",
+    )
+    loader = ws.Loader(X, batch_size=2, key=0)
+    return ws.fit(step, loader, epochs=2, **{"progress": False, **options})
+
+
+def test_wandb_gets_losses_and_the_end(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", wandb := MagicMock())
+    run(logger=WandbLogger(project="p", mode="offline", config={"mine": 1}))
+    said = wandb.init.call_args.kwargs
+    assert (said["project"], said["mode"], said["config"]["mine"]) == ("p", "offline", 1) and len(said["config"]) > 1
+    logged = wandb.init.return_value.log.call_args_list
+    assert logged and logged[-1].kwargs == {"step": 6} and any("epoch_loss" in call.args[0] for call in logged)
+    wandb.init.return_value.finish.assert_called_once_with(exit_code=0)
+
+
+def test_mlflow_gets_losses_and_the_end(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow := MagicMock())
+    run(logger=MLflowLogger(run_name="r"))
+    mlflow.start_run.assert_called_once_with(run_name="r")
+    assert mlflow.log_params.call_args.args[0]
+    assert mlflow.log_metrics.call_args_list[-1].kwargs == {"step": 6}
+    mlflow.end_run.assert_called_once_with("FINISHED")
+
+
+class Failing(Callback):
+    def on_epoch(self, run):
+        raise ValueError("mine")
+
+
+@pytest.mark.parametrize(("package", "make"), [("wandb", WandbLogger), ("mlflow", MLflowLogger)])
+def test_a_run_that_fails_is_said_to_have_failed(package, make, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, fake := MagicMock())
+    logger = make()
+    with pytest.raises(ValueError, match="mine"):
+        run(logger=logger, callbacks=[Failing()])
+    if package == "wandb":
+        fake.init.return_value.finish.assert_called_once_with(exit_code=1)
+    else:
+        fake.end_run.assert_called_once_with("FAILED")
+
+
+class Pruned(Exception):
+    """As optuna.TrialPruned."""
+
+
+def test_a_trial_is_pruned_where_it_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", SimpleNamespace(TrialPruned=Pruned))
+    trial = MagicMock()
+    trial.should_prune.side_effect = [False, True]
+    with pytest.raises(Pruned, match=r"val_loss is .* after 6 steps"):
+        run(validation=X, callbacks=[OptunaPruning(trial)])
+    assert [call.args[1] for call in trial.report.call_args_list] == [3, 6]
+    assert all(math.isfinite(call.args[0]) for call in trial.report.call_args_list)
+
+
+def test_optuna_itself_prunes():
+    optuna = pytest.importorskip("optuna", reason="optuna is optional; not installed")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(pruner=optuna.pruners.ThresholdPruner(upper=-1.0))
+    study.optimize(lambda trial: run(validation=X, callbacks=[OptunaPruning(trial)])["val_loss"][-1], n_trials=1)
+    assert study.trials[0].state.name == "PRUNED" and list(study.trials[0].intermediate_values) == [3]
+
+
+def test_a_bar_of_tqdm_counts_the_steps():
+    pytest.importorskip("tqdm", reason="tqdm is optional; not installed")
+    told = io.StringIO()
+    run(callbacks=[TqdmProgress(file=told)])
+    assert "6step" in told.getvalue() and "loss=" in told.getvalue()
+
+
+@pytest.mark.parametrize("make", [WandbLogger, MLflowLogger, TqdmProgress, lambda: OptunaPruning(None)])
+def test_a_service_that_is_not_installed_says_how_to_install_it(make, monkeypatch):
+    for name in ("wandb", "mlflow", "optuna", "tqdm", "tqdm.auto"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match="pip install"):
+        make()
