@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep import dims, nn, tree
+from wholestep import dims, dtypes, nn, tree
 from wholestep.backends.reference import interpret
 from wholestep.errors import UnsupportedError
 from wholestep.export.onnx.files import onnx_model
@@ -253,3 +253,38 @@ def test_windows_that_no_product_reads_are_arrays() -> None:
     graph = ws.trace(lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(2, 3)) * 2)(x)
     (got,) = session(onnx_model(ExportedProgram("f", graph, ("x",), ("y",)))).run(None, {"x": x})
     np.testing.assert_array_equal(got, np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(2, 3)) * 2)
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+def test_no_integer_divisor_ends_the_process(name: str, dtype: str) -> None:
+    """Processors trap a division by 0, and that of the least number by -1; NumPy gives 0, and the least number."""
+    limits = np.iinfo(dtype)
+    x, y = np.meshgrid(*[np.array([limits.min, limits.max, 7, 0], dtype)] * 2)
+    y = np.concatenate([y, np.full_like(y, -1 if limits.min else 1)])
+    x = np.concatenate([x, x])
+    graph, _ = build(lambda a, b: [REGISTRY[name](a, b)], [array_type(x.shape, x.dtype)] * 2, name=name)
+    (got,) = session(onnx_model(ExportedProgram("f", graph, ("x", "y"), ("z",)))).run(None, {"x": x, "y": y})
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(got, getattr(np, name)(x, y))
+
+
+def test_a_loop_of_no_steps_gives_what_it_began_with() -> None:
+    rows = np.zeros((0, 2), np.float32)
+    graph = ws.trace(lambda c, x: ws.scan(lambda c, row: (c + row, c * row), c, x))(rows.sum(0), rows)
+    found = session(onnx_model(ExportedProgram("f", graph, ("c", "x"), ("end", "ys")))).run(
+        None, {"c": np.ones(2, np.float32), "x": rows}
+    )
+    np.testing.assert_array_equal(found[0], [1, 1])
+    assert found[1].shape == (0, 2)
+
+
+def test_half_precision_without_kernels_goes_in_and_out() -> None:
+    """A model takes and gives bfloat16 as it is stored; ONNX Runtime holds it without an array of NumPy."""
+    bf16 = dtypes.from_short("bf16")
+    graph, _ = build(lambda a: [REGISTRY["mul"](a, a)], [array_type((3,), bf16)], name="f")
+    model = onnx_model(ExportedProgram("f", graph, ("x",), ("y",)))
+    x = np.array([1.5, -2.0, 3.0], np.float32).astype(bf16)
+    given = runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(np.uint16), onnx.TensorProto.BFLOAT16)
+    (found,) = session(model).run_with_ort_values(None, {"x": given})
+    assert found.element_type() == onnx.TensorProto.BFLOAT16

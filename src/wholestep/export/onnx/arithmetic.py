@@ -139,10 +139,15 @@ def onnx_floored_quotient(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `floored_quotient`: of integers; 0 where the divisor is."""
     dtype, (x, y) = node.types[0].dtype, xs
     safe = onnx_safe_divisor(w, y, dtype)
-    whole = onnx_computed(w, "Sub", [x, onnx_computed(w, "Mod", [x, safe], dtype)], dtype)
-    found = onnx_computed(w, "Div", [whole, safe], dtype)
-    special = [(0, w.constant(np.zeros((), dtype)))]
-    if dtype.kind == "i":
+    zero, found = w.constant(np.zeros((), dtype)), onnx_computed(w, "Div", [x, safe], dtype)
+    special = [(0, zero)]
+    if dtype.kind == "i":  # Div cuts to zero: one less where the rest has another sign than the divisor
+        rest = onnx_computed(w, "Mod", [x, safe], dtype, fmod=1)
+        signs = [onnx_compared(w, "Less", [v, zero], dtype) for v in (rest, safe)]
+        whole = onnx_compared(w, "Equal", [rest, zero], dtype)
+        less = w.op("And", w.op("Xor", *signs), w.op("Not", whole))
+        one = w.constant(np.ones((), dtype))
+        found = onnx_choice(w, less, [onnx_computed(w, "Sub", [found, one], dtype), found], dtype)
         special.append((-1, onnx_computed(w, "Neg", [x], dtype)))
     for number, result in special:
         holds = onnx_compared(w, "Equal", [y, w.constant(np.array(number, dtype))], dtype)
