@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wholestep.dims import Dim
-from wholestep.errors import UnsupportedError
+from wholestep.errors import ArgumentError, ParameterError, UnsupportedError, is_internal
 from wholestep.frontend.options import check_options, options_among
 from wholestep.ir.build import current
 
@@ -111,12 +111,47 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
         @functools.wraps(implementation)
         def call(*args: Any, **kwargs: Any) -> Any:
             if (creates and current() is not None) or is_traced(args) or (kwargs and is_traced(kwargs)):
-                return implementation(*args, **kwargs)
+                return documented(implementation, function, args, kwargs)
             return function(*args, **kwargs)
 
         return call  # type: ignore[return-value]
 
     return register
+
+
+def documented(implementation: Callable[..., Any], function: Any, args: Any, kwargs: Any) -> Any:
+    """The result of a call; an error that Python or NumPy raises in it becomes one that names the function.
+
+    Errors of functions of the user's, which some implementations call, stay as they are.
+    """
+    try:
+        return implementation(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        if type(error) not in (TypeError, ValueError) or not raised_inside(error):
+            raise
+        kind = ArgumentError if isinstance(error, TypeError) else ParameterError
+        given = ", ".join([*map(described, args), *[f"{name}={described(x)}" for name, x in kwargs.items()]])
+        raise kind(
+            f"{public_name(function)}: {error}: ({given})", hint="its arguments are those of NumPy's function"
+        ) from error
+
+
+def raised_inside(error: BaseException) -> bool:
+    """Test whether an error was raised by this library or NumPy, with no frame of the user's below the call."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+        if not is_internal(at.tb_frame.f_code.co_filename):
+            return False
+    return True
+
+
+def described(x: Any) -> str:
+    """An argument in a message: the type of a traced array, the text of anything small."""
+    if type(x) in traced_types:
+        return str(x.type)
+    text = repr(x)
+    return text if len(text) < 40 else type(x).__name__
 
 
 def with_checked_options(implementation: F, name: str) -> F:

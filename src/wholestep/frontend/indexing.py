@@ -11,7 +11,16 @@ import numpy as np
 from wholestep.errors import BoundsError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend.array import Array, View, data_of
 from wholestep.frontend.dispatch import HOOKS, is_traced
-from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift, wrap
+from wholestep.frontend.promotion import (
+    WEAK,
+    assignable,
+    broadcast_shapes,
+    broadcast_to,
+    cast_to,
+    full_of,
+    lift,
+    wrap,
+)
 from wholestep.frontend.selection import Selection, put, widen_mask
 from wholestep.ir.graph import Value
 from wholestep.primitives.indexing import gather, scatter, scatter_add
@@ -355,8 +364,7 @@ def is_same_view(x: Array, where: IndexExpression, new: Any) -> bool:
 
 def fitted(v: Value, shape: tuple[Any, ...], x: Array) -> Value:
     """A value repeated to the shape of the place it is written to; leading axes of size 1 may be dropped."""
-    while v.ndim > len(shape) and v.shape[0] == 1:
-        v = reshape(v, shape=v.shape[1:])
+    v = assignable(v, len(shape))
     if v.ndim > len(shape) or broadcast_shapes("assignment", [v.shape, shape]) != shape:
         raise ShapeError(
             f"assignment: {v.type} does not fit a place of shape {shape} in {x.type}",

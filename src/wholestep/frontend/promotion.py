@@ -168,6 +168,13 @@ def broadcast_to(v: Value, shape: tuple[Any, ...]) -> Value:
     return made
 
 
+def assignable(v: Value, ndim: int) -> Value:
+    """A value without the leading axes of size 1 that it has beyond so many: NumPy drops them where it assigns."""
+    while v.ndim > ndim and _is_one(v.type.shape[0]):
+        v = reshape(v, shape=v.type.shape[1:])
+    return v
+
+
 def promoted(*xs: Any) -> list[Value]:
     """Values of one dtype by NumPy's rules, shapes as they are; Python scalars are weak."""
     arrays = [x if type(x) in WEAK else lift(x) for x in xs]

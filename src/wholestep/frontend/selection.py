@@ -14,7 +14,7 @@ from wholestep.errors import ShapeError, ValueDependentError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import KNOWN, METHODS, Array
 from wholestep.frontend.dispatch import FUNCTIONS
-from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, full_of, lift
+from wholestep.frontend.promotion import WEAK, assignable, broadcast_shapes, broadcast_to, cast_to, full_of, lift
 from wholestep.ir.graph import Value
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import reshape
@@ -189,8 +189,8 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         if type(x) in WEAK or isinstance(x, np.generic | bool):
             return x
         a = lift(x)
-        while a.ndim > len(self.rest) and a.ndim and a.shape[0] == 1:
-            a = FUNCTIONS[np.reshape](a, a.shape[1:])
+        if a.ndim > len(self.rest):
+            a = Array(assignable(a.value, len(self.rest)))
         if a.ndim > len(self.rest):
             self.refuse(f"{name}: an operand {a.type} beside chosen elements")
         return a
@@ -334,8 +334,7 @@ def put(x: Array, mask: Value, new: Any, add: bool) -> None:
         v, own = cast_to(new.full.value, x.dtype), new.rest
     else:
         v = full_of(new, (), x.dtype) if type(new) in WEAK else cast_to(lift(new).value, x.dtype)
-        while v.ndim > len(rest) and v.shape[0] == 1:
-            v = reshape(v, shape=v.shape[1:])
+        v = assignable(v, len(rest))
         own = v.shape
         if len(own) > len(rest):
             Selection(x, mask).refuse(f"assignment of {v.type}", "np.where(mask, new, x) takes a new value for each")

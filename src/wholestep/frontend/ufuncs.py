@@ -210,11 +210,15 @@ def with_options(
         mask = None if where is True else cast_to(lift(where).value, np.dtype(bool))
         made = general(ufunc, operands, wanted, mask, casting)
     else:
-        made = call(ufunc, *operands)
-    targets = out if isinstance(out, tuple) else (out,)
-    if made is NotImplemented or (target is None and where is True):
+        made = call(ufunc, *operands, method="__call__")
+    if target is None and where is True:
         return made
     results = made if isinstance(made, tuple) else (made,)
+    targets = out if isinstance(out, tuple) else (out,)
+    targets = (*targets, *[None] * (len(results) - len(targets)))
+    if len(results) > 1 and target is not None:
+        shape = broadcast_shapes(ufunc.__name__, [x.shape for x in (*results, *targets) if hasattr(x, "shape")])
+        results = tuple([wrap(broadcast_to(m.value, shape)) for m in results])
     written = tuple(
         [
             assign_out(ufunc.__name__, t, blended(ufunc, m, t, where), casting)

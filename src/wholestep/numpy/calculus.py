@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.errors import ShapeError
+from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, covers, is_traced
 from wholestep.frontend.promotion import lift, promoted
@@ -52,6 +52,8 @@ def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: An
     x = concatenate(parts, place) if len(parts) > 1 else x
     ufunc = np.not_equal if x.dtype.kind == "b" else np.subtract
     for _ in range(n):
+        if x.shape[place] == 0:
+            break
         x = ufunc(x[_cut(place, 1, None)], x[_cut(place, None, -1)])
     return x
 
@@ -92,8 +94,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
     """numpy.gradient; a tuple where there are several axes."""
     x = traced_array(f)
     axes = normalized_axes("gradient", axis, x.ndim)
-    if edge_order > 2:
-        raise ValueError("'edge_order' greater than 2 not supported")
+    if edge_order not in (1, 2):
+        raise ParameterError(f"gradient: edge_order={edge_order!r} is not covered", hint="it is 1 or 2")
     steps = _spacings(x, varargs, axes)
     if not dtypes.is_inexact(x.dtype):
         x = x.astype(np.float64)

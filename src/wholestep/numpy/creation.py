@@ -8,10 +8,20 @@ from typing import Any
 
 from wholestep import dtypes
 from wholestep.dims import Dim
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import HOOKS, binds, covers, is_traced
-from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, promoted, value_of, wrap
+from wholestep.frontend.promotion import (
+    assignable,
+    broadcast_to,
+    cast_to,
+    checked,
+    full_of,
+    lift,
+    promoted,
+    value_of,
+    wrap,
+)
 from wholestep.numpy.movement import check_depth, concatenate, moveaxis, reshape, traced_array
 from wholestep.numpy.outside import np
 from wholestep.primitives.creation import iota
@@ -85,6 +95,12 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     value = lift(fill_value).value
     wanted = value.dtype if dtype is None else checked(dtype)
     sizes = tuple(shape) if np.iterable(shape) else (operator.index(shape),)
+    value = assignable(value, len(sizes))
+    if value.ndim > len(sizes):
+        raise ShapeError(
+            f"full: {value.type} does not broadcast to shape {sizes}",
+            hint="the value's shape must end in that of the array, or be one that broadcasts to it",
+        )
     return Array(broadcast_to(cast_to(value, wanted), sizes))
 
 
@@ -184,7 +200,7 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
 
 def _contiguous(a: Any, dtype: Any, flag: str) -> Array:
     x = convert_array(a, dtype, False, None)
-    x = x if x.ndim or flag[0] == "F" else reshape(x, (1,))
+    x = x if x.ndim else reshape(x, (1,))
     if x.layout().flags[flag]:
         return x
     return Array(x.value) if flag[0] == "C" else Array(x.T.value).T
@@ -200,10 +216,19 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     return x
 
 
+REQUIREMENTS = frozenset(
+    "C C_CONTIGUOUS CONTIGUOUS F F_CONTIGUOUS FORTRAN A ALIGNED W WRITEABLE O OWNDATA E ENSUREARRAY".split()
+)
+
+
 @covers(np.require)
 def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
     """numpy.require."""
-    wanted = {r.upper() for r in (requirements or ())}
+    wanted = {str(r).upper() for r in (requirements or ())}
+    if not wanted <= REQUIREMENTS:
+        raise ParameterError(
+            f"require: requirements={requirements!r} means nothing", hint="it takes 'C', 'F', 'W' and the like"
+        )
     if wanted & {"F", "F_CONTIGUOUS", "FORTRAN"}:
         return asfortranarray(a, dtype)
     return convert_array(a, dtype, False, None)
@@ -217,9 +242,10 @@ def _evenly(start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Array, Any
     first, last = [Array(v) for v in promoted(start, stop, 0.0)[:2]]
     dtype = first.dtype
     gaps = count - 1 if endpoint else count
-    step = (last - first) / gaps if gaps > 0 else (last - first) * np.nan
-    turn = np.arange(count, dtype=np.float64).reshape(-1, *[1] * lift(step).ndim)
-    made = lift(first + turn * (step if gaps > 0 else last - first)).astype(dtype)
+    whole = last - first
+    step = whole / gaps if gaps > 0 else np.nan
+    turn = np.arange(count, dtype=np.float64).reshape(-1, *[1] * lift(whole).ndim)
+    made = lift(first + turn * (step if gaps > 0 else whole)).astype(dtype)
     if endpoint and count > 1:
         end = np.broadcast_to(last.astype(dtype), made.shape[1:])
         made = concatenate([made[:-1], lift(end)[None]], 0)

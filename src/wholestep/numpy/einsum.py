@@ -84,6 +84,7 @@ def on_diagonals(shape: Sequence[Any], labels: str) -> Value:
 @covers(np.einsum_path)
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
     """numpy.einsum_path: a plan depends on shapes alone, so it is NumPy's own."""
+    subscripts(operands)
     empty = [np.broadcast_to(np.empty((), x.dtype), x.shape) if isinstance(x, Array) else x for x in operands]
     planned: Any = np.einsum_path
     return planned(*empty, optimize=optimize, einsum_call=einsum_call)

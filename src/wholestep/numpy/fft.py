@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.fft import fftfreq as fftfreq, rfftfreq as rfftfreq
 
+from wholestep.dims import Dim
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound
@@ -42,8 +44,8 @@ def real_value(name: str, x: Array) -> Value:
 
 
 def checked_length(n: Any, size: Any) -> Any:
-    """The number of points; raises ValueError where there is none."""
-    n = size if n is None else n
+    """The number of points; raises ValueError where there is none, TypeError for what is no number of points."""
+    n = size if n is None else n if isinstance(n, Dim) else operator.index(n)
     if n < 1:
         raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
     return n
@@ -109,13 +111,15 @@ def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     place = axis_of("irfft", axis, x.ndim)
     n = checked_length(n, (x.shape[place] - 1) * 2)
     v = primitives.irfft(resize_axis(complex_value(x), place, n // 2 + 1), axis=place, n=n)
-    return wrap(normalised(v, norm, n, True))
+    made = normalised(v, norm, n, True)
+    return wrap(cast_to(made, x.dtype) if x.dtype == np.float16 else made)
 
 
 @binds(np.fft.hfft, casting="exact")
 def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """numpy.fft.hfft."""
-    return irfft(wrap(conj(complex_value(lift(a)))), n, axis, _SWAPPED.get(norm, norm))
+    x = lift(a)
+    return irfft(x if x.dtype.kind != "c" else wrap(conj(x.value)), n, axis, _SWAPPED.get(norm, norm))
 
 
 @binds(np.fft.ihfft, casting="exact")
@@ -156,7 +160,7 @@ def along_axes(name: str, inverse: bool, a: Any, s: Any = None, axes: Any = None
     """The complex transform along several axes; along none it is the operand itself, as in NumPy."""
     x = lift(a)
     sizes, places = sizes_and_axes(name, x, s, axes)
-    if not places and x.ndim:
+    if not places:
         return x
     return wrap(fft_over_axes(complex_value(x), sizes, places, norm, inverse))
 
@@ -179,8 +183,9 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     """numpy.fft.irfftn: real along the last axis."""
     x = lift(a)
     sizes, places = sizes_and_axes("irfftn", x, s, axes, real_inverse=True)
-    v = fft_over_axes(complex_value(x), sizes[:-1], places[:-1], norm, inverse=True)
-    return irfft(wrap(v), sizes[-1], places[-1], norm)
+    if len(places) > 1:
+        x = wrap(fft_over_axes(complex_value(x), sizes[:-1], places[:-1], norm, inverse=True))
+    return irfft(x, sizes[-1], places[-1], norm)
 
 
 def along_two(along: Any, a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:

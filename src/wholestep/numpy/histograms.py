@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import lift
 from wholestep.numpy.creation import linspace
@@ -20,7 +20,13 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     from traced data.
     """
     values = ravel(traced_array(a))
+    if values.dtype.kind == "c":
+        raise DtypeError(
+            f"histogram: complex numbers such as {values.type} have no order", hint="count x.real or abs(x)"
+        )
     edges = lift(edges_of(a, values, bins, range))
+    if edges.dtype.kind == "c":
+        raise DtypeError(f"histogram: edges of complex numbers such as {edges.type} have no order")
     n = edges.shape[0] - 1
     place = np.searchsorted(edges, values, side="right") - 1
     place = np.where(values == edges[-1], n - 1, place)

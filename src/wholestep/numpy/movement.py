@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from wholestep.dims import sampled
-from wholestep.errors import AxisError, ShapeError
+from wholestep.errors import AxisError, ParameterError, ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced
 from wholestep.frontend.memory import may_be_transposed
@@ -54,6 +54,16 @@ def check_depth(name: str, around: int) -> None:
             f"{name}: lists lie more than {MOST_AXES} deep in each other",
             hint=f"an array has at most {MOST_AXES} axes: take the innermost values, and stack or reshape them",
         )
+
+
+MOST_PARTS = 1_000_000
+"""The parts that one call may make of an array, an operation each."""
+
+
+def check_count(name: str, count: int) -> None:
+    """Raise ParameterError for more parts than a program can be made of."""
+    if count > MOST_PARTS:
+        raise ParameterError(f"{name}: {count} parts are more than a program can be made of")
 
 
 def traced_array(a: Any) -> Array:

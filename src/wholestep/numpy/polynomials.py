@@ -6,12 +6,12 @@ import operator
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import lift, promoted
 from wholestep.numpy.calculus import convolve
-from wholestep.numpy.movement import concatenate, ravel, stack, traced_array
+from wholestep.numpy.movement import check_count, concatenate, ravel, stack, traced_array
 from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 
@@ -29,6 +29,11 @@ def polyval(p: Any, x: Any) -> Any:
 def _line(p: Any) -> Array:
     x = traced_array(p)
     return ravel(x) if x.ndim == 0 else x
+
+
+def _led(p: Any) -> Any:
+    """Coefficients as they are multiplied: plain ones lose their leading zeros, as in NumPy."""
+    return _line(p if is_traced(p) else np.trim_zeros(np.atleast_1d(p), "f"))
 
 
 def _aligned(a1: Any, a2: Any) -> tuple[Array, Array]:
@@ -58,8 +63,8 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 @covers(np.polymul)
 def polymul(a1: Any, a2: Any) -> Any:
-    """numpy.polymul; coefficients are kept as they are, leading zeros included."""
-    return convolve(*[np.zeros(1, x.dtype) if x.shape == (0,) else x for x in (_line(a1), _line(a2))])
+    """numpy.polymul; traced coefficients are kept as they are, leading zeros included."""
+    return convolve(*[np.zeros(1, x.dtype) if x.shape == (0,) else x for x in map(_led, (a1, a2))])
 
 
 @covers(np.polydiv)
@@ -91,9 +96,12 @@ def polyder(p: Any, m: Any = 1) -> Any:
     if count < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
     x = traced_array(p)
+    if x.ndim != 1:
+        raise ShapeError(f"polyder: coefficients are an array of one axis, not {x.type}")
     for _ in range(count):
-        n = x.shape[0] - 1
-        x = x[:-1] * np.arange(n, 0, -1)
+        x = x[:-1] * np.arange(x.shape[0] - 1, 0, -1)
+        if x.shape[0] == 0:
+            break
     return x
 
 
@@ -121,6 +129,9 @@ def vander(x: Any, N: Any = None, increasing: bool = False) -> Array:
     if a.ndim != 1:
         raise ShapeError(f"vander: x must be a one-dimensional array or sequence, not {a.type}")
     count = a.shape[0] if N is None else operator.index(N)
+    if count < 0:
+        raise ParameterError(f"vander: N={count} is no number of columns")
+    check_count("vander", count)
     kind = np.promote_types(a.dtype, np.int64)
     if count == 0:
         return lift(np.zeros((a.shape[0], 0), kind))

@@ -10,7 +10,7 @@ from typing import Any
 
 from wholestep import dtypes
 from wholestep.dims import Dim
-from wholestep.errors import AxisError, DtypeError, ShapeError, UnsupportedError
+from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound
 from wholestep.frontend.marks import stop_gradient
@@ -71,6 +71,8 @@ def apply_reduction(
     x = lift(a)
     axes = reduced_axes(name, axis, x.ndim)
     v = x.value if dtype is None else cast_to(x.value, checked(dtype))
+    if is_given(initial) and np.ndim(initial):
+        raise ParameterError(f"{name}: initial= is one number, not an array of shape {np.shape(initial)}")
     if where is not True and where is not NO_VALUE:
         if identity is None and not is_given(initial):
             raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
@@ -202,6 +204,8 @@ def var(
     x = x if over else x.astype(dtypes.compute_dtype(wanted), copy=False)
     where = options.get("where", NO_VALUE)
     off = lift(x - (_mean(x, axis=axes, keepdims=True, where=where, **over) if mean is NO_VALUE else mean))
+    if mean is not NO_VALUE and off.dtype != x.dtype:
+        raise DtypeError(f"var: mean= of another dtype than {x.type}", hint="it is the mean of the array itself")
     if where is not NO_VALUE and where is not True:
         off = lift(np.where(where, off, 0))  # neither the mean nor a derivative sees what is left out
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off

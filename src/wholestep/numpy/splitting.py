@@ -10,7 +10,7 @@ from typing import Any
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, covers
-from wholestep.numpy.movement import axis_of, moveaxis, traced_array
+from wholestep.numpy.movement import axis_of, check_count, moveaxis, traced_array
 from wholestep.numpy.outside import np
 
 
@@ -26,6 +26,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array
         count = operator.index(indices_or_sections)
         if count <= 0:
             raise ShapeError("array_split: the number of sections must be larger than 0")
+        check_count("array_split", count)
         each, extra = divmod(size, count)
         cuts = [i * each + min(i, extra) for i in range(count + 1)]
     head = (slice(None),) * place

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.frontend.promotion import checked, lift
@@ -82,6 +82,8 @@ def cov(
     dtype: Any = None,
 ) -> Any:
     """numpy.cov."""
+    if ddof is not None and ddof != int(ddof):
+        raise ParameterError(f"cov: ddof={ddof!r} is no integer")
     x = _observations(m, y, rowvar, dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     w: Any = None
@@ -126,10 +128,8 @@ def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Array:
 
 def _one_weight_each(name: str, weights: Any, x: Array) -> Any:
     w = lift(weights).astype(np.float64)
-    if w.ndim > 1:
-        raise RuntimeError(f"cannot handle multidimensional {name}")
-    if w.shape[0] != x.shape[1]:
-        raise RuntimeError(f"incompatible numbers of samples and {name}")
+    if w.shape != (x.shape[1],):
+        raise ShapeError(f"cov: {name}= of shape {w.shape} for {x.shape[1]} observations", hint="give one for each")
     return w
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, JOINERS, REPLACED, is_traced
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, JOINERS, REPLACED, documented, is_traced
 from wholestep.frontend.promotion import lift
 from wholestep.frontend.source.fresh import FreshArray, as_fresh, live
 from wholestep.ir.build import current
@@ -25,15 +25,15 @@ def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not is_traced(given) and not (named and is_traced(named)):
         made = INSTEAD.get(f, f)(*given, **named)
         out = kwargs.get("out")
-        return own(made, args, kwargs) if out is None else given_out(out)
+        return own(made, args, kwargs) if out is None else given_out(out, made)
     out = kwargs.get("out")
     if f in WRITING or (isinstance(getattr(f, "__self__", None), np.ufunc) and f.__name__ == "at"):
         target(args[0])
     for x in out if type(out) is tuple else (out,):
         target(x)
     # What is written is traced now, which other arguments may share.
-    made = implementation(f)(*live(args), **live(kwargs))
-    return made if out is None else given_out(out)
+    made = documented(implementation(f), f, live(args), live(kwargs))
+    return made if out is None else given_out(out, made)
 
 
 def implementation(f: Any) -> Callable[..., Any]:
@@ -67,9 +67,11 @@ def target(x: Any) -> None:
         x.__written__()
 
 
-def given_out(out: Any) -> Any:
-    """The result of a call with `out=`: the array that was given."""
-    return out[0] if type(out) is tuple and len(out) == 1 else out
+def given_out(out: Any, made: Any) -> Any:
+    """The result of a call with `out=`: the arrays that were given, and a new one in the place of None."""
+    places, results = [x if type(x) is tuple else (x,) for x in (out, made)]
+    kept = tuple([x if place is None else place for place, x in zip(places, results, strict=True)])
+    return kept if type(made) is tuple else kept[0]
 
 
 def own(made: Any, args: Any, kwargs: Any) -> Any:

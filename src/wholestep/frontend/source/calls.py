@@ -174,7 +174,7 @@ def numpy_answer(f: Any) -> Answer:
         if dispatches and not kwargs and are_simple(args):
             return f(*args)  # which asks the traced array
         if len(args) > inputs:
-            args, kwargs = args[:inputs], {**kwargs, "out": args[inputs:]}
+            args, kwargs = args[:inputs], {**kwargs, "out": (*args[inputs:], *[None] * (inputs + f.nout - len(args)))}
         return answers.answer(f, hooked_arguments(args), {k: hooked(v) for k, v in kwargs.items()})
 
     return answered

@@ -10,7 +10,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift, promoted, wrap
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, promoted, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives import linalg as la, matrices as mx, spectral as sp
 from wholestep.primitives.order import sort
@@ -26,10 +26,10 @@ _SVD: Any = type(np.linalg.svd(_ONE))
 
 def common_inexact(name: str, *xs: Any) -> list[Value]:
     """Operands in the one dtype that NumPy's linear algebra computes in: integers in float64, no half precision."""
-    values = promoted(*[lift(x) for x in xs])
+    arrays = [lift(x) for x in xs]
+    wide = np.zeros((), np.float64 if any(x.dtype.kind in "biu" for x in arrays) else arrays[0].dtype)
+    values = promoted(*arrays, wide)[:-1]
     dtype = values[0].dtype
-    if dtype.kind in "biu":
-        return [cast_to(v, np.dtype(np.float64)) for v in values]
     if dtypes.short(dtype) in ("f16", "bf16"):
         raise DtypeError(
             f"{name}: array type {dtype} is unsupported in linalg", hint="cast to float32 or float64 first"

@@ -1,0 +1,78 @@
+"""Odd arguments: what NumPy takes is taken, and what is refused names the function and the types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+import wholestep.numpy as wnp
+from wholestep.errors import ArgumentError, DtypeError, ParameterError, ShapeError
+
+X = np.array([1.0, -2.0, 3.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("f", "operand"),
+    [
+        (lambda x: np.sign(x, None), X),
+        (lambda x: np.frexp(x, None), X),
+        (lambda x: np.frexp(x, wnp.zeros((2, 4), np.float64)), X),
+        (lambda x: wnp.full_like(7, x), np.ones((1, 1))),
+        (lambda x: np.fft.ifft(x, np.int64(2)), X),
+        (lambda x: np.fft.irfft(x), X.astype(np.float16)),
+        (lambda x: np.fft.hfft(x), X.astype(np.float16)),
+        (lambda x: np.fft.irfftn(x), X.astype(np.float16).reshape(2, 2)),
+        (lambda x: np.fft.fftn(x), np.float64(2.0)),
+        (lambda x: np.asfortranarray(x), np.array(2.0)),
+        (lambda x: np.polymul((0, 0), x), X),
+        (lambda x: np.polymul(x, (0, 1, 2)), X),
+        (lambda x: np.polyder(x, 100), X),
+        (lambda x: np.diff(x, 100), X),
+        (lambda x: np.polynomial.polynomial.polyval(0.5, x), X.astype(np.float32)),
+        (lambda x: np.polynomial.polynomial.polyval(True, x), X.astype(np.float32)),
+        (lambda x: np.polynomial.polynomial.polyval(2.0, x), np.arange(3)),
+        (lambda x: np.linalg.solve(np.eye(4, dtype=np.uint8), x), X.astype(np.complex64)),
+        (lambda x: np.linspace(x, 1, 0, retstep=True), X),
+    ],
+)
+def test_what_numpy_takes_has_its_values_and_types(f: Any, operand: Any) -> None:
+    wanted, found = [x if isinstance(x, tuple) else (x,) for x in (f(operand), ws.jit(f)(operand))]
+    for x, y in zip(found, wanted, strict=True):
+        assert (x.shape, x.dtype) == (np.shape(y), np.asarray(y).dtype)
+        np.testing.assert_allclose(x, y, rtol=1e-2 if x.dtype == np.float16 else 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("f", "kind", "text"),
+    [
+        (lambda x: np.tile(x, b"x"), ArgumentError, r"numpy.tile: 'bytes' object .*: \(f64\[4\], b'x'\)"),
+        (lambda x: np.nanmean(x, where="left"), ArgumentError, r"numpy.nanmean: .*where='left'"),
+        (lambda x: np.fft.fft(x, 0), ParameterError, "numpy.fft.fft: Invalid number of FFT data points"),
+        (lambda x: np.logical_and(x, "C", wnp.zeros(4, bool)), DtypeError, "array: str is not an array"),
+        (lambda x: np.require(x, requirements=(0,)), ParameterError, "require: requirements="),
+        (lambda x: np.histogram(x * 1j), DtypeError, "histogram: complex numbers"),
+        (lambda x: np.array_split(x, 2**40), ParameterError, "array_split: 1099511627776 parts"),
+        (lambda x: np.vander(x, 2**40), ParameterError, "vander: 1099511627776 parts"),
+        (lambda x: np.vander(x, -1), ParameterError, "vander: N=-1"),
+        (lambda x: np.polyder(np.outer(x, x)), ShapeError, "polyder: coefficients are an array of one axis"),
+        (lambda x: np.max(x, initial=(1, 2)), ParameterError, "max: initial= is one number"),
+        (lambda x: np.gradient(x, edge_order=0), ParameterError, "gradient: edge_order=0"),
+        (lambda x: wnp.full((), x), ShapeError, "full: .* does not broadcast to shape"),
+        (lambda x: np.cov(x, fweights=3), ShapeError, r"cov: fweights= of shape \(\) for 4 observations"),
+    ],
+)
+def test_what_is_refused_names_the_function_and_the_line(f: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=rf"{text}(.|\n)*test_odd_arguments"):
+        ws.jit(f)(X)
+
+
+def test_an_error_of_the_users_own_function_stays_as_it_is() -> None:
+    def own(row: Any) -> Any:
+        raise ValueError("the user's own")
+
+    with pytest.raises(ValueError, match=r"^the user's own$") as caught:
+        ws.jit(lambda x: np.apply_along_axis(own, 0, x))(X)
+    assert type(caught.value) is ValueError
