@@ -18,7 +18,15 @@ from wholestep.dims import Dim, sampled
 from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend import operators
 from wholestep.frontend.conversions import KEEP, advice
-from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, documented, function, late_types, traced_types, unsupported
+from wholestep.frontend.dispatch import (
+    FUNCTIONS,
+    HOOKS,
+    function,
+    late_types,
+    traced_types,
+    unsupported,
+    with_documented_errors,
+)
 from wholestep.ir.build import current, escaped
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape, Type
@@ -256,7 +264,7 @@ class Array:
         implementation = FUNCTIONS.get(func)
         if implementation is None:
             raise unsupported(f"{func.__module__}.{func.__name__}")
-        return documented(implementation, func, args, kwargs)
+        return with_documented_errors(implementation, func, args, kwargs)
 
     # Operators
 

@@ -111,7 +111,7 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
         @functools.wraps(implementation)
         def call(*args: Any, **kwargs: Any) -> Any:
             if (creates and current() is not None) or is_traced(args) or (kwargs and is_traced(kwargs)):
-                return documented(implementation, function, args, kwargs)
+                return with_documented_errors(implementation, function, args, kwargs)
             return function(*args, **kwargs)
 
         return call  # type: ignore[return-value]
@@ -119,7 +119,7 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
     return register
 
 
-def documented(implementation: Callable[..., Any], function: Any, args: Any, kwargs: Any) -> Any:
+def with_documented_errors(implementation: Callable[..., Any], function: Any, args: Any, kwargs: Any) -> Any:
     """The result of a call; an error that Python or NumPy raises in it becomes one that names the function.
 
     Errors of functions of the user's, which some implementations call, stay as they are.
@@ -130,7 +130,7 @@ def documented(implementation: Callable[..., Any], function: Any, args: Any, kwa
         if type(error) not in (TypeError, ValueError) or not raised_inside(error):
             raise
         kind = ArgumentError if isinstance(error, TypeError) else ParameterError
-        given = ", ".join([*map(described, args), *[f"{name}={described(x)}" for name, x in kwargs.items()]])
+        given = ", ".join([*map(argument_text, args), *[f"{name}={argument_text(x)}" for name, x in kwargs.items()]])
         raise kind(
             f"{public_name(function)}: {error}: ({given})", hint="its arguments are those of NumPy's function"
         ) from error
@@ -146,7 +146,7 @@ def raised_inside(error: BaseException) -> bool:
     return True
 
 
-def described(x: Any) -> str:
+def argument_text(x: Any) -> str:
     """An argument in a message: the type of a traced array, the text of anything small."""
     if type(x) in traced_types:
         return str(x.type)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, JOINERS, REPLACED, documented, is_traced
+from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, JOINERS, REPLACED, is_traced, with_documented_errors
 from wholestep.frontend.promotion import lift
 from wholestep.frontend.source.fresh import FreshArray, as_fresh, live
 from wholestep.ir.build import current
@@ -32,7 +32,7 @@ def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     for x in out if type(out) is tuple else (out,):
         target(x)
     # What is written is traced now, which other arguments may share.
-    made = documented(implementation(f), f, live(args), live(kwargs))
+    made = with_documented_errors(implementation(f), f, live(args), live(kwargs))
     return made if out is None else given_out(out, made)
 
 
