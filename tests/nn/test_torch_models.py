@@ -17,6 +17,7 @@ def block(key):
 
 LAYERS = {
     "Linear": lambda k: nn.Linear(3, 2, key=k),
+    "LoRA": lambda k: nn.LoRA(nn.Linear(3, 4, key=k), 2, key=k + 1),
     "Linear without bias": lambda k: nn.Linear(3, 3, key=k, bias=False),
     "Embedding": lambda k: nn.Embedding(5, 3, key=k),
     "Conv1d": lambda k: nn.Conv1d(4, 2, 3, key=k, groups=2),

@@ -75,6 +75,7 @@ from wholestep.nn.losses import (
     poisson_nll as poisson_nll,
     smooth_l1 as smooth_l1,
 )
+from wholestep.nn.low_rank import LoRA as LoRA
 from wholestep.nn.module import Module as Module
 from wholestep.nn.norm_layers import (
     BatchNorm as BatchNorm,

@@ -1,0 +1,57 @@
+"""Low-rank adaptation: a dense layer that stays as it is, and a product of two thin matrices that is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wholestep.errors import ParameterError
+from wholestep.nn import init
+from wholestep.nn.annotations import frozen
+from wholestep.nn.linears import Linear, sized
+from wholestep.nn.module import Module
+
+
+class LoRA(Module):
+    """A frozen `Linear`, plus alpha / rank times x @ down @ up, which are trained.
+
+    `up` begins at 0, so that the layer begins as the given one; `down` is drawn by `key`. `alpha` is `rank` if not
+    given. `merged()` is a `Linear` of the sum. The tensors of `nn.to_torch` have the names of the package peft.
+
+    Shapes: x [..., in]; [..., out]. `down` is [in, rank] and `up` [rank, out], of the dtype of the layer.
+    Raises: ParameterError for a layer that is no `Linear`, and for a rank that is no positive integer.
+    Source: Hu et al., "LoRA: low-rank adaptation of large language models", 2022.
+
+    >>> import numpy as np, wholestep as ws
+    >>> layer = ws.nn.Linear(3, 2, key=0)
+    >>> adapted = ws.nn.LoRA(layer, 1, key=1)
+    >>> sorted(ws.nn.named_parameters(adapted)), bool((adapted(np.ones(3)) == layer(np.ones(3))).all())
+    (['down', 'up'], True)
+    """
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "layer": "base_layer",
+        "down": "lora_A.default.weight",
+        "up": "lora_B.default.weight",
+    }
+    torch_turned = ("down", "up")
+
+    def __init__(self, layer: Linear, rank: int, *, key: Any, alpha: float | None = None) -> None:
+        if not isinstance(layer, Linear):
+            raise ParameterError(f"LoRA: the layer is a {type(layer).__name__}", hint="give an nn.Linear")
+        sized("LoRA", rank=rank)
+        inputs, outputs = layer.weight.shape
+        self.layer = frozen(layer)
+        self.down = init.kaiming_uniform(key, (inputs, rank), a=5**0.5, dtype=layer.weight.dtype)
+        self.up = init.zeros((rank, outputs), layer.weight.dtype)
+        self.scale = 1.0 if alpha is None else alpha / rank
+
+    def __call__(self, x: Any) -> Any:
+        return self.layer(x) + self.scale * (x @ self.down @ self.up)
+
+    def merged(self) -> Linear:
+        """One dense layer of the same results."""
+        inputs, outputs = self.layer.weight.shape
+        made = Linear(inputs, outputs, key=0, bias=self.layer.bias is not None, dtype=self.layer.weight.dtype)
+        made.weight = self.layer.weight + self.scale * (self.down @ self.up)
+        made.bias = self.layer.bias
+        return made
