@@ -168,7 +168,7 @@ def test_integers_wrap_and_convert_as_they_do_on_the_cpu(short: str) -> None:
     a[:8] = [info.max, info.min, 0, 1, info.max - 1, info.max, info.min + 1, 3]
     b[:8] = [0, info.max, 1, info.max, 2, info.max, 1, 0]
     b[8:24] = np.arange(16) * info.bits // 12
-    given = [a, b, np.zeros(704, dtype), np.zeros(192, bool), np.zeros(64, "f")]
+    given = [a, b, np.zeros(704, dtype), np.ones(192, bool), np.zeros(64, "f")]
     wanted = [x.copy() for x in given]
     with np.errstate(all="ignore"):
         interpret.run_kernel(kernel, wanted)
