@@ -201,6 +201,12 @@ def test_folders_that_cannot_be_read_are_refused(tmp_path):
     config.write_text(json.dumps(about | {"rope_scaling": {"rope_type": "llama3"}}))
     with pytest.raises(ModelError, match="not built here with this rope_scaling"):
         MODELS.load_folder(tmp_path)
+    for kind, part in {"GPT2": "attn_pdrop", "BERT": "is_decoder", "DistilBERT": "attention_dropout"}.items():
+        MODELS.save_folder(TEXT[kind](), tmp_path)
+        config.write_text(json.dumps(json.loads(config.read_text()) | {part: 0.5}))
+        with pytest.raises(ModelError, match=f"{kind}: not built here with this {part}"):
+            MODELS.load_folder(tmp_path)
+    MODELS.save_folder(TEXT["Llama"](), tmp_path)
     config.write_text(json.dumps(about | {"vocab_size": 51}))
     with pytest.raises(CheckpointError, match=r"of another type: model\.embed_tokens\.weight"):
         MODELS.load_folder(tmp_path)

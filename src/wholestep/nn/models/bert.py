@@ -15,6 +15,7 @@ from wholestep.nn.models.transformer_parts import (
     activation_named,
     check_places,
     dense,
+    refuse_parts,
     table,
 )
 from wholestep.nn.module import Module
@@ -150,6 +151,13 @@ class BERT(Encoder):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> BERT:
         """The model of a published configuration."""
+        dropout = config.get("hidden_dropout_prob", 0.1)
+        parts = {
+            "attention_probs_dropout_prob": config.get("attention_probs_dropout_prob", 0.1) != dropout,
+            "position_embedding_type": (config.get("position_embedding_type") or "absolute") != "absolute",
+            "is_decoder": config.get("is_decoder", False),
+        }
+        refuse_parts("BERT", parts)
         return cls(
             *[config[name] for name in BERT_SIZES],
             key=key,
@@ -157,7 +165,7 @@ class BERT(Encoder):
             hidden=config["intermediate_size"],
             activation=config.get("hidden_act", "gelu"),
             eps=config.get("layer_norm_eps", 1e-12),
-            dropout=config.get("hidden_dropout_prob", 0.1),
+            dropout=dropout,
         )
 
     def config(self) -> dict[str, Any]:
@@ -200,12 +208,14 @@ class DistilBERT(Encoder):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> DistilBERT:
         """The model of a published configuration."""
+        dropout = config.get("dropout", 0.1)
+        refuse_parts("DistilBERT", {"attention_dropout": config.get("attention_dropout", 0.1) != dropout})
         return cls(
             *[config[name] for name in DISTILLED_SIZES],
             key=key,
             hidden=config["hidden_dim"],
             activation=config.get("activation", "gelu"),
-            dropout=config.get("dropout", 0.1),
+            dropout=dropout,
         )
 
     def config(self) -> dict[str, Any]:

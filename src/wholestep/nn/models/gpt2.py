@@ -19,6 +19,7 @@ from wholestep.nn.models.transformer_parts import (
     activation_named,
     check_places,
     dense,
+    refuse_parts,
     table,
 )
 from wholestep.nn.module import Module
@@ -111,7 +112,15 @@ class GPT2(Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> GPT2:
-        """The model of a published configuration."""
+        """The model of a published configuration; raises ModelError for what is not built here."""
+        dropout = config.get("resid_pdrop", 0.1)
+        parts = {
+            "embd_pdrop": config.get("embd_pdrop", 0.1) != dropout,
+            "attn_pdrop": config.get("attn_pdrop", 0.1) != dropout,
+            "scale_attn_weights": not config.get("scale_attn_weights", True),
+            "scale_attn_by_inverse_layer_idx": config.get("scale_attn_by_inverse_layer_idx", False),
+        }
+        refuse_parts("GPT2", parts)
         return cls(
             config["vocab_size"],
             config["n_positions"],
@@ -122,7 +131,7 @@ class GPT2(Module):
             hidden=config.get("n_inner"),
             activation=config.get("activation_function", "gelu_new"),
             eps=config.get("layer_norm_epsilon", 1e-5),
-            dropout=config.get("resid_pdrop", 0.1),
+            dropout=dropout,
         )
 
     def config(self) -> dict[str, Any]:

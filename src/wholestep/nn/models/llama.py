@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.errors import ModelError
 from wholestep.nn.activations import silu
 from wholestep.nn.annotations import tied
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import linear
-from wholestep.nn.models.transformer_parts import AssembledBlock, SeparateAttention, check_places, dense, table
+from wholestep.nn.models.transformer_parts import (
+    AssembledBlock,
+    SeparateAttention,
+    check_places,
+    dense,
+    refuse_parts,
+    table,
+)
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import RMSNorm
 
@@ -119,19 +125,15 @@ class Llama(Module):
         """The model of a published configuration; raises ModelError for what is not built here."""
         rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
         width, heads = config["hidden_size"], config["num_attention_heads"]
-        refused = [
-            name
-            for name, other in {
-                "rope_scaling": rotary.get("rope_type", rotary.get("type", "default")) != "default",
-                "attention_bias": config.get("attention_bias", False),
-                "mlp_bias": config.get("mlp_bias", False),
-                "head_dim": (config.get("head_dim") or width // heads) != width // heads,
-                "hidden_act": config.get("hidden_act", "silu") != "silu",
-            }.items()
-            if other
-        ]
-        if refused:
-            raise ModelError(f"Llama: not built here with this {', '.join(refused)}")
+        parts = {
+            "rope_scaling": rotary.get("rope_type", rotary.get("type", "default")) != "default",
+            "attention_bias": config.get("attention_bias", False),
+            "mlp_bias": config.get("mlp_bias", False),
+            "head_dim": (config.get("head_dim") or width // heads) != width // heads,
+            "hidden_act": config.get("hidden_act", "silu") != "silu",
+            "attention_dropout": config.get("attention_dropout", 0.0) != 0,
+        }
+        refuse_parts("Llama", parts)
         return cls(
             config["vocab_size"],
             config["max_position_embeddings"],

@@ -46,6 +46,13 @@ def activation_named(word: str, model: str) -> Callable[[Any], Any]:
     return ACTIVATIONS[word]
 
 
+def refuse_parts(model: str, parts: Mapping[str, bool]) -> None:
+    """Raise ModelError for those parts of a configuration that are there and not built here."""
+    refused = [name for name, there in parts.items() if there]
+    if refused:
+        raise ModelError(f"{model}: not built here with this {', '.join(refused)}")
+
+
 def dense(inputs: int, outputs: int, key: Any, *, bias: bool = True) -> Linear:
     """A layer whose weight is drawn from a normal distribution of small spread, and whose bias begins at 0."""
     layer = Linear(inputs, outputs, key=key, bias=bias)
