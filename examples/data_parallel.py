@@ -3,6 +3,7 @@
 mpiexec -n 2 python examples/data_parallel.py      # or: torchrun --nproc-per-node 2 examples/data_parallel.py
 python examples/data_parallel.py                   # one process: the same program
 python examples/data_parallel.py --resume          # go on after Ctrl-C, with any number of processes
+python examples/data_parallel.py --cost            # predict bytes and time for up to 4,096 processes, without training
 """
 
 import argparse
@@ -39,6 +40,7 @@ def main(arguments=None):
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--checkpoint", default="data_parallel.safetensors")
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--cost", action="store_true")
     options = parser.parse_args(arguments)
 
     digits = load_digits()
@@ -49,6 +51,10 @@ def main(arguments=None):
     loader = ws.Loader(train, BATCH, key=0, mesh=mesh)  # each process reads its own rows of the same batches
     model = nn.Sequential(nn.Linear(64, 128, key=0), np.tanh, nn.Linear(128, 10, key=1))
     step = ws.compile(loss, model, optimizer=ws.optim.adam(3e-3), batch=loader.example, mesh=mesh)
+    if options.cost:
+        link = ws.mesh.Link(latency_seconds=20e-6, bytes_per_second=1.25e9)  # Ethernet of 10 Gbit/s
+        print(step.cost(mesh=link))
+        return None
     return ws.fit(
         step,
         loader,

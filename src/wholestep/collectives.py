@@ -1,9 +1,9 @@
-"""Collectives: the communicators of named axes in this process, and sums over an axis in the order of its ranks."""
+"""Collectives: communicators of named axes, sums over an axis in the order of its ranks, and the bytes they send."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,34 @@ class Communicator(Protocol):
 
     def all_to_all(self, send: NDArray, receive: NDArray) -> None:
         """Row i of `receive`, [size, n], is the row of rank i's `send`, [size, n], for this rank; both are bytes."""
+
+
+class Link(NamedTuple):
+    """A network between processes: the time of an empty message, and the bytes that a process sends a second.
+
+    >>> import wholestep as ws
+    >>> ws.mesh.Link(latency_seconds=2e-6, bytes_per_second=12.5e9).seconds(ws.mesh.Traffic(messages=10, bytes=125_000))
+    3e-05
+    """
+
+    latency_seconds: float
+    bytes_per_second: float
+
+    def seconds(self, traffic: Traffic) -> float:
+        """The time of messages that a process sends one after another."""
+        return traffic.messages * self.latency_seconds + traffic.bytes / self.bytes_per_second
+
+
+class Traffic(NamedTuple):
+    """The messages that one process sends to others, and their bytes.
+
+    >>> import wholestep as ws
+    >>> ws.mesh.Traffic(messages=2, bytes=16)
+    Traffic(messages=2, bytes=16)
+    """
+
+    messages: int
+    bytes: int
 
 
 AXES: dict[str, Communicator] = {}
@@ -90,17 +118,35 @@ def sum_over_ranks(name: str, x: NDArray) -> NDArray:
     """
     communicator = communicator_of(name)
     size, flat = communicator.size, np.ascontiguousarray(x).reshape(-1)
-    if flat.nbytes <= GATHERED_BYTES:
+    if is_gathered(flat.nbytes):
         rows = np.empty((size, flat.size), flat.dtype)
         communicator.all_gather(as_bytes(flat), as_bytes(rows))
         return added_in_order(rows).reshape(x.shape)
-    part = -(-flat.size // size)
+    part = part_of_sum(flat.size, size)
     send, rows = np.zeros((size, part), flat.dtype), np.empty((size, part), flat.dtype)
     send.reshape(-1)[: flat.size] = flat
     communicator.all_to_all(as_bytes(send), as_bytes(rows))
     communicator.all_gather(as_bytes(added_in_order(rows)), as_bytes(send))
     summed: NDArray = send.reshape(-1)[: flat.size].reshape(x.shape)
     return summed
+
+
+def is_gathered(nbytes: int) -> bool:
+    """True for an array of so few bytes that a sum sends it whole to every rank."""
+    return nbytes <= GATHERED_BYTES
+
+
+def part_of_sum(count: int, size: int) -> int:
+    """The elements that each rank adds up of a large array; those of the last ranks may be padding."""
+    return -(-count // size)
+
+
+def traffic_of_sum(count: int, itemsize: int, size: int) -> Traffic:
+    """The messages and bytes that each of `size` ranks sends in `sum_over_ranks`, one message to each other rank a call
+    of the communicator."""
+    if is_gathered(count * itemsize):
+        return Traffic(size - 1, (size - 1) * count * itemsize)
+    return Traffic(2 * (size - 1), 2 * (size - 1) * part_of_sum(count, size) * itemsize)
 
 
 def added_in_order(rows: NDArray) -> NDArray:

@@ -79,6 +79,20 @@ def from_short(name: str) -> DType:
     return found
 
 
+def letters(dtype: DType) -> int:
+    """The short name of a dtype as a number of 64 bits, for compiled code to pass on.
+
+    >>> from_letters(letters(np.dtype("int16")))
+    dtype('int16')
+    """
+    return int.from_bytes(short(dtype).encode(), "little")
+
+
+def from_letters(number: int) -> DType:
+    """The dtype that a number made by `letters` stands for."""
+    return from_short(number.to_bytes(8, "little").rstrip(b"\0").decode())
+
+
 def is_float(dtype: Any) -> bool:
     """Say whether a dtype is a supported real floating-point one, float16 and bfloat16 included.
 

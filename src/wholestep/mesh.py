@@ -11,10 +11,10 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.boundary.public import boundary
-from wholestep.collectives import Communicator, NDArray
+from wholestep.collectives import Communicator, Link, NDArray, Traffic
 from wholestep.errors import DtypeError, MissingExtraError, ParameterError, ShapeError
 
-__all__ = ["Communicator", "mpi", "rows", "torch"]
+__all__ = ["Communicator", "Link", "Traffic", "mpi", "rows", "torch"]
 
 
 class MPICommunicator:

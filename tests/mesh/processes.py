@@ -14,16 +14,17 @@ WAIT = 120
 
 
 class PipeCommunicator:
-    """A communicator over pipes, one between any two processes; it counts the bytes that it sends."""
+    """A communicator over pipes, one between any two processes; it counts the messages and bytes that it sends."""
 
     def __init__(self, rank: int, pipes: dict[int, Connection]) -> None:
         self.rank, self.size, self.pipes = rank, len(pipes) + 1, pipes
-        self.sent = 0
+        self.sent, self.messages = 0, 0
 
     def swap(self, other: int, data: np.ndarray[Any, Any]) -> bytes:
         """Send bytes to a rank, and receive its own; the lower rank begins."""
         pipe = self.pipes[other]
         self.sent += data.nbytes
+        self.messages += 1
         if self.rank < other:
             pipe.send_bytes(data.tobytes())
             return pipe.recv_bytes()

@@ -48,7 +48,14 @@ def start(name: str, rows: int) -> tuple[Any, Any, Any]:
         h = np.tanh((h - mean) / np.sqrt(var + np.float32(1e-5)))
         return np.mean((h @ params["v"] + params["c"] - batch["y"]) ** 2)
 
-    return {"plain": plain, "dropped": dropped, "normalized": normalized}[name], params, batch
+    def looped(params: Any, batch: Any) -> Any:
+        """A mean over the processes in each trip of a loop, with an odd number of elements."""
+        wide = np.full((1201,), params["c"])
+        total = ws.scan(lambda s, _: (s + ws.pmean(wide * s[0], "data"), None), wide, None, length=3)[0]
+        return np.mean((total[0] - batch["y"]) ** 2)
+
+    losses = {"plain": plain, "dropped": dropped, "normalized": normalized, "looped": looped}
+    return losses[name], params, batch
 
 
 def optimizer(name: str) -> Any:
@@ -66,6 +73,22 @@ def trained(step: Any, batch: Any) -> list[bytes]:
 def ws_leaves(step: Any) -> list[Any]:
     """The arrays of the parameters and of the optimizer's state."""
     return [*tree.leaves(step.params), *tree.leaves(step.state["optimizer"])]
+
+
+def sent_bytes(communicator: Any, cases: Any, processes: Any) -> list[Any]:
+    """(sent in three calls, predicted for one call in each number of processes) of each case."""
+    found = []
+    for name, how, rows, options in cases:
+        loss, params, batch = start(name, rows)
+        own = ws.mesh.rows(batch, communicator)
+        step = ws.compile(loss, params, optimizer=optimizer(how), batch=own, mesh={"data": communicator}, **options)
+        predicted = step.cost(mesh=ws.mesh.Link(1e-6, 1e9))
+        before = communicator.sent, communicator.messages
+        for _ in range(3):
+            step(own)
+        sent = communicator.sent - before[0], communicator.messages - before[1]
+        found.append((sent, [(predicted.at(n).bytes, predicted.at(n).messages) for n in processes]))
+    return found
 
 
 def train(communicator: Any, cases: Any) -> list[Any]:

@@ -92,7 +92,7 @@ def test_the_page_on_processes_runs() -> None:
         [sys.executable, "-c", program], env=own, timeout=SECONDS, check=False, capture_output=True, text=True
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == ["4", "3", "8"]
+    assert found.stdout.split()[-3:] == ["4", "3", "8"], "behind the table of costs"
 
 
 @has_mpi

@@ -37,8 +37,7 @@ def collective_function(name: str) -> Any:
 
     def call(source: int | None, target: int, count: int, letters: int) -> int:
         try:
-            short = letters.to_bytes(8, "little").rstrip(b"\0").decode()
-            out = array_at_address(target, count, dtypes.from_short(short))
+            out = array_at_address(target, count, dtypes.from_letters(letters))
             if op == "axis_index":
                 out[...] = communicator_of(axis_name).rank
             else:

@@ -25,7 +25,7 @@ def collective_tasks(low: Materializer, node: Node) -> list[Task]:
     target = low.locations[result].place
     axis_name = node.params["axis_name"]
     site = low.context.site("collective", (f"{node.op.name} over {axis_name!r}", ""), node.where)
-    params = (int.from_bytes(dtypes.short(result.dtype).encode(), "little"), result.type.size, site)
+    params = (dtypes.letters(result.dtype), result.type.size, site)
     places = (*sources, target)
     effects = RoutineEffects(
         tuple([(i, x.nbytes) for i, x in enumerate(sources)]),

@@ -1,0 +1,148 @@
+"""Tables of processes: the predicted messages, bytes and time of a call where N processes train together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from wholestep import dtypes
+from wholestep.collectives import Link, Traffic, traffic_of_sum
+from wholestep.dims import most
+from wholestep.errors import DtypeError, ParameterError
+from wholestep.lower.cost.roofline import Rates, expected_steps
+from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.program.steps import RoutineCall
+from wholestep.report.cost_table import Costs
+from wholestep.report.table_format import align_columns
+from wholestep.words import Shown, printable
+
+MOST_PROCESSES = 4096
+"""The most processes that a table shows."""
+
+
+class NamedAxis(Protocol):
+    """An axis of a mesh, by its name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class SummedArray(NamedTuple):
+    """An array that is summed over the processes: its elements, the bytes of one, and the sums in a call."""
+
+    elements: int
+    itemsize: int
+    times: int
+
+
+class ProcessCost(NamedTuple):
+    """The predicted cost of a call in one of N processes: what it sends, and the time of its own work and of that."""
+
+    processes: int
+    messages: int
+    bytes: int
+    own_seconds: float
+    communication_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """The time of a call: communication begins when the work is done."""
+        return self.own_seconds + self.communication_seconds
+
+    @property
+    def efficiency(self) -> float:
+        """The rows a second of a process, of those that it would have alone."""
+        return self.own_seconds / self.seconds if self.seconds else 1.0
+
+
+@dataclass(frozen=True, repr=False)
+class MeshCosts(Shown):
+    """The predicted cost of a call for numbers of processes, each with as many rows; printed it is a table.
+
+    `at` has the cost for any number, and `sums` are the arrays that are summed.
+    """
+
+    name: str
+    link: Link
+    own_seconds: float
+    sums: tuple[SummedArray, ...]
+
+    def at(self, processes: int) -> ProcessCost:
+        """The cost in this many processes; raises ParameterError for less than one.
+
+        >>> import numpy as np, wholestep as ws
+        >>> class Alone:
+        ...     rank, size = 0, 1
+        ...     def all_gather(self, send, receive): receive[0] = send
+        ...     all_to_all = all_gather
+        >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((64, 64)), batch=np.ones((4, 64)),
+        ...                   mesh={"lone": Alone()})
+        >>> step.cost(mesh=ws.mesh.Link(1e-6, 1e9)).at(4).bytes  # of 64 * 64 gradients and the loss
+        49176
+        """
+        if processes < 1:
+            raise ParameterError(f"cost: {processes} processes; there is at least 1")
+        sent = [(x.times, traffic_of_sum(x.elements, x.itemsize, processes)) for x in self.sums]
+        whole = Traffic(sum(n * t.messages for n, t in sent), sum(n * t.bytes for n, t in sent))
+        return ProcessCost(processes, *whole, self.own_seconds, self.link.seconds(whole))
+
+    def rows(self) -> list[ProcessCost]:
+        """The costs for N = 1, 2, 4, ..., 4096."""
+        return [self.at(1 << i) for i in range(MOST_PROCESSES.bit_length())]
+
+    def __str__(self) -> str:
+        latency, rate = 1e6 * self.link.latency_seconds, self.link.bytes_per_second / 1e9
+        title = f"{self.name}: a call in N processes, {latency:,.4g} µs a message and {rate:,.4g} GB/s"
+        head = ("processes", "messages", "bytes sent", "own µs", "sending µs", "µs", "efficiency")
+        return printable("\n".join([title, "", *align_columns([head, *map(cells, self.rows())], [False] * len(head))]))
+
+
+def cells(row: ProcessCost) -> Sequence[str]:
+    """One row as text."""
+    times = [f"{1e6 * x:,.1f}" for x in (row.own_seconds, row.communication_seconds, row.seconds)]
+    return (f"{row.processes:,}", f"{row.messages:,}", f"{row.bytes:,}", *times, f"{row.efficiency:.1%}")
+
+
+def count_mesh(plan: LoweredProgram, costs: Costs, axis: NamedAxis | None, link: Link) -> MeshCosts:
+    """The cost of a plan in processes along an axis; its own time is without the calls that wait for others."""
+    check_link(link)
+    if axis is None:
+        raise ParameterError(
+            "cost: the step has no mesh, and sums nothing over processes",
+            hint='compile it with mesh={"data": ws.mesh.mpi()}; a prediction needs one process',
+        )
+    if costs.sizes:
+        raise ParameterError(
+            f"cost: {plan.name} has symbolic sizes, for which no number of bytes is known",
+            hint="compile the step with numbers for the sizes of the batch",
+        )
+    own = sum(k.microseconds for k in costs.kernels if not is_over(k.name, axis.name))
+    return MeshCosts(plan.name, link, own / 1e6, tuple(summed_arrays(plan, costs.rates, axis.name)))
+
+
+def check_link(link: Link) -> None:
+    """Raise DtypeError for what is no link, and ParameterError for one that cannot be."""
+    if not isinstance(link, Link) or not all(isinstance(x, int | float) for x in link):
+        raise DtypeError(
+            f"cost: mesh is {link!r:.60}, not a link between processes",
+            hint="ws.mesh.Link(latency_seconds=2e-6, bytes_per_second=12.5e9)",
+        )
+    if not (0 <= link.latency_seconds < math.inf and 0 < link.bytes_per_second):
+        raise ParameterError(f"cost: {link} has a negative latency, or no rate")
+
+
+def is_over(routine: str, axis_name: str) -> bool:
+    """True for a routine that waits for the other processes of an axis."""
+    family, _, rest = routine.partition(".")
+    return family == "collective" and rest.partition(".")[2] == axis_name
+
+
+def summed_arrays(plan: LoweredProgram, rates: Rates, axis_name: str) -> list[SummedArray]:
+    """The arrays that a plan sums over an axis, in the order of its calls."""
+    return [
+        SummedArray(most(step.params[1]), dtypes.from_letters(step.params[0]).itemsize, most(times))
+        for step, times in expected_steps(plan.steps, rates)
+        if isinstance(step, RoutineCall) and step.routine == f"collective.psum.{axis_name}"
+    ]
