@@ -55,14 +55,14 @@ class UserMembers:
     """The members of the classes in the user's modules, looked for again where a module has got other names."""
 
     def __init__(self) -> None:
-        self.loaded = 0
+        self.loaded: set[str] = set()
         self.modules: dict[str, tuple[int, frozenset[str]]] = {}
 
     def names(self) -> frozenset[str]:
-        if len(sys.modules) != self.loaded:
-            self.loaded = len(sys.modules)
-            users = [name for name, module in list(sys.modules.items()) if is_users(name, module)]
-            self.modules = {name: self.modules.get(name, (-1, frozenset())) for name in users}
+        if len(sys.modules) != len(self.loaded):
+            before, self.loaded = self.loaded, set(sys.modules)
+            users = [name for name in self.loaded - before if is_users(name)]
+            self.modules = {name: (-1, frozenset[str]()) for name in users} | self.modules
         for name, (size, _) in self.modules.items():
             held = getattr(sys.modules.get(name), "__dict__", {})
             if len(held) != size:
@@ -74,10 +74,20 @@ class UserMembers:
 KNOWN = UserMembers()
 
 
-def is_users(name: str, module: Any) -> bool:
-    """Test whether a module is one of the user's files, or what runs as the program."""
+def is_users(name: str) -> bool:
+    """Test whether a loaded module is one of the user's files, or what runs as the program."""
+    if name == "__main__" or is_installed(name.partition(".")[0]):
+        return name == "__main__"
+    module = sys.modules.get(name)
     file = vars(module).get("__file__") if type(module) is ModuleType else None
-    return name == "__main__" or (isinstance(file, str) and of_the_user(file))
+    return isinstance(file, str) and of_the_user(file)
+
+
+@functools.cache
+def is_installed(root: str) -> bool:
+    """Test whether a package of this name, whose file is not the user's, is loaded: so its modules are not either."""
+    file = getattr(sys.modules.get(root), "__file__", None)
+    return isinstance(file, str) and not of_the_user(file)
 
 
 def members_near(f: FunctionType) -> frozenset[str]:

@@ -26,7 +26,7 @@ def of_the_user(filename: str) -> bool:
     >>> of_the_user("/home/me/model.py"), of_the_user(os.__file__)
     (True, False)
     """
-    if is_internal(filename) or filename == "<string>":
+    if filename == "<string>" or filename.startswith(_standard_folders()):
         return False
     parts = filename.replace("\\", "/").split("/")
-    return not any(folder in parts for folder in INSTALLED) and not filename.startswith(_standard_folders())
+    return not any(folder in parts for folder in INSTALLED) and not is_internal(filename)
