@@ -83,6 +83,43 @@ def test_a_kernel_as_text(golden: Any, name: str) -> None:
     golden("\n\n".join(write_kernel(kernel, case, LANGUAGES[name]).text for case, kernel in kernels.items()))
 
 
+SWAPPED = """\
+kernel swapped(x: f32[6], mut y: f32[6], mut n: i64[3]):
+    v0 = f32(0.0)
+    v1 = f32(1.0)
+    v2 = i64(2)
+    for g in 3:
+        for i in 2 ordered:
+            carry v3 from v0
+            carry v4 from v1
+            carry v5 from v2
+            v6 = x[2*g + i]
+            v7 = v3 + v6
+            v8 = v5 + v2
+            next v3 = v7, after v9
+            next v4 = v3, after v10
+            next v5 = v8, after v11
+        y[2*g] = v9
+        y[2*g + 1] = v10
+        n[g] = v11
+"""
+"""Values that steps hand on, two of which change places."""
+
+
+def test_values_that_change_places_as_text(golden: Any) -> None:
+    kernel = parse_kernel(SWAPPED)
+    golden("\n\n".join(write_kernel(kernel, "swapped", language).text for language in LANGUAGES.values()))
+
+
+def test_values_that_change_places(device: str) -> None:
+    kernel = parse_kernel(SWAPPED)
+    wanted = random_arrays(kernel, 0)
+    found = [a.copy() for a in wanted]
+    interpret.run_kernel(kernel, wanted)
+    CardKernels([kernel], device).run(0, found)
+    assert all(agree(x, y) for x, y in zip(found, wanted, strict=True))
+
+
 # Programs.
 
 SAMPLED = ("floor_divide", "contract", "max", "scatter", "random_bits", "cumsum", "solve")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,16 @@ from tests.kernel.random_kernels import agree, random_arrays
 import wholestep as ws
 from wholestep.backends.gpu.host_scalars import compute_scalars, split_kernel
 from wholestep.backends.gpu.interchange_loops import interchange_loops
+from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.limits import check_program, item_trips
 from wholestep.backends.gpu.target import WEBGPU
+from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.compiler.backends import BACKENDS
 from wholestep.errors import DeviceError, KernelError, UnsupportedError
 from wholestep.lower.compile import lower_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
-from wholestep.runtime.gpu.webgpu import FreeList
+from wholestep.runtime.gpu.driver import MemoryPlace
+from wholestep.runtime.gpu.webgpu import FreeList, HeapBlock, WebGPUDriver
 
 UPDATE = """\
 kernel update(lr: f64[2], g: f32[6], mut w: f32[6], mut n: f64[1]):
@@ -149,6 +153,37 @@ kernel wide(a: {t}[64], b: {t}[64], mut y: {t}[704], mut z: bool[192], mut f: f3
         v16 = max(v0, v1)
         y[i + 640] = v16
 """
+
+
+def test_a_module_as_text(golden: Any) -> None:
+    """The functions that kernels call, and kernels of words, pairs of words and parts of words."""
+    kernels = [parse_kernel(WIDE.format(t=short)) for short in ("i64", "u8")]
+    golden(WGSL().module([write_kernel(kernel, f"k{i}", WGSL()).text for i, kernel in enumerate(kernels)]))
+
+
+class HeldHeap(WebGPUDriver):
+    """The driver with a heap in an array, whose queue is the driver itself."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.heap, self.lock = np.arange(nbytes, dtype=np.uint8), threading.RLock()
+        self.waiting, self.device, self.queue = [], self, self
+
+    def write_buffer(self, heap: Any, low: int, data: Any) -> None:
+        assert low % 4 == data.size % 4 == 0
+        heap[low : low + data.size] = data
+
+    def read_buffer(self, heap: Any, low: int, nbytes: int) -> Any:
+        assert low % 4 == nbytes % 4 == 0
+        return heap[low : low + nbytes].copy()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 4), (1, 2), (3, 9), (4, 7), (6, 8)])
+def test_a_write_leaves_the_rest_of_the_words_that_it_shares(low: int, high: int) -> None:
+    driver = HeldHeap(12)
+    wanted = np.arange(12, dtype=np.uint8)
+    wanted[low:high] = 99
+    driver.write(MemoryPlace(HeapBlock(0, 12), low), np.full(high - low, 99, np.uint8))
+    np.testing.assert_array_equal(driver.heap, wanted)
 
 
 @pytest.fixture
