@@ -10,7 +10,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.boundary.public import boundary, published
     from wholestep.dims import Dim
     from wholestep.errors import WholestepError
-    from wholestep.frontend.batching import axis_index, pmean, psum, vmap
+    from wholestep.frontend.batching import all_gather, axis_index, pmean, psum, vmap
     from wholestep.frontend.check import gradcheck
     from wholestep.frontend.checkpoint import checkpoint
     from wholestep.frontend.control import cond, fori_loop, scan, while_loop
@@ -47,6 +47,7 @@ __all__ = [
     "WholestepClassifier",
     "WholestepError",
     "WholestepRegressor",
+    "all_gather",
     "autocast",
     "axis_index",
     "block_until_ready",

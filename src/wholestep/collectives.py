@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any, NamedTuple, Protocol
 
@@ -77,12 +78,12 @@ def enter_axis(name: str, communicator: Communicator) -> None:
         )
 
 
-def communicator_of(name: str) -> Communicator:
+def communicator_of(name: str, who: str = "psum") -> Communicator:
     """The communicator of an axis; raises UnsupportedError for a name that neither a mesh nor a vmap has."""
     found = AXES.get(name)
     if found is None:
         raise UnsupportedError(
-            f"psum: there is no axis {name!r} here",
+            f"{who}: there is no axis {name!r} here",
             hint=f"call it inside ws.vmap(f, axis_name={name!r}), or in a loss compiled with mesh={{{name!r}: ...}}",
         )
     return found
@@ -131,6 +132,24 @@ def sum_over_ranks(name: str, x: NDArray) -> NDArray:
     return summed
 
 
+def gather_over_ranks(name: str, x: NDArray) -> NDArray:
+    """The ranks' arrays, [...], as one, [size, ...], in the order of the ranks."""
+    communicator = communicator_of(name, "all_gather")
+    flat = np.ascontiguousarray(x).reshape(-1)
+    rows = np.empty((communicator.size, flat.size), flat.dtype)
+    communicator.all_gather(as_bytes(flat), as_bytes(rows))
+    return rows.reshape((communicator.size, *x.shape))
+
+
+def scatter_sum_over_ranks(name: str, x: NDArray) -> NDArray:
+    """This rank's row of the sum of the ranks' arrays, [size, ...], added from rank 0 on as `sum_over_ranks` adds."""
+    communicator = communicator_of(name, "psum_scatter")
+    send = np.ascontiguousarray(x).reshape(communicator.size, math.prod(x.shape[1:]))
+    rows = np.empty_like(send)
+    communicator.all_to_all(as_bytes(send), as_bytes(rows))
+    return added_in_order(rows).reshape(x.shape[1:])
+
+
 def is_gathered(nbytes: int) -> bool:
     """True for an array of so few bytes that a sum sends it whole to every rank."""
     return nbytes <= GATHERED_BYTES
@@ -145,8 +164,13 @@ def traffic_of_sum(count: int, itemsize: int, size: int) -> Traffic:
     """The messages and bytes that each of `size` ranks sends in `sum_over_ranks`, one message to each other rank a call
     of the communicator."""
     if is_gathered(count * itemsize):
-        return Traffic(size - 1, (size - 1) * count * itemsize)
+        return traffic_of_rows(count * itemsize, size)
     return Traffic(2 * (size - 1), 2 * (size - 1) * part_of_sum(count, size) * itemsize)
+
+
+def traffic_of_rows(nbytes: int, size: int) -> Traffic:
+    """The messages and bytes that each of `size` ranks sends where each has a row of `nbytes` for each other one."""
+    return Traffic(size - 1, (size - 1) * nbytes)
 
 
 def added_in_order(rows: NDArray) -> NDArray:
@@ -159,4 +183,4 @@ def added_in_order(rows: NDArray) -> NDArray:
 
 def as_bytes(x: NDArray) -> NDArray:
     """A contiguous array as bytes: the last axis for rows, all of it for a flat one."""
-    return x.reshape(x.shape if x.ndim == 1 else (x.shape[0], -1)).view(np.uint8)
+    return x.reshape(x.shape if x.ndim == 1 else (x.shape[0], math.prod(x.shape[1:]))).view(np.uint8)

@@ -30,6 +30,8 @@ BOUND = 64
 INSIDE_TRANSFORMS = {
     "psum": "a named axis exists only inside vmap, or among the processes of tests/mesh",
     "axis_index": "as psum",
+    "all_gather": "as psum",
+    "psum_scatter": "as psum, and the gradient of all_gather",
 }
 """What is not compiled, and why."""
 

@@ -19,6 +19,7 @@ CASES = [
     ("normalized", "clip", ROWS, {"precision": "bfloat16"}),
     ("looped", "adam", ROWS, {"guard": None}),
     ("plain", "adam", ROWS, {"microbatch": 2}),
+    ("contrasted", "adam", ROWS, {}),
 ]
 LINK = ws.mesh.Link(latency_seconds=2e-6, bytes_per_second=1e10)
 

@@ -12,13 +12,18 @@ from wholestep import tree
 from wholestep.boundary.public import boundary
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.axis_names import axis_size, named_axis
 from wholestep.frontend.printing import Printed, with_said, without_said
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.family import expand
-from wholestep.primitives.marks import axis_index as axis_index_primitive, psum as psum_primitive
+from wholestep.primitives.marks import (
+    all_gather as all_gather_primitive,
+    axis_index as axis_index_primitive,
+    psum as psum_primitive,
+)
 from wholestep.primitives.movement import permute
 from wholestep.transforms.vmap import Batching
 
@@ -81,9 +86,9 @@ def vmap(
                 return with_said(ordinary(f))(*own_args, **own_kwargs)
 
             types = [array_type(v.shape[1:], v.dtype) for v in mapped]
-            traced = trace_flat(
-                one, types, [t.ndim == 0 for t in types], reason="vmap", name=_name(f), evaluate=work.builder.evaluate
-            )
+            flat, evaluate = [t.ndim == 0 for t in types], work.builder.evaluate
+            with named_axis(axis_name, n):
+                traced = trace_flat(one, types, flat, reason="vmap", name=_name(f), evaluate=evaluate)
             marks = [True] * len(mapped) + [False] * len(traced.captured)
             outs, out_on = Batching(n, axis_name).inline(traced.graph, [*mapped, *traced.captured], marks)
             shaped = tree.unflatten(traced.structure, outs)
@@ -190,6 +195,27 @@ def pmean(x: Any, axis_name: str) -> Any:
     """
     count = psum(np.float64(1.0), axis_name)
     return tree.map(lambda total: (total / count).astype(total.dtype), psum(x, axis_name))
+
+
+def all_gather(x: Any, axis_name: str) -> Any:
+    """The arrays of all elements of the `vmap` with this axis name, or of all processes of a mesh's axis, in order.
+
+    Its gradient is the sum of the gradients that the elements or processes have for the row of each.
+
+    Shapes: x an array of any shape and dtype; the result has a new first axis, of the size of the named one.
+    Raises: as `psum` does, and ShapeError for a program that was traced for another size of the axis.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.vmap(lambda x: ws.all_gather(x, "i") - x, axis_name="i")(np.array([1.0, 3.0])).tolist()
+    [[0.0, 2.0], [-2.0, 0.0]]
+    """
+    with scope("all_gather") as work:
+        size = axis_size(axis_name, "all_gather")
+        return work.leave(tree.map(lambda leaf: _all_gather(leaf, axis_name, size), x))
+
+
+def _all_gather(leaf: Any, axis_name: str, size: Any) -> Array:
+    return Array(all_gather_primitive(as_array(leaf, "all_gather").value, axis_name=axis_name, size=size))
 
 
 def axis_index(axis_name: str) -> Any:

@@ -23,6 +23,7 @@ from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
 from wholestep.frontend.argument_kinds import enters, kind_of, number_kind
 from wholestep.frontend.array import Array
+from wholestep.frontend.axis_names import surrounding_axes
 from wholestep.frontend.closure_reads import Reading, readings
 from wholestep.frontend.einops import register_backend
 from wholestep.frontend.printing import with_said, without_said
@@ -253,6 +254,7 @@ class jit:
             tuple([(n, type(v), v) for n, v in static.items()]),
             tuple(sorted((k, type(v).__name__, v) for k, v in named.items())) if named else (),
             typed,
+            surrounding_axes(),
             structure,
             kinds,
         )
@@ -267,6 +269,7 @@ class jit:
             "a static argument",
             "a static keyword",
             "a plain argument",
+            "the named axes of vmap around it",
             "the structure of the arguments",
             "types",
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from wholestep import dtypes
-from wholestep.collectives import Link, Traffic, traffic_of_sum
+from wholestep.collectives import Link, Traffic, traffic_of_rows, traffic_of_sum
 from wholestep.dims import most
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.lower.cost.roofline import Rates, expected_steps
@@ -23,18 +23,32 @@ MOST_PROCESSES = 4096
 
 
 class NamedAxis(Protocol):
-    """An axis of a mesh, by its name."""
+    """An axis of a mesh: its name, and the number of its processes."""
 
     @property
     def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
 
 
-class SummedArray(NamedTuple):
-    """An array that is summed over the processes: its elements, the bytes of one, and the sums in a call."""
+class SentArray(NamedTuple):
+    """An array that a process has for the others: the collective, elements, the bytes of one, and the calls of it.
 
+    A sum is of these elements; of a gather or a scattered sum they are one row.
+    """
+
+    collective: str
     elements: int
     itemsize: int
     times: int
+
+    def traffic(self, processes: int) -> Traffic:
+        """The messages and bytes that one process sends for it, in all of the calls."""
+        if self.collective == "psum":
+            one = traffic_of_sum(self.elements, self.itemsize, processes)
+        else:
+            one = traffic_of_rows(self.elements * self.itemsize, processes)
+        return Traffic(self.times * one.messages, self.times * one.bytes)
 
 
 class ProcessCost(NamedTuple):
@@ -61,13 +75,13 @@ class ProcessCost(NamedTuple):
 class MeshCosts(Shown):
     """The predicted cost of a call for numbers of processes, each with as many rows; printed it is a table.
 
-    `at` has the cost for any number, and `sums` are the arrays that are summed.
+    `at` has the cost for any number, and `sent` are the arrays that are summed or gathered.
     """
 
     name: str
     link: Link
     own_seconds: float
-    sums: tuple[SummedArray, ...]
+    sent: tuple[SentArray, ...]
 
     def at(self, processes: int) -> ProcessCost:
         """The cost in this many processes; raises ParameterError for less than one.
@@ -84,8 +98,8 @@ class MeshCosts(Shown):
         """
         if processes < 1:
             raise ParameterError(f"cost: {processes} processes; there is at least 1")
-        sent = [(x.times, traffic_of_sum(x.elements, x.itemsize, processes)) for x in self.sums]
-        whole = Traffic(sum(n * t.messages for n, t in sent), sum(n * t.bytes for n, t in sent))
+        sent = [x.traffic(processes) for x in self.sent]
+        whole = Traffic(sum(t.messages for t in sent), sum(t.bytes for t in sent))
         return ProcessCost(processes, *whole, self.own_seconds, self.link.seconds(whole))
 
     def rows(self) -> list[ProcessCost]:
@@ -119,7 +133,7 @@ def count_mesh(plan: LoweredProgram, costs: Costs, axis: NamedAxis | None, link:
             hint="compile the step with numbers for the sizes of the batch",
         )
     own = sum(k.microseconds for k in costs.kernels if not is_over(k.name, axis.name))
-    return MeshCosts(plan.name, link, own / 1e6, tuple(summed_arrays(plan, costs.rates, axis.name)))
+    return MeshCosts(plan.name, link, own / 1e6, tuple(sent_arrays(plan, costs.rates, axis)))
 
 
 def check_link(link: Link) -> None:
@@ -139,10 +153,12 @@ def is_over(routine: str, axis_name: str) -> bool:
     return family == "collective" and rest.partition(".")[2] == axis_name
 
 
-def summed_arrays(plan: LoweredProgram, rates: Rates, axis_name: str) -> list[SummedArray]:
-    """The arrays that a plan sums over an axis, in the order of its calls."""
-    return [
-        SummedArray(most(step.params[1]), dtypes.from_letters(step.params[0]).itemsize, most(times))
-        for step, times in expected_steps(plan.steps, rates)
-        if isinstance(step, RoutineCall) and step.routine == f"collective.psum.{axis_name}"
-    ]
+def sent_arrays(plan: LoweredProgram, rates: Rates, axis: NamedAxis) -> Iterator[SentArray]:
+    """The arrays of a plan that its process sends to others along an axis, in the order of its calls."""
+    for step, times in expected_steps(plan.steps, rates):
+        if isinstance(step, RoutineCall) and is_over(step.routine, axis.name):
+            collective = step.routine.split(".")[1]
+            if collective != "axis_index":
+                elements = most(step.params[1]) // (axis.size if collective == "all_gather" else 1)
+                itemsize = dtypes.from_letters(step.params[0]).itemsize
+                yield SentArray(collective, elements, itemsize, most(times))

@@ -48,7 +48,7 @@ class Batching:
             found: tuple[Sequence[Value], Sequence[bool]] = op.batch(self, xs, on, **node.params)
             return found
         if op.collective and node.params["axis_name"] == self.axis_name:
-            return (op.resolve(self.n, xs, on),), (True,)
+            return (op.resolve(self.n, xs, on, **node.params),), (True,)
         if True not in on:
             outs = op(*xs, **node.params)
             return (outs if op.multiple else (outs,)), [False] * len(node.outputs)

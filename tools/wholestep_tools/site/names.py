@@ -25,7 +25,7 @@ TOPICS = {
         """compile fit Loader params lr_find mean_over encode_labels unroll stacked estimate calibrate
         WholestepClassifier WholestepRegressor""",
     ),
-    "processes": ("Several processes", "psum pmean axis_index"),
+    "processes": ("Several processes", "psum pmean all_gather axis_index"),
     "libraries": ("Other libraries", "from_torch_export from_jax from_onnx to_torch to_jax"),
 }
 """Each page of names of `wholestep` itself: its title, and the names in the order in which it shows them."""

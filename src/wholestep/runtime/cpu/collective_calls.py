@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.collectives import communicator_of, sum_over_ranks
+from wholestep.collectives import communicator_of, gather_over_ranks, scatter_sum_over_ranks, sum_over_ranks
 from wholestep.ir.graph import NDArray
 
 SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -38,16 +38,28 @@ def collective_function(name: str) -> Any:
     def call(source: int | None, target: int, count: int, letters: int) -> int:
         try:
             out = array_at_address(target, count, dtypes.from_letters(letters))
-            if op == "axis_index":
-                out[...] = communicator_of(axis_name).rank
-            else:
-                out[...] = sum_over_ranks(axis_name, array_at_address(source or 0, count, out.dtype))
+            run_collective(op, axis_name, source or 0, out)
         except BaseException as error:  # nothing may pass through compiled code; the caller raises it again
             _raised.error = error
             return 1
         return 0
 
     return SIGNATURE(call)
+
+
+def run_collective(op: str, axis_name: str, source: int, out: NDArray) -> None:
+    """Fill the result of a collective from the operand at an address."""
+    if op == "axis_index":
+        out[...] = communicator_of(axis_name).rank
+    elif op == "psum":
+        out[...] = sum_over_ranks(axis_name, array_at_address(source, out.size, out.dtype))
+    elif op == "all_gather":
+        own = out.size // communicator_of(axis_name).size
+        out[...] = gather_over_ranks(axis_name, array_at_address(source, own, out.dtype)).reshape(-1)
+    else:
+        size = communicator_of(axis_name).size
+        rows = array_at_address(source, size * out.size, out.dtype).reshape(size, out.size)
+        out[...] = scatter_sum_over_ranks(axis_name, rows)
 
 
 def collective_address(name: str) -> int:

@@ -96,6 +96,8 @@ LIBRARY_RULES = {
     "argsort": OpaqueRule(argsort_operands, argsort_tasks),
     "lapack": OpaqueRule(demand_operands, library_tasks),
     "psum": OpaqueRule(collective_operands, collective_tasks),
+    "all_gather": OpaqueRule(collective_operands, collective_tasks),
+    "psum_scatter": OpaqueRule(collective_operands, collective_tasks),
     "axis_index": OpaqueRule(collective_operands, collective_tasks),
 }
 """The operations that are routines of the CPU."""
