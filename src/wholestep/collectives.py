@@ -38,7 +38,8 @@ class Link(NamedTuple):
     """A network between processes: the time of an empty message, and the bytes that a process sends a second.
 
     >>> import wholestep as ws
-    >>> ws.mesh.Link(latency_seconds=2e-6, bytes_per_second=12.5e9).seconds(ws.mesh.Traffic(messages=10, bytes=125_000))
+    >>> link = ws.mesh.Link(latency_seconds=2e-6, bytes_per_second=12.5e9)
+    >>> round(link.seconds(ws.mesh.Traffic(messages=10, bytes=125_000)), 9)
     3e-05
     """
 

@@ -15,7 +15,8 @@ import wholestep as ws
 from wholestep import errors
 from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import host_target
-from wholestep.compiler.driver import compile_graph
+from wholestep.compiler.backends import default_backend
+from wholestep.compiler.driver import compile_graph, with_rates
 from wholestep.ir.graph import Graph
 from wholestep.lower.buffers.tasks import ARENA_SLOT, ProgramBuilder, TaskGraph, row_major_location
 from wholestep.lower.compile import lower_program
@@ -50,6 +51,7 @@ def outcome(made: Training, budget: MemoryBudget | None) -> list[bytes]:
 
 
 def planned(made: Training, budget: MemoryBudget | None = None) -> LoweredProgram:
+    budget = with_rates(budget, default_backend())
     return lower_program(run_passes(made.graph, ALL_PASSES), machine_model(host_target()), made.resident, budget)
 
 

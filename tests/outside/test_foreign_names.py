@@ -12,7 +12,7 @@ from wholestep.errors import ArgumentError, UnknownNameError, UnsupportedError, 
 from wholestep.frontend.array import METHODS, Array
 from wholestep.train.step.step import Step
 
-PLACES = {"ws": ws, "ws.nn": ws.nn, "ws.optim": ws.optim, "ws.random": ws.random}
+PLACES = {"ws": ws, "ws.nn": ws.nn, "ws.nn.models": ws.nn.models, "ws.optim": ws.optim, "ws.random": ws.random}
 CLASSES = {"model": ws.nn.Module, "step": Step, "x": Array}
 ENTRIES = [(place, name) for place, names in NAMES.items() for name in names]
 

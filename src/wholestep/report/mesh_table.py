@@ -91,8 +91,8 @@ class MeshCosts(Shown):
         ...     rank, size = 0, 1
         ...     def all_gather(self, send, receive): receive[0] = send
         ...     all_to_all = all_gather
-        >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((64, 64)), batch=np.ones((4, 64)),
-        ...                   mesh={"lone": Alone()})
+        >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((64, 64)), optimizer=ws.optim.sgd(0.1),
+        ...                   batch=np.ones((4, 64)), mesh={"lone": Alone()})
         >>> step.cost(mesh=ws.mesh.Link(1e-6, 1e9)).at(4).bytes  # of 64 * 64 gradients and the loss
         49176
         """

@@ -77,7 +77,7 @@ def wgsl_number(value: Any, dtype: DType) -> str:
         bits = int(x.view(np.uint32))
         if not math.isfinite(x) or not bits & 0x7F800000:  # a compiler that knows a zero leaves it out of sums
             return f"bitcast<f32>({bits:#x}u | launch[0].y)"
-        return f"({x}f)" if x < 0 else f"{x}f"
+        return f"({x!s}f)" if x < 0 else f"{x!s}f"
     n = int(value)
     if kind in ("i64", "u64"):
         return f"vec2<u32>({n & 0xFFFFFFFF}u, {n >> 32 & 0xFFFFFFFF}u)"
