@@ -107,6 +107,7 @@ def test_what_a_docstring_refers_to_exists(name: str) -> None:
 LATE = [n for n, (_, thing) in PUBLIC.items() if str(getattr(thing, "__module__", "")).startswith("wholestep.train.")]
 ELSEWHERE = {
     "wholestep.calibrate": "tests/train/test_profile.py runs it, and puts the rates back",
+    "wholestep.to_tensorflow": "tests/export/test_tensorflow.py runs it, where TensorFlow is installed",
     "wholestep.to_torch": "tests/export/test_handover.py runs it, where torch is installed",
 }
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what is found at run time
     from wholestep.interop.onnx.load import from_onnx
     from wholestep.interop.torch.function import from_torch_export
     from wholestep.train.handover.to_jax import to_jax
+    from wholestep.train.handover.to_tensorflow import to_tensorflow
     from wholestep.train.handover.to_torch import to_torch
     from wholestep.train.state.offloaded_state import stacked
     from wholestep.train.state.result import block_until_ready
@@ -99,6 +100,7 @@ __all__ = [
     "stop_gradient",
     "testing",
     "to_jax",
+    "to_tensorflow",
     "to_torch",
     "trace",
     "trace_gradients",
@@ -131,6 +133,7 @@ LAZY = {
     "params": "wholestep.nn.ambient",
     "stacked": "wholestep.train.state.offloaded_state",
     "to_jax": "wholestep.train.handover.to_jax",
+    "to_tensorflow": "wholestep.train.handover.to_tensorflow",
     "to_torch": "wholestep.train.handover.to_torch",
     "trace": "wholestep.frontend.inspect",
     "unroll": "wholestep.train.step.unroll",

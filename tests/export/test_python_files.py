@@ -59,7 +59,7 @@ def check_trains_alike(target: str, step: Any, batch: Any, folder: Path, count: 
     assert np.isfinite(float(step(batch).loss))
 
 
-CASES = [("numpy", name) for name in STEPS] + [("torch", name) for name in STEPS] + [("jax", "line")]
+CASES = [(target, name) for target in ("numpy", "torch", "tensorflow") for name in STEPS] + [("jax", "line")]
 
 
 @pytest.mark.parametrize(("target", "name"), CASES)
@@ -69,7 +69,7 @@ def test_a_file_trains_as_the_step_and_is_loaded_back(target: str, name: str, tm
     check_trains_alike(target, *STEPS[name](), tmp_path)
 
 
-@pytest.mark.parametrize("target", ["numpy", "torch"])
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
 def test_a_file_takes_any_number_of_rows(target: str, tmp_path: Path) -> None:
     array, rng = library(target), np.random.default_rng(0)
 
@@ -106,7 +106,7 @@ def test_every_optimizer_is_in_the_file(name: str, tmp_path: Path) -> None:
     check_trains_alike("numpy", *dense(OPTIMIZERS[name]()), tmp_path)
 
 
-@pytest.mark.parametrize("target", ["numpy", "torch"])
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
 def test_functions_on_the_state_are_in_the_file(target: str, tmp_path: Path) -> None:
     array = library(target)
     step, batch = dense()

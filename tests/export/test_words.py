@@ -18,7 +18,7 @@ from wholestep.ir.build import build
 from wholestep.primitives.family import REGISTRY, Primitive, Sample
 from wholestep.primitives.functions import External
 from wholestep.testing.primitives import graph_of, samples_of
-from wholestep_tools.audit.foreign.exported_samples import Runner, numpy_runner, torch_runner
+from wholestep_tools.audit.foreign.exported_samples import Runner, numpy_runner, tensorflow_runner, torch_runner
 from wholestep_tools.drawn.same_numbers import difference
 
 REFUSED = frozenset(("gammainc_order",))
@@ -61,6 +61,12 @@ def test_numpy_has_every_primitive(name: str) -> None:
 def test_torch_has_every_primitive(name: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
     check_samples(name, torch_runner())
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_tensorflow_has_every_primitive(name: str) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is an outside oracle; not installed")
+    check_samples(name, tensorflow_runner())
 
 
 def one_each() -> Iterator[tuple[Primitive, Sample]]:

@@ -134,6 +134,6 @@ def python_runner(path: Path) -> Callable[[Mapping[str, NDArray]], float]:
 
 
 RUNNERS: dict[str, Callable[[Path], Callable[[Mapping[str, NDArray]], float]]] = dict.fromkeys(
-    ("jax", "numpy", "torch"), python_runner
+    ("jax", "numpy", "tensorflow", "torch"), python_runner
 )
 """The functions that run the file of a target and return the loss of each call."""

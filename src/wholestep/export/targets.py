@@ -31,6 +31,11 @@ TARGETS: dict[str, ExportTarget] = {
     "jax": ExportTarget((".py",), "wholestep.export.python.files:jax_files", "wholestep.export.python.jax:JAX"),
     "numpy": ExportTarget((".py",), "wholestep.export.python.files:numpy_files", "wholestep.export.python.numpy:NUMPY"),
     "onnx": ExportTarget((".onnx",), "wholestep.export.onnx.files:onnx_files", "wholestep.export.onnx.table:ONNX"),
+    "tensorflow": ExportTarget(
+        (".py",),
+        "wholestep.export.python.files:tensorflow_files",
+        "wholestep.export.python.tensorflow:TENSORFLOW",
+    ),
     "torch": ExportTarget((".py",), "wholestep.export.python.files:torch_files", "wholestep.export.python.torch:TORCH"),
 }
 """Every target, by the name that `to=` takes."""

@@ -13,6 +13,7 @@ from wholestep.export.program import ExportedProgram
 from wholestep.export.python.jax import JAX
 from wholestep.export.python.numpy import NUMPY
 from wholestep.export.python.printer import printed_functions
+from wholestep.export.python.tensorflow import TENSORFLOW
 from wholestep.export.python.torch import TORCH
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.ir.graph import NDArray
@@ -53,6 +54,11 @@ WITH_STATE = """    after = {path: found.pop(path, x) for path, x in state.items
 def jax_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:
     """A Python file of JAX."""
     return {path: python_source(JAX, programs, path).encode()}
+
+
+def tensorflow_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:
+    """A Python file of TensorFlow."""
+    return {path: python_source(TENSORFLOW, programs, path).encode()}
 
 
 def torch_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:

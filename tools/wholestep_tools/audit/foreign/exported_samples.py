@@ -16,6 +16,7 @@ from wholestep.export.program import ExportedProgram
 from wholestep.export.python.jax import JAX
 from wholestep.export.python.numpy import NUMPY
 from wholestep.export.python.run import python_function
+from wholestep.export.python.tensorflow import TENSORFLOW
 from wholestep.export.python.torch import TORCH
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph, NDArray, Value
@@ -74,6 +75,17 @@ def jax_runner() -> Runner:
     return run
 
 
+def tensorflow_runner() -> Runner:
+    """The results that TensorFlow gives, operation by operation."""
+    tensorflow = importlib.import_module("tensorflow")
+
+    def run(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
+        found = python_function(graph, TENSORFLOW)(*map(tensorflow.constant, args))
+        return [np.asarray(x.numpy()) for x in found]
+
+    return run
+
+
 def onnx_runner() -> Runner:
     """The results that ONNX Runtime gives for a file that its checker takes, types inferred."""
     onnx, runtime = importlib.import_module("onnx"), importlib.import_module("onnxruntime")
@@ -109,7 +121,8 @@ def between_floats(graph: Graph) -> Graph:
     return build(write, [as_wide(t) for t in graph.in_types], name=graph.name)[0]
 
 
-RUNNERS = {"numpy": numpy_runner, "jax": jax_runner, "torch": torch_runner, "onnx": onnx_runner}
+RUNNERS = {"numpy": numpy_runner, "jax": jax_runner, "torch": torch_runner, "tensorflow": tensorflow_runner}
+RUNNERS |= {"onnx": onnx_runner}
 
 
 def check_sample(name: str, sample: Sample, runners: dict[str, Runner], seen: Seen) -> None:
@@ -153,10 +166,10 @@ AUDIT = Audit(
     "exports",
     audit,
     10_000,
-    "run samples of primitives in NumPy, JAX, PyTorch and ONNX Runtime",
+    "run samples of primitives in NumPy, JAX, PyTorch, TensorFlow and ONNX Runtime",
     """\
-Samples of all primitives are written as sources of NumPy, JAX and PyTorch and as ONNX models, which the checker of the
-onnx package must take, and run there. Types must be those of the reference, integers equal, and other numbers within
-1e-9, 3e-5, 4e-3 and 4e-2 of one more than the largest, for float64, float32, float16 and bfloat16; factors of matrices
-are compared up to signs. What a library has no words for is refused by name, and counted.""",
+Samples of all primitives are written as sources of NumPy, JAX, PyTorch and TensorFlow and as ONNX models, which the
+checker of the onnx package must take, and run there. Types must be those of the reference, integers equal, and other
+numbers within 1e-9, 3e-5, 4e-3 and 4e-2 of one more than the largest, for float64, float32, float16 and bfloat16;
+factors of matrices are compared up to signs. What a library has no words for is refused by name, and counted.""",
 )

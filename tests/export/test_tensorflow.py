@@ -1,0 +1,100 @@
+"""TensorFlow: what is handed over is differentiated and compiled there, and a `SavedModel` trains alone."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.export.steps import dense, rows
+from tests.export.test_handover import PARAMS, X, energy
+from tests.export.test_python_files import imported
+
+import wholestep as ws
+from wholestep import tree
+from wholestep.errors import UnsupportedError
+from wholestep.scipy import special
+from wholestep.train.handover import to_tensorflow
+
+
+@pytest.fixture
+def tf() -> Any:
+    return pytest.importorskip("tensorflow", reason="TensorFlow is an outside oracle; not installed")
+
+
+def test_tensorflow_differentiates_and_compiles_a_function(tf: Any) -> None:
+    f = tf.function(ws.to_tensorflow(energy, PARAMS, X))
+    assert float(f(PARAMS, X)) == pytest.approx(energy(PARAMS, X), rel=1e-12)
+    p, x = {name: tf.Variable(value) for name, value in PARAMS.items()}, tf.Variable(X)
+    with tf.GradientTape() as tape:
+        y = f(p, x)
+    want = ws.grad(energy, argnums=(0, 1))(PARAMS, X)
+    for a, b in zip(tree.leaves(tape.gradient(y, (p, x))), tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_tensorflow_trains_with_a_step_and_hands_its_state_back(tf: Any) -> None:
+    step, batch = rows()
+    f, state = tf.function(ws.to_tensorflow(step), autograph=False), step.state
+    state = tree.map(np.asarray, state)
+    for _ in range(20):
+        state, results = f(state, batch)
+        assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
+    step.load_state(tree.map(np.asarray, state))
+    assert step.steps == 20 and np.isfinite(float(step(batch).loss))
+
+
+def test_a_saved_model_trains_alone(tf: Any, tmp_path: Path) -> None:
+    step, batch = dense()
+    files = step.export(tmp_path / "step.py", to="tensorflow")
+    file, module = imported(files[0]), tf.Module()
+    state = file.load(files[1])
+    given = {f"batch.{name}": tf.constant(x) for name, x in batch.items()}
+    module.step = file.step
+    module.step.get_concrete_function(state, given)
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    alone = tf.saved_model.load(str(tmp_path / "saved"))
+    for _ in range(5):
+        state, results = alone.step(state, given)
+        assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32"])
+def test_compiled_quotients_of_integers_are_numpys(tf: Any, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = np.repeat(np.array([info.min, info.max, 7, 0], dtype), 4)
+    y = np.tile(np.array([0, -1 if info.min else 1, info.max, 3]).astype(dtype), 4)
+
+    def quotients(x: Any, y: Any) -> Any:
+        return x // y, x % y, np.fmod(x, y), -x
+
+    with np.errstate(all="ignore"):
+        want = quotients(x, y)
+    for a, b in zip(tf.function(ws.to_tensorflow(quotients, x, y), autograph=False)(x, y), want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_orders_with_nan_are_numpys(tf: Any) -> None:
+    x = np.array([[3.0, np.nan, -np.inf, np.inf], [np.nan, 0.0, -0.0, 1.0]]).T
+
+    def orders(x: Any) -> Any:
+        return np.sort(x, 0), np.argsort(x, 0), np.argmax(x, 0), np.max(x, 0), np.maximum(x, 0.0), np.sign(x)
+
+    for a, b in zip(ws.to_tensorflow(orders, x)(x), orders(x), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_tensorflow_has_no_word_for_is_named(tf: Any) -> None:
+    def odd(x: Any) -> Any:
+        return np.sum(ws.grad(lambda a: np.sum(special.gammainc(a, x)))(x))
+
+    with pytest.raises(
+        UnsupportedError, match=r"export to tensorflow: 1 operation has no words there(?s:.*)gammainc_or"
+    ):
+        ws.to_tensorflow(odd, np.ones(3))
+
+
+def test_the_example_runs(tf: Any) -> None:
+    assert doctest.testmod(to_tensorflow).failed == 0
