@@ -12,7 +12,7 @@ DISTRIBUTIONS = {"sklearn": "scikit-learn", "IPython": "ipython"}
 """The distributions of packages whose name is another one."""
 COMMANDS = ("cli", "notebook")
 """The parts of the library that its extras are for."""
-GIVEN = {"einops", "jax", "pandas", "polars", "torch"}
+GIVEN = {"einops", "jax", "pandas", "polars", "tensorflow", "torch"}
 """What the library takes arrays, tables, weights and programs of, or writes programs for, where the user has it."""
 
 
