@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.backends.cards import CardKernels, missing
 from tests.kernel import interpret
+from tests.kernel.accuracy import FUNCTIONS, errors, nearly
 from tests.kernel.parse import parse_kernel
 from tests.kernel.random_kernels import agree, random_arrays
 
@@ -249,6 +250,14 @@ def test_roundings_are_kept() -> None:
     for x, y in zip(arrays, wanted, strict=True):
         np.testing.assert_array_equal(x, y)
     assert wanted[3].any() and wanted[5].all()
+
+
+@pytest.mark.usefixtures("adapter")
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_angles_are_reduced_without_float64(name: str) -> None:
+    x = np.random.default_rng(3).integers(0x10000000, 0x7F800000, 20_000, np.uint32).view(np.float32)
+    found = ws.jit(getattr(np, name), device="webgpu")(x)
+    assert errors(found, nearly(name, [x])).max() <= FUNCTIONS[name].bounds[0]
 
 
 @pytest.mark.usefixtures("adapter")

@@ -15,7 +15,7 @@ from wholestep.kernel.maths import Complex
 def written(code: Callable[..., Any], operands: Sequence[np.dtype], result: np.dtype, n: int, **how: Any) -> Kernel:
     """The kernel; complex arrays are two buffers each."""
     stored, lanes = how.pop("stored", False), how.pop("lanes", 8)
-    b = KernelBuilder("elementwise")
+    b = KernelBuilder("elementwise", how.pop("doubles", True))
     with b:
         axis = Axis("i", n, lanes=lanes)
         buffers = [[b.buffer(f"x{k}{j}", part, n) for j, part in enumerate(parts(d))] for k, d in enumerate(operands)]

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from tests.kernel.accuracy import F32, F64, FUNCTIONS, errors, exactly, nearly, primitive, sample, unit
-from tests.kernel.elementwise import evaluate
+from tests.kernel.elementwise import evaluate, written
 
 from wholestep.errors import ParameterError
 from wholestep.kernel import maths
 from wholestep.kernel.build import builder
+from wholestep.kernel.lang import Var, walk
 from wholestep.kernel.maths import powers
 
 
@@ -34,6 +35,20 @@ def test_float64(name: str) -> None:
     found = errors(evaluate(primitive(name).code, given, F64), high, low)
     i = int(np.argmax(found))
     assert found[i] <= FUNCTIONS[name].bounds[1], (found[i], [x[i] for x in given])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_large_angles_without_float64(name: str) -> None:
+    rng = np.random.default_rng(8)
+    x = rng.integers(0, 0x7F800000, 100_000, np.uint32).view(F32)
+    near = (rng.integers(1, 2**40, 20_000) * (np.pi / 2)).astype(F32)
+    worst = np.array([16367173 * 2.0**72, np.inf, 40000.004, np.finfo(F32).max], F32)  # the first is nearest to a zero
+    x = np.concatenate([x, -near, worst])
+    code = primitive(name).code
+    found = errors(evaluate(code, [x], F32, doubles=False), nearly(name, [x]))
+    assert found.max() <= FUNCTIONS[name].bounds[0], x[np.argmax(found)]
+    kernel = written(code, [F32], F32, 8, doubles=False)
+    assert not [s for s in walk(kernel.body) if isinstance(s, Var) and s.dtype == F64]
 
 
 @pytest.mark.parametrize("exponent", powers.SHORT)

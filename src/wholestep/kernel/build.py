@@ -76,10 +76,13 @@ class OpenLoop:
 
 
 class KernelBuilder:
-    """A kernel that is being written. A value is placed in the outermost body where all that it reads is in sight."""
+    """A kernel that is being written. A value is placed in the outermost body where all that it reads is in sight.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    Mathematics of float32 computes with float64 in between only where there are `doubles`.
+    """
+
+    def __init__(self, name: str, doubles: bool = True) -> None:
+        self.name, self.doubles = name, doubles
         self.buffers: list[Buffer] = []
         self.frames: list[OpenBody] = [OpenBody([], {})]
         self.depths: dict[Axis | Var, int] = {}

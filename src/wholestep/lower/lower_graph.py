@@ -162,7 +162,7 @@ class GraphLowering(Materializer):
         target = self.context.target
 
         def write(grid: Sequence[int] | None, rows: Sequence[int] | None) -> KernelWriter:
-            return KernelWriter(self.fusion, group, readable, targets, target.row_lanes, grid, rows)
+            return KernelWriter(self.fusion, group, readable, targets, target.row_lanes, grid, rows, target.doubles)
 
         writer, kernel = target.schedule(write)
         made = writer.bound(kernel, target.worth_sharing(kernel))

@@ -57,8 +57,9 @@ class Target:
     `vector` is the bytes of a vector, `registers` how many vectors there are, and `row_vectors` up to how many of them
     a row may fill to be worked on in registers. `spaces` are the memory spaces of its kernels, `barriers` tells whether
     the threads of a workgroup can wait for each other, `index_bits` is the width of the integers that indices are
-    computed in, and `split` says which reductions run in two stages, since threads share the first. `operands` limits
-    the orders in which contractions read, and `rates` are assumed where none are measured.
+    computed in, `doubles` whether there is float64 at all, and `split` says which reductions run in two stages, since
+    threads share the first. `operands` limits the orders in which contractions read, and `rates` are assumed where none
+    are measured.
     """
 
     name: str = "scalar"
@@ -68,6 +69,7 @@ class Target:
     spaces: frozenset[Space] = frozenset({"global"})
     barriers: bool = False
     index_bits: int = 64
+    doubles: bool = True
     split: SplitLimits | None = None
     operands: OperandLimits = DEFAULT_OPERANDS
     rates: Rates = DEFAULT_RATES

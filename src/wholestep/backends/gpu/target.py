@@ -34,6 +34,6 @@ class CardTarget(Target):
 OPENCL = CardTarget("opencl")
 """Cards that OpenCL reaches."""
 
-WEBGPU = CardTarget("webgpu", index_bits=32, trips=65_535)
+WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535)
 """Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
 reset cards that are busy for seconds."""

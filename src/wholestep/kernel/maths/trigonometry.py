@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,7 +39,8 @@ QUARTER = {
     F64: (1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27),
 }
 """A quarter turn in three parts, the first so short that its products with n are exact."""
-U32, U64, I64 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
+U32, I32 = np.dtype(np.uint32), np.dtype(np.int32)
+U64, I64 = np.dtype(np.uint64), np.dtype(np.int64)
 LIMB, MASK = 32, (1 << 32) - 1
 TURN = int(
     "28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F9458EAF7AEF1586DC91B8E909374B801924BBA827464873F87"
@@ -52,6 +54,8 @@ AHEAD = 48
 LIMBS = tuple(((TURN << 32) >> (1184 + AHEAD - LIMB * i)) & MASK for i in range(38))
 
 
+TURN_IN_PARTS = (6.2831854820251465, -1.7484556000744883e-07)
+"""2 pi as the sum of two float32 numbers."""
 CLASSES, SPAN = 5, 25
 """The exponents of a float32 in ranges of 25, above the first of which it is a whole multiple of a power of two."""
 PIECES = [
@@ -89,7 +93,7 @@ def turns(a: Var) -> tuple[Var, Var]:
 
 def distant(a: Var) -> Callable[[Var], tuple[Var, Var, Var]]:
     """The reduction of larger angles: the angle that is left, what rounding left out of it, and the word."""
-    return far if a.dtype == F64 else far32
+    return far if a.dtype == F64 else far32 if builder().doubles else far32_by_words
 
 
 def far32(a: Var) -> tuple[Var, Var, Var]:
@@ -110,6 +114,32 @@ def far32(a: Var) -> tuple[Var, Var, Var]:
     rounded = b.convert(angle, F32)
     left = b.convert(angle - b.convert(rounded, F64), F32)
     return rounded, left, b.convert(word((n + m) + (carry + FORMATS[F64].magic)), U32)
+
+
+def far32_by_words(a: Var) -> tuple[Var, Var, Var]:
+    """An angle in float32, in whole numbers of 32 bits: 64 binary digits of its turns; NaN for an infinite one."""
+    b, bits = builder(), word(a)
+    m = (bits & ((1 << 23) - 1)) | (1 << 23)
+    place = bits >> 23
+    # a = m 2**e; whole turns are left out by starting e digits into 1 / (2 pi).
+    place = place - (127 + 23 - AHEAD)
+    limbs = chosen_limbs(place >> 5, [b.constant(limb, U32) for limb in LIMBS[:11]], (4, 2, 1), 3)
+    left = place & 31
+    window = [(high << left) | (low >> (32 - left)) for high, low in pairwise(limbs)]
+    under = b.op("mulhi", m, window[2])
+    low = m * window[1] + under
+    carry = b.convert(low < under, U32)
+    high = m * window[0] + b.op("mulhi", m, window[1]) + carry
+    n = (high + (1 << 29)) >> 30
+    signed = b.bits(high - (n << 30), I32)
+    halves = [signed >> 16, *[b.bits(x, I32) for x in (high & 0xFFFF, low >> 16, low & 0xFFFF)]]
+    total, rest = b.convert(halves[0], F32) * 2.0**-16, number(a, 0.0)
+    for i, half in enumerate(halves[1:], 2):
+        total, more = quick_sum(total, b.convert(half, F32) * 2.0 ** (-16 * i))
+        rest = rest + more
+    angle, left_out = product_of(total + (a - a), TURN_IN_PARTS[0])
+    angle, left_out = quick_sum(angle, left_out + fma(total, TURN_IN_PARTS[1], rest * TURN_IN_PARTS[0]))
+    return angle, left_out, n
 
 
 def far(a: Var) -> tuple[Var, Var, Var]:
@@ -138,13 +168,18 @@ def digits(place: Var, count: int) -> list[Var]:
     """`count` limbs of 1 / (2 pi) with the zeros ahead of it, from a binary place on: its bits choose them."""
     b = builder()
     limbs: list[Var] = [b.constant(limb, U64) for limb in LIMBS]
-    index = place >> 5
-    for bit in (16, 8, 4, 2, 1):
-        there = b.op("ne", index & bit, 0)
-        limbs = [select(there, limbs[i + bit], limbs[i]) for i in range(min(len(limbs) - bit, count + bit))]
+    limbs = chosen_limbs(place >> 5, limbs, (16, 8, 4, 2, 1), count)
     left = place & 31
     pairs = [(limbs[i] << LIMB) | limbs[i + 1] for i in range(count)]
     return [((pair << left) >> LIMB) & MASK for pair in pairs]
+
+
+def chosen_limbs(index: Var, limbs: list[Var], bits: tuple[int, ...], count: int) -> list[Var]:
+    """`count` limbs and what comes behind them, from an index on, of which these bits are looked at."""
+    for bit in bits:
+        there = builder().op("ne", index & bit, 0)
+        limbs = [select(there, limbs[i + bit], limbs[i]) for i in range(min(len(limbs) - bit, count + bit))]
+    return limbs
 
 
 def times(few: list[Var], many: list[Var]) -> list[Var]:

@@ -43,7 +43,8 @@ class BoundKernel(NamedTuple):
 class KernelWriter:
     """The writer of one group's kernel, which may load the values in `locations` and stores those in `targets`.
 
-    `grid` and `rows`, the keys of its `axes`, are the orders of its loops; `row_lanes` is the target's method.
+    `grid` and `rows`, the keys of its `axes`, are the orders of its loops; `row_lanes` is the target's method,
+    and `doubles` its property.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class KernelWriter:
         row_lanes: Callable[[Size, int], int],
         grid: Sequence[int] | None = None,
         rows: Sequence[int] | None = None,
+        doubles: bool = True,
     ) -> None:
         self.fusion = clustering
         self.group = group
@@ -64,7 +66,7 @@ class KernelWriter:
         self.grid = [a for a in grid or group.grid if group.sizes[a] != 1]
         self.row_lanes = self.find_row_lanes(row_lanes)
         row = tuple([self.axes[a] for a in self.rows]) if self.row_lanes else ()
-        self.builder = KernelBuilder(kernel_name_of(group))
+        self.builder = KernelBuilder(kernel_name_of(group), doubles)
         self.reader = ElementReader(self.builder, locations, row)
 
     def find_row_lanes(self, row_lanes: Callable[[Size, int], int]) -> int:

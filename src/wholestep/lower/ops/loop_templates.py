@@ -45,7 +45,7 @@ class KernelTemplate(ElementReader):
     """A kernel written by hand, inside a `with` statement; afterwards it makes a task."""
 
     def __init__(self, low: Materializer, name: str) -> None:
-        super().__init__(KernelBuilder(name), ReadableLocations(low.locations, ()))
+        super().__init__(KernelBuilder(name, low.context.target.doubles), ReadableLocations(low.locations, ()))
         self.target = low.context.target
 
     def __enter__(self) -> KernelTemplate:
