@@ -93,8 +93,8 @@ class MeshCosts(Shown):
         ...     all_to_all = all_gather
         >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((64, 64)), optimizer=ws.optim.sgd(0.1),
         ...                   batch=np.ones((4, 64)), mesh={"lone": Alone()})
-        >>> step.cost(mesh=ws.mesh.Link(1e-6, 1e9)).at(4).bytes  # of 64 * 64 gradients and the loss
-        49176
+        >>> step.cost(mesh=ws.mesh.Link(1e-6, 1e9)).at(4).bytes  # gradients, loss, and whether all is finite
+        49200
         """
         if processes < 1:
             raise ParameterError(f"cost: {processes} processes; there is at least 1")
