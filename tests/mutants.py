@@ -191,6 +191,9 @@ def main(arguments: list[str]) -> int:
         print("the tests fail without any fault planted, so they would notice nothing")
         return 2
     planted, alive = chosen(given.words, given.count, given.seed), []
+    if not planted:
+        print("no fault has one of these words in its name or in the file that it breaks:", *given.words)
+        return 2
     with ThreadPoolExecutor(WORKERS) as pool:
         for m, survived in zip(planted, pool.map(survives, planted), strict=True):
             print(f"{'SURVIVED' if survived else 'killed  '}  {m.file:28} {m.name}", flush=True)
