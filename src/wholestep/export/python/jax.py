@@ -14,8 +14,9 @@ from wholestep.export.python.vocabulary import (
     front_order,
     host_words,
     is_half,
-    listed,
+    over_rows,
     unless_complex,
+    while_it_holds,
 )
 from wholestep.ir.graph import Node
 from wholestep.primitives.movement import spread
@@ -94,20 +95,6 @@ def jax_fourier(c: Call) -> str:
     return f"jnp.fft.{name}({c.a[0]}, axes={c.p['axes']}, norm={norm})"
 
 
-def jax_scanned(c: Call) -> str:
-    """A loop over rows."""
-    n, k = c.p["sizes"]
-    parts = [listed(c.a[:n]), listed(c.a[n : n + k]), listed(c.a[n + k :])]
-    return f"scan_rows({c.function('graph')}, {', '.join(parts)}, {c.p['length']}, {c.p['reverse']})"
-
-
-def jax_looped(c: Call) -> str:
-    """A loop while a predicate holds."""
-    p, b = c.p["constants"]
-    parts = [listed(c.a[:p]), listed(c.a[p : p + b]), listed(c.a[p + b :])]
-    return f"loop_while({c.function('predicate')}, {c.function('body')}, {', '.join(parts)})"
-
-
 def jax_branched(c: Call) -> str:
     """One of several functions."""
     branches = ", ".join([c.names.function(g) for g in c.p["branches"]])
@@ -177,8 +164,8 @@ WORDS: dict[str, Spelling] = {
     "lu": "eliminated({0})",
     "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
     "cond": jax_branched,
-    "scan": jax_scanned,
-    "while_loop": jax_looped,
+    "scan": over_rows,
+    "while_loop": while_it_holds,
 }
 """The spelling of each operation in JAX."""
 

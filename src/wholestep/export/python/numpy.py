@@ -14,7 +14,9 @@ from wholestep.export.python.vocabulary import (
     front_order,
     listed,
     literal,
+    over_typed_rows,
     special_symbols,
+    while_it_holds,
 )
 from wholestep.primitives.movement import spread
 
@@ -118,21 +120,6 @@ def numpy_fourier(c: Call) -> str:
     return f"np.fft.{name}({c.a[0]}, axes={c.p['axes']}{norm})"
 
 
-def numpy_scan(c: Call) -> str:
-    """A loop over rows."""
-    n, k = c.p["sizes"]
-    parts = [listed(c.a[:n]), listed(c.a[n : n + k]), listed(c.a[n + k :])]
-    kinds = listed([f"({t.shape}, {c.target.dtype(t.dtype)})" for t in c.outs[k:]])
-    return f"scan_rows({c.function('graph')}, {', '.join(parts)}, {c.p['length']}, {c.p['reverse']}, {kinds})"
-
-
-def numpy_loop(c: Call) -> str:
-    """A loop while a predicate holds."""
-    p, b = c.p["constants"]
-    parts = [listed(c.a[:p]), listed(c.a[p : p + b]), listed(c.a[p + b :])]
-    return f"loop_while({c.function('predicate')}, {c.function('body')}, {', '.join(parts)})"
-
-
 def numpy_branch(c: Call) -> str:
     """One of several functions."""
     branches = listed([c.names.function(g) for g in c.p["branches"]])
@@ -197,8 +184,8 @@ WORDS: dict[str, Spelling] = {
     "solve_sylvester": "sylvester_solutions({0}, {1}, {2})",
     "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
     "cond": numpy_branch,
-    "scan": numpy_scan,
-    "while_loop": numpy_loop,
+    "scan": over_typed_rows,
+    "while_loop": while_it_holds,
 }
 """The spelling of each operation in NumPy."""
 

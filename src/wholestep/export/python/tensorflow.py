@@ -17,6 +17,8 @@ from wholestep.export.python.vocabulary import (
     is_half,
     listed,
     on_host,
+    over_typed_rows,
+    while_it_holds,
 )
 from wholestep.export.rules.control import is_selectable
 from wholestep.ir.graph import Node
@@ -89,21 +91,6 @@ def tensorflow_written(function: str) -> Spelling:
         return f"tf.transpose({text}, {back})" if back else text
 
     return spelling
-
-
-def tensorflow_scanned(c: Call) -> str:
-    """A loop over rows."""
-    n, k = c.p["sizes"]
-    parts = [listed(c.a[:n]), listed(c.a[n : n + k]), listed(c.a[n + k :])]
-    kinds = listed([f"({t.shape}, {c.target.dtype(t.dtype)})" for t in c.outs[k:]])
-    return f"scan_rows({c.function('graph')}, {', '.join(parts)}, {c.p['length']}, {c.p['reverse']}, {kinds})"
-
-
-def tensorflow_looped(c: Call) -> str:
-    """A loop while a predicate holds."""
-    p, b = c.p["constants"]
-    parts = [listed(c.a[:p]), listed(c.a[p : p + b]), listed(c.a[p + b :])]
-    return f"loop_while({c.function('predicate')}, {c.function('body')}, {', '.join(parts)})"
 
 
 def tensorflow_branched(c: Call) -> str:
@@ -199,8 +186,8 @@ WORDS: dict[str, Spelling] = {
     "lu": lambda c: host_call(c, "packed_lu"),
     "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
     "cond": tensorflow_branched,
-    "scan": tensorflow_scanned,
-    "while_loop": tensorflow_looped,
+    "scan": over_typed_rows,
+    "while_loop": while_it_holds,
 }
 """The spelling of each operation in TensorFlow."""
 

@@ -15,7 +15,9 @@ from wholestep.export.python.vocabulary import (
     host_words,
     is_half,
     listed,
+    over_rows,
     unless_complex,
+    while_it_holds,
 )
 from wholestep.export.rules.control import is_selectable
 from wholestep.ir.graph import Node
@@ -131,18 +133,9 @@ def torch_triangular(c: Call) -> str:
 
 def torch_scanned(c: Call) -> str:
     """A loop over rows, written out when it runs."""
-    n, k = c.p["sizes"]
-    parts = [listed(c.a[:n]), listed(c.a[n : n + k]), listed(c.a[n + k :])]
-    empty = [f"torch.empty({t.shape}, dtype={c.target.dtype(t.dtype)})" for t in c.outs[k:]]
-    shape = listed(empty) if not c.p["length"] else "()"
-    return f"scan_rows({c.function('graph')}, {', '.join(parts)}, {c.p['length']}, {c.p['reverse']}, {shape})"
-
-
-def torch_looped(c: Call) -> str:
-    """A loop while a predicate holds."""
-    p, b = c.p["constants"]
-    parts = [listed(c.a[:p]), listed(c.a[p : p + b]), listed(c.a[p + b :])]
-    return f"loop_while({c.function('predicate')}, {c.function('body')}, {', '.join(parts)})"
+    kinds = c.outs[c.p["sizes"][1] :]
+    empty = [f"torch.empty({t.shape}, dtype={c.target.dtype(t.dtype)})" for t in kinds]
+    return over_rows(c, listed(empty) if not c.p["length"] else "()")
 
 
 def torch_branched(c: Call) -> str:
@@ -237,7 +230,7 @@ WORDS: dict[str, Spelling] = {
     "lu": "eliminated({0})",
     "cond": torch_branched,
     "scan": torch_scanned,
-    "while_loop": torch_looped,
+    "while_loop": while_it_holds,
 }
 """The spelling of each operation in torch."""
 WORDS |= {name: unless_complex(str(WORDS[name]), HOST[name]) for name in ("erf", "erfc", "erfcx")}

@@ -193,6 +193,27 @@ def listed(items: Sequence[str]) -> str:
     return f"({', '.join(items)}{',' * (len(items) == 1)})"
 
 
+def over_rows(c: Call, *more: str) -> str:
+    """A loop over rows, as a call of the support's function; some libraries give it more than the others."""
+    n, k = c.p["sizes"]
+    parts = [listed(c.a[:n]), listed(c.a[n : n + k]), listed(c.a[n + k :])]
+    rest = (str(c.p["length"]), str(c.p["reverse"]), *more)
+    return f"scan_rows({', '.join([c.function('graph'), *parts, *rest])})"
+
+
+def over_typed_rows(c: Call) -> str:
+    """A loop over rows that is told the shape and dtype of each result's rows."""
+    kinds = [f"({t.shape}, {c.target.dtype(t.dtype)})" for t in c.outs[c.p["sizes"][1] :]]
+    return over_rows(c, listed(kinds))
+
+
+def while_it_holds(c: Call) -> str:
+    """A loop while a predicate holds, as a call of the support's function."""
+    p, b = c.p["constants"]
+    parts = [listed(c.a[:p]), listed(c.a[p : p + b]), listed(c.a[p + b :])]
+    return f"loop_while({c.function('predicate')}, {c.function('body')}, {', '.join(parts)})"
+
+
 def thin_shape(shape: Sequence[int], axes: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
     """A shape of ones but for axes that have sizes: what broadcasts to the shape."""
     found = [1] * len(shape)
