@@ -12,8 +12,14 @@ from wholestep.lower.blocking.block_sizes import PARTIAL_SUM_BYTES, BlockSizes, 
 from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, ContractionNest, runs_along
 from wholestep.lower.target import Target
 
-TILES = {16: (6, 2), 32: (14, 2)}
-"""Rows and vectors of a tile of sums, for so many registers: the others hold one row of columns, and an element."""
+TILES = {16: (6, 2), 32: (6, 4)}
+"""Rows and vectors of a tile of sums, for so many registers: the others hold one row of columns, and an element. Of 32
+some must stay free: with 14 by 2 the columns of the next term, which LLVM loads early, push sums out. Measured.
+"""
+MIN_VECTORS = 2
+"""Fewer vectors of columns do not pay for packing."""
+IN_PLACE = 2
+"""Operands of up to so many first caches are read where they lie. Measured."""
 MIN_ROWS, MIN_TERMS = 16, 32
 """Fewer rows use what was packed too seldom; fewer terms are done before it pays. Measured."""
 MIN_PRODUCTS = 1 << 18
@@ -55,16 +61,13 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     """The blocks of a contraction; None where its operands are better read in place."""
     size = nest.dtype.itemsize
     lanes = machine.lanes(size)
-    registers = 32 if machine.registers >= 32 else 16
-    tile_rows, vectors = TILES[registers]
+    tile_rows, vectors = TILES[32 if machine.registers >= 32 else 16]
     panel = lanes * vectors
     terms = block_terms(nest.term_count, panel * size, caches)
     few = nest.row_count * terms * size <= caches.second // 2 and nest.column_count >= MIN_PANELS * panel
     if nest.row_count < MIN_ROWS:
         return dot_sizes(nest, machine) or strip_sizes(nest, lanes, caches)
-    # Large tiles read few rows in place as fast as packed ones, as long as the columns stay in the cache.
-    in_place = caches.second if few and registers == 32 else caches.second // 8
-    if not is_packed(nest, panel, in_place // size):
+    if not is_packed(nest, MIN_VECTORS * lanes, IN_PLACE * caches.first // size):
         return None
     most = SCRATCH_BYTES // (terms * size)
     # A block of columns fills half of the second cache where every row goes over it.
@@ -131,12 +134,12 @@ def dot_sizes(nest: ContractionNest, machine: Target) -> BlockSizes | None:
     return BlockSizes(lanes, 1, 1, nest.term_count, 0, 0, strip=strip, partial_sums=partial_sums, abreast=abreast)
 
 
-def is_packed(nest: ContractionNest, panel: int, in_place: int) -> bool:
+def is_packed(nest: ContractionNest, columns: int, in_place: int) -> bool:
     """True if an operand has more elements than are read `in_place`: the columns, or rows that do not run along their
     terms; and wherever the columns run along the terms.
     """
     m, n, k = nest.row_count, nest.column_count, nest.term_count
-    if m < MIN_ROWS or n < panel or k < MIN_TERMS:
+    if m < MIN_ROWS or n < columns or k < MIN_TERMS:
         return False
     if len(nest.terms) > 1:
         return m * n * k >= MIN_PRODUCTS
@@ -149,5 +152,4 @@ def packs_turned(rows: int, columns: int, terms: int, dtype: DType, machine: Tar
     """True if a contraction of these extents is packed where its columns run along the terms."""
     if dtype not in (np.float32, np.float64):
         return False
-    panel = machine.lanes(dtype.itemsize) * TILES[32 if machine.registers >= 32 else 16][1]
-    return rows >= MIN_ROWS and columns >= panel and terms >= MIN_TERMS
+    return rows >= MIN_ROWS and columns >= MIN_VECTORS * machine.lanes(dtype.itemsize) and terms >= MIN_TERMS
