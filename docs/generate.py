@@ -30,7 +30,7 @@ from wholestep.lower.legalize.expand_ops import EXPANSIONS
 from wholestep.passes.inline_bodies import BODY_OPS
 from wholestep.primitives import precision as precision_kinds
 from wholestep.primitives.elementwise import Elementwise
-from wholestep.primitives.family import Bilinear, LinearPrimitive, Primitive
+from wholestep.primitives.family import BilinearPrimitive, LinearPrimitive, Primitive
 from wholestep.testing.primitives import graph_of, samples_of
 from wholestep_tools.audit.page import page as reliability
 from wholestep_tools.bench.depth import page_table as depth_table
@@ -270,7 +270,7 @@ def derivative(op: Primitive) -> str:
     """The fact about its derivative that a primitive states."""
     if op.flat or (isinstance(op, Elementwise) and not any(p is not None for p in op.partials)):
         return "none"
-    if isinstance(op, LinearPrimitive | Bilinear):
+    if isinstance(op, LinearPrimitive | BilinearPrimitive):
         return "transpose"
     return "partial derivatives" if isinstance(op, Elementwise) else "that of its graphs" if op.nested else "tangent"
 

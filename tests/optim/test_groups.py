@@ -205,6 +205,13 @@ def test_nested_numbers_are_set_in_a_compiled_step():
         (lambda: optim.lbfgs(history=0), ParameterError, "lbfgs: history is 0"),
         (lambda: optim.lbfgs(line_search="golden"), ParameterError, "lbfgs: line_search is 'golden'"),
         (lambda: optim.lbfgs().init(1j), UnsupportedError, "lbfgs: complex"),
+        (lambda: optim.rprop(0.1).init(np.ones(2, complex)), UnsupportedError, "rprop: complex"),
+        (lambda: optim.rprop(0.1, least=2.0, most=1.0), ParameterError, "rprop: least is 2 and most 1"),
+        (lambda: optim.rprop(0.1, grow=1.0), ParameterError, "rprop: grow is 1"),
+        (lambda: optim.lars(0.1, trust=0.0), ParameterError, "lars: trust is 0"),
+        (lambda: optim.sam(3.0), DtypeError, "sam: the first argument"),
+        (lambda: optim.sam(optim.sgd(0.1)).update(NESTED, None, NESTED), ParameterError, "sam: update was not given"),
+        (lambda: optim.adaptive_clip(only="tail").apply(NESTED, None, NESTED), ParameterError, "adaptive_clip: no par"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, error, message):

@@ -27,6 +27,14 @@ OTHERS = {
     "adamax": optim.adamax(0.01),
     "lion": optim.lion(0.01, weight_decay=0.1),
     "lamb": optim.lamb(0.01),
+    "adabelief": optim.adabelief(0.01, weight_decay=0.1),
+    "yogi": optim.yogi(0.01),
+    "adan": optim.adan(0.01, weight_decay=0.1),
+    "lars": optim.lars(0.5, trust=0.1, weight_decay=0.1),
+    "novograd": optim.novograd(0.01, weight_decay=0.1),
+    "conditioned": optim.chain(
+        optim.zero_nans(), optim.centralize(), optim.adaptive_clip(0.5), optim.add_decayed_weights(0.1), optim.sgd(0.1)
+    ),
     "rmsprop": optim.rmsprop(0.01, momentum=0.9, centered=True),
     "adagrad": optim.adagrad(0.1),
     "adadelta": optim.adadelta(),
@@ -37,6 +45,7 @@ REAL = {
     "adafactor": optim.adafactor(0.1),
     "muon": optim.muon(0.1, rest=optim.adam(0.01)),
     "lbfgs": optim.lbfgs(0.1, 3, line_search=None),
+    "rprop": optim.rprop(0.01),
 }
 
 

@@ -81,6 +81,10 @@ PAIRS = {
         lambda: optim.adagrad(0.1, start=0.2, weight_decay=0.1),
         lambda o, p: o.Adagrad(p, 0.1, initial_accumulator_value=0.2, weight_decay=0.1),
     ),
+    "rprop": (
+        lambda: optim.rprop(0.01, 0.6, 1.3, least=1e-3, most=0.2),
+        lambda o, p: o.Rprop(p, 0.01, (0.6, 1.3), (1e-3, 0.2)),
+    ),
     "adadelta": (
         lambda: optim.adadelta(0.7, 0.8, weight_decay=0.1),
         lambda o, p: o.Adadelta(p, 0.7, 0.8, weight_decay=0.1),
@@ -163,7 +167,59 @@ def muon(p, t, state):
     return (1 - 0.02 * 0.1) * p - 0.02 * np.sqrt(4 / 3) * x.T
 
 
+def adabelief(p, t, state):
+    m, v = state.get("m", 0.0), state.get("v", 0.0)
+    g = slope_at(p, t)
+    m = 0.8 * m + 0.2 * g
+    v = 0.95 * v + 0.05 * (g - m) ** 2 + 1e-12
+    state.update(m=m, v=v)
+    step = m / (1 - 0.8 ** (t + 1)) / (np.sqrt(v / (1 - 0.95 ** (t + 1))) + 1e-12)
+    return p * (1 - 0.01 * 0.3) - 0.01 * step
+
+
+def yogi(p, t, state):
+    m, v = state.get("m", 1e-6), state.get("v", 1e-6)
+    g = slope_at(p, t)
+    m = 0.9 * m + 0.1 * g
+    v = v - 0.05 * np.sign(v - g**2) * g**2
+    state.update(m=m, v=v)
+    return p - 0.01 * m / (1 - 0.9 ** (t + 1)) / (np.sqrt(v / (1 - 0.95 ** (t + 1))) + 1e-3)
+
+
+def adan(p, t, state):
+    m, c, v = [state.get(name, 0.0) for name in "mcv"]
+    g = slope_at(p, t)
+    change = g - state["g"] if t else 0 * g
+    m, c = 0.98 * m + 0.02 * g, 0.92 * c + 0.08 * change
+    v = 0.99 * v + 0.01 * (g + 0.92 * change) ** 2
+    state.update(m=m, c=c, v=v, g=g)
+    root = np.sqrt(v / (1 - 0.99 ** (t + 1))) + 1e-8
+    p = p - 0.01 * (m / (1 - 0.98 ** (t + 1)) + 0.92 * c / (1 - 0.92 ** (t + 1))) / root
+    return p / (1 + 0.01 * 0.3)
+
+
+def lars(p, t, state):
+    g = slope_at(p, t)
+    trust = 0.2 * np.linalg.norm(p) / (np.linalg.norm(g) + 0.1 * np.linalg.norm(p))
+    v = state["v"] = 0.9 * state.get("v", 0.0) + 0.05 * trust * (g + 0.1 * p)
+    return p - v
+
+
+def novograd(p, t, state):
+    g = slope_at(p, t)
+    square = np.sum(g**2)
+    v = state["v"] = 0.9 * state["v"] + 0.1 * square if t else square
+    scaled = g / (np.sqrt(v) + 1e-8) + 0.1 * p
+    m = state["m"] = 0.95 * state["m"] + scaled if t else scaled
+    return p - 0.01 * m
+
+
 PAPERS = {
+    "adabelief": (lambda: optim.adabelief(0.01, 0.8, 0.95, 1e-12, weight_decay=0.3), adabelief),
+    "yogi": (lambda: optim.yogi(0.01, b2=0.95), yogi),
+    "adan": (lambda: optim.adan(0.01, weight_decay=0.3), adan),
+    "lars": (lambda: optim.lars(0.05, trust=0.2, weight_decay=0.1), lars),
+    "novograd": (lambda: optim.novograd(0.01, b2=0.9, weight_decay=0.1), novograd),
     "lion": (lambda: optim.lion(0.01, weight_decay=0.3), lion),
     "lamb": (lambda: optim.lamb(0.01, weight_decay=0.05), lamb),
     "muon": (lambda: optim.muon(0.02, rest=optim.sgd(0.1)), muon),

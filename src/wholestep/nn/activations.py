@@ -12,6 +12,9 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single, pointwise
 
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+"""The constants for which mean 0 and variance 1 are a fixed point of `selu`."""
+
 
 def relu(x: Any) -> Any:
     """max(x, 0), with derivative 0 at 0.
@@ -122,7 +125,7 @@ def selu(x: Any) -> Any:
     >>> ws.nn.selu(np.array([-1.0, 1.0])).round(4).tolist()
     [-1.1113, 1.0507]
     """
-    return in_single(lambda a: 1.0507009873554805 * elu(a, 1.6732632423543772), x)
+    return in_single(lambda a: SELU_SCALE * elu(a, SELU_ALPHA), x)
 
 
 def celu(x: Any, alpha: float = 1.0) -> Any:
@@ -366,3 +369,33 @@ def threshold(x: Any, bound: float, value: float) -> Any:
     [7.0, 2.0]
     """
     return in_single(lambda a: wnp.where(a <= bound, value, a), x)
+
+
+def log_sigmoid(x: Any) -> Any:
+    """The logarithm of the sigmoid, -log(1 + exp(-x)), exact also where the sigmoid rounds to 0.
+
+    Shapes: x real floats of any shape; the same.
+    Raises: nothing of its own.
+    Source: Verhulst, "Notice sur la loi que la population suit dans son accroissement", 1838.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.log_sigmoid(np.array([-1000.0, 0.0])).round(4).tolist()
+    [-1000.0, -0.6931]
+    """
+    return in_single(lambda a: -wnp.logaddexp(0, -a), x)
+
+
+def squareplus(x: Any, b: float = 4.0) -> Any:
+    """(x + sqrt(x**2 + b)) / 2: a softplus without exponentials.
+
+    Shapes: x real floats of any shape; the same.
+    Raises: ParameterError for a b that is not positive.
+    Source: Barron, "Squareplus: a softplus-like algebraic rectifier", 2021.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.squareplus(np.array([0.0, 1.5])).tolist()
+    [1.0, 2.0]
+    """
+    if not b > 0:
+        raise ParameterError(f"squareplus: b is {b}; it must be positive")
+    return in_single(lambda a: (a + wnp.sqrt(a * a + b)) / 2, x)

@@ -15,7 +15,7 @@ from wholestep.nn.linears import sized
 from wholestep.nn.module import Module
 from wholestep.nn.spatial import like_images
 from wholestep.nn.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
-from wholestep.nn.windows import Ints, Padding, per_axis
+from wholestep.nn.windows import PADDING_MODES, Ints, Padding, per_axis
 
 
 class Convolution(Module):
@@ -28,6 +28,7 @@ class Convolution(Module):
     n: ClassVar[int]
     function: ClassVar[Callable[..., Any]]
     transposed: ClassVar[bool] = False
+    window_options: ClassVar[tuple[str, ...]] = ("stride", "padding", "dilation", "groups", "padding_mode")
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Convolution(Module):
         padding: Padding = 0,
         dilation: Ints = 1,
         groups: int = 1,
+        padding_mode: str = "zeros",
         bias: bool = True,
         dtype: Any = np.float32,
     ) -> None:
@@ -47,6 +49,13 @@ class Convolution(Module):
         sized(name, inputs=inputs, outputs=outputs, groups=groups)
         if inputs % groups or outputs % groups:
             raise ParameterError(f"{name}: {groups} groups do not divide {inputs} and {outputs} channels")
+        if padding_mode not in (PADDING_MODES if "padding_mode" in self.window_options else ("zeros",)):
+            known = (
+                "a transposed convolution pads with zeros"
+                if self.transposed
+                else f"{', '.join(PADDING_MODES)} are known"
+            )
+            raise ParameterError(f"{name}: padding_mode is {padding_mode!r}", hint=known)
         first, second = (inputs, outputs) if self.transposed else (outputs, inputs)
         shape = (first, second // groups, *per_axis(name, "size", size, self.n))
         for_weight, for_bias = keys_from(key, 2)
@@ -54,13 +63,14 @@ class Convolution(Module):
         bound = init.fans(shape, "oi")[0] ** -0.5
         self.bias = init.symmetric(for_bias, (outputs,), bound, dtype) if bias else None
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.padding_mode = padding_mode
 
     def __call__(self, x: Any) -> Any:
         return type(self).function(x, self.weight, self.bias, **self.options())
 
     def options(self) -> dict[str, Any]:
         """The options of the windows."""
-        return {name: getattr(self, name) for name in ("stride", "padding", "dilation", "groups")}
+        return {name: getattr(self, name) for name in self.window_options}
 
 
 class Conv2d(Convolution):
@@ -96,6 +106,7 @@ class TransposedConvolution(Convolution):
     """The common part of transposed convolutions."""
 
     transposed = True
+    window_options = Convolution.window_options[:-1]
 
     def __init__(
         self, inputs: int, outputs: int, size: Ints, *, key: Any, output_padding: Ints = 0, **options: Any

@@ -7,7 +7,7 @@ from typing import Any
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.spatial import by_rank
-from wholestep.nn.windows import Ints, Padding, pad_axes, rank_is, slide, type_text, windows
+from wholestep.nn.windows import Ints, Padding, padded_as, rank_is, slide, type_text, windows
 
 PLACES, INSIDE = "xyz", "ijk"
 """Labels of the places of windows, and of the places in one."""
@@ -24,12 +24,15 @@ def conv(
     padding: Padding = 0,
     dilation: Ints = 1,
     groups: int = 1,
+    padding_mode: str = "zeros",
 ) -> Any:
     """Correlate images with a kernel.
 
-    `stride`, `padding` and `dilation` are an integer or one for each axis; padding, with zeros, may also be a pair
-    (before, after) for each axis, "valid" for none, or "same" for what leaves ceil(size / stride) places, one more
-    after than before where it is odd. Each of `groups` groups of output channels reads its own group of input channels.
+    `stride`, `padding` and `dilation` are an integer or one for each axis; padding may also be a pair (before, after)
+    for each axis, "valid" for none, or "same" for what leaves ceil(size / stride) places, one more after than before
+    where it is odd. It is made of zeros, or with `padding_mode` "reflect" of the image reflected at its edge elements,
+    with "replicate" of these, with "circular" of the image's other side. Each of `groups` groups of output channels
+    reads its own group of input channels.
 
     Shapes: x [n, c, height, width], w [o, c / groups, i, j] and b [o]; [n, o, ...], of the wider dtype.
     Raises: ShapeError for arrays that do not fit, ParameterError for numbers that make no sense.
@@ -45,7 +48,7 @@ def conv(
     check_kernel_axes(name, w, n)
     check_kernel(name, x, w, n, groups, inputs=w.shape[1] * groups, split=w.shape[0])
     at = slide(name, x, n, w.shape[2:], stride, padding, dilation)
-    return with_bias(name, correlated(windows(pad_axes(x, at.around), at), w, n, groups), b, n)
+    return with_bias(name, correlated(windows(padded_as(name, x, at.around, padding_mode), at), w, n, groups), b, n)
 
 
 conv1d, conv2d, conv3d = by_rank(

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError
+from wholestep.nn.activations import SELU_ALPHA, SELU_SCALE
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.keys import key_needed
 from wholestep.nn.module import Module
@@ -46,6 +47,33 @@ def channel_dropout(x: Any, p: float, key: Any) -> Any:
     """
     a = wnp.asarray(x)
     return dropped("channel_dropout", a, p, key, (*a.shape[:2], *[1] * (a.ndim - 2)))
+
+
+def alpha_dropout(x: Any, p: float, key: Any) -> Any:
+    """Dropout for networks of `selu`: what is left out is set to the limit of selu, and mean and variance are kept.
+
+    With mean 0 and variance 1 of x, each element is replaced by -scale * alpha of `selu` with probability p, and the
+    result is mapped affinely back to mean 0 and variance 1. p = 1 gives zeros.
+
+    Shapes: x floats of any shape; the same.
+    Raises: as `dropout` does.
+    Source: Klambauer et al., "Self-normalizing neural networks", 2017.
+
+    >>> import numpy as np, wholestep as ws
+    >>> y = ws.nn.alpha_dropout(ws.random.normal(ws.random.key(1), (10_000,)), 0.3, ws.random.key(0))
+    >>> bool(abs(y.mean()) < 0.05), bool(abs(y.std() - 1) < 0.05)
+    (True, True)
+    """
+    a = wnp.asarray(x)
+    chance = probability("alpha_dropout", p)
+    if chance == 0:
+        return x
+    if chance == 1:
+        return wnp.zeros_like(a)
+    floor = -SELU_SCALE * SELU_ALPHA
+    scale = ((1 - chance) * (1 + chance * floor * floor)) ** -0.5
+    kept = uniform(key_needed("alpha_dropout", key), a.shape, np.float32) >= np.float32(chance)
+    return in_single(lambda v: scale * (wnp.where(kept, v, floor) - chance * floor), a)
 
 
 def probability(name: str, p: Any) -> float:
@@ -104,3 +132,19 @@ class ChannelDropout(Dropout):
     """
 
     function = staticmethod(channel_dropout)
+
+
+class AlphaDropout(Dropout):
+    """`alpha_dropout` in training, given a key, and nothing in evaluation.
+
+    Shapes: x floats of any shape; the same.
+    Raises: as `Dropout` does.
+    Source: as `alpha_dropout`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> layer = ws.nn.AlphaDropout(0.5)
+    >>> layer(np.ones(4), key=0).shape, layer.eval()(np.ones(2)).tolist()
+    ((4,), [1.0, 1.0])
+    """
+
+    function = staticmethod(alpha_dropout)

@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table picked by integer ids."""
+"""Embeddings: rows of a table picked by integer ids, alone or as the mean, the sum or the largest of several."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep.errors import BoundsError, ShapeError
+from wholestep import dtypes, numpy as wnp
+from wholestep.errors import BoundsError, ParameterError, ShapeError
 from wholestep.frontend.marks import stop_gradient
 from wholestep.nn import init
 from wholestep.nn.exponentials import integer_index
 from wholestep.nn.linears import linear, sized
 from wholestep.nn.module import Module
 from wholestep.nn.windows import type_text
+
+BAG_MODES = ("mean", "sum", "max")
+"""The ways to join the rows of a bag."""
 
 
 def embedding(table: Any, ids: Any, padding_idx: int | None = None) -> Any:
@@ -78,3 +81,79 @@ class Embedding(Module):
     def attend(self, x: Any) -> Any:
         """x @ table.T: [..., width] -> [..., count]."""
         return linear(x, self.weight.T)
+
+
+def embedding_bag(table: Any, ids: Any, *, mode: str = "mean", mask: Any = None, padding_idx: int | None = None) -> Any:
+    """The mean, the sum or the largest elements of the rows of a table at the ids of each bag, the last axis of ids.
+
+    Ids where `mask` is False, and those that are `padding_idx`, are not in the bag; a bag without ids gives zeros.
+
+    Shapes: table floats [count, width], ids [..., n] of any integer dtype, mask booleans of their shape; [..., width].
+    Raises: ParameterError for another mode, ShapeError for a mask of another shape, and as `embedding` does.
+    Source: PyTorch's embedding_bag.
+
+    >>> import numpy as np, wholestep as ws
+    >>> table = np.array([[1.0, 2.0], [3.0, 6.0]])
+    >>> ws.nn.embedding_bag(table, np.array([[0, 1], [1, 1]]), mask=np.array([[True, True], [True, False]])).tolist()
+    [[2.0, 4.0], [3.0, 6.0]]
+    """
+    if mode not in BAG_MODES:
+        raise ParameterError(f"embedding_bag: mode is {mode!r}", hint=f"{', '.join(BAG_MODES)} are known")
+    places = integer_index("embedding_bag", ids)
+    if places.ndim < 1:
+        raise ShapeError("embedding_bag: ids are one number", hint="the last axis of ids goes over the bag")
+    rows = embedding(table, places, padding_idx)
+    inside = wnp.ones(places.shape, bool) if mask is None else wnp.asarray(mask)
+    if inside.shape != places.shape or not dtypes.is_bool(inside.dtype):
+        raise ShapeError(
+            f"embedding_bag: the mask is {type_text(inside)}, and the ids {type_text(places)}",
+            hint="the mask is True for each id that is in its bag",
+        )
+    if padding_idx is not None:
+        count = len(table)
+        inside = inside & (places % count != padding_idx % count)
+    return pool_bag(rows, inside[..., None], mode)
+
+
+def pool_bag(rows: Any, inside: Any, mode: str) -> Any:
+    """Rows [..., n, width] joined along n where they are inside, zeros where none is."""
+    if mode == "max":
+        empty = ~wnp.any(inside, axis=-2)
+        largest = wnp.max(wnp.where(inside, rows, -wnp.inf), axis=-2)
+        return wnp.where(empty, 0, largest)
+    wide = rows.astype(dtypes.compute_dtype(rows.dtype), copy=False)
+    total = wnp.sum(wnp.where(inside, wide, 0), axis=-2)
+    if mode == "mean":
+        total = total / wnp.maximum(wnp.sum(inside, axis=-2), 1).astype(wide.dtype)
+    return total.astype(rows.dtype, copy=False)
+
+
+class EmbeddingBag(Embedding):
+    """`embedding_bag` with a table [count, width] of its own, drawn from the standard normal distribution.
+
+    Shapes: ids [..., n] of any integer dtype, mask booleans of their shape; [..., width].
+    Raises: ParameterError for another mode, and as `Embedding` and `embedding_bag` do.
+    Source: as `embedding_bag`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.EmbeddingBag(10, 4, key=0, mode="sum")(np.array([[1, 2, 3], [4, 4, 4]])).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        count: int,
+        width: int,
+        *,
+        key: Any,
+        mode: str = "mean",
+        padding_idx: int | None = None,
+        dtype: Any = np.float32,
+    ) -> None:
+        super().__init__(count, width, key=key, padding_idx=padding_idx, dtype=dtype)
+        if mode not in BAG_MODES:
+            raise ParameterError(f"EmbeddingBag: mode is {mode!r}", hint=f"{', '.join(BAG_MODES)} are known")
+        self.mode = mode
+
+    def __call__(self, ids: Any, *, mask: Any = None) -> Any:
+        return embedding_bag(self.weight, ids, mode=self.mode, mask=mask, padding_idx=self.padding_idx)

@@ -1,4 +1,4 @@
-"""Dense layers: a matrix product and a bias."""
+"""Dense layers: a matrix product and a bias, or a form that is linear in each of two inputs."""
 
 from __future__ import annotations
 
@@ -64,6 +64,62 @@ class Linear(Module):
 
     def __call__(self, x: Any) -> Any:
         return linear(x, self.weight, self.bias)
+
+
+def bilinear(x: Any, y: Any, w: Any, b: Any = None) -> Any:
+    """x.T @ w[k] @ y + b[k] for each output k: a form that is linear in each of two inputs.
+
+    Shapes: x [..., first], y [..., second], w [out, first, second] and b [out]; [..., out].
+    Raises: ShapeError where they do not fit.
+    Source: PyTorch's bilinear.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.bilinear(np.array([1.0, 2.0]), np.array([3.0]), np.array([[[1.0], [10.0]]])).tolist()
+    [63.0]
+    """
+    x, y, w = wnp.asarray(x), wnp.asarray(y), wnp.asarray(w)
+    if w.ndim != 3 or 0 in (x.ndim, y.ndim) or (x.shape[-1], y.shape[-1]) != w.shape[1:]:
+        raise ShapeError(
+            f"bilinear: x is {type_text(x)}, y {type_text(y)} and the weight {type_text(w)}",
+            hint="the weight is [out, first, second], and the last axes of x and y are first and second",
+        )
+    made = wnp.einsum("...i,kij,...j->...k", x, w, y, optimize=True)
+    if b is None:
+        return made
+    b = wnp.asarray(b)
+    if b.shape != w.shape[:1]:
+        raise ShapeError(f"bilinear: the bias is {type_text(b)}; it must be [{w.shape[0]}]")
+    return made + b
+
+
+class Bilinear(Module):
+    """`bilinear` with a weight [out, first, second] and a bias [out] of its own.
+
+    `key` is a seed or a key; both parameters are drawn uniformly within first**-0.5, as in PyTorch.
+
+    Shapes: x [..., first], y [..., second]; [..., out].
+    Raises: ParameterError for sizes that are not positive integers, and as `bilinear` does.
+    Source: as `bilinear`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> layer = ws.nn.Bilinear(3, 2, 4, key=0)
+    >>> layer(np.ones((5, 3), np.float32), np.ones((5, 2), np.float32)).shape
+    (5, 4)
+    """
+
+    undecayed = ("bias",)
+
+    def __init__(
+        self, first: int, second: int, outputs: int, *, key: Any, bias: bool = True, dtype: Any = np.float32
+    ) -> None:
+        sized("Bilinear", first=first, second=second, outputs=outputs)
+        for_weight, for_bias = keys_from(key, 2)
+        bound = first**-0.5
+        self.weight = init.symmetric(for_weight, (outputs, first, second), bound, dtype)
+        self.bias = init.symmetric(for_bias, (outputs,), bound, dtype) if bias else None
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        return bilinear(x, y, self.weight, self.bias)
 
 
 def sized(name: str, **sizes: Any) -> None:

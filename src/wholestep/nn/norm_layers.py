@@ -192,3 +192,23 @@ class InstanceNorm(Normalization):
 
     def __call__(self, x: Any) -> Any:
         return normalization.instance_norm(x, self.gain, self.bias, self.eps)
+
+
+class LocalResponseNorm(Module):
+    """`local_response_norm` over so many neighbouring channels.
+
+    Shapes: x floats [n, channels, ...]; the same.
+    Raises: as `local_response_norm` does.
+    Source: as `local_response_norm`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.LocalResponseNorm(1, alpha=3.0, beta=1.0)(np.array([[1.0, 2.0]])).round(4).tolist()
+    [[0.25, 0.1538]]
+    """
+
+    def __init__(self, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        sized("LocalResponseNorm", size=size)
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def __call__(self, x: Any) -> Any:
+        return normalization.local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep import dtypes, numpy as wnp
+from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import floating, type_text
@@ -180,3 +181,32 @@ def on_channels(name: str, what: str, x: Any, part: Any) -> Any:
     if each.shape != (x.shape[1],):
         raise ShapeError(f"{name}: {what} is {type_text(each)} for x {type_text(x)}; it must be [{x.shape[1]}]")
     return in_wide(each).reshape(-1, *[1] * (x.ndim - 2))
+
+
+def local_response_norm(x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """x / (k + alpha * m)**beta, with m the mean of squares over `size` neighbouring channels, zeros beyond the ends.
+
+    Of an even size one more channel lies before than after.
+
+    Shapes: x floats [n, channels, ...]; the same.
+    Raises: ParameterError for a size that is no positive integer, ShapeError and DtypeError for another x.
+    Source: Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep convolutional neural networks", 2012,
+    with the mean for the sum as in PyTorch.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.local_response_norm(np.array([[1.0, 2.0]]), 1, alpha=3.0, beta=1.0).round(4).tolist()
+    [[0.25, 0.1538]]
+    """
+    a = check_operand("local_response_norm", x, 0.0, 2)
+    if not is_integer(size) or size < 1:
+        raise ParameterError(f"local_response_norm: size is {size!r}; it must be a positive integer")
+    channels = a.shape[1]
+
+    def of(v: Any) -> Any:
+        around = [(0, 0)] * v.ndim
+        around[1] = (size // 2, (size - 1) // 2)
+        squares = wnp.pad(v * v, around)
+        total = sum(squares[:, i : i + channels] for i in range(1, size)) + squares[:, :channels]
+        return v / (k + alpha / size * total) ** beta
+
+    return in_single(of, a)

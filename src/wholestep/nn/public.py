@@ -10,6 +10,7 @@ from wholestep.nn.activations import (
     hardswish as hardswish,
     hardtanh as hardtanh,
     leaky_relu as leaky_relu,
+    log_sigmoid as log_sigmoid,
     mish as mish,
     prelu as prelu,
     relu as relu,
@@ -20,6 +21,7 @@ from wholestep.nn.activations import (
     softplus as softplus,
     softshrink as softshrink,
     softsign as softsign,
+    squareplus as squareplus,
     tanh as tanh,
     tanhshrink as tanhshrink,
     threshold as threshold,
@@ -48,13 +50,21 @@ from wholestep.nn.conv_layers import (
 from wholestep.nn.convolution import conv1d as conv1d, conv2d as conv2d, conv3d as conv3d
 from wholestep.nn.cross_entropies import cross_entropy as cross_entropy, focal as focal, nll_loss as nll_loss
 from wholestep.nn.ctc import ctc_loss as ctc_loss
+from wholestep.nn.distances import l2_normalize as l2_normalize, pairwise_distances as pairwise_distances
 from wholestep.nn.dropouts import (
+    AlphaDropout as AlphaDropout,
     ChannelDropout as ChannelDropout,
     Dropout as Dropout,
+    alpha_dropout as alpha_dropout,
     channel_dropout as channel_dropout,
     dropout as dropout,
 )
-from wholestep.nn.embeddings import Embedding as Embedding, embedding as embedding
+from wholestep.nn.embeddings import (
+    Embedding as Embedding,
+    EmbeddingBag as EmbeddingBag,
+    embedding as embedding,
+    embedding_bag as embedding_bag,
+)
 from wholestep.nn.exponentials import (
     log_softmax as log_softmax,
     logsumexp as logsumexp,
@@ -65,7 +75,13 @@ from wholestep.nn.exponentials import (
 )
 from wholestep.nn.gates import gated_act as gated_act, geglu as geglu, glu as glu, swiglu as swiglu
 from wholestep.nn.generation import generate as generate
-from wholestep.nn.linears import Linear as Linear, linear as linear
+from wholestep.nn.grid_sampling import affine_grid as affine_grid, grid_sample as grid_sample
+from wholestep.nn.linears import (
+    Bilinear as Bilinear,
+    Linear as Linear,
+    bilinear as bilinear,
+    linear as linear,
+)
 from wholestep.nn.losses import (
     gaussian_nll as gaussian_nll,
     huber as huber,
@@ -76,12 +92,21 @@ from wholestep.nn.losses import (
     smooth_l1 as smooth_l1,
 )
 from wholestep.nn.low_rank import LoRA as LoRA
+from wholestep.nn.margin_losses import (
+    dice as dice,
+    hinge_embedding as hinge_embedding,
+    margin_ranking as margin_ranking,
+    multilabel_soft_margin as multilabel_soft_margin,
+    nt_xent as nt_xent,
+    soft_margin as soft_margin,
+)
 from wholestep.nn.module import Module as Module
 from wholestep.nn.norm_layers import (
     BatchNorm as BatchNorm,
     GroupNorm as GroupNorm,
     InstanceNorm as InstanceNorm,
     LayerNorm as LayerNorm,
+    LocalResponseNorm as LocalResponseNorm,
     RMSNorm as RMSNorm,
 )
 from wholestep.nn.normalization import (
@@ -89,6 +114,7 @@ from wholestep.nn.normalization import (
     group_norm as group_norm,
     instance_norm as instance_norm,
     layer_norm as layer_norm,
+    local_response_norm as local_response_norm,
     rms_norm as rms_norm,
 )
 from wholestep.nn.parameters import (
@@ -99,6 +125,7 @@ from wholestep.nn.parameters import (
     named_parameters as named_parameters,
     split as split,
 )
+from wholestep.nn.patches import fold as fold, unfold as unfold
 from wholestep.nn.pool_layers import (
     AdaptiveAvgPool as AdaptiveAvgPool,
     AdaptiveMaxPool as AdaptiveMaxPool,
@@ -145,11 +172,13 @@ from wholestep.nn.recurrent import (
     LSTMCell as LSTMCell,
     RNNCell as RNNCell,
 )
+from wholestep.nn.reparametrized import SpectralNorm as SpectralNorm, WeightNorm as WeightNorm
 from wholestep.nn.resampling import (
     pixel_shuffle as pixel_shuffle,
     pixel_unshuffle as pixel_unshuffle,
     upsample as upsample,
 )
+from wholestep.nn.sparse_probabilities import gumbel_softmax as gumbel_softmax, sparsemax as sparsemax
 from wholestep.nn.stack import Stack as Stack
 from wholestep.nn.streaming import (
     causal_conv1d as causal_conv1d,
@@ -161,7 +190,11 @@ from wholestep.nn.streaming import (
     streaming_conv_transpose1d_init as streaming_conv_transpose1d_init,
 )
 from wholestep.nn.summaries import Summary as Summary, summary as summary
-from wholestep.nn.transformer import FeedForward as FeedForward, TransformerBlock as TransformerBlock
+from wholestep.nn.transformer import (
+    FeedForward as FeedForward,
+    TransformerBlock as TransformerBlock,
+    TransformerDecoderBlock as TransformerDecoderBlock,
+)
 from wholestep.nn.transposed import (
     conv_transpose1d as conv_transpose1d,
     conv_transpose2d as conv_transpose2d,

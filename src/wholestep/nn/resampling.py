@@ -13,8 +13,11 @@ from wholestep.errors import ParameterError, ShapeError
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import Ints, per_axis, rank_is, type_text
 
-MODES = {"nearest": None, "linear": 1, "bilinear": 2, "trilinear": 3}
+MODES = {"nearest": None, "area": None, "linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 """The modes of upsampling, and over how many axes each goes."""
+
+CUBIC = -0.75
+"""The parameter of cubic convolution, which makes the slope at an element."""
 
 MOST_PHASES = 8
 """Up to this whole factor an axis is interpolated phase by phase."""
@@ -26,13 +29,14 @@ def upsample(
     """Resample the axes after the first two, by a scale or to a size.
 
     "nearest" takes element floor(i / scale), "linear", "bilinear" and "trilinear" interpolate between the centres of
-    elements over one, two or three axes, as PyTorch does with align_corners=False. `scale` and `size` are one number or
+    elements over one, two or three axes, "bicubic" by cubic convolution with a = -0.75, as PyTorch does with
+    align_corners=False; "area" is the mean of the elements that a new one covers. `scale` and `size` are one number or
     one for each axis.
 
     Shapes: x [n, c, ...]; [n, c, ...], interpolated in the dtype of x.
     Raises: ParameterError for both or none of scale and size, or numbers that make no sense, ShapeError where the mode
     does not fit x.
-    Source: PyTorch's interpolate.
+    Source: PyTorch's interpolate; Keys, "Cubic convolution interpolation for digital image processing", 1981.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.upsample(np.array([[[1.0, 3.0]]]), 2).tolist()
@@ -47,7 +51,7 @@ def upsample(
         raise ShapeError(f"upsample: {mode} does not fit x {type_text(a)}", hint="x is [n, channels, ...]")
     sizes, steps = targets(a.shape[2:], scale, size)
     for axis, (length, step) in enumerate(zip(sizes, steps, strict=True), 2):
-        a = nearest(a, axis, length, step) if mode == "nearest" else interpolated(a, axis, length, step)
+        a = KINDS.get(mode, interpolated)(a, axis, length, step)
     return a
 
 
@@ -84,15 +88,55 @@ def interpolated(x: Any, axis: int, length: int, step: float) -> Any:
     places = np.maximum((np.arange(length) + 0.5) * step - 0.5, 0)
     low = np.minimum(places.astype(np.int64), x.shape[axis] - 1)
     high = np.minimum(low + 1, x.shape[axis] - 1)
+    return mix_elements(x, axis, [(low, 1 - (places - low)), (high, places - low)])
+
+
+def mix_elements(x: Any, axis: int, parts: Sequence[tuple[Any, Any]]) -> Any:
+    """One axis whose new elements are sums of old ones: in each part an index and a weight for each new element."""
+    length = len(parts[0][0])
     weights = np.zeros((x.shape[axis], length))
-    np.add.at(weights, (low, np.arange(length)), 1 - (places - low))
-    np.add.at(weights, (high, np.arange(length)), places - low)
+    for places, shares in parts:
+        np.add.at(weights, (places, np.arange(length)), shares)
 
     def of(a: Any) -> Any:
         made = wnp.matmul(wnp.moveaxis(a, axis, -1), weights.astype(a.dtype))
         return wnp.moveaxis(made, -1, axis)
 
     return in_single(of, x)
+
+
+def cubic(x: Any, axis: int, length: int, step: float) -> Any:
+    """One axis by cubic convolution of the four elements around each place, those beyond an edge being the edge's."""
+    places = (np.arange(length) + 0.5) * step - 0.5
+    low = np.floor(places).astype(np.int64)
+    parts = []
+    for tap in (-1, 0, 1, 2):
+        at = np.clip(low + tap, 0, x.shape[axis] - 1)
+        parts.append((at, cubic_weight(np.abs(places - low - tap))))
+    return mix_elements(x, axis, parts)
+
+
+def cubic_weight(distance: Any) -> Any:
+    """The weight of an element at a distance of at most 2."""
+    near = ((CUBIC + 2) * distance - (CUBIC + 3)) * distance**2 + 1
+    far = CUBIC * (((distance - 5) * distance + 8) * distance - 4)
+    return np.where(distance <= 1, near, far)
+
+
+def area(x: Any, axis: int, length: int, step: float) -> Any:
+    """One axis by the mean of the elements that each new one covers, as adaptive pooling cuts it."""
+    count = x.shape[axis]
+    first = np.arange(length) * count // length
+    end = -(-(np.arange(1, length + 1) * count) // length)
+    parts = []
+    for tap in range(int(np.max(end - first))):
+        inside = first + tap < end
+        parts.append((np.minimum(first + tap, count - 1), inside / (end - first)))
+    return mix_elements(x, axis, parts)
+
+
+KINDS = {"nearest": nearest, "area": area, "bicubic": cubic}
+"""The functions that resample an axis in the modes that do not interpolate linearly."""
 
 
 def in_phases(x: Any, axis: int, factor: int) -> Any:

@@ -1,4 +1,4 @@
-"""A transformer block: attention and a feed-forward net, each with a norm and a residual connection."""
+"""Transformer blocks: attention and a feed-forward net, each with a norm and a residual connection."""
 
 from __future__ import annotations
 
@@ -138,3 +138,73 @@ class TransformerBlock(Module):
     def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> dict[str, Any]:
         """A cache for so many sequences of at most so many places."""
         return self.attention.init_cache(batch, length, dtype)
+
+
+class TransformerDecoderBlock(Module):
+    """A transformer block that also attends to a context: self-attention, cross-attention, feed-forward net.
+
+    Each part is added to x behind a norm, or with `norm_first=False` normalized after the sum. `context` is the width
+    of the context, that of x if not given. The options are those of `TransformerBlock`; self-attention is causal
+    unless `causal=False`. In training, dropout needs a `key`.
+
+    Shapes: x floats [batch, time, width] and context [batch, places, width of the context]; as x. `mask` is that of
+    self-attention, `context_mask` that of the context, as in `scaled_dot_product_attention`.
+    Raises: as `TransformerBlock` does.
+    Source: Vaswani et al., "Attention is all you need", 2017, section 3.1; Xiong et al., "On layer normalization in the
+    transformer architecture", 2020, for `norm_first`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> block = ws.nn.TransformerDecoderBlock(16, 4, key=0)
+    >>> block(np.ones((2, 5, 16), np.float32), np.ones((2, 7, 16), np.float32)).shape
+    (2, 5, 16)
+    """
+
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "attention": "self_attn",
+        "cross_attention": "multihead_attn",
+        "attention_norm": "norm1",
+        "cross_attention_norm": "norm2",
+        "feed_forward_norm": "norm3",
+        "feed_forward.up": "linear1",
+        "feed_forward.down": "linear2",
+    }
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key: Any,
+        context: int | None = None,
+        hidden: int | None = None,
+        activation: Callable[[Any], Any] = gelu,
+        norm: str = "layer",
+        norm_first: bool = True,
+        causal: bool = True,
+        dropout: float = 0.0,
+        bias: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        if norm not in NORMS:
+            raise ParameterError(f"TransformerDecoderBlock: norm is {norm!r}", hint=f"{', '.join(NORMS)} are known")
+        own, cross, last = keys_from(key, 3)
+        options: dict[str, Any] = {"dropout": dropout, "bias": bias, "dtype": dtype}
+        self.attention_norm, self.cross_attention_norm, self.feed_forward_norm = [
+            NORMS[norm](width, dtype=dtype) for _ in range(3)
+        ]
+        self.attention = MultiHeadAttention(width, heads, key=own, causal=causal, **options)
+        self.cross_attention = MultiHeadAttention(width, heads, key=cross, context=context or width, **options)
+        self.feed_forward = FeedForward(width, hidden or 4 * width, key=last, activation=activation, **options)
+        self.dropout, self.norm_first = Dropout(dropout), norm_first
+
+    def __call__(self, x: Any, context: Any, *, mask: Any = None, context_mask: Any = None, key: Any = None) -> Any:
+        keys = [None] * 6 if key is None else list(keys_from(key, 6))
+        parts: list[tuple[Any, Callable[[Any, Any], Any]]] = [
+            (self.attention_norm, lambda h, k: self.attention(h, mask=mask, key=k)),
+            (self.cross_attention_norm, lambda h, k: self.cross_attention(h, context, mask=context_mask, key=k)),
+            (self.feed_forward_norm, lambda h, k: self.feed_forward(h, key=k)),
+        ]
+        for (norm, part), for_part, for_sum in zip(parts, keys[:3], keys[3:], strict=True):
+            added = self.dropout(part(norm(x) if self.norm_first else x, for_part), key=for_sum)
+            x = x + added if self.norm_first else norm(x + added)
+        return x

@@ -110,11 +110,30 @@ def same_padding(length: int, span: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def pad_axes(x: Any, pairs: Pairs, value: float = 0) -> Any:
-    """x with a value around its last axes."""
+PADDING_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""Names of what a convolution reads beyond the edges of an image, and the names of `np.pad` for it."""
+
+
+def pad_axes(x: Any, pairs: Pairs, value: float = 0, mode: str = "constant") -> Any:
+    """x with a value around its last axes, or what another mode of `np.pad` puts there."""
     if not any(map(any, pairs)):
         return x
-    return wnp.pad(x, (*[(0, 0)] * (x.ndim - len(pairs)), *pairs), constant_values=value)
+    around = (*[(0, 0)] * (x.ndim - len(pairs)), *pairs)
+    return wnp.pad(x, around, constant_values=value) if mode == "constant" else wnp.pad(x, around, mode=mode)
+
+
+def padded_as(name: str, x: Any, pairs: Pairs, mode: Any) -> Any:
+    """x padded in a mode of convolutions; raises ParameterError for another, ShapeError where x is too small for it."""
+    if mode not in PADDING_MODES:
+        raise ParameterError(f"{name}: padding_mode is {mode!r}", hint=f"{', '.join(PADDING_MODES)} are known")
+    most = {"reflect": -1, "circular": 0}.get(mode)
+    for length, pair in zip(x.shape[x.ndim - len(pairs) :], pairs, strict=True):
+        if most is not None and max(pair) > length + most:
+            raise ShapeError(
+                f"{name}: padding of {pair} is more than padding_mode={mode!r} can take from {type_text(x)}",
+                hint="less padding, or padding_mode='replicate'",
+            )
+    return pad_axes(x, pairs, mode=PADDING_MODES[mode])
 
 
 def windows(x: Any, at: Slide) -> Any:

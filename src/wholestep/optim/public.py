@@ -4,6 +4,7 @@ from wholestep.optim.accumulation import Accumulate as Accumulate
 from wholestep.optim.adam_kin import Adamax as Adamax, Lamb as Lamb, Lion as Lion, Nadam as Nadam, Radam as Radam
 from wholestep.optim.adaptive import Adadelta as Adadelta, Adagrad as Adagrad, Rmsprop as Rmsprop
 from wholestep.optim.averaging import Ema as Ema, Lookahead as Lookahead, average as average
+from wholestep.optim.beliefs import Adabelief as Adabelief, Adan as Adan, Yogi as Yogi
 from wholestep.optim.chaining import (
     AddDecayedWeights as AddDecayedWeights,
     Chain as Chain,
@@ -14,15 +15,22 @@ from wholestep.optim.chaining import (
     global_norm as global_norm,
 )
 from wholestep.optim.compound import Join as Join, Scaled as Scaled, Warmup as Warmup
+from wholestep.optim.conditioning import (
+    AdaptiveClip as AdaptiveClip,
+    Centralize as Centralize,
+    ZeroNans as ZeroNans,
+)
 from wholestep.optim.descent import Sgd as Sgd
 from wholestep.optim.factored import Adafactor as Adafactor
 from wholestep.optim.grouping import Groups as Groups, groups as groups
 from wholestep.optim.hyper import public_function as _checked
+from wholestep.optim.layerwise import Lars as Lars, Novograd as Novograd
 from wholestep.optim.moments import Adam as Adam, Adamw as Adamw
 from wholestep.optim.orthogonal import Muon as Muon, muon as muon
 from wholestep.optim.plateaus import Plateau as Plateau
 from wholestep.optim.protocol import Optimizer as Optimizer, Transform as Transform
 from wholestep.optim.quasi_newton import Lbfgs as Lbfgs
+from wholestep.optim.resilient import Rprop as Rprop
 from wholestep.optim.schedules import (
     Constant as Constant,
     Cosine as Cosine,
@@ -38,15 +46,20 @@ from wholestep.optim.schedules import (
     Schedule as Schedule,
     StepDecay as StepDecay,
 )
+from wholestep.optim.sharpness import Sam as Sam
 
 accumulate = _checked(Accumulate)
+adabelief = _checked(Adabelief)
 adadelta = _checked(Adadelta)
 adafactor = _checked(Adafactor)
 adagrad = _checked(Adagrad)
 adam = _checked(Adam)
 adamax = _checked(Adamax)
 adamw = _checked(Adamw)
+adan = _checked(Adan)
+adaptive_clip = _checked(AdaptiveClip)
 add_decayed_weights = _checked(AddDecayedWeights)
+centralize = _checked(Centralize)
 clip_by_global_norm = _checked(ClipByGlobalNorm)
 clip_by_value = _checked(ClipByValue)
 constant = _checked(Constant)
@@ -58,6 +71,7 @@ exponential = _checked(Exponential)
 inverse_sqrt = _checked(InverseSqrt)
 join = _checked(Join)
 lamb = _checked(Lamb)
+lars = _checked(Lars)
 lbfgs = _checked(Lbfgs)
 linear = _checked(LinearSchedule)
 lion = _checked(Lion)
@@ -65,13 +79,18 @@ lookahead = _checked(Lookahead)
 multi_step = _checked(MultiStep)
 nadam = _checked(Nadam)
 normalize = _checked(Normalize)
+novograd = _checked(Novograd)
 one_cycle = _checked(OneCycle)
 piecewise = _checked(Piecewise)
 plateau = _checked(Plateau)
 polynomial = _checked(Polynomial)
 radam = _checked(Radam)
 rmsprop = _checked(Rmsprop)
+rprop = _checked(Rprop)
+sam = _checked(Sam)
 scaled = _checked(Scaled)
 sgd = _checked(Sgd)
 step_decay = _checked(StepDecay)
 warmup = _checked(Warmup)
+yogi = _checked(Yogi)
+zero_nans = _checked(ZeroNans)

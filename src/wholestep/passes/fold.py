@@ -10,7 +10,7 @@ from wholestep.passes.rules.arithmetic import output_full_of
 from wholestep.primitives.family import number_of
 
 
-def fold(graph: Graph) -> Graph:
+def fold_constants(graph: Graph) -> Graph:
     """Evaluate elementwise operations on numbers, and movements of a number, at compile time.
 
         a = full(2, shape=(3,)); b = full(1, shape=(3,)); c = sub(a, b)

@@ -11,7 +11,7 @@ from wholestep.passes.absorb_transposes import absorb_transposes
 from wholestep.passes.convolution_gradients import convolution_gradients
 from wholestep.passes.cse import cse
 from wholestep.passes.dce import dce
-from wholestep.passes.fold import fold
+from wholestep.passes.fold import fold_constants
 from wholestep.passes.matrix_chain import matrix_chain
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.one_hot_indexing import one_hot_indexing
@@ -22,7 +22,7 @@ from wholestep.passes.simplify import simplify
 from wholestep.passes.simplify_reductions import simplify_reductions
 
 OPTIMIZATIONS = (
-    Pass("fold", fold, exact=True),
+    Pass("fold", fold_constants, exact=True),
     Pass("simplify", simplify, exact=True),
     Pass("one_hot_indexing", one_hot_indexing, exact=True),
     Pass("pads_to_concat", pads_to_concat),

@@ -16,7 +16,7 @@ from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates
-from wholestep.primitives.family import Bilinear, LeadingBatch, LinearPrimitive, Loops, Sample, conj
+from wholestep.primitives.family import BilinearPrimitive, LeadingBatch, LinearPrimitive, Loops, Sample, conj
 from wholestep.primitives.movement import Movement, spread, steps_between
 from wholestep.primitives.precision import FOLLOWS, LOW
 from wholestep.primitives.samples import draw
@@ -32,7 +32,7 @@ def parts(spec: str) -> tuple[str, str, str]:
     return x, y, out
 
 
-class Contract(Loops, Bilinear):
+class Contract(Loops, BilinearPrimitive):
     """A two-operand einsum: closed under transposition and batching.
 
     No label is repeated within an operand, and each label of an operand is also in the other one or in the result.

@@ -319,7 +319,7 @@ class LinearPointwise(Pointwise, LinearPrimitive):
     price = 1
 
 
-class Bilinear(Primitive):
+class BilinearPrimitive(Primitive):
     """Linear in each of two operands; states one transpose per operand, and the product rule follows."""
 
     kind = "bilinear"

@@ -1,0 +1,133 @@
+"""AdaBelief, Yogi and Adan: relatives of Adam with other second moments."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, field
+from typing import Any
+
+from wholestep import numpy as wnp
+from wholestep.optim.hyper import number_in, rate_at
+from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
+from wholestep.optim.moments import WithMoments
+from wholestep.optim.paths import Choice
+from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
+
+
+class Adabelief(WithMoments):
+    """AdaBelief: Adam with the mean square of what the gradient differs from its own mean, plus eps each step.
+
+    Weight decay goes beside it, as in `adamw`, to the parameters that `decay` means.
+
+    Shapes: trees of floating or complex arrays; the state has two arrays like each.
+    Raises: as `adamw` does.
+    Source: Zhuang et al., "AdaBelief optimizer: adapting stepsizes by the belief in observed gradients", 2020,
+    algorithm 2.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.adabelief(0.1), np.ones(1)
+    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(4).tolist()
+    [0.8889]
+    """
+
+    eps: float = field(default=1e-16, metadata=number_in())
+    _: KW_ONLY
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate, the rate over the correction of m, one over the root of the correction of v)."""
+        new = increment_count(common)
+        rate, count = rate_at(self.lr, common["count"]), new["count"]
+        return (rate, rate / (1 - self.b1**count), 1 / wnp.sqrt(1 - self.b2**count)), new
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        rate, size, shrink = numbers
+        m = running_mean(kept["m"], g, self.b1)
+        surprise = squared_magnitude(g - m)
+        v = running_mean(kept["v"], surprise, self.b2) + scalar_like(self.eps, surprise)
+        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        return decay_parameter(p, rate, decay) - scalar_like(size, v) * m / root, {"m": m, "v": v}
+
+
+class Yogi(WithMoments):
+    """Yogi: Adam whose second moment moves by (1 - b2) * g**2 towards g**2, however far away that is.
+
+    Shapes: trees of floating or complex arrays; the state has two arrays like each.
+    Raises: as `adam` does.
+    Source: Zaheer et al., "Adaptive methods for nonconvex optimization", 2018, algorithm 2, with corrected moments as
+    in Adam.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.yogi(0.1), np.ones(1)
+    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(4).tolist()
+    [0.9001]
+    """
+
+    eps: float = field(default=1e-3, metadata=number_in())
+    _: KW_ONLY
+    start: float = field(default=1e-6, metadata=number_in())
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate over the correction of m, one over the root of the correction of v)."""
+        new = increment_count(common)
+        count = new["count"]
+        return (rate_at(self.lr, common["count"]) / (1 - self.b1**count), 1 / wnp.sqrt(1 - self.b2**count)), new
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """Both moments, which begin at `start`."""
+        return {name: x + scalar_like(self.start, x) for name, x in super().kept(p).items()}
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        size, shrink = numbers
+        m, v, square = running_mean(kept["m"], g, self.b1), kept["v"], squared_magnitude(g)
+        v = v - scalar_like(1 - self.b2, v) * wnp.sign(v - square) * square
+        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        return p - scalar_like(size, v) * m / root, {"m": m, "v": v}
+
+
+class Adan(Leafwise):
+    """Adan: Nesterov's momentum by means of the gradient and of its change, over the root of a mean of their square.
+
+    b1, b2 and b3 are what the means of the gradient, of its change and of the square keep. The parameter is then
+    divided by 1 + lr * weight_decay where `decay` means it.
+
+    Shapes: trees of floating or complex arrays; the state has four arrays like each.
+    Raises: as `adamw` does.
+    Source: Xie et al., "Adan: adaptive Nesterov momentum algorithm for faster optimizing deep models", 2022,
+    algorithm 1, with corrected moments as in the authors' code.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.adan(0.1), np.ones(1)
+    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(4).tolist()
+    [0.9]
+    """
+
+    b1: float = field(default=0.98, metadata=number_in(0.0, 1.0))
+    b2: float = field(default=0.92, metadata=number_in(0.0, 1.0))
+    b3: float = field(default=0.99, metadata=number_in(0.0, 1.0))
+    eps: float = field(default=1e-8, metadata=number_in())
+    _: KW_ONLY
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate, those over the corrections of both means, one over the root of that of the square, first step)."""
+        new = increment_count(common)
+        rate, count = rate_at(self.lr, common["count"]), new["count"]
+        sizes = rate / (1 - self.b1**count), rate * self.b2 / (1 - self.b2**count)
+        return (rate, *sizes, 1 / wnp.sqrt(1 - self.b3**count), common["count"] == 0), new
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """The means of gradient, change and square, and the gradient before."""
+        zeros = {name: working_zeros(p) for name in ("m", "change", "before")}
+        return {**zeros, "v": real_zeros(p)}
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        rate, of_m, of_change, shrink, first = numbers
+        change = wnp.where(first, 0, g - kept["before"])
+        m, moving = running_mean(kept["m"], g, self.b1), running_mean(kept["change"], change, self.b2)
+        v = running_mean(kept["v"], squared_magnitude(g + scalar_like(self.b2, p) * change), self.b3)
+        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        p = p - (scalar_like(of_m, v) * m + scalar_like(of_change, v) * moving) / root
+        p = p if decay is None else p / scalar_like(1 + rate * decay, v)
+        return p, {"m": m, "change": moving, "v": v, "before": g}

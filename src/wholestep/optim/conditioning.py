@@ -1,0 +1,106 @@
+"""Gradient transforms that look at one unit at a time: clipping by its weights, centred gradients, zeros for nan."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, field
+from typing import Any
+
+from wholestep import numpy as wnp, tree
+from wholestep.optim.chaining import Stateless
+from wholestep.optim.hyper import number_in
+from wholestep.optim.paths import Choice, chosen_parameters
+from wholestep.optim.protocol import scalar_like, squared_magnitude, working_array
+
+
+class AdaptiveClip(Stateless):
+    """Scale the gradient of each unit down to `clipping` times the norm of its weights, which count as `eps` at least.
+
+    A unit is what the last axis of a matrix counts, the first of a kernel of three axes or more, and a vector is one
+    number each. `only` says which parameters: a function of the path, a table, patterns, or None for all.
+
+    Shapes: a tree of floating or complex arrays; the same.
+    Raises: ParameterError for numbers that are not positive and for a pattern that matches nothing.
+    Source: Brock, De, Smith and Simonyan, "High-performance large-scale image recognition without normalization", 2021.
+
+    >>> import numpy as np, wholestep as ws
+    >>> g, p = np.array([[3.0, 0.0], [4.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> ws.optim.adaptive_clip(0.5).apply(g, None, p)[0].round(6).tolist()
+    [[0.3, 0.0], [0.4, 0.5]]
+    """
+
+    clipping: float = field(default=0.01, metadata=number_in(strictly=True))
+    eps: float = field(default=1e-3, metadata=number_in(strictly=True))
+    _: KW_ONLY
+    only: Choice = None
+
+    def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """Gradients of units that are no longer than their weights allow."""
+        leaves, structure = tree.flatten(params)
+        yes = chosen_parameters("adaptive_clip", self.only, params)
+        each = zip(leaves, tree.below(structure, grads), yes, strict=True)
+        made = [self.clip_units(working_array(p), working_array(g)) if y else g for p, g, y in each]
+        return tree.unflatten(structure, made), None
+
+    def clip_units(self, p: Any, g: Any) -> Any:
+        """One gradient."""
+        size, slope = unit_norms(p), unit_norms(g)
+        most = scalar_like(self.clipping, p) * wnp.maximum(size, scalar_like(self.eps, p))
+        over = slope > most
+        return g * wnp.where(over, most / wnp.where(over, slope, 1), 1)
+
+
+def unit_norms(x: Any) -> Any:
+    """The norm of each unit of a parameter, shaped to multiply it."""
+    axes = () if x.ndim < 2 else (0,) if x.ndim == 2 else tuple(range(1, x.ndim))
+    squares = squared_magnitude(x)
+    total = wnp.sum(squares, axis=axes, keepdims=True) if axes else squares
+    # The root has an infinite slope at 0, which a derivative through the update would meet.
+    nothing = total == 0
+    return wnp.where(nothing, 0, wnp.sqrt(wnp.where(nothing, 1, total)))
+
+
+class Centralize(Stateless):
+    """Subtract from the gradient of each unit its mean; vectors and scalars stay as they are.
+
+    A unit is what the last axis of a matrix counts, and the first of a kernel of three axes or more.
+
+    Shapes: a tree of floating or complex arrays; the same.
+    Raises: nothing of its own.
+    Source: Yong, Huang, Hua and Zhang, "Gradient centralization: a new optimization technique for deep neural
+    networks", 2020.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.optim.centralize().apply(np.array([[1.0, 4.0], [3.0, 4.0]]), None, None)[0].tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
+
+    def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """Gradients of units whose mean is 0."""
+        return tree.map(subtract_unit_mean, grads), None
+
+
+def subtract_unit_mean(g: Any) -> Any:
+    """One gradient without the mean of each unit."""
+    g = working_array(g)
+    if g.ndim < 2:
+        return g
+    return g - wnp.mean(g, axis=0 if g.ndim == 2 else tuple(range(1, g.ndim)), keepdims=True)
+
+
+class ZeroNans(Stateless):
+    """Put 0 in the place of each element of a gradient that is nan; infinities stay.
+
+    A step's own guard, which skips an update that is not finite as a whole, looks at what comes out.
+
+    Shapes: a tree of floating or complex arrays; the same.
+    Raises: nothing of its own.
+    Source: Optax's zero_nans.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.optim.zero_nans().apply(np.array([np.nan, 2.0]), None, None)[0].tolist()
+    [0.0, 2.0]
+    """
+
+    def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """Gradients without nan."""
+        return tree.map(lambda g: wnp.where(wnp.isnan(working_array(g)), 0, working_array(g)), grads), None

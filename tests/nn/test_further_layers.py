@@ -1,0 +1,158 @@
+"""Layers and functions of PyTorch's longer tail beside PyTorch's own."""
+
+import numpy as np
+import pytest
+from tests.nn.beside_torch import agree, torch
+
+from wholestep import nn
+
+F = torch.nn.functional
+RNG = np.random.default_rng(8)
+
+
+def test_patches():
+    x, columns = RNG.normal(size=(2, 3, 6, 7)), RNG.normal(size=(2, 18, 15))
+    options = {"stride": 2, "padding": (1, 2), "dilation": (1, 2)}
+    agree(lambda x: nn.unfold(x, (2, 3), **options), lambda x: F.unfold(x, (2, 3), **options), x, compiled=True)
+    size = F.unfold(torch.tensor(x), (2, 3), **options).shape
+    columns = RNG.normal(size=tuple(size))
+    agree(
+        lambda c: nn.fold(c, (6, 7), (2, 3), **options),
+        lambda c: F.fold(c, (6, 7), (2, 3), **options),
+        columns,
+        compiled=True,
+    )
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("outside", ["zeros", "border"])
+@pytest.mark.parametrize("align", [False, True])
+def test_sampled_grids(mode, outside, align):
+    x, theta = RNG.normal(size=(2, 3, 5, 6)), RNG.normal(size=(2, 2, 3)) * 0.6
+
+    def theirs(x, theta):
+        grid = F.affine_grid(theta, (2, 3, 4, 7), align_corners=align)
+        return F.grid_sample(x, grid, mode=mode, padding_mode=outside, align_corners=align)
+
+    def ours(x, theta):
+        grid = nn.affine_grid(theta, (4, 7), align_corners=align)
+        return nn.grid_sample(x, grid, mode=mode, outside=outside, align_corners=align)
+
+    agree(ours, theirs, x, theta)
+
+
+@pytest.mark.parametrize("mode", ["bicubic", "area"])
+@pytest.mark.parametrize("size", [(3, 4), (5, 6), (8, 13)])
+def test_modes_of_resampling(mode, size):
+    x = RNG.normal(size=(2, 3, 5, 6))
+    options = {"align_corners": False} if mode == "bicubic" else {}
+    agree(
+        lambda x: nn.upsample(x, size=size, mode=mode),
+        lambda x: F.interpolate(x, size=size, mode=mode, **options),
+        x,
+        compiled=True,
+    )
+
+
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
+def test_padding_modes(mode):
+    layer = nn.Conv2d(3, 4, 3, key=0, padding=2, stride=2, padding_mode=mode)
+    there = torch.nn.Conv2d(3, 4, 3, padding=2, stride=2, padding_mode=mode)
+    there.load_state_dict({name: torch.tensor(np.asarray(v)) for name, v in nn.to_torch(layer).items()})
+    x = RNG.normal(size=(2, 3, 6, 7)).astype(np.float32)
+    np.testing.assert_allclose(layer(x), there(torch.tensor(x)).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_local_response_norm(size):
+    x = RNG.normal(size=(2, 6, 4))
+    agree(
+        lambda x: nn.local_response_norm(x, size, alpha=0.5, beta=0.7, k=1.2),
+        lambda x: F.local_response_norm(x, size, alpha=0.5, beta=0.7, k=1.2),
+        x,
+        compiled=True,
+    )
+
+
+def test_forms_distances_and_lengths():
+    x, y, w, b = (RNG.normal(size=s) for s in ((4, 3), (4, 2), (5, 3, 2), (5,)))
+    agree(nn.bilinear, F.bilinear, x, y, w, b, compiled=True)
+    agree(nn.l2_normalize, lambda x: F.normalize(x, dim=-1), x, compiled=True)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_distances(p):
+    x, y = RNG.normal(size=(2, 4, 3)), RNG.normal(size=(5, 3))
+    agree(lambda x, y: nn.pairwise_distances(x, y, p=p), lambda x, y: torch.cdist(x, y, p), x, y)
+
+
+def test_activations():
+    x = RNG.normal(size=(3, 4)) * 5
+    agree(nn.log_sigmoid, F.logsigmoid, x, compiled=True)
+    agree(nn.squareplus, lambda x: (x + (x * x + 4).sqrt()) / 2, x, compiled=True)
+
+
+@pytest.mark.parametrize("mode", ["mean", "sum", "max"])
+def test_bags(mode):
+    table, ids = RNG.normal(size=(7, 3)), RNG.integers(0, 7, size=(5, 4))
+    agree(
+        lambda table: nn.embedding_bag(table, ids, mode=mode, padding_idx=1),
+        lambda table: F.embedding_bag(torch.tensor(ids), table, mode=mode, padding_idx=1),
+        table,
+        compiled=True,
+    )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses_of_pairs(reduction):
+    x, y = RNG.normal(size=(2, 5, 4))
+    sign, ones = RNG.choice([-1, 1], size=(5, 4)), RNG.integers(0, 2, size=(5, 4))
+    s, t = torch.tensor(sign), torch.tensor(ones).double()
+    pairs = {
+        "ranking": (
+            lambda x, y: nn.margin_ranking(x, y, sign, margin=0.2, reduction=reduction),
+            lambda x, y: F.margin_ranking_loss(x, y, s, margin=0.2, reduction=reduction),
+        ),
+        "embedding": (
+            lambda x, y: nn.hinge_embedding(x, sign, margin=0.5, reduction=reduction),
+            lambda x, y: F.hinge_embedding_loss(x, s, margin=0.5, reduction=reduction),
+        ),
+        "soft": (
+            lambda x, y: nn.soft_margin(x, sign, reduction=reduction),
+            lambda x, y: F.soft_margin_loss(x, s, reduction=reduction),
+        ),
+        "several labels": (
+            lambda x, y: nn.multilabel_soft_margin(x, ones, reduction=reduction),
+            lambda x, y: F.multilabel_soft_margin_loss(x, t, reduction=reduction),
+        ),
+    }
+    for ours, theirs in pairs.values():
+        agree(ours, theirs, x, y, compiled=True)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_decoder_layer_with_the_tensors_of_torch(norm_first):
+    there = torch.nn.TransformerDecoderLayer(
+        12, 3, 24, dropout=0.0, activation="gelu", batch_first=True, norm_first=norm_first
+    )
+    block = nn.TransformerDecoderBlock(12, 3, key=0, hidden=24, norm_first=norm_first)
+    block = nn.from_torch(block, there.state_dict())
+    x, context = RNG.normal(size=(2, 5, 12)).astype(np.float32), RNG.normal(size=(2, 7, 12)).astype(np.float32)
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(5)
+    expected = there(torch.tensor(x), torch.tensor(context), tgt_mask=causal, tgt_is_causal=True)
+    np.testing.assert_allclose(block(x, context), expected.detach().numpy(), atol=2e-5)
+
+
+@pytest.mark.parametrize("make", [lambda t: t.Linear(5, 3), lambda t: t.Conv2d(2, 3, 3)])
+def test_weight_norm(make):
+    there = torch.nn.utils.parametrizations.weight_norm(make(torch.nn), dim=0)
+    layer = nn.Linear(5, 3, key=0) if isinstance(there, torch.nn.Linear) else nn.Conv2d(2, 3, 3, key=0)
+    weight = there.parametrizations.weight.original1.detach().numpy()
+    turned = weight.T if weight.ndim == 2 else weight
+    normed = nn.WeightNorm(layer)
+    normed.direction, normed.layer.bias = np.array(turned), there.bias.detach().numpy()
+    gain = RNG.normal(size=there.parametrizations.weight.original0.shape).astype(np.float32)
+    there.parametrizations.weight.original0.data = torch.tensor(gain)
+    normed.gain = gain.reshape(np.shape(normed.gain))
+    x = RNG.normal(size=(4, 5) if weight.ndim == 2 else (4, 2, 5, 5)).astype(np.float32)
+    np.testing.assert_allclose(normed(x), there(torch.tensor(x)).detach().numpy(), atol=1e-5)
