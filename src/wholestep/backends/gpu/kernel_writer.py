@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from wholestep.backends.gpu.keep_roundings import keep_roundings
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
-from wholestep.kernel.lang import Axis, Barrier, Fold, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.lang import Axis, Barrier, DType, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.kernel.summation import is_float_sum, live_variables, sum_blocks
 from wholestep.kernel.workgroups import find_workgroup
 
@@ -31,7 +33,23 @@ def write_kernel(kernel: Kernel, name: str, language: KernelLanguage) -> KernelC
 
     A kernel of workgroups is launched as it says; of another one, every point of its grid is a work item.
     """
-    return GpuKernelWriter(kernel, language).code(name)
+    return GpuKernelWriter(keep_roundings(kernel) if language.relaxed else kernel, language).code(name)
+
+
+def write_scalar_code(
+    code: Callable[..., Var], arity: int, dtype: DType, language: KernelLanguage
+) -> tuple[list[str], str]:
+    """The statements of scalar code on operands x0, x1, ... of one dtype, and the name of what it gives."""
+    b = KernelBuilder("scalar")
+    with b:
+        given = [b.load(b.buffer(f"x{i}", dtype, 1), Index()) for i in range(arity)]
+        found = code(*given)
+        b.store(b.buffer("y", dtype, 1, True), Index(), found)
+    kernel = b.kernel()
+    writer = GpuKernelWriter(kernel, language)
+    writer.names |= {x: f"x{i}" for i, x in enumerate(given)}
+    writer.body([s for s in kernel.body if isinstance(s, Var) and s.op != "load"])
+    return writer.lines, writer.names[found]
 
 
 class GpuKernelWriter(BlockText):

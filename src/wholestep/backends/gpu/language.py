@@ -18,6 +18,8 @@ class KernelLanguage(ABC):
     """The spellings of one language. Names are made by the walk; expressions are of names and constants alone."""
 
     name: ClassVar[str]
+    relaxed: ClassVar[bool] = False
+    """True where a compiler may treat float32 as real numbers: kernels then say `exact` where it may not."""
     barrier: ClassVar[str]
     """The statement that all work items of a workgroup wait at."""
 

@@ -1,23 +1,27 @@
 """WGSL: kernels for WebGPU, on one heap of words, with 64-bit integers as pairs of words and every rounding kept.
 
-A compiler of WGSL may treat float32 as real numbers. What an operation gives therefore passes through an `or` with a
-zero that only the host knows; sums of loops do not, whose order is free.
+A compiler of WGSL may treat float32 as real numbers. What is `exact` therefore passes through an `or` with a zero that
+only the host knows, and `fma`, divisions and roots are functions made of such operations.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.backends.gpu.kernel_writer import write_scalar_code
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
 from wholestep.backends.gpu.wgsl_prelude import PRELUDE
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Buffer, DType, Var
+from wholestep.kernel.maths.coefficients import F32
+from wholestep.kernel.maths.roundings import ROUNDED_ONCE
 
 LAUNCH_WORDS = 256
 """The words that a launch may have: the number of workgroups, zero, and where each buffer begins."""
@@ -101,8 +105,7 @@ def wgsl_kept(text: str) -> str:
 
 def wgsl_computed(v: Var, args: Sequence[str]) -> str:
     """A sum, difference or product of values."""
-    text = wgsl_arithmetic(v.op, args[0], args[1], v.dtype)
-    return wgsl_kept(text) if v.dtype.kind == "f" else text
+    return wgsl_arithmetic(v.op, args[0], args[1], v.dtype)
 
 
 def wgsl_compared(v: Var, args: Sequence[str]) -> str:
@@ -235,9 +238,7 @@ EXPRESSIONS: dict[str, Callable[[Var, Sequence[str]], str]] = {
     **dict.fromkeys(ROUNDINGS, lambda v, args: f"{ROUNDINGS[v.op]}({args[0]})"),
     **dict.fromkeys(("and", "or", "xor"), wgsl_bitwise),
     **dict.fromkeys(("isfinite", "isnan"), wgsl_tested),
-    "sqrt": lambda v, args: wgsl_kept(f"sqrt({args[0]})"),
-    "div": lambda v, args: wgsl_kept(f"{args[0]} / {args[1]}"),
-    "fma": lambda v, args: f"ws_fma({', '.join(args)})",
+    **dict.fromkeys(ROUNDED_ONCE, lambda v, args: f"ws_{v.op}({', '.join(args)})"),
     "quotient": wgsl_divided,
     "mulhi": lambda v, args: f"ws_mul32({args[0]}, {args[1]}).y",
     "exact": lambda v, args: wgsl_kept(args[0]),
@@ -255,19 +256,21 @@ class WGSL(KernelLanguage):
     """WGSL: an entry point for each kernel, all on one heap, with a row of words for each launch."""
 
     name = "wgsl"
+    relaxed = True
+    table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = EXPRESSIONS
     barrier = "storageBarrier(); workgroupBarrier();"
 
     def number(self, value: object, dtype: DType) -> str:
         return wgsl_number(value, dtype)
 
     def expression(self, v: Var, args: Sequence[str]) -> str:
-        if v.op not in EXPRESSIONS:
+        if v.op not in self.table:
             raise KernelError(f"wgsl: the operation {v.op} has no expression")
         # Compilers evaluate what is constant, and refuse what overflows there.
         known = [
             f"ws_{wgsl_kind_of(x.dtype)}({a})" if x.op == "const" else a for x, a in zip(v.args, args, strict=True)
         ]
-        return EXPRESSIONS[v.op](v, known if all(x.op == "const" for x in v.args) else args)
+        return self.table[v.op](v, known if all(x.op == "const" for x in v.args) else args)
 
     def combined(self, op: str, held: str, values: Sequence[str], dtype: DType) -> str:
         x = values[0]
@@ -340,4 +343,25 @@ class WGSL(KernelLanguage):
         return re.sub(r"\b(load|store)_", r"atomic_\1_", text) if narrow else text
 
     def module(self, kernels: Sequence[str]) -> str:
-        return "\n".join([PRELUDE, *kernels, ""])
+        return "\n".join([PRELUDE, *rounding_functions(), *kernels, ""])
+
+
+class CompilersWGSL(WGSL):
+    """WGSL with the divisions and roots of the compiler, of which the functions are made that stand for them."""
+
+    table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = {
+        **EXPRESSIONS,
+        "div": lambda v, args: f"{args[0]} / {args[1]}",
+        "sqrt": lambda v, args: f"sqrt({args[0]})",
+    }
+
+
+@cache
+def rounding_functions() -> tuple[str, ...]:
+    """The functions of operations that are rounded once."""
+    made = list[str]()
+    for name, (code, arity) in ROUNDED_ONCE.items():
+        lines, found = write_scalar_code(code, arity, F32, CompilersWGSL())
+        operands = ", ".join([f"x{i}: f32" for i in range(arity)])
+        made += [f"fn ws_{name}({operands}) -> f32 {{", *lines, f"    return {found};", "}"]
+    return tuple(made)

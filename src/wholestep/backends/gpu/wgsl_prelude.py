@@ -124,25 +124,10 @@ fn ws_quotient_i64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 FLOATS = """\
 fn ws_kept(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) | launch[0].y); }
 fn ws_nan(x: f32) -> bool { return (bitcast<u32>(x) << 1u) > 0xff000000u; }
-fn ws_finite(x: f32) -> bool { return (bitcast<u32>(x) << 1u) < 0xff000000u; }
 fn ws_lt(a: f32, b: f32) -> bool { return a < b && !ws_nan(a) && !ws_nan(b); }
 fn ws_le(a: f32, b: f32) -> bool { return a <= b && !ws_nan(a) && !ws_nan(b); }
 fn ws_eq(a: f32, b: f32) -> bool { return a == b && !ws_nan(a) && !ws_nan(b); }
 fn ws_ne(a: f32, b: f32) -> bool { return !ws_eq(a, b); }
-fn ws_fma(a: f32, b: f32, c: f32) -> f32 {
-    let p = ws_kept(a * b);
-    let s = ws_kept(p + c);
-    if (!ws_finite(s) || !ws_finite(p) || !(abs(p) > 1e-30f)) { return ws_kept(fma(a, b, c)); }
-    let ah = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
-    let bh = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
-    let al = ws_kept(a - ah);
-    let bl = ws_kept(b - bh);
-    let e = ws_kept(ws_kept(ws_kept(ws_kept(ah * bh) - p) + ws_kept(ah * bl)) + ws_kept(al * bh));
-    let under = ws_kept(e + ws_kept(al * bl));
-    let back = ws_kept(s - p);
-    let rest = ws_kept(ws_kept(p - ws_kept(s - back)) + ws_kept(c - back));
-    return ws_kept(s + ws_kept(rest + under));
-}
 fn ws_f32_u64(a: vec2<u32>) -> f32 {
     if (a.y == 0u) { return f32(a.x); }
     let zeros = countLeadingZeros(a.y);
