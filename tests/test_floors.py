@@ -75,8 +75,9 @@ FLOORS = {
         "backend",
     ),
     "backends.gpu": (
-        "host_scalars interchange_loops language share_loops wgsl_prelude",
-        "kernel_writer opencl target wgsl",
+        "host_scalars interchange_loops keep_roundings language share_loops wgsl_prelude",
+        "kernel_writer opencl target",
+        "wgsl",
         "limits",
     ),
     "compiler": (

@@ -72,7 +72,7 @@ ROUNDED_ONCE: dict[str, tuple[Callable[..., Var], int]] = {
     "div": (kept_quotient, 2),
     "sqrt": (kept_root, 1),
 }
-"""What an operation of float32 is where a compiler rounds it otherwise: scalar code and the number of its operands.
+"""The operations of float32 that a compiler may round otherwise: scalar code and the number of operands of each.
 
 Inside, `fma` is the first of them; divisions and roots are the compiler's.
 """
