@@ -177,3 +177,34 @@ def test_a_carry_of_an_inner_loop_is_not_written_over_what_that_loop_reads() -> 
         for _ in range(3):
             expected = expected * 0.5 + start * 0.25
     np.testing.assert_allclose(ws.jit(lambda w: ws.scan(middle, w, None, 2)[0])(w), expected, rtol=1e-14)
+
+
+def test_a_branch_that_leaves_a_state_as_it_is_leaves_it_where_a_later_check_may_end_the_program() -> None:
+    """Resident results go through copies there, and the branch that changes nothing had filled none."""
+
+    class Averaging:
+        """Every other update goes halfway to the mean of the last; the parameters are an inverse, which may fail."""
+
+        def init(self, params: Any) -> Any:
+            return {"slow": np.array(params), "since": np.zeros((), np.int64)}
+
+        def update(self, grads: Any, state: Any, params: Any) -> Any:
+            since = state["since"] + 1
+
+            def follow(fast: Any, slow: Any) -> Any:
+                new = slow + 0.5 * (fast - slow)
+                return new, new, np.zeros_like(since)
+
+            fast, slow, since = ws.cond(
+                since >= 2, follow, lambda fast, slow: (fast, slow, since), params - grads, state["slow"]
+            )
+            return np.linalg.inv(fast), {"slow": slow, "since": since}
+
+    params, batch = np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[0.0, 0.5], [0.25, 1.0]])
+    losses = []
+    for device in ("cpu", "reference"):
+        step = ws.compile(
+            lambda p, x: np.mean((p - x) ** 2), params, optimizer=Averaging(), batch=batch, guard=None, device=device
+        )
+        losses.append([step(batch).loss for _ in range(5)])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-12)

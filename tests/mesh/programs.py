@@ -68,7 +68,16 @@ def start(name: str, rows: int) -> tuple[Any, Any, Any]:
 def optimizer(name: str) -> Any:
     """An optimizer by its name."""
     clipped = ws.optim.chain(ws.optim.clip_by_global_norm(0.5), ws.optim.adam(1e-2))
-    return {"adam": ws.optim.adam(1e-2), "clip": clipped}[name]
+    grouped = ws.optim.groups({"w": ws.optim.sgd(1e-2, momentum=0.9)}, ws.optim.adamw(1e-2, decay="v"))
+    averaged = ws.optim.ema(ws.optim.lookahead(ws.optim.radam(1e-2), 2))
+    known = {
+        "adam": ws.optim.adam(1e-2),
+        "clip": clipped,
+        "groups": grouped,
+        "averaged": averaged,
+        "accumulate": ws.optim.accumulate(ws.optim.lion(1e-2), 2),
+    }
+    return known[name]
 
 
 def trained(step: Any, batch: Any) -> list[bytes]:
@@ -117,6 +126,54 @@ def with_gradient(x: Any) -> Any:
     """`rows_of`, and the gradient of the sum of its elements over all ranks."""
     value, pullback = ws.vjp(rows_of, x)
     return value, pullback(np.ones_like(x))[0]
+
+
+def sharded(communicator: Any, cases: Any) -> list[Any]:
+    """Train each case with a part of the optimizer's state: losses, parameters, all of the state, and the own bytes."""
+    found = []
+    for name, how, rows, options in cases:
+        loss, params, batch = start(name, rows)
+        own = ws.mesh.rows(batch, communicator)
+        given: Any = {"optimizer": optimizer(how), "batch": own, "mesh": {"data": communicator}, **options}
+        step = ws.compile(loss, params, shard="optimizer", **given)
+        losses = [np.float64(step(own).loss).tobytes() for _ in range(STEPS)]
+        whole = [*tree.leaves(step.params), *tree.leaves(step._engine.whole_optimizer())]
+        nbytes = sum(x.nbytes for x in tree.leaves(step.state["optimizer"]))
+        state = sum(np.asarray(x).nbytes for x in tree.leaves(step.state))
+        assert step.memory.state == state, (step.memory, state)
+        found.append(([*losses, *[np.asarray(x).tobytes() for x in whole]], nbytes))
+    return found
+
+
+def fitted_in_parts(communicator: Any, folder: str, epochs: int) -> list[bytes]:
+    """A run of fit that keeps parts of the optimizer's state, goes on from a file, and says all of the state at its
+    end; averages of the parameters are those of all parts."""
+    fitted(communicator, folder, epochs, True, shard="optimizer")
+    loss, params, data = start("plain", 100)
+    batch = {name: x[: ROWS // communicator.size] for name, x in data.items()}
+    options: Any = {"optimizer": optimizer("averaged"), "batch": batch, "mesh": {"data": communicator}}
+    step = ws.compile(loss, params, shard="optimizer", **options)
+    step.load(f"{folder}/run.safetensors")
+    with step.averaged():
+        means = [np.asarray(x).tobytes() for x in tree.leaves(step.params)]
+    whole = [*tree.leaves(step.params), *tree.leaves(step._engine.whole_optimizer())]
+    return [*means, *[np.asarray(x).tobytes() for x in whole]]
+
+
+def flushed(communicator: Any) -> list[list[bytes]]:
+    """Parameters after the update with what an optimizer has gathered, its state in parts and whole."""
+    loss, params, batch = start("plain", ROWS)
+    own, found = ws.mesh.rows(batch, communicator), []
+    by = ws.optim.accumulate(ws.optim.adam(1e-2), 3)
+    for options in ({}, {"shard": "optimizer"}):
+        step = ws.compile(loss, params, optimizer=by, batch=own, mesh={"data": communicator}, **options)
+        step(own), step.flush(), step(own)
+        step.replace(optimizer=ws.optim.adamw(1e-3))
+        step(own)
+        step.reset(params=False)
+        step(own)
+        found.append([np.asarray(x).tobytes() for x in tree.leaves(step.params)])
+    return found
 
 
 def train(communicator: Any, cases: Any) -> list[Any]:
@@ -176,11 +233,12 @@ def sums(communicator: Any) -> list[Any]:
     return [small.tolist(), float(large.min()), float(large.max()), communicator.sent - before]
 
 
-def fitted(communicator: Any, folder: str, epochs: int, resume: bool) -> list[Any]:
+def fitted(communicator: Any, folder: str, epochs: int, resume: bool, **options: Any) -> list[Any]:
     """A run of fit over shuffled rows with checkpoints: the state, the losses, and what was printed."""
     loss, params, data = start("plain", 100)
     batch = {name: x[: ROWS // communicator.size] for name, x in data.items()}
-    step = ws.compile(loss, params, optimizer=optimizer("clip"), batch=batch, mesh={"data": communicator})
+    by = optimizer("averaged" if options else "clip")  # a norm of parts rounds otherwise
+    step = ws.compile(loss, params, optimizer=by, batch=batch, mesh={"data": communicator}, **options)
     out = io.StringIO()
     with contextlib.redirect_stderr(out), contextlib.redirect_stdout(out):
         history = ws.fit(

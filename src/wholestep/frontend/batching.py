@@ -23,6 +23,7 @@ from wholestep.primitives.marks import (
     all_gather as all_gather_primitive,
     axis_index as axis_index_primitive,
     psum as psum_primitive,
+    psum_scatter as psum_scatter_primitive,
 )
 from wholestep.primitives.movement import permute
 from wholestep.transforms.vmap import Batching
@@ -216,6 +217,14 @@ def all_gather(x: Any, axis_name: str) -> Any:
 
 def _all_gather(leaf: Any, axis_name: str, size: Any) -> Array:
     return Array(all_gather_primitive(as_array(leaf, "all_gather").value, axis_name=axis_name, size=size))
+
+
+def psum_scatter(x: Any, axis_name: str) -> Any:
+    """The row of its own number that each process has of a sum over the processes: [size, ...] gives [...]."""
+    with scope("psum_scatter") as work:
+        size = axis_size(axis_name, "psum_scatter")
+        value = as_array(x, "psum_scatter").value
+        return work.leave(Array(psum_scatter_primitive(value, axis_name=axis_name, size=size)))
 
 
 def axis_index(axis_name: str) -> Any:

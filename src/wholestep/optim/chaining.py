@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, field
 from typing import Any
 
@@ -10,6 +13,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, UnsupportedError
+from wholestep.frontend.batching import all_gather
 from wholestep.frontend.control import cond
 from wholestep.optim.hyper import Fields, label, labels, number_in
 from wholestep.optim.leafwise import add_weight_decay
@@ -181,7 +185,8 @@ class AddDecayedWeights(Stateless):
 def global_norm(grads: Any) -> Any:
     """The norm of all arrays of a tree taken together: the root of the sum of |g|**2.
 
-    Squares that would overflow are taken of numbers that were divided by the largest.
+    Squares that would overflow are taken of numbers that were divided by the largest. In a step whose processes
+    have parts of the gradients it is that of all parts.
 
     Shapes: a tree of floating or complex arrays; a real scalar.
     Raises: nothing of its own.
@@ -190,7 +195,13 @@ def global_norm(grads: Any) -> Any:
     >>> float(global_norm({"w": np.array([3.0]), "b": np.array([4.0])}))
     5.0
     """
-    arrays = [working_array(g) for g in tree.leaves(grads) if wnp.size(g)]
+    own = norm_of_arrays([working_array(g) for g in tree.leaves(grads) if wnp.size(g)])
+    axis_name = _parts_over.get()
+    return own if axis_name is None else norm_of_arrays([all_gather(own, axis_name)])
+
+
+def norm_of_arrays(arrays: Sequence[Any]) -> Any:
+    """The norm of arrays taken together, of which none is empty."""
     if not arrays:
         return wnp.zeros(())
 
@@ -206,6 +217,19 @@ def global_norm(grads: Any) -> Any:
     with np.errstate(over="ignore"):
         total = wnp.asarray(functools.reduce(wnp.add, [wnp.sum(squared_magnitude(g)) for g in arrays]))
     return cond(wnp.isfinite(total), plain, careful, total)
+
+
+_parts_over: ContextVar[str | None] = ContextVar("the axis over whose processes gradients lie in parts", default=None)
+
+
+@contextmanager
+def norms_over(axis_name: str) -> Iterator[None]:
+    """The time in which norms are those of arrays that lie in parts on the processes of an axis."""
+    before = _parts_over.set(axis_name)
+    try:
+        yield
+    finally:
+        _parts_over.reset(before)
 
 
 def chain(*links: Transform | Optimizer) -> Chain:

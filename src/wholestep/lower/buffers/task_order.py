@@ -46,13 +46,16 @@ def break_write_hazard(task: Task, layout: MemoryLayoutBuilder) -> list[Task]:
 
 def write_through_copy(task: Task, layout: MemoryLayoutBuilder) -> list[Task]:
     """A task that writes its resident results to temporary allocations, and the copies back."""
-    homes = []
+    homes, first = [], []
     for place in task.writes:
-        if layout.overwritten_memory(place) is not None:
+        old = layout.overwritten_memory(place)
+        if old is not None:
             home = Allocation(place.size, base=layout.base(place))
             homes.append(replace(copy_task(home, place), copies_back=True))
+            # A body that does not change what it is given has been spared the copy to where that already lay.
+            first += [copy_task(place, read) for read in task.reads if task.inner and layout.memory(read) is old][:1]
             layout.detach(place)
-    return [task, *homes]
+    return [*first, task, *homes]
 
 
 def topological_order(tasks: Sequence[Task], layout: MemoryLayout, outside: Set[Allocation]) -> list[Task] | Task:

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from wholestep import tree
 from wholestep.boundary.counts import checked_count
 from wholestep.errors import CheckpointError, ParameterError, WholestepError
@@ -114,9 +116,13 @@ def save_step(engine: Engine, path: Where, loader: Any, metadata: Any, most: int
 
 
 def saved_arrays(engine: Engine) -> dict[str, NDArray]:
-    """The arrays of a checkpoint by their paths, to be read at once."""
-    read = engine.state.host_array
-    return {path: x if root_of(path) == HYPER else read(x) for path, x in state_buffers(engine).items()}
+    """The arrays of a checkpoint by their paths, to be read at once; processes that share them call this together."""
+    read, optimizer = engine.state.host_array, engine.whole_optimizer()
+    whole = dict(zip(tree.paths(optimizer, "optimizer"), tree.leaves(optimizer), strict=True))
+    return {
+        path: x if root_of(path) == HYPER else whole[path] if path in whole else read(x)
+        for path, x in state_buffers(engine).items()
+    }
 
 
 def step_facts(engine: Engine) -> dict[str, Any]:
@@ -155,12 +161,16 @@ def load_step(
     engine: Engine, path: Where, wanted: Wanted, loader: Any, fallback: bool, put: Callable[..., None]
 ) -> Loaded:
     """Read a checkpoint into a step; see `Step.load`. `put(parts, hyper)` writes the state, whole or not at all."""
-    own = state_buffers(engine, wanted.parts)
+    own, shards = state_buffers(engine, wanted.parts), engine.step_function.shards
+    sharded = {path: shape for path, shape in engine.sharded_shapes().items() if path in own}
+    own |= {path: np.broadcast_to(np.zeros((), own[path].dtype), shape) for path, shape in sharded.items()}
     found, new, epoch = first_whole(Path(path), fallback, own, wanted)
     if loader is not None:
         if found.data is None:
             raise CheckpointError(f"load: {found.path} holds no position in the data", hint="save it with loader=")
         place_loader(loader, found)
+    if shards is not None:
+        new |= {path: shards.cut(new[path]) for path in sharded if path in new}
     parts = {name: fill_part(engine, name, new) for name in dict.fromkeys(map(root_of, new)) if name != HYPER}
     try:
         put(parts, {name: float(new[path]) for path, name in hyper_paths(engine) if path in new})

@@ -146,8 +146,7 @@ class Checkpoint(Callback):
     def save(self, run: TrainingRun) -> None:
         """Write the file, with what a run that goes on must know of this one; of a mesh's processes rank 0 does."""
         run.drain()
-        if run.ranks.speaks:
-            run.step.save(self.path, loader=run.loader, metadata={"fit": run_metadata(run)})
+        run.ranks.save(run.step, self.path, run.loader, {"fit": run_metadata(run)})
         self.saved = run.steps
 
     def resume(self, run: TrainingRun) -> dict[str, int]:
@@ -211,9 +210,8 @@ class BestCheckpoint(Best):
         self.path = path
 
     def improved(self, run: TrainingRun) -> None:
-        run.step.save(
-            self.path, loader=run.loader, metadata={self.metric: json_number(self.best), "steps": run.step.steps}
-        )
+        metadata = {self.metric: json_number(self.best), "steps": run.step.steps}
+        run.ranks.save(run.step, self.path, run.loader, metadata)
 
 
 class LossLog(Callback):

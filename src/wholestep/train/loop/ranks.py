@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import numpy as np
 
 from wholestep.collectives import gather_bytes
@@ -21,6 +24,13 @@ class Ranks:
     def speaks(self) -> bool:
         """True for the one process that shows progress, logs and saves: rank 0."""
         return self.axis is None or self.axis.rank == 0
+
+    def save(self, step: Step, path: str | os.PathLike[str], loader: Any, metadata: Any) -> None:
+        """Write a checkpoint in rank 0; the others give it their parts of the optimizer's state."""
+        if self.speaks:
+            step.save(path, loader=loader, metadata=metadata)
+        elif step._engine.step_function.shards is not None:
+            step._engine.whole_optimizer()
 
     def agree(self, history: History, interrupted: bool) -> None:
         """End the run on every rank where one of them was interrupted or has stopped it."""

@@ -135,7 +135,18 @@ class Engine:
     def check_ranks(self) -> None:
         """Raise CommunicationError, on every rank, where the processes of a mesh have different states."""
         if self.step_function.mesh is not None:
-            check_alike(self.step_function.mesh, "state", digest(self.state.arrays))
+            pairs, own = zip(self.state.paths, self.state.arrays, strict=True), self.sharded_shapes()
+            check_alike(self.step_function.mesh, "state", digest([x for path, x in pairs if path not in own]))
+
+    def sharded_shapes(self) -> dict[str, Any]:
+        """By their paths, the shapes that arrays of which processes have parts have in all of them together."""
+        shards = self.step_function.shards
+        return {} if shards is None else shards.whole_shapes(self.state.tree["optimizer"], self.state.tree["params"])
+
+    def whole_optimizer(self) -> Any:
+        """The optimizer's state to be read at once; where processes have parts of it all of them call this."""
+        own, shards = self.state.read("optimizer"), self.step_function.shards
+        return own if shards is None else shards.whole_state(own, self.state.tree["params"])
 
     def stepping(
         self, f: jit, signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None

@@ -58,15 +58,17 @@ def flush_accumulation(engine: Engine) -> dict[str, Any]:
             hint="ws.optim.accumulate(optimizer, steps) is the one that does",
         )
     current = with_hyper(optimizer, {name: float(x) for name, x in engine.hyper.items()})
-    params, own = current.flush(engine.state.read("optimizer"), engine.state.read("params"))
-    return {"params": params, "optimizer": own}
+    params, own = current.flush(engine.whole_optimizer(), engine.state.read("params"))
+    shards = engine.step_function.shards
+    return {"params": params, "optimizer": own if shards is None else shards.own_state(own)}
 
 
 @contextmanager
 def with_averaged_parameters(step: Any) -> Iterator[None]:
     """The average of the parameters in their place, as long as the block takes; see `Step.averaged`."""
     state = step.state
-    mean = tree.map(lambda p, mean: mean.astype(p.dtype), state["params"], average(state["optimizer"]))
+    means = average(step._engine.whole_optimizer())
+    mean = tree.map(lambda p, mean: mean.astype(p.dtype), state["params"], means)
     step.set(params=mean)
     try:
         yield

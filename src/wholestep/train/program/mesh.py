@@ -35,10 +35,7 @@ class MeshAxis(NamedTuple):
     def mean(self, arrays: Sequence[Any]) -> list[Any]:
         """The means of arrays over the processes, those of one dtype sent together."""
         found: dict[int, Any] = {}
-        groups: dict[Any, list[int]] = {}
-        for i, x in enumerate(arrays):
-            groups.setdefault(x.dtype, []).append(i)
-        for members in groups.values():
+        for members in groups_by_dtype(arrays):
             flat = wnp.concatenate([arrays[i].reshape(-1) for i in members])
             total, at = psum(flat, self.name) / self.size, 0
             for i in members:
@@ -60,6 +57,14 @@ class MeshAxis(NamedTuple):
         numbers = x.astype(np.uint8) if x.dtype == bool else x
         kept = wnp.where(axis_index(self.name) == 0, numbers, wnp.zeros((), numbers.dtype))
         return psum(kept, self.name).astype(x.dtype)
+
+
+def groups_by_dtype(arrays: Sequence[Any]) -> list[list[int]]:
+    """The numbers of the arrays of each dtype."""
+    groups: dict[Any, list[int]] = {}
+    for i, x in enumerate(arrays):
+        groups.setdefault(x.dtype, []).append(i)
+    return list(groups.values())
 
 
 def is_averaged(x: Any) -> bool:

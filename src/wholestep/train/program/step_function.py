@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from wholestep.optim.hyper import with_hyper
 from wholestep.optim.protocol import call_update
 from wholestep.train.program.mesh import MeshAxis
 from wholestep.train.program.microbatches import average_over_parts
+from wholestep.train.program.shards import Shards
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.model_state import ModelStructure
 from wholestep.train.state.offloaded_state import OffloadedState, init_optimizer_by_rows
@@ -63,6 +65,8 @@ class StepFunction:
     grad_norm: bool = False
     mesh: MeshAxis | None = None
     """The axis of processes that the loss and its gradients are averaged over."""
+    shards: Shards | None = None
+    """The layout of the optimizer's state where each of these processes keeps a part of it."""
     unreached: list[int] = field(default_factory=list, compare=False)
     """The numbers of the parameters that no gradient reached when a step was last traced."""
 
@@ -75,6 +79,8 @@ class StepFunction:
         """The state that the optimizer begins with."""
         if self.optimizer is None:
             return None
+        if self.shards is not None:
+            return self.shards.begun(self.optimizer, params)
         return (
             self.optimizer.init(params)
             if self.stream is None
@@ -91,12 +97,17 @@ class StepFunction:
         objective = self.objective(given, batch)
         value, grads, buffers, aux = self.gradient(given, batch)
         seen = select_captures(builder.nodes[start:], self.captures, self.name)
-        if self.grad_norm:
-            seen[GRAD_NORM] = global_norm(grads)
         finite = self.finite(value, grads)
         kept = {name: state[name] for name in ("params", "buffers", "optimizer")}
         extras = {"loss": value, "objective": lambda params: self.over_mesh(objective(params)[0])[0], "aux": aux}
-        new = self.guarded(finite, kept, with_hyper(self.optimizer, hyper), grads, buffers, extras)
+        with nullcontext() if self.shards is None else self.shards.norms():
+            if self.grad_norm:
+                seen[GRAD_NORM] = global_norm(grads)
+            if self.shards is not None:
+                kept["params"] = self.shards.own_parts(kept["params"])
+            new = self.guarded(finite, kept, with_hyper(self.optimizer, hyper), grads, buffers, extras)
+        if self.shards is not None:
+            new["params"] = self.shards.gathered(new["params"], state["params"])
         new["counters"] = self.counted(counters, finite)
         said = take_prints()
         return new, value, finite, aux, {**seen, PRINTED: said} if said else seen
@@ -119,7 +130,12 @@ class StepFunction:
 
     def over_mesh(self, value: Any, grads: Any = None, buffers: Any = None) -> tuple[Any, Any, Any]:
         """The means over the processes of a mesh; without one these are what was given."""
-        return (value, grads, buffers) if self.mesh is None else self.mesh.average(value, grads, buffers)
+        if self.mesh is None:
+            return value, grads, buffers
+        if self.shards is None or grads is None:
+            return self.mesh.average(value, grads, buffers)
+        value, _, buffers = self.mesh.average(value, None, buffers)
+        return value, self.shards.mean_parts(grads), buffers
 
     def own_counters(self, counters: Any, mesh: MeshAxis) -> dict[str, Any]:
         """The counters with the random key of this process."""
@@ -198,7 +214,7 @@ class StepFunction:
         with blaming_one_line():
             for g in tree.leaves(grads) if self.guard == "gradients" else []:
                 flag = flag & everywhere([g])[FINITE]
-        return flag
+        return flag if self.shards is None or self.guard != "gradients" else self.shards.everywhere(flag)
 
     def guarded(
         self, finite: Any, kept: Any, optimizer: Any, grads: Any, buffers: Any, extras: dict[str, Any]

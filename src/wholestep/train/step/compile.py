@@ -21,6 +21,7 @@ from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import Optimizer
 from wholestep.train.program.mesh import mesh_axis
 from wholestep.train.program.microbatches import check_microbatch, count_rows, part_sizes
+from wholestep.train.program.shards import shards_of
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.model_state import split_model
@@ -57,6 +58,7 @@ def compile(
     allow_unused: bool | None = None,
     grad_norm: bool = False,
     mesh: Mapping[str, Communicator] | None = None,
+    shard: Literal["optimizer"] | None = None,
     rewrite: bool = True,
 ) -> Step:
     """Make one program of forward pass, backward pass and optimizer; the result is called with a batch.
@@ -112,9 +114,13 @@ def compile(
     With `mesh={"data": communicator}` this process is one of several that train together, each on the rows of the batch
     that it is given: loss, gradients and floating buffers are averaged over the processes before the guard and the
     update, added in the order of the ranks, which has the bits of `microbatch` on one process; other buffers are those
-    of rank 0. Random keys differ
-    between ranks. `ws.psum`, `ws.pmean` and `ws.axis_index` in the loss take the axis by its name. Every process
-    compiles the same step on equal parameters; a batch of other sizes is a ShapeError.
+    of rank 0. Random keys differ between ranks. `ws.psum`, `ws.pmean` and `ws.axis_index` in the loss take the axis by
+    its name. Every process compiles the same step on equal parameters; a batch of other sizes is a ShapeError.
+
+    With `shard="optimizer"` each of N processes keeps 1/N of the optimizer's state: it updates its own part of every
+    parameter, and the parts are gathered. That takes an optimizer that treats each element by itself, with norms by
+    `ws.optim.clip_by_global_norm` or none; the numbers are the same to the bit but for the rounding of such a norm. A
+    checkpoint holds all of it, so that every process calls `save`, and any number of processes loads it.
 
     Shapes: trees of arrays, parameters floating or complex; `result.loss` is a scalar, with K steps a call [K].
     Raises: DtypeError for parameters without a derivative, ParameterError or UnsupportedError for options that are not
@@ -155,6 +161,7 @@ def compile(
         model, parts, buffers = split_model(make_layers(params, streamed), buffers)
         names = (captures,) if isinstance(captures, str) else tuple(captures)
         check_microbatch(microbatch, has_aux, bool(names))
+        refused = {"stream=": streamed is not None, "unroll='through'": unroll == "through"}
         step_function = StepFunction(
             loss,
             with_buffers=buffers is not None,
@@ -166,6 +173,7 @@ def compile(
             allow_unused=allow_unused,
             grad_norm=check_norm(grad_norm, optimizer),
             mesh=axis,
+            shards=shards_of(shard, axis, optimizer, parts, refused),
             **options,
         )
         warn_of_suspect_parameters(parts, precision)

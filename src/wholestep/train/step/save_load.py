@@ -34,7 +34,8 @@ class SavedState(ABC):
         manifest.
 
         The file is replaced in one instant, and only once the new one is safe from a power cut; the one before it is
-        kept beside it, as `NAME.previous.safetensors`.
+        kept beside it, as `NAME.previous.safetensors`. Where processes have parts of the optimizer's state
+        (`shard="optimizer"`) all of them call this, and each writes all of it; in `fit` rank 0 alone writes.
 
         Shapes: arrays of any shapes and dtypes; nothing is returned.
         Raises: CheckpointError where the file cannot be written.

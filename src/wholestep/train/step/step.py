@@ -27,6 +27,7 @@ from wholestep.train.program.engine import CompilationLog, Engine
 from wholestep.train.program.exclusive_access import ExclusiveAccess, reentrancy_error
 from wholestep.train.program.hyperparameters import flush_accumulation, hyper_changes, with_averaged_parameters
 from wholestep.train.program.interruptible import terminating_in_order
+from wholestep.train.program.shards import with_new_owners
 from wholestep.train.program.skipped_steps import warn_of_skipped
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.state.loss_scaling import scale_of
@@ -460,6 +461,7 @@ class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
                 if given is not SAME:
                     parts[name] = convert_floats(given, step_function.precision)
             if params is not SAME or optimizer is not SAME:
+                step_function = with_new_owners(step_function, parts["params"])
                 parts["optimizer"] = step_function.begun(parts["params"])
             hyper = hyper_of(optimizer) if optimizer is not SAME else self.hyper
             example = old.signature.abstract() if batch is SAME else outside.taken_over(batch, "batch", "replace")

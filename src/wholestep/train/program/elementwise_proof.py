@@ -1,0 +1,117 @@
+"""A proof, read off a graph, that an optimizer's update treats each element of a parameter by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from wholestep.ir.graph import Graph, Node, Value, subgraphs
+from wholestep.primitives.structure import Body, Cond
+
+
+class Spread(Enum):
+    """The way in which a value lies on processes of which each has a part of the elements."""
+
+    UNIFORM = "one number, the same on all of them"
+    SAME = "the same on all of them"
+    EACH = "elements, each made of those in its own place"
+    PARTIAL = "one number of a process, made of its own elements"
+    SCALED = "elements that depend on other elements"
+
+
+class NotElementwise(Exception):
+    """An operation that does not treat each element by itself."""
+
+    def __init__(self, node: Node, why: str) -> None:
+        super().__init__(f"{node.op.name} {why}")
+        self.node = node
+
+
+UNIFORM, SAME, EACH, PARTIAL, SCALED = Spread
+SHAPES = ("broadcast", "reshape")
+"""Primitives that parameters without an axis do not need, and parts of them do."""
+
+
+def prove_elementwise(graph: Graph, given: Sequence[Spread], wanted: Sequence[Spread]) -> None:
+    """Raise NotElementwise unless results of these kinds are made of inputs of the given ones."""
+    for v, found, kind in zip(graph.outputs, spreads(graph, given), wanted, strict=True):
+        fits = found in (UNIFORM, kind) or (kind is UNIFORM and found is SAME)
+        if not fits and v.node is not None:
+            raise NotElementwise(v.node, f"makes {found.value}")
+
+
+def spreads(graph: Graph, given: Sequence[Spread]) -> list[Spread]:
+    """The kinds of the results of a graph whose inputs are of the given ones."""
+    known: dict[Value, Spread] = dict(zip(graph.inputs, given, strict=True))
+    for node in graph.nodes:
+        made = node_spreads(node, [known[v] for v in node.inputs])
+        pairs = zip(node.outputs, made, strict=True)
+        known.update({v: UNIFORM if kind is SAME and not v.ndim else kind for v, kind in pairs})
+    return [known[v] for v in graph.outputs]
+
+
+def node_spreads(node: Node, kinds: Sequence[Spread]) -> Sequence[Spread]:
+    """The kinds of the results of a node."""
+    if node.op.collective:
+        return [collected(node, kinds)]
+    if isinstance(node.op, Body):
+        return spreads(node.params["graph"], kinds)
+    if isinstance(node.op, Cond):
+        return branch_spreads(node, kinds)
+    if node.op.kind in ("elementwise", "mark") or node.op.uniform:
+        return [mixed_spread(node, kinds)]
+    if node.op.name in SHAPES and (kinds[0] is UNIFORM or changes_nothing(node)):
+        return kinds
+    if node.op.name == "broadcast" and kinds[0] is PARTIAL:
+        return [SCALED]
+    if node.op.kind == "reduction" and kinds[0] in (EACH, SCALED) and not node.outputs[0].ndim:
+        return [PARTIAL]
+    if all(kind is SAME or (kind is UNIFORM and not v.ndim) for v, kind in zip(node.inputs, kinds, strict=True)):
+        return [SAME] * len(node.outputs)
+    raise NotElementwise(node, "takes elements from other places")
+
+
+def changes_nothing(node: Node) -> bool:
+    """True for another shape of one number, and for the shape that there was."""
+    (x,), (out,) = node.inputs, node.outputs
+    return x.type.shape == out.type.shape or out.type.size == 1
+
+
+def collected(node: Node, kinds: Sequence[Spread]) -> Spread:
+    """The kind of a collective's result: the same everywhere, of one number of each process."""
+    if EACH in kinds or SCALED in kinds or node.op.name not in ("psum", "all_gather"):
+        raise NotElementwise(node, "is of elements, of which each process has others")
+    return SAME
+
+
+def mixed_spread(node: Node, kinds: Sequence[Spread]) -> Spread:
+    """The kind of an elementwise operation's result, for values of several kinds."""
+    found = {*kinds} - {UNIFORM}
+    if len(found) < 2:
+        return found.pop() if found else UNIFORM
+    if SAME in found:
+        raise NotElementwise(node, "takes an array whose elements have places")
+    return SCALED
+
+
+def branch_spreads(node: Node, kinds: Sequence[Spread]) -> list[Spread]:
+    """The kinds of the results of a choice between branches; all processes must choose alike."""
+    branches = node.params["branches"]
+    if kinds[0] is not UNIFORM and any(n.op.collective for b in branches for g in b.family() for n in g.nodes):
+        raise NotElementwise(node, "has processes wait for each other, and each chooses by itself")
+    found = [spreads(branch, kinds[1:]) for branch in branches]
+    return [mixed_spread(node, (*several, kinds[0])) for several in zip(*found, strict=True)]
+
+
+def same_program(one: Graph, other: Graph) -> bool:
+    """True if two graphs apply the same operations to values of other shapes."""
+    return list(operations(one)) == list(operations(other))
+
+
+def operations(graph: Graph) -> Iterator[tuple[str, str]]:
+    """The operations of a graph in order, with the numbers in them and without shapes."""
+    for node in graph.nodes:
+        if node.op.name not in SHAPES:
+            yield node.op.name, repr(node.params.get("value"))
+        for inner in subgraphs(node):
+            yield from operations(inner)
