@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from wholestep.cli.options import Help, integer_at_least, positive_number
 from wholestep.errors import CommandError
-from wholestep_tools.bench import calls, depth, machine, memory, products, spec, table
+from wholestep_tools.bench import calls, depth, first_trace, machine, memory, products, spec, table
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.deep_programs import PROGRAMS
 from wholestep_tools.bench.depth_worker import JAX, UNROLLED
@@ -107,6 +107,7 @@ def add(commands: Any) -> None:
     add_products(others)
     add_memory(others)
     add_calls(others)
+    add_trace(others)
     add_depth(others)
 
 
@@ -186,6 +187,24 @@ def add_calls(commands: Any) -> None:
 def calls_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench calls` as it was given."""
     return calls.bench(calls.installed(), options.rounds, options.budget, options.json, sys.stdout)
+
+
+def add_trace(commands: Any) -> None:
+    """Add `wholestep bench trace`."""
+    about = "Time first traces of functions, rewritten and as they stand, each in a process of its own, in turns."
+    job = commands.add_parser("trace", help="measure what rewriting costs at a first trace", description=about)
+    job.formatter_class = Help
+    job.add_argument("--only", metavar="NAMES", help=f"of {', '.join(first_trace.PROGRAMS)}")
+    job.add_argument("--rounds", type=integer_at_least(1), default=9, metavar="N", help="how often each has its turn")
+    job.add_argument("--kept", action="store_true", help="read the copies that an earlier process kept on disk")
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=trace_command)
+
+
+def trace_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench trace` as it was given."""
+    what = first_trace.chosen(options.only)
+    return first_trace.bench(what, options.rounds, options.kept, options.json, sys.stdout)
 
 
 def add_depth(commands: Any) -> None:

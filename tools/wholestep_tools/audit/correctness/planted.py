@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +46,31 @@ def broken_file(mutant: Mutant, root: Path) -> Path:
 
 def plant(mutant: Mutant | None, root: Path, copy: Path) -> None:
     """Copy the sources of a checkout, with one fault or none."""
-    for source in SOURCES:
-        shutil.copytree(root / source, copy / source, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_sources(root, copy)
     if mutant is not None:
         file = broken_file(mutant, copy)
-        file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
+        write_source(file, file.read_text(encoding="utf-8").replace(mutant.old, mutant.new))
+
+
+def copy_sources(root: Path, copy: Path) -> None:
+    """Copy the sources of a checkout."""
+    for source in SOURCES:
+        shutil.copytree(root / source, copy / source, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+@contextmanager
+def faulty(copy: Path, mutant: Mutant) -> Iterator[None]:
+    """Plant a fault in a copy of the sources for as long as a block runs, so that one copy serves many."""
+    file = broken_file(mutant, copy)
+    whole = file.read_text(encoding="utf-8")
+    write_source(file, whole.replace(mutant.old, mutant.new))
+    try:
+        yield
+    finally:
+        write_source(file, whole)
+
+
+def write_source(file: Path, text: str) -> None:
+    """Write a source file, and drop its compiled form, which could pass for that of the new text."""
+    file.write_text(text, encoding="utf-8")
+    Path(cache_from_source(str(file))).unlink(missing_ok=True)

@@ -17,6 +17,8 @@ from wholestep.scipy import special
 from wholestep.train.step.step import Step
 
 ROWS, WIDTH = 12, 19
+ODD = 35
+"""A length of an odd number of vectors, of whatever size: 3 of 64 bytes, 5 of 32, 9 of 16."""
 
 
 class Job(NamedTuple):
@@ -157,7 +159,9 @@ def products(p: Any, b: Any) -> Any:
     g = np.einsum("ij,kj,k->ik", k, p["w"], p["c"])
     s = np.swapaxes(k, 0, 1) @ h
     q = p["w"] + p["c"][:, None]
-    return np.mean(g**2) + np.mean(s * s) + np.mean(np.sin(q) * p["w"]) + np.mean(np.sum(q * 2.0, axis=0) ** 2)
+    t = np.sum(b["z"] * p["e"], axis=1)
+    u = np.mean(np.sum(q * 2.0, axis=0) ** 2)
+    return np.mean(g**2) + np.mean(s * s) + np.mean(np.sin(q) * p["w"]) + u + np.mean(t**3)
 
 
 def windows(p: Any, b: Any) -> Any:
@@ -229,7 +233,9 @@ JOBS = {
     "writes": Job(writes, {"a": SQUARE, "c": SQUARE}, {"x": SQUARE}),
     "indices": Job(indices, {"a": SQUARE, "c": SQUARE}, {"x": SQUARE}),
     "reductions": Job(reductions, {"a": SQUARE}, {"x": SQUARE}),
-    "products": Job(products, {"w": (19, 19), "v": (19, 19), "c": (19,)}, {"x": SQUARE}),
+    "products": Job(
+        products, {"w": (19, 19), "v": (19, 19), "c": (19,), "e": (ODD,)}, {"x": SQUARE, "z": (ROWS, ODD)}
+    ),
     "windows": Job(windows, {"k": (4, 3, 3, 3), "l": (5, 4, 3, 3), "t": (4, 2, 3, 3)}, {"x": (2, 192)}),
     "matrices": Job(matrices, {"a": (5, 5), "t": (6, 3)}, {"x": (5, 3)}, np.float64),
     "spectra": Job(spectra, {"a": SQUARE, "c": SQUARE}, {"x": SQUARE}, np.float64),

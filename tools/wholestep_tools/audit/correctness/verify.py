@@ -26,13 +26,13 @@ from wholestep.train.program.first_calls import observing
 from wholestep.train.step.step import Step
 from wholestep_tools.audit.campaign import Audit
 from wholestep_tools.audit.correctness.named_faults import NAMED_FAULTS, NamedFault
-from wholestep_tools.audit.correctness.planted import SOURCES, Mutant, plant, read
+from wholestep_tools.audit.correctness.planted import SOURCES, Mutant, copy_sources, faulty, read
 from wholestep_tools.audit.record import record
 from wholestep_tools.audit.trainings import jobs
 from wholestep_tools.audit.trainings.programs import training
 from wholestep_tools.bench.models import chain, mlp
 from wholestep_tools.bench.peers.wholestep import LOSSES, MODELS
-from wholestep_tools.bench.spec import WORKLOADS
+from wholestep_tools.bench.spec import SMALL, WORKLOADS
 
 CLAIM = (
     "step.verify finds a fault in a rule, a rewriting or a kernel and names the user's line, and raises no alarm where "
@@ -61,8 +61,10 @@ def curvature(params: Any, batch: Any) -> Any:
     return sum(np.mean(g**2) for g in tree.leaves(found))
 
 
-MADE_LOSSES: dict[str, Callable[[Any, Any], Any]] = {**LOSSES, "W5": chain, "W6": each_sample, "W7": curvature}
-"""The workloads of `wholestep bench` as losses, those too that are functions there."""
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {"W5": chain, "W6": each_sample, "W7": curvature}
+MADE_LOSSES = {name: FUNCTIONS[name] if name in FUNCTIONS else LOSSES[name] for name in SMALL}
+"""The workloads of `wholestep bench` as losses, those too that are functions there. Models of real size are left out:
+each takes gigabytes and minutes beside float64."""
 
 
 def workload(name: str) -> Made:
@@ -130,15 +132,17 @@ def planted(faults: Sequence[NamedFault]) -> dict[str, Mutant]:
     return {fault.name: known[fault.name] for fault in faults}
 
 
-def outcome(fault: NamedFault, mutant: Mutant | None, seed: int) -> str:
-    """The outcome of verifying a fault: "named", "found", "missed" or "refused", which is an error before it."""
-    with tempfile.TemporaryDirectory() as folder:
-        plant(mutant, ROOT, Path(folder))
-        path = os.pathsep.join([str(Path(folder) / source) for source in SOURCES])
+def outcome(fault: NamedFault, mutant: Mutant, seed: int, copy: Path) -> str:
+    """The outcome of verifying a fault: "named", "found", "missed" or "refused", which is an error before it.
+
+    The fault is planted in a copy of the sources, and taken out again.
+    """
+    path = os.pathsep.join([str(copy / source) for source in SOURCES])
+    with faulty(copy, mutant):
         done = subprocess.run(
             [sys.executable, "-m", "wholestep_tools.audit.correctness.verified_jobs", fault.job, str(seed)],
             env={**os.environ, "PYTHONPATH": path, "WHOLESTEP_CACHE": "off"},
-            cwd=folder,
+            cwd=copy,
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -173,10 +177,12 @@ def audit(
             seen.update({"steps": 1, "operations": found.operations, "slopes": len(found.slopes)})
             seen.update({"plain": found.plain not in ("", "not run", "it differs")})
             failures += [] if found.ok else [f"{name}: a false alarm: {found.told()}"]
-    for fault in faults:
-        how = outcome(fault, mutants[fault.name], seed)
-        seen[how] += 1
-        failures += [] if how == "named" else [f"{fault.name}, in {fault.job}: {how}"]
+    with tempfile.TemporaryDirectory() as folder:
+        copy_sources(ROOT, Path(folder))
+        for fault in faults:
+            how = outcome(fault, mutants[fault.name], seed, Path(folder))
+            seen[how] += 1
+            failures += [] if how == "named" else [f"{fault.name}, in {fault.job}: {how}"]
     checks = {
         "random steps, and workloads": seen["steps"],
         "planted faults": len(faults),

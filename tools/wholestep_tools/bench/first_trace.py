@@ -1,0 +1,93 @@
+"""The time of the first trace of a function, rewritten and as it stands: each in a process of its own, in turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from wholestep.errors import CommandError
+from wholestep_tools.bench import machine
+from wholestep_tools.bench.first_trace_worker import KINDS, LATER, PROGRAMS
+from wholestep_tools.bench.table import columns, duration
+
+ASKED = 1.2
+"""The most that the first trace of a rewritten function may take, beside one as it stands."""
+
+
+class Row(NamedTuple):
+    """A program, when it was traced, and the least seconds of the processor that this took, rewritten and not."""
+
+    program: str
+    kind: str
+    rewritten: float
+    plain: float
+
+    @property
+    def ratio(self) -> float:
+        """The time with the mechanism beside the time without it."""
+        return self.rewritten / self.plain
+
+
+def seconds(program: str, kind: str, rewrite: bool, environment: Mapping[str, str]) -> float:
+    """The seconds of the processor that a first trace takes in a fresh process."""
+    order = [sys.executable, "-m", "wholestep_tools.bench.first_trace_worker", program, kind, str(int(rewrite))]
+    return float(subprocess.run(order, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+def measure(program: str, kind: str, rounds: int, environment: Mapping[str, str]) -> Row:
+    """Measure one program, rewritten and not in turns."""
+    least = dict.fromkeys((True, False), float("inf"))
+    for _ in range(rounds):
+        for rewrite in least:
+            least[rewrite] = min(least[rewrite], seconds(program, kind, rewrite, environment))
+    return Row(program, kind, least[True], least[False])
+
+
+def line(row: Row) -> list[str]:
+    """The cells of a row, with what was aimed at where it falls short."""
+    asked = f"{ASKED:.2f}" if row.ratio > ASKED else ""
+    return [row.program, row.kind, duration(row.rewritten), duration(row.plain), f"{row.ratio:.2f}", asked]
+
+
+def chosen(names: str | None) -> list[str]:
+    """The programs of these names, separated by commas; all unless some are named.
+
+    Raises CommandError for one that there is not.
+
+    >>> chosen("W1,three lines")
+    ['W1', 'three lines']
+    """
+    asked = list(PROGRAMS) if names is None else [name.strip() for name in names.split(",")]
+    for name in asked:
+        if name not in PROGRAMS:
+            raise CommandError(f"there is no program {name!r}", hint=f"choose from {', '.join(PROGRAMS)}")
+    return asked
+
+
+def bench(programs: Sequence[str], rounds: int, kept: bool, file: Path | None, stream: TextIO) -> int:
+    """Measure and print; copies of functions that earlier processes kept on disk are read where they are `kept`.
+
+    Raises CommandError for a file that cannot be written.
+    """
+    if file is not None and not file.parent.is_dir():
+        raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "WHOLESTEP_CACHE": folder if kept else "off"}
+        if kept:
+            for program in programs:
+                seconds(program, LATER, True, environment)
+        rows = [measure(program, kind, rounds, environment) for kind in KINDS for program in programs]
+    header = ["program", "traced", "rewritten", "as it stands", "ratio", "asked"]
+    print("\n".join(columns(header, [line(row) for row in rows])), file=stream)
+    if file is not None:
+        about = {"bench": "trace", "processor": machine.processor_and_code(), "rounds": rounds, "kept": kept}
+        text = json.dumps({**about, "rows": [row._asdict() for row in rows]}, indent=1)
+        file.write_text(text + "\n", encoding="utf-8")
+    return 0
+
