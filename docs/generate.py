@@ -34,6 +34,7 @@ from wholestep.primitives.family import BilinearPrimitive, LinearPrimitive, Prim
 from wholestep.testing.primitives import graph_of, samples_of
 from wholestep_tools.audit.page import page as reliability
 from wholestep_tools.bench.depth import page_table as depth_table
+from wholestep_tools.bench.first_trace import page_table as trace_table
 from wholestep_tools.bench.products import page_table as product_table
 from wholestep_tools.site import gallery
 
@@ -212,6 +213,8 @@ def benchmarks() -> str:
     page = (FOLDER / "benchmarks.md").read_text(encoding="utf-8")
     page = with_table(page, "records/models.json", models_table(FOLDER / "records" / "models.json"))
     page = with_table(page, "records/depth.json", depth_table(FOLDER / "records" / "depth.json"))
+    kept = [FOLDER / "records" / f"{name}.json" for name in ("trace", "trace-kept")]
+    page = with_table(page, "records/trace.json and records/trace-kept.json", trace_table(kept))
     return with_table(page, "records/products.json", product_table(FOLDER / "records" / "products.json").splitlines())
 
 

@@ -16,6 +16,7 @@ from wholestep_tools.bench import calls, depth, first_trace, machine, memory, pr
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.deep_programs import PROGRAMS
 from wholestep_tools.bench.depth_worker import JAX, UNROLLED
+from wholestep_tools.bench.first_trace_worker import PROGRAMS as FIRST_TRACED
 from wholestep_tools.bench.peers import PEERS, USUAL
 from wholestep_tools.bench.real.catalog import REAL
 from wholestep_tools.bench.runner import Options, Row, run
@@ -194,7 +195,7 @@ def add_trace(commands: Any) -> None:
     about = "Time first traces of functions, rewritten and as they stand, each in a process of its own, in turns."
     job = commands.add_parser("trace", help="measure what rewriting costs at a first trace", description=about)
     job.formatter_class = Help
-    job.add_argument("--only", metavar="NAMES", help=f"of {', '.join(first_trace.PROGRAMS)}")
+    job.add_argument("--only", metavar="NAMES", help=f"of {', '.join(FIRST_TRACED)}")
     job.add_argument("--rounds", type=integer_at_least(1), default=9, metavar="N", help="how often each has its turn")
     job.add_argument("--kept", action="store_true", help="read the copies that an earlier process kept on disk")
     job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")

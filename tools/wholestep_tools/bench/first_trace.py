@@ -34,18 +34,26 @@ class Row(NamedTuple):
         return self.rewritten / self.plain
 
 
-def seconds(program: str, kind: str, rewrite: bool, environment: Mapping[str, str]) -> float:
-    """The seconds of the processor that a first trace takes in a fresh process."""
-    order = [sys.executable, "-m", "wholestep_tools.bench.first_trace_worker", program, kind, str(int(rewrite))]
+def seconds(program: str, kind: str, rewrite: bool, environment: Mapping[str, str], folder: Path) -> float:
+    """The seconds of the processor that a first trace takes in a fresh process; the program's file is in a folder."""
+    order = [
+        sys.executable,
+        "-m",
+        "wholestep_tools.bench.first_trace_worker",
+        program,
+        kind,
+        str(int(rewrite)),
+        str(folder),
+    ]
     return float(subprocess.run(order, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-def measure(program: str, kind: str, rounds: int, environment: Mapping[str, str]) -> Row:
+def measure(program: str, kind: str, rounds: int, environment: Mapping[str, str], folder: Path) -> Row:
     """Measure one program, rewritten and not in turns."""
     least = dict.fromkeys((True, False), float("inf"))
     for _ in range(rounds):
         for rewrite in least:
-            least[rewrite] = min(least[rewrite], seconds(program, kind, rewrite, environment))
+            least[rewrite] = min(least[rewrite], seconds(program, kind, rewrite, environment, folder))
     return Row(program, kind, least[True], least[False])
 
 
@@ -53,6 +61,22 @@ def line(row: Row) -> list[str]:
     """The cells of a row, with what was aimed at where it falls short."""
     asked = f"{ASKED:.2f}" if row.ratio > ASKED else ""
     return [row.program, row.kind, duration(row.rewritten), duration(row.plain), f"{row.ratio:.2f}", asked]
+
+
+def page_table(files: Sequence[Path]) -> list[str]:
+    """The table of two records, copies made and copies kept on disk, for the documentation."""
+    made, kept = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    lines = [
+        f"Measured on {made['processor']}.",
+        "",
+        "| program | traced | rewritten | kept | as it stands | ratio | kept |",
+    ]
+    lines += ["| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+    for one, other in zip([Row(**row) for row in made["rows"]], [Row(**row) for row in kept["rows"]], strict=True):
+        times = [duration(x) for x in (one.rewritten, other.rewritten, one.plain)]
+        cells = [one.program, one.kind, *times, f"{one.ratio:.2f}", f"{other.ratio:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def chosen(names: str | None) -> list[str]:
@@ -77,12 +101,13 @@ def bench(programs: Sequence[str], rounds: int, kept: bool, file: Path | None, s
     """
     if file is not None and not file.parent.is_dir():
         raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "WHOLESTEP_CACHE": folder if kept else "off"}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = {**os.environ, "WHOLESTEP_CACHE": str(folder / "cache") if kept else "off"}
         if kept:
             for program in programs:
-                seconds(program, LATER, True, environment)
-        rows = [measure(program, kind, rounds, environment) for kind in KINDS for program in programs]
+                seconds(program, LATER, True, environment, folder)
+        rows = [measure(program, kind, rounds, environment, folder) for kind in KINDS for program in programs]
     header = ["program", "traced", "rewritten", "as it stands", "ratio", "asked"]
     print("\n".join(columns(header, [line(row) for row in rows])), file=stream)
     if file is not None:
@@ -90,4 +115,3 @@ def bench(programs: Sequence[str], rounds: int, kept: bool, file: Path | None, s
         text = json.dumps({**about, "rows": [row._asdict() for row in rows]}, indent=1)
         file.write_text(text + "\n", encoding="utf-8")
     return 0
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib.util
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,19 +97,18 @@ PROGRAMS: dict[str, Callable[[Path], Traced]] = {
 """The programs by name; each is made in a folder for its file."""
 
 
-def first_trace(program: str, kind: str, rewrite: bool) -> float:
-    """The seconds of the processor that the first trace of a program takes in this process."""
-    with tempfile.TemporaryDirectory() as folder:
-        f, args = PROGRAMS[program](Path(folder))
-        other = from_file(Path(folder), "other_of_the_user", OTHER).other
-        for _ in range(3 * (kind == LATER)):
-            ws.trace(other, rewrite=True)(np.ones((3, 4)))
-        traced = ws.trace(f, rewrite=rewrite)
-        gc.collect()
-        before = time.thread_time()
-        traced(*args)
-        return time.thread_time() - before
+def first_trace(program: str, kind: str, rewrite: bool, folder: Path) -> float:
+    """The seconds of the processor that the first trace of a program takes in this process; its file is in a folder."""
+    f, args = PROGRAMS[program](folder)
+    other = from_file(folder, "other_of_the_user", OTHER).other
+    for _ in range(3 * (kind == LATER)):
+        ws.trace(other, rewrite=True)(np.ones((3, 4)))
+    traced = ws.trace(f, rewrite=rewrite)
+    gc.collect()
+    before = time.thread_time()
+    traced(*args)
+    return time.thread_time() - before
 
 
 if __name__ == "__main__":
-    print(first_trace(sys.argv[1], sys.argv[2], sys.argv[3] == "1"))
+    print(first_trace(sys.argv[1], sys.argv[2], sys.argv[3] == "1", Path(sys.argv[4])))

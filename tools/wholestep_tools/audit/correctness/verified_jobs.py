@@ -233,9 +233,7 @@ JOBS = {
     "writes": Job(writes, {"a": SQUARE, "c": SQUARE}, {"x": SQUARE}),
     "indices": Job(indices, {"a": SQUARE, "c": SQUARE}, {"x": SQUARE}),
     "reductions": Job(reductions, {"a": SQUARE}, {"x": SQUARE}),
-    "products": Job(
-        products, {"w": (19, 19), "v": (19, 19), "c": (19,), "e": (ODD,)}, {"x": SQUARE, "z": (ROWS, ODD)}
-    ),
+    "products": Job(products, {"w": (19, 19), "v": (19, 19), "c": (19,), "e": (ODD,)}, {"x": SQUARE, "z": (ROWS, ODD)}),
     "windows": Job(windows, {"k": (4, 3, 3, 3), "l": (5, 4, 3, 3), "t": (4, 2, 3, 3)}, {"x": (2, 192)}),
     "matrices": Job(matrices, {"a": (5, 5), "t": (6, 3)}, {"x": (5, 3)}, np.float64),
     "spectra": Job(spectra, {"a": SQUARE, "c": SQUARE}, {"x": SQUARE}, np.float64),
