@@ -77,8 +77,8 @@ FLOORS = {
     "backends.gpu": (
         "host_scalars interchange_loops keep_roundings language share_loops wgsl_prelude",
         "kernel_writer opencl target",
-        "wgsl",
-        "limits",
+        "join_kernels wgsl",
+        "launch_order limits",
     ),
     "compiler": (
         "backends double_precision memory_report rewrites",

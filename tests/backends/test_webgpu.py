@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -17,11 +18,12 @@ import wholestep as ws
 from wholestep.backends.gpu.host_scalars import compute_scalars, split_kernel
 from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.kernel_writer import write_kernel
-from wholestep.backends.gpu.limits import check_program, item_trips
+from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.target import WEBGPU
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.compiler.backends import BACKENDS
 from wholestep.errors import DeviceError, KernelError, UnsupportedError
+from wholestep.kernel.workgroups import item_trips
 from wholestep.lower.compile import lower_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.runtime.gpu.driver import MemoryPlace
@@ -154,6 +156,15 @@ kernel wide(a: {t}[64], b: {t}[64], mut y: {t}[704], mut z: bool[192], mut f: f3
         v16 = max(v0, v1)
         y[i + 640] = v16
 """
+
+
+def test_no_name_is_a_word_of_the_language() -> None:
+    loads = "".join([f"        v{n} = x[i]\n" for n in range(60)])
+    for count in range(1, 60):
+        lines = "".join(loads.splitlines(keepends=True)[:count])
+        sums = f"        for j in 3:\n            v98 = x[j]\n            fold v99 = add(v98) from v{count - 1}\n"
+        text = f"kernel k(x: f32[4], mut y: f32[4]):\n    for i in 4:\n{lines}{sums}        y[i] = v99\n"
+        assert not re.search(r"(let|var) [iuf](32|64)\b", write_kernel(parse_kernel(text), "k", WGSL()).text)
 
 
 def test_a_module_as_text(golden: Any) -> None:

@@ -5,7 +5,7 @@ for g in 4: for i in 8 thread: t[i] = x[8*g + i]; barrier; y[8*g + i] = t[7 - i]
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -66,6 +66,18 @@ def barrier_intervals(body: Sequence[Statement]) -> dict[int, set[int]]:
 
     visit(body, {0})
     return found
+
+
+def item_trips(kernel: Kernel) -> int:
+    """The trips of all loops of one work item."""
+    group = find_workgroup(kernel)
+    outside = {*group.grid, *group.threads}
+
+    def trips(body: Iterable[Statement]) -> int:
+        loops = [s for s in body if isinstance(s, Loop)]
+        return sum(trips(s.body) if s.axis in outside else s.axis.extent * (1 + trips(s.body)) for s in loops)
+
+    return trips(kernel.body)
 
 
 # Problems that the verifier shows; empty where there are none.

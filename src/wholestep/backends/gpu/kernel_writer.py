@@ -84,6 +84,10 @@ class GpuKernelWriter(BlockText):
         given, scratch = self.kernel.buffers, self.kernel.scratch
         return KernelCode(name, self.language.kernel(name, given, scratch, self.lines, items), groups, items)
 
+    def fresh(self, letter: str = "v") -> str:
+        name = super().fresh(letter)
+        return super().fresh(letter) if name in self.language.reserved else name
+
     # -- text --------------------------------------------------------------------------------------------------------
 
     def coordinates(self, axes: Sequence[Axis], number: str) -> None:

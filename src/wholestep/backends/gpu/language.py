@@ -20,6 +20,10 @@ class KernelLanguage(ABC):
     name: ClassVar[str]
     relaxed: ClassVar[bool] = False
     """True where a compiler may treat float32 as real numbers: kernels then say `exact` where it may not."""
+    reserved: ClassVar[frozenset[str]] = frozenset()
+    """Words of the language that names of values could be."""
+    most_buffers: ClassVar[int]
+    """The buffers that a kernel may have."""
     barrier: ClassVar[str]
     """The statement that all work items of a workgroup wait at."""
 

@@ -8,8 +8,8 @@ from wholestep.backends.gpu.host_scalars import split_kernel
 from wholestep.backends.gpu.target import CardTarget
 from wholestep.errors import KernelError, UnsupportedError, Where
 from wholestep.ir.graph import Node
-from wholestep.kernel.lang import Kernel, Loop, Statement, Var, walk
-from wholestep.kernel.workgroups import find_workgroup
+from wholestep.kernel.lang import Kernel, Var, walk
+from wholestep.kernel.workgroups import item_trips
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import COPY_ROUTINES, Launch, RoutineCall, walk_steps
 
@@ -43,18 +43,6 @@ def check_program(plan: LoweredProgram, target: CardTarget, doubles: bool) -> No
                 except KernelError:
                     what = "computes with float64, which it does not have"
                     raise launch_refusal(target, step, (), what, DOUBLE_HINT) from None
-
-
-def item_trips(kernel: Kernel) -> int:
-    """The trips of all loops of one work item."""
-    group = find_workgroup(kernel)
-    outside = {*group.grid, *group.threads}
-
-    def trips(body: Iterable[Statement]) -> int:
-        loops = [s for s in body if isinstance(s, Loop)]
-        return sum(trips(s.body) if s.axis in outside else s.axis.extent * (1 + trips(s.body)) for s in loops)
-
-    return trips(kernel.body)
 
 
 def values_of(kernel: Kernel) -> Iterable[Var]:

@@ -129,16 +129,30 @@ def inner_loop(loop: Loop) -> Loop:
     return found
 
 
-class RowSharing(PartReplacement):
+class PlacedAxes(PartReplacement):
+    """A copy of a kernel's statements, in which the steps of some axes are where a thread is."""
+
+    def __init__(self) -> None:
+        super().__init__({}, {})
+        self.places: dict[Axis, Index] = {}
+
+    def index(self, index: Index) -> Index:
+        """An index, with the steps of shared axes where the thread is."""
+        made = Index(index.const)
+        for key, factor in index.terms.items():
+            made += (self.places[key] if key in self.places else Index(0, {self.of(key): 1})) * factor
+        return made
+
+
+class RowSharing(PlacedAxes):
     """A kernel whose points become workgroups."""
 
     def __init__(self, kernel: Kernel, grid: Sequence[Axis], threads: int) -> None:
-        super().__init__({}, {})
+        super().__init__()
         self.given, self.grid = kernel, frozenset(grid)
         self.thread = Axis("t", threads, thread=True)
         self.me = Var("index", (), I64, Index(0, {self.thread: 1}))
         self.scratch: list[Buffer] = []
-        self.places: dict[Axis, Index] = {}
 
     def kernel(self) -> Kernel:
         """The kernel of workgroups."""
@@ -151,13 +165,6 @@ class RowSharing(PartReplacement):
         if isinstance(last, Loop) and last.axis in self.grid:
             return (*body[:-1], Loop(last.axis, self.nest(last.body)))
         return (Loop(self.thread, tuple(self.of_thread(body))),)
-
-    def index(self, index: Index) -> Index:
-        """An index, with the steps of shared axes where the thread is."""
-        made = Index(index.const)
-        for key, factor in index.terms.items():
-            made += (self.places[key] if key in self.places else Index(0, {self.of(key): 1})) * factor
-        return made
 
     def of_thread(self, body: Sequence[Statement]) -> list[Statement]:
         """The statements of one thread; each loop sees what was stored before it."""

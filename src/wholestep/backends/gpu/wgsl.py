@@ -256,6 +256,8 @@ class WGSL(KernelLanguage):
     """WGSL: an entry point for each kernel, all on one heap, with a row of words for each launch."""
 
     name = "wgsl"
+    reserved = frozenset({"i32", "i64"})
+    most_buffers = LAUNCH_WORDS - 2
     relaxed = True
     table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = EXPRESSIONS
     barrier = "storageBarrier(); workgroupBarrier();"

@@ -12,6 +12,7 @@ from wholestep import dtypes
 from wholestep.backends.gpu.host_scalars import Element, HostScalars, SplitKernel, split_kernel
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
 from wholestep.backends.gpu.language import KernelLanguage
+from wholestep.backends.gpu.launch_order import HOST_ELEMENT, CardPart, HostPart, LaunchPart, order_launches
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel.lang import Kernel
@@ -68,29 +69,73 @@ class CardProgram:
 
 
 class CardModule:
-    """The module of a program: its text, its kernels without those that are equal to another, and the parts of each
-    kernel of the program with the number of its kernel on the card."""
+    """The module of a program: its steps as JSON can hold them, its text, its kernels without those that are equal to
+    another, and the bytes of its arena, behind which lies what the host computes."""
 
     def __init__(self, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> None:
-        written: dict[str, KernelCode] = {}
-        self.parts: dict[Kernel, tuple[SplitKernel, int]] = {}
-        for kernel in plan.kernels():
-            split = SplitKernel(None, kernel) if doubles else split_kernel(kernel)
-            number = -1
-            if split.card is not None:
-                key = canonical_text(split.card)
-                if key not in written:
-                    written[key] = write_kernel(split.card, f"k{len(written)}", language)
-                number = list(written).index(key)
-            self.parts[kernel] = split, number
-        self.codes = list(written.values())
+        self.language, self.doubles, self.arena = language, doubles, int(plan.arena)
+        self.written: dict[str, KernelCode] = {}
+        self.steps = self.packed(plan.steps)
+        self.codes = list(self.written.values())
         self.text = language.module([code.text for code in self.codes])
+
+    def packed(self, body: Sequence[Step]) -> list[Any]:
+        """Some steps, of which consecutive launches are put in another order and joined."""
+        out: list[Any] = []
+        parts: list[LaunchPart] = []
+        for step in body:
+            if isinstance(step, Launch):
+                parts += self.launch(step)
+                continue
+            out += map(self.part, order_launches(parts, self.language.most_buffers))
+            parts = []
+            out.append(self.control(step))
+        return [*out, *map(self.part, order_launches(parts, self.language.most_buffers))]
+
+    def launch(self, step: Launch) -> list[LaunchPart]:
+        """The parts of a launch: one of the host and one of the card, or one of them."""
+        split = SplitKernel(None, step.kernel) if self.doubles else split_kernel(step.kernel)
+        refs, types = list(step.refs), [b.dtype for b in step.kernel.buffers]
+        for dtype in split.added:
+            refs.append(MemRef(0, self.arena))
+            types.append(dtype)
+            self.arena += HOST_ELEMENT
+        host = [] if split.host is None else [HostPart(split.host, tuple(refs), tuple(types))]
+        return [*host, *([] if split.card is None else [CardPart(split.card, tuple(refs))])]
+
+    def part(self, part: LaunchPart) -> list[Any]:
+        """A part of a launch as JSON can hold it."""
+        if isinstance(part, HostPart):
+            loads = [[pack_ref(ref), short] for ref, short in part.loads()]
+            return ["host", part.scalars, loads, list(map(pack_ref, part.stores()))]
+        return ["launch", self.number(part.kernel), list(map(pack_ref, part.refs))]
+
+    def number(self, kernel: Kernel) -> int:
+        """The number of a kernel's text, which is written once."""
+        key = canonical_text(kernel)
+        if key not in self.written:
+            self.written[key] = write_kernel(kernel, f"k{len(self.written)}", self.language)
+        return list(self.written).index(key)
+
+    def control(self, step: Step) -> list[Any]:
+        """A step that is no launch."""
+        match step:
+            case RoutineCall():
+                return ["copy", list(map(pack_ref, step.refs)), int(step.params[0])]
+            case StatusCheck():
+                return ["check", step.site, pack_ref(step.ref), step.fine]
+            case ForLoop():
+                return ["repeat", step.loop, int(step.trips), self.packed(step.body), step.reverse, step.outermost]
+            case WhileLoop():
+                return ["while", self.packed(step.test), pack_ref(step.ref), self.packed(step.body)]
+            case Switch():
+                return ["switch", pack_ref(step.ref), list(map(self.packed, step.cases))]
+        raise AssertionError(step)
 
 
 def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> CacheEntry:
     """A program as an entry of the cache."""
     module = CardModule(plan, language, doubles)
-    packing = StepPacking(module.parts, int(plan.arena))
     ends = [at + a.nbytes for at, a in zip(plan.constant_offsets, plan.constants, strict=True)]
     blob = np.zeros(max(ends, default=0), np.uint8)
     for at, array in zip(plan.constant_offsets, plan.constants, strict=True):
@@ -100,8 +145,8 @@ def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLa
         "types": [[dtypes.short(s.type.dtype), list(map(int, s.type.shape))] for s in plan.slots],
         "inputs": list(plan.inputs),
         "outputs": list(plan.outputs),
-        "steps": packing.steps(plan.steps),
-        "arena": packing.arena,
+        "steps": module.steps,
+        "arena": module.arena,
         "sites": pack_sites(unit.graph, plan),
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in unit.resident}),
     }
@@ -144,57 +189,6 @@ def unpack_ref(packed: Sequence[Any]) -> MemRef:
     """A place."""
     slot, offset, moves = packed
     return MemRef(slot, offset, tuple([(loop, stride) for loop, stride in moves]))
-
-
-class StepPacking:
-    """Steps as JSON can hold them: words, and what the steps have. What the host computes lies behind the arena."""
-
-    def __init__(self, parts: Mapping[Kernel, tuple[SplitKernel, int]], arena: int) -> None:
-        self.parts, self.arena = parts, arena
-
-    def steps(self, body: Sequence[Step]) -> list[Any]:
-        """Some steps."""
-        return [packed for step in body for packed in self.step(step)]
-
-    def step(self, step: Step) -> list[Any]:
-        """A step; a launch may become one of the host and one of the card."""
-        match step:
-            case Launch():
-                return self.launch(step)
-            case RoutineCall():
-                return [["copy", list(map(pack_ref, step.refs)), int(step.params[0])]]
-            case StatusCheck():
-                return [["check", step.site, pack_ref(step.ref), step.fine]]
-            case ForLoop():
-                return [["repeat", step.loop, int(step.trips), self.steps(step.body), step.reverse, step.outermost]]
-            case WhileLoop():
-                return [["while", self.steps(step.test), pack_ref(step.ref), self.steps(step.body)]]
-            case Switch():
-                return [["switch", pack_ref(step.ref), list(map(self.steps, step.cases))]]
-
-    def launch(self, step: Launch) -> list[Any]:
-        """The parts of a launch."""
-        split, number = self.parts[step.kernel]
-        refs, types = list(step.refs), [b.dtype for b in step.kernel.buffers]
-        for dtype in split.added:
-            refs.append(MemRef(0, self.arena))
-            types.append(dtype)
-            self.arena += HOST_ELEMENT
-        packed: list[Any] = []
-        if split.host is not None:
-
-            def place(at: Element) -> list[Any]:
-                return pack_ref(refs[at.buffer].shifted(at.place * types[at.buffer].itemsize))
-
-            loads = [[place(at), dtypes.short(types[at.buffer])] for at in split.host.loads]
-            packed.append(["host", split.host, loads, [place(at) for at, _ in split.host.stores]])
-        if split.card is not None:
-            packed.append(["launch", number, list(map(pack_ref, refs))])
-        return packed
-
-
-HOST_ELEMENT = 8
-"""The bytes of a scalar that the host computes for the card."""
 
 
 def unpack_step(packed: Sequence[Any]) -> CardStep:

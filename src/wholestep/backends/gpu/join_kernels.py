@@ -1,0 +1,174 @@
+"""Joined kernels: small kernels that one workgroup runs one after the other, with barriers between, in one launch.
+
+kernel a: for i in 32: y[i] = ...        kernel b: for i in 16: for k in 32: fold s = add(y[k]); z[i] = s
+-->
+for t in 64 thread: (i = t, where that is below 32: y[i] = ...); barrier; (i = t, below 16: for k in 32: ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wholestep.backends.gpu.share_loops import THREADS, PlacedAxes
+from wholestep.errors import KernelError
+from wholestep.kernel.lang import (
+    BOOL,
+    I64,
+    Axis,
+    Barrier,
+    Buffer,
+    Carry,
+    Fold,
+    Index,
+    Kernel,
+    Loop,
+    Statement,
+    Store,
+    Var,
+    walk,
+)
+from wholestep.kernel.verify import verify_kernel
+from wholestep.kernel.workgroups import find_workgroup, item_trips
+
+TRIPS = 1024
+"""The trips of loops that one thread of a joined kernel may take for one of its kernels."""
+KERNELS = 32
+"""The kernels of a joined kernel at most, for drivers compile long ones slowly."""
+
+
+class SmallKernel(NamedTuple):
+    """A kernel that the threads of one workgroup do all of: they share the steps of an axis of its grid, or the first
+    one does it alone, or they are its own."""
+
+    kernel: Kernel
+    spread: Axis | None
+
+
+def joined_kernel(kernels: Sequence[SmallKernel]) -> Kernel:
+    """One kernel that does what these do one after the other; its buffers are all of theirs."""
+    thread = Axis("t", THREADS, thread=True)
+    body: list[Statement] = []
+    buffers: list[Buffer] = []
+    scratch: list[Buffer] = []
+    for small in kernels:
+        part = KernelSpreading(small, thread).kernel()
+        body += [*([Barrier()] if body else []), *part.body]
+        buffers += part.buffers
+        scratch += part.scratch
+    return Kernel("joined", tuple(buffers), (Loop(thread, tuple(body)),), tuple(scratch))
+
+
+def small_kernel(kernel: Kernel) -> SmallKernel | None:
+    """The kernel with the way in which one workgroup does it in few trips, shown to be free of races; None where there
+    is none."""
+    group = find_workgroup(kernel)
+    if any(s.axis.symbolic for s in walk(kernel.body) if isinstance(s, Loop)):
+        return None
+    if [a.extent for a in group.threads] not in ([], [THREADS]):
+        return None
+    axes = sorted(group.grid, key=lambda a: -a.extent) if not group.threads else []
+    for axis in axes or (None,):
+        found = SmallKernel(kernel, axis)
+        made = joined_kernel([found])
+        if item_trips(made) <= TRIPS and is_verified(made):
+            return found
+    return None
+
+
+def is_verified(kernel: Kernel) -> bool:
+    """Test whether the verifier shows that no two threads are at one place."""
+    try:
+        verify_kernel(kernel)
+    except KernelError:
+        return False
+    return True
+
+
+class KernelSpreading(PlacedAxes):
+    """A copy of a kernel, in which nothing is shared with the original, for the threads of one workgroup."""
+
+    def __init__(self, small: SmallKernel, thread: Axis) -> None:
+        super().__init__()
+        self.given, self.spread = kernel, _ = small
+        self.group, self.thread = find_workgroup(kernel), thread
+        zero = Var("const", (), I64, np.int64(0))
+        me = Var("index", (), I64, Index(0, {thread: 1}))
+        self.first = (me, zero, Var("eq", (me, zero), BOOL))
+        self.alone = self.spread is None and not self.group.threads
+        axes = [s.axis for s in walk(kernel.body) if isinstance(s, Loop)]
+        self.new |= {a: Axis(a.name, a.size, extent=a.extent, lanes=a.lanes, tile=a.tile) for a in axes}
+        self.new |= dict.fromkeys(self.group.threads, thread)
+        held = (*kernel.buffers, *kernel.scratch)
+        self.new |= {b: Buffer(b.name, b.dtype, b.room, b.written, b.space) for b in held}
+
+    def kernel(self) -> Kernel:
+        """The kernel without the loop over the threads."""
+        body = tuple(self.nest(self.given.body, (*self.group.grid, *self.group.threads)))
+        if self.alone:  # a result may lie where an operand does, which no other thread reads then
+            body = (*self.first, Loop(Axis("one", 1), body, guard=self.first[-1]))
+        given, own = [tuple([self.of(b) for b in held]) for held in (self.given.buffers, self.given.scratch)]
+        return Kernel(self.given.name, given, body, own)
+
+    def nest(self, body: Sequence[Statement], around: Sequence[Axis]) -> list[Statement]:
+        """The statements of one thread; the loops of the grid are gone through by it, or shared out."""
+        if not around:
+            return list(self.body(body))
+        *before, loop = body
+        assert isinstance(loop, Loop)
+        axis, out = loop.axis, list(self.body(before))
+        if axis is self.spread:
+            chunks = Axis(axis.name, -(-axis.extent // self.thread.extent))
+            self.places[axis] = place = Index(0, {chunks: self.thread.extent, self.thread: 1})
+            inner: Sequence[Statement] = self.nest(loop.body, around[1:])
+            if axis.extent % self.thread.extent:
+                inner = self.where(place, axis.extent, inner)
+            return [*out, Loop(chunks, tuple(inner))]
+        inner = self.nest(loop.body, around[1:])
+        if axis in self.group.threads:
+            return [*out, *inner]
+        if self.group.threads:  # what the threads share is used again at the next point
+            return [*out, Loop(self.of(axis), (*inner, Barrier()), ordered=True)]
+        return [*out, Loop(self.of(axis), tuple(inner))]
+
+    def where(self, place: Index, end: int, body: Sequence[Statement]) -> list[Statement]:
+        """Statements that run where an index is below its end."""
+        at, limit = Var("index", (), I64, place), Var("const", (), I64, np.int64(end))
+        inside = Var("lt", (at, limit), BOOL)
+        return [at, limit, inside, Loop(Axis("one", 1), tuple(body), guard=inside)]
+
+    def body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        out: list[Statement] = []
+        for s in body:
+            if isinstance(s, Store) and self.alone:
+                out += self.stored_once(s)
+            else:
+                out.append(self.statement(s))
+        return tuple(out)
+
+    def stored_once(self, s: Store) -> list[Statement]:
+        """A store that says itself that the first thread does it, for that is what the verifier looks at."""
+        made, (*_, first) = super().statement(s), self.first
+        assert isinstance(made, Store)
+        if made.guard is None:
+            return [made._replace(guard=first)]
+        both = Var("and", (first, made.guard), BOOL)
+        return [both, made._replace(guard=both)]
+
+    def var(self, s: Var) -> Var:
+        made = super().var(s)
+        return Var(s.op, made.args, s.dtype, made.attr) if made is s else made
+
+    def statement(self, s: Statement) -> Statement:
+        if isinstance(s, Barrier):
+            return Barrier()
+        if not isinstance(s, Loop):
+            return super().statement(s)
+        outside = [v for f in s.folds for v in (f.result,)] + [v for c in s.carries for v in (c.inside, c.after)]
+        self.new |= {v: Var(v.op, (), v.dtype) for v in outside}
+        body = self.body(s.body)
+        folds = [Fold(f.op, self.of(f.result), self.of(f.init), tuple(map(self.of, f.values))) for f in s.folds]
+        carries = [Carry(*map(self.of, c)) for c in s.carries]
+        return Loop(self.of(s.axis), body, tuple(folds), tuple(carries), s.ordered, self.of(s.guard))

@@ -1,0 +1,182 @@
+"""Small launches that are joined, and the order that brings them together: the same programs, in the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.backends.program_interpreter import ProgramInterpreter
+from tests.kernel.interpret import run_kernel
+from tests.kernel.parse import parse_kernel
+from tests.kernel.workgroup_kernels import CASES
+
+from wholestep.backends.gpu.join_kernels import TRIPS, joined_kernel, small_kernel
+from wholestep.backends.gpu.launch_order import CardPart, order_launches
+from wholestep.backends.gpu.target import OPENCL
+from wholestep.kernel.lang import Barrier, Kernel, walk
+from wholestep.kernel.verify import verify_kernel
+from wholestep.kernel.workgroups import item_trips
+from wholestep.lower.compile import lower_program
+from wholestep.lower.program.steps import Launch, MemRef, Step, map_nested
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep_tools.drawn.law import unexplained
+from wholestep_tools.drawn.training import training
+
+BUFFERS = 60
+
+
+def joined_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Steps with their consecutive launches in order, and joined."""
+    out: list[Step] = []
+    parts: list[Any] = []
+
+    def end() -> None:
+        for part in order_launches(parts, BUFFERS):
+            assert isinstance(part, CardPart)
+            verify_kernel(part.kernel)
+            out.append(Launch(part.kernel, part.refs))
+        parts.clear()
+
+    for step in steps:
+        if isinstance(step, Launch):
+            parts.append(CardPart(step.kernel, step.refs))
+        else:
+            end()
+            out.append(map_nested(step, joined_steps))
+    end()
+    return tuple(out)
+
+
+class ShuffledThreads(ProgramInterpreter):
+    """The threads of a workgroup run in an order that a generator draws."""
+
+    rng = np.random.default_rng(0)
+
+    def launch(self, kernel: Kernel, arrays: Any) -> None:
+        run_kernel(kernel, arrays, order=lambda n: self.rng.permutation(n).tolist())
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_joined_program_means_the_same(seed: int) -> None:
+    made = training((seed, 5), 12)
+    plan = lower_program(run_passes(made.graph, ALL_PASSES), OPENCL, made.resident)
+    object.__setattr__(plan, "steps", joined_steps(plan.steps))
+    assert not unexplained(made.graph, made.args, ShuffledThreads(plan)(made.args))
+
+
+DOUBLED = """\
+kernel doubled(x: f32[{n}], mut y: f32[{n}]):
+    for i in {n}:
+        v0 = x[i]
+        v1 = v0 + v0
+        y[i] = v1
+"""
+TOTAL = """\
+kernel total(x: f32[100], mut y: f32[1]):
+    v0 = f32(0.0)
+    for i in 100:
+        v1 = x[i]
+        fold v2 = add(v1) from v0
+    y[0] = v2
+"""
+COLUMNS = """\
+kernel columns(x: f32[60], mut y: f32[60]):
+    for i in 3:
+        for j in 20:
+            v0 = x[3*j + i]
+            y[20*i + j] = v0
+"""
+ROWS = """\
+kernel rows(x: f32[320], mut y: f32[320]):
+    shared s: f32[64]
+    for g in 5:
+        for t in 64 thread:
+            v0 = x[64*g + t]
+            s[t] = v0
+            barrier
+            v1 = s[-t + 63]
+            y[64*g + t] = v1
+"""
+
+
+def ran(kernel: Kernel, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    found = [x.copy() for x in arrays]
+    run_kernel(kernel, found, order=lambda n: range(n - 1, -1, -1))
+    return found
+
+
+def test_each_kernel_sees_what_those_before_it_stored() -> None:
+    kernels = [parse_kernel(DOUBLED.format(n=100)), parse_kernel(TOTAL), parse_kernel(COLUMNS)]
+    kernel = joined_kernel([small for k in kernels if (small := small_kernel(k)) is not None])
+    assert sum(isinstance(s, Barrier) for s in walk(kernel.body)) == 2
+    x, z = np.arange(100, dtype="f"), np.arange(60, dtype="f")
+    y = np.zeros(100, "f")
+    found = ran(kernel, [x, y, 2 * x, np.zeros(1, "f"), z, np.zeros(60, "f")])
+    np.testing.assert_array_equal(found[1], 2 * x)
+    assert found[3][0] == (2 * x).sum()
+    np.testing.assert_array_equal(found[5], z.reshape(20, 3).T.reshape(-1))
+
+
+def test_a_joined_kernel_as_text(golden: Any) -> None:
+    kernels = [parse_kernel(DOUBLED.format(n=100)), parse_kernel(TOTAL), parse_kernel(COLUMNS)]
+    golden(joined_kernel([small for k in kernels if (small := small_kernel(k)) is not None]))
+
+
+def test_workgroups_go_through_their_grid_one_after_the_other() -> None:
+    for text, _, _ in CASES.values():
+        assert small_kernel(parse_kernel(text)) is None, "its threads are not those of a joined kernel"
+    kernel = parse_kernel(ROWS)
+    small = small_kernel(kernel)
+    assert small is not None and small.spread is None
+    x, y = np.arange(320, dtype="f"), np.zeros(320, "f")
+    found = ran(joined_kernel([small, small]), [x, y, x + 1, y])
+    for n, given in ((1, x), (3, x + 1)):
+        np.testing.assert_array_equal(found[n].reshape(5, 64), given.reshape(5, 64)[:, ::-1])
+
+
+def test_large_kernels_stay_alone() -> None:
+    most = 64 * TRIPS
+    large = parse_kernel(DOUBLED.format(n=most + 64))
+    assert small_kernel(large) is None
+    small = small_kernel(parse_kernel(DOUBLED.format(n=most)))
+    assert small is not None and item_trips(joined_kernel([small])) == TRIPS
+
+
+def part(n: int, source: int, target: int) -> CardPart:
+    return CardPart(parse_kernel(DOUBLED.format(n=n)), (MemRef(0, source), MemRef(0, target)))
+
+
+LARGE = 64 * (TRIPS + 1)
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        ([part(8, 0, 32), part(8, 64, 96)], ["joined"]),
+        ([part(8, 0, 32), part(LARGE, 10**6, 2 * 10**6), part(8, 64, 96)], ["doubled", "joined"]),
+        ([part(8, 0, 32), part(LARGE, 10**6, 2 * 10**6), part(8, 32, 96)], ["doubled", "joined"]),
+        (
+            [part(8, 9 * 10**6, 0), part(LARGE, 0, 10**6), part(8, 64 + 9 * 10**6, 9 * 10**6 + 96)],
+            ["joined", "doubled"],
+        ),
+        ([part(LARGE, 0, 10**6), part(8, 10**6, 0)], ["doubled", "doubled"]),
+        ([part(8, 0, 10**7), part(LARGE, 10**6, 0), part(8, 0, 10**8)], ["doubled", "doubled", "doubled"]),
+    ],
+)
+def test_launches_pass_those_that_they_have_nothing_to_do_with(parts: list[Any], names: list[str]) -> None:
+    found = order_launches(parts, BUFFERS)
+    assert [p.kernel.name for p in found if isinstance(p, CardPart)] == names
+
+
+def test_a_joined_launch_has_no_more_buffers_than_the_language_takes() -> None:
+    parts = [part(8, 100 * i, 100 * i + 50) for i in range(10)]
+    found = order_launches(parts, 8)
+    assert [len(p.refs) for p in found] == [8, 8, 4]
+
+
+def test_places_that_move_with_loops_otherwise_are_not_told_apart() -> None:
+    moving = part(8, 64, 96)._replace(refs=(MemRef(0, 64, ((0, 4),)), MemRef(0, 96, ((0, 4),))))
+    found = order_launches([part(LARGE, 10**6, 2 * 10**6), moving, part(LARGE, 3 * 10**6, 4 * 10**6)], BUFFERS)
+    assert [len(p.kernel.buffers) for p in found if isinstance(p, CardPart)] == [2, 2, 2]
