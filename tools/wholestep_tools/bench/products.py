@@ -205,18 +205,33 @@ def same_threads(peers: Sequence[str], count: int) -> Iterator[None]:
     """Let every library use so many threads."""
     import threadpoolctl
 
-    if "jax" in peers:
-        flags = f"--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads={count}"
-        os.environ.update(JAX_PLATFORMS="cpu", XLA_FLAGS=flags)
-        import jax
+    with fewer_processors(count):
+        if "jax" in peers:
+            os.environ["JAX_PLATFORMS"] = "cpu"
+            import jax
 
-        jax.config.update("jax_enable_x64", True)
-    if "torch" in peers:
-        import torch
+            jax.config.update("jax_enable_x64", True)
+            jax.devices()
+        if "torch" in peers:
+            import torch
 
-        torch.set_num_threads(count)
-    with threadpoolctl.threadpool_limits(count), thread_pool.threads(count):
+            torch.set_num_threads(count)
+        with threadpoolctl.threadpool_limits(count), thread_pool.threads(count):
+            yield
+
+
+@contextlib.contextmanager
+def fewer_processors(count: int) -> Iterator[None]:
+    """Run on so many of the processors: XLA has a thread for each that the process may use, whatever its flags say."""
+    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if len(allowed) <= count:
         yield
+        return
+    os.sched_setaffinity(0, allowed[-count:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 # Measuring.
