@@ -70,5 +70,5 @@ def test_no_module_imports_what_the_user_may_lack_when_it_is_imported():
 
 def test_the_tools_require_what_they_import():
     measured = {"jax", "torch", "autograd", "onnx", "onnxruntime"}
-    assert imported(TOOLS) - measured <= required(OTHER) | required(PROJECT)
+    assert imported(TOOLS) - measured <= required(OTHER, "notebooks") | required(PROJECT)
     assert required(OTHER) - {"wholestep"} <= imported(TOOLS)

@@ -97,8 +97,8 @@ FLOORS = {
 }
 """The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
-    "IPython einops jax llvmlite matplotlib ml_dtypes mpi4py onnx onnxruntime opt_einsum pipescript pyopencl rich "
-    "safetensors scipy sklearn tensorboardX threadpoolctl torch wgpu".split()
+    "IPython einops jax llvmlite matplotlib ml_dtypes mpi4py nbclient nbformat onnx onnxruntime opt_einsum pipescript "
+    "pyopencl rich safetensors scipy sklearn tensorboardX threadpoolctl torch wgpu".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))
 TOOLS = sorted((SOURCE.parent / "tools").rglob("*.py"))

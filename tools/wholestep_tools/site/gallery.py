@@ -14,6 +14,7 @@ from wholestep_tools.bench.machine import processor
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "gallery"
 REACHED = EXAMPLES / "reached.json"
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 HEAD = """\
 # Gallery
@@ -28,6 +29,8 @@ compilation included.
 """
 
 FOOT = """
+Eight of them are notebooks too, with what they print and a picture of what they have found: {notebooks}.
+
 Longer ones, with data, checkpoints and curves, are among the [examples](../examples/README.md).
 """
 
@@ -59,7 +62,8 @@ def page() -> str:
         found, name = record["examples"][file.stem], file.stem.replace("_", " ")
         numbers = f"{found['reached']:.2g} {found['quantity']} | {found['bound']:g} | {found['seconds']:.1f}"
         lines.append(f"| [{name}](../examples/gallery/{file.name}) | {first_sentence(file)} | {numbers} |")
-    return "\n".join(lines) + "\n" + FOOT
+    links = [f"[{file.stem.replace('_', ' ')}](../examples/notebooks/{file.name})" for file in NOTEBOOKS]
+    return "\n".join(lines) + "\n" + FOOT.format(notebooks=", ".join(links))
 
 
 def measured(machine: str) -> dict[str, Any]:

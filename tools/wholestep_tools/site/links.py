@@ -19,7 +19,7 @@ HEADING = re.compile(r"^#{1,6} (.*?)(?: *\{ *#([\w-]+) *\})?$", re.MULTILINE)
 def led(found: re.Match[str], folder: str) -> str:
     """A link of a page in a folder of docs/, to the page of the site where it leaves docs/."""
     path = posixpath.normpath(posixpath.join("docs", folder, found[1])) if found[1] else ""
-    inside = OUTSIDE.get(path) or (f"{path.removesuffix('.py')}.md" if path.startswith("examples/") else "")
+    inside = OUTSIDE.get(path) or (f"{posixpath.splitext(path)[0]}.md" if path.startswith("examples/") else "")
     if path.startswith("docs/docs/"):  # from a page beside docs/, which now is in it
         inside = path.removeprefix("docs/docs/")
     return f"]({posixpath.relpath(inside, folder or '.')}{found[2] or ''})" if inside else found[0]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from wholestep_tools.site import reference
 from wholestep_tools.site.links import OUTSIDE
@@ -14,6 +17,8 @@ def generated(root: Path) -> dict[str, str]:
     written = {page: (root / source).read_text(encoding="utf-8") for source, page in OUTSIDE.items()}
     for file in sorted((root / "examples").rglob("*.py")):
         written[file.relative_to(root).with_suffix(".md").as_posix()] = example(file)
+    for file in sorted((root / "examples").rglob("*.ipynb")):
+        written[file.relative_to(root).with_suffix(".md").as_posix()] = notebook(file)
     return {**written, **reference.pages()}
 
 
@@ -22,3 +27,23 @@ def example(file: Path) -> str:
     text = file.read_text(encoding="utf-8")
     said = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
     return f"# {file.stem.replace('_', ' ')}\n\n{said}\n\n```python\n{text}```\n"
+
+
+def notebook(file: Path) -> str:
+    """A notebook as a page: its prose and its code, with what it printed and drew."""
+    kept = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join(part for cell in kept for part in cell_parts(cell)) + "\n"
+
+
+def cell_parts(cell: dict[str, Any]) -> Iterator[str]:
+    """A cell as paragraphs of a page."""
+    if cell["cell_type"] == "markdown":
+        yield cell["source"]
+        return
+    yield f"```python\n{cell['source']}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if "image/png" in data:
+            yield f"![what the cell draws](data:image/png;base64,{data['image/png'].strip()})"
+        else:
+            yield f"```text\n{output.get('text', data.get('text/plain', '')).rstrip()}\n```"
