@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.kernel.interpret import run_kernel
+from tests.kernel.parse import parse_kernel
 from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 
 import wholestep as ws
@@ -82,6 +83,34 @@ def test_random_kernels_are_shared() -> None:
                 assert_same(kernel, shared, seed)
                 count += 1
     assert count > 1
+
+
+IN_PLACE = """\
+kernel norm(x: f32[70], size: f32[1], mut y: f32[70], mut after: f32[1]):
+    v0 = f32(0.0)
+    for i in 70:
+        v1 = x[i]
+        fold v2 = add(v1) from v0
+    v3 = size[0]
+    v4 = v3 + v2
+    for i in 70:
+        v5 = x[i]
+        v6 = v5 + v4
+        y[i] = v6
+    after[0] = v4
+"""
+"""A row whose results lie where its operands did."""
+
+
+@pytest.mark.parametrize("first", ["lowest", "highest"])
+def test_no_thread_stores_over_what_another_still_loads(first: str) -> None:
+    kernel = parse_kernel(IN_PLACE)
+    shared = share_loops(kernel, 64)
+    assert shared is not kernel
+    x, size = np.arange(70, dtype="f"), np.ones(1, "f")
+    run_kernel(shared, [x, size, x, size], order=range if first == "lowest" else lambda n: range(n)[::-1])
+    np.testing.assert_array_equal(x, np.arange(70, dtype="f") + 2416)
+    assert size[0] == 2416
 
 
 def test_rows_as_text(golden: Any) -> None:

@@ -167,25 +167,29 @@ class RowSharing(PlacedAxes):
         return (Loop(self.thread, tuple(self.of_thread(body))),)
 
     def of_thread(self, body: Sequence[Statement]) -> list[Statement]:
-        """The statements of one thread; each loop sees what was stored before it."""
+        """The statements of one thread; each loop sees what was stored before it, and a store waits for all threads to
+        have loaded what stands before it, for a result may lie where an operand does."""
         zero = Var("const", (), I64, np.int64(0))
         first = Var("eq", (self.me, zero), BOOL)
         out: list[Statement] = [self.me, zero, first]
-        stored = False
+        stored = loaded = False
         for s in body:
+            stores = any(isinstance(x, Store) for x in walk((s,)))
+            if (isinstance(s, Loop) and stored) or (stores and loaded):
+                out.append(Barrier())
+                stored = loaded = False
             if isinstance(s, Loop):
-                out += [Barrier()] if stored else []
                 out += self.shared(s)
-                stored = any(isinstance(x, Store) for x in walk(s.body))
             elif isinstance(s, Store):
                 guard = first
                 if s.guard is not None:
                     guard = Var("and", (first, self.of(s.guard)), BOOL)
                     out.append(guard)
                 out.append(Store(s.buffer, self.index(s.index), self.of(s.value), guard))
-                stored = True
             else:
                 out.append(self.statement(s))
+            stored |= stores
+            loaded |= any(isinstance(x, Var) and x.op == "load" for x in walk((s,))) and not isinstance(s, Store)
         return out
 
     def shared(self, loop: Loop) -> list[Statement]:
