@@ -147,6 +147,13 @@ def test_the_machine_is_measured():
 
 
 @pytest.mark.skipif(not machine.STAT.exists(), reason="only Linux says what a process has had")
+def test_every_library_is_told_how_many_threads(tmp_path):
+    """JAX takes them from NPROC alone; XLA_FLAGS have no such word."""
+    told = runner.environment(tmp_path, 3)
+    assert {told[f"{name}_NUM_THREADS"] for name in runner.THREADS} == {"3"}
+    assert told["WHOLESTEP_THREADS"] == told["NPROC"] == "3"
+
+
 def test_the_memory_of_a_worker_is_its_own(tmp_path):
     ballast = np.ones(400_000_000, np.uint8)
     process = Process("wholestep", "W4", 1, tmp_path, 1)

@@ -74,7 +74,7 @@ def environment(folder: Path, threads: int) -> dict[str, str]:
         "XDG_CACHE_HOME": str(folder),
         "JAX_PLATFORMS": "cpu",
         "CUDA_VISIBLE_DEVICES": "",
-        "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads={threads}",
+        "NPROC": str(threads),  # XLA's word for it
     }
 
 
