@@ -197,11 +197,11 @@ def test_a_step_on_a_card(tmp_path: Path, device: str) -> None:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
+    "plain": {"captures": "mean"},
     "microbatch": {"microbatch": 4},
     "bfloat16": {"precision": "bfloat16"},
     "float16 with a loss scale": {"precision": "float16"},
-    "budget": {"memory_budget": "100%"},
+    "budget": {"memory_budget": "100%", "captures": "mean"},
 }
 
 
@@ -221,11 +221,34 @@ def test_options_of_a_step_are_those_of_the_cpu(options: dict[str, Any], device:
         results = here(batch), there(batch)
         rtol = 0.02 if "precision" in options else 1e-6
         np.testing.assert_allclose(results[0].loss, results[1].loss, rtol=rtol)
+        if "captures" in options:
+            np.testing.assert_allclose(*[result.captures["mean"] for result in results], rtol=1e-5, atol=1e-6)
         assert results[0].skipped == results[1].skipped == (batch is wrong)
     assert here.skipped == there.skipped == 1
     there.reset()
     there(BATCH)
     assert "agrees with the reference" in str(there.verify(BATCH))
+
+
+@pytest.mark.parametrize("draw", [ws.random.normal, ws.random.gumbel])
+def test_random_numbers_are_those_of_the_cpu(draw: Any, device: str) -> None:
+    def drawn(key: Any) -> Any:
+        return draw(key, shape=(200,))
+
+    found, wanted = [ws.jit(drawn, device=d)(ws.random.key(3)) for d in (device, "cpu")]
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-6)
+
+
+FUNCTIONS = ("ndtri", "erfinv", "digamma", "logit", "i0e", "ellipk")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_special_functions_of_float32_are_formulas(name: str, device: str) -> None:
+    x = np.linspace(0.05, 0.95, 50).astype("f")
+    found, wanted = [ws.jit(getattr(ws.scipy.special, name), device=d)(x) for d in (device, "cpu")]
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
 
 
 def factor(a: Any) -> Any:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
-from wholestep.lower.target import DraftKernel, Target
+from wholestep.lower.target import DraftKernel, Expansion, Target
 
 
 @dataclass(frozen=True)
 class CardTarget(Target):
     """A card: a point of a kernel's grid is a work item, or a workgroup whose threads share the loops of the point.
 
-    `trips` is the most that the loops of one work item may take together.
+    `trips` is the most that the loops of one work item may take together, and `functions` are the operations that other
+    ones stand for, since the card has no library for them.
     """
 
     name: str = "card"
     spaces: frozenset[Space] = frozenset({"global", "shared", "private"})
     barriers: bool = True
     trips: int | None = None
+    functions: Mapping[str, Expansion] = field(default_factory=dict)
+
+    def expansions(self) -> Mapping[str, Expansion]:
+        return self.functions
 
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         found = draft(None, None)

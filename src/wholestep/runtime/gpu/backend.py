@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,8 +12,13 @@ from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
 from wholestep.backends.gpu.target import OPENCL, WEBGPU, CardTarget
 from wholestep.backends.gpu.wgsl import WGSL
+from wholestep.export.core import Rule
+from wholestep.export.rules.special import SPECIAL_RULES
+from wholestep.ir.graph import Value
+from wholestep.kernel.maths.coefficients import F32
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.target import Expansion
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.gpu.card_program import CardModule, pack_program, unpack_program
@@ -29,7 +35,8 @@ class CardBackend(Backend):
     target: CardTarget
 
     def __init__(self, target: CardTarget, language: KernelLanguage, driver: Driver) -> None:
-        self.target, self.language, self.driver = target, language, driver
+        self.target = replace(target, functions=SPECIAL_FUNCTIONS)
+        self.language, self.driver = language, driver
         self.memory = CardMemory(driver)
 
     def identity(self) -> Mapping[str, Any]:
@@ -44,6 +51,24 @@ class CardBackend(Backend):
 
     def load(self, unit: CompilationUnit, entry: CacheEntry) -> CardCode:
         return CardCode(unit, unpack_program(unit, entry), self.driver)
+
+
+def special_function(rule: Rule) -> Expansion:
+    """The expansion of a function of scipy.special by its formula in exported files; only float32 has its digits."""
+
+    def expand(*xs: Value) -> Sequence[Value] | None:
+        found = rule(*xs) if all(x.dtype == F32 for x in xs) else None
+        return (found,) if isinstance(found, Value) else found
+
+    return expand
+
+
+LOSING_DIGITS = frozenset({"gammaln", "gamma", "rgamma", "betaln", "beta"})
+"""Functions whose formulas are more than ten units of float32 off."""
+SPECIAL_FUNCTIONS: Mapping[str, Expansion] = {
+    name: special_function(rule) for name, rule in SPECIAL_RULES.items() if name not in LOSING_DIGITS
+}
+"""Functions that cards have no library for."""
 
 
 @cache
