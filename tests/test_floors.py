@@ -77,8 +77,9 @@ FLOORS = {
     "backends.gpu": (
         "host_scalars interchange_loops keep_roundings language share_loops wgsl_prelude",
         "kernel_writer opencl target",
-        "join_kernels wgsl",
+        "join_kernels known_scalars wgsl",
         "launch_order limits",
+        "dispatch_list",
     ),
     "compiler": (
         "backends double_precision memory_report rewrites",

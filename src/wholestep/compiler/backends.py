@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from wholestep.backends.gpu.dispatch_list import DispatchRecorder, GivenScalar
+from wholestep.backends.gpu.target import WEBGPU
+from wholestep.lower.target import Target
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cpu.backend import exporting_backend, host_backend
 from wholestep.runtime.gpu.backend import opencl_backend, webgpu_backend
@@ -27,3 +30,13 @@ def default_backend() -> Backend:
 def processor_backend(name: str) -> Backend:
     """The backend of a processor that objects are exported for; raises UnsupportedError for an unknown one."""
     return exporting_backend(name)
+
+
+def page_target() -> Target:
+    """The target that pages are lowered for."""
+    return WEBGPU
+
+
+def page_recorder(nbytes: int, given: Sequence[tuple[str, str, int]]) -> DispatchRecorder:
+    """A recorder of programs in a block of so many bytes; `given` are (path, dtype, address) of scalars."""
+    return DispatchRecorder(nbytes, [GivenScalar(*x) for x in given])

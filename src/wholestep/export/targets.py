@@ -41,7 +41,7 @@ TARGETS: dict[str, ExportTarget] = {
 """Every target, by the name that `to=` takes."""
 
 
-NATIVE: dict[str, tuple[str, ...]] = {"object": (".o",), "c": (".c",), "wasm": (".wasm",)}
+NATIVE: dict[str, tuple[str, ...]] = {"object": (".o",), "c": (".c",), "wasm": (".wasm",), "page": (".html",)}
 """The suffixes of targets that a step's own plan is written for, which is lowered by whoever has the step."""
 
 

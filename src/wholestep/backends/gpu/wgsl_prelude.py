@@ -158,7 +158,7 @@ fn ws_cut_up(x: f32) -> vec2<u32> {
     if (bits >= 0x5f800000u) { return vec2<u32>(); }
     return ws_whole(bits);
 }
-fn ws_from_bf16(x: u32) -> f32 { return bitcast<f32>(x << 16u | launch[0].y); }
+fn ws_from_bf16(x: u32) -> f32 { return bitcast<f32>((x << 16u) | launch[0].y); }
 fn ws_to_bf16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     let top = bits >> 16u;
@@ -169,16 +169,16 @@ fn ws_from_f16(x: u32) -> f32 {
     let size = x & 0x7fffu;
     let wide = (size << 13u) + select(0x38000000u, 0x70000000u, size >= 0x7c00u);
     let tiny = bitcast<u32>(f32(size) * 5.9604645e-8f);
-    return bitcast<f32>(select(wide, tiny, size < 0x400u) | (x & 0x8000u) << 16u);
+    return bitcast<f32>(select(wide, tiny, size < 0x400u) | ((x & 0x8000u) << 16u));
 }
 fn ws_to_f16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
     let tiny = bitcast<u32>(ws_kept(bitcast<f32>(size) + 0.5f)) - 0x3f000000u;
-    let normal = (size - 0x38000000u + (size >> 13u & 1u) + 0xfffu) >> 13u;
+    let normal = (size - 0x38000000u + ((size >> 13u) & 1u) + 0xfffu) >> 13u;
     var found = select(normal, tiny, size < 0x38800000u);
     if (size >= 0x47800000u) { found = select(0x7c00u, 0x7e00u, size > 0x7f800000u); }
-    return found | (bits & 0x80000000u) >> 16u;
+    return found | ((bits & 0x80000000u) >> 16u);
 }
 """
 

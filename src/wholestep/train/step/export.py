@@ -28,6 +28,8 @@ STATE_SUFFIX = ".safetensors"
 """The suffix of the state beside an exported program."""
 NATIVE_FILES = "wholestep.train.step.native_export:native_files"
 """The function that lowers a step for native targets, imported when one is asked for."""
+PAGE_FILES = "wholestep.train.step.page_export:page_files"
+"""The function that writes a step as a page."""
 
 
 @bounded
@@ -43,6 +45,7 @@ class ExportedStep:
         to: str | None = None,
         attach: Mapping[str, Any] | None = None,
         processor: str | None = None,
+        data: Any = None,
     ) -> tuple[Path, ...]:
         """Write the whole step, forward, backward and update, as a program of another system, and its state beside it.
 
@@ -55,6 +58,9 @@ class ExportedStep:
         `model.o`, `model.c` and `model.wasm` are the step as a program without Python, with a C header or an ES module
         beside it. An object is for `processor`: "x86-64-v3", "aarch64", "cortex-m4" and others, this machine's by
         default; C source runs everywhere, and its sums are in the order of a processor's vectors.
+
+        `train.html` is one page that trains in a browser by WebGPU, over the rows of `data` in their
+        order; what does not fill a batch is left out. The state is in the page, which saves and takes checkpoints.
 
         Shapes: those of the step; the paths of the files that were written.
         Raises: UnsupportedError for operations that the target has no words for and for a processor that no objects are
@@ -70,6 +76,15 @@ class ExportedStep:
         place = Path(path)
         target = target_for(place, to)
         with self._lock:
+            if target == "page":
+                check_no_processor(target, processor)
+                if attach:
+                    raise UnsupportedError("export to page: functions beside the step have no place in a page")
+                page: Files = named_object(PAGE_FILES)(self._engine, place, data)
+                write_files(page)
+                return (*page,)
+            if data is not None:
+                raise ParameterError(f"export: a file for {target} holds no data", hint="a page does: train.html")
             if target in NATIVE:
                 entries = {name: attached_to(self, f)[1] for name, f in checked_names(attach or {}).items()}
                 files: Files = named_object(NATIVE_FILES)(target, self._engine, place, processor, entries)

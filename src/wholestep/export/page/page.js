@@ -1,0 +1,42 @@
+// The page: buttons, the curve of losses, and files in both directions; the work is done in a worker.
+const one = (id) => document.getElementById(id), losses = [];
+const text = (id) => one(id).textContent;
+const worker = new Worker(URL.createObjectURL(new Blob([text("runtime")], { type: "text/javascript" })));
+const tell = (name, value) => worker.postMessage({ name, value });
+const say = (words, bad = false) => { one("status").textContent = words; one("status").className = bad ? "bad" : ""; };
+let skipped = 0, running = false;
+function state(on) { running = on; one("start").textContent = on ? "Pause" : "Start"; one("start").setAttribute("aria-pressed", String(on)); }
+function draw() {
+  const canvas = one("curve"), box = canvas.getBoundingClientRect(), scale = devicePixelRatio || 1, style = getComputedStyle(document.body);
+  canvas.width = box.width * scale; canvas.height = box.height * scale;
+  const pen = canvas.getContext("2d"), shown = losses.filter(Number.isFinite);
+  pen.scale(scale, scale);
+  if (shown.length < 2) return;
+  const low = Math.min(...shown.slice(-20000)), high = Math.max(...shown.slice(-20000)), place = (x) => 8 + (box.height - 24) * (1 - (x - low) / (high - low || 1));
+  pen.fillStyle = style.color; pen.font = "12px system-ui";
+  pen.fillText(high.toPrecision(4), 4, 14); pen.fillText(low.toPrecision(4), 4, box.height - 4);
+  pen.strokeStyle = style.getPropertyValue("--mark"); pen.lineWidth = 2; pen.beginPath();
+  const every = Math.max(1, Math.floor(shown.length / box.width)), points = shown.filter((_, i) => i % every === 0 || i === shown.length - 1);
+  points.forEach((x, i) => pen.lineTo(64 + ((box.width - 72) * i) / (points.length - 1), place(x)));
+  pen.stroke();
+}
+const HEARD = {
+  ready: (name) => { say(`Ready on ${name || "an adapter without a name"}.`); for (const b of document.querySelectorAll("button, input")) b.disabled = false; if (location.hash === "#start") one("start").click(); },
+  losses: ({ losses: found, finite, rate }) => {
+    losses.push(...found); skipped += finite.filter((x) => !x).length;
+    one("steps").textContent = losses.length; one("loss").textContent = losses.at(-1).toPrecision(9); one("rate").textContent = rate.toFixed(0); one("skipped").textContent = skipped;
+    document.title = `${losses.length} steps, loss ${losses.at(-1).toPrecision(4)}`;
+    draw();
+  },
+  paused: () => say("Paused."), reset: () => { losses.length = skipped = 0; one("steps").textContent = "0"; one("loss").textContent = "–"; draw(); say("As it was exported."); },
+  saved: (file) => { const link = document.createElement("a"); link.href = URL.createObjectURL(new Blob([file])); link.download = "step.safetensors"; link.click(); say("Saved: step.load takes the file."); },
+  loaded: () => say("Loaded: training goes on from the checkpoint."), failed: (words) => { state(false); say(words, true); },
+};
+worker.onmessage = ({ data: { name, value } }) => HEARD[name](value);
+one("start").onclick = () => { state(!running); tell(running ? "start" : "pause"); if (running) say("Training."); };
+one("once").onclick = () => tell("run", 1);
+one("reset").onclick = () => tell("reset");
+one("save").onclick = () => tell("save");
+one("load").onchange = async (event) => { const [file] = event.target.files; if (file) tell("load", new Uint8Array(await file.arrayBuffer())); event.target.value = ""; };
+addEventListener("resize", draw);
+tell("create", JSON.parse(text("program")));

@@ -1,0 +1,20 @@
+// Messages of the page: start, pause, run, reset, save and load, one after another.
+let training, going = false, count = 1, turn = Promise.resolve();
+const answer = (name, value) => postMessage({ name, value });
+async function steps(n) {
+  const before = performance.now(), found = await training.run(n), ms = performance.now() - before;
+  count = ms < 100 ? Math.min(2 * count, MOST) : ms > 400 ? Math.max(count >> 1, 1) : count;
+  answer("losses", { ...found, rate: (1000 * found.losses.length) / ms });
+}
+const CALLS = {
+  create: async (page) => { training = await Training.create(page); answer("ready", training.name); },
+  start: () => { if (!going) { going = true; again(); } },
+  pause: () => { going = false; answer("paused"); },
+  run: (n) => steps(n),
+  reset: async () => { await training.reset(); answer("reset"); },
+  save: async () => answer("saved", await training.save()),
+  load: async (file) => { await training.load(file); answer("loaded"); },
+};
+function again() { queue(async () => { if (going) { await steps(count); setTimeout(again); } }); }
+function queue(work) { turn = turn.then(work).catch((error) => { going = false; answer("failed", error.message); }); }
+onmessage = ({ data: { name, value } }) => queue(() => CALLS[name](value));
