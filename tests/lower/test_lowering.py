@@ -52,6 +52,35 @@ def test_loops_with_a_gap_between_rounds_stay_apart():
     assert format_kernel(collapse_loops(doubled((4, 5, 3), (40, 3, 1)))).count("for") == 2
 
 
+SHORT_RUNS = {
+    "kernels with their outputs last": (lambda x: x.transpose(2, 3, 1, 0).copy(), ["i3", "i2", "i0", "i1"]),
+    "flipped kernels with their inputs last": (
+        lambda x: x[:, :, ::-1, ::-1].transpose(2, 3, 0, 1).copy(),
+        ["i2", "i3", "i0", "i1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHORT_RUNS)
+def test_a_copy_out_of_short_runs_uses_lines_up(name):
+    f, order = SHORT_RUNS[name]
+    x = np.random.default_rng(0).normal(size=(70, 67, 3, 3)).astype(F32)
+    (launch,) = planned(f, x).launches()
+    axes = axes_of(launch.kernel)
+    assert [a.name for a in axes] == order
+    assert {a.name: a.lanes for a in axes if a.lanes > 1} == {"i3": 16}
+    found = np.zeros(x.size, F32)
+    interpret.run_kernel(launch.kernel, [x.reshape(-1), found])
+    np.testing.assert_array_equal(found.reshape(f(x).shape), f(x))
+    np.testing.assert_array_equal(ws.jit(f)(x), f(x))
+
+
+def test_a_small_copy_stays_in_its_order():
+    x = np.zeros((20, 20, 3, 3), F32)
+    (launch,) = planned(SHORT_RUNS["kernels with their outputs last"][0], x).launches()
+    assert [a.name for a in axes_of(launch.kernel)] == ["i0", "i1", "i2", "i3"]
+
+
 @pytest.mark.parametrize("axis", [None, 0])
 def test_a_large_reduction_is_shared_and_keeps_its_bits(axis):
     x = np.random.default_rng(0).normal(size=(40000, 3) if axis == 0 else (400, 300)).astype(F32)

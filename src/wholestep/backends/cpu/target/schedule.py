@@ -35,6 +35,10 @@ TURNED_HALVES = 32
 """The bytes of vectors of which halves are turned as well as squares."""
 SAME_SET_BYTES = 2048
 """Rows that lie a multiple of this apart share few sets of the first cache: twice as many would push each other out."""
+LINE = 64
+"""The bytes of a line of the caches."""
+COLUMNS_FROM = 1 << 15
+"""The bytes of a copy from which on the order of its axes matters: less is in the first cache whatever it is."""
 FULL_BODY = 40
 """Two steps of a body of more operations than this, side by side, fill the registers."""
 
@@ -52,12 +56,15 @@ def kernel_loops(kernel: Kernel) -> Iterator[Loop]:
 def schedule_kernel(draft: DraftKernel, machine: Target) -> tuple[KernelWriter, Kernel]:
     """Write a kernel with its loops in the best order, and give its axes lanes and tiles."""
     found = draft(None, None)
-    kernel = found.kernel()
+    whole = found.kernel()
     if found.row_lanes:
-        return found, schedule_row(found).apply(kernel)
-    kernel = collapse_loops(kernel, MOST_LANES)
+        return found, schedule_row(found).apply(whole)
+    kernel = collapse_loops(whole, MOST_LANES)
     lane = best_lane(kernel, machine)
     if lane is None:
+        columns = column_order(whole, machine)
+        if columns:
+            return order_columns(draft, found, columns, machine)
         found, kernel, lane = rotate_reduction(draft, found, kernel, machine)
     order = sorted(found.grid, key=lambda a: found.axes[a] is lane)
     terms = math.prod([loop.axis.extent for loop in kernel_loops(kernel) if loop.folds or loop.carries])
@@ -88,6 +95,43 @@ def rotate_reduction(
         if lane is not None:
             return other, turned, lane
     return found, kernel, None
+
+
+# Copies whose rows are short: kernels of convolutions, [out, in, 3, 3], that become [3, 3, in, out].
+
+
+def column_order(kernel: Kernel, machine: Target) -> list[Axis]:
+    """The axes of a large copy of which stores are contiguous along one, and loads in short runs along others, in the
+    order in which the lines of what is read are used whole while they are in the first cache; empty for other kernels.
+
+    The axis of the stores stands before the runs: a vector of it reads a line for each lane, which the runs use up.
+    """
+    axes, accesses = parallel_axes(kernel), list(memory_accesses(kernel.body))
+    loads, stores = [a for a in accesses if not a.is_store], [a for a in accesses if a.is_store]
+    plain = not any(a.conditional or a.offset.values() for a in accesses)
+    if len(loads) != 1 or len(stores) != 1 or not plain or any(a.symbolic for a in axes):
+        return []
+    offset, size = loads[0].offset, loads[0].buffer.dtype.itemsize
+    lane = next((a for a in axes if stores[0].offset.coefficient(a) == 1), None)
+    lanes = machine.lanes(max(size, 4))
+    if lane is None or loads[0].axes != tuple(axes) or lane.extent < lanes or point_count(axes) * size < COLUMNS_FROM:
+        return []
+    steps = {a: abs(offset.coefficient(a)) * (lanes if a is lane else 1) for a in axes}
+    runs = [a for a in axes if a is not lane and 0 < steps[a] * size < LINE]
+    order = sorted(axes, key=lambda a: -steps[a])
+    return order if runs and all(order.index(lane) < order.index(a) for a in runs) else []
+
+
+def order_columns(
+    draft: DraftKernel, found: KernelWriter, columns: Sequence[Axis], machine: Target
+) -> tuple[KernelWriter, Kernel]:
+    """Write a copy with its axes in this order, and vectors along that of its stores."""
+    names = {found.axes[a].name: a for a in found.grid}
+    ordered = draft([names[a.name] for a in columns], found.rows)
+    kernel = ordered.kernel()
+    store = next(a for a in memory_accesses(kernel.body) if a.is_store)
+    lane = next(a for a in axes_of(kernel) if store.offset.coefficient(a) == 1)
+    return ordered, KernelSchedule().with_axis(lane, lanes=preferred_lanes(kernel, lane, machine)).apply(kernel)
 
 
 # Which axis runs along the lanes of a vector.
