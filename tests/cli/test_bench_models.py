@@ -14,6 +14,7 @@ from wholestep_tools.bench.peers.on_wholestep import WholestepOperations
 from wholestep_tools.bench.real.catalog import REAL, Real
 from wholestep_tools.bench.real.convolutional import MobileNet, ResNet18, UNet, WaveNet
 from wholestep_tools.bench.real.others import GaussianProcess, LogisticRegression, RecurrentLanguageModel, WideLayers
+from wholestep_tools.bench.real.tables import Clicks
 from wholestep_tools.bench.real.transformers import LanguageModel, LongBlock, VisionTransformer
 from wholestep_tools.bench.runner import Row
 
@@ -31,6 +32,7 @@ SMALL = [
     RecurrentLanguageModel(8, 4, 2, 11),
     LogisticRegression(50, 5),
     GaussianProcess(20, 2),
+    Clicks(30, 3, 2, 7, 5),
 ]
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Options under which XLA compiles in a fraction of the time."""
@@ -81,6 +83,21 @@ def test_every_library_computes_the_same(model, theirs):
     scale = max(float(np.abs(g).max()) for g in theirs.values())
     for name, g in gradient.items():
         np.testing.assert_allclose(g, theirs[name], rtol=1e-3, atol=1e-5 * scale, err_msg=name)
+
+
+def test_only_the_rows_that_are_read_are_updated():
+    model = Clicks(30, 3, 2, 7, 5)
+    params, batch = drawn(model)
+    made = ws.compile(
+        lambda p, b: model.loss(WholestepOperations(), p, b),
+        params,
+        optimizer=ws.optim.adam(1e-2, lazy=list(model.names)),
+        batch=batch,
+    )
+    made(batch)
+    for i, name in enumerate(model.names):
+        moved = np.flatnonzero((made.params[name] != params[name]).any(axis=1))
+        np.testing.assert_array_equal(moved, np.unique(batch["x"][:, i]))
 
 
 def test_each_kind_of_model_is_tried_small():

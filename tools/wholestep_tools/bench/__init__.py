@@ -80,7 +80,7 @@ def bench(peers: str | None, workloads: str, options: Options, file: Path | None
     found: dict[str, list[Row]] = {}
     wrong: list[str] = []
     for name in names:
-        found[name] = run(name, contestants, options)
+        found[name] = run(name, [peer for peer in contestants if peer not in spec.WORKLOADS[name].without], options)
         wrong += table.complaints(name, found[name])
         print(f"\n{table.table(name, found[name])}", file=stream, flush=True)
         if file is not None:

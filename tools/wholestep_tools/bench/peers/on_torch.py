@@ -26,6 +26,10 @@ class TorchOperations:
     cholesky = staticmethod(torch.linalg.cholesky)
     diagonal = staticmethod(torch.diagonal)
 
+    def __init__(self, lazy: bool = False) -> None:
+        self.lazy = lazy
+        """True where gradients of tables are sparse."""
+
     def prepared(self, params: Arrays, batch: Arrays) -> tuple[Any, Any]:
         return tensors(params), tensors(batch)
 
@@ -57,7 +61,7 @@ class TorchOperations:
         return F.interpolate(x, scale_factor=2)
 
     def embedding(self, table: Any, ids: Any) -> Any:
-        return F.embedding(ids, table)
+        return F.embedding(ids, table, sparse=self.lazy)
 
     def transpose(self, x: Any, *axes: int) -> Any:
         return x.permute(axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -145,16 +145,23 @@ def tensors(name: str, arrays: Arrays) -> dict[str, Any]:
 class Training:
     """A training: a loss of tensors."""
 
-    def __init__(self, loss: Any, rate: float, params: dict[str, Any], batch: dict[str, Any]) -> None:
+    def __init__(
+        self, loss: Any, rate: float, params: dict[str, Any], batch: dict[str, Any], lazy: Sequence[str] = ()
+    ) -> None:
         self.loss, self.params, self.batch = loss, params, batch
-        leaves = [tensor.requires_grad_() for tensor in params.values()]
-        self.optimizer = torch.optim.Adam(leaves, rate, (B1, B2), EPS, fused=True)
+        leaves = {name: tensor.requires_grad_() for name, tensor in params.items()}
+        tables = [leaves.pop(name) for name in lazy]
+        self.optimizers: list[Any] = [torch.optim.Adam(leaves.values(), rate, (B1, B2), EPS, fused=True)]
+        if tables:
+            self.optimizers.append(torch.optim.SparseAdam(tables, rate, (B1, B2), EPS))
 
     def call(self) -> Any:
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
         value = self.loss(self.params, self.batch)
         value.backward()
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
         return value.detach()
 
     def wait(self, value: Any) -> None:
@@ -198,7 +205,11 @@ def answered(real: Real) -> Callable[..., Any]:
 
 ON = on_torch.TorchOperations()
 LOSSES: dict[str, Callable[..., Any]] = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": digits, "text": text}
-LOSSES |= {name: partial(real.model.loss, ON) for name, real in REAL.items() if real.trained}
+LOSSES |= {
+    name: partial(real.model.loss, on_torch.TorchOperations(bool(real.lazy)))
+    for name, real in REAL.items()
+    if real.trained
+}
 FUNCTIONS: dict[str, Callable[..., Any]] = {"W5": value_and_gradients, "W6": of_each, "W7": second}
 FUNCTIONS |= {name: answered(real) for name, real in REAL.items() if not real.trained}
 
@@ -207,4 +218,5 @@ def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Fu
     """The workload, ready to be called."""
     if name not in LOSSES:
         return Function(name, params, batch)
-    return Training(LOSSES[name], WORKLOADS[name].rate, tensors(name, params), tensors(name, batch))
+    lazy = REAL[name].lazy if name in REAL else ()
+    return Training(LOSSES[name], WORKLOADS[name].rate, tensors(name, params), tensors(name, batch), lazy)

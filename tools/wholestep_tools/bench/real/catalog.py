@@ -11,6 +11,7 @@ from wholestep_tools.bench.draws import Arrays
 from wholestep_tools.bench.real.convolutional import MobileNet, ResNet18, UNet, WaveNet
 from wholestep_tools.bench.real.operations import Operations
 from wholestep_tools.bench.real.others import GaussianProcess, LogisticRegression, RecurrentLanguageModel, WideLayers
+from wholestep_tools.bench.real.tables import Clicks
 from wholestep_tools.bench.real.transformers import LanguageModel, LongBlock, VisionTransformer
 
 
@@ -36,6 +37,10 @@ class Real(NamedTuple):
     title: str
     model: Model
     trained: bool = True
+    lazy: tuple[str, ...] = ()
+    """The tables of which Adam updates no rows but those that the batch reads."""
+    without: tuple[str, ...] = ()
+    """The peers that are left out: they have no such update, or would need more memory than there is."""
 
     def draw(self, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
         """Parameters and batch."""
@@ -54,6 +59,7 @@ REAL: dict[str, Real] = {
         LanguageModel(layers=2, vocabulary=50257, rows=2, tied=True),
     ),
     "attention-2048": Real("one block of width 512 over a sequence of 2048", LongBlock()),
+    "attention-16384": Real("one block of width 512 over a sequence of 16384", LongBlock(time=16384), without=("jax",)),
     "vit-tiny": Real("ViT-tiny, 8 images of 224x224", VisionTransformer()),
     "resnet18-32": Real("ResNet-18, 32 images of 32x32", ResNet18(32, 32, 10)),
     "resnet18-224": Real("ResNet-18, 4 images of 224x224", ResNet18(224, 4, 1000)),
@@ -63,6 +69,10 @@ REAL: dict[str, Real] = {
     "lstm-512": Real("LSTM language model, width 512, 32 sequences of 64", RecurrentLanguageModel()),
     "logistic": Real("logistic regression, 1,000,000 x 100", LogisticRegression()),
     "gp-1000": Real("Gaussian process by Cholesky, 1000 points, float64", GaussianProcess()),
+    "tables": Real("four tables of 1,000,000 x 16, batch 512", Clicks()),
+    "tables-lazy": Real(
+        "the same, the rows that are read updated alone", Clicks(), lazy=Clicks().names, without=("jax",)
+    ),
     "one-mlp": Real("MLP of 3 layers of 4096, one row", WideLayers(rows=1), trained=False),
     "one-gpt": Real("GPT, width 768, 2 layers, one sequence of 256", LanguageModel(layers=2, rows=1), trained=False),
     "one-vit": Real("ViT-tiny, one image of 224x224", VisionTransformer(rows=1), trained=False),
