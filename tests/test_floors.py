@@ -65,7 +65,12 @@ FLOORS = {
         "error_sites executable memory",
         "cache",
         "backend",
-        "cpu gpu",
+        "cpu delegates gpu",
+    ),
+    "runtime.delegates": (
+        "index_status libraries",
+        "memory",
+        "executable",
     ),
     "runtime.gpu": (
         "driver",

@@ -57,7 +57,7 @@ TOP: dict[str, Ours] = {
     "GradientTape": Ours("ws.value_and_grad", "gradients are those of a function: ws.value_and_grad(loss)(params)"),
     "callbacks": Ours("ws.fit", "fit(callbacks=[...]) takes objects with on_step, on_epoch, on_end"),
     **all_of("cuda device", "ws.compile", "device= is 'cpu', 'opencl' or 'webgpu', and arrays need no moving"),
-    "devices": Ours("ws.compile", "device= is 'cpu', 'opencl', 'webgpu' or 'reference'"),
+    "devices": Ours("ws.compile", "device= is 'cpu', 'opencl', 'webgpu', 'jax', 'torch', 'tensorflow' or 'reference'"),
     "disable_jit": Ours("ws.compile, ws.jit", "device='reference' runs a program node by node in NumPy"),
     "pmap": Ours("ws.vmap", "a program runs on one machine, on all its cores"),
     "save": Ours("ws.nn.save, step.save", "a model, or all of a step"),

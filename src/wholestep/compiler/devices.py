@@ -1,8 +1,8 @@
-"""Devices: the places that a program can run on, by name: those with a backend, and the interpreter."""
+"""Devices: the places that a program can run on, by name: those with a backend, array libraries, the interpreter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,14 @@ from wholestep.compiler.driver import compile_graph
 from wholestep.compiler.dynamic_shapes import PerSizeProgram, compile_symbolic
 from wholestep.compiler.reference import InterpretedProgram
 from wholestep.errors import ParameterError
+from wholestep.export.targets import named_object
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.runtime.backend import Backend
+from wholestep.runtime.delegates.libraries import LIBRARIES, is_delegate, library_named
+from wholestep.runtime.delegates.memory import DelegatedMemory
 from wholestep.runtime.executable import Executable
 from wholestep.runtime.memory.buffer import HOST, DeviceMemory
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
@@ -33,7 +36,11 @@ def compile_for_device(
     Raises ParameterError for an unknown device, BudgetError where `budget` is too small.
     """
     backend = backend_named(device)
-    make = InterpretedProgram if backend is None else partial(compile_graph, backend=backend)
+    make: Callable[..., Executable] = InterpretedProgram
+    if backend is not None:
+        make = partial(compile_graph, backend=backend)
+    elif is_delegate(device):
+        make = partial(named_object(DELEGATED_PROGRAM), device=device)
     if not named_sizes(graph):
         return make(graph, resident, budget, streams)
     unit = CompilationUnit(graph, tuple(resident), budget, tuple(streams.inputs)).checked()
@@ -42,27 +49,39 @@ def compile_for_device(
     return compile_symbolic(unit, backend, make)
 
 
+DELEGATED_PROGRAM = "wholestep.runtime.delegates.executable:DelegatedProgram"
+"""The executables of array libraries, imported when one is asked for, since it is large."""
 REFERENCE = "reference"
 """The device that is the interpreter, the oracle of the others."""
 
 
 def check_device(name: str) -> None:
     """Raise ParameterError where no device has this name."""
-    if name not in BACKENDS and name != REFERENCE:
-        known = ", ".join(map(repr, (*BACKENDS, REFERENCE)))
+    if name not in BACKENDS and name != REFERENCE and not is_delegate(name):
+        known = ", ".join(map(repr, (*BACKENDS, REFERENCE, *LIBRARIES)))
         raise ParameterError(
             f"compile: no device is called {name!r}",
             hint=f"the devices are {known}",
         )
 
 
+def is_lowered(name: str) -> bool:
+    """True for a device whose programs this compiler makes, and is no interpreter or library."""
+    return name in BACKENDS
+
+
 def backend_named(name: str) -> Backend | None:
-    """The backend of a device, None for the interpreter; raises ParameterError where no device has this name."""
+    """The backend of a device, None for the interpreter and for libraries.
+
+    Raises ParameterError where no device has this name.
+    """
     check_device(name)
-    return None if name == REFERENCE else BACKENDS[name]()
+    return BACKENDS[name]() if is_lowered(name) else None
 
 
 def device_memory(name: str) -> DeviceMemory[Any]:
     """The memory of a device, in which resident state lies."""
     backend = backend_named(name)
-    return HOST if backend is None else backend.memory
+    if backend is not None:
+        return backend.memory
+    return DelegatedMemory(library_named(name)) if is_delegate(name) else HOST

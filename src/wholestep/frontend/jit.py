@@ -59,7 +59,8 @@ class jit:
     Tensors of other libraries are arrays, and data frames dictionaries of columns; a list stays a list of numbers.
     Arguments that are no arrays, and those named in `static_argnums` or `static_argnames`, are part of the key and must
     hash. With `rewrite=False` the user's functions run as they stand (see language.md).
-    The program is compiled for `device`: "cpu", or "reference" for the interpreter, node by node in NumPy.
+    The program is compiled for `device`: "cpu", a card or an array library as in `compile`, or "reference" for the
+    interpreter, node by node in NumPy.
     `traces` counts how often f was traced, and `reasons` says why, one line each.
 
     Shapes: those of f, for every combination of which it is traced once.

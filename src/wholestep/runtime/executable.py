@@ -6,7 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import Graph, NDArray
+from wholestep.ir.types import Type, array_type
 
 QuickCall = Callable[[Sequence[Any]], list[NDArray] | None]
 """Runs a program for arrays that native code reads as they are; for others it returns None, and nothing has run."""
@@ -42,6 +46,17 @@ class Executable(ABC):
 
 class UnfitArguments(Exception):
     """Arrays that must be checked, and perhaps copied, before a program reads them."""
+
+
+def fitting_array(array: Any, wanted: Type, name: str, own: type[Any]) -> Any:
+    """An array that a program can read, of the device's own class or of the host; raises ShapeError or DtypeError."""
+    if not isinstance(array, own | np.ndarray | np.generic):
+        raise DtypeError(f"call: {name} must be an array {wanted}, not {type(array).__name__}")
+    if array.dtype != wanted.dtype:
+        raise DtypeError(f"call: {name} must be {wanted}, not {array_type(array.shape, array.dtype)}")
+    if array.shape != wanted.shape:
+        raise ShapeError(f"call: {name} must be {wanted}, not {array_type(array.shape, array.dtype)}")
+    return array
 
 
 class BoundExecutable(ABC):

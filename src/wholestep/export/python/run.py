@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wholestep.export.python.files import imports_text, support_text
 from wholestep.export.python.printer import printed_functions
 from wholestep.export.python.vocabulary import PythonTarget
-from wholestep.ir.graph import Graph
+from wholestep.ir.graph import Graph, NDArray
 
 PROGRAM = "program"
 
@@ -24,11 +24,16 @@ def python_function(graph: Graph, target: PythonTarget) -> Callable[..., tuple[A
 
 def executed(graph: Graph, target: PythonTarget) -> Callable[..., tuple[Any, ...]]:
     """The function that a printed graph defines; nothing but numbers and quoted strings in it is the user's."""
-    functions, constants = printed_functions(target, [(PROGRAM, graph)])
-    support = support_text(target.support, functions)
-    head = imports_text(target, f"{support}{functions}", setup=False)
+    source, constants = function_source(graph, target)
     names: dict[str, Any] = {"CONSTANTS": constants}
-    source = "\n\n\n".join([head, support, functions])
     exec(compile(source, f"<{graph.name} for {target.title}>", "exec"), names)
     found: Callable[..., tuple[Any, ...]] = names[PROGRAM]
     return found
+
+
+def function_source(graph: Graph, target: PythonTarget) -> tuple[str, Sequence[NDArray]]:
+    """The text of a graph, and the arrays that it holds."""
+    functions, constants = printed_functions(target, [(PROGRAM, graph)])
+    support = support_text(target.support, functions)
+    head = imports_text(target, f"{support}{functions}", setup=False)
+    return "\n\n\n".join([head, support, functions]), constants

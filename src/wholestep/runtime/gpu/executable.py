@@ -10,13 +10,12 @@ import numpy as np
 
 from wholestep import dtypes, forks
 from wholestep.backends.gpu.host_scalars import compute_scalars
-from wholestep.errors import DtypeError, ShapeError, UnsupportedError
+from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
-from wholestep.ir.types import Type, array_type
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCheck, Switch, WhileLoop
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
-from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments
+from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, fitting_array
 from wholestep.runtime.gpu.card_program import CardProgram, CardStep, HostStep, NumberedLaunch, slot_type
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
@@ -54,7 +53,7 @@ class CardExecutable(Executable):
         for i, _ in self.resident:
             wanted = slot_type(program, program.inputs[i])
             held = self.memory.allocate(wanted.shape, wanted.dtype)
-            self.memory.copy(held, fitting_array(arrays[i], wanted, self.name(i)))
+            self.memory.copy(held, fitting_array(arrays[i], wanted, self.name(i), CardArray))
             state.append(held)
         bound = CardInstance(self, state)
         given = {i for i, _ in self.resident}
@@ -73,17 +72,6 @@ class CardExecutable(Executable):
         return names[i] if i < len(names) else f"argument {i}"
 
 
-def fitting_array(array: Any, wanted: Type, name: str) -> Any:
-    """An array that the program can read, of the card or of the host; raises ShapeError or DtypeError for others."""
-    if not isinstance(array, CardArray | np.ndarray | np.generic):
-        raise DtypeError(f"call: {name} must be an array {wanted}, not {type(array).__name__}")
-    if array.dtype != wanted.dtype:
-        raise DtypeError(f"call: {name} must be {wanted}, not {array_type(array.shape, array.dtype)}")
-    if array.shape != wanted.shape:
-        raise ShapeError(f"call: {name} must be {wanted}, not {array_type(array.shape, array.dtype)}")
-    return array
-
-
 class CardInstance(BoundExecutable):
     """A program bound to its resident arrays; calls from several threads wait for each other."""
 
@@ -98,7 +86,7 @@ class CardInstance(BoundExecutable):
         self.places: list[MemoryPlace] = [arena.place, self.code.constants]
         held: dict[int, CardArray] = {}
         for (i, _), array in zip(program.resident, self.state, strict=True):
-            held[plan.inputs[i]] = fitting_array(array, slot_type(plan, plan.inputs[i]), program.name(i))
+            held[plan.inputs[i]] = fitting_array(array, slot_type(plan, plan.inputs[i]), program.name(i), CardArray)
         for slot, kind in enumerate(plan.types, len(self.places)):
             if slot not in held:
                 held[slot] = self.memory.allocate(kind.shape, kind.dtype)
@@ -124,7 +112,7 @@ class CardInstance(BoundExecutable):
         with self.lock:
             for i, x in zip(self.given, arrays, strict=True):
                 slot = plan.inputs[i]
-                array = fitting_array(x, slot_type(plan, slot), self.program.name(i))
+                array = fitting_array(x, slot_type(plan, slot), self.program.name(i), CardArray)
                 if isinstance(array, CardArray):
                     self.places[slot] = array.place
                 else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wholestep import tree
-from wholestep.compiler.devices import REFERENCE
+from wholestep.compiler.devices import is_lowered
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.jit import identifier, jit, numbered
 from wholestep.frontend.traced_function import TracedFunction
@@ -81,9 +81,10 @@ def rewrite_step(
 ) -> TracedStep:
     """The step with updates of rows and isomorphic layers as loops, as far as its options and the device allow.
 
-    Unless `roll=True` asks for it, nothing is rerolled for the interpreter, which others are compared with; under a
-    budget, which rematerializes single values that a loop would make one; with symbolic sizes, which would not be the
-    first axis of stacked values; and with `stream`, since arrays in files of their own are not stacked.
+    Unless `roll=True` asks for it, nothing is rerolled for the interpreter, which others are compared with, and for
+    array libraries; under a budget, which rematerializes single values that a loop would make one; with symbolic sizes,
+    which would not be the first axis of stacked values; and with `stream`, since arrays in files of their own are not
+    stacked.
     """
     roll, graph = step_function.roll, traced.graph
     if roll is True and traced.sizes:
@@ -91,7 +92,7 @@ def rewrite_step(
             "compile: roll=True keeps what layers leave one behind the other, and the batch has symbolic sizes",
             hint="write the layers as an nn.Stack or a ws.scan over stacked parameters, or give numbers for the sizes",
         )
-    interpreted = device == REFERENCE
+    interpreted = not is_lowered(device)
     apart = interpreted or step_function.budget is not None or step_function.stream is not None or traced.sizes
     with collect_left_out() as left:
         rows = update_rows(graph, step_function, interpreted)
