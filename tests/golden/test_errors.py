@@ -366,6 +366,11 @@ def two_arguments_to_a_step():
 
 
 @case
+def capture_without_a_label():
+    ws.grad(lambda x: ws.capture(x * 2, "twice").sum())(np.ones(2))
+
+
+@case
 def no_such_device():
     compiled(device="gpu")
 

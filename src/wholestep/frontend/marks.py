@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep import tree
+from wholestep.errors import DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.selection import Selection
 from wholestep.primitives.marks import (
@@ -31,12 +32,17 @@ def capture(label: str, x: Any) -> Any:
     """x under a name, by which `ws.frontier_grad` and the compiled step can ask for it; the value is unchanged.
 
     Shapes: an array of any shape and dtype, or a tree of them; the same.
-    Raises: nothing of its own.
+    Raises: DtypeError for a label that is no text.
 
     >>> import wholestep as ws
     >>> ws.grad(lambda x: ws.capture("h", x * 2.0) * 3.0)(1.0)
     np.float64(6.0)
     """
+    if not isinstance(label, str):
+        raise DtypeError(
+            f"capture: the label is a {type(label).__name__}, not text",
+            hint="the label comes first: ws.capture('mean', x)",
+        )
     return _marked(x, capture_primitive, {"label": label})
 
 
