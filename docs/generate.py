@@ -211,11 +211,15 @@ def _dtypes(graphs: list[Graph]) -> str:
 def benchmarks() -> str:
     """The page on benchmarks, with the tables of products and of models of real size in their places."""
     page = (FOLDER / "benchmarks.md").read_text(encoding="utf-8")
-    page = with_table(page, "records/models.json", models_table(FOLDER / "records" / "models.json"))
+    for file in ("models", "models-avx512"):
+        page = with_table(page, f"records/{file}.json", models_table(FOLDER / "records" / f"{file}.json"))
     page = with_table(page, "records/depth.json", depth_table(FOLDER / "records" / "depth.json"))
     kept = [FOLDER / "records" / f"{name}.json" for name in ("trace", "trace-kept")]
     page = with_table(page, "records/trace.json and records/trace-kept.json", trace_table(kept))
-    return with_table(page, "records/products.json", product_table(FOLDER / "records" / "products.json").splitlines())
+    for file in ("products", "products-avx512"):
+        table = product_table(FOLDER / "records" / f"{file}.json").splitlines()
+        page = with_table(page, f"records/{file}.json", table)
+    return page
 
 
 def models_table(path: Path) -> list[str]:
@@ -244,19 +248,38 @@ FIRST = ("gpt-768", "gpt-50257", "vit-tiny", "resnet18-32", "resnet18-224", "lst
 """The models that README shows first: those that people know, and those where another library is quicker."""
 
 
+def models_beside(file: str) -> dict[str, tuple[float, float]]:
+    """The least seconds of each model of a record: ours, and the best other."""
+    found = {}
+    for name, entry in json.loads((FOLDER / "records" / file).read_text(encoding="utf-8"))["workloads"].items():
+        rows = {row["peer"]: float(row["least"]) for row in entry["rows"] if not row["failed"]}
+        found[name] = (rows.pop("wholestep"), min(rows.values()))
+    return found
+
+
+def processors(file: str) -> str:
+    """The processors of a record."""
+    workloads = json.loads((FOLDER / "records" / file).read_text(encoding="utf-8"))["workloads"]
+    return ", ".join(
+        sorted({f"{x['machine']['processor']}, {x['machine']['threads']} threads" for x in workloads.values()})
+    )
+
+
 def readme() -> str:
-    """README, with the speeds of a few models in their place."""
-    workloads = json.loads((FOLDER / "records" / "models.json").read_text(encoding="utf-8"))["workloads"]
-    machines = {f"{x['machine']['processor']}, {x['machine']['threads']} threads" for x in workloads.values()}
-    lines = ["| training step, ms | Wholestep | best of JAX and PyTorch | times faster |", "|---|--:|--:|--:|"]
+    """README, with the speeds of a few models in their place, on two kinds of processors."""
+    lines = [
+        "| training step, ms | Wholestep | best of JAX and PyTorch | times faster | Wholestep, AVX-512 "
+        "| best of both | times faster |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    found = [models_beside(f"{file}.json") for file in ("models", "models-avx512")]
     for name in FIRST:
-        rows = {row["peer"]: row for row in workloads[name]["rows"] if not row["failed"]}
-        ours = rows.pop("wholestep")["least"]
-        best = min(rows.values(), key=lambda row: float(row["least"]))
-        lines.append(f"| {name} | {1e3 * ours:.4g} | {1e3 * best['least']:.4g} | {best['least'] / ours:.2f} |")
-    lines += ["", f"On {' and '.join(sorted(machines))}, float32 (gp-1000: float64): [benchmarks](docs/benchmarks.md)."]
+        cells = [f"{1e3 * ours:.4g} | {1e3 * best:.4g} | {best / ours:.2f}" for ours, best in (x[name] for x in found)]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    machines = " and on ".join(processors(f"{file}.json") for file in ("models", "models-avx512"))
+    lines += ["", f"On {machines}, float32 (gp-1000: float64): [benchmarks](docs/benchmarks.md)."]
     page = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
-    return with_table(page, "records/models.json", lines)
+    return with_table(page, "records/models.json and records/models-avx512.json", lines)
 
 
 PRIMITIVES_HEAD = """\
