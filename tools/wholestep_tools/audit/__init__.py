@@ -49,7 +49,6 @@ ROOMS = (
         c_sources,
         on_cards,
         on_webgpu,
-        on_webgpu,
     ),
     (sums, modes, precisions, drift),
     (bits, twins, resume, kill, damage),
