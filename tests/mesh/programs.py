@@ -160,6 +160,15 @@ def fitted_in_parts(communicator: Any, folder: str, epochs: int) -> list[bytes]:
     return [*means, *[np.asarray(x).tobytes() for x in whole]]
 
 
+def infinite_in_one_part(communicator: Any) -> list[Any]:
+    """A step whose gradient is infinite in the first element alone: its status, the steps skipped, and whether the
+    parameters are as they were."""
+    params, batch = np.array([0.0, 1.0, 1.0, 1.0], np.float32), np.ones((2, 4), np.float32)
+    given: Any = {"optimizer": optimizer("adam"), "batch": batch, "mesh": {"data": communicator}}
+    step = ws.compile(lambda p, x: np.mean(np.sqrt(p) * x), params, shard="optimizer", **given)
+    return [step(batch).status, step.skipped, np.array_equal(step.params, params)]
+
+
 def flushed(communicator: Any) -> list[list[bytes]]:
     """Parameters after the update with what an optimizer has gathered, its state in parts and whole."""
     loss, params, batch = start("plain", ROWS)

@@ -71,6 +71,10 @@ def test_state_is_changed_from_outside_in_parts_as_it_is_whole() -> None:
         assert whole == parts
 
 
+def test_a_part_that_is_not_finite_is_left_out_by_all() -> None:
+    assert run_processes(2, programs.infinite_in_one_part) == [["skipped", 1, True]] * 2
+
+
 class Pretended(Alone):
     """A communicator of two processes, of which there is one."""
 
@@ -105,16 +109,16 @@ def test_each_optimizer_is_proved_elementwise_or_refused(name: str) -> None:
     if name == "wrapped":
         return  # it clips by a norm that processes add up
     whole = updated_twice(optimizer, optimizer.init(params), params, GRADS)
-    rows = []
-    for rank in range(2):
-        shards = Shards(axis._replace(size=2), owners)
-        PRETENDED.rank = rank
-        own, *grads = [tree.map(shards.cut, x) for x in (params, *tree.map(np.float32, GRADS))]
-        rows.append(updated_twice(optimizer, optimizer.init(own), own, grads))
-    PRETENDED.rank = 0
-    for a, b, wanted in zip(*map(tree.leaves, (*rows, whole)), strict=True):
-        found = uncut(np.stack([a, b]), wanted.shape) if np.shape(a) else a
-        np.testing.assert_array_equal(found, wanted)
+    for size in (2, 3):
+        shards, rows = Shards(axis._replace(size=size), owners), []
+        for rank in range(size):
+            PRETENDED.rank = rank
+            own, *grads = [tree.map(shards.cut, x) for x in (params, *tree.map(np.float32, GRADS))]
+            rows.append(updated_twice(optimizer, optimizer.init(own), own, grads))
+        PRETENDED.rank = 0
+        for *parts, wanted in zip(*map(tree.leaves, (*rows, whole)), strict=True):
+            found = uncut(np.stack(parts), wanted.shape) if np.shape(parts[0]) else parts[0]
+            np.testing.assert_array_equal(found, wanted)
 
 
 PRETENDED = Pretended()
