@@ -27,7 +27,7 @@ OTHERS = {
     "adamax": optim.adamax(0.01),
     "lion": optim.lion(0.01, weight_decay=0.1),
     "lamb": optim.lamb(0.01),
-    "adabelief": optim.adabelief(0.01, weight_decay=0.1),
+    "adabelief": optim.adabelief(0.01, eps=1e-4, weight_decay=0.1),
     "yogi": optim.yogi(0.01),
     "adan": optim.adan(0.01, weight_decay=0.1),
     "lars": optim.lars(0.5, trust=0.1, weight_decay=0.1),

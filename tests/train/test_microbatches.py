@@ -157,7 +157,16 @@ LOSSES: dict[str, Any] = {
     "kl_div": lambda p, b, **o: nn.kl_div(nn.log_softmax(out(p, b)), nn.softmax(b["y"]), **o),
     "triplet": lambda p, b, **o: nn.triplet(out(p, b), b["y"], b["y"] + 0.5, **o),
     "ctc_loss": ctc,
+    **{
+        name: partial(lambda f, p, b, **o: f(out(p, b), 2 * (b["y"] > 0) - 1, **o), getattr(nn, name))
+        for name in "soft_margin hinge_embedding".split()
+    },
+    "margin_ranking": lambda p, b, **o: nn.margin_ranking(out(p, b), b["y"], 2 * (b["y"] > 0) - 1, margin=0.5, **o),
+    "multilabel_soft_margin": lambda p, b, **o: nn.multilabel_soft_margin(out(p, b), b["y"] > 0, **o),
+    "dice": lambda p, b, **o: nn.dice(nn.sigmoid(out(p, b)), b["y"] > 0, **o),
 }
+COMPARING = {"nt_xent"}
+"""Losses of each row beside all others, which parts of a batch do not have."""
 
 
 def parted(loss: Any, example: Any = "given", params: Any = START, **options: Any) -> Any:
@@ -174,7 +183,12 @@ def refused(loss: Any, example: Any = "given", **options: Any) -> str:
 
 
 def test_every_loss_is_tried() -> None:
-    assert set(LOSSES) == {n for n, f in vars(nn).items() if callable(f) and "reduction" in signature(f)}
+    assert set(LOSSES) | COMPARING == {n for n, f in vars(nn).items() if callable(f) and "reduction" in signature(f)}
+
+
+@pytest.mark.parametrize("name", COMPARING)
+def test_a_loss_of_rows_beside_each_other_is_refused(name: str) -> None:
+    assert "getattr(nn, name)" in refused(lambda p, b: getattr(nn, name)(out(p, b), b["y"]))
 
 
 def signature(f: Any) -> Any:

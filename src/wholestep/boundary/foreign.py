@@ -191,7 +191,7 @@ OPTIM: dict[str, Ours] = {
         adabelief="AdaBelief",
         lars="LARS",
         novograd="NovoGrad",
-        rprop="Rprop RProp",
+        rprop="RProp",
         sam="SAM",
         adaptive_clip="adaptive_grad_clip",
     ),

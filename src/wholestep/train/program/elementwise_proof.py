@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from wholestep.ir.graph import Graph, Node, Value, subgraphs
+from wholestep.primitives.marks import AllGather, PSum
+from wholestep.primitives.movement import Broadcast, Reshape
 from wholestep.primitives.structure import Body, Cond
 
 
@@ -28,7 +30,7 @@ class NotElementwise(Exception):
 
 
 UNIFORM, SAME, EACH, PARTIAL, SCALED = Spread
-SHAPES = ("broadcast", "reshape")
+SHAPES = (Broadcast, Reshape)
 """Primitives that parameters without an axis do not need, and parts of them do."""
 
 
@@ -60,9 +62,9 @@ def node_spreads(node: Node, kinds: Sequence[Spread]) -> Sequence[Spread]:
         return branch_spreads(node, kinds)
     if node.op.kind in ("elementwise", "mark") or node.op.uniform:
         return [mixed_spread(node, kinds)]
-    if node.op.name in SHAPES and (kinds[0] is UNIFORM or changes_nothing(node)):
+    if isinstance(node.op, SHAPES) and (kinds[0] is UNIFORM or changes_nothing(node)):
         return kinds
-    if node.op.name == "broadcast" and kinds[0] is PARTIAL:
+    if isinstance(node.op, Broadcast) and kinds[0] is PARTIAL:
         return [SCALED]
     if node.op.kind == "reduction" and kinds[0] in (EACH, SCALED) and not node.outputs[0].ndim:
         return [PARTIAL]
@@ -79,7 +81,7 @@ def changes_nothing(node: Node) -> bool:
 
 def collected(node: Node, kinds: Sequence[Spread]) -> Spread:
     """The kind of a collective's result: the same everywhere, of one number of each process."""
-    if EACH in kinds or SCALED in kinds or node.op.name not in ("psum", "all_gather"):
+    if EACH in kinds or SCALED in kinds or not isinstance(node.op, PSum | AllGather):
         raise NotElementwise(node, "is of elements, of which each process has others")
     return SAME
 
@@ -111,7 +113,7 @@ def same_program(one: Graph, other: Graph) -> bool:
 def operations(graph: Graph) -> Iterator[tuple[str, str]]:
     """The operations of a graph in order, with the numbers in them and without shapes."""
     for node in graph.nodes:
-        if node.op.name not in SHAPES:
+        if not isinstance(node.op, SHAPES):
             yield node.op.name, repr(node.params.get("value"))
         for inner in subgraphs(node):
             yield from operations(inner)
