@@ -35,7 +35,7 @@ from wholestep.lower.verify_program import kernel_footprint, verify_program
 from wholestep.runtime.cpu import thread_pool
 from wholestep_tools.drawn.law import compiled
 
-COUNT, SEED = int(os.environ.get("BLOCKING_COUNT", "40")), int(os.environ.get("BLOCKING_SEED", "1"))
+COUNT, SEED = int(os.environ.get("BLOCKING_COUNT", "120")), int(os.environ.get("BLOCKING_SEED", "1"))
 V3 = machine_model(named_target("x86-64-v3"))
 EXTENTS = (1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24, 31, 33, 48, 64, 65, 100)
 LARGE, MOST_PRODUCTS = (128, 200, 257, 333, 512, 700), 1 << 24
@@ -73,10 +73,14 @@ def drawn_sizes(draw: random.Random) -> Callable[[int], BlockSizes]:
     rows, vectors, terms = draw.choice((1, 2, 4, 6, 14)), draw.choice((1, 2, 3)), draw.choice((3, 8, 16, 40, 256))
     columns, most, unroll = draw.choice((1, 2, 3, 50)), draw.choice((5, 7, 28, 4096)), draw.choice((1, 2, 4))
     panels, together, strip = draw.random() < 0.5, draw.choice((1, 1, 2, 3)), draw.choice((0, 0, 1, 3, 8))
+    group, scratch = draw.choice((1, 3, 96)), draw.choice((0, 384, 1 << 20))
 
     def sizes(lanes: int) -> BlockSizes:
         wide = strip * lanes * vectors
-        return BlockSizes(lanes, rows, vectors, terms, columns * lanes * 2, most, unroll, panels, together, wide)
+        across = columns * lanes * 2
+        return BlockSizes(
+            lanes, rows, vectors, terms, across, most, unroll, panels, group, scratch, together=together, strip=wide
+        )
 
     return sizes
 
