@@ -34,12 +34,6 @@ class Adabelief(WithMoments):
     weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
     decay: Choice = None
 
-    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, the rate over the correction of m, one over the root of the correction of v)."""
-        new = increment_count(common)
-        rate, count = rate_at(self.lr, common["count"]), new["count"]
-        return (rate, rate / (1 - self.b1**count), 1 / wnp.sqrt(1 - self.b2**count)), new
-
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         rate, size, shrink = numbers
         m = running_mean(kept["m"], g, self.b1)

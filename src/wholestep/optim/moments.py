@@ -19,6 +19,13 @@ class WithMoments(Leafwise):
     b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))
     eps: float = field(default=1e-8, metadata=number_in())
 
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate, the rate over the correction of m, one over the root of the correction of v)."""
+        # The corrections are numbers, made once a step; what is left for each element is one pass over p, g, m and v.
+        new = increment_count(common)
+        rate = rate_at(self.lr, common["count"])
+        return (rate, rate / (1 - self.b1 ** new["count"]), 1 / wnp.sqrt(1 - self.b2 ** new["count"])), new
+
     def kept(self, p: Any) -> dict[str, Any]:
         """Both moments."""
         return {"m": working_zeros(p), "v": real_zeros(p)}
@@ -57,13 +64,6 @@ class Adam(WithMoments):
     _: KW_ONLY
     amsgrad: bool = False
     lazy: bool | Choice = False
-
-    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, the rate over the correction of m, one over the root of the correction of v)."""
-        # The corrections are numbers, made once a step; what is left for each element is one pass over p, g, m and v.
-        new = increment_count(common)
-        rate = rate_at(self.lr, common["count"])
-        return (rate, rate / (1 - self.b1 ** new["count"]), 1 / wnp.sqrt(1 - self.b2 ** new["count"])), new
 
     def kept(self, p: Any) -> dict[str, Any]:
         """Both moments, and with `amsgrad` the largest second one so far."""
