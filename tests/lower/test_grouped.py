@@ -142,6 +142,24 @@ def test_sums_of_many_columns_wait_for_rows_that_lie_apart(sizes: Any) -> None:
     assert np.array_equal(found, f(*args))
 
 
+def test_sums_of_many_columns_wait_for_terms_that_are_taken_step_by_step(sizes: Any) -> None:
+    """Blocks of one step of an axis are one kind of block, of which there are several: no block of columns may take the
+    sums of another from the scratch memory.
+    """
+    rng = np.random.default_rng(0)
+    x, w = [rng.integers(-3, 4, shape).astype("f") for shape in ((2, 5, 6, 17), (2, 2, 17, 18))]
+
+    def f(x: Any, w: Any) -> Any:
+        y = np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (2, 2), axis=(1, 2)), w)
+        return np.maximum(y, 0), y * 2
+
+    sizes(lambda lanes: BlockSizes(8, 4, 2, 16, 64, 64, group=96, scratch=400))
+    graph = graph_of(f, [x, w])
+    assert groups_of(plan_of(graph))
+    for found, wanted in zip(compiled(graph)([x, w]), f(x.astype("d"), w.astype("d")), strict=True):
+        assert np.array_equal(found, wanted)
+
+
 def test_most_of_what_is_drawn_is_grouped(sizes: Any) -> None:
     found = 0
     for n in range(40):

@@ -108,7 +108,8 @@ class GroupedBlocks(BlockLaunches):
         self.order = memory_order(nest)
         self.joined = joined_axes(nest, self.order)
         self.term_parts = bounded_parts(nest.terms, sizes.terms, split_axis)
-        self.waits = nest.plain_store is not None or all(len(parts) == 1 for parts in self.term_parts)
+        one_block = all(len(parts) == 1 and parts[0].trips == 1 for parts in self.term_parts)
+        self.waits = nest.plain_store is not None or one_block
         terms = math.prod([parts[0].extent for parts in self.term_parts])
         column = nest.columns[-1]
         others = math.prod([a.extent for a in nest.columns[:-1]])
