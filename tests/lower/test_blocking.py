@@ -156,7 +156,7 @@ def test_blocks_and_threads_do_not_show(draw: random.Random, sizes: Any) -> None
     with thread_pool.threads(1):
         plain = [np.array(x) for x in compiled(graph)(args)]
     if wanted is not None:
-        assert plain[0].tobytes() == wanted.tobytes()
+        assert np.array_equal(plain[0], wanted), "small integers are exact, but for the sign of a product of one zero"
     for _ in range(2):
         sizes(drawn_sizes(draw))
         program = compiled(graph)
