@@ -68,6 +68,30 @@ def test_arrays_of_float64_are_no_scalars() -> None:
         split_kernel(parse_kernel(LOOSE))
 
 
+UNUSED = """\
+kernel rate(lr: f64[1], count: i64[1], mut w: f32[6]):
+    v0 = lr[0]
+    v1 = count[0]
+    v2 = bits(i64, v0)
+    v3 = v2 + v1
+    v4 = bits(f64, v3)
+    v5 = f32(v4)
+    for i in 6:
+        w[i] = v5
+"""
+
+
+def test_the_card_is_given_no_scalars_that_only_the_host_needs() -> None:
+    """The bits of a float64 are a number of 64 bits, and so is what is made of them, on the way to one float32."""
+    kernel = parse_kernel(UNUSED)
+    host, card, added = split_kernel(kernel)
+    assert host is not None and card is not None and added == (np.dtype(np.float32),)
+    assert len(host.stores) == 1
+    found = [np.array([0.5]), np.array([2]), np.zeros(6, "f"), *compute_scalars(host, [np.array([0.5]), np.array([2])])]
+    interpret.run_kernel(card, found)
+    np.testing.assert_array_equal(found[2], np.float32(0.5))
+
+
 ROWS = """\
 kernel scatter(rows: f32[384], at: i32[6], mut table: f32[{size}]):
     v0 = i32(0)

@@ -1,4 +1,4 @@
-"""Pages: what they refuse, that no name of a user becomes code, and host scalars as the interpreter has them."""
+"""Pages as files: what they refuse, that no name of a user becomes code, and what a page is to do as text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import gzip
 import hashlib
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,7 @@ import pytest
 
 import wholestep as ws
 from wholestep.errors import ParameterError, UnsupportedError
-from wholestep.export.page.files import page_text, source_text
-from wholestep.kernel.ops import OPS
+from wholestep.export.page.files import page_text
 
 Array = np.ndarray[Any, Any]
 
@@ -34,13 +31,52 @@ def trained(name: str = "w", dtype: type = np.float32) -> tuple[Any, dict[str, A
     return ws.compile(loss, params, optimizer=ws.optim.adam(1e-2), batch=batch), batch
 
 
+def program_of(page: Path) -> dict[str, Any]:
+    """The program in a page."""
+    text = page.read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(
+        re.findall(r'<script id="program"[^>]*>(.*?)</script>', text, flags=re.DOTALL)[0]
+    )
+    return found
+
+
+def listing(program: dict[str, Any]) -> str:
+    """What a page does in a step: its dispatches, what the host computes, and where everything lies."""
+    step = program["step"]
+    lines = [f"heap {program['bytes']}, state {program['state']}, loss {program['loss']}, finite {program['finite']}"]
+    lines += [f"input {x['address']}: {x['nbytes']} bytes" for x in program["inputs"]]
+    lines += [f"x{i} = given {kind} at {address}" for i, (kind, address) in enumerate(program["given"])]
+    lines += [f"h{i}: {kind} = {op} {args} {extra}" for i, (op, kind, args, extra) in enumerate(step["code"])]
+    lines += [f"heap[{address}] = h{n}" for address, n in step["values"]]
+    lines += [f"after the step x{i} = h{n}" for i, n in step["following"]]
+    for entry in step["entries"]:
+        kernel = f" in {program['kernels'][entry[1]]} groups and work items" if entry[0] == "launch" else ""
+        lines.append(f"{entry[0]} {entry[1:]}{kernel}")
+    return "\n".join([*lines, *program["sites"]]) + "\n"
+
+
+def picked(params: Any, batch: Any) -> Any:
+    """Rows of a table by labels, which may be out of range."""
+    return np.mean(params["table"][batch["label"]] ** 2)
+
+
+def test_the_program_of_a_page_as_text(tmp_path: Path, golden: Any) -> None:
+    """A rate that falls in float64 is computed by the host, and momentum by the card; labels are checked first."""
+    batch = {"label": np.zeros(8, np.int32)}
+    optimizer = ws.optim.sgd(ws.optim.inverse_sqrt(1e-2, 4), momentum=0.9)
+    step = ws.compile(picked, {"table": np.ones((5, 4), "f")}, optimizer=optimizer, batch=batch)
+    (page,) = step.export(tmp_path / "train.html", data=batch)
+    text = listing(program_of(page))
+    golden(re.sub(r" at \S*test_page\.py:\d+", " at test_page.py:LINE", text))
+
+
 def test_a_page_is_one_file_with_its_state(tmp_path: Path) -> None:
     step, batch = trained("</script><b>")
     (page,) = step.export(tmp_path / "train.html", data=batch)
     text = page.read_text(encoding="utf-8")
     assert [file.name for file in tmp_path.iterdir()] == ["train.html"]
     assert text.count("</script>") == 3, "names are data, and end no script"
-    program = json.loads(re.findall(r'<script id="program"[^>]*>(.*?)</script>', text, flags=re.DOTALL)[0])
+    program = program_of(page)
     (tmp_path / "state.safetensors").write_bytes(base64.b64decode(program["file"]))
     assert step.load(tmp_path / "state.safetensors").missing == ()
     script = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)[0]
@@ -59,27 +95,3 @@ def test_what_a_page_cannot_do_is_refused_before_anything_is_written(tmp_path: P
 
 def test_the_page_itself_is_small() -> None:
     assert len(gzip.compress(page_text("a step", {}).encode(), 9)) < 10_000
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="no Node here: JavaScript is not run")
-def test_host_scalars_have_the_bits_of_the_interpreter(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    n = 3_000
-    wide = [rng.normal(size=n) * 2.0 ** rng.integers(-60, 60, n) for _ in range(3)]
-    wide[2][::2] = -(wide[0] * wide[1])[::2]
-    code = [["given", "f64", [], str(i)] for i in range(3)]
-    ops = ["add", "sub", "mul", "div", "fma", "min", "max", "sqrt", "rint", "floor", "abs", "neg"]
-    code += [[op, "f64", [*range(OPS[op].arity)], "0"] for op in ops]
-    with np.errstate(all="ignore"):
-        wanted = np.array([OPS[op].meaning(*wide[: OPS[op].arity]) for op in ops]).T
-    run = "\nconst [c, g] = JSON.parse(require('fs').readFileSync(0));"
-    run += (
-        "\nconsole.log(JSON.stringify(g.map((x) => computed(c, x, []).slice(3).map((v) => { DV.setFloat64(0, v, true);"
-    )
-    run += " return Number.isNaN(v) ? 'nan' : String(DV.getBigUint64(0, true)); }))));"
-    (tmp_path / "run.js").write_text(source_text("runtime.js") + run, encoding="utf-8")
-    given = json.dumps([code, np.array(wide).T.tolist()])
-    done = subprocess.run(["node", str(tmp_path / "run.js")], input=given, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    bits = [[("nan" if np.isnan(x) else str(x.view(np.uint64))) for x in row] for row in wanted]
-    assert found == bits

@@ -77,6 +77,19 @@ class KernelSplitting:
         self.inside = {c.inside: c.init for s in self.once for c in s.carries}
         self.after = {c.after: (s.guard, c.init, c.next) for s in self.once for c in s.carries}
         self.replaced: dict[Var, Buffer] = {}
+        self.live = self.card_values()
+
+    def card_values(self) -> set[Var]:
+        """The values that the card's stores and loops are made of, as far as those of float64, which are the host's."""
+        statements = [s for s in walk(self.kernel.body) if not (isinstance(s, Store) and s.buffer.dtype == F64)]
+        waiting = [v for s in statements if isinstance(s, Store | Loop) for v in s.reads()]
+        found: set[Var] = set()
+        while waiting:
+            v = waiting.pop()
+            if v not in found:
+                found.add(v)
+                waiting += () if is_wide(v) else v.reads()
+        return found
 
     def parts(self) -> SplitKernel:
         """Both parts."""
@@ -106,15 +119,17 @@ class KernelSplitting:
         out: list[Statement] = []
         for s in body:
             if isinstance(s, Var):
-                if not is_wide(s):
+                if s in self.live and not is_wide(s):
                     out.append(s)
-                elif s.dtype != F64:
+                elif s in self.live and s.dtype != F64:
                     self.replace(s)
             elif isinstance(s, Store) and s.buffer.dtype == F64:
                 self.store(s)
             elif s in self.once and any(isinstance(v, Var) and is_wide(v) for v in walk((s,))):
+                if any(isinstance(inner, Store) for inner in walk(s.body)):
+                    raise KernelError("float64 beside a store in a branch")
                 for c in s.carries:
-                    if c.after.dtype != F64:
+                    if c.after in self.live and c.after.dtype != F64:
                         self.replace(c.after)
             elif isinstance(s, Loop):
                 out.append(Loop(s.axis, self.without(s.body), s.folds, s.carries, s.ordered, s.guard))

@@ -86,6 +86,8 @@ class KnownKernel(KernelSplitting):
         return super().written(v)
 
     def put(self, op: str, dtype: DType, args: Sequence[Var], extra: int = 0) -> int:
+        if dtype.itemsize == 2 and dtype.kind not in "iu":  # JavaScript does not round to half precisions
+            raise KernelError(f"float64 that depends on {dtypes.short(dtype)}")
         if op != "load":
             return self.host_code.put(op, dtype, [self.number(x) for x in args], extra)
         at = self.loads[extra]

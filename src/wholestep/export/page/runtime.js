@@ -1,11 +1,11 @@
 // The step in a worker: one heap, a list of dispatches, several steps a submit, losses read back.
 const F = Math.fround, DV = new DataView(new ArrayBuffer(8));
-const BYTES = { f32: 4, i32: 4, u32: 4, f64: 8, i64: 8, u64: 8 };
-const GET = { f32: "getFloat32", f64: "getFloat64", i32: "getInt32", u32: "getUint32", i64: "getBigInt64", u64: "getBigUint64" };
+const BYTES = { i8: 1, u8: 1, i16: 2, u16: 2, f32: 4, i32: 4, u32: 4, f64: 8, i64: 8, u64: 8 };
+const GET = { i8: "getInt8", u8: "getUint8", i16: "getInt16", u16: "getUint16", f32: "getFloat32", f64: "getFloat64", i32: "getInt32", u32: "getUint32", i64: "getBigInt64", u64: "getBigUint64" };
 const read = (view, kind, at) => view[GET[kind]](at, true);
 const write = (view, kind, at, x) => view[GET[kind].replace("get", "set")](at, x, true);
 const word = (kind, bits) => { DV.setBigUint64(0, BigInt(bits), true); return kind === "bool" ? bits !== "0" : read(DV, kind, 0); };
-const whole = { i32: (x) => x | 0, u32: (x) => x >>> 0, i64: (x) => BigInt.asIntN(64, x), u64: (x) => BigInt.asUintN(64, x), f32: F, f64: (x) => x, bool: (x) => x };
+const whole = { i8: (x) => x << 24 >> 24, u8: (x) => x & 255, i16: (x) => x << 16 >> 16, u16: (x) => x & 65535, i32: (x) => x | 0, u32: (x) => x >>> 0, i64: (x) => BigInt.asIntN(64, x), u64: (x) => BigInt.asUintN(64, x), f32: F, f64: (x) => x, bool: (x) => x };
 function halves(x) { const w = x * 134217729, h = w - (w - x); return [h, x - h]; }
 function twoSum(a, b) { const s = a + b, t = s - a; return [s, a - (s - t) + (b - t)]; }
 function odd(a, b) {
@@ -58,9 +58,11 @@ const shifted = (kind, x, by, left) => {
   const big = n < 0 || n >= bits ? (left || x >= 0 ? 0n : -1n) : left ? BigInt(x) << BigInt(n) : BigInt(x) >> BigInt(n);
   return whole[kind](bits === 64 ? big : Number(BigInt.asIntN(64, big) & 0xffffffffn));
 };
+// An integer to be rounded to float32: what a float64 has no bits for is one bit, so that nothing is rounded twice.
+const sticky = (x) => Number(BigInt.asIntN(53, x) === x ? x : (x >> 11n | BigInt((x & 2047n) !== 0n)) << 11n);
 const OPS = {
   add: (t, a, b) => whole[t](a + b), sub: (t, a, b) => whole[t](a - b), div: (t, a, b) => whole[t](a / b),
-  mul: (t, a, b) => (t === "i32" || t === "u32" ? whole[t](Math.imul(a, b)) : whole[t](a * b)),
+  mul: (t, a, b) => (t === "i32" || t === "u32" ? whole[t](Math.imul(a, b)) : whole[t](a * b)), mulhi: (t, a, b) => Number(BigInt(a) * BigInt(b) >> 32n),
   neg: (t, a) => whole[t](-a), abs: (t, a) => whole[t](a < 0 ? -a : typeof a === "number" ? Math.abs(a) : a),
   fma: (t, a, b, c) => (t === "f32" ? F(odd(a * b, c)) : fast(a, b, c)), sqrt: (t, a) => whole[t](Math.sqrt(a)),
   floor: (t, a) => Math.floor(a), ceil: (t, a) => Math.ceil(a), trunc: (t, a) => Math.trunc(a), rint: (t, a) => even(a), exact: (t, a) => a,
@@ -74,10 +76,10 @@ const OPS = {
   quotient: (t, a, b) => (b == 0 ? whole[t](b) : whole[t](typeof a === "bigint" ? a / b : Math.trunc(a / b))),
   bits: (t, a, from) => { DV.setBigUint64(0, 0n, true); write(DV, from, 0, a); return read(DV, t, 0); },
   convert: (t, a) => {
-    if (t === "bool") return Boolean(a);
+    if (t === "bool") return a != 0;
     if (t === "i64" || t === "u64") return whole[t](BigInt(typeof a === "number" ? (Number.isFinite(a) ? Math.trunc(a) : 0) : a));
-    if (t === "i32" || t === "u32") return whole[t](typeof a === "bigint" ? Number(BigInt.asIntN(32, a)) : Number(a));
-    return whole[t](Number(a));
+    if (t === "f32" && typeof a === "bigint") return F(sticky(a));
+    return whole[t](t[0] !== "f" && typeof a === "bigint" ? Number(BigInt.asIntN(32, a)) : Number(a));
   },
 };
 // The values of known scalars: `given` are those when a step begins, `cases` those that switches take.
