@@ -208,3 +208,11 @@ def test_a_branch_that_leaves_a_state_as_it_is_leaves_it_where_a_later_check_may
         )
         losses.append([step(batch).loss for _ in range(5)])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-12)
+
+
+def test_a_contraction_of_one_term_has_the_sign_of_its_product_and_a_longer_one_begins_at_zero():
+    zeros, ones = np.zeros((7, 1)), -np.ones((1, 7))
+    compiled = ws.jit(np.matmul)
+    assert not np.signbit(zeros @ ones).any() and np.signbit(compiled(zeros, ones)).all()
+    np.testing.assert_array_equal(compiled(zeros, ones), zeros @ ones)
+    assert not np.signbit(compiled(np.zeros((7, 2)), -np.ones((2, 7)))).any()

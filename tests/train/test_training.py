@@ -216,6 +216,41 @@ def test_captures_are_returned_where_they_are_asked_for(device):
     np.testing.assert_array_equal(stacks(np.stack([x, x])).captures["h"][0], found["h"])
 
 
+INLINED = {
+    "precision bfloat16": (lambda f: f, "bfloat16"),
+    "precision float16": (lambda f: f, "float16"),
+    "autocast": (ws.autocast, "float32"),
+    "vmap": (lambda f: ws.vmap(f, in_axes=(None, 0)), "float32"),
+    "jit": (ws.jit, "float32"),
+    "autocast of vmap of jit": (lambda f: ws.autocast(ws.vmap(ws.jit(f), in_axes=(None, 0))), "float32"),
+}
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["used", "unused"])
+@pytest.mark.parametrize("name", INLINED)
+def test_a_named_value_is_found_in_what_is_traced_apart_whether_a_result_needs_it_or_not(name, used):
+    transform, precision = INLINED[name]
+
+    def row(p, x):
+        h = x @ p
+        named = ws.capture("h", h)
+        return named if used else h
+
+    def loss(p, x):
+        return np.mean(transform(row)(p, x) ** 2)
+
+    p, x = np.float32([[1, 2], [3, 4], [5, 6]]), np.float32([[1, 2, 3], [4, 5, 6]])
+    step = ws.compile(loss, p, optimizer=ws.optim.sgd(0.0), batch=x, captures="h", precision=precision)
+    np.testing.assert_array_equal(np.float32(step(x).captures["h"]), x @ p)
+    plain = ws.compile(loss, p, optimizer=ws.optim.sgd(0.0), batch=x, precision=precision)
+    assert used or not any(node.op.name == "capture" for node in plain.graph.nodes)
+
+
+def test_a_jitted_function_computes_no_named_value_that_nobody_asks_for():
+    graph = ws.trace(ws.jit(lambda x: (ws.capture("h", np.sin(x)), x * 2.0)[1]))(1.0)
+    assert not any(node.op.name == "sin" for node in graph.nodes)
+
+
 def test_results_do_not_change_with_the_next_call(device):
     step = ws.compile(
         lambda p, x: (np.sum(p * x), x + p),

@@ -34,6 +34,7 @@ from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.traced_function import Captured, TracedFunction
 from wholestep.frontend.tracing import as_array, check_function, guarded, parameter_names
+from wholestep.ir.analysis import cut
 from wholestep.ir.build import GraphBuilder, building, close, current, inline
 from wholestep.ir.graph import Graph
 from wholestep.ir.types import Type
@@ -180,7 +181,7 @@ class jit:
             return without_said(tree.unflatten(program.structure, made))
         program.check(self.name)
         values = [as_array(leaf, self.name).value for leaf in leaves]
-        outs = inline(program.graph, [*values, *program.outer])
+        outs = inline(program.inlined, [*values, *program.outer])
         made = [Array(v, s) for v, s in zip(outs, program.scalars, strict=True)]
         return without_said(tree.unflatten(program.structure, made))
 
@@ -315,14 +316,16 @@ class jit:
             arrays = [as_array(leaf, self.name) for leaf in found]
             values = [a.value if a.value.builder is builder else builder.capture(a.value) for a in arrays]
             names = names or self.input_names(args, kwargs, static, named, on)
-        graph, outer = close(builder, values, self.name if self.name.isidentifier() else "graph", names)
+        name = self.name if self.name.isidentifier() else "graph"
+        inlined, outer = close(builder, values, name, names, named=True)
+        graph = cut(inlined, [True] * len(values)) if any([node.op.named for node in inlined.nodes]) else inlined
         if config.check():
             verify(graph)
         if config.debug("ir"):
             print(graph, file=sys.stderr)
-        used = {id(value) for part in graph.family() for value in part.constants} | builder.consulted
+        used = {id(value) for part in inlined.family() for value in part.constants} | builder.consulted
         constants = [Captured(*held) for held in builder.held.values() if id(held[1]) in used]
-        return TracedFunction(graph, outer, shape, [a._scalar for a in arrays], constants)
+        return TracedFunction(graph, inlined, outer, shape, [a._scalar for a in arrays], constants)
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
         """The user's names for the graph's inputs."""

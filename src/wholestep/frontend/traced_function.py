@@ -25,6 +25,8 @@ class TracedFunction(NamedTuple):
     """A traced function and how to call it."""
 
     graph: Graph
+    inlined: Graph
+    """The same for a call inside of another trace, which may ask for a named value that no result needs."""
     outer: list[Value]
     structure: Any
     scalars: list[bool]

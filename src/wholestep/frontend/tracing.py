@@ -258,7 +258,7 @@ def trace_flat(
         found["scalars"] = [a._scalar for a in arrays]
         return [a.value for a in arrays]
 
-    graph, captured = build(flat, types, name=name or "graph", evaluate=evaluate, reason=reason)
+    graph, captured = build(flat, types, name=name or "graph", evaluate=evaluate, reason=reason, named=True)
     return Traced(graph, captured, found["structure"], found["scalars"])
 
 

@@ -236,8 +236,9 @@ def build(
     names: Sequence[str] = (),
     evaluate: Evaluate | None = None,
     reason: str = "jit",
+    named: bool = False,
 ) -> tuple[Graph, list[Value]]:
-    """Trace `function` on abstract values of these types.
+    """Trace `function` on abstract values of these types; with `named` the values that have names stay in the graph.
 
     Returns the graph and the values it captured from outside; the captured ones are its last inputs.
     """
@@ -251,14 +252,15 @@ def build(
                 where=builder.said[0].where,
                 hint="return the value and print it outside; inside ws.scan, ws.fori_loop and ws.vmap it is printed",
             )
-    return close(builder, outputs, name, names)
+    return close(builder, outputs, name, names, named)
 
 
 def close(
-    builder: GraphBuilder, outputs: Sequence[Value], name: str = "graph", names: Sequence[str] = ()
+    builder: GraphBuilder, outputs: Sequence[Value], name: str = "graph", names: Sequence[str] = (), named: bool = False
 ) -> tuple[Graph, list[Value]]:
-    """The finished graph of a builder, and what it captured."""
-    nodes, results = without_aliases(lean(builder.nodes, outputs), outputs)
+    """The finished graph of a builder, and what it captured; with `named` it keeps the values that have names."""
+    kept = [node.outputs[0] for node in builder.nodes if node.op.named] if named else []
+    nodes, results = without_aliases(lean(builder.nodes, [*outputs, *kept]), outputs)
     used = {v for node in nodes for v in node.inputs}.union(results)
     captured: dict[Value, Value] = {}
     for outer, inner in builder.captures.items():

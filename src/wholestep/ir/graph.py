@@ -20,6 +20,7 @@ class Operation(Protocol):
     name: str
     multiple: bool
     alias: bool
+    named: bool
     collective: bool
     nested: bool
     literal: bool

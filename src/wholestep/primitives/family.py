@@ -78,6 +78,8 @@ class Primitive:
     """True where parameters hold graphs; such rules are handed the transform to apply to them."""
     alias = False
     """True where the one output is the input under another name, to be dropped from a finished graph."""
+    named = False
+    """True where the user has named the value and may ask for it, whether or not a result needs it."""
     collective = False
     """True where the value depends on the axis name of a surrounding `vmap`."""
     polynomial = False

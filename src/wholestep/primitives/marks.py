@@ -83,6 +83,7 @@ class Capture(IdentityPrimitive):
     """A named intermediate value, to be read, or differentiated by name."""
 
     alias = False
+    named = True
 
     def extra(self) -> dict[str, Any]:
         return {"label": "h"}

@@ -55,7 +55,7 @@ def recast(graph: Graph, low: np.dtype[Any], types: Sequence[Type], outs: Sequen
         return Walk(low, graph, values).outputs(outs)
 
     def make() -> Graph:
-        made, captured = build(run, types, name=graph.name, names=graph.input_names)
+        made, captured = build(run, types, name=graph.name, names=graph.input_names, named=True)
         assert not captured
         return made
 
