@@ -111,7 +111,7 @@ fn main() {
   if (status[0] != 0u) { return; }
   let place = at(3u) >> 2u;
   if (at(0u) == 0u) {
-    if (heap[place] != at(4u) || heap[place + 1u] != at(5u)) { status[1] = at(6u); status[2] = heap[place]; status[3] = heap[place + 1u]; halt(); }
+    if (heap[place] != at(4u) || heap[place + 1u] != at(5u)) { status[1] = at(6u); status[2] = heap[at(7u) >> 2u]; status[3] = heap[(at(7u) >> 2u) + 1u]; halt(); }
   } else if (at(0u) == 1u) {
     var taken = heap[place];
     if (bitcast<i32>(heap[place + 1u]) < 0i) { taken = 0u; }
@@ -132,6 +132,7 @@ class Training {
   static async create(page) {
     const self = new Training();
     Object.assign(self, { page, given: [], cases: [], at: 0 });
+    if (!globalThis.isSecureContext) throw new Error("Browsers give graphics cards to pages from https and from localhost alone: serve this page so.");
     if (!globalThis.navigator?.gpu) throw new Error("This browser has no WebGPU. Chrome, Edge, and newer Firefox and Safari have it.");
     const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
     if (!adapter) throw new Error("This browser has WebGPU, and no graphics adapter for it: drivers may be missing or blocked. Chromium gives none to the worker of a page that is opened from the disk: serve it, as python -m http.server does.");
@@ -168,7 +169,7 @@ class Training {
     this.pipelines = await Promise.all(page.kernels.map((_, i) => pipeline(kernels, module, `k${i}`)));
     this.control = await pipeline(controls, control, "main");
     const orders = page.step.entries.filter((e) => e[0] !== "launch").map((e) => e[0] === "check"
-      ? [0, 0, 0, e[2], Number(BigInt.asUintN(64, BigInt(e[3])) & 0xffffffffn), Number(BigInt.asUintN(64, BigInt(e[3])) >> 32n), e[1]]
+      ? [0, 0, 0, e[2], Number(BigInt.asUintN(64, BigInt(e[3])) & 0xffffffffn), Number(BigInt.asUintN(64, BigInt(e[3])) >> 32n), e[1], e[4]]
       : [1, 0, 0, e[2], e[1], e[3].length, Number(page.step.steers), 0, ...e[3].flat()]);
     orders.push([2]);
     const words = new Uint32Array(64 * orders.length);
@@ -185,7 +186,7 @@ class Training {
   }
   put(at, data) { if (data.length) this.device.queue.writeBuffer(this.heap, at, pad(data)); }
   reset() { return this.load(bytes(this.page.file)); }
-  // One submit of so many steps; {losses, finite}, or an Error of what failed, the state as it was before that step.
+  // One submit of so many steps: {losses, finite} of those that were made, and what failed, the state as it was before that step.
   async run(count) {
     const { device, page, heap } = this, { step } = page, turns = [];
     if (this.lost) throw new Error(this.lost);
@@ -235,8 +236,7 @@ class Training {
     }
     this.at = (this.at + done) % page.batches;
     const site = seen.getUint32(4, true);
-    if (site) throw new RangeError(page.sites[site - 1].replace("{value}", String(seen.getInt32(8, true))));
-    return { losses, finite };
+    return { losses, finite, failed: site && page.sites[site - 1].replace("{value}", String(seen.getBigInt64(8, true))) };
   }
   async state() {
     const [from, size] = this.page.state, made = this.buffer(size, GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST);

@@ -4,7 +4,8 @@ const answer = (name, value) => postMessage({ name, value });
 async function steps(n) {
   const before = performance.now(), found = await training.run(n), ms = performance.now() - before;
   count = ms < 100 ? Math.min(2 * count, MOST) : ms > 400 ? Math.max(count >> 1, 1) : count;
-  answer("losses", { ...found, rate: (1000 * found.losses.length) / ms });
+  if (found.losses.length) answer("losses", { ...found, rate: (1000 * found.losses.length) / ms });
+  if (found.failed) throw new RangeError(found.failed);
 }
 const CALLS = {
   create: async (page) => { training = await Training.create(page); answer("ready", training.name); },

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from wholestep import dtypes
 from wholestep.compiler.backends import page_recorder, page_target
@@ -20,6 +23,8 @@ from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.step.native_export import state_arrays, state_file, step_plan
 
 KIND = "page"
+I64 = np.dtype(np.int64)
+"""The dtype of a status, and of an index that is out of bounds, which lies behind it."""
 
 
 def page_files(engine: Engine, path: Path, data: Any) -> dict[Path, bytes]:
@@ -64,9 +69,7 @@ def page_files(engine: Engine, path: Path, data: Any) -> dict[Path, bytes]:
         "wgsl": wgsl,
         "kernels": kernels,
         "step": {
-            "entries": [
-                entry[:3] + tuple(map(str, entry[3:])) if entry[0] == "check" else entry for entry in found.entries
-            ],
+            "entries": [page_entry(entry, step.plan.sites) for entry in found.entries],
             "code": [[x.op, x.dtype, x.args, str(x.extra)] for x in found.code],
             "values": found.values,
             "following": found.following,
@@ -85,6 +88,14 @@ def page_files(engine: Engine, path: Path, data: Any) -> dict[Path, bytes]:
         "file": encoded_bytes(sealed_file(engine, file)),
     }
     return {path: page_text(f"{engine.step_function.name} in a page", program).encode()}
+
+
+def page_entry(entry: tuple[Any, ...], sites: Sequence[Any]) -> tuple[Any, ...]:
+    """An entry as the page takes it: a check ends with the place of the number that its message has."""
+    if entry[0] != "check":
+        return entry
+    _, site, address, fine = entry
+    return "check", site, address, str(fine), address + I64.itemsize * (sites[site - 1].kind == "index")
 
 
 def sealed_file(engine: Engine, file: StateFile) -> bytes:

@@ -1,0 +1,252 @@
+"""Pages in a browser: what a person does with one, against the step in Python, and every way in which it fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.export.browser import CHROMIUM, MISSING, Chromium, Tab, served
+
+import wholestep as ws
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+Array = np.ndarray[Any, Any]
+Open = Callable[..., Tab]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    found = Chromium(tmp_path_factory.mktemp("profile"), "--host-resolver-rules=MAP page.test 127.0.0.1")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def opened(browser: Chromium, tmp_path: Path) -> Iterator[Open]:
+    """Export a step, and open its page."""
+    tabs = []
+    with served(tmp_path) as address:
+
+        def open_page(step: Any, data: Any, before: str = "") -> Tab:
+            step.export(tmp_path / "train.html", data=data)
+            browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+            tabs.append(browser.tab(f"{address}/train.html", before))
+            tabs[-1].wait("document.querySelector('#status')?.textContent.match(/Ready|[.] *$/)")
+            if not before:
+                tabs[-1].wait("one('status').textContent.startsWith('Ready')")
+            return tabs[-1]
+
+        yield open_page
+        for tab in tabs:
+            tab.close()
+
+
+def loss(params: Any, batch: Any) -> Any:
+    return np.mean((np.tanh(batch["x"] @ params["w"]) - batch["y"]) ** 2)
+
+
+def rows(n: int) -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    return {"x": rng.normal(size=(n, 3)).astype("f"), "y": rng.normal(size=n).astype("f")}
+
+
+def small_step(batch: Any) -> Any:
+    """A step with Adam; its batches are 8 rows."""
+    batch = {k: v[:8] for k, v in batch.items()}
+    return ws.compile(loss, {"w": np.full(3, 0.5, "f")}, optimizer=ws.optim.adam(1e-2), batch=batch)
+
+
+def python_losses(step: Any, data: Any, n: int, first: int = 0) -> list[float]:
+    """The losses of steps in Python on the batches in their order."""
+    count = len(data["x"]) // 8
+    batches = [{k: v[8 * i : 8 * i + 8] for k, v in data.items()} for i in range(count)]
+    return [float(step(batches[(first + i) % count]).loss) for i in range(n)]
+
+
+def run(tab: Tab, n: int) -> list[float]:
+    """The losses of so many steps, one by one."""
+    before = tab.evaluate("losses.length")
+    for i in range(n):
+        tab.evaluate("one('once').click()")
+        tab.wait(f"losses.length > {before + i} || one('status').className === 'bad'")
+    found: list[float] = tab.evaluate(f"losses.slice({before})")
+    return found
+
+
+def status(tab: Tab) -> str:
+    """What the page says."""
+    found: str = tab.evaluate("one('status').textContent")
+    return found
+
+
+def file_at(path: Path) -> Path:
+    """A file, once it is there."""
+    end = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return path
+
+
+def test_a_page_trains_as_the_step_in_python_does(opened: Open) -> None:
+    data = rows(40)
+    step = small_step(data)
+    tab = opened(step, data)
+    tab.evaluate("one('start').click()")
+    tab.wait("losses.length >= 200")
+    assert tab.evaluate("one('start').textContent + one('start').getAttribute('aria-pressed')") == "Pausetrue"
+    tab.evaluate("one('start').click()")
+    tab.wait("one('status').textContent === 'Paused.'")
+    found = tab.evaluate("losses")
+    wanted = python_losses(step, data, len(found))
+    assert np.abs(np.array(found[:20]) / wanted[:20] - 1).max() <= 1e-6
+    assert np.abs(np.array(found) / wanted - 1).max() <= 1e-4
+    assert float(tab.evaluate("one('rate').textContent")) > 0
+    assert tab.evaluate("one('steps').textContent") == str(len(found)) == str(tab.evaluate("losses.length"))
+    drawn = (
+        "new Set(one('curve').getContext('2d').getImageData(0, 0, one('curve').width, one('curve').height).data).size"
+    )
+    assert tab.evaluate(drawn) > 4, "the curve is drawn"
+
+
+def test_checkpoints_go_both_ways(opened: Open, tmp_path: Path) -> None:
+    data = rows(40)
+    step = small_step(data)
+    tab = opened(step, data)
+    run(tab, 10)
+    tab.evaluate("one('save').click()")
+    file = file_at(tmp_path / "step.safetensors")
+    assert step.load(file).missing == () and step.steps == 10
+    onwards = run(tab, 5)
+    np.testing.assert_allclose(python_losses(step, data, 5), onwards, rtol=1e-6)
+    tab.upload("#load", file)
+    tab.wait("one('status').textContent.startsWith('Loaded')")
+    assert run(tab, 5) == onwards, "a page goes on from a file as it went on from there"
+    step.save(tmp_path / "python.safetensors")
+    tab.upload("#load", tmp_path / "python.safetensors")
+    tab.evaluate("say('')")
+    tab.wait("one('status').textContent.startsWith('Loaded')")
+    np.testing.assert_allclose(run(tab, 5), python_losses(step, data, 5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["byte", "header", "short", "other"])
+def test_a_damaged_checkpoint_changes_nothing(opened: Open, tmp_path: Path, how: str) -> None:
+    data = rows(40)
+    step = small_step(data)
+    tab = opened(step, data)
+    step.save(tmp_path / "good.safetensors")
+    whole = bytearray((tmp_path / "good.safetensors").read_bytes())
+    if how == "other":
+        whole = bytearray(b"no checkpoint at all")
+    elif how == "short":
+        del whole[-1]
+    else:
+        whole[-2 if how == "byte" else 40] ^= 4
+    (tmp_path / "bad.safetensors").write_bytes(whole)
+    run(tab, 2)
+    tab.upload("#load", tmp_path / "bad.safetensors")
+    tab.wait("one('status').className === 'bad'")
+    assert status(tab) == (
+        "This checkpoint is damaged." if how == "byte" else "This file is no checkpoint of this step."
+    )
+    tab.evaluate("say('')")
+    wanted = python_losses(step, data, 5)
+    np.testing.assert_allclose(run(tab, 3), wanted[2:], rtol=1e-6)
+
+
+def test_reset_is_the_beginning(opened: Open) -> None:
+    data = rows(40)
+    tab = opened(small_step(data), data)
+    first = run(tab, 7)
+    tab.evaluate("one('reset').click()")
+    tab.wait("losses.length === 0")
+    assert run(tab, 7) == first
+
+
+def picked(params: Any, batch: Any) -> Any:
+    return np.mean((params["table"][batch["label"]] - batch["y"]) ** 2)
+
+
+def test_a_label_out_of_range_is_said_with_its_line_and_the_state_stays(opened: Open, tmp_path: Path) -> None:
+    data = {"label": np.arange(24, dtype=np.int32) % 5, "y": rows(24)["y"]}
+    data["label"][20] = 7
+    batch = {k: v[:8] for k, v in data.items()}
+    step = ws.compile(picked, {"table": np.ones((5,), "f")}, optimizer=ws.optim.adam(1e-2), batch=batch)
+    tab = opened(step, data)
+    tab.evaluate("one('start').click()")
+    tab.wait("one('status').className === 'bad'")
+    assert "index 7 is out of bounds for axis 0 with size 5" in status(tab)
+    assert 'params["table"][batch["label"]]' in status(tab) and "test_page_browser.py" in status(tab)
+    assert tab.evaluate("one('start').textContent") == "Start", "the page has paused"
+    found = tab.evaluate("losses")
+    wanted = [float(step({k: v[8 * i : 8 * i + 8] for k, v in data.items()}).loss) for i in range(2)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    tab.evaluate("one('save').click()")
+    held = {k: np.array(v) for k, v in step.params.items()}
+    assert step.load(file_at(tmp_path / "step.safetensors")).missing == () and step.steps == 2
+    np.testing.assert_allclose(step.params["table"], held["table"], rtol=1e-6)
+
+
+def test_a_step_that_is_not_finite_is_left_out_and_counted(opened: Open) -> None:
+    data = rows(24)
+    data["x"][9] = np.nan
+    step = small_step(data)
+    tab = opened(step, data)
+    found = run(tab, 5)
+    wanted = python_losses(step, data, 5)
+    assert np.isnan(wanted[1]) and found[1] is None, "NaN has no word in JSON"
+    np.testing.assert_allclose([found[i] for i in (0, 2, 3)], [wanted[i] for i in (0, 2, 3)], rtol=1e-6)
+    assert tab.evaluate("one('skipped').textContent") == "2"
+
+
+def test_a_lost_device_is_said(opened: Open) -> None:
+    data = rows(24)
+    tab = opened(small_step(data), data)
+    run(tab, 1)
+    tab.evaluate("training.device.destroy()", tab.worker())
+    tab.evaluate("one('start').click()")
+    tab.wait("one('status').className === 'bad'")
+    assert "The device was lost" in status(tab) and "checkpoint" in status(tab)
+
+
+def test_the_keyboard_is_enough(opened: Open) -> None:
+    data = rows(24)
+    tab = opened(small_step(data), data)
+    tab.press("Tab", 9)
+    assert tab.evaluate("document.activeElement.id") == "start"
+    tab.press("Enter", 13, "\r")
+    tab.wait("losses.length > 3")
+    tab.press("Enter", 13, "\r")
+    tab.wait("one('status').textContent === 'Paused.'")
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        ("Object.defineProperty(navigator, 'gpu', { value: undefined })", "This browser has no WebGPU"),
+        ("navigator.gpu.requestAdapter = async () => null", "no graphics adapter"),
+        (
+            "navigator.gpu.requestAdapter = async () => ({ limits: {}, requestDevice() { throw Error('busy') } })",
+            "busy",
+        ),
+    ],
+)
+def test_a_browser_without_webgpu_is_told_why(opened: Open, before: str, reason: str) -> None:
+    data = rows(24)
+    tab = opened(small_step(data), data, before=before)
+    tab.wait("one('status').className === 'bad'")
+    assert reason in status(tab)
+    assert tab.evaluate("one('start').disabled")
+
+
+def test_an_address_that_browsers_do_not_trust_is_said(browser: Chromium, tmp_path: Path) -> None:
+    data = rows(24)
+    small_step(data).export(tmp_path / "train.html", data=data)
+    with served(tmp_path) as address:
+        tab = browser.tab(f"{address.replace('127.0.0.1', 'page.test')}/train.html")
+        tab.wait("document.querySelector('#status')?.className === 'bad'")
+        assert "https" in status(tab) and "localhost" in status(tab)
+        tab.close()
