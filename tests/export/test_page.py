@@ -46,7 +46,7 @@ def listing(program: dict[str, Any]) -> str:
     lines = [f"heap {program['bytes']}, state {program['state']}, loss {program['loss']}, finite {program['finite']}"]
     lines += [f"input {x['address']}: {x['nbytes']} bytes" for x in program["inputs"]]
     lines += [f"x{i} = given {kind} at {address}" for i, (kind, address) in enumerate(program["given"])]
-    lines += [f"h{i}: {kind} = {op} {args} {extra}" for i, (op, kind, args, extra) in enumerate(step["code"])]
+    lines += [f"h{i} = {operation}" for i, operation in enumerate(step["code"].split(";"))]
     lines += [f"heap[{address}] = h{n}" for address, n in step["values"]]
     lines += [f"after the step x{i} = h{n}" for i, n in step["following"]]
     for entry in step["entries"]:
@@ -94,4 +94,14 @@ def test_what_a_page_cannot_do_is_refused_before_anything_is_written(tmp_path: P
 
 
 def test_the_page_itself_is_small() -> None:
-    assert len(gzip.compress(page_text("a step", {}).encode(), 9)) < 10_000
+    assert len(gzip.compress(page_text("a step", {}).encode(), 9)) < 9_500
+
+
+def test_a_module_has_the_functions_that_its_kernels_call_and_no_others(tmp_path: Path) -> None:
+    step, batch = trained()
+    (page,) = step.export(tmp_path / "train.html", data=batch)
+    text = program_of(page)["wgsl"]
+    defined = set(re.findall(r"^fn (\w+)", text, re.M))
+    called = set(re.findall(r"(?<!^fn )\b(\w+)\(", re.sub(r"^fn \w+", "", text, flags=re.M)))
+    assert {name for name in defined if not re.fullmatch(r"k\d+", name)} <= called
+    assert not {name for name in called if re.match(r"(ws|load|store|atomic)_", name)} - defined

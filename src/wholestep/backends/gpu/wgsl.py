@@ -17,7 +17,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.backends.gpu.kernel_writer import write_scalar_code
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
-from wholestep.backends.gpu.wgsl_prelude import PRELUDE
+from wholestep.backends.gpu.wgsl_prelude import FUNCTIONS, MEMORY, called_functions
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Buffer, DType, Var
 from wholestep.kernel.maths.coefficients import F32
@@ -345,7 +345,8 @@ class WGSL(KernelLanguage):
         return re.sub(r"\b(load|store)_", r"atomic_\1_", text) if narrow else text
 
     def module(self, kernels: Sequence[str]) -> str:
-        return "\n".join([PRELUDE, *rounding_functions(), *kernels, ""])
+        functions = called_functions(kernels, FUNCTIONS + "\n".join(rounding_functions()))
+        return "\n".join([MEMORY, *functions, *kernels, ""])
 
 
 class CompilersWGSL(WGSL):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 MEMORY = """\
 @group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 64>;
 @group(0) @binding(1) var<storage, read_write> heap: array<u32>;
@@ -198,11 +201,25 @@ def access_functions(loading: str, storing: str, word: str, setting: str) -> str
     return text
 
 
-PRELUDE = (
-    MEMORY
-    + access_functions("load", "store", "heap[{0}]", "heap[{0}] = {1};")
+FUNCTIONS = (
+    access_functions("load", "store", "heap[{0}]", "heap[{0}] = {1};")
     + access_functions("atomic_load", "atomic_store", "atomicLoad(&atoms[{0}])", "atomicStore(&atoms[{0}], {1});")
     + PARTS
     + INTEGERS
     + FLOATS
 )
+
+
+def called_functions(kernels: Sequence[str], functions: str) -> list[str]:
+    """Those functions that the text of kernels calls, directly or not, in their order."""
+    bodies = {
+        re.split(r"\W", text, maxsplit=2)[1]: text
+        for text in re.findall(r"^fn [^\n]*(?:\n(?!fn )[^\n]+)*", functions, re.M)
+    }
+    found: set[str] = set()
+    waiting = [*kernels]
+    while waiting:
+        called = set(re.findall(r"\w+(?=\()", waiting.pop())) & bodies.keys() - found
+        found |= called
+        waiting += [bodies[name] for name in called]
+    return [text for name, text in bodies.items() if name in found]

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,36 @@ def page_text(title: str, program: Mapping[str, Any]) -> str:
 
 
 def source_text(name: str) -> str:
-    """A file of ours."""
-    return (FOLDER / name).read_text(encoding="utf-8")
+    """A file of ours, as it is sent: without its comments and indentation."""
+    return without_layout((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def without_layout(text: str) -> str:
+    """A script without lines of comments, empty lines and indentation, none of which means anything in it.
+
+    >>> without_layout("f = {\\n  // why\\n  a: 1,\\n}\\n")
+    'f = {\\na: 1,\\n}\\n'
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    return "".join([f"{line}\n" for line in lines if line and not line.startswith("//")])
 
 
 def source_hash(text: str) -> str:
     """The hash by which a policy knows a script or a style."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def code_text(code: Sequence[tuple[str, str, tuple[int, ...], int]]) -> str:
+    """Operations on the host's numbers as the runtime reads them: each with its dtype, how far back its operands are,
+    and the word of a constant or the number of a given.
+
+    >>> code_text([("given", "f64", (), 0), ("mul", "f64", (0, 0), 0)])
+    'given f64 0;mul f64 1 1'
+    """
+    numbered = [
+        (op, dtype, [str(i - n) for n in args] or [f"{extra:x}"]) for i, (op, dtype, args, extra) in enumerate(code)
+    ]
+    return ";".join([" ".join([op, dtype, *rest]) for op, dtype, rest in numbered])
 
 
 def encoded_bytes(data: bytes) -> str:

@@ -4,7 +4,7 @@ const BYTES = { i8: 1, u8: 1, i16: 2, u16: 2, f32: 4, i32: 4, u32: 4, f64: 8, i6
 const GET = { i8: "getInt8", u8: "getUint8", i16: "getInt16", u16: "getUint16", f32: "getFloat32", f64: "getFloat64", i32: "getInt32", u32: "getUint32", i64: "getBigInt64", u64: "getBigUint64" };
 const read = (view, kind, at) => view[GET[kind]](at, true);
 const write = (view, kind, at, x) => view[GET[kind].replace("get", "set")](at, x, true);
-const word = (kind, bits) => { DV.setBigUint64(0, BigInt(bits), true); return kind === "bool" ? bits !== "0" : read(DV, kind, 0); };
+const word = (kind, bits) => { DV.setBigUint64(0, BigInt(bits), true); return kind === "bool" ? bits != 0 : read(DV, kind, 0); };
 const whole = { i8: (x) => x << 24 >> 24, u8: (x) => x & 255, i16: (x) => x << 16 >> 16, u16: (x) => x & 65535, i32: (x) => x | 0, u32: (x) => x >>> 0, i64: (x) => BigInt.asIntN(64, x), u64: (x) => BigInt.asUintN(64, x), f32: F, f64: (x) => x, bool: (x) => x };
 function halves(x) { const w = x * 134217729, h = w - (w - x); return [h, x - h]; }
 function twoSum(a, b) { const s = a + b, t = s - a; return [s, a - (s - t) + (b - t)]; }
@@ -83,6 +83,12 @@ const OPS = {
   },
 };
 // The values of known scalars: `given` are those when a step begins, `cases` those that switches take.
+function parsed(text) {
+  return text.split(";").map((one, i) => {
+    const [op, kind, ...rest] = one.split(" ");
+    return op === "const" || op === "given" || op === "case" ? [op, kind, [], BigInt("0x" + rest[0])] : [op, kind, rest.map((back) => i - back)];
+  });
+}
 function computed(code, given, cases) {
   const values = [];
   for (const [op, kind, args, extra] of code) {
@@ -93,7 +99,8 @@ function computed(code, given, cases) {
   }
   return values;
 }
-const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const latin = (text) => Uint8Array.from(text, (c) => c.charCodeAt(0));
+const bytes = (text) => latin(atob(text));
 const hex = async (x) => Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", x)), (b) => b.toString(16).padStart(2, "0")).join("");
 
 const CONTROL = `
@@ -131,6 +138,7 @@ const STRIDE = 256, MOST = 64;
 class Training {
   static async create(page) {
     const self = new Training();
+    page.step.code = page.step.code ? parsed(page.step.code) : [];
     Object.assign(self, { page, given: [], cases: [], at: 0 });
     if (!globalThis.isSecureContext) throw new Error("Browsers give graphics cards to pages from https and from localhost alone: serve this page so.");
     if (!globalThis.navigator?.gpu) throw new Error("This browser has no WebGPU. Chrome, Edge, and newer Firefox and Safari have it.");
@@ -251,7 +259,7 @@ class Training {
   }
   // The bytes of a file that step.load takes.
   async save() {
-    const head = bytes(this.page.head), state = await this.state(), { data, DIGESTS, SEAL } = this.page.places, [from] = this.page.state;
+    const head = latin(this.page.head), state = await this.state(), { data, DIGESTS, SEAL } = this.page.places, [from] = this.page.state;
     const file = new Uint8Array(head.length + data), put = (text, at) => file.set(new TextEncoder().encode(text), at);
     file.set(head);
     for (const [i, [place, start, nbytes]] of this.page.table.entries()) {
@@ -264,10 +272,10 @@ class Training {
   }
   // Take over a file of this step, whole or not at all.
   async load(file) {
-    const { page } = this, head = bytes(page.head), { data, DIGESTS, SEAL } = page.places, latin = new TextDecoder("latin1");
+    const { page } = this, head = latin(page.head), { data, DIGESTS, SEAL } = page.places, decoder = new TextDecoder("latin1");
     const wrong = () => new TypeError("This file is no checkpoint of this step.");
     if (file.length !== head.length + data) throw wrong();
-    const own = file.slice(0, head.length), digests = latin.decode(own.slice(DIGESTS, DIGESTS + 64 * page.table.length)), seal = latin.decode(own.slice(SEAL, SEAL + 64));
+    const own = file.slice(0, head.length), digests = decoder.decode(own.slice(DIGESTS, DIGESTS + 64 * page.table.length)), seal = decoder.decode(own.slice(SEAL, SEAL + 64));
     own.fill(48, SEAL, SEAL + 64);
     if ((await hex(own.slice(8))) !== seal) throw wrong();
     own.fill(48, DIGESTS, DIGESTS + 64 * page.table.length);

@@ -14,7 +14,7 @@ from wholestep.compiler.backends import page_recorder, page_target
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError, show
 from wholestep.export.native.block import laid_out
 from wholestep.export.native.state_code import StateFile
-from wholestep.export.page.files import encoded_bytes, page_text
+from wholestep.export.page.files import code_text, encoded_bytes, page_text, without_layout
 from wholestep.runtime.error_sites import ErrorSite, unpack_site
 from wholestep.train.checkpoint.steps import saved_arrays
 from wholestep.train.program.engine import Engine
@@ -66,11 +66,11 @@ def page_files(engine: Engine, path: Path, data: Any) -> dict[Path, bytes]:
     program = {
         "bytes": -(-recorder.top // 256) * 256,
         "filled": [[at, encoded_bytes(x)] for at, x in recorder.filled],
-        "wgsl": wgsl,
+        "wgsl": without_layout(wgsl),
         "kernels": kernels,
         "step": {
             "entries": [page_entry(entry, step.plan.sites) for entry in found.entries],
-            "code": [[x.op, x.dtype, x.args, str(x.extra)] for x in found.code],
+            "code": code_text(found.code),
             "values": found.values,
             "following": found.following,
             "steers": found.steers,
@@ -82,7 +82,7 @@ def page_files(engine: Engine, path: Path, data: Any) -> dict[Path, bytes]:
         "loss": outputs["loss"].offset,
         "finite": outputs["finite"].offset,
         "sites": [site_text(unpack_site(s.kind, s.facts, s.where), s.facts) for s in step.plan.sites],
-        "head": encoded_bytes(file.head),
+        "head": file.head.decode("latin-1"),
         "places": {"data": file.data, **file.places()},
         "table": list(file.table()),
         "file": encoded_bytes(sealed_file(engine, file)),
