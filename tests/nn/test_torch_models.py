@@ -18,6 +18,7 @@ def block(key):
 LAYERS = {
     "Linear": lambda k: nn.Linear(3, 2, key=k),
     "LoRA": lambda k: nn.LoRA(nn.Linear(3, 4, key=k), 2, key=k + 1),
+    "Int8Linear": lambda k: nn.Int8Linear(nn.Linear(3, 4, key=k)),
     "Linear without bias": lambda k: nn.Linear(3, 3, key=k, bias=False),
     "Embedding": lambda k: nn.Embedding(5, 3, key=k),
     "EmbeddingBag": lambda k: nn.EmbeddingBag(5, 3, key=k),

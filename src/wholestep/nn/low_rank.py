@@ -7,18 +7,19 @@ from typing import Any
 from wholestep.errors import ParameterError
 from wholestep.nn import init
 from wholestep.nn.annotations import frozen
+from wholestep.nn.int8 import Int8Linear
 from wholestep.nn.linears import Linear, sized
 from wholestep.nn.module import Module
 
 
 class LoRA(Module):
-    """A frozen `Linear`, plus alpha / rank times x @ down @ up, which are trained.
+    """A frozen `Linear` or `Int8Linear`, plus alpha / rank times x @ down @ up, which are trained.
 
     `up` begins at 0, so that the layer begins as the given one; `down` is drawn by `key`. `alpha` is `rank` if not
     given. `merged()` is a `Linear` of the sum. The tensors of `nn.to_torch` have the names of the package peft.
 
     Shapes: x [..., in]; [..., out]. `down` is [in, rank] and `up` [rank, out], of the dtype of the layer.
-    Raises: ParameterError for a layer that is no `Linear`, and for a rank that is no positive integer.
+    Raises: ParameterError for a layer that is neither, and for a rank that is no positive integer.
     Source: Hu et al., "LoRA: low-rank adaptation of large language models", 2022.
 
     >>> import numpy as np, wholestep as ws
@@ -35,14 +36,18 @@ class LoRA(Module):
     }
     torch_turned = ("down", "up")
 
-    def __init__(self, layer: Linear, rank: int, *, key: Any, alpha: float | None = None) -> None:
-        if not isinstance(layer, Linear):
-            raise ParameterError(f"LoRA: the layer is a {type(layer).__name__}", hint="give an nn.Linear")
+    def __init__(self, layer: Linear | Int8Linear, rank: int, *, key: Any, alpha: float | None = None) -> None:
+        if not isinstance(layer, Linear | Int8Linear):
+            raise ParameterError(
+                f"LoRA: the layer is a {type(layer).__name__}", hint="give an nn.Linear or an nn.Int8Linear"
+            )
         sized("LoRA", rank=rank)
-        inputs, outputs = layer.weight.shape
+        narrow = isinstance(layer, Int8Linear)
+        inputs, outputs = layer.weight.shape[::-1] if narrow else layer.weight.shape
+        dtype = layer.scale.dtype if narrow else layer.weight.dtype
         self.layer = frozen(layer)
-        self.down = init.kaiming_uniform(key, (inputs, rank), a=5**0.5, dtype=layer.weight.dtype)
-        self.up = init.zeros((rank, outputs), layer.weight.dtype)
+        self.down = init.kaiming_uniform(key, (inputs, rank), a=5**0.5, dtype=dtype)
+        self.up = init.zeros((rank, outputs), dtype)
         self.scale = 1.0 if alpha is None else alpha / rank
 
     def __call__(self, x: Any) -> Any:
@@ -50,8 +55,9 @@ class LoRA(Module):
 
     def merged(self) -> Linear:
         """One dense layer of the same results."""
-        inputs, outputs = self.layer.weight.shape
-        made = Linear(inputs, outputs, key=0, bias=self.layer.bias is not None, dtype=self.layer.weight.dtype)
-        made.weight = self.layer.weight + self.scale * (self.down @ self.up)
-        made.bias = self.layer.bias
+        layer = self.layer.dense() if isinstance(self.layer, Int8Linear) else self.layer
+        inputs, outputs = layer.weight.shape
+        made = Linear(inputs, outputs, key=0, bias=layer.bias is not None, dtype=layer.weight.dtype)
+        made.weight = layer.weight + self.scale * (self.down @ self.up)
+        made.bias = layer.bias
         return made
