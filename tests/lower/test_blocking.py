@@ -36,6 +36,8 @@ from wholestep.runtime.cpu import thread_pool
 from wholestep_tools.drawn.law import compiled
 
 COUNT, SEED = int(os.environ.get("BLOCKING_COUNT", "120")), int(os.environ.get("BLOCKING_SEED", "1"))
+MANY, CHUNK = int(os.environ.get("BLOCKING_MANY", "1000")), 20
+"""Of contractions whose bits are compared, and how many of them are one test."""
 V3 = machine_model(named_target("x86-64-v3"))
 EXTENTS = (1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24, 31, 33, 48, 64, 65, 100)
 LARGE, MOST_PRODUCTS = (128, 200, 257, 333, 512, 700), 1 << 24
@@ -146,24 +148,37 @@ def draw(request: pytest.FixtureRequest) -> Iterator[random.Random]:
     yield random.Random(f"{SEED}, {request.param}")
 
 
+@pytest.fixture(params=range(0, MANY, CHUNK))
+def several(request: pytest.FixtureRequest) -> dict[str, random.Random]:
+    """The sources of several draws, by what draws each again."""
+    return {f"{SEED}, {n}": random.Random(f"{SEED}, {n}") for n in range(request.param, request.param + CHUNK)}
+
+
 # Bits.
 
 
-def test_blocks_and_threads_do_not_show(draw: random.Random, sizes: Any) -> None:
+def test_blocks_and_threads_do_not_show(several: dict[str, random.Random], sizes: Any) -> None:
+    for name, draw in several.items():
+        compare_blocks(name, draw, sizes)
+
+
+def compare_blocks(name: str, draw: random.Random, sizes: Any) -> None:
+    """One contraction by one kernel, and by drawn blocks with several counts of threads: the same bits."""
     f, args, wanted = drawn_program(draw)
     graph = graph_of(f, args)
     sizes(never)
     with thread_pool.threads(1):
         plain = [np.array(x) for x in compiled(graph)(args)]
     if wanted is not None:
-        assert np.array_equal(plain[0], wanted), "small integers are exact, but for the sign of a product of one zero"
+        # One term is no sum that begins at zero: a product with zero keeps its sign.
+        assert np.array_equal(plain[0], wanted), f"draw {name}: small integers are exact"
     for _ in range(2):
         sizes(drawn_sizes(draw))
         program = compiled(graph)
         for count in (1, 2, 3, 4):
             with thread_pool.threads(count):
                 found = [np.array(x) for x in program(args)]
-            assert [x.tobytes() for x in found] == [x.tobytes() for x in plain], f"{count} threads"
+            assert [x.tobytes() for x in found] == [x.tobytes() for x in plain], f"draw {name}, {count} threads"
 
 
 def test_most_of_what_is_drawn_is_blocked(sizes: Any) -> None:

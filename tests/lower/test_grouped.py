@@ -11,7 +11,19 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from tests.backends.program_interpreter import ProgramInterpreter
 from tests.conftest import Golden
-from tests.lower.test_blocking import COUNT, SEED, Array, graph_of, never, plan_of, printed, shared, sizes, stay_within
+from tests.lower.test_blocking import (
+    COUNT,
+    SEED,
+    Array,
+    graph_of,
+    never,
+    plan_of,
+    printed,
+    several,
+    shared,
+    sizes,
+    stay_within,
+)
 
 import wholestep as ws
 from wholestep import nn
@@ -26,7 +38,7 @@ from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.runtime.cpu import thread_pool
 from wholestep_tools.drawn.law import compiled
 
-__all__ = ["shared", "sizes"]
+__all__ = ["several", "shared", "sizes"]
 
 Program = Callable[..., Any]
 SEQUENCES = ("bti,tbj->ij", "bti,btj->ij", "tbi,btj->ji", "bik,kbj->ij", "cti,tjc->ij", "bti,tcj->bcij")
@@ -92,7 +104,13 @@ def flat(results: Any) -> list[Array]:
 # Bits.
 
 
-def test_groups_and_threads_do_not_show(draw: random.Random, sizes: Any) -> None:
+def test_groups_and_threads_do_not_show(several: dict[str, random.Random], sizes: Any) -> None:
+    for name, draw in several.items():
+        compare_groups(name, draw, sizes)
+
+
+def compare_groups(name: str, draw: random.Random, sizes: Any) -> None:
+    """One contraction by one kernel, and by drawn groups with several counts of threads: the same bits."""
     f, args = drawn_program(draw)
     graph = graph_of(f, args)
     sizes(never)
@@ -100,13 +118,13 @@ def test_groups_and_threads_do_not_show(draw: random.Random, sizes: Any) -> None
         plain = flat(compiled(graph)(args))
     wanted = f(*[a.astype("d") for a in args])
     for x, y in zip(plain, ws.tree.flatten(wanted)[0], strict=True):
-        assert np.array_equal(x, y), "small integers are exact"
+        assert np.array_equal(x, y), f"draw {name}: small integers are exact"
     sizes(drawn_groups(draw))
     program = compiled(graph)
     for count in (1, 2, 3, 4):
         with thread_pool.threads(count):
             found = flat(program(args))
-        assert [x.tobytes() for x in found] == [x.tobytes() for x in plain], f"{count} threads"
+        assert [x.tobytes() for x in found] == [x.tobytes() for x in plain], f"draw {name}, {count} threads"
 
 
 def test_rounded_sums_have_the_bits_of_one_kernel(sizes: Any) -> None:

@@ -14,6 +14,7 @@ from wholestep_tools.audit.correctness import (
     accumulation,
     against_jax,
     c_sources,
+    card_steps,
     gradients,
     mutants,
     on_cards,
@@ -24,6 +25,7 @@ from wholestep_tools.audit.correctness import (
     steps,
     verify,
     ways,
+    webgpu_steps,
 )
 from wholestep_tools.audit.endurance import allocations, calls, fork, memory, shapes, sharing, stream
 from wholestep_tools.audit.foreign import damaged_models, exported_samples, onnx_models, onnx_nodes
@@ -49,6 +51,8 @@ ROOMS = (
         c_sources,
         on_cards,
         on_webgpu,
+        card_steps,
+        webgpu_steps,
     ),
     (sums, modes, precisions, drift),
     (bits, twins, resume, kill, damage),

@@ -53,6 +53,7 @@ class Drawer:
 
     def __init__(self, rng: np.random.Generator, mixed: bool, only: set[str] | None = None) -> None:
         self.rng, self.mixed, self.only = rng, mixed, only
+        self.widest: np.dtype[Any] = F64
         self.pool: list[Value] = []
         self.used: set[Value] = set()
         self.functions = [p for p in smooth_functions() if only is None or p.name in only]
@@ -134,7 +135,7 @@ def ending(drawer: Drawer) -> Value:
     for v in loose:
         weights = drawer.rng.uniform(0.5, 1.5, v.shape).astype(v.dtype)
         part = drawer.op("sum", v * drawer.op("constant", value=weights), axes=tuple(range(v.ndim)))
-        part = drawer.op("cast", part, dtype=F64) if part.dtype != F64 else part
+        part = drawer.op("cast", part, dtype=drawer.widest) if part.dtype != drawer.widest else part
         result = part if result is None else result + part
     assert result is not None
     return result

@@ -9,7 +9,7 @@ import numpy as np
 from wholestep.ir.build import GraphBuilder
 from wholestep.ir.graph import OPS, NDArray, Value
 from wholestep.ir.types import array_type
-from wholestep_tools.drawn.draw import F32, Drawer
+from wholestep_tools.drawn.draw import F32, F64, Drawer
 
 FUNCTIONS = frozenset(
     "add sub neg mul div exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos arctan sinh cosh tanh"
@@ -25,10 +25,14 @@ class Large(Exception):
 
 
 class Learner(Drawer):
-    """A drawer whose values are mostly float32, of sizes up to some hundreds, with parameters and data of its own."""
+    """A drawer whose values are mostly float32, of sizes up to some hundreds, with parameters and data of its own.
 
-    def __init__(self, rng: np.random.Generator, builder: GraphBuilder) -> None:
-        super().__init__(rng, mixed=True)
+    `double` tells if some are float64.
+    """
+
+    def __init__(self, rng: np.random.Generator, builder: GraphBuilder, double: bool = True) -> None:
+        super().__init__(rng, mixed=double)
+        self.widest: np.dtype[Any] = F64 if double else F32
         self.functions = [p for p in self.functions if p.name in FUNCTIONS]
         self.builder = builder
         self.args: list[NDArray] = []

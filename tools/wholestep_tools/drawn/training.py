@@ -18,7 +18,7 @@ from wholestep.ir.build import GraphBuilder, build, building, close, inline
 from wholestep.ir.graph import OPS, Graph, NDArray, Value
 from wholestep.ir.types import array_type
 from wholestep.transforms.reverse import vjp
-from wholestep_tools.drawn.draw import F32, F64, I64, ending
+from wholestep_tools.drawn.draw import F32, I64, ending
 from wholestep_tools.drawn.learner import Large, Learner
 from wholestep_tools.drawn.moves import MOVES
 from wholestep_tools.drawn.rounds import step_graph, wide
@@ -49,11 +49,13 @@ def drawn_again_by(command: str) -> Iterator[None]:
         raise
 
 
-def training(seed: Sequence[int], size: int) -> Training:
-    """The step of a seed; with a smaller size its forward program is the beginning of the larger one."""
+def training(seed: Sequence[int], size: int, double: bool = True) -> Training:
+    """The step of a seed; with a smaller size its forward program is the beginning of the larger one. `double` tells if
+    some of its values are float64.
+    """
     rng = np.random.default_rng([*seed, 7])
     kind, repeats = ["sgd", "momentum", "adam"][int(rng.integers(3))], [1, 1, 3, 8][int(rng.integers(4))]
-    forward, args, trained = program(seed, size)
+    forward, args, trained = program(seed, size, double)
     made = update(forward, args, trained, kind)
     made = made if repeats == 1 else repeated(made, repeats)
     return Training(made.graph, made.args, made.resident, f"{kind}, {repeats} steps")
@@ -68,17 +70,17 @@ def rounds(seed: Sequence[int]) -> Training:
     return Training(graph, args, [(i, i) for i in range(kept)], f"rolled {roll}: {drawn}", roll)
 
 
-def program(seed: Sequence[int], size: int) -> tuple[Graph, list[NDArray], list[bool]]:
+def program(seed: Sequence[int], size: int, double: bool = True) -> tuple[Graph, list[NDArray], list[bool]]:
     """A program with a scalar result, its inputs, and which of them are trained."""
     builder = GraphBuilder(evaluate_node)
     rng = np.random.default_rng(list(seed))
-    drawer = Learner(rng, builder)
+    drawer = Learner(rng, builder, double)
     usual = [m for m, _ in MOVES]
     table: list[Callable[[Learner], None]] = [*usual, *usual, *WIDE_MOVES, *WIDE_MOVES]
     with building(builder), np.errstate(all="ignore"):
         for _ in range(int(rng.integers(2, 5))):
             shape = tuple(drawer.size() for _ in range(int(rng.integers(0, 4))))
-            value = np.asarray(rng.uniform(-2, 2, shape), F64 if drawer.chance(0.15) else F32)
+            value = np.asarray(rng.uniform(-2, 2, shape), drawer.widest if drawer.chance(0.15) else F32)
             drawer.pool.append(drawer.enter(value, drawer.chance(0.7)))
         while sum(node.op.name not in ("constant", "full") for node in builder.nodes) < size:
             known = len(builder.nodes)

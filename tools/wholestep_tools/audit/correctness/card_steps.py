@@ -1,0 +1,66 @@
+"""`wholestep audit openclsteps` and `webgpusteps`: random training steps on a card, against float64."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wholestep.compiler.devices import compile_for_device
+from wholestep.errors import UnsupportedError
+from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.record import record
+from wholestep_tools.drawn.law import unexplained
+from wholestep_tools.drawn.training import Training, training
+
+CLAIM = "A training step on a card is as close to float64 as NumPy is in the same dtypes, to a small factor"
+DOUBLE = {"opencl": True, "webgpu": False}
+"""Whether steps with values of float64 are drawn for a device."""
+
+
+def card_step(seed: int, i: int, device: str) -> Training:
+    """A step of a seed for a device: 3 to 15 operations before its gradient is taken."""
+    return training((seed, i), int(np.random.default_rng([seed, i]).integers(3, 16)), DOUBLE[device])
+
+
+def check_step(seed: int, i: int, device: str) -> bool:
+    """Run a step on a device and compare; False where the device does not have an operation of it.
+
+    Raises AssertionError with the step where a number of it is wrong.
+    """
+    made = card_step(seed, i, device)
+    try:
+        found = compile_for_device(made.graph, made.resident, device)(list(made.args))
+    except UnsupportedError:  # what libraries of the host compute
+        return False
+    wrong = unexplained(made.graph, made.args, found)
+    assert not wrong, f"step {i} of seed {seed} on {device}, {made.what}: {'; '.join(wrong)}\n{made.graph}"
+    return True
+
+
+def audit(device: str, count: int, seed: int) -> dict[str, Any]:
+    """So many steps on a device; the record of it."""
+    seen = Seen()
+    for i in range(count):
+        try:
+            seen.count("training steps" if check_step(seed, i, device) else "refused: a library of the host")
+        except AssertionError as error:
+            seen.count("training steps")
+            seen.failures.append(str(error)[:2000])
+    return record(f"{device}steps", CLAIM, dict(sorted(seen.checks.items())), seen.failures, seed=seed)
+
+
+HOW = """\
+A step is a random forward program of 3 to 15 operations and what the drawing of loops and solvers adds to them, its
+gradient, and an update by one of three optimizers, once or in a loop of 3 or 8 batches. It is compiled for the
+device with its state resident, and run once. Each output may be off from float64 by 4 times what NumPy is off in
+the same dtypes, and 8 units in the last place of the largest element."""
+
+AUDIT = Audit(
+    "openclsteps",
+    partial(audit, "opencl"),
+    2_000,
+    "run random training steps on an OpenCL device, against float64",
+    f"{HOW} The device is PoCL where there is no card.",
+)
