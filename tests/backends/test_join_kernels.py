@@ -163,11 +163,43 @@ LARGE = 64 * (TRIPS + 1)
         ),
         ([part(LARGE, 0, 10**6), part(8, 10**6, 0)], ["doubled", "doubled"]),
         ([part(8, 0, 10**7), part(LARGE, 10**6, 0), part(8, 0, 10**8)], ["doubled", "doubled", "doubled"]),
+        ([part(8, 0, 32), part(LARGE, 48, 10**6)], ["doubled", "doubled"]),
+        ([part(8, 0, 32), part(LARGE, 10**6, 48)], ["doubled", "doubled"]),
     ],
 )
 def test_launches_pass_those_that_they_have_nothing_to_do_with(parts: list[Any], names: list[str]) -> None:
     found = order_launches(parts, BUFFERS)
     assert [p.kernel.name for p in found if isinstance(p, CardPart)] == names
+    launched = {ref.offset: n for n, p in enumerate(found) if isinstance(p, CardPart) for ref in p.refs[1::2]}
+    for n, first in enumerate(parts):
+        for later in parts[n + 1 :]:
+            low, high = first.refs[1].offset, first.refs[1].offset + 4 * first.kernel.buffers[1].size
+            if low <= later.refs[0].offset < high:
+                assert launched[low] <= launched[later.refs[1].offset], "what reads comes after what writes"
+
+
+PAIRS = """\
+kernel pairs(x: f32[{n}], mut y: f32[{n}]):
+    for g in 3:
+        for t in {threads} thread:
+            v0 = x[{threads}*g + t]
+            y[{threads}*g + t] = v0
+"""
+
+
+def test_workgroups_of_another_size_stay_alone() -> None:
+    assert small_kernel(parse_kernel(PAIRS.format(n=192, threads=64))) is not None
+    assert small_kernel(parse_kernel(PAIRS.format(n=384, threads=128))) is None
+
+
+def test_the_order_of_launches_is_that_of_what_they_write_and_read() -> None:
+    """Two large launches of one kind, of which the second reads what the first writes, and a small one after both."""
+    first, second = part(LARGE, 0, 10**6), part(LARGE, 10**6, 2 * 10**6)
+    small, last = part(8, 2 * 10**6, 3 * 10**6), part(8, 3 * 10**6 + 16, 4 * 10**6)
+    assert order_launches([first, second, small], BUFFERS) == [first, second, small]
+    assert order_launches([small, first, second], BUFFERS) == [first, small, second]
+    (joined,) = order_launches([small, last], 2)[:1]
+    assert joined == small
 
 
 def test_a_joined_launch_has_no_more_buffers_than_the_language_takes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -197,12 +198,21 @@ def test_a_module_as_text(golden: Any) -> None:
     golden(WGSL().module([write_kernel(kernel, f"k{i}", WGSL()).text for i, kernel in enumerate(kernels)]))
 
 
+class CardFailure(Exception):
+    """What wgpu raises."""
+
+
 class HeldHeap(WebGPUDriver):
     """The driver with a heap in an array, whose queue is the driver itself."""
 
     def __init__(self, nbytes: int) -> None:
         self.heap, self.lock = np.arange(nbytes, dtype=np.uint8), threading.RLock()
-        self.waiting, self.device, self.queue = [], self, self
+        self.waiting, self.device, self.queue, self.free, self.size = [], self, self, FreeList(), nbytes
+        self.limit, self.rows = 1 << 20, np.zeros(0)
+        self.adapter = SimpleNamespace(info={"device": "a card"})
+        self.wgpu = SimpleNamespace(
+            GPUError=CardFailure, BufferUsage=SimpleNamespace(STORAGE=1, COPY_SRC=2, COPY_DST=4)
+        )
 
     def write_buffer(self, heap: Any, low: int, data: Any) -> None:
         assert low % 4 == data.size % 4 == 0
@@ -220,6 +230,50 @@ def test_a_write_leaves_the_rest_of_the_words_that_it_shares(low: int, high: int
     wanted[low:high] = 99
     driver.write(MemoryPlace(HeapBlock(0, 12), low), np.full(high - low, 99, np.uint8))
     np.testing.assert_array_equal(driver.heap, wanted)
+
+
+class FailingCard(HeldHeap):
+    """A card of which nothing is had but one error."""
+
+    def __init__(self, failure: Exception) -> None:
+        super().__init__(12)
+        self.failure = failure
+
+    def write_buffer(self, heap: Any, low: int, data: Any) -> None:
+        raise self.failure
+
+    def read_buffer(self, heap: Any, low: int, nbytes: int) -> Any:
+        raise self.failure
+
+    def create_buffer(self, size: int, usage: int) -> Any:
+        raise self.failure
+
+
+@pytest.mark.parametrize("call", ["write", "read", "gather", "copy", "submit", "allocate"])
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (CardFailure("gone"), "a card does not answer: gone; .*lost"),
+        (MemoryError("full"), "no memory for .*full; .*kept"),
+    ],
+)
+def test_errors_of_the_card_say_what_became_of_its_memory(call: str, failure: Exception, words: str) -> None:
+    driver = FailingCard(failure)
+    heap, place, data = driver.heap, MemoryPlace(HeapBlock(0, 12), 0), np.zeros(4, np.uint8)
+    driver.waiting = [(None, (1, 1), np.zeros(256, np.uint32))] if call == "submit" else []
+    given = {
+        "write": (place, data),
+        "read": (place, data),
+        "gather": ([place], [data]),
+        "copy": (MemoryPlace(place.handle, 4), place, 4),
+        "submit": (),
+        "allocate": (1000,),
+    }
+    if call == "submit":
+        words = words.replace("kept", "launches are lost")
+    with pytest.raises(DeviceError, match=words):
+        getattr(driver, call)(*given[call])
+    assert driver.heap is heap
 
 
 @pytest.fixture
@@ -300,6 +354,15 @@ def test_memory_beyond_the_limit_is_an_error_that_says_which() -> None:
     driver: Any = BACKENDS["webgpu"]().memory.driver  # type: ignore[attr-defined]
     with pytest.raises(DeviceError, match=r"bytes are not free: the adapter binds [\d,]+ bytes(.|\n)*memory_budget"):
         driver.allocate(driver.limit + 1)
+
+
+@pytest.mark.usefixtures("adapter")
+def test_memory_that_is_not_there_is_said_by_the_name_of_its_array() -> None:
+    driver: Any = BACKENDS["webgpu"]().memory.driver  # type: ignore[attr-defined]
+    program = ws.jit(lambda table: table + 1, device="webgpu")
+    wanted = np.broadcast_to(np.float32(1), (driver.limit // 4 + 1,))
+    with pytest.raises(DeviceError, match=r"table, f32.*bytes are not free"):
+        program(wanted)
 
 
 @pytest.mark.usefixtures("adapter")

@@ -10,8 +10,9 @@ import numpy as np
 
 from wholestep import dtypes, forks
 from wholestep.backends.gpu.host_scalars import compute_scalars
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import DeviceError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
+from wholestep.ir.types import Type, array_type
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCheck, Switch, WhileLoop
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
@@ -82,14 +83,14 @@ class CardInstance(BoundExecutable):
         kept = {i for i, _ in program.resident}, {o for _, o in program.resident}
         self.given = [i for i in range(len(plan.inputs)) if i not in kept[0]]
         self.fresh = [o for o in range(len(plan.outputs)) if o not in kept[1]]
-        arena = self.memory.allocate((plan.arena,), np.uint8)
+        arena = self.allocated(0, array_type((plan.arena,), np.dtype(np.uint8)))
         self.places: list[MemoryPlace] = [arena.place, self.code.constants]
         held: dict[int, CardArray] = {}
         for (i, _), array in zip(program.resident, self.state, strict=True):
             held[plan.inputs[i]] = fitting_array(array, slot_type(plan, plan.inputs[i]), program.name(i), CardArray)
         for slot, kind in enumerate(plan.types, len(self.places)):
             if slot not in held:
-                held[slot] = self.memory.allocate(kind.shape, kind.dtype)
+                held[slot] = self.allocated(slot, kind)
             self.places.append(held[slot].place)
         self.held = held
         self.results = [np.empty(held[plan.outputs[o]].shape, held[plan.outputs[o]].dtype) for o in self.fresh]
@@ -129,6 +130,16 @@ class CardInstance(BoundExecutable):
             for o, made in zip(self.fresh, self.results, strict=True):
                 self.memory.fetch(self.held[plan.outputs[o]], made)
         return self.results
+
+    def allocated(self, slot: int, kind: Type) -> CardArray:
+        """Memory for a slot, the arena by 0; an error names what it was for."""
+        inputs, outputs = self.code.program.inputs, self.code.program.outputs
+        what = f"result {outputs.index(slot)}" if slot in outputs else "intermediate values"
+        what = self.program.name(inputs.index(slot)) if slot in inputs else what
+        try:
+            return self.memory.allocate(kind.shape, kind.dtype)
+        except DeviceError as error:
+            raise DeviceError(f"{what}, {kind}: {error}") from error
 
     def saved(self, array: CardArray) -> CardArray:
         """A copy in the card's memory."""

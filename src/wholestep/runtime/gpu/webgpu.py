@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -101,6 +102,21 @@ class WebGPUDriver:
             hint="start processes by spawn, or use WebGPU in the child alone",
         )
 
+    @contextmanager
+    def answered(self, what: str, fate: str = "what it holds is kept") -> Iterator[None]:
+        """Turn errors of wgpu in what is asked of the device into ours, which say what became of the memory."""
+        try:
+            yield
+        except DeviceError:
+            raise
+        except MemoryError as error:
+            raise DeviceError(
+                f"device 'webgpu': {self.adapter.info['device']} has no memory for {what}: {error}; {fate}",
+                hint="use smaller batches or memory_budget=, or device='cpu'",
+            ) from error
+        except (RuntimeError, self.wgpu.GPUError) as error:
+            raise lost_device(self.adapter, error) from error
+
     def identity(self) -> Mapping[str, Any]:
         info = self.adapter.info
         return {"name": info["device"], "driver": info["description"], "api": info["backend_type"]}
@@ -110,11 +126,14 @@ class WebGPUDriver:
     def grow(self, nbytes: int) -> None:
         """Make the heap this large, with what is in it."""
         self.submit()
+        with self.answered(f"a heap of {nbytes:,} bytes"):
+            self.replace_heap(nbytes)
+
+    def replace_heap(self, nbytes: int) -> None:
+        """Move to a heap of so many bytes; the old one is kept where there is none."""
         usage = self.wgpu.BufferUsage
-        old, self.heap = (
-            self.heap,
-            self.device.create_buffer(size=nbytes, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST),
-        )
+        made = self.device.create_buffer(size=nbytes, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
+        old, self.heap = self.heap, made
         if old is not None:
             encoder = self.device.create_command_encoder()
             encoder.copy_buffer_to_buffer(old, 0, self.heap, 0, self.size)
@@ -159,7 +178,8 @@ class WebGPUDriver:
                 whole = self.words(low, high)
                 whole[at - low : at - low + data.size] = data
                 data = whole
-            self.device.queue.write_buffer(self.heap, low, np.ascontiguousarray(data))
+            with self.answered(f"{data.size:,} bytes on their way"):
+                self.device.queue.write_buffer(self.heap, low, np.ascontiguousarray(data))
 
     def read(self, place: MemoryPlace, data: NDArray) -> None:
         if not data.size:
@@ -170,7 +190,7 @@ class WebGPUDriver:
             data[:] = self.words(low, high)[at - low : at - low + data.size]
 
     def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
-        with self.lock:
+        with self.lock, self.answered("what is read at once"):
             self.submit()
             begins = [place.handle.begin + place.offset for place in places]
             lows = [begin & ~3 for begin in begins]
@@ -196,10 +216,8 @@ class WebGPUDriver:
 
     def fetched(self, buffer: Any, low: int, high: int) -> NDArray:
         """The bytes of a buffer between two multiples of 4."""
-        try:
+        with self.answered(f"{high - low:,} bytes that are read"):
             return np.frombuffer(self.device.queue.read_buffer(buffer, low, high - low), np.uint8).copy()
-        except Exception as error:
-            raise lost_device(self.adapter, error) from error
 
     def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
         to, at = (place.handle.begin + place.offset for place in (target, source))
@@ -212,12 +230,13 @@ class WebGPUDriver:
                 self.read(source, held)
                 self.write(target, held)
                 return
-            usage = self.wgpu.BufferUsage
-            between = self.device.create_buffer(size=nbytes, usage=usage.COPY_SRC | usage.COPY_DST)
-            encoder = self.device.create_command_encoder()
-            encoder.copy_buffer_to_buffer(self.heap, at, between, 0, nbytes)
-            encoder.copy_buffer_to_buffer(between, 0, self.heap, to, nbytes)
-            self.device.queue.submit([encoder.finish()])
+            with self.answered(f"{nbytes:,} bytes that are copied"):
+                usage = self.wgpu.BufferUsage
+                between = self.device.create_buffer(size=nbytes, usage=usage.COPY_SRC | usage.COPY_DST)
+                encoder = self.device.create_command_encoder()
+                encoder.copy_buffer_to_buffer(self.heap, at, between, 0, nbytes)
+                encoder.copy_buffer_to_buffer(between, 0, self.heap, to, nbytes)
+                self.device.queue.submit([encoder.finish()])
 
     # -- kernels -----------------------------------------------------------------------------------------------------
 
@@ -256,21 +275,23 @@ class WebGPUDriver:
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, []
-        self.device.queue.write_buffer(self.rows, 0, np.concatenate([row for _, _, row in waiting]))
-        encoder = self.device.create_command_encoder()
-        work = encoder.begin_compute_pass()
-        for n, (pipeline, (x, y), _) in enumerate(waiting):
-            work.set_pipeline(pipeline)
-            work.set_bind_group(0, self.bound, [n * ROW])
-            work.dispatch_workgroups(x, y, 1)
-        work.end()
-        self.device.queue.submit([encoder.finish()])
+        with self.answered("the words of launches", "those launches are lost, and the state of their step"):
+            self.device.queue.write_buffer(self.rows, 0, np.concatenate([row for _, _, row in waiting]))
+            encoder = self.device.create_command_encoder()
+            work = encoder.begin_compute_pass()
+            for n, (pipeline, (x, y), _) in enumerate(waiting):
+                work.set_pipeline(pipeline)
+                work.set_bind_group(0, self.bound, [n * ROW])
+                work.dispatch_workgroups(x, y, 1)
+            work.end()
+            self.device.queue.submit([encoder.finish()])
 
 
 def lost_device(adapter: Any, error: Exception) -> DeviceError:
     """The error of a device that answers no more."""
     return DeviceError(
-        f"device 'webgpu': {adapter.info['device']} does not answer: {error}",
+        f"device 'webgpu': {adapter.info['device']} does not answer: {error}; what it held, the state of steps too, is "
+        f"lost",
         hint="drivers reset a device that one kernel keeps busy for seconds: use smaller batches; the process has to "
         "be started again, and a checkpoint loaded",
     )
