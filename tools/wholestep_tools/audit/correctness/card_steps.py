@@ -16,7 +16,7 @@ from wholestep_tools.drawn.training import Training, training
 
 CLAIM = "A training step on a card is as close to float64 as NumPy is in the same dtypes, to a small factor"
 DOUBLE = {"opencl": True, "webgpu": False}
-"""Whether steps with values of float64 are drawn for a device."""
+"""True for a device that steps with values of float64 are drawn for."""
 
 
 def card_step(seed: int, i: int, device: str) -> Training:
