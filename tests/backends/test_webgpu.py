@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,13 +20,14 @@ import wholestep as ws
 from wholestep.backends.gpu.host_scalars import compute_scalars, split_kernel
 from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.kernel_writer import write_kernel
-from wholestep.backends.gpu.limits import check_program
+from wholestep.backends.gpu.limits import check_program, launch_refusal
 from wholestep.backends.gpu.target import WEBGPU
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.compiler.backends import BACKENDS
 from wholestep.errors import DeviceError, KernelError, UnsupportedError
 from wholestep.kernel.workgroups import item_trips
 from wholestep.lower.compile import lower_program
+from wholestep.lower.program.steps import Launch
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.runtime.gpu.driver import MemoryPlace
 from wholestep.runtime.gpu.webgpu import FreeList, HeapBlock, WebGPUDriver
@@ -133,6 +135,13 @@ def test_a_work_item_with_too_many_trips_is_refused_by_name() -> None:
     plan = lower_program(run_passes(graph, ALL_PASSES), WEBGPU)
     with pytest.raises(UnsupportedError, match=r"scatter_add takes 70,000 trips of loops in one work item"):
         check_program(plan, WEBGPU, doubles=False)
+
+
+def test_a_kernel_that_is_no_operation_of_the_user_is_refused_by_its_arrays() -> None:
+    lines = "    for i in 12:\n        v0 = a[i]\n        v1 = f32(v0)\n        y[i] = v1\n"
+    kernel = replace(parse_kernel(f"kernel k(a: f64[12], mut y: f32[12]):\n{lines}"), name="")
+    refused = launch_refusal(WEBGPU, Launch(kernel, ()), (), "computes with float64", "use device='cpu'")
+    assert str(refused).startswith("compile for 'webgpu': a kernel on f64[12], f32[12] computes with float64")
 
 
 def test_free_stretches_are_joined() -> None:

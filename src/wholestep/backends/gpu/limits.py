@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from wholestep import dtypes
 from wholestep.backends.gpu.host_scalars import split_kernel
 from wholestep.backends.gpu.target import CardTarget
 from wholestep.errors import KernelError, UnsupportedError, Where
@@ -53,8 +54,11 @@ def values_of(kernel: Kernel) -> Iterable[Var]:
 def launch_refusal(target: CardTarget, step: Launch, nodes: Iterable[Node], what: str, hint: str) -> UnsupportedError:
     """The error of a launch, which names one of its operations, these before all."""
     node = next(iter((*nodes, *step.nodes)), None)
-    name = step.kernel.name if node is None else f"{node.op.name} of {', '.join(map(str, node.types))}"
-    return device_refusal(target, name, what, hint, None if node is None else node.where)
+    if node is not None:
+        return device_refusal(target, f"{node.op.name} of {', '.join(map(str, node.types))}", what, hint, node.where)
+    # Kernels that lowering adds, such as copies of inputs to another dtype, are no operation's.
+    arrays = ", ".join([f"{dtypes.short(b.dtype)}[{b.size}]" for b in step.kernel.buffers])
+    return device_refusal(target, step.kernel.name or f"a kernel on {arrays}", what, hint, None)
 
 
 def device_refusal(target: CardTarget, name: str, what: str, hint: str, where: Where) -> UnsupportedError:
