@@ -250,3 +250,9 @@ def test_an_address_that_browsers_do_not_trust_is_said(browser: Chromium, tmp_pa
         tab.wait("document.querySelector('#status')?.className === 'bad'")
         assert "https" in status(tab) and "localhost" in status(tab)
         tab.close()
+
+
+def test_a_narrow_screen_shows_the_whole_width(opened: Open) -> None:
+    tab = opened(small_step(rows(8)), rows(8))
+    tab.picture(360, 900, "dark")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
