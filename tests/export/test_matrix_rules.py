@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from wholestep.backends.reference import interpret
 from wholestep.export.rules.matrices import MATRIX_RULES
@@ -70,3 +71,29 @@ def test_eigenvalues_and_vectors(lower: bool) -> None:
     close(values, np.linalg.eigvalsh(a))
     close(a @ vectors, vectors * values[:, None])
     close(vectors.swapaxes(1, 2) @ vectors, np.broadcast_to(np.eye(9), a.shape))
+
+
+COMPLEX = SQUARE + 1j * RNG.normal(size=SQUARE.shape)
+HERMITIAN = COMPLEX @ COMPLEX.conj().swapaxes(1, 2) + 0.1 * np.eye(9)
+
+
+def test_factors_of_complex_matrices() -> None:
+    read = np.where(np.tri(9, dtype=bool), HERMITIAN + 3j * np.eye(9), 7.0)  # nor are imaginary parts of the diagonal
+    close(computed("cholesky", read)[0], np.linalg.cholesky(HERMITIAN))
+    close(computed("solve", COMPLEX, HERMITIAN)[0], np.linalg.solve(COMPLEX, HERMITIAN))
+    packed, pivots, order = computed("lu", COMPLEX)
+    wanted, exchanges = zip(*[scipy.linalg.lu_factor(a) for a in COMPLEX], strict=True)
+    close(packed, np.stack(wanted))
+    assert np.array_equal(pivots, exchanges) and order.dtype == np.int64
+    values, vectors = computed("eigh", HERMITIAN, lower=True)
+    close(values, np.linalg.eigvalsh(HERMITIAN))
+    close(HERMITIAN @ vectors, vectors * values[:, None, :])
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (5, 5)])
+def test_a_complex_triangular_factor_has_the_diagonal_that_lapack_gives_it(shape: tuple[int, int]) -> None:
+    a = RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
+    q, r = computed("qr", a, mode="reduced")
+    wanted = np.linalg.qr(a)
+    close(q, wanted[0])
+    close(r, wanted[1])

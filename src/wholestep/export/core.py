@@ -24,6 +24,8 @@ Rule = Callable[..., Value | Sequence[Value] | None]
 
 MARKS = frozenset(("stop_gradient", "identity", "capture", "pin"))
 """Operations whose result is their operand."""
+PARTS = ("real", "imag")
+"""Operations that take a complex number apart, in the order of the operands of `make_complex`."""
 CLEANING = ("fold", "cse", "dce")
 """The passes after rules: they bring in no operation but constants."""
 SHOWN = 12
@@ -109,8 +111,9 @@ class Legalizer:
         """
         for node in graph.nodes:
             inputs = tuple([env.get(v, v) for v in node.inputs])
-            if node.op.name in MARKS:
-                env[node.outputs[0]] = inputs[0]
+            same = same_value(node, inputs)
+            if same is not None:
+                env[node.outputs[0]] = same
                 continue
             body = node.params["graph"] if node.op.name in BODY_OPS else self.replacement(node)
             if body is not None and self.target.outlines(node):
@@ -144,6 +147,14 @@ class Legalizer:
         if found is None:
             self.missing.append(node)
         return found
+
+
+def same_value(node: Node, inputs: Sequence[Value]) -> Value | None:
+    """The value that an operation returns as it is: what a mark marks, and a part of a complex number made of parts."""
+    if node.op.name in MARKS:
+        return inputs[0]
+    made = inputs[0].node if node.op.name in PARTS else None
+    return made.inputs[PARTS.index(node.op.name)] if made is not None and made.op.name == "make_complex" else None
 
 
 def call_of(graph: Graph, inputs: tuple[Value, ...], like: Node) -> Node:

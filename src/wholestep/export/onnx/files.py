@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wholestep import dtypes
 from wholestep.errors import UnsupportedError
 from wholestep.export.core import export_core
 from wholestep.export.onnx.protobuf import Proto
 from wholestep.export.onnx.table import ONNX, WORDS
 from wholestep.export.onnx.writer import OnnxWriter, SharedNames, value_info
 from wholestep.export.program import ExportedProgram
+from wholestep.export.rules.complex_pairs import with_last_axis
 
 PLAIN, WITH_BITS = (18, 8), (26, 13)
 """The operator set and the version of the format that came with it: usually, and where bit patterns are read."""
@@ -37,13 +37,7 @@ def output_names(program: ExportedProgram) -> tuple[str, ...]:
 
 def onnx_model(program: ExportedProgram) -> bytes:
     """The bytes of a model; raises UnsupportedError for what ONNX has no operators for."""
-    for name, v in zip(program.inputs, program.graph.inputs, strict=True):
-        if dtypes.is_complex(v.dtype):
-            raise UnsupportedError(
-                f"export to onnx: the input {name} is {v.type}; ONNX Runtime has no complex numbers",
-                hint="give its real and its imaginary part, or export to jax or torch",
-            )
-    graph = export_core(program.graph, ONNX)
+    graph = export_core(with_last_axis(program.graph), ONNX)
     names = output_names(program)
     shared = SharedNames(WORDS, taken=frozenset((*program.inputs, *names)))
     w = OnnxWriter(shared, dict(zip(graph.inputs, program.inputs, strict=True)))

@@ -104,10 +104,8 @@ def whole_power(x: Value, y: Value) -> Value | None:
     return found
 
 
-def halved_product(x: Value, *, axes: tuple[int, ...]) -> Value | None:
+def halved_product(x: Value, *, axes: tuple[int, ...]) -> Value:
     """Products of halves, until one is left."""
-    if is_complex_value(x):
-        return None
     x = last(x, axes)
     axis = x.ndim - 1
     if x.shape[axis] == 0:
@@ -127,10 +125,8 @@ def along_last(x: Value, axis: int, f: Callable[[Value], Sequence[Value]]) -> Se
     return [permute(y, axes=back) for y in f(permute(x, axes=order))]
 
 
-def running_product(x: Value, *, axis: int, reverse: bool) -> Value | None:
+def running_product(x: Value, *, axis: int, reverse: bool) -> Value:
     """Products over twice as many places in each step (Hillis and Steele, 1986)."""
-    if is_complex_value(x):
-        return None
 
     def doubled(y: Value) -> Sequence[Value]:
         step = 1

@@ -18,12 +18,18 @@ from wholestep.export.onnx.writer import OnnxWriter
 from wholestep.ir.graph import Node
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.maths.complex import Complex
 
 DERIVED = frozenset(
     """nextafter tan arcsin arccos arctan arcsinh arccosh arctanh arctan2 logaddexp2 erf erfc erfcx zeta ndtr
     log_ndtr""".split()
 )
 """Elementwise operations whose scalar code has operators only, and is short enough to be written out."""
+COMPLEX_DERIVED = frozenset(
+    """exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh
+    pow erf erfc erfcx""".split()
+)
+"""Functions of complex numbers, whose scalar code has pairs."""
 Emit = Callable[[OnnxWriter, list[str], Any], str]
 """(writer, operands, their dtype) -> the result."""
 
@@ -87,12 +93,14 @@ EMITTED: Mapping[str, Emit] = {
 
 @cache
 def scalar_kernel(op: Any, dtype: Any) -> Kernel:
-    """The kernel of one element of an operation."""
-    b = KernelBuilder(op.name)
+    """The kernel of one element of an operation; of complex numbers both parts are buffers of their own."""
+    b, kind = KernelBuilder(op.name), dtypes.real_of(dtype) if dtypes.is_complex(dtype) else dtype
     with b:
-        xs = [b.load(b.buffer(f"x{i}", dtype, 1), Index(0)) for i in range(op.arity)]
-        out = op.code(*xs)
-        b.store(b.buffer("y", out.dtype, 1, True), Index(0), out)
+        parts = [b.load(b.buffer(f"x{i}", kind, 1), Index(0)) for i in range(op.arity * (1 + (kind != dtype)))]
+        xs = parts if kind == dtype else [Complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        found = op.code(*xs)
+        for i, out in enumerate((found.re, found.im) if isinstance(found, Complex) else (found,)):
+            b.store(b.buffer(f"y{i}", out.dtype, 1, True), Index(0), out)
     return b.kernel()
 
 
@@ -103,13 +111,13 @@ class ScalarWriter:
         self.w = w
         self.given = given
         self.names: dict[Var, str] = {}
-        self.result = ""
+        self.results: list[str] = []
 
     def block(self, body: Sequence[Statement]) -> None:
         """Write the statements of a body."""
         for statement in body:
             if isinstance(statement, Store):
-                self.result = self.names[statement.value]
+                self.results.append(self.names[statement.value])
             elif isinstance(statement, Loop):
                 self.loop(statement)
             else:
@@ -145,9 +153,9 @@ class ScalarWriter:
         return EMITTED[v.op](self.w, names, v.args[-1].dtype)
 
 
-def onnx_derived(w: OnnxWriter, node: Node, xs: list[str]) -> str:
-    """An operation by its scalar code."""
+def onnx_derived(w: OnnxWriter, node: Node, xs: list[str]) -> str | Sequence[str]:
+    """An operation by its scalar code; the result of one on complex numbers is two names."""
     kernel = scalar_kernel(node.op, node.types[0].dtype)
     inner = ScalarWriter(w, {f"x{i}": x for i, x in enumerate(xs)})
     inner.block(kernel.body)
-    return inner.result
+    return inner.results if dtypes.is_complex(node.types[0].dtype) else inner.results[0]

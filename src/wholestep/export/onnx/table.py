@@ -50,9 +50,10 @@ from wholestep.export.onnx.control import onnx_branched, onnx_looped, onnx_scann
 from wholestep.export.onnx.convolutions import onnx_windows
 from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.rules import ONNX_RULES
-from wholestep.export.onnx.scalar_code import DERIVED, onnx_derived
-from wholestep.export.onnx.writer import OnnxWriter, Word
+from wholestep.export.onnx.scalar_code import COMPLEX_DERIVED, DERIVED, onnx_derived
+from wholestep.export.onnx.writer import ON_PAIRS, OnnxWriter, Word
 from wholestep.export.python.vocabulary import in_float32, is_half
+from wholestep.export.rules.complex_pairs import COMPLEX_RULES, has_complex
 from wholestep.export.rules.control import is_selectable
 from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Node
@@ -71,6 +72,7 @@ def onnx_own_or_derived(kind: str) -> Word:
 
 WORDS: Mapping[str, Word] = {
     **dict.fromkeys(DERIVED, onnx_derived),
+    **{ON_PAIRS + name: onnx_derived for name in COMPLEX_DERIVED},
     **{name: onnx_own_or_derived(kind) if name in DERIVED else onnx_unary(kind) for name, kind in UNARY.items()},
     **{name: onnx_binary(name) for name in BINARY},
     **{name: onnx_comparison(kind) for name, kind in COMPARISONS.items()},
@@ -132,6 +134,8 @@ OPERATORS: Mapping[str, str] = {
     "top_k": "TopK",
 }
 """The operator that an operation needs a kernel of, in the dtype of its first operand or a wider one."""
+COMPLEX_WORDS = COMPLEX_DERIVED | {"make_complex", "real", "imag"}
+"""Operations on complex numbers that are written: of pairs of names."""
 UNSIGNED_ONLY_BY_RULE = frozenset(("pow", "div", "floor_divide", "fmod", "scatter_add", "sort", "top_k"))
 """Operations that are left out for unsigned integers of 64 bits, which the wider kernels would change."""
 
@@ -143,8 +147,10 @@ class OnnxTarget:
 
     def has(self, node: Node) -> bool:
         """True if an operator takes these dtypes and parameters."""
-        op, kinds = node.op.name, [*node.types, *[v.type for v in node.outputs]]
-        if op not in WORDS or any([dtypes.is_complex(t.dtype) for t in kinds]):
+        op = node.op.name
+        if has_complex(node):
+            return op in COMPLEX_WORDS
+        if op not in WORDS:
             return False
         if op == "cond":
             return not is_selectable(node)
@@ -164,6 +170,8 @@ class OnnxTarget:
 
     def rule(self, node: Node) -> Rule | None:
         """A rule for what has no operator; half precisions are computed in float32."""
+        if has_complex(node) and node.op.name in COMPLEX_RULES:
+            return COMPLEX_RULES[node.op.name]
         if node.op.kind in ("elementwise", "order") and node.op.name != "cast":
             if any([is_half(t.dtype) for t in node.types]):
                 return partial(in_float32, node.op)

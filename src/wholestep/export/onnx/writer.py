@@ -14,11 +14,17 @@ from wholestep.export.core import symbolic_sizes_refused
 from wholestep.export.onnx import schema
 from wholestep.export.onnx.protobuf import Proto
 from wholestep.export.onnx.sizes import size_computed
+from wholestep.export.rules.complex_pairs import has_complex
 from wholestep.ir.graph import Graph, NDArray, Node, Value
 from wholestep.ir.types import Type
 
 Word = Callable[["OnnxWriter", Node, list[str]], "str | Sequence[str]"]
 """Writes an operation, given the names of its operands; the names of its results."""
+
+
+ON_PAIRS = "pairs: "
+"""What stands before an operation's name for its word on complex numbers, whose operands and results are two names."""
+PARTS = ("real", "imag")
 
 
 @dataclass(eq=False)
@@ -51,6 +57,8 @@ class OnnxWriter:
         self.nodes: list[Proto] = []
         self.whole: dict[Value, str] = dict(values or {})
         self.thin: dict[Value, str] = {}
+        self.pairs: dict[Value, tuple[str, ...]] = {}
+        """The names of the parts of complex numbers."""
         self.windows: dict[Value, Node] = {}
         """Sliding windows, and permutations of them, which are written when something reads them that is no product."""
 
@@ -131,8 +139,22 @@ class OnnxWriter:
         with symbolic_sizes_refused("onnx", node.op.name, node.where):
             self.write_node(node)
 
+    def write_on_pairs(self, node: Node) -> None:
+        """One operation on complex numbers: of them there are only functions, what makes them and what takes a part."""
+        out = node.outputs[0]
+        if node.op.name == "make_complex":
+            self.pairs[out] = tuple([self.get(v) for v in node.inputs])
+        elif node.op.name in PARTS:
+            self.whole[out] = self.pairs[node.inputs[0]][PARTS.index(node.op.name)]
+        else:
+            names = [name for v in node.inputs for name in self.pairs[v]]
+            self.pairs[out] = tuple(self.shared.words[ON_PAIRS + node.op.name](self, node, names))
+
     def write_node(self, node: Node) -> None:
         """One operation; elementwise ones take thin values, and of thin values alone give one."""
+        if has_complex(node):
+            self.write_on_pairs(node)
+            return
         word, out = self.shared.words[node.op.name], node.outputs[0] if node.outputs else None
         if node.op.kind == "elementwise":
             assert out is not None

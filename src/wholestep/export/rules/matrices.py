@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from wholestep import dtypes
 from wholestep.export.core import Rule
 from wholestep.export.rules.elementwise import is_complex_value
 from wholestep.export.rules.random_words import like
 from wholestep.ir.build import build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.arithmetic import abs as absolute
+from wholestep.lower.legalize.matrix_functions import modulus
+from wholestep.primitives.arithmetic import abs as absolute, imag, real
 from wholestep.primitives.creation import cast, constant, iota
-from wholestep.primitives.family import ones, zeros
+from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.functions import sqrt
 from wholestep.primitives.indexing import gather, take_along
 from wholestep.primitives.logic import equal, less_equal, select
@@ -26,13 +28,16 @@ from wholestep.primitives.loops import scan
 from wholestep.primitives.matrices import (
     along_columns,
     along_rows,
+    as_dtype,
     column,
     diagonal,
     eye,
     hermitian,
     keep_where,
+    mh,
     mm,
     mt,
+    real_part,
     row,
 )
 from wholestep.primitives.movement import broadcast, permute, reshape, slice_along
@@ -84,15 +89,13 @@ def products_of_all(x: Value, y: Value, shape: tuple[int, ...]) -> Value:
     return along_columns(x, shape) * along_rows(y, shape)
 
 
-def lower_factor(a: Value) -> Value | None:
+def lower_factor(a: Value) -> Value:
     """Cholesky's factor: column k is that of what is left, over the root of its diagonal.
 
     l = cholesky(a)
     -->
-    a', columns = scan(a, k): c = a[:, k] / sqrt(a[k, k]) below row k;  a' = a - c c^T
+    a', columns = scan(a, k): c = a[:, k] / sqrt(a[k, k]) below row k;  a' = a - c c^H
     """
-    if is_complex_value(a):
-        return None
     n, lead = a.shape[-1], a.ndim - 2
     if a.type.size == 0:
         return a
@@ -100,24 +103,24 @@ def lower_factor(a: Value) -> Value | None:
     def step(left: Value, k: Value) -> Sequence[Value]:
         here = read_column(left, k)
         places: Value = iota(shape=here.shape, axis=lead, dtype=INTEGER)
-        root = sqrt(sum_(keep_where(here, is_place(places, k)), axes=(lead,)))
+        root = sqrt(sum_(keep_where(real_part(here), is_place(places, k)), axes=(lead,)))
         below = less_equal(repeated_number(k, places), places)
-        found = keep_where(here / along_columns(root, here.shape), below)
-        return [left - products_of_all(found, found, left.shape), found]
+        found = keep_where(here / as_dtype(along_columns(root, here.shape), here.dtype), below)
+        return [left - products_of_all(found, conj(found), left.shape), found]
 
-    _, columns = for_each_place(step, (), (a,), n, False)
+    # What LAPACK reads of a complex matrix: the real parts of its diagonal, and what is below it.
+    start = hermitian(a, lower=True) if is_complex_value(a) else a
+    _, columns = for_each_place(step, (), (start,), n, False)
     factor: Value = permute(columns, axes=(*range(1, lead + 2), 0))
     return keep_where(factor, column(a.shape) <= row(a.shape))
 
 
-def substituted(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> Value | None:
+def substituted(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> Value:
     """Rows of the solution one after the other, each by those before it; the other triangle is not read."""
-    if is_complex_value(a):
-        return None
     if b.type.size == 0:
         return b
     if trans:
-        a, lower = mt(a), not lower
+        a, lower = mt(a) if trans == 1 else mh(a), not lower
     i, j = row(a.shape), column(a.shape)
     seen = keep_where(a, j <= i if lower else i <= j)
 
@@ -136,10 +139,14 @@ def substituted(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> V
     return found
 
 
-def eliminated_matrix(a: Value) -> Sequence[Value] | None:
+def pivot_size(x: Value) -> Value:
+    """The size by which a pivot is chosen, as LAPACK has it: of a complex number the sum of those of its parts."""
+    found: Value = absolute(real(x)) + absolute(imag(x)) if is_complex_value(x) else absolute(x)
+    return found
+
+
+def eliminated_matrix(a: Value) -> Sequence[Value]:
     """Both factors in one matrix, exchanges and order: the largest number of each column is brought up."""
-    if is_complex_value(a):
-        return None
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     count, depth = min(m, n), a.ndim - 2
     order: Value = iota(shape=(*lead, m), axis=depth, dtype=INTEGER)
@@ -148,7 +155,7 @@ def eliminated_matrix(a: Value) -> Sequence[Value] | None:
 
     def step(left: Value, order: Value, k: Value) -> Sequence[Value]:
         places: Value = iota(shape=order.shape, axis=depth, dtype=INTEGER)
-        size = absolute(read_column(left, k))
+        size = pivot_size(read_column(left, k))
         size = select(less_equal(repeated_number(k, places), places), size, like(size, -1.0))
         best: Value = argmax(size, axis=depth)
         chosen = along_columns(best, places.shape)
@@ -172,25 +179,18 @@ def eliminated_matrix(a: Value) -> Sequence[Value] | None:
     return packed, pivots, order
 
 
-def solved_by_elimination(a: Value, b: Value) -> Value | None:
+def solved_by_elimination(a: Value, b: Value) -> Value:
     """Both triangles solved_by_elimination after the exchanges of elimination."""
-    if is_complex_value(a):
-        return None
     if b.type.size == 0:
         return b
-    made = eliminated_matrix(a)
-    assert made is not None
-    packed, _, order = made
+    packed, _, order = eliminated_matrix(a)
     moved = take_along(b, along_columns(order, b.shape), b.ndim - 2)
     half = substituted(packed, moved, lower=True, unit=True, trans=0)
-    assert half is not None
     return substituted(packed, half, lower=False, unit=False, trans=0)
 
 
 def reflected(a: Value, *, mode: str) -> Sequence[Value] | None:
     """Householder's reflections, one for each column, which are gathered in a square factor."""
-    if is_complex_value(a):
-        return None
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     depth, count = a.ndim - 2, min(m, n)
     size = m if mode == "complete" else count
@@ -203,16 +203,16 @@ def reflected(a: Value, *, mode: str) -> Sequence[Value] | None:
         places: Value = iota(shape=here.shape, axis=depth, dtype=INTEGER)
         here = keep_where(here, less_equal(repeated_number(k, places), places))
         top = sum_(keep_where(here, is_place(places, k)), axes=(depth,))
-        length = sqrt(sum_(here * here, axes=(depth,)))
-        length = select(top < 0, length, -length)
+        length = sqrt(real_part(sum_(here * conj(here), axes=(depth,))))
+        length = as_dtype(select(real_part(top) < 0, length, -length), top.dtype)
         v = select(is_place(places, k), along_columns(top - length, here.shape), here)
-        total = sum_(v * v, axes=(depth,))
-        nothing = equal(total, zeros(total.type))
-        factor = 2 / select(nothing, ones(total.type), total)
-        line = reshape(v, shape=(*lead, 1, m))
-        across = reshape(mm(line, right), shape=(*lead, n)) * along_columns(factor, (*lead, n))
-        down = reshape(mm(q, mt(line)), shape=(*lead, m)) * along_columns(factor, (*lead, m))
-        return [right - products_of_all(v, across, right.shape), q - products_of_all(down, v, q.shape)]
+        scale = length * conj(length - top)
+        nothing = equal(scale, zeros(scale.type))
+        factor = 1 / select(nothing, ones(scale.type), scale)
+        line = reshape(conj(v), shape=(*lead, 1, m))
+        across = reshape(mm(line, right), shape=(*lead, n)) * along_columns(conj(factor), (*lead, n))
+        down = reshape(mm(q, mh(line)), shape=(*lead, m)) * along_columns(factor, (*lead, m))
+        return [right - products_of_all(v, across, right.shape), q - products_of_all(down, conj(v), q.shape)]
 
     right, q = for_each_place(step, (), (a, eye(square)), count, False)
     right = keep_where(right, row(right.shape) <= column(right.shape))
@@ -226,9 +226,10 @@ NEGLIGIBLE = 1e-18
 """The share of what lies on the diagonal that is taken for 0: squares of quotients stay finite in float32."""
 
 
-def turned_columns(a: Value, p: Value, q: Value, c: Value, s: Value) -> Value:
-    """Columns p and q turned by an angle, whose cosine and sine there are for each matrix."""
-    first, second = read_column(a, p), read_column(a, q)
+def turned_columns(a: Value, p: Value, q: Value, c: Value, s: Value, phase: Value) -> Value:
+    """Columns p and q, the second divided by a phase, turned by an angle whose cosine and sine each matrix has."""
+    first = read_column(a, p)
+    second = read_column(a, q) * along_columns(conj(phase), first.shape)
     c, s = along_columns(c, first.shape), along_columns(s, first.shape)
     at = column(a.shape)
     turned = select(is_place(at, q), along_columns(first * s + second * c, a.shape), a)
@@ -236,13 +237,11 @@ def turned_columns(a: Value, p: Value, q: Value, c: Value, s: Value) -> Value:
     return found
 
 
-def diagonalized(a: Value, *, lower: bool) -> Sequence[Value] | None:
+def diagonalized(a: Value, *, lower: bool) -> Sequence[Value]:
     """Jacobi's rotations: each pair of axes is turned until what they share is 0, several times."""
-    if is_complex_value(a):
-        return None
     n, depth = a.shape[-1], a.ndim - 2
     if a.type.size == 0:
-        return zeros(array_type(a.shape[:-1], a.dtype)), a
+        return zeros(array_type(a.shape[:-1], dtypes.real_of(a.dtype))), a
     pairs = np.array(list(itertools.combinations(range(n), 2)) * SWEEPS, np.int64).reshape(-1, 2)
 
     def step(left: Value, vectors: Value, k: Value) -> Sequence[Value]:
@@ -251,19 +250,22 @@ def diagonalized(a: Value, *, lower: bool) -> Sequence[Value] | None:
         places: Value = iota(shape=first.shape, axis=depth, dtype=INTEGER)
         here, there = is_place(places, p), is_place(places, q)
         pp, qq, pq = (
-            sum_(keep_where(x, at), axes=(depth,)) for x, at in ((first, here), (second, there), (first, there))
+            sum_(keep_where(x, at), axes=(depth,)) for x, at in ((first, here), (second, there), (second, here))
         )
-        nothing = less_equal(absolute(pq), (absolute(pp) + absolute(qq)) * NEGLIGIBLE)
-        ratio = (qq - pp) / (2 * select(nothing, ones(pq.type), pq))
-        size = 1 / (absolute(ratio) + sqrt(ratio * ratio + 1))
-        tangent = keep_where(select(ratio < 0, -size, size), ~nothing)
+        pp, qq, size = real_part(pp), real_part(qq), modulus(pq)
+        nothing = less_equal(size, (absolute(pp) + absolute(qq)) * NEGLIGIBLE)
+        size = select(nothing, ones(size.type), size)
+        phase = select(nothing, ones(pq.type), pq / as_dtype(size, pq.dtype))
+        ratio = (qq - pp) / (2 * size)
+        tangent = 1 / (absolute(ratio) + sqrt(ratio * ratio + 1))
+        tangent = keep_where(select(ratio < 0, -tangent, tangent), ~nothing)
         c = 1 / sqrt(tangent * tangent + 1)
-        s = tangent * c
-        left = mt(turned_columns(mt(turned_columns(left, p, q, c, s)), p, q, c, s))
-        return [left, turned_columns(vectors, p, q, c, s)]
+        turn = p, q, as_dtype(c, a.dtype), as_dtype(tangent * c, a.dtype), phase
+        left = mh(turned_columns(mh(turned_columns(left, *turn)), *turn))
+        return [left, turned_columns(vectors, *turn)]
 
     left, vectors = for_each_place(step, (), (hermitian(a, lower=lower), eye(a.type)), len(pairs), False)
-    found, order = sort(diagonal(left), axis=depth)
+    found, order = sort(real_part(diagonal(left)), axis=depth)
     return found, take_along(vectors, along_rows(order, vectors.shape), depth + 1)
 
 

@@ -92,7 +92,7 @@ def onnx_runner() -> Runner:
 
     def run(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
         kinds, graph = graph.out_types, between_floats(graph)
-        args = [x.astype(np.float32) if x.dtype.name == "bfloat16" else x for x in args]
+        args = [session_array(x) for x in args]
         inputs = tuple([f"x{i}" for i in range(len(graph.inputs))])
         model = onnx_model(
             ExportedProgram("sample", graph, inputs, tuple([f"y{i}" for i in range(len(graph.outputs))]))
@@ -100,9 +100,25 @@ def onnx_runner() -> Runner:
         onnx.checker.check_model(onnx.load_from_string(model), full_check=True)
         session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
         found = session.run(None, dict(zip(inputs, args, strict=True)))
-        return [y.astype(t.dtype) if t.dtype.name == "bfloat16" else y for y, t in zip(found, kinds, strict=True)]
+        return [of_session(y, t.dtype) for y, t in zip(found, kinds, strict=True)]
 
     return run
+
+
+def session_array(x: NDArray) -> NDArray:
+    """An array as a session takes it: complex numbers have their parts along a last axis, bfloat16 is float32."""
+    if x.dtype.kind == "c":
+        return np.stack([x.real, x.imag], axis=-1)
+    return x.astype(np.float32) if x.dtype.name == "bfloat16" else x
+
+
+def of_session(y: NDArray, dtype: Any) -> NDArray:
+    """A result of a session in the dtype that it stands for."""
+    if dtype.kind != "c":
+        return y.astype(dtype) if dtype.name == "bfloat16" else y
+    z = np.empty(y.shape[:-1], np.result_type(y.dtype, np.complex64))
+    z.real, z.imag = y[..., 0], y[..., 1]
+    return z
 
 
 def between_floats(graph: Graph) -> Graph:
