@@ -36,13 +36,13 @@ def has_complex(node: Node) -> bool:
 # Values, types and graphs in parts.
 
 
-def parts_of(xs: Iterable[Value]) -> list[Value]:
+def real_and_imaginary(xs: Iterable[Value]) -> list[Value]:
     """The values, and for complex ones both parts."""
     return [y for x in xs for y in ((real(x), imag(x)) if is_complex_value(x) else (x,))]
 
 
 def part_types(types: Iterable[Type]) -> list[Type]:
-    """The types of `parts_of` values of these types."""
+    """The types of `real_and_imaginary` values of these types."""
     found = []
     for t in types:
         found += [array_type(t.shape, dtypes.real_of(t.dtype))] * 2 if dtypes.is_complex(t.dtype) else [t]
@@ -61,7 +61,7 @@ def in_parts(graph: Graph) -> Graph:
         return graph
 
     def write(*xs: Value) -> list[Value]:
-        return parts_of(inline(graph, joined_parts(graph.in_types, xs)))
+        return real_and_imaginary(inline(graph, joined_parts(graph.in_types, xs)))
 
     return build(write, part_types(graph.in_types), name=graph.name)[0]
 
@@ -179,7 +179,7 @@ def constant_parts(*, value: NDArray) -> Value:
 
 def branched_parts(index: Value, *xs: Value, branches: Sequence[Graph]) -> Sequence[Value]:
     """Operation `cond` over graphs in parts."""
-    found: Any = OPS["cond"](index, *parts_of(xs), branches=tuple([in_parts(g) for g in branches]))
+    found: Any = OPS["cond"](index, *real_and_imaginary(xs), branches=tuple([in_parts(g) for g in branches]))
     return joined_parts(branches[0].out_types, found)
 
 
@@ -187,7 +187,9 @@ def scanned_parts(*xs: Value, graph: Graph, sizes: tuple[int, int], length: Any,
     """Operation `scan` over a graph in parts."""
     c, k = sizes
     fixed, carry = (count_of_parts([v.type for v in part]) for part in (xs[:c], xs[c : c + k]))
-    found: Any = OPS["scan"](*parts_of(xs), graph=in_parts(graph), sizes=(fixed, carry), length=length, reverse=reverse)
+    found: Any = OPS["scan"](
+        *real_and_imaginary(xs), graph=in_parts(graph), sizes=(fixed, carry), length=length, reverse=reverse
+    )
     return joined_parts(graph.out_types, found)
 
 
@@ -196,7 +198,7 @@ def looped_parts(*xs: Value, predicate: Graph, body: Graph, constants: tuple[int
     p, b = constants
     counts = tuple([count_of_parts([v.type for v in part]) for part in (xs[:p], xs[p : p + b])])
     graphs = {"predicate": in_parts(predicate), "body": in_parts(body)}
-    found: Any = OPS["while_loop"](*parts_of(xs), **graphs, constants=counts)
+    found: Any = OPS["while_loop"](*real_and_imaginary(xs), **graphs, constants=counts)
     return joined_parts(body.out_types, found)
 
 
