@@ -23,7 +23,7 @@ Word = Callable[["OnnxWriter", Node, list[str]], "str | Sequence[str]"]
 
 
 ON_PAIRS = "pairs: "
-"""What stands before an operation's name for its word on complex numbers, whose operands and results are two names."""
+"""The prefix of an operation's name for its word on complex numbers, whose operands and results are two names each."""
 PARTS = ("real", "imag")
 
 
@@ -140,7 +140,7 @@ class OnnxWriter:
             self.write_node(node)
 
     def write_on_pairs(self, node: Node) -> None:
-        """One operation on complex numbers: of them there are only functions, what makes them and what takes a part."""
+        """Write an operation on complex numbers: a call of a function, what makes them, or what takes a part."""
         out = node.outputs[0]
         if node.op.name == "make_complex":
             self.pairs[out] = tuple([self.get(v) for v in node.inputs])
