@@ -112,11 +112,13 @@ class Packs:
     def match_operands(self, nodes: Sequence[Node], trial: dict[Pack, NodePack | None]) -> bool:
         """Test whether operations and the makers of their operands can be packed; enters the packs in `trial`."""
         waiting: list[tuple[NodePack, Iterator[Pack]]] = []
+        path = set[Node]()
         while True:
             if nodes:
-                new = self.node_pack_of(nodes)
+                new = self.node_pack_of(nodes) if path.isdisjoint(nodes) else None
                 if new is None:
-                    return False
+                    return False  # taken, or one of them reads another, as in a chain: rows depend on no other row
+                path.update(nodes)
                 waiting.append((new, iter(new.operands)))
             made, operands = waiting[-1]
             t = next(operands, None)
@@ -127,6 +129,7 @@ class Packs:
                 nodes = before
                 continue
             waiting.pop()
+            path.difference_update(made.nodes)
             nodes = ()
             if all(all(v is t[0] for v in t) for t in made.operands):
                 return False  # one and the same value, and no pack
