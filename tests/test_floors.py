@@ -54,7 +54,7 @@ FLOORS = {
         "compilation_unit compile",
     ),
     "backends.cpu": (
-        "code_pages gate llvm_builder size_table target",
+        "code_pages gate llvm_builder rebase_launches size_table target",
         "cpu_features host_function",
         "codegen llvm_jit routines support_ir",
         "entry_function object_compiler",

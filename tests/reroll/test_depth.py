@@ -10,6 +10,7 @@ from wholestep import optim
 from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.lower.compile import lower_program
+from wholestep.passes.reroll.packs import Packs
 
 DEPTHS = (12, 24, 48)
 
@@ -76,3 +77,15 @@ def test_a_layer_takes_few_calls_to_trace_and_roll():
     few, many = [count_calls(compiling(depth, True)) for depth in (12, 24)]
     operations = len(ws.trace(loss)(layers(2), BATCH).nodes) - len(ws.trace(loss)(layers(1), BATCH).nodes)
     assert (many - few) / 12 / operations < 300
+
+
+def test_as_many_packs_are_tried_for_many_layers_as_for_few(monkeypatch):
+    tried = []
+    given = Packs.node_pack_of
+    monkeypatch.setattr(Packs, "node_pack_of", lambda self, nodes: tried.append(nodes) or given(self, nodes))
+    counts = []
+    for depth in (6, 24):
+        tried.clear()
+        compiling(depth, True)()
+        counts.append(len(tried))
+    assert counts[0] == counts[1] > 0

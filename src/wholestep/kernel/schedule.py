@@ -40,18 +40,27 @@ class KernelSchedule:
 
 
 def replace_parts(
-    kernel: Kernel, axes: Mapping[Axis, Axis], buffers: Mapping[Buffer, Buffer] = MappingProxyType({})
+    kernel: Kernel,
+    axes: Mapping[Axis, Axis],
+    buffers: Mapping[Buffer, Buffer] = MappingProxyType({}),
+    origins: Mapping[Buffer, int] = MappingProxyType({}),
 ) -> Kernel:
-    """The kernel with other axes and buffers in the place of these."""
+    """The kernel with other axes and buffers in the place of these; `origins` are the elements at which those begin."""
     given, own = [tuple([buffers.get(b, b) for b in held]) for held in (kernel.buffers, kernel.scratch)]
-    return Kernel(kernel.name, given, PartReplacement(axes, buffers).body(kernel.body), own)
+    return Kernel(kernel.name, given, PartReplacement(axes, buffers, origins).body(kernel.body), own)
 
 
 class PartReplacement:
     """A copy of a kernel's statements; values that name none of the replaced parts are shared with the original."""
 
-    def __init__(self, axes: Mapping[Axis, Axis], buffers: Mapping[Buffer, Buffer]) -> None:
+    def __init__(
+        self,
+        axes: Mapping[Axis, Axis],
+        buffers: Mapping[Buffer, Buffer],
+        origins: Mapping[Buffer, int] = MappingProxyType({}),
+    ) -> None:
         self.new: dict[Any, Any] = {**axes, **buffers}
+        self.origins = origins
 
     def of(self, part: Any) -> Any:
         """The new axis, buffer or value."""
@@ -69,7 +78,7 @@ class PartReplacement:
                 self.new[s] = made
             return made
         if isinstance(s, Store):
-            return Store(self.of(s.buffer), self.index(s.index), self.of(s.value), self.of(s.guard))
+            return Store(self.of(s.buffer), self.offset(s.buffer, s.index), self.of(s.value), self.of(s.guard))
         if isinstance(s, Barrier):
             return s
         body = self.body(s.body)
@@ -81,13 +90,18 @@ class PartReplacement:
         """Copy a value; the value itself where nothing in it is replaced."""
         args, attr = tuple(map(self.of, s.args)), s.attr
         if s.op == "load":
-            attr = self.of(attr[0]), self.index(attr[1])
+            attr = self.of(attr[0]), self.offset(*attr)
         elif s.op == "index":
             attr = self.index(attr)
         elif s.op == "across":
             attr = attr[0], self.of(attr[1])
         same = args == s.args and (attr is s.attr or (s.op in ("load", "across") and attr == s.attr))
         return s if same else Var(s.op, args, s.dtype, attr)
+
+    def offset(self, buffer: Buffer, index: Index) -> Index:
+        """Copy the index of an access to a buffer, counted from where the new one begins."""
+        origin, found = self.origins.get(buffer, 0), self.index(index)
+        return found + -origin if origin else found
 
     def index(self, index: Index) -> Index:
         """Copy an index; the index itself where nothing in it is replaced."""

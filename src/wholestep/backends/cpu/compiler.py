@@ -8,6 +8,7 @@ from typing import NamedTuple
 from wholestep.backends.cpu.codegen.function import FunctionText, kernel_function, module_text
 from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.entry_function import EntryFunction, entry_text
+from wholestep.backends.cpu.rebase_launches import rebase_launches
 from wholestep.backends.cpu.size_table import SizeTable
 from wholestep.backends.cpu.target.blocking import DEFAULT_CACHES, Caches
 from wholestep.backends.cpu.target.machine import CpuMachine
@@ -47,11 +48,13 @@ def llvm_source(
     printer: type[EntryFunction] = EntryFunction,
     written: Callable[[str], object] = lambda module: None,
 ) -> LlvmSource:
-    """The text of a plan: kernels that are equal up to names are one function. `printer` writes what calls them.
+    """The text of a plan: kernels that are equal up to names, and up to where they begin in a buffer, are one function.
 
-    Each module of kernels is given to `written` before the next one begins; the last module is that which calls them.
-    In a program with loops the length of a kernel's outermost loop is left to its caller, where it comes out even.
+    `printer` writes what calls them. Each module of kernels is given to `written` before the next one begins; the last
+    module is that which calls them. In a program with loops the length of a kernel's outermost loop is left to its
+    caller, where it comes out even.
     """
+    plan = rebase_launches(plan)
     names: dict[Kernel, str] = {}
     seen: dict[str, str] = {}
     modules: list[str] = []
