@@ -329,3 +329,11 @@ def test_complex_state_goes_in_and_out_as_the_checkpoint_has_it(tmp_path: Path) 
         assert float(found["loss"]) == pytest.approx(float(step(x).loss), rel=1e-5)
         values |= {name.removeprefix("next."): x for name, x in found.items() if name.startswith("next.")}
     np.testing.assert_allclose(values["params.w"], session_array(np.asarray(step.params["w"])), rtol=1e-4, atol=1e-5)
+
+
+def test_complex_quotients_are_right_whichever_part_of_the_divisor_is_larger() -> None:
+    x = np.array([1 + 2j, -3 + 0.5j, 2 - 1j, 4j, 1.5])
+    y = np.array([0.25 + 3j, 3 + 0.25j, -0.5 - 2j, -1j, 1 + 1j])
+    graph = ws.trace(lambda x, y: x / y)(x, y)
+    (got,) = onnx_runner()(graph, [x, y])
+    np.testing.assert_allclose(got, x / y, rtol=1e-14)
