@@ -123,7 +123,12 @@ def torch_fourier(c: Call) -> str:
     if not c.p["axes"]:
         return c.a[0]
     name, norm = ("ifftn", "forward") if c.p["inverse"] else ("fftn", "backward")
-    return f"torch.fft.{name}({c.a[0]}, dim={c.p['axes']}, norm={norm!r})"
+    return torch_filled(c, f"torch.fft.{name}({c.a[0]}, dim={c.p['axes']}, norm={norm!r})")
+
+
+def torch_filled(c: Call, text: str) -> str:
+    """A transform, or its result where that has no elements: MKL, which PyTorch calls, refuses to transform none."""
+    return f"torch.zeros({c.out.shape}, dtype={c.dtype})" if 0 in c.out.shape else text
 
 
 def torch_triangular(c: Call) -> str:
@@ -212,8 +217,8 @@ WORDS: dict[str, Spelling] = {
     "cummax": "running({0}, {axis}, True)",
     "cummin": "running({0}, {axis}, False)",
     "fft": torch_fourier,
-    "rfft": "torch.fft.rfft({0}, dim={axis})",
-    "irfft": "torch.fft.irfft({0}, n={n}, dim={axis}, norm='forward')",
+    "rfft": lambda c: torch_filled(c, f"torch.fft.rfft({c.a[0]}, dim={c.p['axis']})"),
+    "irfft": lambda c: torch_filled(c, f"torch.fft.irfft({c.a[0]}, n={c.p['n']}, dim={c.p['axis']}, norm='forward')"),
     "cholesky": "torch.linalg.cholesky({0})",
     "triangular_solve": torch_triangular,
     "solve": "torch.linalg.solve({0}, {1})",
