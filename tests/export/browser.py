@@ -29,7 +29,7 @@ PIPES = (
     "import os, sys; r, w = map(int, sys.argv[1:3]); os.dup2(r, 3); os.dup2(w, 4); os.execv(sys.argv[3], sys.argv[3:])"
 )
 """What starts the browser: the protocol is on the descriptors 3 and 4."""
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds until a browser that says nothing is an error."""
 
 

@@ -35,7 +35,8 @@ def opened(browser: Chromium, tmp_path: Path) -> Iterator[Open]:
             step.export(tmp_path / "train.html", data=data)
             browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
             tabs.append(browser.tab(f"{address}/train.html", before))
-            tabs[-1].wait("document.querySelector('#status')?.textContent.match(/Ready|[.] *$/)")
+            # The page's script runs some time after its text is there.
+            tabs[-1].wait("typeof one === 'function' && one('status').textContent.match(/Ready|[.] *$/)")
             if not before:
                 tabs[-1].wait("one('status').textContent.startsWith('Ready')")
             return tabs[-1]
