@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from types import TracebackType
 from typing import Any
 
@@ -40,6 +41,8 @@ class MPICommunicator:
         def show_and_end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
             before(kind, error, trace)
             sys.stderr.flush()
+            # Launchers pass on what a process has written some time after it, and drop the rest at an abort.
+            time.sleep(SECONDS_TO_BE_READ)
             self.comm.Abort(1)
 
         sys.excepthook = show_and_end
@@ -51,6 +54,7 @@ class MPICommunicator:
         self.comm.Alltoall(send, receive)
 
 
+SECONDS_TO_BE_READ = 0.3
 ENDED_TOGETHER: set[MPICommunicator] = set()
 """The communicators whose processes end together, each entered once."""
 

@@ -21,6 +21,13 @@ Open = Callable[..., Tab]
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     found = Chromium(tmp_path_factory.mktemp("profile"), "--host-resolver-rules=MAP page.test 127.0.0.1")
+    folder = tmp_path_factory.mktemp("empty")
+    (folder / "empty.html").write_text("<!doctype html><title>An empty page</title>")
+    with served(folder) as address:
+        # A browser that has only just been installed may take long to start its graphics process.
+        tab = found.tab(f"{address}/empty.html")
+        tab.wait("navigator.gpu.requestAdapter().then((adapter) => adapter !== null)")
+        tab.close()
     yield found
     found.close()
 
