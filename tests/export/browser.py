@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -152,6 +152,10 @@ class Tab:
     def close(self) -> None:
         """Close the tab."""
         self.browser.call("Target.closeTarget", targetId=self.target)
+
+
+Open = Callable[..., Tab]
+"""Exports a step, and opens its page."""
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):

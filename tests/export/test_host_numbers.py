@@ -90,7 +90,7 @@ def test_host_numbers_have_the_bits_of_the_interpreter(tmp_path: Path) -> None:
     for name, gives, xs, _ in cases:
         columns = [[str(word_of_number(y, x.dtype)) for y in x] for x in xs]
         given.append([name, gives, [dtypes.short(x.dtype) for x in xs], columns])
-    (tmp_path / "run.js").write_text(source_text("runtime.js") + RUN, encoding="utf-8")
+    (tmp_path / "run.js").write_text(source_text("host_numbers.js") + RUN, encoding="utf-8")
     run = ["node", str(tmp_path / "run.js")]
     done = subprocess.run(run, input=json.dumps(given), capture_output=True, text=True, check=True)
     for (name, gives, xs, wanted), found in zip(cases, json.loads(done.stdout), strict=True):

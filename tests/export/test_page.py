@@ -44,15 +44,15 @@ def listing(program: dict[str, Any]) -> str:
     """What a page does in a step: its dispatches, what the host computes, and where everything lies."""
     step = program["step"]
     lines = [f"heap {program['bytes']}, state {program['state']}, loss {program['loss']}, finite {program['finite']}"]
-    lines += [f"input {x['address']}: {x['nbytes']} bytes" for x in program["inputs"]]
-    lines += [f"x{i} = given {kind} at {address}" for i, (kind, address) in enumerate(program["given"])]
+    lines += [f"input {x['address']}: {x['nbytes']} bytes" for x in step["inputs"]]
+    lines += [f"x{i} = given {kind} at {address}, {path}" for i, (path, kind, address) in enumerate(program["given"])]
     lines += [f"h{i} = {operation}" for i, operation in enumerate(step["code"].split(";"))]
     lines += [f"heap[{address}] = h{n}" for address, n in step["values"]]
     lines += [f"after the step x{i} = h{n}" for i, n in step["following"]]
     for entry in step["entries"]:
         kernel = f" in {program['kernels'][entry[1]]} groups and work items" if entry[0] == "launch" else ""
         lines.append(f"{entry[0]} {entry[1:]}{kernel}")
-    return "\n".join([*lines, *program["sites"]]) + "\n"
+    return "\n".join([*lines, *step["sites"]]) + "\n"
 
 
 def picked(params: Any, batch: Any) -> Any:
@@ -77,8 +77,8 @@ def test_a_page_is_one_file_with_its_state(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["train.html"]
     assert text.count("</script>") == 3, "names are data, and end no script"
     program = program_of(page)
-    (tmp_path / "state.safetensors").write_bytes(base64.b64decode(program["file"]))
-    assert step.load(tmp_path / "state.safetensors").missing == ()
+    step.save(tmp_path / "state.safetensors")
+    assert (tmp_path / "state.safetensors").read_bytes().endswith(base64.b64decode(program["start"]))
     script = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)[0]
     assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in text
 
@@ -94,7 +94,10 @@ def test_what_a_page_cannot_do_is_refused_before_anything_is_written(tmp_path: P
 
 
 def test_the_page_itself_is_small() -> None:
-    assert len(gzip.compress(page_text("a step", {}).encode(), 9)) < 9_500
+    plain = {"functions": {}, "step": {"outputs": []}}
+    assert len(gzip.compress(page_text("a step", plain).encode(), 9)) < 11_200
+    functions = {"functions": {"predict": {}}, "step": {"outputs": []}}
+    assert len(gzip.compress(page_text("a step", functions).encode(), 9)) < 13_500
 
 
 def test_a_module_has_the_functions_that_its_kernels_call_and_no_others(tmp_path: Path) -> None:

@@ -3,54 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.browser import CHROMIUM, MISSING, Chromium, Tab, served
+from tests.export.browser import CHROMIUM, MISSING, Chromium, Open, Tab, served
 
 import wholestep as ws
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 Array = np.ndarray[Any, Any]
-Open = Callable[..., Tab]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    found = Chromium(tmp_path_factory.mktemp("profile"), "--host-resolver-rules=MAP page.test 127.0.0.1")
-    folder = tmp_path_factory.mktemp("empty")
-    (folder / "empty.html").write_text("<!doctype html><title>An empty page</title>")
-    with served(folder) as address:
-        # A browser that has only just been installed may take long to start its graphics process.
-        tab = found.tab(f"{address}/empty.html")
-        tab.wait("navigator.gpu.requestAdapter().then((adapter) => adapter !== null)")
-        tab.close()
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def opened(browser: Chromium, tmp_path: Path) -> Iterator[Open]:
-    """Export a step, and open its page."""
-    tabs = []
-    with served(tmp_path) as address:
-
-        def open_page(step: Any, data: Any, before: str = "") -> Tab:
-            step.export(tmp_path / "train.html", data=data)
-            browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-            tabs.append(browser.tab(f"{address}/train.html", before))
-            # The page's script runs some time after its text is there.
-            tabs[-1].wait("typeof one === 'function' && one('status').textContent.match(/Ready|[.] *$/)")
-            if not before:
-                tabs[-1].wait("one('status').textContent.startsWith('Ready')")
-            return tabs[-1]
-
-        yield open_page
-        for tab in tabs:
-            tab.close()
 
 
 def loss(params: Any, batch: Any) -> Any:

@@ -12,6 +12,8 @@ from wholestep.export.native.block import ALIGNMENT, MemoryBlock, PlacedArray
 from wholestep.export.native.state_code import StateFile, failure_text, filled_in
 
 TEXT = Path(__file__).with_name("module.mjs")
+STATE_FILE = Path(__file__).with_name("state_file.js")
+"""The script that reads and writes files of states, here and in pages."""
 STACK_BYTES = 1 << 18
 KINDS = {"bool": "Uint8Array", "f16": "Uint16Array", "bf16": "Uint16Array", "f32": "Float32Array"} | {
     "f64": "Float64Array",
@@ -20,31 +22,22 @@ KINDS = {"bool": "Uint8Array", "f16": "Uint16Array", "bf16": "Uint16Array", "f32
     **{f"{sign}{bits}": f"{'Uint' if sign == 'u' else 'Int'}{bits}Array" for sign in "iu" for bits in (8, 16, 32)},
 }
 """The typed array of each dtype; those of 16 bits are the bits of a number."""
-LENGTH = 8
 
 
 def es_module(prefix: str, title: str, block: MemoryBlock, file: StateFile, data_bytes: int) -> str:
     """The module for a program whose own data takes so many bytes: its stack follows, and then the block."""
     stack = -(-data_bytes // ALIGNMENT) * ALIGNMENT + STACK_BYTES
-    at = file.places()
-    numbers = [
-        stack,
-        stack,
-        stack + block.nbytes,
-        file.data,
-        *[at[k] for k in ("DIGESTS", "SEAL", "TABLE", "TABLE_END")],
-    ]
-    state = list(file.table())
     failures = {f.program.name: list(map(failure_text, f.program.plan.sites)) for f in block.functions}
     texts: dict[str, Any] = {
         "ARRAYS": list(arrays(block)),
-        "STATE": state,
+        "STATE": list(file.table()),
         "FUNCTIONS": failures,
-        "HEAD": file.head[LENGTH:].decode(),
+        "HEAD": file.text,
+        "PLACES": file.places(),
         "KEPT": block.kept or (0, 0, 0),
+        "MEMORY": [stack, stack, stack + block.nbytes],
     }
-    places = ", ".join(map(str, numbers))
-    plain = {"NAME": prefix, "TITLE": ascii(title)[1:-1], "PLACES": places}
+    plain = {"NAME": prefix, "TITLE": ascii(title)[1:-1], "STATE_FILE": STATE_FILE.read_text(encoding="utf-8")}
     return filled_in(TEXT, {**{name: json.dumps(value) for name, value in texts.items()}, **plain})
 
 

@@ -18,6 +18,8 @@ from wholestep.lower.program.program import FailureSite
 TEXT = Path(__file__).with_name("state_file.c")
 TABLES_OF_SEAL = b'"wholestep.sha256":"'
 DIGESTS = b'"wholestep.blocks":"'
+LENGTH_BYTES = 8
+"""The bytes of a head's length, which stands before it."""
 PLAIN_STEP = "    return (int)@NAME@_run_step(m);"
 KEEPING_STEP = """\
     unsigned char *p = (unsigned char *)m;
@@ -33,6 +35,11 @@ class StateFile:
     def __init__(self, head: bytes, arrays: Sequence[PlacedArray]) -> None:
         self.head, self.arrays = head, arrays
         self.data = sum(int(a.type.nbytes) for a in arrays)
+
+    @property
+    def text(self) -> str:
+        """The head without its length."""
+        return self.head[LENGTH_BYTES:].decode()
 
     @property
     def nbytes(self) -> int:

@@ -10,29 +10,44 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from wholestep.export.native.page_module import STATE_FILE
 from wholestep.export.native.state_code import filled_in
 
 FOLDER = Path(__file__).parent
+RUNTIME = ("host_numbers.js", STATE_FILE, "program.js", "training.js")
+"""The files of the script that trains, in their order."""
 
 
 def page_text(title: str, program: Mapping[str, Any]) -> str:
     """A page that trains a program; its policy lets these scripts alone run, and no network be asked."""
-    script, style = source_text("page.js"), source_text("page.css")
+    style = source_text("page.css")
+    script = "".join(map(source_text, page_scripts(program)))
     texts = {
         "TITLE": html.escape(title),
         "SCRIPT": script,
         "SCRIPTHASH": source_hash(script),
         "STYLE": style,
         "STYLEHASH": source_hash(style),
-        "RUNTIME": source_text("runtime.js") + source_text("worker.js"),
+        "RUNTIME": runtime_text() + source_text("worker.js"),
         "PROGRAM": json.dumps(program, separators=(",", ":")).replace("<", "\\u003c"),
     }
     return filled_in(FOLDER / "page.html", texts)
 
 
-def source_text(name: str) -> str:
+def page_scripts(program: Mapping[str, Any]) -> tuple[str, ...]:
+    """The files of the page's own script: arrays are shown where there are some beside the losses."""
+    shown = program["functions"] or program["step"]["outputs"]
+    return ("page.js", *(["arrays.js"] if shown else []), "begin.js")
+
+
+def runtime_text() -> str:
+    """The script that trains: numbers of the host, files of states, programs, and the training."""
+    return "".join(map(source_text, RUNTIME))
+
+
+def source_text(file: str | Path) -> str:
     """A file of ours, as it is sent: without its comments and indentation."""
-    return without_layout((FOLDER / name).read_text(encoding="utf-8"))
+    return without_layout((FOLDER / file).read_text(encoding="utf-8"))
 
 
 def without_layout(text: str) -> str:

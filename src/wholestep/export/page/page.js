@@ -1,6 +1,6 @@
 // The page: buttons, the curve of losses, and files in both directions; the work is done in a worker.
 const one = (id) => document.getElementById(id), losses = [];
-const text = (id) => one(id).textContent;
+const text = (id) => one(id).textContent, program = JSON.parse(text("program"));
 const worker = new Worker(URL.createObjectURL(new Blob([text("runtime")], { type: "text/javascript" })));
 const tell = (name, value) => worker.postMessage({ name, value });
 const say = (words, bad = false) => { one("status").textContent = words; one("status").className = bad ? "bad" : ""; };
@@ -22,15 +22,17 @@ function draw() {
 }
 const HEARD = {
   ready: (name) => { say(`Ready on ${name || "an adapter without a name"}.`); for (const b of document.querySelectorAll("button, input")) b.disabled = false; if (location.hash === "#start") one("start").click(); },
-  losses: ({ losses: found, finite, rate }) => {
+  losses: ({ losses: found, finite, captures, rate }) => {
     losses.push(...found); skipped += finite.filter((x) => !x).length;
     one("steps").textContent = losses.length; one("loss").textContent = losses.at(-1).toPrecision(9); one("rate").textContent = rate.toFixed(0); one("skipped").textContent = skipped;
     document.title = `${losses.length} steps, loss ${losses.at(-1).toPrecision(4)}`;
     draw();
+    if (Object.keys(captures).length) HEARD.captured?.(captures);
+    HEARD.changed?.();
   },
-  paused: () => say("Paused."), reset: () => { losses.length = skipped = 0; one("steps").textContent = "0"; one("loss").textContent = "–"; draw(); say("As it was exported."); },
+  paused: () => say("Paused."), reset: () => { losses.length = skipped = 0; one("steps").textContent = "0"; one("loss").textContent = "–"; draw(); say("As it was exported."); HEARD.changed?.(); },
   saved: (file) => { const link = document.createElement("a"); link.href = URL.createObjectURL(new Blob([file])); link.download = "step.safetensors"; link.click(); say("Saved: step.load takes the file."); },
-  loaded: () => say("Loaded: training goes on from the checkpoint."), failed: (words) => { state(false); say(words, true); },
+  loaded: () => { say("Loaded: training goes on from the checkpoint."); HEARD.changed?.(); }, failed: (words) => { state(false); say(words, true); },
 };
 worker.onmessage = ({ data: { name, value } }) => HEARD[name](value);
 one("start").onclick = () => { state(!running); tell(running ? "start" : "pause"); if (running) say("Training."); };
@@ -39,4 +41,3 @@ one("reset").onclick = () => tell("reset");
 one("save").onclick = () => tell("save");
 one("load").onchange = async (event) => { const [file] = event.target.files; if (file) tell("load", new Uint8Array(await file.arrayBuffer())); event.target.value = ""; };
 addEventListener("resize", draw);
-tell("create", JSON.parse(text("program")));

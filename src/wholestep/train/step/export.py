@@ -60,7 +60,8 @@ class ExportedStep:
         default; C source runs everywhere, and its sums are in the order of a processor's vectors.
 
         `train.html` is one page that trains in a browser by WebGPU, over the rows of `data` in their
-        order; what does not fill a batch is left out. The state is in the page, which saves and takes checkpoints.
+        order; what does not fill a batch is left out. The state is in the page, which saves and takes checkpoints, and
+        computes the functions of `attach` from what a person types or drops there.
 
         Shapes: those of the step; the paths of the files that were written.
         Raises: UnsupportedError for operations that the target has no words for and for a processor that no objects are
@@ -78,15 +79,13 @@ class ExportedStep:
         with self._lock:
             if target == "page":
                 check_no_processor(target, processor)
-                if attach:
-                    raise UnsupportedError("export to page: functions beside the step have no place in a page")
-                page: Files = named_object(PAGE_FILES)(self._engine, place, data)
+                page: Files = named_object(PAGE_FILES)(self._engine, place, data, native_entries(self, attach or {}))
                 write_files(page)
                 return (*page,)
             if data is not None:
                 raise ParameterError(f"export: a file for {target} holds no data", hint="a page does: train.html")
             if target in NATIVE:
-                entries = {name: attached_to(self, f)[1] for name, f in checked_names(attach or {}).items()}
+                entries = native_entries(self, attach or {})
                 files: Files = named_object(NATIVE_FILES)(target, self._engine, place, processor, entries)
             else:
                 check_no_processor(target, processor)
@@ -140,6 +139,11 @@ def state_values(engine: Engine) -> dict[str, Any]:
     read = engine.state.host_array
     found = {path: x if path.startswith(HYPER) else read(x) for path, x in state_buffers(engine).items()}
     return {path: x.copy() for path, x in found.items()}
+
+
+def native_entries(step: Any, attach: Mapping[str, Any]) -> dict[str, AttachedProgram]:
+    """Functions on the state of a step by their names, as they are lowered with it."""
+    return {name: attached_to(step, f)[1] for name, f in checked_names(attach).items()}
 
 
 def attached_programs(step: Any, attach: Mapping[str, Any]) -> Iterator[ExportedProgram]:

@@ -1,0 +1,2 @@
+// The last words of the page: the worker begins.
+tell("create", program);

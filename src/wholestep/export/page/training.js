@@ -1,0 +1,142 @@
+// A step and functions on its state on a card: one heap, several steps a submit, and what is read back.
+const latin = (text) => Uint8Array.from(text, (c) => c.charCodeAt(0));
+const bytes = (text) => latin(atob(text));
+const pad = (x) => { const made = new Uint8Array(Math.ceil(x.length / 4) * 4); made.set(x); return made; };
+const MOST = 64;
+
+class Training {
+  static async create(page) {
+    const self = new Training();
+    Object.assign(self, { page, given: [], at: 0, turn: Promise.resolve(), file: new StateFile(page.head, page.table, page.places) });
+    if (!globalThis.isSecureContext) throw new Error("Browsers give graphics cards to pages from https and from localhost alone: serve this page so.");
+    if (!globalThis.navigator?.gpu) throw new Error("This browser has no WebGPU. Chrome, Edge, and newer Firefox and Safari have it.");
+    // A browser whose graphics process is only starting has no adapter yet.
+    let adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+    for (let i = 0; i < 3 && !adapter; i++) {
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+    }
+    if (!adapter) throw new Error("This browser has WebGPU, and no graphics adapter for it: drivers may be missing or blocked. Chromium gives none to the worker of a page that is opened from the disk: serve it, as python -m http.server does.");
+    const most = Math.min(adapter.limits.maxStorageBufferBindingSize, adapter.limits.maxBufferSize);
+    if (page.bytes > most) throw new Error(`The step takes ${page.bytes} bytes, and the adapter binds ${most} at a time.`);
+    const wanted = ["maxStorageBufferBindingSize", "maxBufferSize", "maxComputeWorkgroupStorageSize"];
+    self.device = await adapter.requestDevice({ requiredLimits: Object.fromEntries(wanted.map((name) => [name, adapter.limits[name]])) });
+    self.device.lost.then((info) => { self.lost = `The device was lost: ${info.message || info.reason}. Load the last checkpoint.`; });
+    self.name = [adapter.info?.vendor, adapter.info?.architecture, adapter.info?.description].filter(Boolean).join(" ");
+    await self.build();
+    await self.reset();
+    return self;
+  }
+  buffer(size, usage) { return this.device.createBuffer({ size: Math.ceil(Math.max(size, 16) / 4) * 4, usage }); }
+  async build() {
+    const { device, page } = this, U = GPUBufferUsage, programs = Object.entries({ step: page.step, ...page.functions });
+    this.heap = this.buffer(page.bytes, U.STORAGE | U.COPY_SRC | U.COPY_DST);
+    this.orderWords = Math.max(...programs.map(([, spec]) => orderWords(spec)));
+    const entry = (binding, type, more = {}) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type, ...more } });
+    const layout = (...entries) => device.createBindGroupLayout({ entries });
+    const pipeline = async (bound, code, name) => device.createComputePipelineAsync({ layout: device.createPipelineLayout({ bindGroupLayouts: [bound] }), compute: { module: code, entryPoint: name } });
+    this.kernels = layout(entry(0, "uniform", { hasDynamicOffset: true, minBindingSize: 1024 }), entry(1, "storage"));
+    this.controls = layout(entry(0, "uniform", { hasDynamicOffset: true, minBindingSize: 4 * this.orderWords }), ...[1, 2, 3].map((i) => entry(i, "storage")));
+    const module = device.createShaderModule({ code: page.wgsl }), control = device.createShaderModule({ code: CONTROL(this.orderWords) });
+    for (const { type, lineNum, message } of (await module.getCompilationInfo()).messages) {
+      if (type === "error") throw new Error(`The browser does not take the kernels: line ${lineNum}: ${message}`);
+    }
+    this.pipelines = await Promise.all(page.kernels.map((_, i) => pipeline(this.kernels, module, `k${i}`)));
+    this.control = await pipeline(this.controls, control, "main");
+    this.programs = Object.fromEntries(programs.map(([name, spec]) => [name, new Program(this, spec, name === "step" ? MOST : 1)]));
+    for (const [at, data] of page.filled) this.put(at, bytes(data));
+    this.data = page.data.map((text) => { const x = bytes(text), made = this.buffer(x.length + 4, U.COPY_SRC | U.COPY_DST); device.queue.writeBuffer(made, 0, pad(x)); return made; });
+  }
+  put(at, data) { if (data.length) this.device.queue.writeBuffer(this.heap, at, pad(data)); }
+  // One after another, however they are called.
+  queued(work) {
+    const result = this.turn.then(() => { if (this.lost) throw new Error(this.lost); return work(); });
+    this.turn = result.catch(() => {});
+    return result;
+  }
+  // Submit what is recorded, and read these bytes, each [buffer, offset, size], one behind the other.
+  async read(encoder, pieces) {
+    const sizes = pieces.map(([, , size]) => Math.ceil(size / 4) * 4), all = sizes.reduce((a, b) => a + b, 0);
+    if (!(this.staging?.size >= all)) { this.staging?.destroy(); this.staging = this.buffer(all, GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST); }
+    let at = 0;
+    pieces.forEach(([buffer, offset], i) => { encoder.copyBufferToBuffer(buffer, offset, this.staging, at, sizes[i]); at += sizes[i]; });
+    this.device.queue.submit([encoder.finish()]);
+    await this.staging.mapAsync(GPUMapMode.READ, 0, all);
+    const found = this.staging.getMappedRange(0, all).slice(0);
+    this.staging.unmap();
+    at = 0;
+    return pieces.map(([, , size], i) => { const own = found.slice(at, at + size); at += sizes[i]; return own; });
+  }
+  places(arrays) { return arrays.map((x) => [this.heap, x.address, x.nbytes]); }
+  named(arrays, found) { return Object.fromEntries(arrays.map((x, i) => [x.path, new globalThis[x.kind](found[i])])); }
+  // So many steps over the data in one submit: {losses, finite, captures} of those that were made, the captures of the
+  // last one, and what failed, the state as it was before that step.
+  run(count) { return this.queued(() => this.steps(Math.min(count, MOST))); }
+  async steps(count) {
+    const { device, page, heap, programs: { step } } = this, { outputs, inputs } = page.step;
+    step.begin(count, this.given);
+    const encoder = device.createCommandEncoder(), losses = this.buffer(8 * count, GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST);
+    for (let k = 0; k < count; k++) {
+      const turn = (this.at + k) % page.batches;
+      inputs.forEach((x, i) => encoder.copyBufferToBuffer(this.data[i], x.nbytes * turn, heap, x.address, x.nbytes));
+      step.record(encoder, k);
+      encoder.copyBufferToBuffer(heap, page.loss, losses, 8 * k, 4);
+      encoder.copyBufferToBuffer(heap, page.finite, losses, 8 * k + 4, 4);
+    }
+    const [status, kept, ...extras] = await this.read(encoder, [[step.status, 0, step.statusBytes], [losses, 0, 8 * count], ...this.places(outputs)]);
+    losses.destroy();
+    const { done, given, failed } = step.outcome(new DataView(status), this.given), seen = new DataView(kept);
+    const each = (pick) => Array.from({ length: done }, (_, k) => pick(8 * k));
+    this.given = given;
+    this.at = (this.at + done) % page.batches;
+    return { losses: each((at) => seen.getFloat32(at, true)), finite: each((at) => Boolean(seen.getUint8(at + 4))), captures: failed ? {} : this.named(outputs, extras), failed };
+  }
+  // A function on the state as it is now: its results by their paths, of arrays by their paths.
+  call(name, arrays) { return this.queued(() => this.called(name, arrays)); }
+  async called(name, arrays) {
+    const f = Object.hasOwn(this.page.functions, name) && this.programs[name];
+    if (!f) throw new TypeError(`There is no function ${name}; there is ${Object.keys(this.page.functions).join(", ") || "none"}.`);
+    this.fill(f.spec.inputs, arrays);
+    f.begin(1, this.given);
+    const encoder = this.device.createCommandEncoder();
+    f.record(encoder, 0);
+    const [status, ...found] = await this.read(encoder, [[f.status, 0, f.statusBytes], ...this.places(f.spec.outputs)]);
+    const { failed } = f.outcome(new DataView(status), this.given);
+    if (failed) throw new RangeError(failed);
+    return this.named(f.spec.outputs, found);
+  }
+  // Put arrays in the places of inputs, all of them or none.
+  fill(inputs, arrays) {
+    const given = inputs.map((x) => {
+      const made = arrays[x.path], wanted = `${x.path}: ${x.kind} of ${x.shape.join(" x ") || "one number"}`;
+      if (!(made instanceof globalThis[x.kind])) throw new TypeError(`${wanted} is wanted, not ${made?.constructor.name}.`);
+      if (made.byteLength !== x.nbytes) throw new RangeError(`${wanted} is wanted, not one of ${made.length}.`);
+      return made;
+    });
+    const known = inputs.map((x) => x.path), other = Object.keys(arrays).find((path) => !known.includes(path));
+    if (other !== undefined) throw new TypeError(`There is no input ${other}; there is ${known.join(", ")}.`);
+    inputs.forEach((x, i) => this.put(x.address, new Uint8Array(given[i].buffer, given[i].byteOffset, given[i].byteLength)));
+  }
+  // The bytes of a file that step.load takes.
+  save() { return this.queued(() => this.saved()); }
+  async saved() {
+    const [from, size] = this.page.state, [found] = await this.read(this.device.createCommandEncoder(), [[this.heap, from, size]]);
+    this.page.given.forEach(([, kind, address], i) => write(new DataView(found), kind, address - from, this.given[i]));
+    return this.file.written((place, nbytes) => new Uint8Array(found.slice(place - from, place - from + nbytes)));
+  }
+  // Take over a file of this step, whole or not at all.
+  load(file) { return this.queued(() => this.loaded(file)); }
+  async loaded(file) { this.restore(await this.file.read(file)); }
+  // The state as it was exported.
+  reset() {
+    const start = bytes(this.page.start);
+    return this.queued(async () => this.restore(this.page.table.map(([place, at, nbytes]) => [place, start.subarray(at, at + nbytes)])));
+  }
+  restore(arrays) {
+    const [from, size] = this.page.state, state = new Uint8Array(size);
+    for (const [place, own] of arrays) state.set(own, place - from);
+    this.put(from, state);
+    this.given = this.page.given.map(([, kind, address]) => read(new DataView(state.buffer), kind, address - from));
+    this.at = 0;
+  }
+}

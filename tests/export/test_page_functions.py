@@ -1,0 +1,165 @@
+"""Functions beside the step in pages, and captures: what a person types or drops, against the same calls in Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.export.browser import CHROMIUM, MISSING, Open, Tab
+
+import wholestep as ws
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+Array = np.ndarray[Any, Any]
+SHOWN = 5e-5
+"""The rounding of the five digits that a page shows."""
+
+
+def loss(params: Any, batch: Any) -> Any:
+    hidden = np.tanh(batch["x"] @ params["w"])
+    return np.mean((ws.capture("hidden", hidden) - batch["y"]) ** 2)
+
+
+def predict(params: Any, x: Any) -> Any:
+    hidden = np.tanh(x @ params["w"])
+    return {"hidden": hidden, "signs": np.stack([hidden, -hidden, hidden**2], 1)}
+
+
+def chosen(params: Any, batch: Any) -> Any:
+    return params["w"][batch["place"]] * batch["factor"]
+
+
+@pytest.fixture
+def made() -> tuple[Any, dict[str, Array]]:
+    rng = np.random.default_rng(0)
+    data = {"x": rng.normal(size=(16, 3)).astype("f"), "y": rng.normal(size=16).astype("f")}
+    batch = {k: v[:8] for k, v in data.items()}
+    step = ws.compile(loss, {"w": np.full(3, 0.5, "f")}, optimizer=ws.optim.adam(1e-1), batch=batch, captures="hidden")
+    return step, data
+
+
+@pytest.fixture
+def page(opened: Open, made: Any) -> Tab:
+    """A page with two functions on its parameters."""
+    step, data = made
+    one_row = step.attach(predict, batch=ws.ShapeDtype((1, 3), np.float32))
+    place = {"place": ws.ShapeDtype((2,), np.int64), "factor": ws.ShapeDtype((), np.float32)}
+    tab: Tab = opened(step, data, attach={"predict": one_row, "chosen": step.attach(chosen, batch=place)})
+    return tab
+
+
+def typed(tab: Tab, name: str, *texts: str) -> None:
+    """Type into the inputs of a function."""
+    for i, text in enumerate(texts):
+        area = f"document.querySelectorAll('#function-{name} textarea')[{i}]"
+        tab.evaluate(f"{area}.value = {json.dumps(text)}; {area}.dispatchEvent(new Event('input'))")
+
+
+def values(tab: Tab, name: str) -> list[list[float]]:
+    """The numbers that a function gave, one list for each result."""
+    tab.wait(f"document.querySelector('#function-{name} .results').childElementCount && !panels.{name}.asked")
+    lists = f"Array.from(document.querySelectorAll('#function-{name} .bars, #function-{name} pre'), "
+    found: list[list[float]] = tab.evaluate(
+        lists + "(x) => (x.localName === 'pre' ? x.textContent.split(/\\s+/) : "
+        "Array.from(x.querySelectorAll('dd'), (dd) => dd.textContent)).map(Number))"
+    )
+    return found
+
+
+def said(tab: Tab, name: str) -> str:
+    """What is wrong with what a function was given."""
+    tab.wait(f"document.querySelector('#function-{name} .said').className === 'said bad'")
+    found: str = tab.evaluate(f"document.querySelector('#function-{name} .said').textContent")
+    return found
+
+
+def test_predictions_follow_the_parameters(page: Tab, made: Any) -> None:
+    step, data = made
+    x = np.array([[0.5, -1.0, 2.0]], "f")
+    typed(page, "predict", "0.5, -1 2e0")
+    for _ in range(3):
+        wanted = step.attach(predict)(x)
+        found = values(page, "predict")
+        np.testing.assert_allclose(found[0], wanted["hidden"], rtol=SHOWN)
+        np.testing.assert_allclose(found[1], wanted["signs"][0], rtol=SHOWN)
+        before = page.evaluate("losses.length")
+        batch = {k: v[8 * (before % 2) : 8 * (before % 2) + 8] for k, v in data.items()}
+        page.evaluate("one('once').click()")
+        page.wait(f"losses.length > {before} && panels.predict.asked === false")
+        step(batch)
+
+
+def test_rows_of_a_file_are_calls_one_after_another(page: Tab, made: Any, tmp_path: Path) -> None:
+    step, data = made
+    run = step.attach(predict)
+    wanted = [float(run(x[None])["hidden"][0]) for x in data["x"]]
+    for name in ("rows.npy", "rows.csv", "rows.json", "wide.npy"):
+        file = tmp_path / name
+        if name.endswith(".npy"):
+            np.save(file, data["x"].astype("f8" if name == "wide.npy" else "f4"))
+        elif name.endswith(".csv"):
+            np.savetxt(file, data["x"], delimiter=",")
+        else:
+            file.write_text(json.dumps(data["x"].tolist()))
+        page.evaluate("document.querySelector('#function-predict .results').replaceChildren()")
+        page.upload("#function-predict input[type=file]", file)
+        np.testing.assert_allclose(values(page, "predict")[0], wanted, rtol=SHOWN, err_msg=name)
+
+
+def test_a_file_that_is_dropped_is_read(page: Tab, made: Any) -> None:
+    page.evaluate("""(() => {
+        const files = new DataTransfer();
+        files.items.add(new File(["1, 2, 3"], "row.csv"));
+        document.querySelector("#function-predict .field").dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
+    })()""")
+    wanted = made[0].attach(predict)(np.array([[1, 2, 3]], "f"))["hidden"]
+    np.testing.assert_allclose(values(page, "predict")[0], wanted, rtol=SHOWN)
+
+
+def test_what_is_no_input_is_said(page: Tab, tmp_path: Path) -> None:
+    typed(page, "predict", "1 2")
+    assert said(page, "predict") == "batch takes 3 numbers, or rows of so many, and 2 are given."
+    typed(page, "predict", "1 2 three")
+    assert said(page, "predict") == '"three" is no number.'
+    np.save(tmp_path / "big.npy", np.ones(3, ">f4"))
+    page.upload("#function-predict input[type=file]", tmp_path / "big.npy")
+    page.wait("document.querySelector('#function-predict .said').textContent.includes('little-endian')")
+    typed(page, "chosen", "", "0 1.5")
+    typed(page, "chosen", "2", "0 1.5")
+    assert said(page, "chosen") == "batch.place takes whole numbers, and 1.5 is none."
+    typed(page, "chosen", "2 3", "0 1")
+    assert said(page, "chosen") == "The inputs have 2 and 1 rows."
+
+
+def test_an_index_out_of_bounds_is_said_and_training_goes_on(page: Tab, made: Any) -> None:
+    typed(page, "chosen", "2", "0 7")
+    assert "index 7 is out of bounds for axis 0 with size 3" in said(page, "chosen")
+    assert 'params["w"][batch["place"]]' in said(page, "chosen")
+    typed(page, "chosen", "2", "0 -1")
+    np.testing.assert_allclose(values(page, "chosen")[0], [1.0, 1.0])
+    page.evaluate("one('once').click()")
+    page.wait("losses.length === 1")
+    page.wait("!panels.chosen.asked")
+    step, data = made
+    step({k: v[:8] for k, v in data.items()})
+    np.testing.assert_allclose(values(page, "chosen")[0], 2 * step.params["w"][[0, -1]], rtol=1e-4)
+
+
+def test_captures_are_those_of_the_last_step(page: Tab, made: Any) -> None:
+    step, data = made
+    for i in range(2):
+        page.evaluate("one('once').click()")
+        page.wait(f"losses.length === {i + 1}")
+        wanted = step({k: v[8 * i : 8 * i + 8] for k, v in data.items()}).captures["hidden"]
+        found = page.evaluate("Array.from(captures.querySelectorAll('dd'), (x) => Number(x.textContent))")
+        np.testing.assert_allclose(found, wanted, rtol=SHOWN)
+
+
+def test_the_functions_of_a_page_fit_a_narrow_screen(page: Tab) -> None:
+    typed(page, "predict", "0.5, -1 2e0")
+    values(page, "predict")
+    page.picture(360, 1400, "light")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
