@@ -110,11 +110,9 @@ def test_rows_of_a_file_are_calls_one_after_another(page: Tab, made: Any, tmp_pa
 
 
 def test_a_file_that_is_dropped_is_read(page: Tab, made: Any) -> None:
-    page.evaluate("""(() => {
-        const files = new DataTransfer();
-        files.items.add(new File(["1, 2, 3"], "row.csv"));
-        document.querySelector("#function-predict .field").dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
-    })()""")
+    page.evaluate("files = new DataTransfer(); files.items.add(new File(['1, 2, 3'], 'row.csv'))")
+    event = "new DragEvent('drop', { dataTransfer: files, bubbles: true, cancelable: true })"
+    page.evaluate(f"document.querySelector('#function-predict .field').dispatchEvent({event})")
     wanted = made[0].attach(predict)(np.array([[1, 2, 3]], "f"))["hidden"]
     np.testing.assert_allclose(values(page, "predict")[0], wanted, rtol=SHOWN)
 

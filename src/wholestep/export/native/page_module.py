@@ -32,7 +32,7 @@ def es_module(prefix: str, title: str, block: MemoryBlock, file: StateFile, data
         "ARRAYS": list(arrays(block)),
         "STATE": list(file.table()),
         "FUNCTIONS": failures,
-        "HEAD": file.text,
+        "HEAD": file.json_text,
         "PLACES": file.places(),
         "KEPT": block.kept or (0, 0, 0),
         "MEMORY": [stack, stack, stack + block.nbytes],

@@ -37,7 +37,7 @@ class StateFile:
         self.data = sum(int(a.type.nbytes) for a in arrays)
 
     @property
-    def text(self) -> str:
+    def json_text(self) -> str:
         """The head without its length."""
         return self.head[LENGTH_BYTES:].decode()
 

@@ -14,7 +14,7 @@ from wholestep.export.native.page_module import STATE_FILE
 from wholestep.export.native.state_code import filled_in
 
 FOLDER = Path(__file__).parent
-RUNTIME = ("host_numbers.js", STATE_FILE, "program.js", "training.js")
+RUNTIME: tuple[str | Path, ...] = ("host_numbers.js", STATE_FILE, "program.js", "training.js")
 """The files of the script that trains, in their order."""
 
 

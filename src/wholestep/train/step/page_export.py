@@ -10,7 +10,6 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.compiler.backends import page_recorder, page_target
-from wholestep.backends.gpu.dispatch_list import DispatchRecorder
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError, show
 from wholestep.export.native.block import MemoryBlock, PlacedArray, PlacedFunction, laid_out
 from wholestep.export.native.page_module import KINDS
@@ -19,8 +18,8 @@ from wholestep.runtime.error_sites import ErrorSite, unpack_site
 from wholestep.train.checkpoint.steps import saved_arrays
 from wholestep.train.program.engine import Engine
 from wholestep.train.program.resident_epochs import check_rows, default_batch_size
-from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.program.step_function import GRAD_NORM
+from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.captured_arrays import check_unchanged
 from wholestep.train.step.attached import AttachedProgram
 from wholestep.train.step.native_export import attached_plan, state_arrays, state_file, step_plan
@@ -32,9 +31,7 @@ I64 = np.dtype(np.int64)
 """The dtype of a status, and of an index that is out of bounds, which lies behind it."""
 
 
-def page_files(
-    engine: Engine, path: Path, data: Any, attached: Mapping[str, AttachedProgram]
-) -> dict[Path, bytes]:
+def page_files(engine: Engine, path: Path, data: Any, attached: Mapping[str, AttachedProgram]) -> dict[Path, bytes]:
     """The page of a step over data, in the order of its rows; raises UnsupportedError for what no page can do."""
     if data is None:
         raise ParameterError("export: a page trains on data of its own", hint="data= takes rows, as step.run does")
@@ -52,15 +49,15 @@ def page_files(
         raise UnsupportedError(
             "export to page: the step may fail after it has written its state", hint="check indices before the loss"
         )
-    program = {**recorded(block), **rows_of(engine, block, data), **state_of(engine, block)}
+    program = {**page_kernels(block), **page_rows(engine, block, data), **page_state(engine, block)}
     return {path: page_text(f"{engine.step_function.name} in a page", program).encode()}
 
 
-def recorded(block: MemoryBlock) -> dict[str, Any]:
+def page_kernels(block: MemoryBlock) -> dict[str, Any]:
     """The kernels of all functions, and the dispatches of each."""
     wide = [x for x in block.state if x.type.size == 1 and x.type.dtype.name in ("float64", "int64")]
     recorder = page_recorder(block.nbytes, [(x.path, dtypes.short(x.type.dtype), x.offset) for x in wide])
-    step, *others = [function_entry(recorder, f) for f in block.functions]
+    step, *others = [page_function(recorder.record(f.program), f) for f in block.functions]
     wgsl, kernels = recorder.module()
     results = {x.path: x for x in block.functions[0].outputs}
     loss, finite = results["loss"], results["finite"]
@@ -80,9 +77,9 @@ def recorded(block: MemoryBlock) -> dict[str, Any]:
     }
 
 
-def function_entry(recorder: DispatchRecorder, function: PlacedFunction) -> dict[str, Any]:
-    """A function as the page takes it: its dispatches, its scalars, and the arrays that it is given and gives."""
-    found, sites = recorder.record(function.program), function.program.plan.sites
+def page_function(found: Any, function: PlacedFunction) -> dict[str, Any]:
+    """A recorded function as the page takes it: its dispatches, its scalars, and the arrays that it takes and gives."""
+    sites = function.program.plan.sites
     return {
         "entries": [page_entry(entry, sites) for entry in found.entries],
         "code": code_text(found.code),
@@ -90,19 +87,19 @@ def function_entry(recorder: DispatchRecorder, function: PlacedFunction) -> dict
         "following": found.following,
         "steers": found.steers,
         "sites": [site_text(unpack_site(s.kind, s.facts, s.where), s.facts) for s in sites],
-        "inputs": list(map(array_entry, function.inputs)),
-        "outputs": list(map(array_entry, function.outputs)),
+        "inputs": list(map(page_array, function.inputs)),
+        "outputs": list(map(page_array, function.outputs)),
     }
 
 
-def array_entry(x: PlacedArray) -> dict[str, Any]:
+def page_array(x: PlacedArray) -> dict[str, Any]:
     """An array as the page takes it."""
     kind = KINDS[dtypes.short(x.stored)]
     shape = [*x.type.shape, 2] if x.type.dtype.kind == "c" else list(x.type.shape)
     return {"path": x.path, "kind": kind, "shape": shape, "address": x.offset, "nbytes": int(x.type.nbytes)}
 
 
-def rows_of(engine: Engine, block: MemoryBlock, data: Any) -> dict[str, Any]:
+def page_rows(engine: Engine, block: MemoryBlock, data: Any) -> dict[str, Any]:
     """The data of a page, without the rows that do not fill a batch."""
     signature = BatchSignature(data, "data", "export")
     check_rows(engine.signature, signature, 1)
@@ -115,14 +112,14 @@ def rows_of(engine: Engine, block: MemoryBlock, data: Any) -> dict[str, Any]:
     return {"data": list(map(encoded_bytes, whole)), "batches": rows // size}
 
 
-def state_of(engine: Engine, block: MemoryBlock) -> dict[str, Any]:
+def page_state(engine: Engine, block: MemoryBlock) -> dict[str, Any]:
     """The state of a page: where it lies, the file that holds it, and its arrays as they are now."""
     first = min(x.offset for x in block.state)
     end = max(x.offset + int(x.type.nbytes) for x in block.state)
     file, arrays = state_file(engine, block.state), saved_arrays(engine)
     return {
         "state": [first, end - first],
-        "head": file.text,
+        "head": file.json_text,
         "places": file.places(),
         "table": list(file.table()),
         "start": encoded_bytes(b"".join([arrays[x.path].tobytes() for x in file.arrays])),
