@@ -32,8 +32,13 @@ def draw_case(seed):
         shape = tuple([n if rng.random() < 0.6 else 1 for n in scores])
         seen = rng.random(shape) < 0.6
         given.append(seen if kind == "boolean" else np.where(seen, rng.normal(size=shape), -np.inf))
-    block = tuple([int(n) for n in rng.integers(1, 8, size=2)])
-    params = {"scale": 0.7, "causal": bool(rng.integers(2)), "masked": kind != "", "block": block}
+    dropout = [0.0, 0.3, 0.9][rng.integers(3)]
+    if dropout:
+        thin = tuple([n if rng.random() < 0.6 else 1 for n in (*lead, groups)])
+        given.append(rng.integers(0, 2**32, size=(*thin[:-1], 2), dtype=np.uint32))
+        given.append(rng.integers(0, 2**20, size=thin))
+    block = tuple([int(n) for n in rng.integers(1, 9, size=2)])
+    params = {"scale": 0.7, "causal": bool(rng.integers(2)), "masked": kind != "", "dropout": dropout, "block": block}
     rest = [rng.normal(size=(*lead, groups, queries, value_width)), rng.normal(size=(*lead, groups, queries))]
     return given, rest, params
 
@@ -195,18 +200,19 @@ def test_written_out_layers_become_a_loop():
     np.testing.assert_allclose(trained((4, 4)), trained(False), rtol=1e-5)
 
 
-def arena(time, blocks):
+def arena(time, blocks, **options):
     """The temporary bytes of a training step over a sequence."""
     shapes = [ws.ShapeDtype((2, time, 8), np.float32)] * 3
 
     def loss(qkv, batch):
-        return np.sum(ATTENTION(*qkv, causal=True, blocks=blocks) * batch)
+        return np.sum(ATTENTION(*qkv, causal=True, blocks=blocks, **options) * batch)
 
     return ws.estimate(loss, shapes, optimizer=ws.optim.sgd(0.1), batch=shapes[0]).arena
 
 
 def test_memory_grows_with_the_length():
     assert arena(2048, True) < 2.2 * arena(1024, True)
+    assert arena(2048, True, p=0.1, key=0) < 2.2 * arena(1024, True, p=0.1, key=0)
     assert arena(2048, True) < arena(2048, False) / 8
 
 
@@ -217,7 +223,7 @@ def test_long_sequences_go_by_blocks():
 
     assert "attention" in operations(1024) and "attention" not in operations(1023)
     assert "attention" not in operations(1024, blocks=False) and "attention" in operations(8, blocks=True)
-    assert "attention" not in operations(1024, p=0.5, key=ws.random.key(0))
+    assert "attention" in operations(1024, p=0.5, key=ws.random.key(0))
 
 
 def test_torch_agrees():
@@ -232,7 +238,7 @@ def test_torch_agrees():
     [
         ({"blocks": 4}, "blocks is 4"),
         ({"blocks": (0, 4)}, r"blocks is \(0, 4\)"),
-        ({"blocks": (4, 4), "p": 0.5, "key": 0}, "weights are dropped"),
+        ({"blocks": (4, 4), "p": 0.5}, "no key to draw from"),
     ],
 )
 def test_blocks_that_are_none_are_refused(options, words):

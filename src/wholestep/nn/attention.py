@@ -36,12 +36,13 @@ def scaled_dot_product_attention(
     `blocks` says how the scores are made. None makes them in blocks of queries and keys, with a running maximum and sum
     for each row, where queries times keys are 2**20 or more: then no array of all scores is kept, in either pass, and
     memory grows with the length of the sequences. A pair (queries, keys) sets the sizes of a block, True takes blocks
-    for short sequences too, False makes all scores at once. The order of the sums differs, and nothing else.
+    for short sequences too, False makes all scores at once. The order of the sums differs, and nothing else: the same
+    key drops the same weights.
 
     Shapes: q floats [..., heads, time, width], k and v [..., kv heads, other time, width]; `mask` bool or of the dtype
     of q; the shape of q.
     Raises: ShapeError where shapes do not fit, DtypeError for another mask, ParameterError for other blocks and for
-    blocks of what has symbolic sizes, different dtypes or dropped weights, and as `dropout` does.
+    blocks of what has symbolic sizes or different dtypes, and as `dropout` does.
     Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1; Ainslie et al., "GQA: training generalized
     multi-query transformer models", 2023, for fewer heads of k and v; Dao et al., "FlashAttention: fast and
     memory-efficient exact attention with IO-awareness", 2022, for blocks.
@@ -55,10 +56,10 @@ def scaled_dot_product_attention(
     groups = heads_per_key(q, k, v)
     *lead, t, width = q.shape
     s = k.shape[-2]
-    block = chosen_blocks(blocks, q, k, v, probability("attention", p))
+    block, p = chosen_blocks(blocks, q, k, v), probability("attention", p)
     if block is not None:
         scale = width**-0.5 if scale is None else scale
-        return attention_by_blocks(q, k, v, mask, groups, block, causal=causal, scale=scale)
+        return attention_by_blocks(q, k, v, mask, groups, block, causal=causal, p=p, key=key, scale=scale)
     folded = q.reshape(*lead[:-1], lead[-1] // groups, groups * t, width) if groups > 1 else q
     scores = folded @ wnp.swapaxes(k, -1, -2) * (width**-0.5 if scale is None else scale)
     scores = scores.reshape(*scores.shape[:-3], lead[-1], t, s) if groups > 1 else scores

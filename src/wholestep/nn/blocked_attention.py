@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.promotion import lift
 from wholestep.ir.build import current
+from wholestep.nn.keys import key_needed
 from wholestep.nn.windows import type_text
 from wholestep.primitives.attention import attention
+from wholestep.random.keys import checked_key
 
 BLOCKED_FROM = 1 << 20
 """The scores of a head, queries times keys, from which on blocks are chosen where nobody says."""
@@ -24,14 +27,14 @@ SCORES = 1 << 17
 LEAST_KEYS, MOST_KEYS = 128, 512
 
 
-def chosen_blocks(blocks: Any, q: Any, k: Any, v: Any, p: float) -> tuple[int, int] | None:
+def chosen_blocks(blocks: Any, q: Any, k: Any, v: Any) -> tuple[int, int] | None:
     """The queries and keys of a block; None where all scores are made at once.
 
     Raises ParameterError for blocks that are none, and where blocks are asked for and cannot be.
     """
     if blocks is False:
         return None
-    reason = "weights are dropped" if p > 0 else reason_against(q, k, v)
+    reason = reason_against(q, k, v)
     if blocks is None and (reason or q.shape[-2] * k.shape[-2] < BLOCKED_FROM):
         return None
     if blocks is not None and reason:
@@ -59,7 +62,17 @@ def reason_against(q: Any, k: Any, v: Any) -> str:
 
 
 def attention_by_blocks(
-    q: Any, k: Any, v: Any, mask: Any, groups: int, block: tuple[int, int], *, causal: bool, scale: Any
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    groups: int,
+    block: tuple[int, int],
+    *,
+    causal: bool,
+    p: float,
+    key: Any,
+    scale: Any,
 ) -> Any:
     """Attention with `groups` heads of q for each head of k, by blocks; shapes are those of the whole."""
     *lead, width = q.shape
@@ -80,9 +93,22 @@ def attention_by_blocks(
         refuse_unfit_mask(mask, q.dtype, scores)
         full = mask.reshape((1,) * (len(scores) - mask.ndim) + tuple(mask.shape))
         given.append(by_groups(full, len(axes), groups))
-    params = {"scale": float(scale), "causal": causal, "masked": mask is not None, "block": block}
+    if np.float32(p) >= 1:  # then no fraction in float32 keeps a weight
+        return wnp.zeros((*scores[:-1], v.shape[-1]), v.dtype)
+    if p > 0:
+        weighed = np.broadcast_shapes(tuple(lead[:-2]), k.shape[: -2 - len(own)])
+        given += drawn_by(key, weighed, len(axes), (*own, groups))
+    params = {"scale": float(scale), "causal": causal, "masked": mask is not None, "dropout": p, "block": block}
     out = apply(given, params)
     return out.reshape(*scores[:-1], v.shape[-1])
+
+
+def drawn_by(key: Any, outer: tuple[int, ...], axes: int, inner: tuple[int, ...]) -> list[Any]:
+    """The key, and the numbers of heads among all weights, of which `outer` and `inner` are the leading axes."""
+    words = checked_key("attention", key_needed("attention", key))
+    shape = (*outer, *inner)
+    numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(*[1] * (axes + 1 - len(shape)), *shape)
+    return [words.reshape(*[1] * axes, 2), numbers]
 
 
 def apply(given: list[Any], params: dict[str, Any]) -> Any:

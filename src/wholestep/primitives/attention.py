@@ -1,6 +1,6 @@
 """Attention: values mixed by the softmax of scores, kept as its result and one number a row; and its pullback.
 
-    s = q k^T * scale + mask        p = exp(s - lse)        out = p v        lse = log(sum(exp(s)))
+    s = q k^T * scale + mask        p = exp(s - lse)        out = (p * kept) v        lse = log(sum(exp(s)))
 
 The backward pass recomputes p from lse, so that no array of all scores is kept. A row that sees no key gives 0, and
 its lse is 0. What is written here in full is what the two mean; lowering walks over blocks of queries and keys.
@@ -12,14 +12,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.primitives.attention_dropout import (
+    NUMBER,
+    kept_of_all,
+    kept_rows,
+    kept_share,
+    spread_thin,
+    without_dropped,
+)
+from wholestep.primitives.attention_operands import (
+    AttentionOperands,
+    AttentionSizes,
+    attention_operands,
+    attention_sizes,
+    check_rest,
+    operands_of,
+)
 from wholestep.primitives.contraction import LETTERS, contract
 from wholestep.primitives.creation import cast, full, iota
 from wholestep.primitives.family import (
@@ -34,49 +50,15 @@ from wholestep.primitives.family import (
 )
 from wholestep.primitives.functions import exp
 from wholestep.primitives.logic import select
-from wholestep.primitives.movement import broadcast, reshape
+from wholestep.primitives.movement import reshape
 from wholestep.primitives.precision import LOW, WIDE
+from wholestep.primitives.random import WORD
 from wholestep.primitives.reduction import spread_back, sum_
 
 SCORES = "gts"
 """The labels of scores behind the leading axes: group, query, key."""
 MOST_SCORES = 1 << 22
 """The scores that the reference holds at once: it goes over rows, of which each is whole."""
-
-
-class AttentionSizes(NamedTuple):
-    """The sizes of a call: leading axes, queries that share a key, queries, keys, widths of keys and of values."""
-
-    lead: tuple[Any, ...]
-    groups: Any
-    queries: Any
-    keys: Any
-    width: Any
-    value_width: Any
-
-    @property
-    def scores(self) -> tuple[Any, ...]:
-        """The shape of all scores."""
-        return (*self.lead, self.groups, self.queries, self.keys)
-
-
-def attention_sizes(name: str, q: Any, k: Any, v: Any) -> AttentionSizes:
-    """The sizes of a call with these operands; raises ShapeError or DtypeError where they do not fit."""
-    found = AttentionSizes(k.shape[:-2], q.shape[-3], q.shape[-2], k.shape[-2], k.shape[-1], v.shape[-1])
-    fits = q.shape == (*found.lead, found.groups, found.queries, found.width) and v.shape[:-1] == k.shape[:-1]
-    if not fits:
-        raise ShapeError(f"{name}: q {q}, k {k} and v {v} do not fit")
-    if not dtypes.is_float(q.dtype) or not q.dtype == k.dtype == v.dtype:
-        raise DtypeError(f"{name}: q {q}, k {k} and v {v} are not of one floating dtype")
-    return found
-
-
-def check_score_mask(name: str, mask: Type, q: Type, scores: tuple[Any, ...]) -> None:
-    """Raise where a mask does not have an axis of size 1 or of full size for each of the scores."""
-    if mask.ndim != len(scores) or any(m not in (1, n) for m, n in zip(mask.shape, scores, strict=True)):
-        raise ShapeError(f"{name}: a mask {mask} does not fit scores {scores}")
-    if mask.dtype not in (q.dtype, np.dtype(bool)):
-        raise DtypeError(f"{name}: a mask {mask} is neither boolean nor of the dtype of q {q}")
 
 
 def product(x: Value, y: Value, spec: str) -> Value:
@@ -99,14 +81,6 @@ def narrowed_to(x: Value, like: Value) -> Value:
     return x if x.dtype == like.dtype else cast(x, dtype=like.dtype)
 
 
-def spread_mask(mask: Value, shape: tuple[Any, ...]) -> Value:
-    """A mask repeated along its axes of size 1."""
-    kept = tuple([i for i, (m, n) in enumerate(zip(mask.shape, shape, strict=True)) if m == n])
-    thin = reshape(mask, shape=tuple([shape[i] for i in kept]))
-    found: Value = broadcast(thin, shape=shape, axes=kept)
-    return found
-
-
 def row_values(x: Value, shape: tuple[Any, ...]) -> Value:
     """One number a row, repeated along the keys."""
     return spread_back(x, shape, (len(shape) - 1,))
@@ -126,21 +100,21 @@ def all_scores(q: Value, k: Value, mask: Maybe, *, scale: float, causal: bool) -
         s = select(at[0] <= at[1], s, nothing)
     if mask is None:
         return s
-    wide = spread_mask(mask, s.shape)
+    wide = spread_thin(mask, s.shape)
     return select(wide, s, nothing) if dtypes.is_bool(mask.dtype) else s + in_compute_dtype(wide)
 
 
-def attention_operands(inputs: Sequence[Any], masked: bool) -> tuple[Any, Any, Any, Any, list[Any]]:
-    """The operands in their roles: q, k, v, the mask or None, and what else there is."""
-    q, k, v, *rest = inputs
-    return q, k, v, rest[0] if masked else None, rest[masked:]
+def kept_or_none(given: AttentionOperands, scores: tuple[Any, ...], dropout: float) -> Maybe:
+    """True where a weight is kept; None where none is dropped."""
+    return kept_of_all(given.key, given.numbers, scores, dropout) if dropout else None
 
 
 class AttentionPrimitive(Several):
-    """The two share operands (q, k, v and a mask where `masked`), parameters, and the leading axes.
+    """The two share operands (q, k, v, a mask where `masked`, what is drawn by), parameters, and the leading axes.
 
     q is [..., groups, queries, width], k [..., keys, width], v [..., keys, value width], a mask [..., groups, queries,
-    keys] with axes of size 1 where it is the same all along. `block` is how many queries and keys lowering takes at a
+    keys] with axes of size 1 where it is the same all along. With a `dropout` above 0 a key u32[..., 2] and the numbers
+    of heads i64[..., groups] follow, thin in the same way. `block` is how many queries and keys lowering takes at a
     time; it changes the order of sums and nothing else.
     """
 
@@ -149,8 +123,9 @@ class AttentionPrimitive(Several):
 
     def batch(self, n: Any, xs: Sequence[Value], on: Sequence[bool], /, **params: Any) -> Any:
         wide = [expand(x, n, o) for x, o in zip(xs, on, strict=True)]
-        if params["masked"] and not on[3]:
-            wide[3] = reshape(xs[3], shape=(1, *xs[3].shape))
+        for i in range(3, 3 + params["masked"] + (2 if params["dropout"] else 0)):
+            if not on[i]:
+                wide[i] = reshape(xs[i], shape=(1, *xs[i].shape))
         return self(*wide, **params)
 
     def flops(self, node: Node) -> Any:
@@ -167,15 +142,15 @@ def drawn_operands(rng: np.random.Generator) -> Iterator[tuple[list[NDArray], di
     """Calls for the laws: (operands, parameters)."""
     dtype, half = np.dtype(np.float64), np.dtype(np.float16)
     calls: tuple[tuple[Any, ...], ...] = (
-        ((), 1, 5, 7, "", False, (2, 3), dtype),
-        ((2,), 2, 5, 4, "", True, (2, 2), dtype),
-        ((2, 3), 1, 4, 6, "rows", False, (2, 4), dtype),
-        ((2,), 2, 3, 5, "all", True, (3, 2), dtype),
-        ((3,), 1, 4, 4, "added", False, (4, 4), dtype),
-        ((1,), 2, 3, 3, "added", True, (2, 2), np.dtype(np.float32)),
-        ((2,), 1, 3, 4, "", True, (8, 8), half),
+        ((), 1, 5, 7, "", False, (2, 3), dtype, 0.0),
+        ((2,), 2, 5, 4, "", True, (2, 2), dtype, 0.0),
+        ((2, 3), 1, 4, 6, "rows", False, (2, 4), dtype, 0.0),
+        ((2,), 2, 3, 5, "all", True, (3, 2), dtype, 0.3),
+        ((3,), 1, 4, 4, "added", False, (4, 4), dtype, 0.5),
+        ((1,), 2, 3, 3, "added", True, (2, 2), np.dtype(np.float32), 0.0),
+        ((2,), 1, 3, 4, "", True, (8, 8), half, 0.25),
     )
-    for lead, groups, queries, keys, kind, causal, block, of in calls:
+    for lead, groups, queries, keys, kind, causal, block, of, dropout in calls:
         shapes = ((*lead, groups, queries, 3), (*lead, keys, 3), (*lead, keys, 2))
         given = [np.asarray(rng.normal(size=shape), of) for shape in shapes]
         thin = tuple([1] * len(lead))
@@ -185,25 +160,27 @@ def drawn_operands(rng: np.random.Generator) -> Iterator[tuple[list[NDArray], di
             given.append(np.asarray(rng.random((*lead, groups, queries, keys)) < 0.6))
         if kind == "added":
             given.append(np.asarray(rng.normal(size=(*thin, groups, queries, keys)), of))
-        yield given, {"scale": 0.5, "causal": causal, "masked": kind != "", "block": block}
+        if dropout:
+            given.append(rng.integers(0, 2**32, size=(*thin, 2), dtype=WORD))
+            given.append(np.arange(math.prod(lead) * groups, dtype=NUMBER).reshape(*lead, groups))
+        yield given, {"scale": 0.5, "causal": causal, "masked": kind != "", "dropout": dropout, "block": block}
 
 
 class Attention(AttentionPrimitive):
-    """(q, k, v[, mask]) -> (out, lse): mixed values, and the logarithm of each row's sum of exponentials."""
+    """(q, k, v, ...) -> (out, lse): mixed values, and the logarithm of each row's sum of exponentials."""
 
-    def type(self, q: Type, k: Type, v: Type, *rest: Type, masked: bool, **params: Any) -> tuple[Type, Type]:
+    def type(self, q: Type, k: Type, v: Type, *rest: Type, **params: Any) -> tuple[Type, Type]:
         size = attention_sizes(self.name, q, k, v)
-        for mask in rest:
-            check_score_mask(self.name, mask, q, size.scores)
+        check_rest(self.name, operands_of((q, k, v, *rest), params), size.scores, params["dropout"])
         out = array_type((*q.shape[:-1], size.value_width), q.dtype)
         return out, array_type(q.shape[:-1], dtypes.compute_dtype(q.dtype))
 
     def products(self, size: AttentionSizes) -> Any:
         return size.width + size.value_width
 
-    def ref(self, *arrays: NDArray, scale: float, causal: bool, masked: bool, block: tuple[int, int]) -> Any:
-        q, k, v, mask, _ = attention_operands(arrays, masked)
-        wide = dtypes.compute_dtype(q.dtype)
+    def ref(self, *arrays: NDArray, scale: float, causal: bool, dropout: float, **params: Any) -> Any:
+        q, k, v, mask, key, numbers, _ = attention_operands(arrays, params["masked"], dropout)
+        wide, scores = dtypes.compute_dtype(q.dtype), (*q.shape[:-1], k.shape[-2])
         out = np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
         lse = np.zeros(q.shape[:-1], wide)
         for rows, s in score_rows(q.astype(wide), k.astype(wide), mask, scale, causal):
@@ -212,21 +189,27 @@ class Attention(AttentionPrimitive):
             p = np.exp(s - largest)
             total = p.sum(axis=-1, keepdims=True)
             total[total == 0] = 1
-            out[..., rows, :] = (p / total) @ v.astype(wide)[..., None, :, :]
+            share = p / total
+            if dropout:
+                share = share * kept_rows(key, numbers, scores, rows, dropout) * wide.type(kept_share(dropout))
+            out[..., rows, :] = share @ v.astype(wide)[..., None, :, :]
             lse[..., rows] = (np.log(total) + largest)[..., 0]
         return out, lse
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        (q, k, v, mask, _), (_, lse) = attention_operands(node.inputs, node.params["masked"]), node.outputs
-        dq, dk, dv, dmask, _ = attention_operands(dxs, node.params["masked"])
-        p = weights(q, k, mask, lse, node.params)
-        ds = tangent_of_scores(q, k, dq, dk, dmask, p.shape, node.params["scale"])
+        given, (_, lse), params = operands_of(node.inputs, node.params), node.outputs, node.params
+        q, k, v, dropout = given.q, given.k, given.v, params["dropout"]
+        d = operands_of(dxs, params)
+        p = weights(q, k, given.mask, lse, params)
+        kept = kept_or_none(given, p.shape, dropout)
+        ds = tangent_of_scores(q, k, d.q, d.k, d.mask, p.shape, params["scale"])
         mean = dp = None
         if ds is not None:
             mean = sum_(p * ds, axes=(p.ndim - 1,))
-            dp = p * (ds - row_values(mean, p.shape))
+            dp = without_dropped(p * (ds - row_values(mean, p.shape)), kept, dropout)
         terms = [None if dp is None else product(dp, in_compute_dtype(v), "gts,sd->gtd")]
-        terms.append(None if dv is None else product(p, in_compute_dtype(dv), "gts,sd->gtd"))
+        if d.v is not None:
+            terms.append(product(without_dropped(p, kept, dropout), in_compute_dtype(d.v), "gts,sd->gtd"))
         dout = sum_values(terms)
         return None if dout is None else narrowed_to(dout, q), mean
 
@@ -248,15 +231,15 @@ class Attention(AttentionPrimitive):
 
 
 class AttentionPullback(AttentionPrimitive):
-    """(q, k, v[, mask], lse, g, delta) -> cotangents of q, k and v, from g of out and each row's sum(g * out)."""
+    """(q, k, v, ..., lse, g, delta) -> cotangents of q, k and v, from g of out and each row's sum(g * out)."""
 
     precision = WIDE
 
-    def type(self, q: Type, k: Type, v: Type, *rest: Type, masked: bool, **params: Any) -> tuple[Type, Type, Type]:
+    def type(self, q: Type, k: Type, v: Type, *rest: Type, **params: Any) -> tuple[Type, Type, Type]:
         size = attention_sizes(self.name, q, k, v)
-        *masks, lse, g, delta = rest
-        for mask in masks:
-            check_score_mask(self.name, mask, q, size.scores)
+        given = operands_of((q, k, v, *rest), params)
+        check_rest(self.name, given, size.scores, params["dropout"])
+        lse, g, delta = given.rest
         rows = array_type(q.shape[:-1], dtypes.compute_dtype(q.dtype))
         if lse != rows or delta != rows or g != array_type((*q.shape[:-1], size.value_width), q.dtype):
             raise ShapeError(f"{self.name}: {lse}, {g} and {delta} do not fit q {q} and v {v}")
@@ -265,42 +248,50 @@ class AttentionPullback(AttentionPrimitive):
     def products(self, size: AttentionSizes) -> Any:
         return 3 * size.width + 2 * size.value_width
 
-    def ref(self, *arrays: NDArray, scale: float, causal: bool, masked: bool, block: tuple[int, int]) -> Any:
-        q, k, v, mask, (lse, g, delta) = attention_operands(arrays, masked)
-        wide = dtypes.compute_dtype(q.dtype)
+    def ref(self, *arrays: NDArray, scale: float, causal: bool, dropout: float, **params: Any) -> Any:
+        q, k, v, mask, key, numbers, (lse, g, delta) = attention_operands(arrays, params["masked"], dropout)
+        wide, scores = dtypes.compute_dtype(q.dtype), (*q.shape[:-1], k.shape[-2])
         q, k, v, g = [x.astype(wide) for x in (q, k, v, g)]
         gq, gk, gv = np.zeros(q.shape, wide), np.zeros(k.shape, wide), np.zeros(v.shape, wide)
         for rows, s in score_rows(q, k, mask, scale, causal):
             p = np.exp(s - lse[..., rows, None])
-            ds = p * (g[..., rows, :] @ np.swapaxes(v, -1, -2)[..., None, :, :] - delta[..., rows, None])
+            kept: Any = 1
+            if dropout:
+                kept = kept_rows(key, numbers, scores, rows, dropout) * wide.type(kept_share(dropout))
+            gp = g[..., rows, :] @ np.swapaxes(v, -1, -2)[..., None, :, :] * kept
+            ds = p * (gp - delta[..., rows, None])
             gq[..., rows, :] = ds @ k[..., None, :, :] * scale
             gk += (np.swapaxes(ds, -1, -2) @ q[..., rows, :]).sum(axis=-3) * scale
-            gv += (np.swapaxes(p, -1, -2) @ g[..., rows, :]).sum(axis=-3)
+            gv += (np.swapaxes(p * kept, -1, -2) @ g[..., rows, :]).sum(axis=-3)
         return tuple([x.astype(arrays[0].dtype) for x in (gq, gk, gv)])
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         params = node.params
-        scale, masked = params["scale"], params["masked"]
-        q, k, v, mask, (lse, g, delta) = attention_operands(node.inputs, masked)
-        dq, dk, dv, dmask, (dlse, dg, ddelta) = attention_operands(dxs, masked)
-        p = weights(q, k, mask, lse, params)
-        off = product(in_compute_dtype(g), in_compute_dtype(v), "gtd,sd->gts") - row_values(delta, p.shape)
-        moved = tangent_of_scores(q, k, dq, dk, dmask, p.shape, scale)
+        scale, dropout = params["scale"], params["dropout"]
+        given, d = operands_of(node.inputs, params), operands_of(dxs, params)
+        q, k, v, (lse, g, delta), (dlse, dg, ddelta) = given.q, given.k, given.v, given.rest, d.rest
+        p = weights(q, k, given.mask, lse, params)
+        kept = kept_or_none(given, p.shape, dropout)
+
+        def mixed(x: Maybe, y: Maybe) -> Maybe:
+            """The cotangent of weights from those of mixed values x and from values y."""
+            if x is None or y is None:
+                return None
+            made = product(in_compute_dtype(x), in_compute_dtype(y), "gtd,sd->gts")
+            return without_dropped(made, kept, dropout)
+
+        off = mixed(g, v) - row_values(delta, p.shape)
+        moved = tangent_of_scores(q, k, d.q, d.k, d.mask, p.shape, scale)
         dp = sum_values([moved, None if dlse is None else -row_values(dlse, p.shape)])
         dp = None if dp is None else p * dp
-        doff = sum_values(
-            [
-                None if dg is None else product(in_compute_dtype(dg), in_compute_dtype(v), "gtd,sd->gts"),
-                None if dv is None else product(in_compute_dtype(g), in_compute_dtype(dv), "gtd,sd->gts"),
-                None if ddelta is None else -row_values(ddelta, p.shape),
-            ]
-        )
+        doff = sum_values([mixed(dg, v), mixed(g, d.v), None if ddelta is None else -row_values(ddelta, p.shape)])
         s, ds = p * off * scale, sum_values([product_or_none(dp, off), product_or_none(p, doff)])
         ds = None if ds is None else ds * scale
+        shares = [None if x is None else without_dropped(x, kept, dropout) for x in (dp, p)]
         made = (
-            [score_product(ds, k, "gts,sd->gtd"), score_product(s, dk, "gts,sd->gtd")],
-            [score_product(ds, q, "gts,gtd->sd"), score_product(s, dq, "gts,gtd->sd")],
-            [score_product(dp, g, "gts,gtd->sd"), score_product(p, dg, "gts,gtd->sd")],
+            [score_product(ds, k, "gts,sd->gtd"), score_product(s, d.k, "gts,sd->gtd")],
+            [score_product(ds, q, "gts,gtd->sd"), score_product(s, d.q, "gts,gtd->sd")],
+            [score_product(shares[0], g, "gts,gtd->sd"), score_product(shares[1], dg, "gts,gtd->sd")],
         )
         found = [sum_values(terms) for terms in made]
         return [None if x is None else narrowed_to(x, q) for x in found]
@@ -331,7 +322,7 @@ def tangent_of_scores(
     terms = [
         None if dq is None else products_of_keys(in_compute_dtype(dq), in_compute_dtype(k), scale),
         None if dk is None else products_of_keys(in_compute_dtype(q), in_compute_dtype(dk), scale),
-        None if dmask is None else in_compute_dtype(spread_mask(dmask, shape)),
+        None if dmask is None else in_compute_dtype(spread_thin(dmask, shape)),
     ]
     return sum_values(terms)
 

@@ -52,8 +52,8 @@ def philox(counter: Sequence[NDArray], key: Sequence[NDArray]) -> list[NDArray]:
     return [c0, c1, c2, c3]
 
 
-def words(keys: NDArray, data: NDArray, count: int, stream: int) -> NDArray:
-    """The first `count` words of each key: keys u32[n, 2], data u32[n] -> u32[n, count]."""
+def words(keys: NDArray, data: NDArray, count: int, stream: int, first: NDArray | None = None) -> NDArray:
+    """`count` words of each key, from block `first` on: keys u32[n, 2], data u32[n], first i64[n] -> u32[n, count]."""
     blocks = -(-count // 4)
     out = np.empty((len(keys), blocks, 4), WORD)
     rows = max(1, CHUNK // max(blocks, 1))
@@ -64,10 +64,22 @@ def words(keys: NDArray, data: NDArray, count: int, stream: int) -> NDArray:
         d = data[some].astype(_U64)[:, None]
         for start in range(0, blocks, CHUNK):
             index = np.arange(start, min(start + CHUNK, blocks), dtype=_U64)
+            if first is not None:
+                index = index + first[some].astype(_U64)[:, None]
             found = philox((index & _MASK, index >> _HALF, d, fixed), (k[:, :1], k[:, 1:]))
             for lane, word in enumerate(found):
                 out[some, start : start + CHUNK, lane] = word
     return out.reshape(len(keys), 4 * blocks)[:, :count]
+
+
+def check_keys(name: str, key: Type, each: Type, stream: int) -> None:
+    """Raise where there is not one key, two words, for each element of `each`, or where a stream is no word."""
+    if key.dtype != WORD:
+        raise DtypeError(f"{name}: a key is uint32, not {key}")
+    if key.shape != (*each.shape, 2):
+        raise ShapeError(f"{name}: {key} is not one key, two words, for each element of {each}")
+    if not 0 <= stream < 2**32:
+        raise ShapeError(f"{name}: stream {stream} is no 32-bit word")
 
 
 class RandomBits(Loops, LeadingBatch):
@@ -78,12 +90,9 @@ class RandomBits(Loops, LeadingBatch):
     precision = AS_WRITTEN
 
     def type(self, key: Type, data: Type, *, shape: Shape, stream: int) -> Type:
-        if key.dtype != WORD or data.dtype != WORD:
-            raise DtypeError(f"random_bits: a key and its data are uint32, not {key} and {data}")
-        if key.shape != (*data.shape, 2):
-            raise ShapeError(f"random_bits: {key} is not one key, two words, for each element of {data}")
-        if not 0 <= stream < 2**32:
-            raise ShapeError(f"random_bits: stream {stream} is no 32-bit word")
+        if data.dtype != WORD:
+            raise DtypeError(f"random_bits: data of a key are uint32, not {data}")
+        check_keys("random_bits", key, data, stream)
         return array_type((*data.shape, *shape), WORD)
 
     def ref(self, key: NDArray, data: NDArray, *, shape: Shape, stream: int) -> NDArray:
@@ -105,4 +114,34 @@ class RandomBits(Loops, LeadingBatch):
         yield Sample((drawn(0, 2), drawn(0)), {"shape": (4,), "stream": 1})
 
 
+class RandomBlocks(Loops, LeadingBatch):
+    """The words of `blocks` blocks from number `first` on, for each key: four to a block, those of `random_bits`."""
+
+    kind = "random"
+    flat = True
+    precision = AS_WRITTEN
+
+    def type(self, key: Type, first: Type, *, blocks: int, stream: int) -> Type:
+        if first.dtype != np.int64:
+            raise DtypeError(f"random_blocks: numbers of blocks are int64, not {first}")
+        check_keys("random_blocks", key, first, stream)
+        return array_type((*first.shape, 4 * blocks), WORD)
+
+    def ref(self, key: NDArray, first: NDArray, *, blocks: int, stream: int) -> NDArray:
+        rows = math.prod(first.shape)
+        nothing = np.zeros(rows, WORD)
+        found = words(key.reshape(rows, 2), nothing, 4 * blocks, stream, first.reshape(-1))
+        return found.reshape(*first.shape, 4 * blocks)
+
+    def flops(self, node: Node) -> Any:
+        return node.outputs[0].type.size * 10 * ROUNDS // 4
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        for rows, blocks in (((), 1), ((3,), 5), ((2, 1), 3), ((2,), 0), ((0,), 2)):
+            key = rng.integers(0, 2**32, size=(*rows, 2), dtype=WORD)
+            first = rng.integers(0, 2**40, size=rows, dtype=np.int64)
+            yield Sample((key, np.asarray(first, np.int64)), {"blocks": blocks, "stream": 3})
+
+
 random_bits = RandomBits("random_bits")
+random_blocks = RandomBlocks("random_blocks")

@@ -47,6 +47,11 @@ def run_in_trace(f: F) -> F:
 
 def key_of(name: str, key: Any) -> Value:
     """A key as a value; raises DtypeError or ShapeError for what is none."""
+    return lift(checked_key(name, key)).value
+
+
+def checked_key(name: str, key: Any) -> Any:
+    """A key as it is, traced or plain; raises DtypeError or ShapeError for what is none."""
     hint = "make one with ws.random.key(seed)"
     if not isinstance(key, Array | np.ndarray):
         raise DtypeError(f"{name}: the key is a {type(key).__name__}, not two uint32 words", hint=hint)
@@ -55,7 +60,7 @@ def key_of(name: str, key: Any) -> Value:
     if key.shape != (2,):
         hint = "map over many keys with ws.vmap" if key.ndim > 1 and key.shape[-1] == 2 else hint
         raise ShapeError(f"{name}: the key has shape {key.shape}, not (2,)", hint=hint)
-    return lift(key).value
+    return key
 
 
 def shape_of(name: str, shape: Any) -> Shape:

@@ -201,7 +201,7 @@ JAX = PythonTarget(
     decorated=lambda text, stateful: (
         f"@functools.partial(jax.jit, donate_argnums=0)\n{text}" if stateful else f"@jax.jit\n{text}"
     ),
-    outlined=frozenset(("random_bits",)),
+    outlined=frozenset(("random_bits", "random_blocks")),
     setup='\n\njax.config.update("jax_enable_x64", True)  # counters are 64-bit integers',
     holds=jax_holds,
 )

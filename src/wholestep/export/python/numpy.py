@@ -200,6 +200,6 @@ NUMPY = PythonTarget(
     support="numpy_support.py",
     numbers_in=frozenset((*INFIX, "select")),
     decorated=lambda text, stateful: f'@np.errstate(all="ignore")\n{text}',
-    outlined=frozenset(("random_bits",)),
+    outlined=frozenset(("random_bits", "random_blocks")),
 )
 """NumPy as a target."""

@@ -230,7 +230,7 @@ TENSORFLOW = PythonTarget(
     support="tensorflow_support.py",
     numbers_in=frozenset(),
     decorated=lambda text, stateful: f"@tf.function(autograph=False)\n{text}",
-    outlined=frozenset(("random_bits",)),
+    outlined=frozenset(("random_bits", "random_blocks")),
     holds=tensorflow_holds,
 )
 """TensorFlow as a target."""

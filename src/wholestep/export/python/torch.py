@@ -271,7 +271,7 @@ TORCH = PythonTarget(
     support="torch_support.py",
     numbers_in=frozenset((*INFIX, "select")) - {"div"} - frozenset(("left_shift", "right_shift")),
     decorated=lambda text, stateful: f"@torch.no_grad()\n@on_their_device\n{text}",
-    outlined=frozenset(("random_bits",)),
+    outlined=frozenset(("random_bits", "random_blocks")),
     holds=torch_holds,
 )
 """PyTorch as a target."""

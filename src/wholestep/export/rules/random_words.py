@@ -40,8 +40,27 @@ def high_word(v: Value) -> Value:
 def bits_in_words(key: Value, data: Value, *, shape: tuple[int, ...], stream: int) -> Value:
     """The words of `random_bits`, block by block."""
     count, lead = math.prod(shape), data.shape
-    blocks, k = -(-count // 4), data.ndim
+    whole = (*lead, -(-count // 4))
+    block: Value = iota(shape=whole, axis=len(lead), dtype=INT)
+    lanes = block_lanes(key, block, cast(data, dtype=INT), stream)
+    flat = slice_along(reshape(lanes, shape=(*lead, 4 * whole[-1])), len(lead), 0, count)
+    return cast(reshape(flat, shape=(*lead, *shape)), dtype=WORD)
+
+
+def blocks_in_words(key: Value, first: Value, *, blocks: int, stream: int) -> Value:
+    """The words of `random_blocks`."""
+    lead = first.shape
     whole = (*lead, blocks)
+    start: Value = broadcast(first, shape=whole, axes=tuple(range(first.ndim)))
+    block = start + iota(shape=whole, axis=first.ndim, dtype=INT)
+    lanes = block_lanes(key, block, like(first, 0), stream)
+    return cast(reshape(lanes, shape=(*lead, 4 * blocks)), dtype=WORD)
+
+
+def block_lanes(key: Value, block: Value, data: Value, stream: int) -> Value:
+    """The four words of numbered blocks, along a new last axis: key [..., 2], block [..., n], data [...]."""
+    whole, lead = block.shape, data.shape
+    k = data.ndim
     keys = cast(key, dtype=INT)
 
     def wide(v: Value) -> Any:
@@ -50,8 +69,7 @@ def bits_in_words(key: Value, data: Value, *, shape: tuple[int, ...], stream: in
     def part(i: int) -> Any:
         return wide(reshape(slice_along(keys, k, i, i + 1), shape=lead))
 
-    block: Value = iota(shape=whole, axis=k, dtype=INT)
-    c = [low_word(block), high_word(block), wide(cast(data, dtype=INT)), like(block, stream)]
+    c = [low_word(block), high_word(block), wide(data), like(block, stream)]
     key_words = [part(0), part(1)]
     for _ in range(ROUNDS):
         p0, p1 = c[0] * MULTIPLIERS[0], c[2] * MULTIPLIERS[1]
@@ -59,6 +77,5 @@ def bits_in_words(key: Value, data: Value, *, shape: tuple[int, ...], stream: in
         third = bitwise_xor(bitwise_xor(high_word(p0), c[3]), key_words[1])
         c = [first, low_word(p1), third, low_word(p0)]
         key_words = [low_word(word + step) for word, step in zip(key_words, STEPS, strict=True)]
-    lanes = concat(*[reshape(word, shape=(*whole, 1)) for word in c], axis=k + 1)
-    flat = slice_along(reshape(lanes, shape=(*lead, 4 * blocks)), k, 0, count)
-    return cast(reshape(flat, shape=(*lead, *shape)), dtype=WORD)
+    lanes: Value = concat(*[reshape(word, shape=(*whole, 1)) for word in c], axis=k + 1)
+    return lanes

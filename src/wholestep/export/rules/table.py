@@ -8,7 +8,7 @@ from wholestep.export.rules.control import all_branches
 from wholestep.export.rules.elementwise import ELEMENTWISE_RULES
 from wholestep.export.rules.movement import MOVEMENT_RULES
 from wholestep.export.rules.order import ORDER_RULES
-from wholestep.export.rules.random_words import bits_in_words
+from wholestep.export.rules.random_words import bits_in_words, blocks_in_words
 from wholestep.lower.legalize import fft, matrix_functions
 
 RULES: dict[str, Rule] = {
@@ -21,5 +21,6 @@ RULES: dict[str, Rule] = {
     "attention_pullback": pulled_back_attention,
     "cond": all_branches,
     "random_bits": bits_in_words,
+    "random_blocks": blocks_in_words,
 }
 """Rules that all targets share."""

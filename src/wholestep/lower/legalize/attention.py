@@ -9,6 +9,7 @@
 
 The pullback makes p = exp(s - lse) again block by block, adds up the cotangent of a block of queries over the keys, and
 those of the keys over the queries. Blocks that lie wholly above the diagonal of causal attention are not computed.
+Which weights of a block are dropped is drawn again in both passes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from wholestep.lower.legalize.attention_blocks import (
     times_columns,
 )
 from wholestep.primitives.arithmetic import maximum
-from wholestep.primitives.attention import attention_operands, attention_sizes, in_compute_dtype, row_values
+from wholestep.primitives.attention import in_compute_dtype, row_values
+from wholestep.primitives.attention_dropout import kept_share
+from wholestep.primitives.attention_operands import AttentionOperands, attention_operands, attention_sizes
 from wholestep.primitives.creation import cast, full
 from wholestep.primitives.family import Maybe, ones, zeros
 from wholestep.primitives.functions import exp, log
@@ -46,6 +49,7 @@ def blocked_attention(
     scale: float,
     causal: bool,
     masked: bool,
+    dropout: float,
     block: tuple[int, int],
     panels: PanelWidth = no_panels,
 ) -> Sequence[Value]:
@@ -53,10 +57,10 @@ def blocked_attention(
     size = attention_sizes("attention", *inputs[:3])
 
     def run(xs: Values, lead: tuple[int, ...]) -> Values:
-        q, k, v, mask, _ = attention_operands(xs, masked)
-        wide = in_compute_dtype(q) * scale
-        blocks = blocks_of(size, lead, causal, block, panels(wide.dtype.itemsize))
-        return mix_blocks(blocks, wide, in_compute_dtype(k), in_compute_dtype(v), mask, q.dtype)
+        given = attention_operands(xs, masked, dropout)
+        wide = in_compute_dtype(given.q) * scale
+        blocks = blocks_of(size, lead, causal, dropout, block, panels(wide.dtype.itemsize))
+        return mix_blocks(blocks, wide, in_compute_dtype(given.k), in_compute_dtype(given.v), given)
 
     return in_a_loop(inputs, size.lead, most_heads(size, block), run)
 
@@ -67,8 +71,9 @@ def transposed_matrices(x: Value) -> Value:
     return found
 
 
-def mix_blocks(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype: Any) -> Values:
+def mix_blocks(blocks: Blocks, q: Value, k: Value, v: Value, given: AttentionOperands) -> Values:
     """Attention over a few leading axes: (out, lse)."""
+    mask, dtype = given.mask, given.q.dtype
     keys, values = blocks.columns(transposed_matrices(blocks.keys(k))), blocks.columns(blocks.keys(v))
     query_numbers, key_numbers = blocks.numbers()
     heads, rows = blocks.scores[:2]
@@ -84,7 +89,7 @@ def mix_blocks(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype:
 
             def change(carry: Values) -> Values:
                 s = blocks.seen(times_columns(q, "hrt", k), i, j, seen)
-                return mixed_block(s, v, *carry, masked=mask is not None)
+                return mixed_block(s, v, *carry, masked=mask is not None, kept=blocks.kept(given, i, j))
 
             return blocks.where_reached(i, j, carry, change), []
 
@@ -94,13 +99,14 @@ def mix_blocks(blocks: Blocks, q: Value, k: Value, v: Value, mask: Maybe, dtype:
             nothing = total.equals(0)
             m, total = select(nothing, zeros(row_type), m), select(nothing, ones(row_type), total)
         out = acc / row_values(total, wide.shape)
+        out = out * kept_share(blocks.dropout) if blocks.dropout else out
         return [], [out if out.dtype == dtype else cast(out, dtype=dtype), m + log(total)]
 
     _, found = loop(of_queries, [], [blocks.rows(q), query_numbers, *blocks.masked_rows(mask)])
     return [blocks.from_rows(x) for x in found]
 
 
-def mixed_block(s: Value, v: Value, m: Value, total: Value, acc: Value, *, masked: bool) -> Values:
+def mixed_block(s: Value, v: Value, m: Value, total: Value, acc: Value, *, masked: bool, kept: Maybe) -> Values:
     """A row's maximum, its sum and its mixed values after the scores of one more block."""
     largest = maximum(m, max_(s, axes=(2,)))
     off = largest
@@ -108,7 +114,13 @@ def mixed_block(s: Value, v: Value, m: Value, total: Value, acc: Value, *, maske
         off = select(largest.equals(-math.inf), zeros(largest.type), largest)
     p, factor = exp(s - row_values(off, s.shape)), exp(m - off)
     total = total * factor + sum_(p, axes=(2,))
+    p = kept_or_zero(p, kept)
     return [largest, total, acc * row_values(factor, acc.shape) + times_columns(p, "hrt", v)]
+
+
+def kept_or_zero(x: Value, kept: Maybe) -> Value:
+    """x, and 0 where a weight is dropped."""
+    return x if kept is None else select(kept, x, zeros(x.type))
 
 
 def blocked_pullback(
@@ -116,6 +128,7 @@ def blocked_pullback(
     scale: float,
     causal: bool,
     masked: bool,
+    dropout: float,
     block: tuple[int, int],
     panels: PanelWidth = no_panels,
 ) -> Values:
@@ -123,20 +136,22 @@ def blocked_pullback(
     size = attention_sizes("attention_pullback", *inputs[:3])
 
     def run(xs: Values, lead: tuple[int, ...]) -> Values:
-        q, k, v, mask, rest = attention_operands(xs, masked)
-        qkv = [in_compute_dtype(q) * scale, in_compute_dtype(k), in_compute_dtype(v)]
-        blocks = blocks_of(size, lead, causal, block, panels(qkv[0].dtype.itemsize))
-        gq, gk, gv = pulled_back(blocks, qkv, mask, rest)
+        given = attention_operands(xs, masked, dropout)
+        q = given.q
+        qkv = [in_compute_dtype(q) * scale, in_compute_dtype(given.k), in_compute_dtype(given.v)]
+        blocks = blocks_of(size, lead, causal, dropout, block, panels(qkv[0].dtype.itemsize))
+        gq, gk, gv = pulled_back(blocks, qkv, given)
         found = [blocks.from_rows(gq) * scale, blocks.from_keys(gk), blocks.from_keys(gv)]
         return [x if x.dtype == q.dtype else cast(x, dtype=q.dtype) for x in found]
 
     return in_a_loop(inputs, size.lead, most_heads(size, block), run)
 
 
-def pulled_back(blocks: Blocks, qkv: Values, mask: Maybe, rest: Values) -> Values:
+def pulled_back(blocks: Blocks, qkv: Values, given: AttentionOperands) -> Values:
     """Cotangents over a few leading axes, in blocks: of queries times the scale, of keys and of values."""
     q, k, v = qkv
-    lse, g, delta = rest
+    mask, (lse, g, delta) = given.mask, given.rest
+    g = in_compute_dtype(g) * kept_share(blocks.dropout) if blocks.dropout else in_compute_dtype(g)
     keys, values = blocks.keys(k), blocks.keys(v)
     query_numbers, key_numbers = blocks.numbers()
     fixed = [*[blocks.columns(x) for x in (keys, transposed_matrices(keys), transposed_matrices(values))], key_numbers]
@@ -153,11 +168,12 @@ def pulled_back(blocks: Blocks, qkv: Values, mask: Maybe, rest: Values) -> Value
                 gq, gk, gv = so_far
                 s = blocks.seen(times_columns(q, "hrt", turned_k), i, j, seen)
                 p = exp(s - row_values(lse, s.shape))
-                ds = p * (times_columns(g, "hrt", turned_v) - row_values(delta, s.shape))
+                kept = blocks.kept(given, i, j)
+                ds = p * (kept_or_zero(times_columns(g, "hrt", turned_v), kept) - row_values(delta, s.shape))
                 return [
                     gq + times_columns(ds, "hrt", k),
                     gk + times_columns(ds, "htr", q_columns),
-                    gv + times_columns(p, "htr", g_columns),
+                    gv + times_columns(kept_or_zero(p, kept), "htr", g_columns),
                 ]
 
             found = blocks.where_reached(i, j, [*carry, gk, gv], change)
@@ -166,7 +182,7 @@ def pulled_back(blocks: Blocks, qkv: Values, mask: Maybe, rest: Values) -> Value
         (gq,), sums = loop(of_keys, [zeros(q.type)], [*sums, *fixed, *blocks.masked_keys(seen_rows)])
         return sums, [gq]
 
-    rows = [blocks.rows(x) for x in (q, in_compute_dtype(g), lse, delta)]
+    rows = [blocks.rows(x) for x in (q, g, lse, delta)]
     start = [zeros(keys.type), zeros(values.type)]
     sums, (gq,) = loop(of_queries, start, [*rows, query_numbers, *blocks.masked_rows(mask)])
     return [gq, *sums]

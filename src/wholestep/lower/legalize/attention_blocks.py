@@ -13,7 +13,9 @@ from wholestep.ir.analysis import reordered
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
-from wholestep.primitives.attention import AttentionSizes, in_compute_dtype, spread_mask
+from wholestep.primitives.attention import in_compute_dtype
+from wholestep.primitives.attention_dropout import NUMBER, first_words, kept_weights, spread_thin
+from wholestep.primitives.attention_operands import AttentionOperands, AttentionSizes
 from wholestep.primitives.contraction import contract
 from wholestep.primitives.creation import cast, full, iota
 from wholestep.primitives.family import Maybe
@@ -152,6 +154,7 @@ class Blocks(NamedTuple):
 
     size: AttentionSizes
     causal: bool
+    dropout: float
     panel: int
     """The columns that a tile of registers reads at a time; 0 where any number is as good."""
     query_blocks: int
@@ -235,8 +238,28 @@ class Blocks(NamedTuple):
             s = select(reshape(column < size.keys, shape=s.shape), s, nothing)
         if mask is None:
             return s
-        wide = reshape(spread_mask(mask, (*size.lead, *shape[1:])), shape=s.shape)
+        wide = reshape(spread_thin(mask, (*size.lead, *shape[1:])), shape=s.shape)
         return select(wide, s, nothing) if dtypes.is_bool(mask.dtype) else s + in_compute_dtype(wide)
+
+    def kept(self, given: AttentionOperands, i: Value, j: Value) -> Maybe:
+        """True where a weight of a block is kept; None where none is dropped."""
+        if not self.dropout:
+            return None
+        size, key, numbers = self.size, given.key, given.numbers
+        rows = (self.heads, size.groups, self.query_block)
+        query = broadcast(cast(i, dtype=NUMBER) * self.query_block, shape=rows, axes=())
+        query = query + iota(shape=rows, axis=2, dtype=NUMBER)
+        number = reshape(spread_thin(numbers, (*size.lead, size.groups)), shape=rows[:2])
+        number = broadcast(number, shape=rows, axes=(0, 1))
+        first = first_words(number, query, size.queries, size.keys)
+        first = first + broadcast(cast(j, dtype=NUMBER) * self.key_block, shape=rows, axes=())
+        each = broadcast(
+            reshape(spread_thin(key, (*size.lead, 2)), shape=(self.heads, 2)), shape=(*rows, 2), axes=(0, 3)
+        )
+        aligned = size.keys % 4 == 0 and (self.key_block % 4 == 0 or self.key_blocks == 1)
+        shape = (*self.scores[:2], 2)
+        flat = reshape(first, shape=shape[:2])
+        return kept_weights(reshape(each, shape=shape), flat, self.key_block, self.dropout, aligned=aligned)
 
     def where_reached(self, i: Value, j: Value, values: Values, change: Callable[[Values], Values]) -> Values:
         """The values, changed where some query of a block may look at some key of a block, as far as `causal` says."""
@@ -261,10 +284,12 @@ def times_columns(x: Value, labels: str, columns: Value) -> Value:
     return found
 
 
-def blocks_of(size: AttentionSizes, lead: tuple[int, ...], causal: bool, block: tuple[int, int], panel: int) -> Blocks:
+def blocks_of(
+    size: AttentionSizes, lead: tuple[int, ...], causal: bool, dropout: float, block: tuple[int, int], panel: int
+) -> Blocks:
     """The blocks of a call on some of the leading axes."""
     queries, keys = even_block(size.queries, block[0]), even_block(size.keys, block[1])
-    return Blocks(size._replace(lead=lead), causal, panel, *queries, *keys)
+    return Blocks(size._replace(lead=lead), causal, dropout, panel, *queries, *keys)
 
 
 def most_heads(size: AttentionSizes, block: tuple[int, int]) -> int:

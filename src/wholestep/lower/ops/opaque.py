@@ -15,7 +15,7 @@ from wholestep.primitives.indexing import Scatter
 from wholestep.primitives.loops import Scan
 from wholestep.primitives.movement import Concat
 from wholestep.primitives.order import Cummax
-from wholestep.primitives.random import RandomBits
+from wholestep.primitives.random import RandomBits, RandomBlocks
 from wholestep.primitives.reduction import Running
 from wholestep.primitives.structure import Cond, While
 
@@ -50,6 +50,7 @@ OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
         While: OpaqueRule(control_flow.control_flow_operands, control_flow.while_tasks),
         Cond: OpaqueRule(control_flow.control_flow_operands, control_flow.cond_tasks),
         RandomBits: OpaqueRule(leaf_operands, philox.random_bits_tasks),
+        RandomBlocks: OpaqueRule(leaf_operands, philox.random_blocks_tasks),
         ArgsortOp: OpaqueRule(merge_sort.keys_in_rows, merge_sort.merge_sort_tasks),
         RequireOp: OpaqueRule(leaf_operands, matrix_kernels.require_tasks),
         PivotPermutationOp: OpaqueRule(leaf_operands, matrix_kernels.exchanged_tasks),

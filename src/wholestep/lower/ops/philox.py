@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from wholestep.dims import Size
-from wholestep.ir.graph import Node
+from wholestep.ir.graph import Node, Value
 from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.index_arithmetic import row_major_strides, size_index
+from wholestep.kernel.index_arithmetic import Coordinates, row_major_strides, size_index
 from wholestep.kernel.lang import I64, Axis, Index, Var
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Task
@@ -41,22 +42,58 @@ def philox_blocks_task(low: Materializer, node: Node, first: Size, count: Size, 
     with KernelTemplate(low, "random_bits") as reader:
         b = reader.builder
         over, at = axes_of_shape(data.shape)
-        lanes = low.context.target.lanes(U32.itemsize)
-        along = Axis("b", count, lanes=lanes if count != 1 and (isinstance(count, int) or count % lanes == 0) else 1)
-        with reader.loops([*over, along]):
-            number = size_index(b, first) + Index(0, {along: 1})
-            wide = b.index(number)
-            counter = [b.convert(wide, U32), b.convert(b.op("shr", wide, b.constant(32, I64)), U32)]
-            counter += [reader.read(data, at), b.constant(node.params["stream"], U32)]
-            keys = [reader.read(key, (*at, Index(word))) for word in (0, 1)]
-            found = philox_words(b, counter, keys, high_low_product if along.lanes > 1 else high_low_of_wide_product)
-            buffer, line = reader.home_buffer(out, low.locations[out]), number * 4
+        with reader.loops(over), blocks_loop(low, reader, count) as along:
+            number = b.index(size_index(b, first) + Index(0, {along: 1}))
+            found = numbered_block(reader, number, reader.read(data, at), key, at, node.params["stream"], along)
+            buffer, line = (
+                reader.home_buffer(out, low.locations[out]),
+                (size_index(b, first) + Index(0, {along: 1})) * 4,
+            )
             for index, stride in zip(at, row_major_strides(data.shape), strict=True):
                 line = line + index * (stride * size)
             for word in range(words if isinstance(words, int) else 4):
                 guard = None if isinstance(words, int) else b.op("lt", b.constant(word, I64), b.size(words))
                 b.store(buffer, line + word, found[word], guard)
     return reader.task(scheduled=True)
+
+
+def random_blocks_tasks(low: Materializer, node: Node) -> list[Task]:
+    """A kernel that writes the blocks of each key from the one on that an operand numbers."""
+    (key, first), (out,), blocks = node.inputs, node.outputs, node.params["blocks"]
+    if not out.type.size:
+        return []
+    with KernelTemplate(low, "random_blocks") as reader:
+        b = reader.builder
+        over, at = axes_of_shape(first.shape)
+        with reader.loops(over), blocks_loop(low, reader, blocks) as along:
+            number = reader.read(first, at) + b.index(Index(0, {along: 1}))
+            found = numbered_block(reader, number, b.constant(0, U32), key, at, node.params["stream"], along)
+            buffer, line = reader.home_buffer(out, low.locations[out]), Index(0, {along: 4})
+            for index, stride in zip(at, row_major_strides(first.shape), strict=True):
+                line = line + index * (stride * 4 * blocks)
+            for word in range(4):
+                b.store(buffer, line + word, found[word])
+    return [reader.task(scheduled=True)]
+
+
+@contextmanager
+def blocks_loop(low: Materializer, reader: KernelTemplate, count: Size) -> Iterator[Axis]:
+    """A loop over blocks, several at a time where there are as many."""
+    lanes = low.context.target.lanes(U32.itemsize)
+    along = Axis("b", count, lanes=lanes if count != 1 and (isinstance(count, int) or count % lanes == 0) else 1)
+    with reader.loops([along]):
+        yield along
+
+
+def numbered_block(
+    reader: KernelTemplate, number: Var, data: Var, key: Value, at: Coordinates, stream: int, along: Axis
+) -> list[Var]:
+    """The four words of the block of a number."""
+    b = reader.builder
+    counter = [b.convert(number, U32), b.convert(b.op("shr", number, b.constant(32, I64)), U32)]
+    counter += [data, b.constant(stream, U32)]
+    keys = [reader.read(key, (*at, Index(word))) for word in (0, 1)]
+    return philox_words(b, counter, keys, high_low_product if along.lanes > 1 else high_low_of_wide_product)
 
 
 def philox_words(b: KernelBuilder, counter: list[Var], key: list[Var], product: Product) -> list[Var]:
