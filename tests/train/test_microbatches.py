@@ -42,6 +42,16 @@ def test_parts_are_averaged(size: int) -> None:
         assert parts.memory.arena < whole.memory.arena
 
 
+def test_an_array_without_elements_is_parted_by_its_rows() -> None:
+    batch = {"x": np.ones((4, 3)), "none": np.zeros((4, 0))}
+
+    def rows_seen(params: Any, batch: Any) -> Any:
+        return np.mean(batch["x"] @ params) + sum(np.sum(batch["none"][i]) for i in range(len(batch["x"])))
+
+    step = ws.compile(rows_seen, np.ones(3), optimizer=ws.optim.sgd(0.1), batch=batch, microbatch=2)
+    assert step(batch).loss == 3.0
+
+
 def test_a_loss_alone_and_many_steps_at_once() -> None:
     value = ws.compile(loss, PARAMS, batch=BATCH, microbatch=40)(BATCH).loss
     assert value == pytest.approx(float(loss(PARAMS, BATCH)), rel=1e-12)

@@ -78,7 +78,11 @@ def average_over_parts(
     if count == 1:
         return differentiated(state, batch)
     counters = state["counters"]
-    split = tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]) if x.ndim else wnp.broadcast_to(x, (count,)), batch)
+    split = tree.map(
+        # The rows are counted: no size is left over to be found where an array is empty.
+        lambda x: x.reshape(count, x.shape[0] // count, *x.shape[1:]) if x.ndim else wnp.broadcast_to(x, (count,)),
+        batch,
+    )
     start = tree.map(lambda x: wnp.zeros(x.shape, x.dtype), state["params"]) if trained else None
 
     def part(carry: Any, x: Any) -> Any:

@@ -76,6 +76,12 @@ class Training:
         history = ws.fit(step, loader, steps=STEPS, progress=None)
         return sha256({"state": step.state, "losses": history.losses})
 
+    def shared(self, mesh: Any) -> str:
+        """The training in one of the processes of a mesh."""
+        (communicator,) = mesh.values()
+        loader = ws.Loader(self.data, ROWS, key=7, mesh=mesh)
+        return self.run(self.step(ROWS // communicator.size, mesh=mesh), loader)
+
     def alone(self, size: int) -> str:
         """The training in one process, that takes the rows of each of `size` processes for micro-batches."""
         return self.run(self.step(ROWS, microbatch=ROWS // size), ws.Loader(self.data, ROWS, key=7))
@@ -85,10 +91,7 @@ def trainings(first: int, count: int) -> None:
     """Each training in turn; rank 0 says the hashes."""
     mesh = {"data": ws.mesh.mpi()}
     for seed in range(first, first + count):
-        job = Training(seed)
-        loader = ws.Loader(job.data, ROWS, key=7, mesh=mesh)
-        found = job.run(job.step(ROWS // mesh["data"].size, mesh=mesh), loader)
-        sys.stdout.write(f"{seed} {found}\n")
+        sys.stdout.write(f"{seed} {Training(seed).shared(mesh)}\n")
         sys.stdout.flush()
 
 
