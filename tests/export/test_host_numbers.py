@@ -14,8 +14,10 @@ import pytest
 
 from wholestep import dtypes
 from wholestep.backends.gpu.host_scalars import word_of_number
-from wholestep.export.page.files import source_text
+from wholestep.export.page.files import runtime_text, source_text
 from wholestep.kernel.ops import OPS
+from wholestep.random.keys import BITS, FOLD, SPLIT
+from wholestep.train.program.step_loops import row_order
 
 Array = np.ndarray[Any, Any]
 KINDS = {"b": ["bool"], "i": ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"], "f": ["f32", "f64"], "w": ["u32"]}
@@ -81,7 +83,34 @@ def words(x: Array) -> list[str]:
     return ["nan" if x.dtype.kind == "f" and np.isnan(y) else str(word_of_number(y, x.dtype)) for y in x]
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no Node here: JavaScript is not run")
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no Node here: JavaScript is not run")
+
+
+def said_by_node(script: str, file: Path, given: Any) -> Any:
+    """What a script prints as JSON, of what it reads as JSON."""
+    file.write_text(script, encoding="utf-8")
+    done = subprocess.run(["node", str(file)], input=json.dumps(given), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@needs_node
+def test_rows_are_in_the_order_of_the_step(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    firsts = [0, 1, 2**32 - 1, 2**32, 2**33 + 5, *map(int, rng.integers(0, 2**62, 5))]
+    keys = rng.integers(0, 2**32, (len(firsts), 2), dtype=np.uint32)
+    counts = [1, 2, 3, 45, 1000, *rng.integers(2, 100, 5).tolist()]
+    given = [[n, [SPLIT, FOLD, BITS], key.tolist(), str(i)] for n, key, i in zip(counts, keys, firsts, strict=True)]
+    run = """
+    const given = JSON.parse(require("fs").readFileSync(0));
+    console.log(JSON.stringify(given.map(([n, streams, key, first]) => rowOrder(n, streams, key, BigInt(first)))));
+    """
+    for (n, _, key, first), found in zip(
+        given, said_by_node(runtime_text() + run, tmp_path / "r.js", given), strict=True
+    ):
+        assert found == np.asarray(row_order(np.array(key, np.uint32), np.int64(first), n)).tolist()
+
+
+@needs_node
 def test_host_numbers_have_the_bits_of_the_interpreter(tmp_path: Path) -> None:
     """Among them are shifts and bits of 64-bit integers, which JavaScript's own `<<` and `|` cut to 32 bits."""
     with np.errstate(all="ignore"):
@@ -90,9 +119,7 @@ def test_host_numbers_have_the_bits_of_the_interpreter(tmp_path: Path) -> None:
     for name, gives, xs, _ in cases:
         columns = [[str(word_of_number(y, x.dtype)) for y in x] for x in xs]
         given.append([name, gives, [dtypes.short(x.dtype) for x in xs], columns])
-    (tmp_path / "run.js").write_text(source_text("host_numbers.js") + RUN, encoding="utf-8")
-    run = ["node", str(tmp_path / "run.js")]
-    done = subprocess.run(run, input=json.dumps(given), capture_output=True, text=True, check=True)
-    for (name, gives, xs, wanted), found in zip(cases, json.loads(done.stdout), strict=True):
+    done = said_by_node(source_text("host_numbers.js") + RUN, tmp_path / "run.js", given)
+    for (name, gives, xs, wanted), found in zip(cases, done, strict=True):
         for k, (a, b) in enumerate(zip(found, words(wanted), strict=True)):
             assert a == b, f"{name} of {[x[k] for x in xs]} in {xs[0].dtype} as {gives}: {a} and not {b}"

@@ -65,7 +65,7 @@ def file_at(path: Path) -> Path:
 def test_a_page_trains_as_the_step_in_python_does(opened: Open) -> None:
     data = rows(40)
     step = small_step(data)
-    tab = opened(step, data)
+    tab = opened(step, data, shuffle=False)
     tab.evaluate("one('start').click()")
     tab.wait("losses.length >= 200")
     assert tab.evaluate("one('start').textContent + one('start').getAttribute('aria-pressed')") == "Pausetrue"
@@ -86,7 +86,7 @@ def test_a_page_trains_as_the_step_in_python_does(opened: Open) -> None:
 def test_checkpoints_go_both_ways(opened: Open, tmp_path: Path) -> None:
     data = rows(40)
     step = small_step(data)
-    tab = opened(step, data)
+    tab = opened(step, data, shuffle=False)
     run(tab, 10)
     tab.evaluate("one('save').click()")
     file = file_at(tmp_path / "step.safetensors")
@@ -107,7 +107,7 @@ def test_checkpoints_go_both_ways(opened: Open, tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_changes_nothing(opened: Open, tmp_path: Path, how: str) -> None:
     data = rows(40)
     step = small_step(data)
-    tab = opened(step, data)
+    tab = opened(step, data, shuffle=False)
     step.save(tmp_path / "good.safetensors")
     whole = bytearray((tmp_path / "good.safetensors").read_bytes())
     if how == "other":
@@ -128,9 +128,33 @@ def test_a_damaged_checkpoint_changes_nothing(opened: Open, tmp_path: Path, how:
     np.testing.assert_allclose(run(tab, 3), wanted[2:], rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int8])
+def test_rows_are_shuffled_as_by_run(opened: Open, tmp_path: Path, kind: type) -> None:
+    """Rows of four bytes and of one; a page goes on from a checkpoint as a run does that begins a new epoch."""
+    data = rows(45)
+    if kind is np.int8:
+        data["y"] = (3 * data["y"]).astype(kind)
+    step = small_step(data)
+    tab = opened(step, data)
+    tab.evaluate("one('start').click()")
+    tab.wait("losses.length >= 16")
+    tab.evaluate("one('start').click()")
+    tab.wait("one('status').textContent === 'Paused.'")
+    found = tab.evaluate("losses")
+    step.save(tmp_path / "python.safetensors")
+    wanted = step.run(data, epochs=5 + len(found) // 5, drop_last=True).losses
+    np.testing.assert_allclose(found, wanted[: len(found)], rtol=1e-5)
+    step.load(tmp_path / "python.safetensors")
+    step.run(data, epochs=2, drop_last=True)
+    step.save(tmp_path / "python.safetensors")
+    tab.upload("#load", tmp_path / "python.safetensors")
+    tab.wait("one('status').textContent.startsWith('Loaded')")
+    np.testing.assert_allclose(run(tab, 7), step.run(data, epochs=2, drop_last=True).losses[:7], rtol=1e-5)
+
+
 def test_reset_is_the_beginning(opened: Open) -> None:
     data = rows(40)
-    tab = opened(small_step(data), data)
+    tab = opened(small_step(data), data, shuffle=False)
     first = run(tab, 7)
     tab.evaluate("one('reset').click()")
     tab.wait("losses.length === 0")
@@ -146,7 +170,7 @@ def test_a_label_out_of_range_is_said_with_its_line_and_the_state_stays(opened: 
     data["label"][20] = 7
     batch = {k: v[:8] for k, v in data.items()}
     step = ws.compile(picked, {"table": np.ones((5,), "f")}, optimizer=ws.optim.adam(1e-2), batch=batch)
-    tab = opened(step, data)
+    tab = opened(step, data, shuffle=False)
     tab.evaluate("one('start').click()")
     tab.wait("one('status').className === 'bad'")
     assert "index 7 is out of bounds for axis 0 with size 5" in status(tab)
@@ -165,7 +189,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(opened: Open) -> None
     data = rows(24)
     data["x"][9] = np.nan
     step = small_step(data)
-    tab = opened(step, data)
+    tab = opened(step, data, shuffle=False)
     found = run(tab, 5)
     wanted = python_losses(step, data, 5)
     assert np.isnan(wanted[1]) and found[1] is None, "NaN has no word in JSON"
@@ -175,7 +199,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(opened: Open) -> None
 
 def test_a_lost_device_is_said(opened: Open) -> None:
     data = rows(24)
-    tab = opened(small_step(data), data)
+    tab = opened(small_step(data), data, shuffle=False)
     run(tab, 1)
     tab.evaluate("training.device.destroy()", tab.worker())
     tab.evaluate("one('start').click()")
@@ -185,7 +209,7 @@ def test_a_lost_device_is_said(opened: Open) -> None:
 
 def test_the_keyboard_is_enough(opened: Open) -> None:
     data = rows(24)
-    tab = opened(small_step(data), data)
+    tab = opened(small_step(data), data, shuffle=False)
     tab.press("Tab", 9)
     assert tab.evaluate("document.activeElement.id") == "start"
     tab.press("Enter", 13, "\r")

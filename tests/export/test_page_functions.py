@@ -47,7 +47,9 @@ def page(opened: Open, made: Any) -> Tab:
     step, data = made
     one_row = step.attach(predict, batch=ws.ShapeDtype((1, 3), np.float32))
     place = {"place": ws.ShapeDtype((2,), np.int64), "factor": ws.ShapeDtype((), np.float32)}
-    tab: Tab = opened(step, data, attach={"predict": one_row, "chosen": step.attach(chosen, batch=place)})
+    tab: Tab = opened(
+        step, data, shuffle=False, attach={"predict": one_row, "chosen": step.attach(chosen, batch=place)}
+    )
     return tab
 
 

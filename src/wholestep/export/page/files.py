@@ -14,7 +14,7 @@ from wholestep.export.native.page_module import STATE_FILE
 from wholestep.export.native.state_code import filled_in
 
 FOLDER = Path(__file__).parent
-RUNTIME: tuple[str | Path, ...] = ("host_numbers.js", STATE_FILE, "program.js", "training.js")
+RUNTIME: tuple[str | Path, ...] = ("host_numbers.js", STATE_FILE, "program.js", "rows.js", "training.js")
 """The files of the script that trains, in their order."""
 
 
@@ -41,7 +41,7 @@ def page_scripts(program: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def runtime_text() -> str:
-    """The script that trains: numbers of the host, files of states, programs, and the training."""
+    """The script that trains: numbers of the host, files of states, programs, rows, and the training."""
     return "".join(map(source_text, RUNTIME))
 
 

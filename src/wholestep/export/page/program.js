@@ -62,9 +62,8 @@ class Program {
     made.forEach((order, i) => { list.set(order, card.orderWords * i); list.set([launches.length, words], card.orderWords * i + 1); });
     this.orders = card.buffer(list.byteLength, U.UNIFORM | U.COPY_DST);
     device.queue.writeBuffer(this.orders, 0, list);
-    const bind = (layout, ...buffers) => device.createBindGroup({ layout, entries: buffers.map((resource, binding) => ({ binding, resource })) });
-    this.bound = bind(card.kernels, { buffer: this.rows, size: 1024 }, { buffer: card.heap });
-    this.controlled = bind(card.controls, { buffer: this.orders, size: 4 * card.orderWords }, { buffer: card.heap }, { buffer: this.rows }, { buffer: this.status });
+    this.bound = card.bind(card.kernels, this.rows, card.heap);
+    this.controlled = card.bind(card.controls, this.orders, card.heap, this.rows, this.status);
     // The values of the host lie in the heap from the first to the last.
     const { values } = spec;
     this.row = values.length && values.at(-1)[0] + 8 - values[0][0];
@@ -86,7 +85,7 @@ class Program {
     queue.writeBuffer(this.rows, 0, this.start);
     queue.writeBuffer(this.status, 0, new Uint8Array(this.statusBytes));
   }
-  // Record call k; `before` records what comes first in its pass.
+  // Record call k; `before`, if there is one, records what comes first in its pass.
   record(encoder, k, before) {
     const { spec, card } = this;
     if (this.row) encoder.copyBufferToBuffer(this.table, this.row * k, card.heap, spec.values[0][0], this.row);

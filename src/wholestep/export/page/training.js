@@ -7,7 +7,7 @@ const MOST = 64;
 class Training {
   static async create(page) {
     const self = new Training();
-    Object.assign(self, { page, given: [], at: 0, turn: Promise.resolve(), file: new StateFile(page.head, page.table, page.places) });
+    Object.assign(self, { page, given: [], turn: Promise.resolve(), file: new StateFile(page.head, page.table, page.places) });
     if (!globalThis.isSecureContext) throw new Error("Browsers give graphics cards to pages from https and from localhost alone: serve this page so.");
     if (!globalThis.navigator?.gpu) throw new Error("This browser has no WebGPU. Chrome, Edge, and newer Firefox and Safari have it.");
     // A browser whose graphics process is only starting has no adapter yet.
@@ -41,11 +41,17 @@ class Training {
     for (const { type, lineNum, message } of (await module.getCompilationInfo()).messages) {
       if (type === "error") throw new Error(`The browser does not take the kernels: line ${lineNum}: ${message}`);
     }
+    const gather = device.createShaderModule({ code: GATHER });
     this.pipelines = await Promise.all(page.kernels.map((_, i) => pipeline(this.kernels, module, `k${i}`)));
-    this.control = await pipeline(this.controls, control, "main");
+    [this.control, this.gather] = await Promise.all([control, gather].map((code) => pipeline(this.controls, code, "main")));
     this.programs = Object.fromEntries(programs.map(([name, spec]) => [name, new Program(this, spec, name === "step" ? MOST : 1)]));
     for (const [at, data] of page.filled) this.put(at, bytes(data));
-    this.data = page.data.map((text) => { const x = bytes(text), made = this.buffer(x.length + 4, U.COPY_SRC | U.COPY_DST); device.queue.writeBuffer(made, 0, pad(x)); return made; });
+    this.rows = new Rows(this, { ...page.rows, data: page.rows.data.map(bytes) }, page.step.inputs);
+  }
+  // A group of a layout: what a launch reads at an offset of its own, and whole buffers.
+  bind(layout, first, ...others) {
+    const sized = { buffer: first, size: layout === this.kernels ? 1024 : 4 * this.orderWords };
+    return this.device.createBindGroup({ layout, entries: [sized, ...others.map((buffer) => ({ buffer }))].map((resource, binding) => ({ binding, resource })) });
   }
   put(at, data) { if (data.length) this.device.queue.writeBuffer(this.heap, at, pad(data)); }
   // One after another, however they are called.
@@ -73,13 +79,12 @@ class Training {
   // last one, and what failed, the state as it was before that step.
   run(count) { return this.queued(() => this.steps(Math.min(count, MOST))); }
   async steps(count) {
-    const { device, page, heap, programs: { step } } = this, { outputs, inputs } = page.step;
+    const { device, page, heap, rows, programs: { step } } = this, { outputs } = page.step;
+    rows.draw(count, this.key, this.made);
     step.begin(count, this.given);
     const encoder = device.createCommandEncoder(), losses = this.buffer(8 * count, GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST);
     for (let k = 0; k < count; k++) {
-      const turn = (this.at + k) % page.batches;
-      inputs.forEach((x, i) => encoder.copyBufferToBuffer(this.data[i], x.nbytes * turn, heap, x.address, x.nbytes));
-      step.record(encoder, k);
+      step.record(encoder, k, rows.pick(encoder, k));
       encoder.copyBufferToBuffer(heap, page.loss, losses, 8 * k, 4);
       encoder.copyBufferToBuffer(heap, page.finite, losses, 8 * k + 4, 4);
     }
@@ -88,7 +93,8 @@ class Training {
     const { done, given, failed } = step.outcome(new DataView(status), this.given), seen = new DataView(kept);
     const each = (pick) => Array.from({ length: done }, (_, k) => pick(8 * k));
     this.given = given;
-    this.at = (this.at + done) % page.batches;
+    this.made += BigInt(done);
+    rows.taken(done);
     return { losses: each((at) => seen.getFloat32(at, true)), finite: each((at) => Boolean(seen.getUint8(at + 4))), captures: failed ? {} : this.named(outputs, extras), failed };
   }
   // A function on the state as it is now: its results by their paths, of arrays by their paths.
@@ -136,7 +142,10 @@ class Training {
     const [from, size] = this.page.state, state = new Uint8Array(size);
     for (const [place, own] of arrays) state.set(own, place - from);
     this.put(from, state);
-    this.given = this.page.given.map(([, kind, address]) => read(new DataView(state.buffer), kind, address - from));
-    this.at = 0;
+    const view = new DataView(state.buffer), { key, step } = this.page.counters;
+    this.key = [view.getUint32(key - from, true), view.getUint32(key - from + 4, true)];
+    this.made = view.getBigInt64(step - from, true);
+    this.given = this.page.given.map(([, kind, address]) => read(view, kind, address - from));
+    this.rows.begin();
   }
 }

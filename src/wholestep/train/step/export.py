@@ -46,6 +46,7 @@ class ExportedStep:
         attach: Mapping[str, Any] | None = None,
         processor: str | None = None,
         data: Any = None,
+        shuffle: bool | None = None,
     ) -> tuple[Path, ...]:
         """Write the whole step, forward, backward and update, as a program of another system, and its state beside it.
 
@@ -59,9 +60,9 @@ class ExportedStep:
         beside it. An object is for `processor`: "x86-64-v3", "aarch64", "cortex-m4" and others, this machine's by
         default; C source runs everywhere, and its sums are in the order of a processor's vectors.
 
-        `train.html` is one page that trains in a browser by WebGPU, over the rows of `data` in their
-        order; what does not fill a batch is left out. The state is in the page, which saves and takes checkpoints, and
-        computes the functions of `attach` from what a person types or drops there.
+        `train.html` is one page that trains in a browser by WebGPU, over the rows of `data` in the order that
+        `run(data, drop_last=True)` has, or with `shuffle=False` in theirs. The state is in the page, which saves and
+        takes checkpoints, and computes the functions of `attach` from what a person types or drops there.
 
         Shapes: those of the step; the paths of the files that were written.
         Raises: UnsupportedError for operations that the target has no words for and for a processor that no objects are
@@ -79,10 +80,12 @@ class ExportedStep:
         with self._lock:
             if target == "page":
                 check_no_processor(target, processor)
-                page: Files = named_object(PAGE_FILES)(self._engine, place, data, native_entries(self, attach or {}))
+                page: Files = named_object(PAGE_FILES)(
+                    self._engine, place, data, shuffle is not False, native_entries(self, attach or {})
+                )
                 write_files(page)
                 return (*page,)
-            if data is not None:
+            if data is not None or shuffle is not None:
                 raise ParameterError(f"export: a file for {target} holds no data", hint="a page does: train.html")
             if target in NATIVE:
                 entries = native_entries(self, attach or {})

@@ -14,6 +14,7 @@ from wholestep.errors import ParameterError, ShapeError, UnsupportedError, show
 from wholestep.export.native.block import MemoryBlock, PlacedArray, PlacedFunction, laid_out
 from wholestep.export.native.page_module import KINDS
 from wholestep.export.page.files import code_text, encoded_bytes, page_text, without_layout
+from wholestep.random.keys import BITS, FOLD, SPLIT
 from wholestep.runtime.error_sites import ErrorSite, unpack_site
 from wholestep.train.checkpoint.steps import saved_arrays
 from wholestep.train.program.engine import Engine
@@ -31,8 +32,10 @@ I64 = np.dtype(np.int64)
 """The dtype of a status, and of an index that is out of bounds, which lies behind it."""
 
 
-def page_files(engine: Engine, path: Path, data: Any, attached: Mapping[str, AttachedProgram]) -> dict[Path, bytes]:
-    """The page of a step over data, in the order of its rows; raises UnsupportedError for what no page can do."""
+def page_files(
+    engine: Engine, path: Path, data: Any, shuffle: bool, attached: Mapping[str, AttachedProgram]
+) -> dict[Path, bytes]:
+    """The page of a step over rows of data, shuffled or in order; raises UnsupportedError for what no page can do."""
     if data is None:
         raise ParameterError("export: a page trains on data of its own", hint="data= takes rows, as step.run does")
     if engine.count > 1:
@@ -49,7 +52,7 @@ def page_files(engine: Engine, path: Path, data: Any, attached: Mapping[str, Att
         raise UnsupportedError(
             "export to page: the step may fail after it has written its state", hint="check indices before the loss"
         )
-    program = {**page_kernels(block), **page_rows(engine, block, data), **page_state(engine, block)}
+    program = {**page_kernels(block), **page_rows(engine, data, shuffle), **page_state(engine, block)}
     return {path: page_text(f"{engine.step_function.name} in a page", program).encode()}
 
 
@@ -99,17 +102,17 @@ def page_array(x: PlacedArray) -> dict[str, Any]:
     return {"path": x.path, "kind": kind, "shape": shape, "address": x.offset, "nbytes": int(x.type.nbytes)}
 
 
-def page_rows(engine: Engine, block: MemoryBlock, data: Any) -> dict[str, Any]:
-    """The data of a page, without the rows that do not fill a batch."""
+def page_rows(engine: Engine, data: Any, shuffle: bool) -> dict[str, Any]:
+    """The data of a page, and how its rows are drawn: the streams of random words that `step.run` draws from."""
     signature = BatchSignature(data, "data", "export")
     check_rows(engine.signature, signature, 1)
     size, rows = default_batch_size(engine), signature.leaves[0].type.shape[0]
     if rows < size:
         raise ShapeError(f"export: {rows} rows give no batch of {size}", hint="give at least one batch")
-    if any(int(x.type.nbytes) % 4 for x in block.functions[0].inputs):
-        raise UnsupportedError("export to page: a batch takes bytes that are no multiple of 4", hint="pad it")
-    whole = [a[: rows // size * size].tobytes() for a in signature.checked(data)]
-    return {"data": list(map(encoded_bytes, whole)), "batches": rows // size}
+    drawn = rows if shuffle else rows // size * size
+    own = [encoded_bytes(a[:drawn].tobytes()) for a in signature.checked(data)]
+    streams = [SPLIT, FOLD, BITS] if shuffle else None
+    return {"rows": {"count": drawn, "size": size, "streams": streams, "data": own}}
 
 
 def page_state(engine: Engine, block: MemoryBlock) -> dict[str, Any]:
@@ -117,7 +120,9 @@ def page_state(engine: Engine, block: MemoryBlock) -> dict[str, Any]:
     first = min(x.offset for x in block.state)
     end = max(x.offset + int(x.type.nbytes) for x in block.state)
     file, arrays = state_file(engine, block.state), saved_arrays(engine)
+    counters = {name: x.offset for x in block.state for name in ("key", "step") if x.path == f"counters.{name}"}
     return {
+        "counters": counters,
         "state": [first, end - first],
         "head": file.json_text,
         "places": file.places(),
