@@ -56,7 +56,7 @@ class Threads:
         self.barrier.wait(WAIT)
 
     def run(self, f: Callable[..., Any], *args: Any) -> list[Any]:
-        """What a function gives in each rank, `f(communicator, *args)`; raises the error of the first that has one.
+        """The results of a function, `f(communicator, *args)`, by rank; raises the error of the first that has one.
 
         The axis has no communicator afterwards, so that another one can have it.
         """
