@@ -8,7 +8,7 @@ import importlib
 import inspect
 import json
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import numpy as np
 
 from wholestep import primitives, scipy as parts
 from wholestep.backends.cpu.target.machine import CpuMachine
-from wholestep.export.core import reaches
+from wholestep.export.core import inline_everywhere, reaches
+from wholestep.export.coreml.narrow import Narrowing
 from wholestep.export.python.printer import printed_functions
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.export.targets import TARGETS, named_object
@@ -163,15 +164,18 @@ def exports() -> str:
     kinds: dict[str, tuple[str, ...]] = {
         "float64": ("float64",),
         "float32": ("float32",),
-        "float16, bfloat16": ("float16", "bfloat16"),
+        "float16": ("float16",),
+        "bfloat16": ("bfloat16",),
         "integers": ("int8", "uint8", "int32", "int64", "uint32"),
         "complex": ("complex64", "complex128"),
     }
     by_kind = [f"| target | {' | '.join(kinds)} |", f"|---|{'--:|' * len(kinds)}"]
     ops = sorted({op for op in vocabulary() if not op.collective}, key=lambda op: op.name)
-    samples = {op.name: [graph_of(op, sample) for sample in samples_of(op)] for op in ops}
+    all_samples = {op.name: [graph_of(op, sample) for sample in samples_of(op)] for op in ops}
+    narrow_samples = {op: [*_narrow(graphs)] for op, graphs in all_samples.items()}
     for name, row in TARGETS.items():
         words: Any = named_object(row.vocabulary)
+        samples = narrow_samples if row.narrows else all_samples
         lacking = {
             op: [g for g in graphs if not all(map(partial(reaches, words), g.nodes))] for op, graphs in samples.items()
         }
@@ -192,11 +196,18 @@ def exports() -> str:
     return with_table(page, "the words of targets by dtype", by_kind)
 
 
+def _narrow(graphs: list[Graph]) -> Iterator[Graph]:
+    """Calls as a target without numbers of 64 bits is given them, those with arrays of no elements left out."""
+    for graph in graphs:
+        if not any(0 in v.shape for v in (*graph.inputs, *graph.outputs)):
+            yield Narrowing().graph(inline_everywhere(graph))
+
+
 def _whole_in(dtypes: tuple[str, ...], samples: dict[str, list[Graph]], lacking: dict[str, list[Graph]]) -> str:
     """How many primitives have words for all samples of these dtypes, of those that have such samples."""
     having = [op for op, graphs in samples.items() if any(_dtypes([g]) in dtypes for g in graphs)]
     whole = [op for op in having if not any(_dtypes([g]) in dtypes for g in lacking[op])]
-    return f"{len(whole)} of {len(having)}"
+    return f"{len(whole)} of {len(having)}" if having else "none"
 
 
 def on_the_host(words: PythonTarget, graph: Graph) -> bool:

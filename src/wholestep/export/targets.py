@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wholestep.errors import ParameterError
-from wholestep.export.program import ExportedProgram
 
 Files = Mapping[Path, bytes]
 """The contents of files by their paths; whoever asked for them writes them."""
-Writer = Callable[[Sequence[ExportedProgram], Path], Files]
-"""Turns programs on one state, the step first, into files at or beside a path."""
+Writer = Callable[..., Files]
+"""(programs on one state, the step first; a path) -> files at or beside it."""
 
 
 class ExportTarget(NamedTuple):
@@ -25,9 +24,17 @@ class ExportTarget(NamedTuple):
     """The `Writer`, as `module:name`."""
     vocabulary: str
     """The `Vocabulary` of its words, as `module:name`, which errors of other targets refer to."""
+    narrows: bool = False
+    """True if its files have no numbers of 64 bits, and its writer takes `narrow`, which allows others instead."""
 
 
 TARGETS: dict[str, ExportTarget] = {
+    "coreml": ExportTarget(
+        (".mlpackage",),
+        "wholestep.export.coreml.files:coreml_files",
+        "wholestep.export.coreml.table:COREML",
+        narrows=True,
+    ),
     "jax": ExportTarget((".py",), "wholestep.export.python.files:jax_files", "wholestep.export.python.jax:JAX"),
     "numpy": ExportTarget((".py",), "wholestep.export.python.files:numpy_files", "wholestep.export.python.numpy:NUMPY"),
     "onnx": ExportTarget((".onnx",), "wholestep.export.onnx.files:onnx_files", "wholestep.export.onnx.table:ONNX"),

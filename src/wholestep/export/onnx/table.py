@@ -49,12 +49,12 @@ from wholestep.export.onnx.arrays import (
 from wholestep.export.onnx.control import onnx_branched, onnx_looped, onnx_scanned
 from wholestep.export.onnx.convolutions import onnx_windows
 from wholestep.export.onnx.kernels import wider
-from wholestep.export.onnx.rules import ONNX_RULES
 from wholestep.export.onnx.scalar_code import COMPLEX_DERIVED, DERIVED, onnx_derived
 from wholestep.export.onnx.writer import ON_PAIRS, OnnxWriter, Word
 from wholestep.export.python.vocabulary import in_float32, is_half
 from wholestep.export.rules.complex_pairs import COMPLEX_RULES, has_complex
 from wholestep.export.rules.control import is_selectable
+from wholestep.export.rules.functions import FUNCTION_RULES
 from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Node
 
@@ -175,7 +175,7 @@ class OnnxTarget:
         if node.op.kind in ("elementwise", "order") and node.op.name != "cast":
             if any([is_half(t.dtype) for t in node.types]):
                 return partial(in_float32, node.op)
-        return ONNX_RULES.get(node.op.name) or RULES.get(node.op.name)
+        return FUNCTION_RULES.get(node.op.name) or RULES.get(node.op.name)
 
     def outlines(self, node: Node) -> bool:
         """False: there are no functions in the files."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.dims import Dim, Size
-from wholestep.export.core import symbolic_sizes_refused
+from wholestep.export.core import PARTS, symbolic_sizes_refused
 from wholestep.export.onnx import schema
 from wholestep.export.onnx.protobuf import Proto
 from wholestep.export.onnx.sizes import size_computed
@@ -24,7 +24,6 @@ Word = Callable[["OnnxWriter", Node, list[str]], "str | Sequence[str]"]
 
 ON_PAIRS = "pairs: "
 """The prefix of an operation's name for its word on complex numbers, whose operands and results are two names each."""
-PARTS = ("real", "imag")
 
 
 @dataclass(eq=False)

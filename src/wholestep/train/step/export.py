@@ -11,7 +11,7 @@ from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.errors import ExportError, ParameterError, UnsupportedError
 from wholestep.export.program import ExportedProgram
-from wholestep.export.targets import NATIVE, Files, named_object, target_for, writer_of
+from wholestep.export.targets import NATIVE, TARGETS, Files, named_object, target_for, writer_of
 from wholestep.frontend.exporting import result_paths
 from wholestep.ir.build import lean
 from wholestep.ir.graph import Graph
@@ -47,6 +47,7 @@ class ExportedStep:
         processor: str | None = None,
         data: Any = None,
         shuffle: bool | None = None,
+        narrow: bool = False,
     ) -> tuple[Path, ...]:
         """Write the whole step, forward, backward and update, as a program of another system, and its state beside it.
 
@@ -64,6 +65,9 @@ class ExportedStep:
         `run(data, drop_last=True)` has, or with `shuffle=False` in theirs. The state is in the page, which saves and
         takes checkpoints, and computes the functions of `attach` from what a person types or drops there.
 
+        `model.mlpackage` is a package for Core ML, which has no numbers of 64 bits: `narrow=True` makes float64 float32
+        and int64 int32.
+
         Shapes: those of the step; the paths of the files that were written.
         Raises: UnsupportedError for operations that the target has no words for and for a processor that no objects are
         made for, ParameterError for an unknown target, ExportError where a file cannot be written.
@@ -77,6 +81,7 @@ class ExportedStep:
         """
         place = Path(path)
         target = target_for(place, to)
+        check_narrow(target, narrow)
         with self._lock:
             if target == "page":
                 check_no_processor(target, processor)
@@ -93,7 +98,7 @@ class ExportedStep:
             else:
                 check_no_processor(target, processor)
                 programs = [step_program(self._engine), *attached_programs(self, attach or {})]
-                files = writer_of(target)(programs, place)
+                files = writer_of(target)(programs, place, **({"narrow": True} if narrow else {}))
             write_files(files)
             state = place.with_suffix(STATE_SUFFIX)
             checkpoint.save_step(self._engine, state, None, None, None)
@@ -169,6 +174,15 @@ def check_no_processor(target: str, processor: str | None) -> None:
         raise ParameterError(
             f"export: a file for {target} is for no processor, and processor= is {processor!r}",
             hint='leave processor= out, or write an object: to="object"',
+        )
+
+
+def check_narrow(target: str, narrow: bool) -> None:
+    """Raise ParameterError for narrow numbers where a target has those of 64 bits."""
+    if narrow and not (target in TARGETS and TARGETS[target].narrows):
+        raise ParameterError(
+            f"export: a file for {target} has numbers of 64 bits, and narrow= is True",
+            hint="leave narrow= out; a package of Core ML has none",
         )
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from wholestep.backends.reference import interpret
 from wholestep.errors import UnsupportedError
+from wholestep.export.coreml.evaluator import MilPackage, from_held
+from wholestep.export.coreml.files import coreml_package
 from wholestep.export.onnx.files import onnx_model
 from wholestep.export.program import ExportedProgram
 from wholestep.export.python.jax import JAX
@@ -137,8 +139,21 @@ def between_floats(graph: Graph) -> Graph:
     return build(write, [as_wide(t) for t in graph.in_types], name=graph.name)[0]
 
 
+def coreml_runner() -> Runner:
+    """The results that NumPy gives, operation by operation, for a package that coremltools has written."""
+
+    def run(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
+        inputs = tuple([f"x{i}" for i in range(len(graph.inputs))])
+        outputs = tuple([f"y{i}" for i in range(len(graph.outputs))])
+        package = MilPackage(coreml_package(ExportedProgram("sample", graph, inputs, outputs)))
+        found = package(dict(zip(inputs, args, strict=True)))
+        return [from_held(found[y], t.shape, t.dtype) for y, t in zip(package.outputs, graph.out_types, strict=True)]
+
+    return run
+
+
 RUNNERS = {"numpy": numpy_runner, "jax": jax_runner, "torch": torch_runner, "tensorflow": tensorflow_runner}
-RUNNERS |= {"onnx": onnx_runner}
+RUNNERS |= {"onnx": onnx_runner, "coreml": coreml_runner}
 
 
 def check_sample(name: str, sample: Sample, runners: dict[str, Runner], seen: Seen) -> None:

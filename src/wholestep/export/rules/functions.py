@@ -1,4 +1,4 @@
-"""Functions in graph words that ONNX lacks: by exponentials and logarithms, without loss near their zeros."""
+"""Functions in graph words, by exponentials and logarithms without loss near their zeros, for formats."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def held_shift(x: Value, step: int) -> Value:
     return found
 
 
-ONNX_RULES: Mapping[str, Rule] = {
+FUNCTION_RULES: Mapping[str, Rule] = {
     "log1p": real_only(logarithm_of_more),
     "expm1": real_only(exponential_less_one),
     "exp2": real_only(lambda x: exp(x * math.log(2))),
@@ -192,4 +192,4 @@ ONNX_RULES: Mapping[str, Rule] = {
     **SPECIAL_RULES,
     **MATRIX_RULES,
 }
-"""Rules for ONNX."""
+"""Rules of functions, running results and powers, for targets that are formats and no libraries."""

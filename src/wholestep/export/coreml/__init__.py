@@ -1,0 +1,1 @@
+"""Core ML as a target: programs of MIL, built by coremltools, as packages for machines of Apple."""

@@ -1,0 +1,107 @@
+"""Numbers of 64 bits, which Core ML has none of: refused with their line, or narrowed where that is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes
+from wholestep.errors import UnsupportedError
+from wholestep.export.core import inline_everywhere
+from wholestep.export.program import ExportedProgram
+from wholestep.ir.graph import Graph, Node, Value, subgraphs
+from wholestep.ir.types import Type, array_type
+
+NARROWED = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
+"""Floats that are narrowed in the program; integers lie in int32 whatever their size."""
+HINT = "narrow=True writes float32 for float64 and int32 for int64"
+PLACES = frozenset(("indexing", "order", "movement", "creation", "structure", "mark"))
+"""Kinds of operations whose integers are places in arrays, or came from elsewhere."""
+SAFE = frozenset(("argmax", "argmin", "select", "max", "min", "maximum", "minimum"))
+"""Operations that make no larger numbers than they are given, or places in arrays."""
+
+
+def checked_narrow(graph: Graph, program: ExportedProgram, narrow: bool) -> Graph:
+    """The graph without floats of 64 bits; raises UnsupportedError where it has such numbers and nobody allowed it."""
+    graph = inline_everywhere(graph)
+    if narrow:
+        return Narrowing().graph(graph)
+    for name, t in zip(program.inputs, graph.in_types, strict=True):
+        if t.dtype.name in (*NARROWED, "int64"):
+            raise UnsupportedError(f"export to coreml: the input {name} is {t}, which Core ML has not", hint=HINT)
+    check_wide(graph)
+    return graph
+
+
+def check_wide(graph: Graph) -> None:
+    """Raise UnsupportedError for the first operation that makes numbers of 64 bits."""
+    for node in graph.nodes:
+        for v in node.outputs:
+            wide = v.dtype.name in NARROWED
+            counts = v.dtype.name == "int64" and node.op.kind not in PLACES and node.op.name not in SAFE
+            if wide or counts:
+                raise UnsupportedError(
+                    f"export to coreml: {node.op.name} makes {v.type}, which Core ML has not",
+                    hint=HINT,
+                    where=node.where,
+                )
+        for inner in subgraphs(node):
+            check_wide(inner)
+
+
+class Narrowing:
+    """The walk that gives each value and parameter of 64-bit floats its narrow type; each graph is made once."""
+
+    def __init__(self) -> None:
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        """The graph with narrow floats."""
+        if graph not in self.done:
+            env: dict[Value, Value] = {v: Value(narrow_type(v.type), None, None) for v in graph.inputs}
+            nodes = []
+            for node in graph.nodes:
+                params = {name: self.param(x, node) for name, x in node.params.items()}
+                made = Node(node.op, tuple([env[v] for v in node.inputs]), params, node.where)
+                made.outputs = tuple([Value(narrow_type(v.type), made, None) for v in node.outputs])
+                env.update(zip(node.outputs, made.outputs, strict=True))
+                nodes.append(made)
+            inputs, outputs = (tuple([env[v] for v in vs]) for vs in (graph.inputs, graph.outputs))
+            self.done[graph] = Graph(inputs, tuple(nodes), outputs, graph.name, graph.input_names)
+        return self.done[graph]
+
+    def param(self, x: Any, node: Node) -> Any:
+        """A parameter: a graph, a dtype, or the array of a constant."""
+        if isinstance(x, Graph):
+            return self.graph(x)
+        if isinstance(x, tuple):
+            return tuple([self.param(item, node) for item in x])
+        if isinstance(x, np.dtype):
+            return NARROWED.get(x.name, x)
+        if isinstance(x, np.ndarray) and x.dtype.name in NARROWED:
+            check_range(x, node)
+            return x.astype(NARROWED[x.dtype.name])
+        if isinstance(x, float | np.floating) and node.op.name == "full":
+            check_range(np.asarray(x), node)
+        return x
+
+
+def narrow_type(t: Type) -> Type:
+    """The type with narrow floats."""
+    return array_type(t.shape, NARROWED[t.dtype.name]) if t.dtype.name in NARROWED else t
+
+
+def check_range(x: Any, node: Node) -> None:
+    """Raise UnsupportedError for numbers that float32 makes infinite or 0."""
+    if dtypes.is_complex(x.dtype):
+        x = np.stack([x.real, x.imag])
+    with np.errstate(all="ignore"):
+        narrow = x.astype(np.float32)
+    lost = np.isfinite(x) & (~np.isfinite(narrow) | ((narrow == 0) & (x != 0)))
+    if lost.any():
+        raise UnsupportedError(
+            f"export to coreml: the constant {x[lost].flat[0]} is beyond float32",
+            hint="write numbers between 1e-45 and 3e38",
+            where=node.where,
+        )
