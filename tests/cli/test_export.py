@@ -1,11 +1,14 @@
 """`wholestep export` writes the step of a script, and runs what it wrote before it says so."""
 
+import importlib.util
+import shutil
+import sys
 import textwrap
 
 import numpy as np
 import pytest
 
-from wholestep.cli import export, main
+from wholestep.cli import export, main, run_exports
 
 SCRIPT = """
 import sys
@@ -36,6 +39,54 @@ def test_a_step_is_written_and_compared(script, capsys):
     assert said[2].startswith("compared: the losses of 3 calls differ by ")
 
 
+@pytest.mark.parametrize(
+    ("target", "file", "needs"),
+    [
+        ("onnx", "line.onnx", "onnxruntime"),
+        ("c", "line.c", "cc"),
+        ("object", "line.o", "cc"),
+        ("wasm", "line.wasm", "node"),
+        ("coreml", "line.mlpackage", "coremltools"),
+        ("tf", "line.py", "tensorflow"),
+        ("jax", "line.py", "jax"),
+        ("torch", "line.py", "torch"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_each_file_is_run_where_something_runs_it(script, capsys, target, file, needs):
+    if shutil.which(needs) is None and importlib.util.find_spec(needs) is None:
+        pytest.skip(f"{needs}, which runs the file, is not installed")
+    narrow = ["--narrow"] if target == "coreml" else []
+    assert main(["export", "--to", target, *narrow, "--out", file, "--step", "trained", str(script)]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("compared: the losses of 3 calls differ by ")
+    assert ("Core ML itself was not run" in said) == (target == "coreml")
+
+
+@pytest.mark.parametrize(
+    ("target", "file", "says"), [("c", "line.c", "no C compiler here"), ("wasm", "line.wasm", "no node here")]
+)
+def test_what_is_not_run_says_why(script, capsys, monkeypatch, target, file, says):
+    monkeypatch.setattr(run_exports.shutil, "which", lambda name: None)
+    assert main(["export", "--to", target, "--out", file, "--step", "trained", str(script)]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("not compared: ") and says in said
+
+
+def test_a_source_whose_library_is_not_here_says_so(script, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["export", "--to", "torch", "--out", "line.py", "--step", "trained", str(script)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("not compared: what it imports is not here")
+
+
+def test_c_that_no_compiler_takes_is_no_success(script, capsys, monkeypatch):
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    monkeypatch.setattr(run_exports, "DRIVER", run_exports.DRIVER.replace("return 0;", "return zero;"))
+    assert main(["export", "--to", "c", "--out", "line.c", "--step", "trained", str(script)]) == 1
+    assert "the C compiler refuses it" in capsys.readouterr().err
+
+
 def test_a_checkpoint_is_taken_over(script, capsys):
     words = ["--to", "numpy", "--step", "trained"]
     assert main(["export", *words, "--out", "a.py", str(script), "save"]) == 0
@@ -59,6 +110,6 @@ def test_what_cannot_be_done_is_said(script, capsys, words, said):
 
 
 def test_a_file_that_computes_something_else_is_no_success(script, capsys, monkeypatch):
-    monkeypatch.setitem(export.RUNNERS, "numpy", lambda path: lambda given: float(np.mean(given["batch"])))
+    monkeypatch.setitem(export.RUNNERS, "numpy", lambda path, given, calls: [float(np.mean(given["batch"]))] * calls)
     assert main(["export", "--to", "numpy", "--out", "line.py", "--step", "trained", str(script)]) == 1
     assert "the losses of the file are" in capsys.readouterr().err

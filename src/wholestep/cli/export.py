@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,21 @@ import numpy as np
 from wholestep import tree
 from wholestep.cli.options import Help, integer_at_least
 from wholestep.cli.own_steps import run_script, script_of
+from wholestep.cli.run_exports import REMARKS, RUNNERS, NotRun
 from wholestep.errors import CommandError, ExportError
 from wholestep.export.targets import NATIVE, TARGETS, target_for
 from wholestep.ir.graph import NDArray
 from wholestep.train.program.first_calls import observing
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.step.export import STATE_SUFFIX
 from wholestep.train.step.step import Step
 
 ABOUT = """Run a script as `python script.py` does, and write the step that it has made and trained as a file of another
-system, its state beside it. Sources of Python are run beside the step on the batch of its first call, and compared,
-before the command says that it is done; where they are further apart than rounding, the exit code is 1."""
+system, its state beside it. Before the command says that it is done, the file is run beside the step on the batch of
+its first call: sources of Python where their library is installed, ONNX in ONNX Runtime, C and objects by the system's
+compiler, WebAssembly in node, and a package of Core ML by an evaluator in NumPy. Where the losses are further apart
+than rounding, the exit code is 1; where nothing here runs the file, the command says so, and why."""
+ALIASES = {"tf": "tensorflow", "html": "page"}
+"""Short names of targets."""
 APART = 1e-3
 """The difference of losses, as a part of the largest, that rounding is believed to make in a few calls of a step."""
 
@@ -38,6 +40,7 @@ def add(commands: Any) -> None:
     job.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
     job.add_argument("--step", default="step", metavar="NAME", help="what the script calls the step")
     job.add_argument("--load", type=Path, metavar="FILE", help="a checkpoint for the step to take over before")
+    job.add_argument("--narrow", action="store_true", help="of Core ML: float32 for float64 and int32 for int64")
     job.add_argument("--calls", type=integer_at_least(1), default=3, metavar="N", help="calls to compare")
     job.add_argument("script", type=Path, metavar="SCRIPT", help="a file of Python that makes the step")
     job.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="what the script itself is given")
@@ -70,7 +73,7 @@ class BatchRecorder:
 def export_script(options: argparse.Namespace) -> int:
     """Run the command as it was given."""
     script, out = script_of(options), options.out
-    target = target_for(out, options.to)
+    target = target_for(out, ALIASES.get(options.to, options.to))
     if out.resolve() == script.resolve():
         raise CommandError(f"{out} is the script itself", hint="give --out another name")
     recorder = BatchRecorder()
@@ -85,55 +88,28 @@ def export_script(options: argparse.Namespace) -> int:
         )
     if options.load is not None:
         step.load(options.load)
-    files = step.export(out, to=target)
-    print("\n".join([f"wrote {file}" for file in files]))
-    run = RUNNERS.get(target)
     batch = names.get("batch") if names.get("batch") is not None else recorder.batch_of(step._engine)
-    if run is None or batch is None:
-        why = "nothing here runs such a file" if run is None else "the script calls the step with no batch and has none"
-        print(f"not compared: {why}")
+    data = {"data": names.get("data", batch)} if target == "page" else {}
+    files = step.export(out, to=target, narrow=options.narrow, **data)
+    print("\n".join([f"wrote {file}" for file in files]))
+    if batch is None:
+        print("not compared: the script calls the step with no batch and has none")
         return 0
-    print(f"compared: {comparison(step, batch, run(out), options.calls)}")
+    try:
+        print(f"compared: {comparison(step, batch, out, target, options.calls)}")
+    except NotRun as reason:
+        print(f"not compared: {reason}")
     return 0
 
 
-def comparison(step: Step, batch: Any, run: Callable[[Mapping[str, NDArray]], float], calls: int) -> str:
+def comparison(step: Step, batch: Any, out: Path, target: str, calls: int) -> str:
     """A sentence on how far apart losses of a step and its file are; raises ExportError for more than rounding."""
-    given = dict(zip(tree.paths(batch, "batch"), map(np.asarray, tree.leaves(batch)), strict=True))
-    ours, theirs = [], []
-    for _ in range(calls):
-        ours.append(np.mean(np.asarray(step(batch).loss, np.float64)))
-        theirs.append(run(given))
+    paths, types = tree.paths(batch, "batch"), [leaf.type.dtype for leaf in step._engine.signature.leaves]
+    rows = zip(paths, tree.leaves(batch), types, strict=True)
+    theirs = RUNNERS[target](out, {path: np.asarray(x, dtype) for path, x, dtype in rows}, calls)
+    ours = [np.mean(np.asarray(step(batch).loss, np.float64)) for _ in range(calls)]
     largest = max(np.abs(ours).max(), np.finfo(np.float32).tiny)
     apart = float(np.abs(np.subtract(ours, theirs)).max() / largest)
     if not apart <= APART:
         raise ExportError(f"export: the losses of the file are {theirs}, and those of the step {ours}")
-    return f"the losses of {calls} calls differ by {apart:.1e} of their size at most"
-
-
-def python_runner(path: Path) -> Callable[[Mapping[str, NDArray]], float]:
-    """The step in a source file, on a state of its own that begins as the file beside it has it."""
-    spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except ImportError as error:
-        raise CommandError(
-            f"{path} was written, and cannot be run here: {error}", hint="install it to compare"
-        ) from None
-    state = module.load(path.with_suffix(STATE_SUFFIX))
-    array = sys.modules["torch"].tensor if hasattr(module, "torch") else np.asarray
-
-    def run(given: Mapping[str, NDArray]) -> float:
-        nonlocal state
-        state, results = module.step(state, {name: array(x) for name, x in given.items()})
-        return float(np.mean(np.asarray(results["loss"], np.float64)))
-
-    return run
-
-
-RUNNERS: dict[str, Callable[[Path], Callable[[Mapping[str, NDArray]], float]]] = dict.fromkeys(
-    ("jax", "numpy", "tensorflow", "torch"), python_runner
-)
-"""The functions that run the file of a target and return the loss of each call."""
+    return f"the losses of {calls} calls differ by {apart:.1e} of their size at most{REMARKS.get(target, '')}"

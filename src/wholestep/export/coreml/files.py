@@ -5,13 +5,10 @@ Names of inputs and outputs are identifiers there: `params.w` is `params_w`, and
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.export.core import export_core
 from wholestep.export.coreml.narrow import checked_narrow
 from wholestep.export.coreml.table import COREML, WORDS
-from wholestep.export.coreml.writer import HELD, MOST_AXES, MilNames, MilWriter, Var, mil_module
+from wholestep.export.coreml.writer import HELD, MOST_AXES, MilNames, MilWriter, Var, mil_module, quiet
 from wholestep.export.program import ExportedProgram
 from wholestep.export.rules.complex_pairs import with_last_axis
 from wholestep.ir.graph import Graph
@@ -128,7 +125,7 @@ def interface(w: MilWriter, x: Var, name: str) -> Var:
 def package_files(program: Any, table: Mapping[str, str]) -> dict[str, bytes]:
     """The files that coremltools makes of a program, without the passes that would change its arithmetic."""
     tools = mil_module("")
-    with quiet("coremltools"):
+    with quiet():
         model = tools.convert(
             program, source="milinternal", convert_to="mlprogram", compute_precision=tools.precision.FLOAT32,
             minimum_deployment_target=tools.target.iOS17, pass_pipeline=tools.PassPipeline.EMPTY, skip_model_load=True,
@@ -142,19 +139,6 @@ def package_files(program: Any, table: Mapping[str, str]) -> dict[str, bytes]:
     if model.weights_dir and weights.is_file():
         found[WEIGHTS] = weights.read_bytes()
     return {"Manifest.json": manifest(found), **found}
-
-
-@contextmanager
-def quiet(logger: str) -> Iterator[None]:
-    """Nothing less than errors is said by a logger inside, and no progress is drawn."""
-    log = logging.getLogger(logger)
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        log.setLevel(before)
 
 
 def manifest(files: Iterable[str]) -> bytes:

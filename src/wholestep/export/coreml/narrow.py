@@ -15,7 +15,7 @@ from wholestep.ir.types import Type, array_type
 
 NARROWED = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
 """Floats that are narrowed in the program; integers lie in int32 whatever their size."""
-HINT = "narrow=True writes float32 for float64 and int32 for int64"
+HINT = "narrow=True, or --narrow, writes float32 for float64 and int32 for int64"
 PLACES = frozenset(("indexing", "order", "movement", "creation", "structure", "mark"))
 """Kinds of operations whose integers are places in arrays, or came from elsewhere."""
 SAFE = frozenset(("argmax", "argmin", "select", "max", "min", "maximum", "minimum"))

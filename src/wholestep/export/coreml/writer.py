@@ -6,7 +6,10 @@ An array of more axes lies flat, since Core ML has none; its words work on views
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import io
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +33,24 @@ Word = Callable[["MilWriter", Node, list[Var]], "Var | Sequence[Var]"]
 """Writes an operation, given its operands; its results."""
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing less than errors is said by coremltools inside, and no progress is drawn."""
+    log = logging.getLogger("coremltools")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        log.setLevel(before)
+
+
 def mil_module(name: str) -> Any:
     """A module of coremltools; raises UnsupportedError where that is not installed."""
     try:
-        return importlib.import_module(f"coremltools{name}")
+        with quiet():
+            return importlib.import_module(f"coremltools{name}")
     except ImportError as error:
         raise UnsupportedError(
             f"export to coreml: a package is written by coremltools, which cannot be imported: {error}",

@@ -1,0 +1,256 @@
+"""Exported files, run where something here runs them: each target's losses of a few calls on one batch."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import ExportError
+from wholestep.export.coreml.evaluator import MilPackage
+from wholestep.export.native.header import one_line
+from wholestep.export.native.names import prefix_of
+from wholestep.ir.graph import NDArray
+from wholestep.train.checkpoint.read import open_checkpoint
+from wholestep.train.step.export import STATE_SUFFIX
+
+Given = Mapping[str, NDArray]
+Runner = Callable[[Path, Given, int], list[float]]
+"""(the file, the arrays of a batch by their paths, calls) -> the loss of each call, from the state beside the file."""
+SECONDS = 300
+"""The seconds that a compiler, or a program, is given."""
+
+
+class NotRun(Exception):
+    """The reason for which a file was not run."""
+
+
+def imported(name: str) -> Any:
+    """A package that runs files; raises NotRun where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise NotRun(f"{name} runs such a file, and cannot be imported: {error}") from None
+
+
+def state_beside(path: Path) -> dict[str, NDArray]:
+    """The arrays of the state that was written beside a file, by their paths."""
+    with open_checkpoint(path.with_suffix(STATE_SUFFIX)) as contents:
+        return {name: contents.array(name) for name in contents.types}
+
+
+def mean_of_losses(x: Any) -> float:
+    """The mean of the losses of a call."""
+    return float(np.mean(np.asarray(x, np.float64)))
+
+
+# Python, ONNX and Core ML.
+
+
+def python_losses(path: Path, given: Given, calls: int) -> list[float]:
+    """Losses of the step in a source file."""
+    spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise NotRun(f"what it imports is not here: {error}") from None
+    state, found = module.load(path.with_suffix(STATE_SUFFIX)), []
+    array = sys.modules["torch"].tensor if hasattr(module, "torch") else np.asarray
+    batch = {name: array(x) for name, x in given.items()}
+    for _ in range(calls):
+        state, results = module.step(state, batch)
+        found.append(mean_of_losses(results["loss"]))
+    return found
+
+
+def onnx_losses(path: Path, given: Given, calls: int) -> list[float]:
+    """Losses of a model in ONNX Runtime on the processor."""
+    session = imported("onnxruntime").InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    pairs = json.loads(session.get_modelmeta().custom_metadata_map["wholestep.state"])
+    values = {name: with_parts(x) for name, x in {**state_beside(path), **given}.items()}
+    if any([x.dtype.name == "bfloat16" for x in values.values()]):
+        raise NotRun("ONNX Runtime takes no arrays of bfloat16")
+    names, found = [o.name for o in session.get_outputs()], []
+    for _ in range(calls):
+        known = {i.name: values[i.name].reshape(i.shape) for i in session.get_inputs()}
+        results = dict(zip(names, session.run(None, known), strict=True))
+        values |= {path: results[out] for path, out in pairs.items()}
+        found.append(mean_of_losses(results["loss"]))
+    return found
+
+
+def with_parts(x: NDArray) -> NDArray:
+    """An array, of complex numbers with their parts along a last axis."""
+    return np.stack([x.real, x.imag], axis=-1) if x.dtype.kind == "c" else x
+
+
+def coreml_losses(path: Path, given: Given, calls: int) -> list[float]:
+    """Losses of a package as NumPy evaluates its operations, since Core ML runs on machines of Apple alone."""
+    package, values, found = MilPackage.at(path), {**state_beside(path), **given}, []
+    loss = next(name for name in package.outputs if package.paths[name] == "loss")
+    for _ in range(calls):
+        results = package(values)
+        values |= {path: results[out] for path, out in package.state.items()}
+        found.append(mean_of_losses(results[loss]))
+    return found
+
+
+# Programs without Python.
+
+ACCESSOR = re.compile(r"^static inline (\w+) \*(\w+)\(\w+ \*m\) .*/\* (.*) \*/$", re.MULTILINE)
+DRIVER = """\
+#include "@HEADER@"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned char memory[@UPPER@_BYTES];
+
+static unsigned char *bytes_of(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    if (!f || fseek(f, 0, SEEK_END)) exit(3);
+    *n = (size_t)ftell(f);
+    unsigned char *data = malloc(*n + 1);
+    rewind(f);
+    if (!data || fread(data, 1, *n, f) != *n) exit(3);
+    fclose(f);
+    return data;
+}
+
+int main(int count, char **words) {
+    size_t n;
+    if (count != 4) return 2;
+    @PREFIX@ *m = @PREFIX@_init(memory);
+    unsigned char *file = bytes_of(words[1], &n);
+    if (@PREFIX@_load(m, file, n)) return puts("the state beside the file was refused"), 1;
+    file = bytes_of(words[2], &n);
+@BATCH@
+    for (int i = 0; i < atoi(words[3]); i++) {
+        int code = @PREFIX@_step(m);
+        if (code) return puts(@PREFIX@_failure(code)), 1;
+        double sum = 0;
+        for (int k = 0; k < @COUNT@; k++) sum += (double)@LOSS@(m)[k];
+        printf("%.17g\\n", sum / @COUNT@);
+    }
+    return 0;
+}
+"""
+
+
+def c_driver(path: Path, given: Given) -> str:
+    """A program that takes over a state and a batch from files, and prints the loss of each call."""
+    header, prefix = path.with_suffix(".h"), prefix_of(path.stem)
+    known = {remark: (kind, name) for kind, name, remark in ACCESSOR.findall(header.read_text(encoding="utf-8"))}
+
+    def accessor(array: str) -> tuple[str, str, str]:
+        return next((k, name, t) for t, (k, name) in known.items() if t.startswith(one_line(f"{array}: ")))
+
+    lines, at = [], 0
+    for array, x in given.items():
+        lines.append(f"    memcpy({accessor(array)[1]}(m), file + {at}, {x.nbytes});")
+        at += x.nbytes
+    kind, loss, remark = accessor("loss")
+    if kind not in ("float", "double"):
+        raise NotRun("its loss is in half precision, which C has no numbers for")
+    count = math.prod([int(n) for n in re.findall(r"\d+", remark.partition("[")[2])])
+    words = {"HEADER": header.name, "UPPER": prefix.upper(), "PREFIX": prefix, "BATCH": "\n".join(lines)}
+    words |= {"COUNT": str(count), "LOSS": loss}
+    return re.sub(r"@(\w+)@", lambda found: words[found[1]], DRIVER)
+
+
+def native_losses(path: Path, given: Given, calls: int) -> list[float]:
+    """Losses of C source or of an object, in a program that the system's compiler makes."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise NotRun("there is no C compiler here: cc, gcc or clang")
+    with tempfile.TemporaryDirectory() as folder:
+        main, program, batch = (Path(folder, name) for name in ("main.c", "program", "batch.bin"))
+        main.write_text(c_driver(path, given), encoding="utf-8")
+        batch.write_bytes(b"".join([np.ascontiguousarray(x).tobytes() for x in given.values()]))
+        state_code = path.with_name(f"{prefix_of(path.stem)}_state.c")
+        parts = [main, path.resolve(), *([state_code.resolve()] if path.suffix == ".o" else [])]
+        given_words = ["-std=c99", "-O1", f"-I{path.resolve().parent}", *map(str, parts), "-o", str(program), "-lm"]
+        finished([compiler, *given_words], "the C compiler refuses it")
+        return numbers_said([str(program), str(path.with_suffix(STATE_SUFFIX)), str(batch), str(calls)])
+
+
+def finished(words: list[str], failed: str) -> str:
+    """The output of a program; raises ExportError where it fails."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise ExportError(f"export: {failed}: it takes more than {SECONDS} seconds") from None
+    if done.returncode:
+        raise ExportError(f"export: {failed}: {(done.stderr or done.stdout).strip()[:500] or done.returncode}")
+    return done.stdout
+
+
+def numbers_said(words: list[str]) -> list[float]:
+    """The numbers that a program prints, one a line."""
+    return [float(line) for line in finished(words, "the file fails when it is run").split()]
+
+
+NODE_SCRIPT = """
+import { readFile } from "node:fs/promises";
+const [place, code, state, batch, sizes, calls] = process.argv.slice(2);
+const { instantiate } = await import(place);
+const model = await instantiate(await readFile(code));
+await model.load(await readFile(state));
+const data = await readFile(batch);
+let at = 0;
+for (const [path, size] of JSON.parse(sizes)) {
+  const array = model.arrays[path];
+  new Uint8Array(array.buffer, array.byteOffset, size).set(data.subarray(at, at + size));
+  at += size;
+}
+for (let i = 0; i < Number(calls); i++) {
+  model.step();
+  const loss = Array.from(model.arrays.loss);
+  console.log(loss.reduce((a, b) => a + b) / loss.length);
+}
+"""
+
+
+def wasm_losses(path: Path, given: Given, calls: int) -> list[float]:
+    """Losses of a module of WebAssembly in node."""
+    node = shutil.which("node")
+    if node is None:
+        raise NotRun("there is no node here, which runs WebAssembly outside of a browser")
+    with tempfile.TemporaryDirectory() as folder:
+        script, batch = Path(folder, "run.mjs"), Path(folder, "batch.bin")
+        script.write_text(NODE_SCRIPT, encoding="utf-8")
+        batch.write_bytes(b"".join([np.ascontiguousarray(x).tobytes() for x in given.values()]))
+        sizes = json.dumps([(name, x.nbytes) for name, x in given.items()])
+        files = [path.with_suffix(".mjs").resolve().as_uri(), path, path.with_suffix(STATE_SUFFIX), batch]
+        return numbers_said([node, str(script), *map(str, files), sizes, str(calls)])
+
+
+def browser_alone(path: Path, given: Given, calls: int) -> list[float]:
+    """Nothing: raises NotRun."""
+    raise NotRun("a page runs in a browser that has WebGPU, and none is started here")
+
+
+RUNNERS: dict[str, Runner] = {
+    **dict.fromkeys(("jax", "numpy", "tensorflow", "torch"), python_losses),
+    "onnx": onnx_losses,
+    "coreml": coreml_losses,
+    "c": native_losses,
+    "object": native_losses,
+    "wasm": wasm_losses,
+    "page": browser_alone,
+}
+"""The function that runs the file of each target."""
+REMARKS = {"coreml": ", as NumPy evaluates the operations of the file: Core ML itself was not run"}
+"""Remarks on runs in which something stood in for the target."""
