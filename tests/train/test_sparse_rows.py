@@ -282,3 +282,21 @@ def test_a_step_takes_no_memory_of_the_size_of_its_table():
     step(ids)
     np.testing.assert_allclose(step.params[:16], 0.1, rtol=1e-5)
     assert not step.params[16:].any()
+
+
+def test_ten_million_rows_train_in_the_memory_of_their_state():
+    table = np.zeros((10_000_000, 2), np.float32)
+    batch = {"ids": np.arange(BATCH) * 1_000_003, "y": np.ones((BATCH, 1), np.float32)}
+
+    def loss(params, batch):
+        return np.mean((params["table"][batch["ids"]] @ params["w"] - batch["y"]) ** 2)
+
+    params = {"table": table, "w": np.ones((2, 1), np.float32)}
+    step = ws.compile(loss, params, optimizer=optim.adam(1e-2, lazy="table"), batch=batch)
+    first = step(batch).loss
+    assert step(batch).loss < first
+    memory = step.memory
+    assert memory.state - 3 * table.nbytes < 1000
+    assert memory.arena + memory.inputs + memory.outputs + memory.constants < 4096
+    changed = np.flatnonzero(step.params["table"].any(axis=1))
+    np.testing.assert_array_equal(changed, batch["ids"])

@@ -183,7 +183,7 @@ class HiddenPlaces:
         assert isinstance(place, Allocation)
         if place not in self.known:
             makers = self.lowering.late.get(place, ())
-            self.known[place] = any(self.lowering.fusion.depends_on(maker, self.group) for maker in makers)
+            self.known[place] = any(maker.depends_on(self.group) for maker in makers)
         return self.known[place]
 
 

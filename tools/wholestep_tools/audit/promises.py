@@ -110,7 +110,11 @@ CORRECTNESS = (
         "all samples of all primitives",
         "exports",
         tuple(
-            [f"{fate} {target}" for target in ("numpy", "jax", "torch", "onnx") for fate in ("right in", "refused by")]
+            [
+                f"{fate} {target}"
+                for target in ("numpy", "jax", "torch", "tensorflow", "onnx")
+                for fate in ("right in", "refused by")
+            ]
         ),
     ),
     Promise(

@@ -99,6 +99,7 @@ class FusionAnalysis(IterationSpaces):
     def register(self, group: FusionGroup) -> FusionGroup:
         """Register a new group."""
         group.number = len(self.groups)
+        self.dependences.append(group)
         self.groups.append(group)
         return group
 
@@ -107,10 +108,8 @@ class FusionAnalysis(IterationSpaces):
         axes = [next(self.names) for _ in v.shape]
         made = self.register(FusionGroup(dict(zip(axes, v.shape, strict=True))))
         if v.node is not None:
-            made.first = self.positions.get(v.node, len(self.positions))
-            made.raise_last(made.first)
             for x in v.node.inputs:
-                made.depend_on(self.sources(x))
+                self.dependences.add(made, self.sources(x))
                 self.reads_through(made, x)
         self.placed[v] = (made, tuple([(a,) for a in axes]))
         made.moved.append(v)
@@ -118,11 +117,8 @@ class FusionAnalysis(IterationSpaces):
 
     def add_member(self, group: FusionGroup, node: Node, coords: AxisRuns) -> None:
         """Make a node a member, together with the floating values that only it reads."""
-        at = self.positions[node]
-        group.first = min(group.first, at)
-        group.raise_last(at)
         for v in node.inputs:
-            group.depend_on(self.sources(v))
+            self.dependences.add(group, self.sources(v))
         for x in node.inputs if node.op.kind == "elementwise" else ():
             if x in self.floating and x.node is not None and not self.depends_on_reader(group, x):
                 del self.floating[x]
@@ -157,13 +153,13 @@ class FusionAnalysis(IterationSpaces):
     def depends_on_reader(self, group: FusionGroup, x: Value) -> bool:
         """True if a group depends on another reader of x, so that x cannot become its member."""
         readers = self.readers_through.get(x, ())
-        return any(self.depends_on(group, c) for c in readers if isinstance(c, FusionGroup) and c is not group)
+        return any(group.depends_on(c) for c in readers if isinstance(c, FusionGroup) and c is not group)
 
     def settle_readers(self, x: Value, group: FusionGroup) -> None:
         """Make the readers of a formerly floating value depend on the group that now computes it."""
         for reader in self.readers_through.pop(x, ()):
             if isinstance(reader, FusionGroup):
-                reader.depend_on([group])
+                self.dependences.add(reader, [group])
             elif reader in self.floating:
                 cost, needs = self.floating[reader]
                 self.let_float(reader, cost, needs | {group})
@@ -217,20 +213,6 @@ class FusionAnalysis(IterationSpaces):
                 return False
         return not self.would_form_cycle(group, node)
 
-    def depends_on(self, start: FusionGroup, goal: FusionGroup) -> bool:
-        """True if a group depends on another, directly or through others."""
-        seen: set[FusionGroup] = set()
-        stack = [start]
-        while stack:
-            here = stack.pop()
-            if here is goal:
-                return True
-            # A group that depends on the goal has a member after the goal's first.
-            if here not in seen and here.last > goal.first:
-                seen.add(here)
-                stack.extend(here.dependencies)
-        return False
-
     def merge(
         self, group: FusionGroup, other: FusionGroup, node: Node, traces: Sequence[tuple[FusionGroup, AxisRuns] | None]
     ) -> None:
@@ -262,7 +244,7 @@ class FusionAnalysis(IterationSpaces):
     def has_group_between(self, a: FusionGroup, b: FusionGroup) -> bool:
         """True if a third group lies on a dependence path between two, so that merging would be a cycle."""
         starts = [(a, b), (b, a)]
-        return any(self.depends_on(n, goal) for start, goal in starts for n in start.dependencies if n is not goal)
+        return any(n.depends_on(goal) for start, goal in starts for n in start.dependencies if n is not goal)
 
     def is_stencil(self, group: FusionGroup, other: FusionGroup, names: dict[int, int]) -> bool:
         """Refuse stencil fusion: a member that reads another group at other points would recompute it, exponentially
@@ -298,7 +280,6 @@ class FusionAnalysis(IterationSpaces):
                 self.reduced[node] = renamed(self.reduced[node])
         group.moved += other.moved
         group.members = sorted([*group.members, *other.members], key=self.positions.__getitem__)
-        group.first = min(group.first, other.first)
         group.kind = "contract" if "contract" in (group.kind, other.kind) else "map"
         group.rows = rows if group.rows is None else group.rows
         self.groups.remove(other)
@@ -306,9 +287,8 @@ class FusionAnalysis(IterationSpaces):
             c.dependents.remove(other)
         for c in other.dependents:
             c.dependencies.remove(other)
-            c.depend_on([group])
-        group.depend_on(other.dependencies)
-        group.raise_last(other.last)
+            self.dependences.add(c, [group])
+        self.dependences.add(group, other.dependencies)
         for x in self.read_by.pop(other, ()):
             readers = self.readers_through.get(x, set())
             if other in readers:
@@ -341,7 +321,7 @@ class FusionAnalysis(IterationSpaces):
 
     def would_form_cycle(self, group: FusionGroup, node: Node) -> bool:
         """True if a node reads something that depends on a group."""
-        return any(self.depends_on(other, group) for x in node.inputs for other in self.sources(x) - {group})
+        return any(other.depends_on(group) for x in node.inputs for other in self.sources(x) - {group})
 
 
 def moved_source(v: Value) -> Value:

@@ -11,9 +11,6 @@ from wholestep.ir.graph import Node, Value
 AxisRuns = tuple[tuple[int, ...] | None, ...]
 """For each axis of a value the loop axes that it runs along, outermost first; None if it may be any."""
 
-NEVER = 1 << 60
-"""Position of the first member of a group without members."""
-
 
 @dataclass(eq=False)
 class FusionGroup:
@@ -24,10 +21,8 @@ class FusionGroup:
     rows: frozenset[int] | None = None
     number: int = 0
     """Groups are numbered in order of creation."""
-    first: int = NEVER
-    """Position in the graph of the first member."""
-    last: int = -1
-    """Last position in the graph of the members of this group and of all groups that it depends on."""
+    order: int = 0
+    """The place of the group in a topological order: each group comes after all that it depends on."""
     members: list[Node] = field(default_factory=list)
     moved: list[Value] = field(default_factory=list)
     """Values that it stores though no member computes them."""
@@ -35,27 +30,64 @@ class FusionGroup:
     dependents: set[FusionGroup] = field(default_factory=set)
     """The groups that depend on it."""
 
-    def depend_on(self, others: Iterable[FusionGroup]) -> None:
-        """Depend on other groups from now on."""
-        for other in others:
-            if other is not self and other not in self.dependencies:
-                self.dependencies.add(other)
-                other.dependents.add(self)
-                self.raise_last(other.last)
-
-    def raise_last(self, last: int) -> None:
-        """Raise the last position of the group and of all groups that depend on it."""
-        stack = [self]
-        while stack:
-            here = stack.pop()
-            if here.last < last:
-                here.last = last
-                stack.extend(here.dependents)
+    def depends_on(self, goal: FusionGroup) -> bool:
+        """True if the group depends on another, directly or through others, or is that one."""
+        found, waiting = {self}, [self]
+        while waiting and goal not in found:
+            for group in waiting.pop().dependencies:
+                if group.order >= goal.order and group not in found:
+                    found.add(group)
+                    waiting.append(group)
+        return goal in found
 
     @property
     def grid(self) -> list[int]:
         """The axes that no reduction of the group runs over."""
         return [a for a in self.sizes if a not in (self.rows or ())]
+
+
+class DependenceGraph:
+    """The groups in a topological order, which is mended as dependences are found."""
+
+    def __init__(self) -> None:
+        self.sequence: list[FusionGroup] = []
+
+    def append(self, group: FusionGroup) -> None:
+        """Enter a group on which none depends."""
+        group.order = len(self.sequence)
+        self.sequence.append(group)
+
+    def add(self, group: FusionGroup, needed: Iterable[FusionGroup]) -> None:
+        """Let a group depend on others from now on."""
+        for other in needed:
+            if other is not group and other not in group.dependencies:
+                group.dependencies.add(other)
+                other.dependents.add(group)
+                if other.order > group.order:
+                    self.move_after(group, other)
+
+    def move_after(self, group: FusionGroup, other: FusionGroup) -> None:
+        """Mend the order of a group before one that it depends on: move what depends on the group behind the other, or
+        what the other depends on in front of the group, whichever is found in fewer steps.
+
+        The search keeps to the part of the order that lies between, as in Pearce and Kelly 2006, A dynamic topological
+        sort algorithm for directed acyclic graphs.
+        """
+        first, last = group.order, other.order
+        later, earlier, forward, backward = {group}, {other}, [group], [other]
+        while forward and backward:
+            new = [g for g in forward.pop().dependents if g.order < last and g not in later]
+            later.update(new)
+            forward += new
+            new = [g for g in backward.pop().dependencies if g.order > first and g not in earlier]
+            earlier.update(new)
+            backward += new
+        part = self.sequence[first : last + 1]
+        front = [g for g in part if (g in earlier if forward else g not in later)]
+        behind = [g for g in part if (g not in earlier if forward else g in later)]
+        self.sequence[first : last + 1] = front + behind
+        for place in range(first, last + 1):
+            self.sequence[place].order = place
 
 
 class IterationSpaces:
@@ -64,7 +96,7 @@ class IterationSpaces:
     def __init__(self) -> None:
         self.placed: dict[Value, tuple[FusionGroup, AxisRuns]] = {}
         self.splits: dict[int, tuple[int, int]] = {}
-        self.names = count()
+        self.names, self.dependences = count(), DependenceGraph()
 
     def trace(self, v: Value, refine: bool = False) -> tuple[FusionGroup, AxisRuns] | None:
         """The group and coordinates of a value, through movements that keep to the loops of the group."""
