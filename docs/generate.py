@@ -175,7 +175,7 @@ def exports() -> str:
     narrow_samples = {op: [*_narrow(graphs)] for op, graphs in all_samples.items()}
     for name, row in TARGETS.items():
         words: Any = named_object(row.vocabulary)
-        samples = narrow_samples if row.narrows else all_samples
+        samples = narrow_samples if "narrow" in row.options else all_samples
         lacking = {
             op: [g for g in graphs if not all(map(partial(reaches, words), g.nodes))] for op, graphs in samples.items()
         }

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # what is found at run time
     from wholestep.interop.jax.function import from_jax
     from wholestep.interop.onnx.load import from_onnx
     from wholestep.interop.torch.function import from_torch_export
+    from wholestep.train.handover.to_file import to_file
     from wholestep.train.handover.to_jax import to_jax
     from wholestep.train.handover.to_tensorflow import to_tensorflow
     from wholestep.train.handover.to_torch import to_torch
@@ -99,6 +100,7 @@ __all__ = [
     "stacked",
     "stop_gradient",
     "testing",
+    "to_file",
     "to_jax",
     "to_tensorflow",
     "to_torch",
@@ -132,6 +134,7 @@ LAZY = {
     "mean_over": "wholestep.train.loop.averages",
     "params": "wholestep.nn.ambient",
     "stacked": "wholestep.train.state.offloaded_state",
+    "to_file": "wholestep.train.handover.to_file",
     "to_jax": "wholestep.train.handover.to_jax",
     "to_tensorflow": "wholestep.train.handover.to_tensorflow",
     "to_torch": "wholestep.train.handover.to_torch",

@@ -155,6 +155,48 @@ def test_twenty_steps_are_those_of_the_library(name: str, tmp_path: Path) -> Non
         np.testing.assert_allclose(values[path], x, rtol=1e-4, atol=1e-5)
 
 
+def through_half(x: Any) -> Any:
+    return x.astype(np.float16).astype(np.float32)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_state_in_the_model_is_that_which_goes_through_float16(precision: str, tmp_path: Path) -> None:
+    _, batch = dense("f4")
+    p = {"w": np.full((5, 8), 0.3, "f4") * np.arange(8, dtype="f4"), "v": np.eye(8, 3, dtype="f4")}
+    scale: dict[str, Any] = {"loss_scale": 256.0} if precision == "float16" else {}
+    step = ws.compile(lambda p, b: nn.cross_entropy(np.tanh(b["x"] @ p["w"]) @ p["v"], b["y"]), p,
+                      optimizer=optim.sgd(0.1, momentum=0.9), batch=batch, precision=precision, **scale)  # fmt: skip
+    files = step.export(tmp_path / "held.mlpackage", narrow=True, model_state=True)
+    step.export(tmp_path / "plain.mlpackage", narrow=True)
+    held, plain = (MilPackage.at(tmp_path / f"{name}.mlpackage") for name in ("held", "plain"))
+    spec = coremltools.models.MLModel(str(tmp_path / "held.mlpackage"), skip_model_load=True).get_spec()
+    assert spec.specificationVersion == 9 and {x.name for x in spec.description.state} == {*held.held}
+    assert {held.paths[name] for name in held.held} >= {"params.w", "params.v"}
+    assert "counters.step" in held.state and "params.w" not in held.state
+    state = pytest.importorskip("safetensors.numpy").load_file(files[-1])
+    values = state | dict(zip(tree.paths(batch, "batch"), tree.leaves(batch), strict=True))
+    kept = {held.paths[name] for name in held.held}
+    ours = {path: through_half(x) if path in kept else x for path, x in values.items()}
+    held.hold(state)
+    losses = []
+    for _ in range(20):
+        one, other = held(values), plain(ours)
+        assert one["loss"].tobytes() == other["loss"].tobytes()
+        values |= {path: one[out] for path, out in held.state.items()}
+        after = {path: other[out] for path, out in plain.state.items()}
+        ours |= {path: through_half(x) if path in kept else x for path, x in after.items()}
+        losses.append((float(one["loss"][0]), float(step(batch).loss)))
+    assert losses[-1][0] < 0.8 * losses[0][0]
+    np.testing.assert_allclose(*zip(*losses, strict=True), rtol=2e-2)
+
+
+def test_state_beyond_float16_is_refused(tmp_path: Path) -> None:
+    step = ws.compile(lambda p, x: np.mean((p - x) ** 2), np.full(3, 1e5, "f4"), optimizer=optim.sgd(0.1),
+                      batch=np.ones(3, "f4"))  # fmt: skip
+    with pytest.raises(UnsupportedError, match="params has numbers beyond float16"):
+        step.export(tmp_path / "a.mlpackage", narrow=True, model_state=True)
+
+
 def test_a_package_is_written_twice_with_the_same_bytes_and_taken_by_coremltools(tmp_path: Path) -> None:
     step, _ = curve()
     predict = lambda p, b: np.tanh(b["x"] @ p["a"])  # noqa: E731
@@ -177,8 +219,28 @@ def test_numbers_of_64_bits_are_narrowed_only_where_that_is_asked_for(tmp_path: 
     graph = ws.trace(lambda x: np.sum(x.astype("f8")))(ws.ShapeDtype((3,), "float32"))
     with pytest.raises(UnsupportedError, match=r"(?s)cast makes f64\[3\].*test_coreml.py.*narrow=True"):
         evaluated(graph, [])
-    with pytest.raises(ParameterError, match="has numbers of 64 bits"):
+    with pytest.raises(ParameterError, match="onnx is written without narrow="):
         step.export(tmp_path / "a.onnx", narrow=True)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_function_is_a_file(compiled: bool, tmp_path: Path) -> None:
+    def f(a: Any, b: Any) -> Any:
+        return {"sum": a["x"] + b, "product": a["x"] * b}
+
+    x, b = np.arange(3, dtype="f4"), np.float32(2)
+    examples = {"x": ws.ShapeDtype((3,), "float32")}, b
+    (_, *rest) = ws.to_file(ws.jit(f) if compiled else f, tmp_path / "f.mlpackage", *examples)
+    assert all(file.is_file() for file in rest)
+    package = MilPackage.at(tmp_path / "f.mlpackage")
+    found = package({"a.x": x, "b": b})
+    named = {package.paths[name]: y for name, y in found.items()}
+    np.testing.assert_array_equal(named["output.sum"], x + b)
+    np.testing.assert_array_equal(named["output.product"], x * b)
+    with pytest.raises(UnsupportedError, match="not for jax"):
+        ws.to_file(f, tmp_path / "f.py", *examples, to="jax")
+    with pytest.raises(UnsupportedError, match=r"(?s)input x is f64\[3\].*narrow=True"):
+        ws.to_file(np.sin, tmp_path / "g.mlpackage", np.ones(3))
 
 
 @pytest.mark.parametrize("number, says", [(1e200, "beyond float32"), (1e-200, "beyond float32")])

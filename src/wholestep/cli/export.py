@@ -89,8 +89,8 @@ def export_script(options: argparse.Namespace) -> int:
     if options.load is not None:
         step.load(options.load)
     batch = names.get("batch") if names.get("batch") is not None else recorder.batch_of(step._engine)
-    data = {"data": names.get("data", batch)} if target == "page" else {}
-    files = step.export(out, to=target, narrow=options.narrow, **data)
+    data = names.get("data", batch) if target == "page" else None
+    files = step.export(out, to=target, data=data, narrow=options.narrow)
     print("\n".join([f"wrote {file}" for file in files]))
     if batch is None:
         print("not compared: the script calls the step with no batch and has none")

@@ -24,8 +24,8 @@ class ExportTarget(NamedTuple):
     """The `Writer`, as `module:name`."""
     vocabulary: str
     """The `Vocabulary` of its words, as `module:name`, which errors of other targets refer to."""
-    narrows: bool = False
-    """True if its files have no numbers of 64 bits, and its writer takes `narrow`, which allows others instead."""
+    options: tuple[str, ...] = ()
+    """The options that its writer takes by name."""
 
 
 TARGETS: dict[str, ExportTarget] = {
@@ -33,7 +33,7 @@ TARGETS: dict[str, ExportTarget] = {
         (".mlpackage",),
         "wholestep.export.coreml.files:coreml_files",
         "wholestep.export.coreml.table:COREML",
-        narrows=True,
+        options=("narrow", "model_state"),
     ),
     "jax": ExportTarget((".py",), "wholestep.export.python.files:jax_files", "wholestep.export.python.jax:JAX"),
     "numpy": ExportTarget((".py",), "wholestep.export.python.files:numpy_files", "wholestep.export.python.numpy:NUMPY"),
@@ -62,6 +62,19 @@ def writer_of(target: str) -> Writer:
     """The writer of a target."""
     found: Writer = named_object(TARGETS[target].writer)
     return found
+
+
+def checked_options(target: str, **options: bool) -> dict[str, bool]:
+    """The options that are asked for; raises ParameterError for one that a target does not take."""
+    wanted: dict[str, bool] = {name: True for name, value in options.items() if value}
+    for name in wanted:
+        if target not in TARGETS or name not in TARGETS[target].options:
+            takes = [other for other, row in TARGETS.items() if name in row.options]
+            raise ParameterError(
+                f"export: a file for {target} is written without {name}=",
+                hint=f"leave it out; {', '.join(takes)} takes it",
+            )
+    return wanted
 
 
 def target_for(path: Path, to: str | None) -> str:

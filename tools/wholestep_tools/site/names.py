@@ -26,7 +26,7 @@ TOPICS = {
         WholestepClassifier WholestepRegressor""",
     ),
     "processes": ("Several processes", "psum pmean all_gather axis_index"),
-    "libraries": ("Other libraries", "from_torch_export from_jax from_onnx to_torch to_jax to_tensorflow"),
+    "libraries": ("Other libraries", "from_torch_export from_jax from_onnx to_torch to_jax to_tensorflow to_file"),
 }
 """Each page of names of `wholestep` itself: its title, and the names in the order in which it shows them."""
 

@@ -39,7 +39,19 @@ class MilPackage:
         self.outputs = [x.name for x in spec.description.output]
         tables = spec.description.metadata.userDefined
         self.paths: dict[str, str] = json.loads(tables["wholestep.paths"])
+        self.held = {
+            x.name: np.zeros(tuple(x.type.stateType.arrayType.shape), np.float16) for x in spec.description.state
+        }
+        """The state that lies in the model, by name; it begins as zeros."""
         self.state: dict[str, str] = json.loads(tables["wholestep.state"])
+
+    def hold(self, state: Mapping[str, NDArray]) -> None:
+        """Give the state in the model values by their paths, as a host does before the first call."""
+        with np.errstate(over="ignore"):
+            self.held = {
+                name: np.asarray(state[self.paths[name]]).reshape(x.shape).astype(x.dtype)
+                for name, x in self.held.items()
+            }
 
     @classmethod
     def at(cls, path: Path) -> MilPackage:
@@ -51,9 +63,10 @@ class MilPackage:
 
     def __call__(self, given: Mapping[str, NDArray]) -> dict[str, NDArray]:
         """The outputs by name, for inputs by the paths that they have in a checkpoint."""
-        env = {name: as_held(given[self.paths[name]]) for name in self.inputs}
+        env = {**self.held, **{name: as_held(given[self.paths[name]]) for name in self.inputs}}
         with np.errstate(all="ignore"):
             self.run(self.block, env)
+        self.held = {name: env[name] for name in self.held}
         return {name: env[name] for name in self.outputs}
 
     def run(self, block: Any, env: dict[str, Any]) -> list[Any]:
@@ -64,6 +77,9 @@ class MilPackage:
                 env[names[0]] = self.value(op.attributes["val"])
                 continue
             given = {name: self.argument(bound, env) for name, bound in op.inputs.items()}
+            if op.type == "write_state":
+                env[op.inputs["input"].arguments[0].name] = given["data"]
+                continue
             found = self.control(op, given, env) if op.blocks else MIL_OPERATIONS[op.type](**given)
             found = found if isinstance(found, list | tuple) else [found]
             for out, x in zip(op.outputs, found, strict=True):
@@ -241,6 +257,7 @@ MIL_OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "select": lambda cond, a, b: np.where(cond, a, b),
     "cast": converted_to,
     "identity": lambda x: x,
+    "read_state": lambda input: input,
     "fill": lambda shape, value: np.full(tuple(shape), value, value.dtype),
     "tile": lambda x, reps: np.tile(x, tuple(reps)),
     "reshape": lambda x, shape: np.reshape(x, tuple(shape)),

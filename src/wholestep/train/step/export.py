@@ -11,7 +11,7 @@ from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.errors import ExportError, ParameterError, UnsupportedError
 from wholestep.export.program import ExportedProgram
-from wholestep.export.targets import NATIVE, TARGETS, Files, named_object, target_for, writer_of
+from wholestep.export.targets import NATIVE, Files, checked_options, named_object, target_for, writer_of
 from wholestep.frontend.exporting import result_paths
 from wholestep.ir.build import lean
 from wholestep.ir.graph import Graph
@@ -48,6 +48,7 @@ class ExportedStep:
         data: Any = None,
         shuffle: bool | None = None,
         narrow: bool = False,
+        model_state: bool = False,
     ) -> tuple[Path, ...]:
         """Write the whole step, forward, backward and update, as a program of another system, and its state beside it.
 
@@ -66,7 +67,8 @@ class ExportedStep:
         takes checkpoints, and computes the functions of `attach` from what a person types or drops there.
 
         `model.mlpackage` is a package for Core ML, which has no numbers of 64 bits: `narrow=True` makes float64 float32
-        and int64 int32.
+        and int64 int32. With `model_state=True` the floats of the state lie in the model, in float16, as Core ML has
+        them.
 
         Shapes: those of the step; the paths of the files that were written.
         Raises: UnsupportedError for operations that the target has no words for and for a processor that no objects are
@@ -81,7 +83,7 @@ class ExportedStep:
         """
         place = Path(path)
         target = target_for(place, to)
-        check_narrow(target, narrow)
+        options = checked_options(target, narrow=narrow, model_state=model_state)
         with self._lock:
             if target == "page":
                 check_no_processor(target, processor)
@@ -98,7 +100,7 @@ class ExportedStep:
             else:
                 check_no_processor(target, processor)
                 programs = [step_program(self._engine), *attached_programs(self, attach or {})]
-                files = writer_of(target)(programs, place, **({"narrow": True} if narrow else {}))
+                files = writer_of(target)(programs, place, **options)
             write_files(files)
             state = place.with_suffix(STATE_SUFFIX)
             checkpoint.save_step(self._engine, state, None, None, None)
@@ -174,15 +176,6 @@ def check_no_processor(target: str, processor: str | None) -> None:
         raise ParameterError(
             f"export: a file for {target} is for no processor, and processor= is {processor!r}",
             hint='leave processor= out, or write an object: to="object"',
-        )
-
-
-def check_narrow(target: str, narrow: bool) -> None:
-    """Raise ParameterError for narrow numbers where a target has those of 64 bits."""
-    if narrow and not (target in TARGETS and TARGETS[target].narrows):
-        raise ParameterError(
-            f"export: a file for {target} has numbers of 64 bits, and narrow= is True",
-            hint="leave narrow= out; a package of Core ML has none",
         )
 
 

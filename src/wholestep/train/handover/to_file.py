@@ -1,0 +1,49 @@
+"""Functions as files: a function without state, written for ONNX or Core ML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wholestep.errors import UnsupportedError
+from wholestep.export.targets import TARGETS, checked_options, target_for, writer_of
+from wholestep.frontend.exporting import export_function
+from wholestep.train.step.export import write_files
+
+FORMATS = ("onnx", "coreml")
+"""Targets whose files are programs, and no sources."""
+
+
+def to_file(
+    f: Callable[..., Any], path: str | Path, *examples: Any, to: str | None = None, narrow: bool = False
+) -> tuple[Path, ...]:
+    """Write a function, a compiled one too, as a model of ONNX or a package of Core ML.
+
+    The target is what `to` names, or what the suffix of the path means. Inputs have the paths of the arguments, and
+    outputs `output` and paths into it. `narrow=True` makes float64 float32 and int64 int32 for Core ML, which has no
+    numbers of 64 bits. `step.export` writes a step, and functions on its state.
+
+    Shapes: those of the examples, which are arrays or `ShapeDtype`s; the paths of the files that were written.
+    Raises: UnsupportedError for operations that the target has no words for and for targets of other kinds,
+    ParameterError for an unknown target, ExportError where a file cannot be written.
+
+    >>> import numpy as np, pathlib, tempfile, wholestep as ws
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = ws.to_file(ws.jit(lambda x: np.sin(x) * x), pathlib.Path(folder, "f.onnx"), np.ones(3))
+    >>> [file.name for file in files]
+    ['f.onnx']
+    """
+    place = Path(path)
+    target = target_for(place, to)
+    if target not in FORMATS:
+        other = "ws.to_jax, ws.to_torch and ws.to_tensorflow give the function itself" if target in TARGETS else ""
+        raise UnsupportedError(
+            f"to_file: a function is written as a model of {' or '.join(FORMATS)}, and not for {target}",
+            hint=other or "step.export writes a step with its state",
+        )
+    options = checked_options(target, narrow=narrow)
+    program, _ = export_function(f, examples)
+    files = writer_of(target)([program], place, **options)
+    write_files(files)
+    return (*files,)
