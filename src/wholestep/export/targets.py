@@ -48,8 +48,17 @@ TARGETS: dict[str, ExportTarget] = {
 """Every target, by the name that `to=` takes."""
 
 
-NATIVE: dict[str, tuple[str, ...]] = {"object": (".o",), "c": (".c",), "wasm": (".wasm",), "page": (".html",)}
+NATIVE: dict[str, tuple[str, ...]] = {
+    "object": (".o",),
+    "c": (".c",),
+    "wasm": (".wasm",),
+    "page": (".html",),
+    "module": (".mjs",),
+    "npm": (),
+}
 """The suffixes of targets that a step's own plan is written for, which is lowered by whoever has the step."""
+IN_BROWSERS = ("page", "module", "npm")
+"""Those of them that train by WebGPU in a browser, and hold the state themselves."""
 
 
 def named_object(place: str) -> Any:

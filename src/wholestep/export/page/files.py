@@ -1,4 +1,4 @@
-"""The text of a page: a program as data, our own scripts behind hashes, and nothing that a user named as code."""
+"""Texts of pages and modules: a program as data, our own scripts, and nothing that a user named as code."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from wholestep.export.native.state_code import filled_in
 FOLDER = Path(__file__).parent
 RUNTIME: tuple[str | Path, ...] = ("host_numbers.js", STATE_FILE, "program.js", "rows.js", "training.js")
 """The files of the script that trains, in their order."""
+INDEX = "index"
+"""The name of the module in a package."""
 
 
 def page_text(title: str, program: Mapping[str, Any]) -> str:
@@ -29,9 +31,55 @@ def page_text(title: str, program: Mapping[str, Any]) -> str:
         "STYLE": style,
         "STYLEHASH": source_hash(style),
         "RUNTIME": runtime_text() + source_text("worker.js"),
-        "PROGRAM": json.dumps(program, separators=(",", ":")).replace("<", "\\u003c"),
+        "PROGRAM": compact_json(program),
     }
     return filled_in(FOLDER / "page.html", texts)
+
+
+def browser_module(title: str, program: Mapping[str, Any]) -> str:
+    """An ES module that trains a program, by the script that pages have."""
+    texts = {"TITLE": ascii(title)[1:-1], "RUNTIME": runtime_text(), "PROGRAM": compact_json(program)}
+    return filled_in(FOLDER / "module.mjs", texts)
+
+
+def typescript_types(title: str, program: Mapping[str, Any]) -> str:
+    """The types of a module, for TypeScript."""
+    hyper = {path.removeprefix("hyper."): "number" for path, *_ in program["given"] if path.startswith("hyper.")}
+    functions = {
+        name: f"{{ batch: {{{array_fields(f['inputs'])}}}; results: {{{array_fields(f['outputs'])}}} }}"
+        for name, f in program["functions"].items()
+    }
+    texts = {
+        "TITLE": ascii(title)[1:-1],
+        "BATCH": array_fields(program["step"]["inputs"]),
+        "CAPTURES": array_fields(program["step"]["outputs"]),
+        "HYPER": type_fields(hyper),
+        "FUNCTIONS": type_fields(functions),
+    }
+    return filled_in(FOLDER / "module.d.mts", texts)
+
+
+def array_fields(arrays: Sequence[Mapping[str, Any]]) -> str:
+    """The fields of a type whose values are typed arrays, their shapes as comments."""
+    shapes = [" x ".join(map(str, x["shape"])) or "one number" for x in arrays]
+    return type_fields({x["path"]: f"{x['kind']} /* {shape} */" for x, shape in zip(arrays, shapes, strict=True)})
+
+
+def type_fields(types: Mapping[str, str]) -> str:
+    """The fields of a type."""
+    return " " + "".join([f"{json.dumps(name)}: {kind}; " for name, kind in types.items()])
+
+
+def package_text(name: str) -> str:
+    """The description by which npm takes a module."""
+    entry = {"types": f"./{INDEX}.d.mts", "default": f"./{INDEX}.mjs"}
+    facts = {"name": name, "version": "0.0.0", "type": "module", "exports": {".": entry}, "sideEffects": False}
+    return json.dumps(facts, indent=2) + "\n"
+
+
+def compact_json(program: Mapping[str, Any]) -> str:
+    """A program as JSON that ends no script."""
+    return json.dumps(program, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def page_scripts(program: Mapping[str, Any]) -> tuple[str, ...]:

@@ -85,23 +85,29 @@ class Program {
     queue.writeBuffer(this.rows, 0, this.start);
     queue.writeBuffer(this.status, 0, new Uint8Array(this.statusBytes));
   }
-  // Record call k; `before`, if there is one, records what comes first in its pass.
-  record(encoder, k, before) {
-    const { spec, card } = this;
+  // Record call k, in so many submits; `before`, if there is one, records what comes first. Returns the encoder to go on with.
+  record(encoder, k, before, parts = 1) {
+    const { spec, card } = this, every = Math.ceil(spec.entries.length / parts);
     if (this.row) encoder.copyBufferToBuffer(this.table, this.row * k, card.heap, spec.values[0][0], this.row);
-    const pass = encoder.beginComputePass();
+    let pass = encoder.beginComputePass(), launch = 0, order = 0;
     before?.(pass);
-    let launch = 0, order = 0;
     const steer = () => { pass.setPipeline(card.control); pass.setBindGroup(0, this.controlled, [4 * card.orderWords * order++]); pass.dispatchWorkgroups(1); };
-    for (const [kind, kernel] of spec.entries) {
-      if (kind !== "launch") { steer(); continue; }
+    spec.entries.forEach(([kind, kernel], i) => {
+      if (i && i % every === 0) {
+        pass.end();
+        card.device.queue.submit([encoder.finish()]);
+        encoder = card.device.createCommandEncoder();
+        pass = encoder.beginComputePass();
+      }
+      if (kind !== "launch") { steer(); return; }
       const groups = card.page.kernels[kernel][0], wide = Math.min(groups, 65535);
       pass.setPipeline(card.pipelines[kernel]);
       pass.setBindGroup(0, this.bound, [this.stride * launch++]);
       if (groups) pass.dispatchWorkgroups(wide, Math.ceil(groups / wide));
-    }
+    });
     steer();
     pass.end();
+    return encoder;
   }
   // What came of it: calls made, the scalars after them, and what failed.
   outcome(seen, given) {
@@ -110,6 +116,6 @@ class Program {
       const taken = k === done - 1 ? this.cases.map((_, i) => seen.getUint32(4 * (FIELDS + i), true)) : this.cases;
       given = after(this.spec, given, computed(this.code, given, taken));
     }
-    return { done, given, failed: site && this.spec.sites[site - 1].replace("{value}", String(seen.getBigInt64(8, true))) };
+    return { done, given, failed: site ? this.spec.sites[site - 1].replace("{value}", String(seen.getBigInt64(8, true))) : null };
   }
 }

@@ -35,15 +35,21 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>, @builtin(num_workgroups) c
 }`;
 
 class Rows {
-  // `given` has the number of rows, those of a batch, how they are drawn, and `data`: the bytes of each input's rows.
-  constructor(card, given, inputs) {
-    Object.assign(this, { card, given, inputs, batches: Math.floor(given.count / given.size) });
-    const { device } = card, U = GPUBufferUsage, all = U.STORAGE | U.COPY_SRC | U.COPY_DST, filled = (x, usage) => { const made = card.buffer(x.byteLength, usage); device.queue.writeBuffer(made, 0, pad(x)); return made; };
-    this.picked = card.buffer(4 * given.size, all);
-    this.list = card.buffer(4 * given.size * MOST, all);
-    this.bound = inputs.map((x, i) => card.bind(card.controls, filled(new Uint8Array(new Uint32Array([x.address, x.nbytes / given.size, x.nbytes, 0, ...Array(card.orderWords)]).buffer), U.UNIFORM | U.COPY_DST), card.heap, filled(given.data[i], all), this.picked));
+  // `given` has the number of rows, those of a batch and how they are drawn; `data` the bytes of each input's rows.
+  constructor(card, given, data) {
+    Object.assign(this, { card, given, inputs: card.page.step.inputs, batches: Math.floor(given.count / given.size), held: [] });
+    const U = GPUBufferUsage, all = U.STORAGE | U.COPY_SRC | U.COPY_DST;
+    const room = (nbytes, usage = all) => { this.held.push(card.buffer(nbytes, usage)); return this.held.at(-1); };
+    const filled = (x, usage) => { const made = room(x.byteLength, usage); card.device.queue.writeBuffer(made, 0, pad(x)); return made; };
+    this.picked = room(4 * given.size);
+    this.list = room(4 * given.size * MOST);
+    this.bound = this.inputs.map((x, i) => {
+      const words = Uint32Array.from({ ...[x.address, x.nbytes / given.size, x.nbytes], length: card.orderWords });
+      return card.bind(card.controls, filled(own(words), U.UNIFORM | U.COPY_DST), card.heap, filled(data[i]), this.picked);
+    });
     this.begin();
   }
+  destroy() { for (const buffer of this.held) buffer.destroy(); }
   // Begin an epoch with the next step.
   begin() { this.order = null; this.at = 0; }
   // Draw so many batches; the first is step number `first`, with the key of the state.

@@ -2,13 +2,27 @@
 const latin = (text) => Uint8Array.from(text, (c) => c.charCodeAt(0));
 const bytes = (text) => latin(atob(text));
 const pad = (x) => { const made = new Uint8Array(Math.ceil(x.length / 4) * 4); made.set(x); return made; };
-const MOST = 64;
+// Steps of a submit at most, and the milliseconds that one should take: drivers end what takes seconds.
+const MOST = 256, WANTED = 200;
+
+const own = (x) => new Uint8Array(x.buffer, x.byteOffset, x.byteLength);
+// An array that is one for an input, any number of rows where its shape begins with a word.
+function checked({ path, kind, shape, nbytes }, x) {
+  const wanted = `${path}: ${kind} of ${shape.join(" x ") || "one number"}`;
+  if (!(x instanceof globalThis[kind])) throw new TypeError(`${wanted} is wanted, not ${x?.constructor.name}.`);
+  if (typeof shape[0] !== "string" && x.byteLength !== nbytes) throw new RangeError(`${wanted} is wanted, not one of ${x.length}.`);
+  return x;
+}
+function known(inputs, arrays) {
+  const paths = inputs.map((x) => x.path), other = Object.keys(arrays).find((path) => !paths.includes(path));
+  if (other !== undefined) throw new TypeError(`There is no input ${other}; there is ${paths.join(", ") || "none"}.`);
+}
 
 class Training {
   static async create(page) {
-    const self = new Training();
-    Object.assign(self, { page, given: [], turn: Promise.resolve(), file: new StateFile(page.head, page.table, page.places) });
-    if (!globalThis.isSecureContext) throw new Error("Browsers give graphics cards to pages from https and from localhost alone: serve this page so.");
+    const self = new this();
+    Object.assign(self, { page, given: [], pace: 1, parts: 8, turn: Promise.resolve(), file: new StateFile(page.head, page.table, page.places) });
+    if (globalThis.isSecureContext === false) throw new Error("Browsers give graphics cards to pages from https and from localhost alone: serve this page so.");
     if (!globalThis.navigator?.gpu) throw new Error("This browser has no WebGPU. Chrome, Edge, and newer Firefox and Safari have it.");
     // A browser whose graphics process is only starting has no adapter yet.
     let adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
@@ -46,7 +60,7 @@ class Training {
     [this.control, this.gather] = await Promise.all([control, gather].map((code) => pipeline(this.controls, code, "main")));
     this.programs = Object.fromEntries(programs.map(([name, spec]) => [name, new Program(this, spec, name === "step" ? MOST : 1)]));
     for (const [at, data] of page.filled) this.put(at, bytes(data));
-    this.rows = new Rows(this, { ...page.rows, data: page.rows.data.map(bytes) }, page.step.inputs);
+    if (page.rows.data) this.rows = new Rows(this, page.rows, page.rows.data.map(bytes));
   }
   // A group of a layout: what a launch reads at an offset of its own, and whole buffers.
   bind(layout, first, ...others) {
@@ -75,16 +89,45 @@ class Training {
   }
   places(arrays) { return arrays.map((x) => [this.heap, x.address, x.nbytes]); }
   named(arrays, found) { return Object.fromEntries(arrays.map((x, i) => [x.path, new globalThis[x.kind](found[i])])); }
-  // So many steps over the data in one submit: {losses, finite, captures} of those that were made, the captures of the
-  // last one, and what failed, the state as it was before that step.
-  run(count) { return this.queued(() => this.steps(Math.min(count, MOST))); }
-  async steps(count) {
-    const { device, page, heap, rows, programs: { step } } = this, { outputs } = page.step;
-    rows.draw(count, this.key, this.made);
+  // So many steps over the data: {losses, finite, captures} of those that were made, the captures of the last one, and what
+  // failed, the state as it was before that step. Steps a submit, and submits a step, follow the time that they take.
+  run(count = 1) {
+    if (!this.rows) throw new TypeError("There is no data to run over: give it first.");
+    return this.queued(async () => {
+      let left = count, found = { losses: [], finite: [], captures: {}, failed: null };
+      while (left > 0 && !found.failed) {
+        const before = performance.now(), one = await this.steps(Math.min(left, this.pace), this.rows), done = one.losses.length;
+        this.adapt((performance.now() - before) / Math.max(done, 1), done);
+        found = { ...one, losses: found.losses.concat(one.losses), finite: found.finite.concat(one.finite) };
+        left -= done;
+      }
+      return found;
+    });
+  }
+  adapt(ms, done) {
+    this.pace = Math.max(1, Math.min(MOST, 2 * Math.max(done, this.pace >> 1), Math.floor(WANTED / ms)));
+    this.parts = ms > 2 * WANTED ? Math.min(2 * this.parts, this.page.step.entries.length) : ms < WANTED / 2 ? 1 : this.parts;
+  }
+  // Change hyper-parameters by their names.
+  async set(values) {
+    const names = this.page.given.map(([path]) => path), places = Object.keys(values).map((name) => names.indexOf(`hyper.${name}`));
+    const other = Object.keys(values).find((_, i) => places[i] < 0);
+    if (other !== undefined) throw new TypeError(`There is no hyper-parameter ${other}; there is ${names.filter((x) => x.startsWith("hyper.")).map((x) => x.slice(6)).join(", ") || "none"}.`);
+    if (!Object.values(values).every((x) => typeof x === "number")) throw new TypeError("A hyper-parameter is a number.");
+    return this.queued(() => Object.values(values).forEach((x, i) => {
+      const [, kind, address] = this.page.given[places[i]], view = new DataView(new ArrayBuffer(8));
+      write(view, kind, 0, this.given[places[i]] = kind === "i64" ? BigInt(x) : x);
+      this.put(address, new Uint8Array(view.buffer));
+    }));
+  }
+  async steps(count, rows) {
+    const { device, page, heap, programs: { step } } = this, { outputs } = page.step;
+    rows?.draw(count, this.key, this.made);
     step.begin(count, this.given);
-    const encoder = device.createCommandEncoder(), losses = this.buffer(8 * count, GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST);
+    const losses = this.buffer(8 * count, GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST);
+    let encoder = device.createCommandEncoder();
     for (let k = 0; k < count; k++) {
-      step.record(encoder, k, rows.pick(encoder, k));
+      encoder = step.record(encoder, k, rows?.pick(encoder, k), this.parts);
       encoder.copyBufferToBuffer(heap, page.loss, losses, 8 * k, 4);
       encoder.copyBufferToBuffer(heap, page.finite, losses, 8 * k + 4, 4);
     }
@@ -94,7 +137,7 @@ class Training {
     const each = (pick) => Array.from({ length: done }, (_, k) => pick(8 * k));
     this.given = given;
     this.made += BigInt(done);
-    rows.taken(done);
+    rows?.taken(done);
     return { losses: each((at) => seen.getFloat32(at, true)), finite: each((at) => Boolean(seen.getUint8(at + 4))), captures: failed ? {} : this.named(outputs, extras), failed };
   }
   // A function on the state as it is now: its results by their paths, of arrays by their paths.
@@ -113,15 +156,9 @@ class Training {
   }
   // Put arrays in the places of inputs, all of them or none.
   fill(inputs, arrays) {
-    const given = inputs.map((x) => {
-      const made = arrays[x.path], wanted = `${x.path}: ${x.kind} of ${x.shape.join(" x ") || "one number"}`;
-      if (!(made instanceof globalThis[x.kind])) throw new TypeError(`${wanted} is wanted, not ${made?.constructor.name}.`);
-      if (made.byteLength !== x.nbytes) throw new RangeError(`${wanted} is wanted, not one of ${made.length}.`);
-      return made;
-    });
-    const known = inputs.map((x) => x.path), other = Object.keys(arrays).find((path) => !known.includes(path));
-    if (other !== undefined) throw new TypeError(`There is no input ${other}; there is ${known.join(", ")}.`);
-    inputs.forEach((x, i) => this.put(x.address, new Uint8Array(given[i].buffer, given[i].byteOffset, given[i].byteLength)));
+    const given = inputs.map((x) => checked(x, arrays[x.path]));
+    known(inputs, arrays);
+    inputs.forEach((x, i) => this.put(x.address, own(given[i])));
   }
   // The bytes of a file that step.load takes.
   save() { return this.queued(() => this.saved()); }
@@ -146,6 +183,6 @@ class Training {
     this.key = [view.getUint32(key - from, true), view.getUint32(key - from + 4, true)];
     this.made = view.getBigInt64(step - from, true);
     this.given = this.page.given.map(([, kind, address]) => read(view, kind, address - from));
-    this.rows.begin();
+    this.rows?.begin();
   }
 }

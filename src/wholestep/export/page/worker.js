@@ -1,9 +1,8 @@
 // Messages of the page: start, pause, run, reset, save, load and calls of functions, one after another.
-let training, going = false, count = 1;
+let training, going = false;
 const answer = (name, value) => postMessage({ name, value });
 async function steps(n) {
   const before = performance.now(), found = await training.run(n), ms = performance.now() - before;
-  count = ms < 100 ? Math.min(2 * count, MOST) : ms > 400 ? Math.max(count >> 1, 1) : count;
   if (found.losses.length) answer("losses", { ...found, rate: (1000 * found.losses.length) / ms });
   if (found.failed) throw new RangeError(found.failed);
 }
@@ -24,6 +23,6 @@ const CALLS = {
   call: (wanted) => results(wanted).then((found) => answer("called", { name: wanted.name, found }), (error) => answer("called", { name: wanted.name, failed: error.message })),
 };
 let turn = Promise.resolve();
-function again() { queue(async () => { if (going) { await steps(count); setTimeout(again); } }); }
+function again() { queue(async () => { if (going) { await steps(training.pace); setTimeout(again); } }); }
 function queue(work) { turn = turn.then(work).catch((error) => { going = false; answer("failed", error.message); }); }
 onmessage = ({ data: { name, value } }) => queue(() => CALLS[name](value));

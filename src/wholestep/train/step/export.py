@@ -11,7 +11,15 @@ from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.errors import ExportError, ParameterError, UnsupportedError
 from wholestep.export.program import ExportedProgram
-from wholestep.export.targets import NATIVE, Files, checked_options, named_object, target_for, writer_of
+from wholestep.export.targets import (
+    IN_BROWSERS,
+    NATIVE,
+    Files,
+    checked_options,
+    named_object,
+    target_for,
+    writer_of,
+)
 from wholestep.frontend.exporting import result_paths
 from wholestep.ir.build import lean
 from wholestep.ir.graph import Graph
@@ -29,7 +37,7 @@ STATE_SUFFIX = ".safetensors"
 NATIVE_FILES = "wholestep.train.step.native_export:native_files"
 """The function that lowers a step for native targets, imported when one is asked for."""
 PAGE_FILES = "wholestep.train.step.page_export:page_files"
-"""The function that writes a step as a page."""
+"""The function that writes a step for browsers."""
 
 
 @bounded
@@ -65,6 +73,8 @@ class ExportedStep:
         `train.html` is one page that trains in a browser by WebGPU, over the rows of `data` in the order that
         `run(data, drop_last=True)` has, or with `shuffle=False` in theirs. The state is in the page, which saves and
         takes checkpoints, and computes the functions of `attach` from what a person types or drops there.
+        `train.mjs` is the same as an ES module with its types beside it, `data` or not; `to="npm"` makes a package of
+        it in the folder `path`.
 
         `model.mlpackage` is a package for Core ML, which has no numbers of 64 bits: `narrow=True` makes float64 float32
         and int64 int32. With `model_state=True` the floats of the state lie in the model, in float16, as Core ML has
@@ -85,11 +95,10 @@ class ExportedStep:
         target = target_for(place, to)
         options = checked_options(target, narrow=narrow, model_state=model_state)
         with self._lock:
-            if target == "page":
+            if target in IN_BROWSERS:
                 check_no_processor(target, processor)
-                page: Files = named_object(PAGE_FILES)(
-                    self._engine, place, data, shuffle is not False, native_entries(self, attach or {})
-                )
+                entries = native_entries(self, attach or {})
+                page: Files = named_object(PAGE_FILES)(target, self._engine, place, data, shuffle is not False, entries)
                 write_files(page)
                 return (*page,)
             if data is not None or shuffle is not None:

@@ -1,7 +1,8 @@
-"""Pages: a step with its data and its state as one HTML file that trains in a browser, by WebGPU."""
+"""Pages and modules: a step with its data and its state as files that train in a browser, by WebGPU."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,16 @@ from wholestep.compiler.backends import page_recorder, page_target
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError, show
 from wholestep.export.native.block import MemoryBlock, PlacedArray, PlacedFunction, laid_out
 from wholestep.export.native.page_module import KINDS
-from wholestep.export.page.files import code_text, encoded_bytes, page_text, without_layout
+from wholestep.export.page.files import (
+    INDEX,
+    browser_module,
+    code_text,
+    encoded_bytes,
+    package_text,
+    page_text,
+    typescript_types,
+    without_layout,
+)
 from wholestep.random.keys import BITS, FOLD, SPLIT
 from wholestep.runtime.error_sites import ErrorSite, unpack_site
 from wholestep.train.checkpoint.steps import saved_arrays
@@ -33,11 +43,29 @@ I64 = np.dtype(np.int64)
 
 
 def page_files(
-    engine: Engine, path: Path, data: Any, shuffle: bool, attached: Mapping[str, AttachedProgram]
+    target: str, engine: Engine, path: Path, data: Any, shuffle: bool, attached: Mapping[str, AttachedProgram]
 ) -> dict[Path, bytes]:
-    """The page of a step over rows of data, shuffled or in order; raises UnsupportedError for what no page can do."""
-    if data is None:
+    """The files of a step that trains in browsers, over rows of data, shuffled or in order.
+
+    Raises UnsupportedError for what no page can do.
+    """
+    if data is None and target == "page":
         raise ParameterError("export: a page trains on data of its own", hint="data= takes rows, as step.run does")
+    if target == "npm" and not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", path.name):
+        raise ParameterError(f"export: {path.name!r} is no name of a package", hint="name the folder in small letters")
+    program, title = page_program(engine, data, shuffle, attached), engine.step_function.name
+    if target == "page":
+        return {path: page_text(f"{title} in a page", program).encode()}
+    said = f"A training step of {title}"
+    module = path / f"{INDEX}.mjs" if target == "npm" else path
+    files = {module: browser_module(said, program), module.with_suffix(".d.mts"): typescript_types(said, program)}
+    if target == "npm":
+        files[path / "package.json"] = package_text(path.name)
+    return {file: text.encode() for file, text in files.items()}
+
+
+def page_program(engine: Engine, data: Any, shuffle: bool, attached: Mapping[str, AttachedProgram]) -> dict[str, Any]:
+    """A step as the runtime in JavaScript takes it; raises UnsupportedError for what it cannot do."""
     if engine.count > 1:
         raise UnsupportedError(
             "export to page: the step takes several batches a call", hint="compile it without steps="
@@ -52,8 +80,7 @@ def page_files(
         raise UnsupportedError(
             "export to page: the step may fail after it has written its state", hint="check indices before the loss"
         )
-    program = {**page_kernels(block), **page_rows(engine, data, shuffle), **page_state(engine, block)}
-    return {path: page_text(f"{engine.step_function.name} in a page", program).encode()}
+    return {**page_kernels(block), **page_rows(engine, data, shuffle), **page_state(engine, block)}
 
 
 def page_kernels(block: MemoryBlock) -> dict[str, Any]:
@@ -103,7 +130,12 @@ def page_array(x: PlacedArray) -> dict[str, Any]:
 
 
 def page_rows(engine: Engine, data: Any, shuffle: bool) -> dict[str, Any]:
-    """The data of a page, and how its rows are drawn: the streams of random words that `step.run` draws from."""
+    """The data, and how its rows are drawn: the streams of random words that `step.run` draws from."""
+    streams = [SPLIT, FOLD, BITS] if shuffle else None
+    heads = {leaf.type.shape[:1] for leaf in engine.signature.leaves}
+    if data is None:
+        size = next(iter(heads))[0] if len(heads) == 1 and () not in heads else None
+        return {"rows": {"count": 0, "size": size, "streams": streams, "data": None}}
     signature = BatchSignature(data, "data", "export")
     check_rows(engine.signature, signature, 1)
     size, rows = default_batch_size(engine), signature.leaves[0].type.shape[0]
@@ -111,7 +143,6 @@ def page_rows(engine: Engine, data: Any, shuffle: bool) -> dict[str, Any]:
         raise ShapeError(f"export: {rows} rows give no batch of {size}", hint="give at least one batch")
     drawn = rows if shuffle else rows // size * size
     own = [encoded_bytes(a[:drawn].tobytes()) for a in signature.checked(data)]
-    streams = [SPLIT, FOLD, BITS] if shuffle else None
     return {"rows": {"count": drawn, "size": size, "streams": streams, "data": own}}
 
 
