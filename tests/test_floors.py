@@ -37,8 +37,8 @@ FLOORS = {
         "optional rewrite dce differential_check",
         "cse named_pass rules",
         "inline_bodies",
-        "absorb_transposes convolution_gradients fold matrix_chain one_hot_indexing pads_to_concat reroll simplify "
-        "simplify_reductions sparse_rows",
+        "absorb_transposes attention_pattern convolution_gradients fold matrix_chain one_hot_indexing pads_to_concat "
+        "reroll simplify simplify_reductions sparse_rows",
         "pipeline",
     ),
     "lower": (

@@ -1,7 +1,7 @@
 """The compiler driver: a graph becomes a loaded program of a device, or is found compiled on disk.
 
-    trace -> differentiate (frontend, transforms) -> update rows, reroll (train) -> graph passes -> legalize
-    -> fuse -> schedule -> assign buffers -> rematerialize and offload -> emit code -> load
+    trace -> differentiate, find attention (frontend, transforms) -> update rows, reroll (train) -> graph passes
+    -> legalize -> fuse -> schedule -> assign buffers -> rematerialize and offload -> emit code -> load
 
 Each stage takes the value that the one before has made; `compiler.rewrites` lists the rewrites of the graph.
 """

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from wholestep.lower.legalize.pipeline import LEGALIZATIONS
+from wholestep.passes.attention_pattern.replace import FIND_ATTENTION
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.pipeline import OPTIMIZATIONS
 from wholestep.passes.reroll.reroll import REROLL
 from wholestep.passes.reroll.scan_accumulators import SCAN_ACCUMULATORS
 
-REWRITES: tuple[Pass, ...] = (REROLL, SCAN_ACCUMULATORS, *OPTIMIZATIONS, *LEGALIZATIONS)
-"""The first two are for training steps; the legalizing ones run on nested graphs too, the inner ones first."""
+REWRITES: tuple[Pass, ...] = (FIND_ATTENTION, REROLL, SCAN_ACCUMULATORS, *OPTIMIZATIONS, *LEGALIZATIONS)
+"""The first is for programs as they are traced, the next two for training steps; the legalizing ones run on nested
+graphs too, the inner ones first."""

@@ -129,7 +129,8 @@ def with_gradient(
             loss = loss_value(out, "grad", holomorphic, f)
             value = loss.value
             with work.last_walk():
-                gxs = backward(work.builder.nodes[start:], [(value, ones(value.type))], entered.values)
+                seeds, held = [(value, ones(value.type))], [x.value for x in tree.leaves(aux) if isinstance(x, Array)]
+                gxs = backward(work.builder.nodes[start:], seeds, entered.values, held)
                 look(entered, gxs)
                 found = finish(work, entered, gxs, holomorphic)
             result = work.leave(Array(value, True))

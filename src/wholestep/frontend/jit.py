@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,12 @@ from wholestep.ir.build import GraphBuilder, building, close, current, inline
 from wholestep.ir.graph import Graph
 from wholestep.ir.types import Type
 from wholestep.ir.verify import verify
+from wholestep.passes.attention_pattern.replace import (
+    FIND_ATTENTION,
+    FoundAttention,
+    check_blocks,
+    looking_for_attention,
+)
 from wholestep.primitives.marks import identity
 from wholestep.words import printable
 
@@ -61,12 +68,12 @@ class jit:
     Arguments that are no arrays, and those named in `static_argnums` or `static_argnames`, are part of the key and must
     hash. With `rewrite=False` the user's functions run as they stand (see language.md).
     The program is compiled for `device`: "cpu", a card or an array library as in `compile`, or "reference" for the
-    interpreter, node by node in NumPy.
+    interpreter, node by node in NumPy. `blocks=False` leaves attention that f writes out in arrays as it is written.
     `traces` counts how often f was traced, and `reasons` says why, one line each.
 
     Shapes: those of f, for every combination of which it is traced once.
     Raises: StaticArgumentError for an unhashable static argument, TreeError for a static name that f does not take,
-    ParameterError for another device, MutationError for a changed constant, and whatever f raises.
+    ParameterError for another device or other blocks, MutationError for a changed constant, and whatever f raises.
 
     >>> import numpy as np, wholestep as ws
     >>> f = ws.jit(lambda x: np.sin(x) * 2.0)
@@ -81,11 +88,13 @@ class jit:
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
         device: str = DEFAULT_DEVICE,
+        blocks: bool | None = None,
         rewrite: bool = True,
     ) -> None:
         check_function(f, "jit")
         devices.check_device(device)
-        self.device = device
+        check_blocks("jit", blocks)
+        self.device, self.blocks = device, blocks
         functools.update_wrapper(self, f)
         self.f = as_asked(f, rewrite)
         self.name = str(getattr(f, "__name__", "function"))
@@ -103,6 +112,10 @@ class jit:
     def __repr__(self) -> str:
         count = len(self.programs)
         return printable(f"<jit of {self.name}, device {self.device!r}, {count} program{'s' * (count != 1)}>")
+
+    def alike(self, f: Callable[..., Any]) -> jit:
+        """Another function as a program for the same device, with the same choice of blocks."""
+        return jit(f, device=self.device, blocks=self.blocks)
 
     @property
     def traces(self) -> int:
@@ -228,6 +241,7 @@ class jit:
         if program is None:
             self.reasons.append(self.reason(key) if other is None else f"{other} since it was traced")
             program = self.trace(args, kwargs, static, named, kinds, leaves, structure, on, names)
+            self.reasons[-1] = "; ".join([self.reasons[-1], *program.notes])
             if other is not None:
                 self.programs.clear()
                 self.open.clear()
@@ -304,8 +318,10 @@ class jit:
     ) -> TracedFunction:
         """Run f once on abstract arrays."""
         register_backend()
+        looked_for = self.blocks is not False and devices.is_lowered(self.device)
+        outermost = current() is None
         builder = GraphBuilder(None, "jit")
-        with building(builder):
+        with looking_for_attention(looked_for) if outermost else nullcontext(), building(builder):
             entered = iter([Array(identity(builder.input(t)), s, w) for t, s, w in kinds])
             given = [next(entered) if o else guarded(leaf) for leaf, o in zip(leaves, on, strict=True)]
             dynamic, keywords = tree.unflatten(structure, given)
@@ -319,13 +335,16 @@ class jit:
         name = self.name if self.name.isidentifier() else "graph"
         inlined, outer = close(builder, values, name, names, named=True)
         graph = cut(inlined, [True] * len(values)) if any([node.op.named for node in inlined.nodes]) else inlined
+        notes: tuple[str, ...] = ()
+        if outermost and looked_for:
+            graph, notes = FIND_ATTENTION(graph, otherwise=FoundAttention(graph), verified=True)
         if config.check():
             verify(graph)
         if config.debug("ir"):
             print(graph, file=sys.stderr)
         used = {id(value) for part in inlined.family() for value in part.constants} | builder.consulted
         constants = [Captured(*held) for held in builder.held.values() if id(held[1]) in used]
-        return TracedFunction(graph, inlined, outer, shape, [a._scalar for a in arrays], constants)
+        return TracedFunction(graph, inlined, outer, shape, [a._scalar for a in arrays], constants, notes)
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
         """The user's names for the graph's inputs."""

@@ -31,6 +31,8 @@ class TracedFunction(NamedTuple):
     structure: Any
     scalars: list[bool]
     constants: list[Captured]
+    notes: tuple[str, ...] = ()
+    """Descriptions of the attention that was found in it."""
 
     def run(self, arrays: Sequence[Any], device: str) -> list[Any]:
         """The results for plain arrays, in fresh ones."""

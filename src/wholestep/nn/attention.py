@@ -145,7 +145,7 @@ def masked_softmax(scores: Any, mask: Any, causal: bool, dtype: Any) -> Any:
         total = wnp.sum(powers, axis=-1, keepdims=True)
         return powers / (total if mask is None else wnp.where(total == 0, 1, total))
 
-    return with_softmax_pullback(of, -1)(wide)
+    return with_softmax_pullback(of, -1, "softmax_of_all_scores")(wide)  # asked for so: no pass finds attention here
 
 
 def masked(scores: Any, mask: Any, dtype: Any) -> Any:

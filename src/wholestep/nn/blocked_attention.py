@@ -16,15 +16,8 @@ from wholestep.ir.build import current
 from wholestep.nn.keys import key_needed
 from wholestep.nn.windows import type_text
 from wholestep.primitives.attention import attention
+from wholestep.primitives.attention_operands import is_long, usual_block
 from wholestep.random.keys import checked_key
-
-BLOCKED_FROM = 1 << 20
-"""The scores of a head, queries times keys, from which on blocks are chosen where nobody says."""
-QUERIES = 128
-"""The queries of a block."""
-SCORES = 1 << 17
-"""The scores of a block over all heads of a sequence: the keys of a block are as many as that allows."""
-LEAST_KEYS, MOST_KEYS = 128, 512
 
 
 def chosen_blocks(blocks: Any, q: Any, k: Any, v: Any) -> tuple[int, int] | None:
@@ -35,14 +28,12 @@ def chosen_blocks(blocks: Any, q: Any, k: Any, v: Any) -> tuple[int, int] | None
     if blocks is False:
         return None
     reason = reason_against(q, k, v)
-    if blocks is None and (reason or q.shape[-2] * k.shape[-2] < BLOCKED_FROM):
+    if blocks is None and (reason or not is_long(q.shape[-2], k.shape[-2])):
         return None
     if blocks is not None and reason:
         raise ParameterError(f"attention: blocks={blocks!r}, but {reason}", hint="leave blocks out, or blocks=False")
     if blocks is None or blocks is True:
-        heads = q.shape[-3] if q.ndim > 2 else 1
-        keys = SCORES // (QUERIES * heads)
-        return QUERIES, min(max(1 << max(keys.bit_length() - 1, 0), LEAST_KEYS), MOST_KEYS)
+        return usual_block(q.shape[-3] if q.ndim > 2 else 1)
     pair = tuple(blocks) if isinstance(blocks, tuple | list) else ()
     if len(pair) != 2 or not all(is_integer(n) and n > 0 for n in pair):
         raise ParameterError(

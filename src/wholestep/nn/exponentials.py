@@ -28,9 +28,9 @@ def pointwise(f: Callable[[Any], Any], slope: Callable[[Any], Any], name: str) -
     return made
 
 
-def with_softmax_pullback(f: Callable[[Any], Any], axis: int) -> Callable[[Any], Any]:
+def with_softmax_pullback(f: Callable[[Any], Any], axis: int, name: str = "softmax") -> Callable[[Any], Any]:
     """f, which is a softmax, with a pullback that needs nothing but its result."""
-    made = composite(f, name="softmax", narrow=True)
+    made = composite(f, name=name, narrow=True)
     made.defvjp(lambda args, y, g: (y * (g - wnp.sum(g * y, axis=axis, keepdims=True)),))
     return made
 

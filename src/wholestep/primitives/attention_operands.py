@@ -1,4 +1,4 @@
-"""The operands of attention in their roles, and the sizes that they must have."""
+"""The operands of attention in their roles, the sizes that they must have, and those of blocks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,25 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.types import Type
 from wholestep.primitives.attention_dropout import check_drawn
+
+BLOCKED_FROM = 1 << 20
+"""The scores of a head, queries times keys, from which on blocks are chosen where nobody says."""
+QUERIES = 128
+"""The queries of a block."""
+SCORES = 1 << 17
+"""The scores of a block over all heads of a sequence: the keys of a block are as many as that allows."""
+LEAST_KEYS, MOST_KEYS = 128, 512
+
+
+def is_long(queries: int, keys: int) -> bool:
+    """True where a head has so many scores that blocks are chosen."""
+    return queries * keys >= BLOCKED_FROM
+
+
+def usual_block(heads: int) -> tuple[int, int]:
+    """The queries and keys of a block for a sequence with so many heads."""
+    keys = SCORES // (QUERIES * heads)
+    return QUERIES, min(max(1 << max(keys.bit_length() - 1, 0), LEAST_KEYS), MOST_KEYS)
 
 
 class AttentionSizes(NamedTuple):

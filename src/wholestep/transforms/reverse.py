@@ -9,22 +9,39 @@ from collections.abc import Sequence
 
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import Graph, Node, Value
+from wholestep.passes.attention_pattern.replace import with_blocked_attention
 from wholestep.primitives.family import Maybe, instantiate
 from wholestep.transforms.forward import copied
 from wholestep.transforms.rules import TRANSFORMS
 
 
-def backward(nodes: Sequence[Node], seeds: Sequence[tuple[Value, Maybe]], wanted: Sequence[Value]) -> list[Maybe]:
-    """Cotangents of `wanted`, given those of some outputs; None is zero.
-
-    The walk enters only nodes through which some wanted value reaches a seed, and stops at the wanted values.
-    """
+def reached(nodes: Sequence[Node], wanted: Sequence[Value]) -> set[Value]:
+    """The values that the wanted ones reach."""
     active = {v for v in wanted if v.type.inexact}
     for node in nodes:
         if not node.op.flat and not active.isdisjoint(node.inputs):
             for v in node.outputs:
                 if v.type.inexact:
                     active.add(v)
+    return active
+
+
+def backward(
+    nodes: Sequence[Node],
+    seeds: Sequence[tuple[Value, Maybe]],
+    wanted: Sequence[Value],
+    held: Sequence[Value] = (),
+) -> list[Maybe]:
+    """Cotangents of `wanted`, given those of some outputs; None is zero.
+
+    The walk enters only nodes through which some wanted value reaches a seed, and stops at the wanted values. Those and
+    `held` are used by others besides the nodes.
+    """
+    active = reached(nodes, wanted)
+    used = {*wanted, *held, *[v for v, _ in seeds]}
+    seen = with_blocked_attention(nodes, used, active)
+    if seen is not nodes:
+        nodes, active = seen, reached(seen, wanted)
     cotangents: dict[Value, Value] = {}
     for v, g in seeds:
         if g is not None:

@@ -13,7 +13,6 @@ from wholestep.boundary.counts import whole_number
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend import outside
-from wholestep.frontend.jit import jit
 from wholestep.ir.graph import NDArray
 from wholestep.train.program import first_calls, step_loops
 from wholestep.train.program.engine import Engine, UnfinishedEpoch
@@ -114,7 +113,7 @@ class ResidentData:
         key = (make, self.signature.structure, *[leaf.type for leaf in self.signature.leaves], self.size, self.shuffle)
         if key not in engine.programs:
             whole = make(engine.one, self.count, self.size, self.shuffle)
-            engine.programs[key] = engine.compile(jit(whole), self.signature, what)
+            engine.programs[key] = engine.compile(engine.one.alike(whole), self.signature, what)
             first_calls.announce(engine, engine.programs[key], self.signature, self.first_batch)
         return engine.programs[key]
 

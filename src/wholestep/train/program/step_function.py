@@ -58,6 +58,7 @@ class StepFunction:
     microbatch: int | None = None
     unroll: str = "stop"
     roll: bool | str = "auto"
+    blocks: bool | None = None
     stream: OffloadedState | None = None
     folder: Path | None = None
     """The folder of files: those of streamed state, and those of values spilled under a budget."""

@@ -23,7 +23,7 @@ def call_function(one: jit, count: int, unroll: str) -> jit:
 
 def stacked_call(one: jit, count: int, unroll: str) -> jit:
     """The program of a call on `count` batches stacked along a first axis, which may be a single one."""
-    return jit((differentiate_steps if unroll == "through" else loop_steps)(one, count))
+    return one.alike((differentiate_steps if unroll == "through" else loop_steps)(one, count))
 
 
 def differentiate_steps(step: TracedStepCall, count: int) -> TracedStepCall:

@@ -31,7 +31,7 @@ class TracedStep(NamedTuple):
     groups: tuple[tuple[int, ...], ...] = ()
     """The arrays of the state that rerolling stacks into one input, by their places in the state."""
     notes: tuple[str, ...] = ()
-    """Descriptions of the loops that rerolling made, and of rewrites that were left out."""
+    """Descriptions of attention by blocks, of the loops that rerolling made, and of rewrites that were left out."""
     tables: tuple[str, ...] = ()
     """For each large table that is gathered from, which rows are updated, and why."""
 
@@ -45,7 +45,7 @@ def trace_step(f: jit, args: Sequence[Any], name: str, roots: Sequence[str]) -> 
     names = numbered([identifier(p) for arg, root in zip(args, roots, strict=True) for p in tree.paths(arg, root)])
     function, _ = f.prepare(tuple(args), {}, names)
     graph = with_input_names(function.graph, names, name if name.isidentifier() else "step")
-    return TracedStep(function, graph, named_sizes(graph))
+    return TracedStep(function, graph, named_sizes(graph), notes=function.notes)
 
 
 def with_input_names(graph: Graph, names: Sequence[str], name: str) -> Graph:
@@ -111,7 +111,7 @@ def rewrite_step(
         places = stacked_places(len(graph.inputs), found.groups)
         names = [common_name([graph.input_names[p] for p in ps]) for ps in places]
         found = found._replace(graph=with_input_names(found.graph, names, graph.name))
-    notes = (*found.notes, *map(str, left))
+    notes = (*traced.notes, *found.notes, *map(str, left))
     return traced._replace(graph=found.graph, groups=tuple(found.groups), notes=notes, tables=rows.notes)
 
 

@@ -15,7 +15,7 @@ from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import UnsupportedError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
-from wholestep.frontend.jit import jit, own_copy
+from wholestep.frontend.jit import own_copy
 from wholestep.frontend.printing import without_said
 from wholestep.frontend.recompilation import Sizes
 from wholestep.frontend.traced_function import TracedFunction as Traced
@@ -120,7 +120,7 @@ class Attached:
         args = (*self.given(state.abstract()), feed.abstract())
         f = self.f if model is None else model.function(self.f, self.training)
         roots = ("params", "buffers", "batch") if len(args) == 3 else ("params", "batch")
-        traced = trace_step(jit(f), args, self.name, roots)
+        traced = trace_step(self.current.one.alike(f), args, self.name, roots)
         streams = state.streams(self.given(state.tree))
         program = devices.compile_for_device(traced.graph, (), self.current.device, None, streams)
         self.current.note(f"attached {self.name} on {feed}", before)

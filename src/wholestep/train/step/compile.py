@@ -52,6 +52,7 @@ def compile(
     loss_scale: float | Scaling | Literal["dynamic", "auto"] | None = "auto",
     unroll: Literal["stop", "through"] = "stop",
     roll: bool | Literal["auto"] = "auto",
+    blocks: bool | None = None,
     stream: Choice = None,
     folder: str | os.PathLike[str] | None = None,
     strict: bool = False,
@@ -99,7 +100,8 @@ def compile(
     two steps a call or more. `ws.unroll` is for losses of trained parameters.
 
     Equal layers that the loss goes through in a Python loop become a loop of the program, where that pays; `roll=True`
-    wherever it can, `roll=False` nowhere.
+    wherever it can, `roll=False` nowhere. Attention that the loss writes out in arrays goes by blocks where sequences
+    are long (see nn.md); `blocks=False` leaves it as it is written, to the bit.
 
     With `stream`, the parameters and buffers that it means (a pattern of paths such as "layers.*", several, a table, or
     a function of the path), and what the optimizer keeps for them, lie in files in `folder`, as do the gradients of a
@@ -152,6 +154,7 @@ def compile(
             memory_budget,
             unroll,
             roll,
+            blocks,
             stream,
             folder,
         )

@@ -47,6 +47,7 @@ def estimate(
     memory_budget: int | str | None = None,
     unroll: str = "stop",
     roll: Any = "auto",
+    blocks: bool | None = None,
     stream: Choice = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> Forecast:
@@ -72,7 +73,7 @@ def estimate(
     86
     """
     options = shared_options(
-        optimizer, steps_per_call, guard, precision, loss_scale, memory_budget, unroll, roll, stream, folder
+        optimizer, steps_per_call, guard, precision, loss_scale, memory_budget, unroll, roll, blocks, stream, folder
     )
     model, params, buffers = split_model(shapes_as_arrays(outline_layers(params)), shapes_as_arrays(buffers))
     step_function = StepFunction(
@@ -80,7 +81,7 @@ def estimate(
     )
     state = state_parts(step_function, params, buffers, 0, abstract_outputs)
     signature = BatchSignature(outside.taken_over(batch, "batch", "estimate"), "batch", "estimate")
-    call = step_loops.call_function(jit(step_function.step), int(steps_per_call), unroll)
+    call = step_loops.call_function(jit(step_function.step, blocks=blocks), int(steps_per_call), unroll)
     roots = ("", "", signature.root)
     traced = trace_step(call, (state, hyper_of(optimizer), signature.abstract()), step_function.name, roots)
     paths, offloaded = tree.paths(state), None if stream is None else OffloadedState(stream, Path())

@@ -9,6 +9,7 @@ from wholestep.errors import ParameterError
 from wholestep.lower.remat.memory_budget import parse_memory_budget
 from wholestep.optim.hyper import hyperparameters_of
 from wholestep.optim.protocol import check_optimizer
+from wholestep.passes.attention_pattern.replace import check_blocks
 from wholestep.train.program.step_function import GUARDS, UNROLLS
 from wholestep.train.program.traced_step import check_roll
 from wholestep.train.state.loss_scaling import scaling_of
@@ -25,6 +26,7 @@ def shared_options(
     memory_budget: Any,
     unroll: Any,
     roll: Any,
+    blocks: Any,
     stream: Any,
     folder: Any,
 ) -> dict[str, Any]:
@@ -34,6 +36,7 @@ def shared_options(
     check_choice("guard", guard, GUARDS)
     check_choice("precision", precision, (None, *PRECISIONS))
     check_roll(roll, stream)
+    check_blocks("compile", blocks)
     scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
     budget = parse_memory_budget(memory_budget)
     place = folder_of(folder, stream, budget)
@@ -46,6 +49,7 @@ def shared_options(
         "budget": budget if budget is None or place is None else budget.with_spilling(),
         "unroll": unroll,
         "roll": roll,
+        "blocks": blocks,
         "folder": place,
     }
 

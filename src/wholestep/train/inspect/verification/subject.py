@@ -75,7 +75,7 @@ class Subject:
         self.stacked = engine.count > 1 or engine.step_function.unroll == "through"
         self.count = feed.leaves[0].type.shape[0] if engine.count > 1 else 1
         self.function = revealing(engine.step_function)
-        self.one = jit(self.function.step)
+        self.one = engine.one.alike(self.function.step)
         first = [x[0] for x in arrays] if self.stacked else list(arrays)
         self.first = feed.resized(first) if self.stacked else feed
         self.args = [*self.state, *engine.head, *[np.asarray(x) for x in first]]
@@ -107,7 +107,7 @@ class Subject:
         def loss(state: Any, hyper: Any, batch: Any) -> Any:
             return plain.gradient(state, batch)[0]
 
-        return self.engine.trace(jit(loss), self.first).graph
+        return self.engine.trace(self.engine.one.alike(loss), self.first).graph
 
     @cached_property
     def gradient(self) -> Graph:

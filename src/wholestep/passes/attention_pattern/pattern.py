@@ -1,0 +1,239 @@
+"""Attention as a person writes it: softmax(q k^T * scale, masked) v, read back from the product with the values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wholestep import dtypes
+from wholestep.ir.graph import Node, Value
+from wholestep.passes.attention_pattern.masks import (
+    NOTHING,
+    WrittenMasks,
+    conjuncts,
+    number_of_all,
+    thinned,
+)
+from wholestep.primitives.contraction import parts
+
+SOFTMAX = "softmax"
+"""The label of a softmax that is a composite."""
+NO_MASKS = WrittenMasks((), (), (), (), False)
+
+
+class Scores(NamedTuple):
+    """The product of queries and keys, and what becomes of it before the softmax."""
+
+    node: Node
+    scale: float
+    shown: WrittenMasks
+    between: tuple[Node, ...]
+    """The nodes from the product to the scores."""
+
+    def scaled(self, node: Node, factor: float) -> Scores | None:
+        """The same times a number; None for one that turns what is hidden into what is seen."""
+        hides = bool(self.shown.seen or self.shown.hidden)
+        if factor <= 0 and hides:
+            return None
+        added = tuple([(part, f * factor) for part, f in self.shown.added])
+        shown = self.shown._replace(added=added)
+        return Scores(self.node, self.scale * factor, shown, (*self.between, node))
+
+    def shows(self, node: Node, shown: WrittenMasks) -> Scores:
+        """The same with further masks."""
+        own = self.shown
+        every = WrittenMasks(
+            own.seen + shown.seen,
+            own.hidden + shown.hidden,
+            own.added + shown.added,
+            own.terms + shown.terms,
+            own.finite or shown.finite,
+        )
+        return self._replace(shown=every, between=(*self.between, node))
+
+
+class WrittenAttention(NamedTuple):
+    """The nodes of attention: its last product, its scores, and all that is between them."""
+
+    mixing: Node
+    scores: Scores
+    inner: tuple[Node, ...]
+    """The nodes whose results nothing else may use."""
+
+
+def written_attention(node: Node) -> WrittenAttention | None:
+    """The attention whose last product is this node."""
+    if node.op.name != "contract" or not dtypes.is_float(node.outputs[0].dtype):
+        return None
+    between: list[Node] = []
+    weights = through_casts(node.inputs[0], between)
+    x = softmax_operand(weights, between)
+    if x is None:
+        return None
+    scores = scores_of(through_casts(x, between))
+    if scores is None or scores.node.outputs[0].shape != node.inputs[0].shape:
+        return None
+    return WrittenAttention(node, scores, (*between, *scores.between, scores.node))
+
+
+def through_casts(v: Value, between: list[Node]) -> Value:
+    """The value that casts between floating dtypes are made of."""
+    while v.node is not None and (v.node.op.alias or is_cast(v.node)):
+        between.append(v.node)
+        v = v.node.inputs[0]
+    return v
+
+
+def is_cast(node: Node) -> bool:
+    """True for a cast between floating dtypes."""
+    return node.op.name == "cast" and all([dtypes.is_float(v.dtype) for v in (*node.inputs, *node.outputs)])
+
+
+def softmax_operand(weights: Value, between: list[Node]) -> Value | None:
+    """The operand of the softmax along the last axis that a value is; None where it is none."""
+    node = weights.node
+    if node is None:
+        return None
+    if node.op.name == "composite" and node.params["label"] == SOFTMAX and len(node.inputs) == 1:
+        body = node.params["graph"]
+        found = softmax_operand(body.outputs[0], [])
+        between.append(node)
+        return node.inputs[0] if found is not None and without_marks(found) is body.inputs[0] else None
+    if node.op.name != "div":
+        return None
+    powers, total = node.inputs
+    between.append(node)
+    if not is_row_reduction(total, "sum", powers, between) or powers.node is None or powers.node.op.name != "exp":
+        return None
+    off = powers.node.inputs[0].node
+    between.append(powers.node)
+    if off is None or off.op.name != "sub":
+        return None
+    between.append(off)
+    x, largest = off.inputs
+    return x if is_row_reduction(largest, "max", x, between) else None
+
+
+def without_marks(v: Value) -> Value:
+    """The value behind marks that rename it."""
+    while v.node is not None and v.node.op.alias:
+        v = v.node.inputs[0]
+    return v
+
+
+def is_row_reduction(v: Value, name: str, of: Value, between: list[Node]) -> bool:
+    """True where a value repeats along the last axis what a reduction along it makes of another value."""
+    node, last = v.node, of.ndim - 1
+    if node is None or node.op.name != "broadcast" or v.shape != of.shape or last in node.params["axes"]:
+        return False
+    while node is not None and node.op.name in ("broadcast", "reshape", "stop_gradient", "identity"):
+        between.append(node)
+        v = node.inputs[0]
+        node = v.node
+    if node is None or node.op.name != name or node.params["axes"] != (last,) or node.inputs[0] is not of:
+        return False
+    between.append(node)
+    return True
+
+
+def scores_of(v: Value) -> Scores | None:
+    """The masked and scaled product of queries and keys that a value is; None where it is none."""
+    node = v.node
+    if node is None:
+        return None
+    name = node.op.name
+    if name == "contract":
+        return Scores(node, 1.0, NO_MASKS, ()) if dtypes.is_float(v.dtype) else None
+    if node.op.alias or is_cast(node):
+        found = scores_of(node.inputs[0])
+        return None if found is None else found._replace(between=(*found.between, node))
+    if name in ("mul", "div"):
+        return scaled_scores(node)
+    if name == "select":
+        return selected_scores(node)
+    return added_scores(node) if name in ("add", "sub") else None
+
+
+def scaled_scores(node: Node) -> Scores | None:
+    """Scores times a number, or divided by one."""
+    for x, y in (node.inputs, node.inputs[::-1])[: 1 if node.op.name == "div" else 2]:
+        factor = number_of_all(y)
+        if factor:
+            found = scores_of(x)
+            return None if found is None else found.scaled(node, factor if node.op.name == "mul" else 1 / factor)
+    return None
+
+
+def selected_scores(node: Node) -> Scores | None:
+    """Scores where a condition holds, and a number that nothing looks at elsewhere."""
+    seen, x, y = node.inputs
+    for part, other, positive in ((x, y, True), (y, x, False)):
+        floor = number_of_all(other)
+        if floor is not None and floor <= NOTHING:
+            found, axes = scores_of(part), tuple(range(seen.ndim))
+            if found is None:
+                return None
+            finite = floor != float("-inf")
+            masks = tuple(conjuncts(seen, axes)) if positive else (thinned(seen, axes),)
+            return found.shows(
+                node, WrittenMasks(masks, (), (), (), finite) if positive else WrittenMasks((), masks, (), (), finite)
+            )
+    return None
+
+
+def added_scores(node: Node) -> Scores | None:
+    """Scores and numbers that are added to them, or taken away."""
+    sign = -1.0 if node.op.name == "sub" else 1.0
+    for x, y in (node.inputs, node.inputs[::-1])[: 1 if sign < 0 else 2]:
+        found = scores_of(x)
+        if found is not None:
+            part = thinned(y, tuple(range(y.ndim)))
+            return found.shows(node, WrittenMasks((), (), ((part, sign),), (y,), False))
+    return None
+
+
+class Roles(NamedTuple):
+    """The labels of attention's axes: those that all share, groups of queries, queries, keys, and both widths."""
+
+    lead: str
+    groups: str
+    query: str
+    key: str
+    width: str
+    value_width: str
+
+
+def roles_of(found: WrittenAttention) -> tuple[Roles, tuple[str, str, str], str] | None:
+    """The roles of labels, the labels of q, k and v by the scores' names, and those of the result; None where some
+    do not fit.
+
+    Scores have the leading axes first, then a group's if there is one, queries, and keys.
+    """
+    (q, k), scores = contraction_labels(found.scores.node)
+    (weights, v), out = contraction_labels(found.mixing)
+    key = scores[-1:]
+    if key in q or key not in k:
+        return None
+    lead = "".join([c for c in scores if c in q and c in k])
+    own = [c for c in scores if c in q and c not in k]
+    width = [c for c in q if c not in scores]
+    names = dict(zip(weights, scores, strict=True))
+    fresh = [c for c in v if c not in weights]
+    if len(own) not in (1, 2) or len(width) != 1 or len(fresh) != 1:
+        return None
+    names[fresh[0]] = "\0"
+    v, out = "".join([names[c] for c in v]), "".join([names[c] for c in out])
+    roles = Roles(lead, "".join(own[:-1]), own[-1], key, width[0], "\0")
+    whole = (sorted(q), sorted(k), sorted(v), sorted(out))
+    wanted = (
+        sorted(lead + roles.groups + roles.query + roles.width),
+        sorted(lead + key + roles.width),
+        sorted(lead + key + "\0"),
+        sorted(lead + roles.groups + roles.query + "\0"),
+    )
+    return (roles, (q, k, v), out) if whole == wanted and scores == lead + "".join(own) + key else None
+
+
+def contraction_labels(node: Node) -> tuple[tuple[str, str], str]:
+    """The labels of a contraction's operands and of its result."""
+    a, b, out = parts(node.params["spec"])
+    return (a, b), out
