@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,7 +22,9 @@ class Communicator(Protocol):
     """The processes of one axis, each with a rank below their number.
 
     All of them call the same methods in the same order, with arrays of equal shapes and dtypes. A call returns when
-    `receive` holds the answer, and raises where a process cannot be reached.
+    `receive` holds the answer, and raises where a process cannot be reached. A step calls them in a thread of its own,
+    one call after another, while it goes on with its work; in the thread that called the step where an attribute
+    `beside` is there and false.
     """
 
     rank: int
@@ -112,43 +115,71 @@ def gather_bytes(name: str, own: bytes, who: str) -> NDArray:
     return rows
 
 
-def sum_over_ranks(name: str, x: NDArray) -> NDArray:
-    """The sum of the ranks' arrays, added from rank 0 on, so that its bits depend on no number of messages.
+Exchange = Callable[[], NDArray]
+"""The rest of a collective whose operand has been copied: the exchange with the other ranks, which gives the result."""
 
-    Where it is large each rank adds up one part of all elements, and the parts are gathered: a rank sends
-    2 (N - 1) / N of the array's bytes, as in Rabenseifner's algorithm.
-    """
-    communicator = communicator_of(name)
-    size, flat = communicator.size, np.ascontiguousarray(x).reshape(-1)
-    if is_gathered(flat.nbytes):
-        rows = np.empty((size, flat.size), flat.dtype)
-        communicator.all_gather(as_bytes(flat), as_bytes(rows))
-        return added_in_order(rows).reshape(x.shape)
-    part = part_of_sum(flat.size, size)
-    send, rows = np.zeros((size, part), flat.dtype), np.empty((size, part), flat.dtype)
-    send.reshape(-1)[: flat.size] = flat
-    communicator.all_to_all(as_bytes(send), as_bytes(rows))
-    communicator.all_gather(as_bytes(added_in_order(rows)), as_bytes(send))
-    summed: NDArray = send.reshape(-1)[: flat.size].reshape(x.shape)
-    return summed
+
+def sum_over_ranks(name: str, x: NDArray) -> NDArray:
+    """The sum of the ranks' arrays, added from rank 0 on, so that its bits depend on no number of messages."""
+    return begin_sum(name, x)()
 
 
 def gather_over_ranks(name: str, x: NDArray) -> NDArray:
     """The ranks' arrays, [...], as one, [size, ...], in the order of the ranks."""
-    communicator = communicator_of(name, "all_gather")
-    flat = np.ascontiguousarray(x).reshape(-1)
-    rows = np.empty((communicator.size, flat.size), flat.dtype)
-    communicator.all_gather(as_bytes(flat), as_bytes(rows))
-    return rows.reshape((communicator.size, *x.shape))
+    return begin_gather(name, x)()
 
 
 def scatter_sum_over_ranks(name: str, x: NDArray) -> NDArray:
     """This rank's row of the sum of the ranks' arrays, [size, ...], added from rank 0 on as `sum_over_ranks` adds."""
+    return begin_scattered_sum(name, x)()
+
+
+def begin_sum(name: str, x: NDArray) -> Exchange:
+    """The exchange of `sum_over_ranks`.
+
+    Where the array is large each rank adds up one part of all elements, and the parts are gathered: a rank sends
+    2 (N - 1) / N of the array's bytes, as in Rabenseifner's algorithm.
+    """
+    communicator = communicator_of(name)
+    size = communicator.size
+    if is_gathered(x.nbytes):
+        gather = begin_gather(name, x)
+        return lambda: added_in_order(gather())
+    part = part_of_sum(x.size, size)
+    send, rows = np.zeros((size, part), x.dtype), np.empty((size, part), x.dtype)
+    send.reshape(-1)[: x.size] = x.reshape(-1)
+
+    def exchange() -> NDArray:
+        communicator.all_to_all(as_bytes(send), as_bytes(rows))
+        communicator.all_gather(as_bytes(added_in_order(rows)), as_bytes(send))
+        return send.reshape(-1)[: x.size].reshape(x.shape)
+
+    return exchange
+
+
+def begin_gather(name: str, x: NDArray) -> Exchange:
+    """The exchange of `gather_over_ranks`."""
+    communicator, own = communicator_of(name, "all_gather"), np.array(x, order="C").reshape(-1)
+    rows = np.empty((communicator.size, own.size), own.dtype)
+
+    def exchange() -> NDArray:
+        communicator.all_gather(as_bytes(own), as_bytes(rows))
+        return rows.reshape((communicator.size, *x.shape))
+
+    return exchange
+
+
+def begin_scattered_sum(name: str, x: NDArray) -> Exchange:
+    """The exchange of `scatter_sum_over_ranks`."""
     communicator = communicator_of(name, "psum_scatter")
-    send = np.ascontiguousarray(x).reshape(communicator.size, math.prod(x.shape[1:]))
+    send = np.array(x, order="C").reshape(communicator.size, math.prod(x.shape[1:]))
     rows = np.empty_like(send)
-    communicator.all_to_all(as_bytes(send), as_bytes(rows))
-    return added_in_order(rows).reshape(x.shape[1:])
+
+    def exchange() -> NDArray:
+        communicator.all_to_all(as_bytes(send), as_bytes(rows))
+        return added_in_order(rows).reshape(x.shape[1:])
+
+    return exchange
 
 
 def is_gathered(nbytes: int) -> bool:

@@ -21,8 +21,8 @@ __all__ = ["Communicator", "Link", "Traffic", "mpi", "rows", "torch"]
 class MPICommunicator:
     """The processes of an MPI communicator."""
 
-    def __init__(self, comm: Any) -> None:
-        self.comm = comm
+    def __init__(self, comm: Any, beside: bool) -> None:
+        self.comm, self.beside = comm, beside
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
 
     def __eq__(self, other: object) -> bool:
@@ -115,9 +115,9 @@ def mpi(comm: Any = None) -> Communicator:
     >>> ws.mesh.mpi  # doctest: +ELLIPSIS
     <function mpi at ...>
     """
-    if comm is None:
-        comm = needed("mpi4py.MPI", "mesh.mpi", "pip install 'wholestep[mpi]'").COMM_WORLD
-    found = MPICommunicator(comm)
+    library = needed("mpi4py.MPI", "mesh.mpi", "pip install 'wholestep[mpi]'")
+    beside = library.Query_thread() >= library.THREAD_SERIALIZED  # or else the main thread alone may call MPI
+    found = MPICommunicator(library.COMM_WORLD if comm is None else comm, beside)
     if found.size > 1:
         found.end_together()
     return found

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.mesh import programs
 from tests.mesh.processes import run_processes
+from tests.mesh.test_overlap import deep
 
 import wholestep as ws
 from wholestep.collectives import GATHERED_BYTES, traffic_of_sum
+from wholestep.report.mesh_table import MeshCosts, SentArray
+from wholestep_tools.audit.workers.threads import AXIS, Threads
 
 SIZES = (1, 2, 3, 4)
 ROWS = 24
@@ -75,7 +79,8 @@ def test_a_table_of_processes() -> None:
     assert rows[0].seconds == rows[0].own_seconds and rows[0].efficiency == 1
     for row in rows:
         assert row.communication_seconds == row.messages * 2e-6 + row.bytes / 1e10
-        assert row.seconds == row.own_seconds + row.communication_seconds
+        assert row.seconds == row.own_seconds + row.waiting_seconds
+        assert 0.5 * row.communication_seconds <= row.waiting_seconds <= row.communication_seconds + 1e-12
     assert [row.efficiency for row in rows] == sorted([row.efficiency for row in rows], reverse=True)
     assert 0 < 1e6 * rows[0].seconds < step.cost().microseconds, "the own time has no wait for others"
 
@@ -92,3 +97,33 @@ def test_a_link_is_checked() -> None:
             step.cost(mesh=ws.mesh.Link(latency, rate))
     with pytest.raises(ws.errors.ParameterError, match="at least 1"):
         step.cost(mesh=LINK).at(0)
+
+
+def test_what_is_sent_beside_work_is_not_waited_for() -> None:
+    first = SentArray("psum", 250_000, 4, 1, begun=1.0, needed=3.0)
+    cost = MeshCosts("two sums", ws.mesh.Link(0.0, 1e6), 3.5, (first, first._replace(begun=2.5, needed=3.2)))
+    assert cost.at(2).communication_seconds == 2.0, "a second each"
+    assert cost.at(2).waiting_seconds == pytest.approx(0.3), "from 1 to 2, and from 2.5 to 3.5"
+    assert cost.at(2).seconds == pytest.approx(3.8)
+    assert cost.at(1).seconds == 3.5
+
+
+SLOW = ws.mesh.Link(latency_seconds=5e-3, bytes_per_second=2e7)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_the_time_of_slow_links_is_predicted(size: int) -> None:
+    """Over links that take much longer than any work, which threads keep to."""
+
+    def life(ranks: Threads) -> tuple[float, float]:
+        job = deep()
+        own = ws.mesh.rows(job.batch, ranks)
+        step, taken = job.step(own, mesh={AXIS: ranks}), []
+        for _ in range(3):
+            before = time.perf_counter()
+            step(own)
+            taken.append(time.perf_counter() - before)
+        return min(taken), step.cost(mesh=SLOW).at(size).seconds
+
+    for taken, predicted in Threads(size, SLOW).run(life):
+        assert 0.95 * predicted < taken < 1.3 * predicted

@@ -11,9 +11,10 @@ from wholestep import dtypes
 from wholestep.collectives import Link, Traffic, traffic_of_rows, traffic_of_sum
 from wholestep.dims import most
 from wholestep.errors import DtypeError, ParameterError
-from wholestep.lower.cost.roofline import Rates, expected_steps
+from wholestep.lower.cost.cache_reuse import cache_misses
+from wholestep.lower.cost.roofline import Rates, expected_steps, predict_time
 from wholestep.lower.program.program import LoweredProgram
-from wholestep.lower.program.steps import RoutineCall
+from wholestep.lower.program.steps import MemRef, RoutineCall
 from wholestep.report.cost_table import Costs
 from wholestep.report.table_format import align_columns
 from wholestep.words import Shown, printable
@@ -34,13 +35,16 @@ class NamedAxis(Protocol):
 class SentArray(NamedTuple):
     """An array that a process has for the others: the collective, elements, the bytes of one, and the calls of it.
 
-    A sum is of these elements; of a gather or a scattered sum they are one row.
+    A sum is of these elements; of a gather or a scattered sum they are one row. `begun` and `needed` are the seconds of
+    the process's own work before it is sent, and before the process waits for the answer.
     """
 
     collective: str
     elements: int
     itemsize: int
     times: int
+    begun: float
+    needed: float
 
     def traffic(self, processes: int) -> Traffic:
         """The messages and bytes that one process sends for it, in all of the calls."""
@@ -52,18 +56,22 @@ class SentArray(NamedTuple):
 
 
 class ProcessCost(NamedTuple):
-    """The predicted cost of a call in one of N processes: what it sends, and the time of its own work and of that."""
+    """The predicted cost of a call in one of N processes: what it sends, and the time of its own work and of that.
+
+    `waiting_seconds` are the part of the communication that lasts longer than the work beside it.
+    """
 
     processes: int
     messages: int
     bytes: int
     own_seconds: float
     communication_seconds: float
+    waiting_seconds: float
 
     @property
     def seconds(self) -> float:
-        """The time of a call: communication begins when the work is done."""
-        return self.own_seconds + self.communication_seconds
+        """The time of a call."""
+        return self.own_seconds + self.waiting_seconds
 
     @property
     def efficiency(self) -> float:
@@ -100,7 +108,19 @@ class MeshCosts(Shown):
             raise ParameterError(f"cost: {processes} processes; there is at least 1")
         sent = [x.traffic(processes) for x in self.sent]
         whole = Traffic(sum(t.messages for t in sent), sum(t.bytes for t in sent))
-        return ProcessCost(processes, *whole, self.own_seconds, self.link.seconds(whole))
+        return ProcessCost(processes, *whole, self.own_seconds, self.link.seconds(whole), self.waiting_seconds(sent))
+
+    def waiting_seconds(self, traffic: Sequence[Traffic]) -> float:
+        """The time in which a process does nothing but wait: what was begun is sent in order, beside its own work."""
+        begun = [(x.begun, False, i) for i, x in enumerate(self.sent)]
+        events = sorted([*begun, *[(x.needed, True, i) for i, x in enumerate(self.sent)]])
+        done, free, waited = [0.0] * len(self.sent), 0.0, 0.0
+        for own, waits, i in events:
+            if waits:
+                waited = max(waited, done[i] - own)
+            else:
+                free = done[i] = max(free, own + waited) + self.link.seconds(traffic[i])
+        return waited
 
     def rows(self) -> list[ProcessCost]:
         """The costs for N = 1, 2, 4, ..., 4096."""
@@ -109,13 +129,13 @@ class MeshCosts(Shown):
     def __str__(self) -> str:
         latency, rate = 1e6 * self.link.latency_seconds, self.link.bytes_per_second / 1e9
         title = f"{self.name}: a call in N processes, {latency:,.4g} µs a message and {rate:,.4g} GB/s"
-        head = ("processes", "messages", "bytes sent", "own µs", "sending µs", "µs", "efficiency")
+        head = ("processes", "messages", "bytes sent", "own µs", "sending µs", "waiting µs", "µs", "efficiency")
         return printable("\n".join([title, "", *align_columns([head, *map(cells, self.rows())], [False] * len(head))]))
 
 
 def cells(row: ProcessCost) -> Sequence[str]:
     """One row as text."""
-    times = [f"{1e6 * x:,.1f}" for x in (row.own_seconds, row.communication_seconds, row.seconds)]
+    times = [f"{1e6 * x:,.1f}" for x in (row.own_seconds, row.communication_seconds, row.waiting_seconds, row.seconds)]
     return (f"{row.processes:,}", f"{row.messages:,}", f"{row.bytes:,}", *times, f"{row.efficiency:.1%}")
 
 
@@ -154,11 +174,16 @@ def is_over(routine: str, axis_name: str) -> bool:
 
 
 def sent_arrays(plan: LoweredProgram, rates: Rates, axis: NamedAxis) -> Iterator[SentArray]:
-    """The arrays of a plan that its process sends to others along an axis, in the order of its calls."""
+    """The arrays of a plan that its process sends to others along an axis, in the order in which it waits for them."""
+    far, own, begun = cache_misses(plan.steps, rates), 0.0, dict[MemRef, SentArray]()
     for step, times in expected_steps(plan.steps, rates):
-        if isinstance(step, RoutineCall) and is_over(step.routine, axis.name):
-            collective = step.routine.split(".")[1]
-            if collective != "axis_index":
-                elements = most(step.params[1]) // (axis.size if collective == "all_gather" else 1)
-                itemsize = dtypes.from_letters(step.params[0]).itemsize
-                yield SentArray(collective, elements, itemsize, most(times))
+        if not (isinstance(step, RoutineCall) and is_over(step.routine, axis.name)):
+            own += most(times) * predict_time(step, rates, far.get(id(step), 0.0)).seconds
+            continue
+        word, _, collective = step.routine.split(".")[1].partition("_")
+        if word == "begin":
+            elements = most(step.params[1]) // (axis.size if collective == "psum_scatter" else 1)
+            itemsize = dtypes.from_letters(step.params[0]).itemsize
+            begun[step.refs[1]] = SentArray(collective, elements, itemsize, most(times), own, own)
+        elif word == "end":
+            yield begun.pop(step.refs[0])._replace(needed=own)

@@ -87,7 +87,8 @@ def kahn_order(
 ) -> list[Task] | Task:
     """Kahn's algorithm; returns a task that writes resident memory where there is a cycle.
 
-    A ready task that frees more memory than it takes, or takes next to none, goes first; then program order.
+    A ready task that frees more memory than it takes, or takes next to none, goes first; then those that the first task
+    to send something needs, those that the second one needs, and so on, in program order; and then tasks that wait.
     """
     waiting: list[list[int]] = [[] for _ in tasks]
     count = [len(a) for a in after]
@@ -95,13 +96,14 @@ def kahn_order(
         for j in before:
             waiting[j].append(i)
     balance = MemoryBalance(tasks, layout, outside)
-    ready = [i for i, n in enumerate(count) if n == 0]
+    turns = turns_of(tasks, after)
+    ready = [turns[i] for i, n in enumerate(count) if n == 0]
     heapq.heapify(ready)
-    urgent = [i for i in ready if balance.urgent(i)]
+    urgent = [i for *_, i in ready if balance.urgent(i)]
     out: list[int] = []
     done: set[int] = set()
     while ready:
-        i = heapq.heappop(urgent) if urgent else heapq.heappop(ready)
+        i = heapq.heappop(urgent) if urgent else heapq.heappop(ready)[-1]
         if i in done:
             continue
         done.add(i)
@@ -109,7 +111,7 @@ def kahn_order(
         for j in waiting[i]:
             count[j] -= 1
             if count[j] == 0:
-                heapq.heappush(ready, j)
+                heapq.heappush(ready, turns[j])
         for j in (*waiting[i], *balance.run(i)):
             if count[j] == 0 and j not in done and balance.urgent(j):
                 heapq.heappush(urgent, j)
@@ -121,10 +123,25 @@ def kahn_order(
     )
 
 
+def turns_of(tasks: Sequence[Task], after: list[set[int]]) -> list[tuple[bool, int, int]]:
+    """By what ready tasks come first: whether they wait, the first sending task that needs them, and program order."""
+    senders = [i for i, task in enumerate(tasks) if task.sends]
+    needed = [len(senders)] * len(tasks)
+    for number, sender in enumerate(senders):
+        stack = [sender]
+        while stack:
+            i = stack.pop()
+            if needed[i] > number:
+                needed[i] = number
+                stack += after[i]
+    return [(task.waits, needed[i], i) for i, task in enumerate(tasks)]
+
+
 class MemoryBalance:
     """The temporary bytes that each task would take or free if it ran now."""
 
     def __init__(self, tasks: Sequence[Task], layout: MemoryLayout, outside: Set[Allocation]) -> None:
+        self.tasks = tasks
         self.users: dict[Allocation, set[int]] = {}
         self.made: set[Allocation] = set()
         self.uses = [layout.temporary_roots((*task.reads, *task.writes), outside) for task in tasks]
@@ -133,7 +150,9 @@ class MemoryBalance:
                 self.users.setdefault(p, set()).add(i)
 
     def urgent(self, i: int) -> bool:
-        """True if a task takes next to nothing, or less than it frees."""
+        """True if a task takes next to nothing, or less than it frees, and does not wait."""
+        if self.tasks[i].waits:
+            return False
         taken = sum(p.nbytes for p in self.uses[i] if p not in self.made)
         return taken <= NEGLIGIBLE_BYTES or taken < sum(p.nbytes for p in self.uses[i] if len(self.users[p]) == 1)
 

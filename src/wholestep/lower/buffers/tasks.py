@@ -40,6 +40,10 @@ class Task:
     """True if the task only copies a result back to where it belongs."""
     inner: tuple[TaskGraph, ...] = ()
     """The nested task graphs in the order in which they run."""
+    sends: bool = False
+    """True if the task begins something that goes on beside the tasks after it."""
+    waits: bool = False
+    """True if the task waits for the end of such a thing."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.collectives import communicator_of, gather_over_ranks, scatter_sum_over_ranks, sum_over_ranks
+from wholestep.collectives import Exchange, begin_gather, begin_scattered_sum, begin_sum, communicator_of
 from wholestep.ir.graph import NDArray
+from wholestep.runtime.cpu.exchanges import Exchanges
 
 SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """(source or null, target, number of elements, letters of the dtype's short name) -> 0, or 1 where it has failed."""
@@ -32,34 +34,48 @@ def take_raised() -> BaseException | None:
 
 @cache
 def collective_function(name: str) -> Any:
-    """The function of a collective of an axis, such as `psum.data`, for compiled code to call."""
+    """The function of a collective of an axis, such as `begin_psum.data`, for compiled code to call."""
     op, _, axis_name = name.partition(".")
 
     def call(source: int | None, target: int, count: int, letters: int) -> int:
         try:
-            out = array_at_address(target, count, dtypes.from_letters(letters))
-            run_collective(op, axis_name, source or 0, out)
+            run_collective(op, axis_name, source or 0, target, count, dtypes.from_letters(letters))
         except BaseException as error:  # nothing may pass through compiled code; the caller raises it again
             _raised.error = error
             return 1
         return 0
 
-    return SIGNATURE(call)
+    return _functions.setdefault(name, SIGNATURE(call))  # of two threads that come at once both get the first one's
 
 
-def run_collective(op: str, axis_name: str, source: int, out: NDArray) -> None:
-    """Fill the result of a collective from the operand at an address."""
+_functions: dict[str, Any] = {}
+"""The functions whose addresses compiled code has, which must therefore live as long as the process."""
+
+
+def run_collective(op: str, axis_name: str, source: int, target: int, count: int, dtype: np.dtype[Any]) -> None:
+    """The rank at the target; or a collective begun with so many elements at the source, whose number is left at the
+    target; or ended, by the number at the source, with its elements at the target."""
+    word, _, collective = op.partition("_")
     if op == "axis_index":
-        out[...] = communicator_of(axis_name).rank
-    elif op == "psum":
-        out[...] = sum_over_ranks(axis_name, array_at_address(source, out.size, out.dtype))
-    elif op == "all_gather":
-        own = out.size // communicator_of(axis_name).size
-        out[...] = gather_over_ranks(axis_name, array_at_address(source, own, out.dtype)).reshape(-1)
+        array_at_address(target, 1, dtype)[0] = communicator_of(axis_name).rank
+    elif word == "begin":
+        communicator = communicator_of(axis_name)
+        given = array_at_address(source, count, dtype)
+        shaped = given.reshape(communicator.size, -1) if collective == "psum_scatter" and count else given
+        beside = communicator.size > 1 and getattr(communicator, "beside", True)
+        number = EXCHANGES.begin(BEGUN[collective](axis_name, shaped), beside)
+        array_at_address(target, 1, np.dtype(np.int64))[0] = number
     else:
-        size = communicator_of(axis_name).size
-        rows = array_at_address(source, size * out.size, out.dtype).reshape(size, out.size)
-        out[...] = scatter_sum_over_ranks(axis_name, rows)
+        number = int(array_at_address(source, 1, np.dtype(np.int64))[0])
+        array_at_address(target, count, dtype)[...] = EXCHANGES.end(number).reshape(-1)
+
+
+EXCHANGES = Exchanges()
+BEGUN: dict[str, Callable[[str, NDArray], Exchange]] = {
+    "psum": begin_sum,
+    "all_gather": begin_gather,
+    "psum_scatter": begin_scattered_sum,
+}
 
 
 def collective_address(name: str) -> int:

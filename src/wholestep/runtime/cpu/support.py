@@ -62,4 +62,9 @@ def load_support() -> SupportLibrary:
     text = support.support_module(target)
     kept = cached_code(text, code_identity(target), {}, lambda: CacheEntry((object_code(text, target),), {}))
     outside = semaphores.semaphore_symbols() | madvise_symbols()
-    return SupportLibrary(LinkedCode(map(bytes, kept.pieces), outside, support.EXPORTS))
+    made = SupportLibrary(LinkedCode(map(bytes, kept.pieces), outside, support.EXPORTS))
+    return _loaded.setdefault("support", made)  # of two threads that come at once both get the first one's
+
+
+_loaded: dict[str, SupportLibrary] = {}
+"""The library whose addresses compiled code has, which must therefore live as long as the process."""

@@ -14,7 +14,12 @@ from wholestep.contents import pieces
 from wholestep.errors import CommunicationError, DtypeError, ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import axis_index, psum
+from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
+
+BUCKET_BYTES = 1 << 20
+"""Gradients are sent as soon as there are this many bytes of them: at 1 GB/s a millisecond, beside which the latency of
+a few messages is little."""
 
 
 class MeshAxis(NamedTuple):
@@ -33,9 +38,9 @@ class MeshAxis(NamedTuple):
         return key if self.size == 1 else random.fold_in(key, axis_index(self.name))
 
     def mean(self, arrays: Sequence[Any]) -> list[Any]:
-        """The means of arrays over the processes, those of one dtype sent together."""
+        """The means of arrays over the processes, sent bucket by bucket."""
         found: dict[int, Any] = {}
-        for members in groups_by_dtype(arrays):
+        for members in buckets_of(arrays):
             flat = wnp.concatenate([arrays[i].reshape(-1) for i in members])
             total, at = psum(flat, self.name) / self.size, 0
             for i in members:
@@ -46,9 +51,9 @@ class MeshAxis(NamedTuple):
     def average(self, value: Any, grads: Any, buffers: Any) -> tuple[Any, Any, Any]:
         """The mean loss, gradients and floating buffers; other buffers are those of rank 0."""
         kept = [x for x in tree.leaves(buffers) if is_averaged(x)]
-        mean = iter(self.mean([value, *tree.leaves(grads), *kept]))
-        value = next(mean)
+        mean = iter(self.mean([*tree.leaves(grads), value, *kept]))
         grads = tree.map(lambda g: next(mean), grads)
+        value = next(mean)
         return value, grads, tree.map(lambda x: next(mean) if is_averaged(x) else self.of_first(x), buffers)
 
     def of_first(self, x: Any) -> Any:
@@ -59,12 +64,21 @@ class MeshAxis(NamedTuple):
         return psum(kept, self.name).astype(x.dtype)
 
 
-def groups_by_dtype(arrays: Sequence[Any]) -> list[list[int]]:
-    """The numbers of the arrays of each dtype."""
-    groups: dict[Any, list[int]] = {}
-    for i, x in enumerate(arrays):
-        groups.setdefault(x.dtype, []).append(i)
-    return list(groups.values())
+def buckets_of(arrays: Sequence[Any]) -> list[list[int]]:
+    """The numbers of the arrays that go in each message, in the order in which they are there: those that follow each
+    other, of one dtype, up to the first that makes it large.
+    """
+    builder = current()
+    made = {} if builder is None else {node: place for place, node in enumerate(builder.nodes)}
+    places = [made.get(x.value.node, -1) for x in arrays]
+    complete: list[list[int]] = []
+    filling: dict[Any, list[int]] = {}
+    for i in sorted(range(len(arrays)), key=places.__getitem__):
+        bucket = filling.setdefault(arrays[i].dtype, [])
+        bucket.append(i)
+        if sum(arrays[j].size * arrays[j].itemsize for j in bucket) >= BUCKET_BYTES:
+            complete.append(filling.pop(arrays[i].dtype))
+    return [*complete, *filling.values()]
 
 
 def is_averaged(x: Any) -> bool:

@@ -25,7 +25,7 @@ from wholestep.optim.chaining import norms_over
 from wholestep.optim.hyper import label
 from wholestep.optim.protocol import call_update
 from wholestep.train.program.elementwise_proof import NotElementwise, Spread, prove_elementwise, same_program
-from wholestep.train.program.mesh import MeshAxis, groups_by_dtype
+from wholestep.train.program.mesh import MeshAxis, buckets_of
 
 SHARDED = ("optimizer", None)
 PROBE = 100_003
@@ -71,9 +71,9 @@ class Shards:
         return tree.map(lambda p: self.rows(p)[rank], params)
 
     def mean_parts(self, grads: Any) -> Any:
-        """This process's parts of the means of gradients over the processes, those of one dtype sent together."""
+        """This process's parts of the means of gradients over the processes, sent bucket by bucket."""
         leaves, found = tree.leaves(grads), {}
-        for members in groups_by_dtype(leaves):
+        for members in buckets_of(leaves):
             wide = wnp.concatenate([self.rows(leaves[i]) for i in members], axis=1)
             parts = psum_scatter(wide, self.axis.name) / self.axis.size
             sizes = [self.part(leaves[i].size) for i in members]
@@ -84,7 +84,7 @@ class Shards:
     def gathered(self, parts: Any, like: Any) -> Any:
         """The whole of what the processes have parts of, in the shapes of the arrays it is like."""
         leaves, shapes, found = tree.leaves(parts), [x.shape for x in tree.leaves(like)], {}
-        for members in groups_by_dtype(leaves):
+        for members in buckets_of(leaves):
             rows = all_gather(wnp.concatenate([leaves[i] for i in members]), self.axis.name)
             for i, piece in zip(members, pieces_of(rows, [leaves[i].size for i in members]), strict=True):
                 found[i] = uncut(piece, shapes[i])

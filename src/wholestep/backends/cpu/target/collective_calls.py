@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wholestep import dtypes
-from wholestep.ir.graph import Node
+from wholestep.ir.graph import Node, Value
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Assignment, Task
+from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.steps import RoutineCall, RoutineEffects, Step
 
 LAUNCHES = 1000
@@ -19,23 +22,44 @@ def collective_operands(low: Materializer, node: Node) -> None:
 
 
 def collective_tasks(low: Materializer, node: Node) -> list[Task]:
-    """One call, which the program may be left at: a process of the axis may have ended."""
+    """The call that begins a collective, as early as its operand is there, and the one that waits for its end, as late
+    as it may; what is computed in between is computed while processes talk. The rank is known at once.
+
+    The program may be left where it waits: a process of the axis may have ended.
+    """
     (result,) = node.outputs
-    sources = [low.locations[x].place for x in node.inputs]
     target = low.locations[result].place
-    axis_name = node.params["axis_name"]
-    site = low.context.site("collective", (f"{node.op.name} over {axis_name!r}", ""), node.where)
-    params = (dtypes.letters(result.dtype), result.type.size, site)
-    places = (*sources, target)
+    op, axis_name = node.op.name, node.params["axis_name"]
+    site = low.context.site("collective", (f"{op} over {axis_name!r}", ""), node.where)
+    if not node.inputs:
+        return [collective_task(f"{op}.{axis_name}", node, (target,), (), result, site)]
+    (operand,) = node.inputs
+    source, number = low.locations[operand].place, Allocation(8)
+    begin = collective_task(f"begin_{op}.{axis_name}", node, (number,), (source,), operand, site)
+    end = collective_task(f"end_{op}.{axis_name}", node, (target,), (number,), result, site, LAUNCHES)
+    return [replace(begin, sends=True), replace(end, waits=True)]
+
+
+def collective_task(
+    name: str,
+    node: Node,
+    writes: tuple[Allocation, ...],
+    reads: tuple[Allocation, ...],
+    data: Value,
+    site: int,
+    launches: int = 1,
+) -> Task:
+    """The task of one call; `data` has the elements that it is told the number and the dtype of."""
+    params = (dtypes.letters(data.dtype), data.type.size, site)
     effects = RoutineEffects(
-        tuple([(i, x.nbytes) for i, x in enumerate(sources)]),
-        ((len(sources), target.nbytes),),
+        tuple([(i, x.size) for i, x in enumerate(reads)]),
+        tuple([(len(reads) + i, x.size) for i, x in enumerate(writes)]),
         fallible=True,
-        launches=LAUNCHES,
+        launches=launches,
     )
 
     def steps(at: Assignment) -> tuple[Step, ...]:
-        routine = f"collective.{node.op.name}.{axis_name}"
-        return (RoutineCall(routine, tuple(map(at.address, places)), params, node.where, effects),)
+        refs = tuple(map(at.address, (*reads, *writes)))
+        return (RoutineCall(f"collective.{name}", refs, params, node.where, effects),)
 
-    return [Task(tuple(sources), (target,), steps, check=True)]
+    return Task(reads, writes, steps, check=True)
