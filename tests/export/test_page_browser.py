@@ -16,6 +16,16 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 Array = np.ndarray[Any, Any]
 
 
+CUT_OFF = """navigator.storage.getDirectory().then(async (folder) => {
+    const handles = await Array.fromAsync(folder.values()), files = await Promise.all(handles.map((x) => x.getFile()));
+    const newest = handles[files[0].lastModified > files[1].lastModified ? 0 : 1];
+    const out = await newest.createWritable({ keepExistingData: true });
+    await out.truncate(500);
+    await out.close();
+})"""
+"""What cuts off the newest copy that a page keeps."""
+
+
 def loss(params: Any, batch: Any) -> Any:
     return np.mean((np.tanh(batch["x"] @ params["w"]) - batch["y"]) ** 2)
 
@@ -159,6 +169,55 @@ def test_reset_is_the_beginning(opened: Open) -> None:
     tab.evaluate("one('reset').click()")
     tab.wait("losses.length === 0")
     assert run(tab, 7) == first
+
+
+def opened_again(tab: Tab) -> None:
+    """Load the page anew, until it trains."""
+    tab.evaluate("globalThis.before = true; location.reload()")
+    tab.wait("!globalThis.before && typeof one === 'function' && one('hyper').childElementCount > 0")
+
+
+def test_a_page_that_is_opened_again_goes_on_where_it_was(opened: Open) -> None:
+    """In the middle of an epoch of shuffled rows; a copy that was cut off is passed over, and a reset forgets all."""
+    data = rows(45)
+    step = small_step(data)
+    tab = opened(step, data)
+    first = run(tab, 7)
+    opened_again(tab)
+    assert "Goes on from step 7" in status(tab) and tab.evaluate("losses") == first
+    onwards = run(tab, 2)
+    wanted = step.run(data, epochs=2, drop_last=True).losses
+    np.testing.assert_allclose([*first, *onwards], wanted[:9], rtol=1e-5)
+    tab.evaluate(CUT_OFF)
+    opened_again(tab)
+    assert tab.evaluate("losses") == [*first, *onwards[:1]]
+    assert run(tab, 1) == onwards[1:]
+    tab.evaluate("one('reset').click()")
+    tab.wait("losses.length === 0")
+    opened_again(tab)
+    assert status(tab).startswith("Ready") and run(tab, 7) == first
+
+
+def test_a_browser_that_keeps_nothing_says_so(opened: Open) -> None:
+    before = "navigator.storage.getDirectory = async () => { throw Error('closed') }"
+    tab = opened(small_step(rows(24)), rows(24), before=before)
+    tab.wait("one('status').textContent.includes('keeps no copy of the state (closed)')")
+    assert len(run(tab, 2)) == 2
+
+
+def test_hyper_parameters_are_typed(opened: Open) -> None:
+    data = rows(24)
+    step = small_step(data)
+    tab = opened(step, data, shuffle=False)
+    tab.wait("one('hyper-lr')?.value === '0.01'")
+    found = run(tab, 2)
+    tab.evaluate("one('hyper-lr').value = '0.5'; one('hyper-lr').dispatchEvent(new Event('change'))")
+    found += run(tab, 3)
+    wanted = python_losses(step, data, 2)
+    step.set(lr=0.5)
+    np.testing.assert_allclose(found, wanted + python_losses(step, data, 3, 2), rtol=1e-5)
+    tab.evaluate("one('reset').click()")
+    tab.wait("one('hyper-lr')?.value === '0.01'")
 
 
 def picked(params: Any, batch: Any) -> Any:

@@ -30,7 +30,7 @@ def page_text(title: str, program: Mapping[str, Any]) -> str:
         "SCRIPTHASH": source_hash(script),
         "STYLE": style,
         "STYLEHASH": source_hash(style),
-        "RUNTIME": runtime_text() + source_text("worker.js"),
+        "RUNTIME": runtime_text() + source_text("kept.js") + source_text("worker.js"),
         "PROGRAM": compact_json(program),
     }
     return filled_in(FOLDER / "page.html", texts)

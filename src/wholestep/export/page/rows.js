@@ -51,16 +51,19 @@ class Rows {
   }
   destroy() { for (const buffer of this.held) buffer.destroy(); }
   // Begin an epoch with the next step.
-  begin() { this.order = null; this.at = 0; }
+  begin() { Object.assign(this, { order: null, at: 0, first: 0n }); }
+  // Go on in the middle of the epoch that step number `first` began.
+  resume(at, key, first) { if (at) Object.assign(this, { order: this.epoch(key, first), at, first }); }
+  epoch(key, first) { const { streams, count } = this.given; return streams ? rowOrder(count, streams, key, first) : Array.from({ length: count }, (_, i) => i); }
   // Draw so many batches; the first is step number `first`, with the key of the state.
   draw(count, key, first) {
-    const { size, count: rows, streams } = this.given, list = new Uint32Array(size * count);
-    let { order, at } = this;
+    const { size } = this.given, list = new Uint32Array(size * count);
+    let { order, at, first: begun } = this;
     this.drawn = [];
     for (let k = 0; k < count; k++) {
-      if (!order || at === this.batches) [order, at] = [streams ? rowOrder(rows, streams, key, first + BigInt(k)) : Array.from({ length: rows }, (_, i) => i), 0];
+      if (!order || at === this.batches) { begun = first + BigInt(k); [order, at] = [this.epoch(key, begun), 0]; }
       list.set(order.slice(size * at, size * ++at), size * k);
-      this.drawn.push({ order, at });
+      this.drawn.push({ order, at, first: begun });
     }
     this.card.device.queue.writeBuffer(this.list, 0, list);
   }

@@ -112,7 +112,7 @@ class Training {
   async set(values) {
     const names = this.page.given.map(([path]) => path), places = Object.keys(values).map((name) => names.indexOf(`hyper.${name}`));
     const other = Object.keys(values).find((_, i) => places[i] < 0);
-    if (other !== undefined) throw new TypeError(`There is no hyper-parameter ${other}; there is ${names.filter((x) => x.startsWith("hyper.")).map((x) => x.slice(6)).join(", ") || "none"}.`);
+    if (other !== undefined) throw new TypeError(`There is no hyper-parameter ${other}; there is ${Object.keys(this.hyper()).join(", ") || "none"}.`);
     if (!Object.values(values).every((x) => typeof x === "number")) throw new TypeError("A hyper-parameter is a number.");
     return this.queued(() => Object.values(values).forEach((x, i) => {
       const [, kind, address] = this.page.given[places[i]], view = new DataView(new ArrayBuffer(8));
@@ -160,6 +160,11 @@ class Training {
     known(inputs, arrays);
     inputs.forEach((x, i) => this.put(x.address, own(given[i])));
   }
+  // The hyper-parameters by their names.
+  hyper() { return Object.fromEntries(this.page.given.flatMap(([path], i) => (path.startsWith("hyper.") ? [[path.slice(6), Number(this.given[i])]] : []))); }
+  // Where training is in its data, and going on from there with a file of then.
+  position() { return this.rows && { at: this.rows.at, first: String(this.rows.first) }; }
+  async resume(file, { at, first }) { await this.load(file); this.rows.resume(at, this.key, BigInt(first)); }
   // The bytes of a file that step.load takes.
   save() { return this.queued(() => this.saved()); }
   async saved() {
