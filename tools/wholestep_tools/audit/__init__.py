@@ -30,7 +30,7 @@ from wholestep_tools.audit.correctness import (
 from wholestep_tools.audit.endurance import allocations, calls, fork, memory, shapes, sharing, stream
 from wholestep_tools.audit.foreign import damaged_models, exported_samples, onnx_models, onnx_nodes
 from wholestep_tools.audit.guards import alarms, origins, scales
-from wholestep_tools.audit.hostile import exported_names, files, headers, markup, names, paths, texts
+from wholestep_tools.audit.hostile import export_files, exported_names, files, headers, markup, names, paths, texts
 from wholestep_tools.audit.numerics import drift, modes, precisions, sums
 from wholestep_tools.audit.record import check_file, told
 from wholestep_tools.audit.resumption import bits, damage, kill, resume, twins
@@ -56,7 +56,7 @@ ROOMS = (
     ),
     (sums, modes, precisions, drift),
     (bits, twins, resume, kill, damage),
-    (files, headers, texts, paths, names, exported_names, markup),
+    (files, headers, texts, paths, names, exported_names, export_files, markup),
     (entries, rivals, keys, folders),
     (calls, shapes, sharing, fork, allocations, memory, stream),
     (origins, scales, alarms),

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,33 @@ from wholestep.ir.graph import NDArray
 
 MIL_DTYPES = {"FLOAT16": "f2", "FLOAT32": "f4", "FLOAT64": "f8", "INT32": "i4", "BOOL": "?", "STRING": "U"}
 CASTS = {"fp16": np.float16, "fp32": np.float32, "int32": np.int32, "bool": np.bool_}
-BLOB_HEAD, BLOB_SENTINEL = 64, 0xDEADBEEF
-"""An array in the file of constants begins behind such a head, whose first word is this one."""
+BLOB_SENTINEL = 0xDEADBEEF
+"""The first word of the head that says where an array in the file of constants lies."""
+MOST_ELEMENTS, MOST_OPERATIONS = 1 << 28, 1 << 30
+"""An array of more elements, and a call of more operations, are refused: files may say anything."""
+FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError)
+"""The errors that Python and NumPy raise for what makes no sense."""
 
 
 class MilPackage:
-    """A package from its files: its inputs and outputs, its tables of names, and its program."""
+    """A package from its files: its inputs and outputs, its tables of names, and its program.
+
+    Raises ExportError for whatever in the files makes no sense, when they are read or when the program is run.
+    """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        proto = mil_module(".proto")
+        self.most, self.left = MOST_ELEMENTS, MOST_OPERATIONS
+        with one_error():
+            self.read(files)
+
+    def read(self, files: Mapping[str, bytes]) -> None:
+        """Take over the specification and the constants."""
+        proto, wire = mil_module(".proto"), importlib.import_module("google.protobuf.message")
         spec = proto.Model_pb2.Model()
-        spec.ParseFromString(files[MODEL])
+        try:
+            spec.ParseFromString(files[MODEL])
+        except wire.DecodeError as error:
+            raise ExportError(f"a package of Core ML is damaged: {error}") from None
         self.blobs = files.get(WEIGHTS, b"")
         self.types = proto.MIL_pb2.DataType
         function = spec.mlProgram.functions["main"]
@@ -38,12 +56,14 @@ class MilPackage:
         self.inputs = [x.name for x in spec.description.input]
         self.outputs = [x.name for x in spec.description.output]
         tables = spec.description.metadata.userDefined
-        self.paths: dict[str, str] = json.loads(tables["wholestep.paths"])
-        self.held = {
-            x.name: np.zeros(tuple(x.type.stateType.arrayType.shape), np.float16) for x in spec.description.state
-        }
+        self.paths: dict[str, str] = dict(json.loads(tables["wholestep.paths"]))
+        self.state: dict[str, str] = dict(json.loads(tables["wholestep.state"]))
+        self.held: dict[str, NDArray] = {}
         """The state that lies in the model, by name; it begins as zeros."""
-        self.state: dict[str, str] = json.loads(tables["wholestep.state"])
+        for x in spec.description.state:
+            shape = tuple([int(n) for n in x.type.stateType.arrayType.shape])
+            self.check_size(math.prod(shape))
+            self.held[x.name] = np.zeros(shape, np.float16)
 
     def hold(self, state: Mapping[str, NDArray]) -> None:
         """Give the state in the model values by their paths, as a host does before the first call."""
@@ -57,17 +77,26 @@ class MilPackage:
     def at(cls, path: Path) -> MilPackage:
         """The package in a folder; raises ExportError where there is none."""
         try:
-            return cls({name: (path / name).read_bytes() for name in (MODEL, WEIGHTS) if (path / name).is_file()})
-        except Exception as error:
-            raise ExportError(f"{path} is no package of Core ML: {error}") from None
+            files = {name: (path / name).read_bytes() for name in (MODEL, WEIGHTS) if (path / name).is_file()}
+        except OSError as error:
+            raise ExportError(f"{path} cannot be read: {error.strerror or error}") from None
+        return cls(files)
 
     def __call__(self, given: Mapping[str, NDArray]) -> dict[str, NDArray]:
         """The outputs by name, for inputs by the paths that they have in a checkpoint."""
-        env = {**self.held, **{name: as_held(given[self.paths[name]]) for name in self.inputs}}
-        with np.errstate(all="ignore"):
+        with one_error(), np.errstate(all="ignore"):
+            env = {**self.held, **{name: as_held(given[self.paths[name]]) for name in self.inputs}}
+            left = self.left
             self.run(self.block, env)
-        self.held = {name: env[name] for name in self.held}
-        return {name: env[name] for name in self.outputs}
+            self.left = left
+            self.held = {name: env[name] for name in self.held}
+            return {name: env[name] for name in self.outputs}
+
+    def check_size(self, count: int) -> None:
+        """Raise ExportError for arrays that are too large, and where too many operations were run."""
+        self.left -= 1
+        if not 0 <= count <= self.most or self.left < 0:
+            raise ExportError(f"a package of Core ML has an array of {count:,} elements, or does not end")
 
     def run(self, block: Any, env: dict[str, Any]) -> list[Any]:
         """The operations of a block; what it returns."""
@@ -77,6 +106,7 @@ class MilPackage:
                 env[names[0]] = self.value(op.attributes["val"])
                 continue
             given = {name: self.argument(bound, env) for name, bound in op.inputs.items()}
+            self.check_size(most_elements(op.type, given))
             if op.type == "write_state":
                 env[op.inputs["input"].arguments[0].name] = given["data"]
                 continue
@@ -93,6 +123,7 @@ class MilPackage:
         predicate, body = op.blocks
         state = given["loop_vars"]
         while self.run(predicate, {**env, **bound_inputs(predicate, state)})[0]:
+            self.check_size(0)
             state = self.run(body, {**env, **bound_inputs(body, state)})
         return list(state)
 
@@ -117,6 +148,7 @@ class MilPackage:
         name = self.types.Name(kind.dataType)
         shape = [int(d.constant.size) for d in kind.dimensions]
         dtype = np.dtype(MIL_DTYPES[name])
+        self.check_size(math.prod(shape))
         if value.HasField("blobFileValue"):
             return self.blob(int(value.blobFileValue.offset), dtype, shape)
         tensor = value.immediateValue.tensor
@@ -131,6 +163,34 @@ class MilPackage:
         if head[0] != BLOB_SENTINEL or size != dtype.itemsize * int(np.prod(shape)):
             raise ExportError(f"the constants of the package hold no array of {size} bytes at {offset}")
         return np.frombuffer(self.blobs, dtype, int(np.prod(shape)), start).reshape(shape)
+
+
+@contextmanager
+def one_error() -> Iterator[None]:
+    """What Python and NumPy raise for a file that makes no sense, as ExportError."""
+    try:
+        yield
+    except ExportError:
+        raise
+    except FAULTS as error:
+        raise ExportError(f"a package of Core ML makes no sense: {type(error).__name__}: {error}"[:300]) from None
+
+
+def most_elements(kind: str, given: Mapping[str, Any]) -> int:
+    """The elements that an operation may make of what it is given: known before it is run."""
+    arrays = [x for x in given.values() if isinstance(x, np.ndarray)]
+    if kind == "fill":
+        return math.prod([int(n) for n in given["shape"]])
+    if kind == "tile":
+        return int(given["x"].size) * math.prod([int(n) for n in given["reps"]])
+    if kind == "gather":
+        return int(given["x"].size // given["x"].shape[int(given["axis"])] * given["indices"].size)
+    if kind in PAIRED or kind == "select":
+        return math.prod(np.broadcast_shapes(*[x.shape for x in arrays]))
+    if kind == "matmul":
+        x, y = (given[name].shape for name in ("x", "y"))
+        return int(math.prod(np.broadcast_shapes(x[:-2], y[:-2])) * x[-2] * y[-1])
+    return 0
 
 
 def bound_inputs(block: Any, values: Any) -> dict[str, Any]:

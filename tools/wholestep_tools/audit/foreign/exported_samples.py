@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -153,7 +154,9 @@ def coreml_runner() -> Runner:
 
 
 RUNNERS = {"numpy": numpy_runner, "jax": jax_runner, "torch": torch_runner, "tensorflow": tensorflow_runner}
-RUNNERS |= {"onnx": onnx_runner, "coreml": coreml_runner}
+RUNNERS |= {"onnx": onnx_runner}
+if importlib.util.find_spec("coremltools") is not None:  # its wheels need a Python of their own
+    RUNNERS["coreml"] = coreml_runner
 
 
 def check_sample(name: str, sample: Sample, runners: dict[str, Runner], seen: Seen) -> None:
