@@ -167,7 +167,7 @@ class MilPackage:
 
 @contextmanager
 def one_error() -> Iterator[None]:
-    """What Python and NumPy raise for a file that makes no sense, as ExportError."""
+    """Raise ExportError for the errors that Python and NumPy have for a file that makes no sense."""
     try:
         yield
     except ExportError:
