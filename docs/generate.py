@@ -36,6 +36,7 @@ from wholestep.testing.primitives import graph_of, samples_of
 from wholestep_tools.audit.page import page as reliability
 from wholestep_tools.bench.depth import page_table as depth_table
 from wholestep_tools.bench.first_trace import page_table as trace_table
+from wholestep_tools.bench.processes import table_of as processes_table
 from wholestep_tools.bench.products import page_table as product_table
 from wholestep_tools.site import gallery
 
@@ -224,6 +225,7 @@ def benchmarks() -> str:
     page = (FOLDER / "benchmarks.md").read_text(encoding="utf-8")
     for file in ("models", "models-avx512"):
         page = with_table(page, f"records/{file}.json", models_table(FOLDER / "records" / f"{file}.json"))
+    page = with_table(page, "records/processes.json", processes_table(FOLDER / "records" / "processes.json"))
     page = with_table(page, "records/depth.json", depth_table(FOLDER / "records" / "depth.json"))
     kept = [FOLDER / "records" / f"{name}.json" for name in ("trace", "trace-kept")]
     page = with_table(page, "records/trace.json and records/trace-kept.json", trace_table(kept))

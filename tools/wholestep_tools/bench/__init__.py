@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from wholestep.cli.options import Help, integer_at_least, positive_number
 from wholestep.errors import CommandError
-from wholestep_tools.bench import calls, depth, first_trace, machine, memory, products, spec, table
+from wholestep_tools.bench import calls, depth, first_trace, machine, memory, processes, products, spec, table
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.deep_programs import PROGRAMS
 from wholestep_tools.bench.depth_worker import JAX, UNROLLED
@@ -110,6 +110,7 @@ def add(commands: Any) -> None:
     add_calls(others)
     add_trace(others)
     add_depth(others)
+    add_processes(others)
 
 
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
@@ -231,6 +232,22 @@ def depth_command(options: argparse.Namespace) -> int:
     most = {UNROLLED: options.unrolled, JAX: options.jax}
     how = (options.rounds, options.threads, options.json)
     return depth.bench(depth.chosen(options.only), depths, most, *how, sys.stdout)
+
+
+def add_processes(commands: Any) -> None:
+    """Add `wholestep bench processes`."""
+    about = "Time a step in two processes of MPI with a thread each beside one process with two threads, in turns."
+    job = commands.add_parser("processes", help="measure what several processes cost", description=about)
+    job.formatter_class = Help
+    job.add_argument("--workloads", default=",".join(processes.STEPS), metavar="NAMES", help="what to run")
+    job.add_argument("--rounds", type=integer_at_least(1), default=5, metavar="N", help="how often each has its turn")
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=processes_command)
+
+
+def processes_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench processes` as it was given."""
+    return processes.bench(processes.chosen(options.workloads), options.rounds, options.json, sys.stdout)
 
 
 def whole_depth(text: str) -> int:

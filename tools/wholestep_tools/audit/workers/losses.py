@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -42,9 +43,9 @@ def life(seed: int, path: Path, delay: float, rank: int) -> tuple[str | None, fl
         os.kill(pids[rank], signal.SIGKILL)
     try:
         out, _ = process.communicate(timeout=10 * SOON)
-    except TimeoutError:
+    except subprocess.TimeoutExpired:
         process.kill()
-        out = ""
+        out, _ = process.communicate()
     ended = {line.split()[1] for line in out.splitlines() if line.startswith("ended")}
     return (ended.pop() if len(ended) == 1 and process.returncode == 0 else None), time.perf_counter() - before
 
