@@ -1,6 +1,7 @@
 """`wholestep export` writes the step of a script, and runs what it wrote before it says so."""
 
 import importlib.util
+import json
 import shutil
 import sys
 import textwrap
@@ -113,3 +114,17 @@ def test_a_file_that_computes_something_else_is_no_success(script, capsys, monke
     monkeypatch.setitem(export.RUNNERS, "numpy", lambda path, given, calls: [float(np.mean(given["batch"]))] * calls)
     assert main(["export", "--to", "numpy", "--out", "line.py", "--step", "trained", str(script)]) == 1
     assert "the losses of the file are" in capsys.readouterr().err
+
+
+def test_the_page_of_digits_has_its_data_and_a_field_to_draw_on(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sklearn", reason="the digits are those of scikit-learn")
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "digits", "--page"]) == 0
+    assert capsys.readouterr().out.startswith("wrote digits.html\n")
+    text = (tmp_path / "digits.html").read_text(encoding="utf-8")
+    program = json.loads(text.partition('<script id="program" type="application/json">')[2].partition("</script>")[0])
+    (drawn,) = program["functions"].values()
+    assert [x["shape"] for x in (*drawn["inputs"], *drawn["outputs"])] == [[8, 8], [10]]
+    assert program["rows"]["count"] > 1000 and len(program["rows"]["data"]) == 2
+    with pytest.raises(SystemExit):
+        main(["export", "digits"])

@@ -163,3 +163,37 @@ def test_the_functions_of_a_page_fit_a_narrow_screen(page: Tab) -> None:
     values(page, "predict")
     page.picture(360, 1400, "light")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def brightness(params: Any, image: Any) -> Any:
+    """The parameters beside what is drawn in each quarter of an image."""
+    quarters = image.reshape(2, 4, 2, 4).mean((1, 3)).reshape(4)
+    return np.concatenate([quarters, params["w"]])
+
+
+def test_an_image_is_drawn(opened: Open, made: Any) -> None:
+    """What is drawn is seen in the quarter where it is; the numbers of an image can be typed as well."""
+    step, data = made
+    image = step.attach(brightness, batch=ws.ShapeDtype((8, 8), np.float32))
+    tab = opened(step, data, attach={"see": image})
+    script = (
+        "(() => { const x = document.querySelector('.drawing'); x.scrollIntoView(); const b = x.getBoundingClientRect()"
+    )
+    left, top, side = tab.evaluate(f"{script}; return [b.left, b.top, b.width]; }})()")
+
+    def mouse(kind: str, x: float, y: float) -> None:
+        place = {"x": left + x * side, "y": top + y * side}
+        tab.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **place)
+
+    mouse("mousePressed", 0.6, 0.1)
+    mouse("mouseMoved", 0.9, 0.4)
+    mouse("mouseReleased", 0.9, 0.4)
+    (found,) = values(tab, "see")
+    assert 0.1 < found[1] < 0.5 and found[0] == found[2] == found[3] == 0
+    np.testing.assert_allclose(found[4:], step.params["w"])
+    tab.evaluate("Array.from(document.querySelectorAll('button')).at(-1).click()")
+    assert tab.evaluate("document.querySelector('#function-see .results').childElementCount") == 0
+    typed(tab, "see", "0 0 0 0 1 1 1 1 " * 4 + "0 " * 32)
+    np.testing.assert_allclose(values(tab, "see")[0][:4], [0, 1, 0, 0])
+    tab.picture(360, 1400, "dark")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360

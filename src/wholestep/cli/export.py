@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
+from wholestep.cli.digits_page import export_digits
 from wholestep.cli.options import Help, integer_at_least
 from wholestep.cli.own_steps import run_script, script_of
 from wholestep.cli.run_exports import REMARKS, RUNNERS, NotRun
@@ -27,6 +28,8 @@ compiler, WebAssembly in node, and a package of Core ML by an evaluator in NumPy
 than rounding, the exit code is 1; where nothing here runs the file, the command says so, and why."""
 ALIASES = {"tf": "tensorflow", "html": "page"}
 """Short names of targets."""
+DIGITS = "digits"
+"""The job that is no script: `wholestep export digits --page`."""
 APART = 1e-3
 """The difference of losses, as a part of the largest, that rounding is believed to make in a few calls of a step."""
 
@@ -37,12 +40,12 @@ def add(commands: Any) -> None:
     job.formatter_class = Help
     known = ", ".join([*TARGETS, *NATIVE])
     job.add_argument("--to", metavar="TARGET", help=f"one of {known}; by default what the suffix of --out means")
-    job.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
+    job.add_argument("--out", type=Path, metavar="FILE", help="the file to write")
     job.add_argument("--step", default="step", metavar="NAME", help="what the script calls the step")
     job.add_argument("--load", type=Path, metavar="FILE", help="a checkpoint for the step to take over before")
     job.add_argument("--narrow", action="store_true", help="of Core ML: float32 for float64 and int32 for int64")
     job.add_argument("--calls", type=integer_at_least(1), default=3, metavar="N", help="calls to compare")
-    job.add_argument("script", type=Path, metavar="SCRIPT", help="a file of Python that makes the step")
+    job.add_argument("script", type=Path, metavar="SCRIPT", help="a file of Python that makes the step, or digits")
     job.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="what the script itself is given")
     job.set_defaults(run=export_script)
 
@@ -72,7 +75,11 @@ class BatchRecorder:
 
 def export_script(options: argparse.Namespace) -> int:
     """Run the command as it was given."""
+    if str(options.script) == DIGITS and not options.script.exists():
+        return write_digits(options)
     script, out = script_of(options), options.out
+    if out is None:
+        raise CommandError("there is no file to write", hint="give --out FILE")
     target = target_for(out, ALIASES.get(options.to, options.to))
     if out.resolve() == script.resolve():
         raise CommandError(f"{out} is the script itself", hint="give --out another name")
@@ -99,6 +106,16 @@ def export_script(options: argparse.Namespace) -> int:
         print(f"compared: {comparison(step, batch, out, target, options.calls)}")
     except NotRun as reason:
         print(f"not compared: {reason}")
+    return 0
+
+
+def write_digits(options: argparse.Namespace) -> int:
+    """Write the page of digits, in this folder where no other is given."""
+    own = argparse.ArgumentParser("wholestep export digits", description="A page that learns to read what one draws.")
+    own.add_argument("--page", action="store_true", required=True, help="write the page")
+    own.add_argument("--out", type=Path, default=options.out or Path("digits.html"), metavar="FILE")
+    (page,) = export_digits(own.parse_args(options.args).out)
+    print(f"wrote {page}\nserve it to open it: python -m http.server --directory {page.parent}")
     return 0
 
 

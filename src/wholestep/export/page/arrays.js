@@ -57,12 +57,13 @@ function shown(outputs, found) {
     return [head, list];
   });
 }
+const isImage = (x) => x.kind === "Float32Array" && x.shape.length > 1 && x.shape.slice(-2).every((n) => n >= 8) && size(x) === x.shape.at(-1) * x.shape.at(-2);
 // One function: a place for each of its inputs, and its results, made anew whenever inputs or parameters change.
 class FunctionPanel {
   constructor(name, { inputs, outputs }) {
     Object.assign(this, { name, inputs, outputs, given: new Map(), asked: false, stale: false });
     this.section = made("section", made("h2", name), { id: `function-${name}` });
-    for (const x of inputs) this.section.append(this.field(x));
+    for (const x of inputs) this.section.append(...(isImage(x) ? [this.drawing(x)] : []), this.field(x));
     this.said = made("p", "", { className: "said" });
     this.said.setAttribute("role", "status");
     this.results = made("div", "", { className: "results" });
@@ -73,13 +74,50 @@ class FunctionPanel {
     const area = made("textarea", "", { rows: 2, placeholder: `${n} number${n > 1 ? "s" : ""}, or a file dropped here: .npy, .csv, .json`, spellcheck: false });
     const file = made("input", "", { type: "file", accept: ".npy,.csv,.json,.txt" });
     file.setAttribute("aria-label", `File for ${x.path}`);
-    const take = async (numbers) => { try { const given = await numbers(); if (given.length) this.given.set(x.path, rowsOf(x, given)); else this.given.delete(x.path); this.say(""); this.ask(); } catch (error) { this.given.delete(x.path); this.say(error.message); } };
+    const take = (numbers) => this.take(x, numbers);
     const drop = (files) => { if (files[0]) { area.value = ""; area.placeholder = files[0].name; take(() => numbersOfFile(files[0])); } };
     area.oninput = () => take(() => numbersOfText(area.value));
     file.onchange = () => drop(file.files);
     box.ondragover = (event) => event.preventDefault();
     box.ondrop = (event) => { event.preventDefault(); drop(event.dataTransfer.files); };
     box.append(area, file);
+    return box;
+  }
+  async take(x, numbers) {
+    try {
+      const given = await numbers();
+      if (given.length) this.given.set(x.path, rowsOf(x, given));
+      else this.given.delete(x.path);
+      this.say("");
+      this.ask();
+    } catch (error) { this.given.delete(x.path); this.say(error.message); }
+  }
+  // A field to draw on for an image of one channel: each pixel is the part of it that is drawn over.
+  drawing(x) {
+    const [height, width] = x.shape.slice(-2), scale = Math.max(1, Math.floor(240 / Math.max(height, width)));
+    const canvas = made("canvas", "", { width: width * scale, height: height * scale, className: "drawing" }), pen = canvas.getContext("2d", { willReadFrequently: true });
+    canvas.setAttribute("aria-label", `A field to draw ${x.path} on; its numbers can be typed below`);
+    canvas.setAttribute("role", "img");
+    let last = null;
+    const at = (event) => { const box = canvas.getBoundingClientRect(); return [((event.clientX - box.left) * canvas.width) / box.width, ((event.clientY - box.top) * canvas.height) / box.height]; };
+    const look = () => {
+      const { data } = pen.getImageData(0, 0, canvas.width, canvas.height), found = Array(height * width).fill(0);
+      for (let i = 0; i < data.length / 4; i++) found[width * Math.floor(i / canvas.width / scale) + Math.floor((i % canvas.width) / scale)] += data[4 * i + 3] / (255 * scale * scale);
+      this.take(x, () => found);
+    };
+    const line = (event) => {
+      const here = at(event);
+      Object.assign(pen, { lineWidth: canvas.width / 9, lineCap: "round", lineJoin: "round", strokeStyle: getComputedStyle(document.body).color });
+      pen.beginPath(); pen.moveTo(...(last ?? here)); pen.lineTo(...here); pen.stroke();
+      last = here;
+      look();
+    };
+    canvas.onpointerdown = (event) => { event.preventDefault(); canvas.setPointerCapture(event.pointerId); last = null; line(event); };
+    canvas.onpointermove = (event) => { if (last) line(event); };
+    canvas.onpointerup = canvas.onpointercancel = () => { last = null; };
+    const clear = made("button", "Clear", { type: "button", onclick: () => { pen.clearRect(0, 0, canvas.width, canvas.height); this.given.delete(x.path); this.results.replaceChildren(); } });
+    const box = made("p", "", { className: "bar" });
+    box.append(canvas, clear);
     return box;
   }
   say(words) { this.said.textContent = words; this.said.className = words ? "said bad" : "said"; if (words) this.results.replaceChildren(); }
