@@ -233,3 +233,13 @@ def test_only_none_and_false_are_choices():
         ws.jit(FORMS["plain"], blocks=True)
     with pytest.raises(ParameterError, match="compile: blocks is 3"):
         ws.compile(lambda w, x: np.sum(w * x), np.ones(2), batch=np.ones(2), blocks=3)
+
+
+@pytest.mark.parametrize("place", [(700, 701), (700, 700), (1023, 0)])
+def test_a_mask_that_is_nearly_causal_is_its_own(place):
+    seen = SEEN.copy()
+    seen[place] ^= True
+    f = ws.jit(lambda q, k, v: softmax(np.where(seen, products(q, k), -np.inf)) @ v)
+    (node,) = [node for node in f.lower(Q, K, V).nodes if node.op.name == "attention"]
+    assert node.params["masked"] and not node.params["causal"]
+    np.testing.assert_allclose(f(Q, K, V), softmax(np.where(seen, products(Q, K), -np.inf)) @ V, rtol=1e-9, atol=1e-12)

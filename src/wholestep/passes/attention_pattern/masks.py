@@ -17,6 +17,10 @@ MOST_STEPS = 40
 """The operations from constants that a known mask may be made of."""
 
 
+ROWS = 256
+"""The rows of a mask that are compared at a time, so that no second array of its size is made."""
+
+
 class Thin(NamedTuple):
     """A value repeated to the shape of scores: each of its axes is one of theirs."""
 
@@ -84,7 +88,7 @@ def known_array(v: Value, steps: int = MOST_STEPS) -> NDArray | None:
 
 
 class Mask(NamedTuple):
-    """The places that a program lets queries see: a boolean mask or numbers to add, thin, in the order of the scores' axes."""
+    """The keys that queries may look at: a boolean mask or numbers to add, thin, in the order of the scores' axes."""
 
     causal: bool
     mask: Value | None
@@ -93,8 +97,15 @@ class Mask(NamedTuple):
 
 
 def is_causal(part: Thin, seen: NDArray, ndim: int) -> bool:
-    """True where a mask lets each query see the keys up to its own place."""
-    return part.axes == (ndim - 2, ndim - 1) and bool((seen == np.tri(*seen.shape).astype(bool)).all())
+    """True where a mask lets each query see the keys up to its own place; looked at a few rows at a time."""
+    if part.axes != (ndim - 2, ndim - 1):
+        return False
+    keys = np.arange(seen.shape[1])
+    for start in range(0, len(seen), ROWS):
+        some = seen[start : start + ROWS]
+        if not (some == (keys <= np.arange(start, start + len(some))[:, None])).all():
+            return False
+    return True
 
 
 def conjunction(x: Value | None, y: Value) -> Value:
@@ -168,13 +179,13 @@ def sorted_masks(shown: WrittenMasks, scores: tuple[int, ...]) -> KnownMasks | N
             added.append((part, factor))
     if finite and dynamic:
         return None
-    rest = []
+    rest: list[tuple[Thin, NDArray]] = []
     for part, seen in constants:
         if is_causal(part, seen, len(scores)):
             causal = True
         elif not seen.all():
             rest.append((part, seen))
-    if not rows_have_keys(constants, scores):
+    if rest and not rows_have_keys(constants, scores):  # each row of a causal mask alone has the first key
         return None
     return KnownMasks(causal, tuple(rest), tuple(dynamic), tuple(added))
 
