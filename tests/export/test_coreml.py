@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.export.steps import rows, tokens
+from tests.native.steps import mlp, tiny
 
 import wholestep as ws
 from wholestep import nn, optim, tree
@@ -95,7 +96,7 @@ def test_primitives_have_the_numbers_of_the_reference() -> None:
             for y in wanted:
                 assert not (off := difference(name, next(found), y)), off
     right = Counter(name for name, _, _ in known)
-    assert len(right) >= 124 and len(known) >= 310
+    assert len(right) >= 124 and len(known) >= 363
 
 
 def dense(dtype: Any) -> tuple[Any, Any]:
@@ -110,7 +111,7 @@ def dense(dtype: Any) -> tuple[Any, Any]:
 
 
 def curve() -> tuple[Any, Any]:
-    """The small regression of `wholestep bench`, with 16 hidden units twice."""
+    """A regression with 16 hidden units twice."""
     rng = np.random.default_rng(4)
     shapes = {"a": (2, 16), "b": (16, 16), "c": (16, 1)}
     p = {name: 0.5 * rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
@@ -135,7 +136,15 @@ def digits() -> tuple[Any, Any]:
     return step, batch
 
 
-STEPS = {"dense": lambda: dense("f4"), "curve": curve, "digits": digits, "rows": rows, "tokens": tokens}
+STEPS = {
+    "dense": lambda: dense("f4"),
+    "curve": curve,
+    "digits": digits,
+    "rows": rows,
+    "tokens": tokens,
+    "W1": mlp,
+    "W4": tiny,
+}
 
 
 @pytest.mark.parametrize("name", STEPS)
