@@ -12,7 +12,18 @@ from typing import Any, TextIO
 
 from wholestep.cli.options import Help, integer_at_least, positive_number
 from wholestep.errors import CommandError
-from wholestep_tools.bench import calls, depth, first_trace, machine, memory, processes, products, spec, table
+from wholestep_tools.bench import (
+    calls,
+    depth,
+    first_trace,
+    gallery,
+    machine,
+    memory,
+    processes,
+    products,
+    spec,
+    table,
+)
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.deep_programs import PROGRAMS
 from wholestep_tools.bench.depth_worker import JAX, UNROLLED
@@ -111,6 +122,7 @@ def add(commands: Any) -> None:
     add_trace(others)
     add_depth(others)
     add_processes(others)
+    add_gallery(others)
 
 
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
@@ -248,6 +260,23 @@ def add_processes(commands: Any) -> None:
 def processes_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench processes` as it was given."""
     return processes.bench(processes.chosen(options.workloads), options.rounds, options.json, sys.stdout)
+
+
+def add_gallery(commands: Any) -> None:
+    """Add `wholestep bench gallery`."""
+    about = "Time one step of each example of the gallery beside the same by hand in JAX, on one thread, in turns."
+    job = commands.add_parser("gallery", help="measure the examples of the gallery", description=about)
+    job.formatter_class = Help
+    job.add_argument("--only", default="*", metavar="PATTERNS", help='names such as "vae" or "p*"')
+    job.add_argument("--rounds", type=integer_at_least(1), default=9, metavar="N", help="how often each has its turn")
+    job.add_argument("--budget", type=positive_number, default=0.05, metavar="S", help="seconds of a turn")
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=gallery_command)
+
+
+def gallery_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench gallery` as it was given."""
+    return gallery.bench(gallery.chosen(options.only), options.rounds, options.budget, options.json, sys.stdout)
 
 
 def whole_depth(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Times of one step of each example of the gallery beside the same by hand in JAX: one process, in turns, one thread."""
+"""Times of one step of each example of the gallery beside the same in JAX: one process, in turns, one thread."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from wholestep_tools.bench.calls import least_of_turns
 from wholestep_tools.bench.gallery_twins import PEER, TWINS, twin
 from wholestep_tools.bench.products import same_threads
 from wholestep_tools.bench.table import columns, duration
+from wholestep_tools.site import gallery
 
 TOLERANCE = 1e-4
 HEADER = ("example", "wholestep", PEER, "ratio")
@@ -66,8 +67,6 @@ def agree(name: str, numbers: tuple[Any, Any]) -> None:
 
 def measured(name: str, rounds: int, budget: float) -> Beside:
     """The measurement of an example; raises CommandError where both libraries differ."""
-    from wholestep_tools.site import gallery  # which names its processor by a module of this package
-
     both = twin(name, gallery.loaded(gallery.EXAMPLES / f"{name}.py"))
     agree(name, both.numbers)
     seconds = least_of_turns({"wholestep": both.ours, PEER: both.theirs}, rounds, budget)

@@ -14,6 +14,7 @@ from wholestep_tools.bench.machine import processor
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "gallery"
 REACHED = EXAMPLES / "reached.json"
+BESIDE = EXAMPLES / "twins.json"
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 HEAD = """\
@@ -24,8 +25,12 @@ against a closed form, a share of wrong answers, a bound on a likelihood. `pytho
 all run in the tests, which demand the bound. Seconds are those of the processor, {machine}, for the whole run,
 compilation included.
 
-| | | reached | bound | seconds |
-|---|---|--:|--:|--:|
+*JAX / ours* is the time of one step written by hand in {peer} beside that of the example's own, on one thread of
+{beside}, in turns: above 1 ours is faster. Both begin with the same parameters and data, and what they compute first
+agrees to 1e-4. `wholestep bench gallery` measures it.
+
+| | | reached | bound | seconds | JAX / ours |
+|---|---|--:|--:|--:|--:|
 """
 
 FOOT = """
@@ -57,11 +62,15 @@ def first_sentence(file: Path) -> str:
 def page() -> str:
     """The page of the gallery, from the examples and from what was reached."""
     record = json.loads(REACHED.read_text(encoding="utf-8"))
-    lines = [HEAD.format(count=len(files()), machine=record["machine"]).rstrip("\n")]
+    beside = json.loads(BESIDE.read_text(encoding="utf-8"))
+    machines = {"machine": record["machine"], "beside": beside["processor"], "peer": beside["peer"]}
+    lines = [HEAD.format(count=len(files()), **machines).rstrip("\n")]
     for file in files():
         found, name = record["examples"][file.stem], file.stem.replace("_", " ")
         numbers = f"{found['reached']:.2g} {found['quantity']} | {found['bound']:g} | {found['seconds']:.1f}"
-        lines.append(f"| [{name}](../examples/gallery/{file.name}) | {first_sentence(file)} | {numbers} |")
+        took = beside["examples"].get(file.stem)
+        ratio = f"{took['theirs'] / took['ours']:.2f}" if took else ""
+        lines.append(f"| [{name}](../examples/gallery/{file.name}) | {first_sentence(file)} | {numbers} | {ratio} |")
     links = [f"[{file.stem.replace('_', ' ')}](../examples/notebooks/{file.name})" for file in NOTEBOOKS]
     return "\n".join(lines) + "\n" + FOOT.format(notebooks=", ".join(links))
 

@@ -1,4 +1,4 @@
-"""What an example hands to its first step: the example runs until there, so that its own program and data are timed."""
+"""The first step of an example, which runs until there, so that its own program and data are what is timed."""
 
 from __future__ import annotations
 

@@ -88,7 +88,9 @@ def lora(example: Any) -> Twin:
         return jnp.mean((y - batch["y"]) ** 2)
 
     batch = {**found.batch, "weight": found.steps[0].model.weight}
-    return twin_of(partial(found.steps[0], found.batch), stepping(adam(loss, cosine(0.02, 500)), found.params[0], batch))
+    return twin_of(
+        partial(found.steps[0], found.batch), stepping(adam(loss, cosine(0.02, 500)), found.params[0], batch)
+    )
 
 
 def lstm_language(example: Any) -> Twin:

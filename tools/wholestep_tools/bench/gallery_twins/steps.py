@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from wholestep_tools.bench.gallery_twins import Call, Twin
-from wholestep_tools.bench.gallery_twins.caught import Training, training
+from wholestep_tools.bench.gallery_twins.caught import training
 from wholestep_tools.bench.spec import B1, B2, EPS
 
 Rate = Callable[[Any], Any]
@@ -103,24 +102,24 @@ def trained(example: Any, optimizer: Any) -> Twin:
     return twin_of(partial(found.steps[0], found.batch), stepping(optimizer, found.params[0], found.batch))
 
 
-def drawn(
-    example: Any, loss: Callable[..., Any], rate: Rate, draws: Callable[[Any], Any], same: Callable[[Training], Any]
-) -> Twin:
+def drawn(example: Any, loss: Callable[..., Any], rate: Rate, draws: Callable[[Any], Any], same: Any) -> Twin:
     """The twin of a training with random numbers: `draws` makes JAX's inside the step, `same` those of our first."""
     found = training(example)
 
+    plain, plain_begin = adam(lambda p, batch, key: loss(p, batch, draws(key)), rate)
+
     def drawing(state: Any, batch: Any, key: Any) -> Any:
-        (inner, count), (step, _) = state, adam(lambda p, b, k: loss(p, b, draws(k)), rate)
-        inner, value = step(inner, batch, jax.random.fold_in(key, count))
+        inner, count = state
+        inner, value = plain(inner, batch, jax.random.fold_in(key, count))
         return (inner, count + 1), value
 
     def begin(params: Any) -> Any:
-        return adam(loss, rate)[1](params), jnp.zeros((), jnp.uint32)
+        return plain_begin(params), jnp.zeros((), jnp.uint32)
 
     both = jax.jit(drawing, donate_argnums=0), begin
     ours = partial(found.steps[0], found.batch)
     theirs = stepping(both, found.params[0], found.batch, jax.random.key(0))
-    value = jax.jit(loss)(found.params[0], found.batch, same(found))
+    value = jax.jit(loss)(found.params[0], found.batch, same)
     return Twin(ours, theirs, ([float(ours().loss)], [float(value)]))
 
 
@@ -140,8 +139,3 @@ def cross_entropy(scores: Any, labels: Any) -> Any:
     """By one-hot labels, whose products XLA runs faster on a CPU than a gather and its scatter."""
     right = jax.nn.one_hot(labels, scores.shape[-1], dtype=scores.dtype) * jax.nn.log_softmax(scores)
     return -jnp.mean(right.sum(axis=-1))
-
-
-def host(x: Any) -> np.ndarray[Any, Any]:
-    """A result as an array of NumPy."""
-    return np.asarray(x)
