@@ -1,0 +1,38 @@
+"""Launches of a step of the benchmark's workloads, on a WebGPU device and in a page: no more of them than there were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from wholestep.backends.gpu.wgsl import WGSL
+from wholestep.compiler.backends import page_target
+from wholestep.runtime.gpu.card_program import CardModule
+from wholestep.train.step.native_export import step_plan
+from wholestep.train.step.page_export import page_program
+
+
+def launches(steps: Sequence[Any]) -> int:
+    """The launches of steps as a device packs them, loops gone through and the longest case of each branch."""
+    count = 0
+    for kind, *rest in steps:
+        if kind == "launch":
+            count += 1
+        elif kind == "repeat":
+            count += rest[1] * launches(rest[2])
+        elif kind == "switch":
+            count += max(map(launches, rest[1]))
+    return count
+
+
+@pytest.mark.parametrize(("name", "device", "page"), [("W1", 20, 32), ("W2", 29, 44), ("W3", 211, 253), ("W4", 2, 26)])
+def test_a_step_takes_no_more_launches_than_it_did(name: str, device: int, page: int) -> None:
+    """A device joins small kernels; a page does not, since SwiftShader compiles joined ones for minutes."""
+    ours = pytest.importorskip("wholestep_tools.bench.peers.wholestep", reason="the tools are not installed")
+    engine = ours.trained(name, *ours.WORKLOADS[name].data(), 1).step._engine
+    steps = CardModule(step_plan(engine, "page", page_target()).plan, WGSL(), False).steps
+    entries = page_program(engine, None, True, {})["step"]["entries"]
+    found = launches(steps), sum(entry[0] == "launch" for entry in entries)
+    assert found[0] <= device and found[1] <= page, found
