@@ -1,4 +1,4 @@
-"""Launches of a step of the benchmark's workloads, on a WebGPU device and in a page: no more of them than there were."""
+"""Launches of a step of each workload, on a WebGPU device and in a page: no more of them than there were."""
 
 from __future__ import annotations
 
