@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from tests.coverage.cases import Case, check_gradient, compare
 
+import wholestep as ws
 import wholestep.numpy as wnp
-from wholestep.errors import ReadOnlyError, UnsupportedError
+from wholestep.errors import ReadOnlyError, ShapeError, UnsupportedError
 from wholestep.frontend.derivatives import vjp
 from wholestep.frontend.gradients import grad
 
@@ -337,3 +338,12 @@ def test_an_array_made_in_a_trace_takes_one():
 
     assert grad(f)(np.array([1.0, 2.0])).tolist() == [2.0, 36.0]
     assert math.isclose(f(np.array([1.0, 2.0])), 37.0)
+
+
+@pytest.mark.parametrize("shape", [(-1, 0), (2, -1, 0), (0, -1)])
+def test_a_size_that_is_left_beside_a_size_of_zero_is_refused_as_numpy_refuses_it(shape):
+    x = np.zeros((2, 0))
+    with pytest.raises(ValueError):
+        x.reshape(shape)
+    with pytest.raises(ShapeError, match="may be any size"):
+        ws.trace(lambda x: x.reshape(shape))(x)

@@ -111,7 +111,12 @@ def fill_in(x: Array, sizes: list[Any]) -> list[Any]:
         raise ShapeError("reshape: only one size can be left to -1")
     if unknown:
         known = math.prod([s for i, s in enumerate(sizes) if i != unknown[0]])
-        sizes[unknown[0]] = x.size // known if not isinstance(known, int) or known else 0
+        if isinstance(known, int) and not known:
+            raise ShapeError(
+                f"reshape: -1 in {tuple(sizes)} may be any size, since another size is 0",
+                hint="write the size in place of -1",
+            )
+        sizes[unknown[0]] = x.size // known
     if math.prod(sizes) != x.size:
         raise ShapeError(
             f"reshape: {x.type} has {x.size} elements, shape {tuple(sizes)} has {math.prod(sizes)}",
