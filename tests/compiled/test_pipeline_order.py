@@ -18,6 +18,7 @@ SOURCE = Path(ws.__file__).parent
 CARRIED = (Graph, TaskGraph, LoweredProgram)
 ROOMS = {
     "trace": "frontend",
+    "find attention": "passes/attention_pattern",
     "differentiate": "transforms",
     "update rows": "passes/sparse_rows",
     "reroll": "passes/reroll",

@@ -10,6 +10,9 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.ir.graph import OPS, NDArray, Value
 from wholestep.primitives.attention_dropout import spread_thin
+from wholestep.primitives.creation import cast
+from wholestep.primitives.logic import bitwise_and
+from wholestep.primitives.movement import broadcast, reshape
 
 NOTHING = -1e9
 """A score of this, or less, is one that nothing looks at where its row has others."""
@@ -38,9 +41,9 @@ def thinned(v: Value, axes: tuple[int, ...]) -> Thin:
     """A value without the broadcasts that repeat it, and without axes of size 1."""
     while v.node is not None:
         node, inner = v.node, v.node.inputs[0] if v.node.inputs else v
-        if node.op.name == "broadcast":
+        if node.op is broadcast:
             axes = tuple([axes[a] for a in node.params["axes"]])
-        elif node.op.name == "reshape":
+        elif node.op is reshape:
             kept = [a for a, n in zip(axes, v.shape, strict=True) if n != 1]
             if [n for n in v.shape if n != 1] != [n for n in inner.shape if n != 1] or 1 in inner.shape:
                 break
@@ -57,7 +60,7 @@ def conjuncts(v: Value, axes: tuple[int, ...]) -> list[Thin]:
     while waiting:
         part = waiting.pop()
         node = part.value.node
-        if node is not None and node.op.name == "bitwise_and":
+        if node is not None and node.op is bitwise_and:
             waiting += [thinned(x, part.axes) for x in node.inputs]
         else:
             found.append(part)
@@ -236,7 +239,7 @@ def causal_mask(scores: tuple[int, ...]) -> Value:
 def number_of_all(v: Value) -> float | None:
     """The real number that a value is everywhere; None where it is another, or is not known."""
     node = v.node
-    while node is not None and node.op.name in ("broadcast", "reshape", "cast"):
+    while node is not None and node.op in (broadcast, reshape, cast):
         node = node.inputs[0].node
     if node is None or not dtypes.is_inexact(v.dtype) or dtypes.is_complex(v.dtype):
         return None

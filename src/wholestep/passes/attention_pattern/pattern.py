@@ -13,7 +13,16 @@ from wholestep.passes.attention_pattern.masks import (
     number_of_all,
     thinned,
 )
-from wholestep.primitives.contraction import parts
+from wholestep.primitives.arithmetic import add, div, mul, sub
+from wholestep.primitives.contraction import contract, parts
+from wholestep.primitives.creation import cast
+from wholestep.primitives.family import Primitive
+from wholestep.primitives.functions import exp
+from wholestep.primitives.logic import select
+from wholestep.primitives.marks import identity, stop_gradient
+from wholestep.primitives.movement import broadcast, reshape
+from wholestep.primitives.reduction import max_, sum_
+from wholestep.primitives.structure import composite
 
 SOFTMAX = "softmax"
 """The label of a softmax that is a composite."""
@@ -62,7 +71,7 @@ class WrittenAttention(NamedTuple):
 
 def written_attention(node: Node) -> WrittenAttention | None:
     """The attention whose last product is this node."""
-    if node.op.name != "contract" or not dtypes.is_float(node.outputs[0].dtype):
+    if node.op is not contract or not dtypes.is_float(node.outputs[0].dtype):
         return None
     between: list[Node] = []
     weights = through_casts(node.inputs[0], between)
@@ -85,7 +94,7 @@ def through_casts(v: Value, between: list[Node]) -> Value:
 
 def is_cast(node: Node) -> bool:
     """True for a cast between floating dtypes."""
-    return node.op.name == "cast" and all([dtypes.is_float(v.dtype) for v in (*node.inputs, *node.outputs)])
+    return node.op is cast and all([dtypes.is_float(v.dtype) for v in (*node.inputs, *node.outputs)])
 
 
 def softmax_operand(weights: Value, between: list[Node]) -> Value | None:
@@ -93,24 +102,24 @@ def softmax_operand(weights: Value, between: list[Node]) -> Value | None:
     node = weights.node
     if node is None:
         return None
-    if node.op.name == "composite" and node.params["label"] == SOFTMAX and len(node.inputs) == 1:
+    if node.op is composite and node.params["label"] == SOFTMAX and len(node.inputs) == 1:
         body = node.params["graph"]
         found = softmax_operand(body.outputs[0], [])
         between.append(node)
         return node.inputs[0] if found is not None and without_marks(found) is body.inputs[0] else None
-    if node.op.name != "div":
+    if node.op is not div:
         return None
     powers, total = node.inputs
     between.append(node)
-    if not is_row_reduction(total, "sum", powers, between) or powers.node is None or powers.node.op.name != "exp":
+    if not is_row_reduction(total, sum_, powers, between) or powers.node is None or powers.node.op is not exp:
         return None
     off = powers.node.inputs[0].node
     between.append(powers.node)
-    if off is None or off.op.name != "sub":
+    if off is None or off.op is not sub:
         return None
     between.append(off)
     x, largest = off.inputs
-    return x if is_row_reduction(largest, "max", x, between) else None
+    return x if is_row_reduction(largest, max_, x, between) else None
 
 
 def without_marks(v: Value) -> Value:
@@ -120,16 +129,16 @@ def without_marks(v: Value) -> Value:
     return v
 
 
-def is_row_reduction(v: Value, name: str, of: Value, between: list[Node]) -> bool:
+def is_row_reduction(v: Value, op: Primitive, of: Value, between: list[Node]) -> bool:
     """True where a value repeats along the last axis what a reduction along it makes of another value."""
     node, last = v.node, of.ndim - 1
-    if node is None or node.op.name != "broadcast" or v.shape != of.shape or last in node.params["axes"]:
+    if node is None or node.op is not broadcast or v.shape != of.shape or last in node.params["axes"]:
         return False
-    while node is not None and node.op.name in ("broadcast", "reshape", "stop_gradient", "identity"):
+    while node is not None and node.op in (broadcast, reshape, stop_gradient, identity):
         between.append(node)
         v = node.inputs[0]
         node = v.node
-    if node is None or node.op.name != name or node.params["axes"] != (last,) or node.inputs[0] is not of:
+    if node is None or node.op is not op or node.params["axes"] != (last,) or node.inputs[0] is not of:
         return False
     between.append(node)
     return True
@@ -140,26 +149,25 @@ def scores_of(v: Value) -> Scores | None:
     node = v.node
     if node is None:
         return None
-    name = node.op.name
-    if name == "contract":
+    if node.op is contract:
         return Scores(node, 1.0, NO_MASKS, ()) if dtypes.is_float(v.dtype) else None
     if node.op.alias or is_cast(node):
         found = scores_of(node.inputs[0])
         return None if found is None else found._replace(between=(*found.between, node))
-    if name in ("mul", "div"):
+    if node.op in (mul, div):
         return scaled_scores(node)
-    if name == "select":
+    if node.op is select:
         return selected_scores(node)
-    return added_scores(node) if name in ("add", "sub") else None
+    return added_scores(node) if node.op in (add, sub) else None
 
 
 def scaled_scores(node: Node) -> Scores | None:
     """Scores times a number, or divided by one."""
-    for x, y in (node.inputs, node.inputs[::-1])[: 1 if node.op.name == "div" else 2]:
+    for x, y in (node.inputs, node.inputs[::-1])[: 1 if node.op is div else 2]:
         factor = number_of_all(y)
         if factor:
             found = scores_of(x)
-            return None if found is None else found.scaled(node, factor if node.op.name == "mul" else 1 / factor)
+            return None if found is None else found.scaled(node, factor if node.op is mul else 1 / factor)
     return None
 
 
@@ -182,7 +190,7 @@ def selected_scores(node: Node) -> Scores | None:
 
 def added_scores(node: Node) -> Scores | None:
     """Scores and numbers that are added to them, or taken away."""
-    sign = -1.0 if node.op.name == "sub" else 1.0
+    sign = -1.0 if node.op is sub else 1.0
     for x, y in (node.inputs, node.inputs[::-1])[: 1 if sign < 0 else 2]:
         found = scores_of(x)
         if found is not None:

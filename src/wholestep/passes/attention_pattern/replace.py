@@ -30,6 +30,7 @@ from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import map_nested_graphs
 from wholestep.primitives.attention import attention
 from wholestep.primitives.attention_operands import is_long, usual_block
+from wholestep.primitives.contraction import contract
 from wholestep.primitives.marks import identity
 
 _looked_for: ContextVar[bool] = ContextVar("looked_for", default=False)
@@ -121,7 +122,7 @@ def nan_without_keys(seen: Value, like: Value) -> Value:
 
 def replacements(nodes: Sequence[Node], held: Collection[Value]) -> list[Replacement]:
     """The attention among nodes that can go by blocks and is worth it; `held` values are used by others besides."""
-    long = [node for node in nodes if node.op.name == "contract" and may_mix(node)]
+    long = [node for node in nodes if node.op is contract and may_mix(node)]
     found = [item for item in map(written_attention, long) if item is not None]
     if not found:
         return []
