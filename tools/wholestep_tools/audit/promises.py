@@ -84,7 +84,7 @@ CORRECTNESS = (
     Promise(
         "the tests notice faults that are planted",
         "500 faults, 95% of them noticed",
-        remark="`wholestep audit mutants` plants some 680 in hours of two cores, and was not run to its end in one go",
+        remark="`wholestep audit mutants` plants some 690, which take about a minute each, and was not run to its end",
     ),
     Promise(
         "the tests of the Array API standard pass",
@@ -297,14 +297,14 @@ WORKERS = (
         "200 configurations of 8 workers",
         "workers",
         ("configurations",),
-        "of 1 to 4 workers",
+        "of 1 to 4 processes, and of 8 threads in the place of processes",
     ),
     Promise(
         "faults of workers are survived or named",
         "1,000 faults",
         "lostworkers",
         ("kills",),
-        "SIGKILL alone, of one in two",
+        "SIGKILL alone, of one in two; each takes some twelve seconds",
     ),
     Promise(
         "messages that mean no good are refused",
