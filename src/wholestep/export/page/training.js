@@ -25,9 +25,9 @@ class Training {
     if (globalThis.isSecureContext === false) throw new Error("Browsers give graphics cards to pages from https and from localhost alone: serve this page so.");
     if (!globalThis.navigator?.gpu) throw new Error("This browser has no WebGPU. Chrome, Edge, and newer Firefox and Safari have it.");
     // A browser whose graphics process is only starting has no adapter yet.
-    let adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
-    for (let i = 0; i < 3 && !adapter; i++) {
-      await new Promise((resolve) => setTimeout(resolve, 500));
+    let adapter = null;
+    for (let i = 0; i < 4 && !adapter; i++) {
+      if (i) await new Promise((resolve) => setTimeout(resolve, 500));
       adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
     }
     if (!adapter) throw new Error("This browser has WebGPU, and no graphics adapter for it: drivers may be missing or blocked. Chromium gives none to the worker of a page that is opened from the disk: serve it, as python -m http.server does.");

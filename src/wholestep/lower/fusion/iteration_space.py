@@ -83,9 +83,9 @@ class DependenceGraph:
             earlier.update(new)
             backward += new
         part = self.sequence[first : last + 1]
-        front = [g for g in part if (g in earlier if forward else g not in later)]
-        behind = [g for g in part if (g not in earlier if forward else g in later)]
-        self.sequence[first : last + 1] = front + behind
+        moved = earlier if forward else later
+        those, rest = [g for g in part if g in moved], [g for g in part if g not in moved]
+        self.sequence[first : last + 1] = those + rest if forward else rest + those
         for place in range(first, last + 1):
             self.sequence[place].order = place
 

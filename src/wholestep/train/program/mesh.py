@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -73,11 +74,14 @@ def buckets_of(arrays: Sequence[Any]) -> list[list[int]]:
     places = [made.get(x.value.node, -1) for x in arrays]
     complete: list[list[int]] = []
     filling: dict[Any, list[int]] = {}
+    filled = Counter[Any]()
     for i in sorted(range(len(arrays)), key=places.__getitem__):
-        bucket = filling.setdefault(arrays[i].dtype, [])
-        bucket.append(i)
-        if sum(arrays[j].size * arrays[j].itemsize for j in bucket) >= BUCKET_BYTES:
-            complete.append(filling.pop(arrays[i].dtype))
+        x = arrays[i]
+        filling.setdefault(x.dtype, []).append(i)
+        filled[x.dtype] += x.nbytes
+        if filled[x.dtype] >= BUCKET_BYTES:
+            complete.append(filling.pop(x.dtype))
+            del filled[x.dtype]
     return [*complete, *filling.values()]
 
 
