@@ -27,9 +27,9 @@ def launches(steps: Sequence[Any]) -> int:
     return count
 
 
-@pytest.mark.parametrize(("name", "device", "page"), [("W1", 20, 32), ("W2", 29, 44), ("W3", 211, 253), ("W4", 2, 26)])
+@pytest.mark.parametrize(("name", "device", "page"), [("W1", 20, 18), ("W2", 29, 27), ("W3", 211, 204), ("W4", 2, 2)])
 def test_a_step_takes_no_more_launches_than_it_did(name: str, device: int, page: int) -> None:
-    """A device joins small kernels; a page does not, since SwiftShader compiles joined ones for minutes."""
+    """Both join small kernels; a page goes through no loops, and knows counters ahead."""
     ours = pytest.importorskip("wholestep_tools.bench.peers.wholestep", reason="the tools are not installed")
     engine = ours.trained(name, *ours.WORKLOADS[name].data(), 1).step._engine
     steps = CardModule(step_plan(engine, "page", page_target()).plan, WGSL(), False).steps

@@ -15,6 +15,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
 from wholestep.backends.gpu.known_scalars import CASE, GIVEN, KnownCode, KnownKernel, KnownOperation, Place
+from wholestep.backends.gpu.launch_order import CardPart, order_launches
 from wholestep.backends.gpu.limits import DOUBLE_HINT, check_program, device_refusal, launch_refusal
 from wholestep.backends.gpu.target import WEBGPU
 from wholestep.backends.gpu.wgsl import WGSL
@@ -40,6 +41,8 @@ KNOWN_BYTES = 8
 """The bytes of a known scalar in the heap."""
 MOST = 1 << 15
 """The dispatches of a program at most: its loops are unrolled."""
+WINDOW = 256
+"""The launches that are put in an order together: each is compared with all before it."""
 FIELDS = 2
 """The words of a dispatch before its addresses: the number of workgroups, and a zero that compilers do not know."""
 I64 = np.dtype(np.int64)
@@ -126,15 +129,15 @@ class DispatchRecorder:
                 builder.store(target, Index(0, {axis: 1}), builder.load(source, Index(0, {axis: 1})))
             return builder.kernel()
 
-    def copying(self, target: int, source: int, nbytes: int) -> list[tuple[Any, ...]]:
-        """The entries of a copy, by way of memory of its own where the two places meet."""
+    def copying(self, target: int, source: int, nbytes: int) -> list[tuple[Kernel, tuple[int, ...]]]:
+        """The launches of a copy, by way of memory of its own where the two places meet."""
         if target == source or not nbytes:
             return []
-        number = self.number(self.copy_kernel(nbytes))
+        kernel = self.copy_kernel(nbytes)
         if abs(target - source) >= nbytes:
-            return [("launch", number, (source, target))]
+            return [(kernel, (source, target))]
         between = self.take(nbytes)
-        return [("launch", number, (source, between)), ("launch", number, (between, target))]
+        return [(kernel, (source, between)), (kernel, (between, target))]
 
     def module(self) -> tuple[str, list[list[int]]]:
         """The text of the module, and workgroups and work items of each kernel."""
@@ -156,11 +159,14 @@ class ProgramWalk:
         self.values: dict[int, int] = {}
         """The address of each value that kernels are given."""
         self.counts: dict[int, int] = {}
+        self.waiting: list[CardPart] = []
+        """Launches that come next, in an order of their own."""
         self.launches = self.switches = 0
 
     def recorded(self) -> tuple[RecordedProgram, list[GivenScalar]]:
         """The program, and the scalars that were taken for known and do not stay so."""
         self.steps(self.program.plan.steps)
+        self.flush()
         given = self.recorder.given
         after = [self.known.get((x.address, dtypes.from_short(x.dtype))) for x in given]
         changed = {i: n for i, n in enumerate(after) if n is not None and n != i}
@@ -194,6 +200,7 @@ class ProgramWalk:
                     target, source = map(self.address, step.refs)
                     self.copy(target, source, int(step.params[0]))
                 case StatusCheck():
+                    self.flush()
                     self.entries.append(("check", step.site, self.address(step.ref), step.fine))
                 case ForLoop():
                     for trip in range(int(step.trips)):
@@ -221,14 +228,24 @@ class ProgramWalk:
         self.known |= stored
 
     def append(self, kernel: Kernel, addresses: tuple[int, ...]) -> None:
-        """Record the dispatch of a kernel."""
-        self.launches += 1
-        if self.launches > MOST:
-            raise UnsupportedError(
-                f"export: {self.program.name} takes more than {MOST:,} dispatches, since its loops are unrolled",
-                hint="fewer trips, or a target that has loops, such as wasm",
-            )
-        self.entries.append(("launch", self.recorder.number(kernel), addresses))
+        """Let a launch come next."""
+        self.waiting.append(CardPart(kernel, tuple([MemRef(0, address) for address in addresses])))
+        if len(self.waiting) == WINDOW:
+            self.flush()
+
+    def flush(self) -> None:
+        """Record the launches that wait, in an order with few of them."""
+        parts, self.waiting = self.waiting, []
+        for part in order_launches(parts, WGSL.most_buffers):
+            assert isinstance(part, CardPart)
+            self.launches += 1
+            if self.launches > MOST:
+                raise UnsupportedError(
+                    f"export: {self.program.name} takes more than {MOST:,} dispatches, since its loops are unrolled",
+                    hint="fewer trips, or a target that has loops, such as wasm",
+                )
+            addresses = tuple([int(ref.offset) for ref in part.refs])
+            self.entries.append(("launch", self.recorder.number(part.kernel), addresses))
 
     def value(self, number: int) -> int:
         """The address at which kernels find a value of the host."""
@@ -249,14 +266,15 @@ class ProgramWalk:
         """Record a copy."""
         moved = {(target + at - source, t): n for (at, t), n in self.known.items() if 0 <= at - source < nbytes}
         made = self.recorder.copying(target, source, nbytes)
-        self.entries += made
-        self.launches += len(made)
+        for launch in made:
+            self.append(*launch)
         if made:
             self.forget(target, nbytes)
             self.known |= moved
 
     def switch(self, step: Switch) -> None:
         """Record all cases, of which the device runs one; what they leave is known where each knows it."""
+        self.flush()
         number, at = self.switches, len(self.entries)
         self.switches += 1
         address = self.address(step.ref)
@@ -265,6 +283,7 @@ class ProgramWalk:
         for case in step.cases:
             self.known, first = dict(before), self.launches
             self.steps(case)
+            self.flush()
             ranges.append((first, self.launches))
             known.append(self.known)
         self.entries[at] = ("choose", number, address, tuple(ranges))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from wholestep.backends.gpu.keep_roundings import keep_roundings
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
+from wholestep.backends.gpu.nested_values import NestedValues, renumbered_names
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
 from wholestep.kernel.build import KernelBuilder
@@ -36,10 +37,8 @@ def write_kernel(kernel: Kernel, name: str, language: KernelLanguage) -> KernelC
     return GpuKernelWriter(keep_roundings(kernel) if language.relaxed else kernel, language).code(name)
 
 
-def write_scalar_code(
-    code: Callable[..., Var], arity: int, dtype: DType, language: KernelLanguage
-) -> tuple[list[str], str]:
-    """The statements of scalar code on operands x0, x1, ... of one dtype, and the name of what it gives."""
+def write_scalar_code(code: Callable[..., Var], arity: int, dtype: DType, language: KernelLanguage) -> list[str]:
+    """The statements of a function of scalar code on operands x0, x1, ... of one dtype."""
     b = KernelBuilder("scalar")
     with b:
         given = [b.load(b.buffer(f"x{i}", dtype, 1), Index()) for i in range(arity)]
@@ -49,7 +48,8 @@ def write_scalar_code(
     writer = GpuKernelWriter(kernel, language)
     writer.names |= {x: f"x{i}" for i, x in enumerate(given)}
     writer.body([s for s in kernel.body if isinstance(s, Var) and s.op != "load"])
-    return writer.lines, writer.names[found]
+    writer.put(f"return {writer.names[found]};")
+    return writer.text()
 
 
 class GpuKernelWriter(BlockText):
@@ -60,6 +60,9 @@ class GpuKernelWriter(BlockText):
         self.kernel, self.language = kernel, language
         self.workgroup = find_workgroup(kernel)
         self.used = live_variables(kernel)
+        self.nested = NestedValues(kernel)
+        self.given: set[str] = set()
+        """The names that this has given to values and axes."""
         self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers)}
         self.names |= {b: f"s{i}" for i, b in enumerate(kernel.scratch)}
 
@@ -81,12 +84,26 @@ class GpuKernelWriter(BlockText):
             self.coordinates(grid, "point")
             self.body(self.kernel.body)
             self.close()
-        given, scratch = self.kernel.buffers, self.kernel.scratch
-        return KernelCode(name, self.language.kernel(name, given, scratch, self.lines, items), groups, items)
+        buffers, scratch = self.kernel.buffers, self.kernel.scratch
+        return KernelCode(name, self.language.kernel(name, buffers, scratch, self.text(), items), groups, items)
+
+    def text(self) -> list[str]:
+        """The lines; where values are nested, names that became no declaration leave no gap."""
+        nested = self.language.nested
+        return renumbered_names(self.lines, self.given, self.language.reserved) if nested else self.lines
 
     def fresh(self, letter: str = "v") -> str:
         name = super().fresh(letter)
-        return super().fresh(letter) if name in self.language.reserved else name
+        if name in self.language.reserved:
+            name = super().fresh(letter)
+        self.given.add(name)
+        return name
+
+    def put(self, line: str) -> None:
+        line = self.nested.placed(line)
+        for declared in self.nested.taken():
+            super().put(declared)
+        super().put(line)
 
     # -- text --------------------------------------------------------------------------------------------------------
 
@@ -141,7 +158,10 @@ class GpuKernelWriter(BlockText):
             raise KernelError(f"{self.language.name}: {v.op} has no meaning in a kernel of {self.kernel.name}")
         else:
             text = self.language.expression(v, args)
-        self.put(self.language.declaration(name, v.dtype, text))
+        if self.language.nested:
+            self.nested.add(v, name, text, self.language.declaration)
+        else:
+            self.put(self.language.declaration(name, v.dtype, text))
 
     def element(self, v: Var) -> str:
         """The element that a load reads."""

@@ -20,6 +20,8 @@ class KernelLanguage(ABC):
     name: ClassVar[str]
     relaxed: ClassVar[bool] = False
     """True where a compiler may treat float32 as real numbers: kernels then say `exact` where it may not."""
+    nested: ClassVar[bool] = False
+    """True where values that are used once stand where they are used, so that a text is short."""
     reserved: ClassVar[frozenset[str]] = frozenset()
     """Words of the language that names of values could be."""
     most_buffers: ClassVar[int]

@@ -85,7 +85,9 @@ class LaunchOrder:
 
     def __init__(self, parts: Sequence[LaunchPart], buffers: int) -> None:
         self.parts, self.buffers = parts, buffers
-        self.small = [small_kernel(p.kernel) if isinstance(p, CardPart) else None for p in parts]
+        kernels = dict.fromkeys([p.kernel for p in parts if isinstance(p, CardPart)])
+        found = {kernel: small_kernel(kernel) for kernel in kernels}
+        self.small = [found[p.kernel] if isinstance(p, CardPart) else None for p in parts]
         touched = [accesses(p) for p in parts]
         self.after = [{i for i in range(j) if conflict(touched[i], touched[j])} for j in range(len(parts))]
         self.left = list(range(len(parts)))

@@ -258,7 +258,7 @@ class WGSL(KernelLanguage):
     name = "wgsl"
     reserved = frozenset({"i32", "i64"})
     most_buffers = LAUNCH_WORDS - 2
-    relaxed = True
+    relaxed = nested = True
     table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = EXPRESSIONS
     barrier = "storageBarrier(); workgroupBarrier();"
 
@@ -285,16 +285,17 @@ class WGSL(KernelLanguage):
         if op in ("max", "min"):
             better = wgsl_less(held, x, dtype) if op == "max" else wgsl_less(x, held, dtype)
             nan = f" | ((bitcast<u32>({x}) << 1u) > 0xff000000u)" if dtype.kind == "f" else ""
-            return f"if (({better}){nan}) {{ {held} = {x}; }}"
+            return f"{held} = select({held}, {x}, ({better}){nan});"
         if op in ("and", "or"):
             return f"{held} = {held} {INFIX[op]} {x};"
         return f"{held} = {wgsl_arithmetic(op, held, x, dtype)};"
 
     def declaration(self, name: str, dtype: DType, text: str, constant: bool = True) -> str:
-        return f"{'let' if constant else 'var'} {name}: {wgsl_type_of(dtype)} = {text};"
+        wgsl_type_of(dtype)  # raises for float64; the type itself is that of the text
+        return f"{'let' if constant else 'var'} {name} = {text};"
 
     def index_declaration(self, name: str, text: str) -> str:
-        return f"let {name}: i32 = {text};"
+        return f"let {name} = {text};"
 
     def loop_head(self, name: str, steps: int) -> str:
         return f"for (var {name} = 0i; {name} < {steps}i; {name}++)"
@@ -364,7 +365,7 @@ def rounding_functions() -> tuple[str, ...]:
     """The functions of operations that are rounded once."""
     made = list[str]()
     for name, (code, arity) in ROUNDED_ONCE.items():
-        lines, found = write_scalar_code(code, arity, F32, CompilersWGSL())
+        lines = write_scalar_code(code, arity, F32, CompilersWGSL())
         operands = ", ".join([f"x{i}: f32" for i in range(arity)])
-        made += [f"fn ws_{name}({operands}) -> f32 {{", *lines, f"    return {found};", "}"]
+        made += [f"fn ws_{name}({operands}) -> f32 {{", *lines, "}"]
     return tuple(made)

@@ -1,4 +1,8 @@
-"""The functions of WGSL modules: memory as one heap of words, integers of 64 bits, and float32 with all roundings."""
+"""The functions of WGSL modules: memory as one heap of words, integers of 64 bits, and float32 with all roundings.
+
+But for long division they have no branches, `&&` and `||` included: compilers inline them, and some take minutes for
+hundreds of branches.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,7 @@ fn ws_i64(x: vec2<u32>) -> vec2<u32> { return x; }
 fn ws_u64(x: vec2<u32>) -> vec2<u32> { return x; }
 fn ws_wide_i32(x: i32) -> vec2<u32> { return vec2<u32>(bitcast<u32>(x), bitcast<u32>(x >> 31u)); }
 fn ws_wide_u32(x: u32) -> vec2<u32> { return vec2<u32>(x, 0u); }
-fn ws_less_u64(a: vec2<u32>, b: vec2<u32>) -> bool { return a.y < b.y || (a.y == b.y && a.x < b.x); }
+fn ws_less_u64(a: vec2<u32>, b: vec2<u32>) -> bool { return (a.y < b.y) | ((a.y == b.y) & (a.x < b.x)); }
 fn ws_less_i64(a: vec2<u32>, b: vec2<u32>) -> bool {
     return ws_less_u64(vec2<u32>(a.x, a.y ^ 0x80000000u), vec2<u32>(b.x, b.y ^ 0x80000000u));
 }
@@ -79,60 +83,59 @@ fn ws_mul64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     return vec2<u32>(low.x, low.y + a.x * b.y + a.y * b.x);
 }
 fn ws_shl64(a: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
-    if (by.y != 0u || by.x >= 64u) { return vec2<u32>(); }
-    if (by.x >= 32u) { return vec2<u32>(0u, a.x << (by.x & 31u)); }
-    if (by.x == 0u) { return a; }
-    return vec2<u32>(a.x << by.x, (a.y << by.x) | (a.x >> (32u - by.x)));
+    let n = by.x & 31u;
+    let near = vec2<u32>(a.x << n, (a.y << n) | ((a.x >> 1u) >> (31u - n)));
+    return select(select(near, vec2<u32>(0u, near.x), by.x >= 32u), vec2<u32>(), (by.y | (by.x >> 6u)) != 0u);
 }
 fn ws_shr_u64(a: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
-    if (by.y != 0u || by.x >= 64u) { return vec2<u32>(); }
-    if (by.x >= 32u) { return vec2<u32>(a.y >> (by.x & 31u), 0u); }
-    if (by.x == 0u) { return a; }
-    return vec2<u32>((a.x >> by.x) | (a.y << (32u - by.x)), a.y >> by.x);
+    let n = by.x & 31u;
+    let near = vec2<u32>((a.x >> n) | ((a.y << 1u) << (31u - n)), a.y >> n);
+    return select(select(near, vec2<u32>(near.y, 0u), by.x >= 32u), vec2<u32>(), (by.y | (by.x >> 6u)) != 0u);
 }
 fn ws_shr_i64(a: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
     let sign = bitcast<u32>(bitcast<i32>(a.y) >> 31u);
     return ws_shr_u64(a ^ vec2<u32>(sign), by) ^ vec2<u32>(sign);
 }
-fn ws_shl_i32(a: i32, by: u32, bits: u32) -> i32 { if (by >= bits) { return 0i; } return a << by; }
-fn ws_shl_u32(a: u32, by: u32, bits: u32) -> u32 { if (by >= bits) { return 0u; } return a << by; }
+fn ws_shl_i32(a: i32, by: u32, bits: u32) -> i32 { return select(a << (by & 31u), 0i, by >= bits); }
+fn ws_shl_u32(a: u32, by: u32, bits: u32) -> u32 { return select(a << (by & 31u), 0u, by >= bits); }
 fn ws_shr_i32(a: i32, by: u32, bits: u32) -> i32 { return a >> min(by, 31u); }
-fn ws_shr_u32(a: u32, by: u32, bits: u32) -> u32 { if (by >= bits) { return 0u; } return a >> by; }
-fn ws_quotient_u32(a: u32, b: u32) -> u32 { if (b == 0u) { return 0u; } return a / b; }
+fn ws_shr_u32(a: u32, by: u32, bits: u32) -> u32 { return select(a >> (by & 31u), 0u, by >= bits); }
+fn ws_quotient_u32(a: u32, b: u32) -> u32 { return select(a / max(b, 1u), 0u, b == 0u); }
 fn ws_quotient_i32(a: i32, b: i32) -> i32 {
     let q = ws_quotient_u32(bitcast<u32>(abs(a)), bitcast<u32>(abs(b)));
     return select(bitcast<i32>(q), bitcast<i32>(0u - q), (a < 0i) != (b < 0i));
 }
 fn ws_quotient_u64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-    if ((a.y | b.y) == 0u) { return vec2<u32>(ws_quotient_u32(a.x, b.x), 0u); }
-    if (all(b == vec2<u32>())) { return vec2<u32>(); }
-    var rest = vec2<u32>();
     var q = a;
-    for (var i = 0i; i < 64i; i++) {
-        let out = rest.y >> 31u;
-        rest = vec2<u32>((rest.x << 1u) | (q.y >> 31u), (rest.y << 1u) | (rest.x >> 31u));
-        q = vec2<u32>(q.x << 1u, (q.y << 1u) | (q.x >> 31u));
-        if (out != 0u || !ws_less_u64(rest, b)) { rest = ws_sub64(rest, b); q.x = q.x | 1u; }
+    if ((a.y | b.y) == 0u) {
+        q.x = ws_quotient_u32(a.x, b.x);
+    } else {
+        var rest = vec2<u32>();
+        for (var i = 0i; i < 64i; i++) {
+            let out = rest.y >> 31u;
+            rest = vec2<u32>((rest.x << 1u) | (q.y >> 31u), (rest.y << 1u) | (rest.x >> 31u));
+            let fits = (out != 0u) | !ws_less_u64(rest, b);
+            q = vec2<u32>((q.x << 1u) | u32(fits), (q.y << 1u) | (q.x >> 31u));
+            rest = select(rest, ws_sub64(rest, b), fits);
+        }
     }
-    return q;
+    return select(q, vec2<u32>(), all(b == vec2<u32>()));
 }
-fn ws_abs64(a: vec2<u32>) -> vec2<u32> { if (a.y >> 31u == 0u) { return a; } return ws_sub64(vec2<u32>(), a); }
+fn ws_signed64(a: vec2<u32>, sign: u32) -> vec2<u32> { let m = vec2<u32>(0u - sign); return ws_sub64(a ^ m, m); }
+fn ws_abs64(a: vec2<u32>) -> vec2<u32> { return ws_signed64(a, a.y >> 31u); }
 fn ws_quotient_i64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-    let q = ws_quotient_u64(ws_abs64(a), ws_abs64(b));
-    if ((a.y ^ b.y) >> 31u == 0u) { return q; }
-    return ws_sub64(vec2<u32>(), q);
+    return ws_signed64(ws_quotient_u64(ws_abs64(a), ws_abs64(b)), (a.y ^ b.y) >> 31u);
 }
 """
 
 FLOATS = """\
 fn ws_kept(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) | launch[0].y); }
 fn ws_nan(x: f32) -> bool { return (bitcast<u32>(x) << 1u) > 0xff000000u; }
-fn ws_lt(a: f32, b: f32) -> bool { return a < b && !ws_nan(a) && !ws_nan(b); }
-fn ws_le(a: f32, b: f32) -> bool { return a <= b && !ws_nan(a) && !ws_nan(b); }
-fn ws_eq(a: f32, b: f32) -> bool { return a == b && !ws_nan(a) && !ws_nan(b); }
+fn ws_lt(a: f32, b: f32) -> bool { return (a < b) & !ws_nan(a) & !ws_nan(b); }
+fn ws_le(a: f32, b: f32) -> bool { return (a <= b) & !ws_nan(a) & !ws_nan(b); }
+fn ws_eq(a: f32, b: f32) -> bool { return (a == b) & !ws_nan(a) & !ws_nan(b); }
 fn ws_ne(a: f32, b: f32) -> bool { return !ws_eq(a, b); }
 fn ws_f32_u64(a: vec2<u32>) -> f32 {
-    if (a.y == 0u) { return f32(a.x); }
     let zeros = countLeadingZeros(a.y);
     let m = ws_shl64(a, vec2<u32>(zeros, 0u));
     return ws_kept(f32(m.y | u32(m.x != 0u)) * bitcast<f32>((159u - zeros) << 23u));
@@ -143,30 +146,24 @@ fn ws_f32_i64(a: vec2<u32>) -> f32 {
 }
 fn ws_whole(bits: u32) -> vec2<u32> {
     let e = (bits >> 23u) & 0xffu;
-    let m = vec2<u32>((bits & 0x7fffffu) | 0x800000u, 0u);
-    if (e < 127u) { return vec2<u32>(); }
-    if (e < 150u) { return vec2<u32>(m.x >> (150u - e), 0u); }
-    return ws_shl64(m, vec2<u32>(e - 150u, 0u));
+    let m = (bits & 0x7fffffu) | 0x800000u;
+    let small = vec2<u32>(m >> min(max(150u, e) - e, 31u), 0u);
+    return select(ws_shl64(vec2<u32>(m, 0u), vec2<u32>(max(150u, e) - 150u, 0u)), small, e < 150u);
 }
 fn ws_cut(x: f32) -> vec2<u32> {
     let bits = bitcast<u32>(x);
-    if (((bits >> 23u) & 0xffu) >= 190u) { return vec2<u32>(0u, 0x80000000u); }
-    let m = ws_whole(bits);
-    if (bits >> 31u == 0u) { return m; }
-    return ws_sub64(vec2<u32>(), m);
+    let found = ws_signed64(ws_whole(bits), bits >> 31u);
+    return select(found, vec2<u32>(0u, 0x80000000u), (bits & 0x7fffffffu) >= 0x5f000000u);
 }
 fn ws_cut_up(x: f32) -> vec2<u32> {
     let bits = bitcast<u32>(x);
-    if (bits >> 31u != 0u || bits < 0x5f000000u) { return ws_cut(x); }
-    if (bits >= 0x5f800000u) { return vec2<u32>(); }
-    return ws_whole(bits);
+    return select(select(ws_whole(bits), vec2<u32>(), bits >= 0x5f800000u), ws_cut(x), bits >> 31u != 0u);
 }
 fn ws_from_bf16(x: u32) -> f32 { return bitcast<f32>((x << 16u) | launch[0].y); }
 fn ws_to_bf16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     let top = bits >> 16u;
-    if (ws_nan(x)) { return top | 0x40u; }
-    return (bits + (top & 1u) + 0x7fffu) >> 16u;
+    return select((bits + (top & 1u) + 0x7fffu) >> 16u, top | 0x40u, ws_nan(x));
 }
 fn ws_from_f16(x: u32) -> f32 {
     let size = x & 0x7fffu;
@@ -179,9 +176,8 @@ fn ws_to_f16(x: f32) -> u32 {
     let size = bits & 0x7fffffffu;
     let tiny = bitcast<u32>(ws_kept(bitcast<f32>(size) + 0.5f)) - 0x3f000000u;
     let normal = (size - 0x38000000u + ((size >> 13u) & 1u) + 0xfffu) >> 13u;
-    var found = select(normal, tiny, size < 0x38800000u);
-    if (size >= 0x47800000u) { found = select(0x7c00u, 0x7e00u, size > 0x7f800000u); }
-    return found | ((bits & 0x80000000u) >> 16u);
+    let large = select(0x7c00u, 0x7e00u, size > 0x7f800000u);
+    return select(select(normal, tiny, size < 0x38800000u), large, size >= 0x47800000u) | ((bits & 0x80000000u) >> 16u);
 }
 """
 
