@@ -70,7 +70,11 @@ class Training {
   put(at, data) { if (data.length) this.device.queue.writeBuffer(this.heap, at, pad(data)); }
   // One after another, however they are called.
   queued(work) {
-    const result = this.turn.then(() => { if (this.lost) throw new Error(this.lost); return work(); });
+    const result = this.turn.then(() => { if (this.lost) throw new Error(this.lost); return work(); }).catch(async (error) => {
+      // What waits for a device that is lost may fail before the loss itself is told.
+      await Promise.race([this.device.lost, new Promise((resolve) => setTimeout(resolve, 50))]);
+      throw this.lost ? new Error(this.lost) : error;
+    });
     this.turn = result.catch(() => {});
     return result;
   }
