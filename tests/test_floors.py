@@ -80,7 +80,7 @@ FLOORS = {
         "backend",
     ),
     "backends.gpu": (
-        "host_scalars interchange_loops keep_roundings language share_loops wgsl_prelude",
+        "host_scalars interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
         "kernel_writer opencl target",
         "join_kernels known_scalars wgsl",
         "launch_order limits",
