@@ -73,16 +73,16 @@ FLOORS = {
         "executable",
     ),
     "runtime.gpu": (
-        "driver",
-        "memory opencl webgpu",
+        "driver nvrtc",
+        "cuda memory opencl webgpu",
         "card_program",
         "executable",
         "backend",
     ),
     "backends.gpu": (
         "host_scalars interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
-        "kernel_writer opencl target",
-        "join_kernels known_scalars wgsl",
+        "c_language kernel_writer target",
+        "cuda join_kernels known_scalars opencl wgsl",
         "launch_order limits",
         "dispatch_list",
     ),
@@ -103,8 +103,8 @@ FLOORS = {
 }
 """The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
-    "IPython einops jax llvmlite matplotlib ml_dtypes mpi4py nbclient nbformat onnx onnxruntime opt_einsum pipescript "
-    "pyopencl rich safetensors scipy sklearn tensorboardX threadpoolctl torch wgpu".split()
+    "IPython cuda einops jax llvmlite matplotlib ml_dtypes mpi4py nbclient nbformat onnx onnxruntime opt_einsum "
+    "pipescript pyopencl rich safetensors scipy sklearn tensorboardX threadpoolctl torch wgpu".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))
 TOOLS = sorted((SOURCE.parent / "tools").rglob("*.py"))

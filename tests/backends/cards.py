@@ -1,12 +1,15 @@
-"""Kernels on cards, where this machine has one: PoCL, which runs OpenCL on the CPU, comes with the tests."""
+"""Kernels on cards, where this machine has one: PoCL, which runs OpenCL on the CPU, comes with the tests; in the place
+of a card of NVIDIA's, its calls are answered by the processor."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.compiler.backends import BACKENDS
@@ -15,6 +18,7 @@ from wholestep.kernel.lang import Kernel
 from wholestep.runtime.gpu.backend import CardBackend
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
 from wholestep.runtime.gpu.memory import raw_bytes
+from wholestep_tools.drawn import cuda_card
 
 Array = np.ndarray[Any, Any]
 
@@ -29,6 +33,18 @@ def missing(device: str) -> str:
     return ""
 
 
+@contextmanager
+def device_for_tests(device: str) -> Iterator[str]:
+    """A device for as long as a test takes; the test is skipped where this machine has none."""
+    if device == "cuda" and cuda_card.COMPILER:
+        with cuda_card.offered():
+            yield device
+    elif missing(device):
+        pytest.skip(f"{missing(device)}; g++ on Linux stands for a card" if device == "cuda" else missing(device))
+    else:
+        yield device
+
+
 class CardKernels:
     """Some kernels as one module of a card."""
 
@@ -38,7 +54,9 @@ class CardKernels:
         self.driver, language = backend.driver, backend.language
         codes = [write_kernel(kernel, f"k{i}", language) for i, kernel in enumerate(kernels)]
         self.text = language.module([code.text for code in codes])
-        self.ready = self.driver.build(self.text, [KernelShape(c.name, c.groups, c.threads) for c in codes])
+        self.ready = self.driver.build(
+            self.driver.compile(self.text), [KernelShape(c.name, c.groups, c.threads) for c in codes]
+        )
 
     def run(self, n: int, arrays: Sequence[Array]) -> None:
         """Run a kernel on arrays in place."""

@@ -9,7 +9,7 @@ import os
 import secrets
 
 import pytest
-from tests.backends.cards import missing
+from tests.backends.cards import device_for_tests
 
 from wholestep_tools.audit.correctness.card_steps import check_step
 
@@ -19,10 +19,9 @@ FIRST = int(os.environ.get("TRAINING_FIRST") or 0)
 CHUNK = 10
 
 
-@pytest.mark.parametrize("device", ["opencl", "webgpu"])
+@pytest.mark.parametrize("device", ["opencl", "webgpu", "cuda"])
 @pytest.mark.parametrize("chunk", range((COUNT + CHUNK - 1) // CHUNK))
 def test_a_training_step_is_right_on_a_card(chunk: int, device: str) -> None:
-    if missing(device):
-        pytest.skip(missing(device))
-    for i in range(FIRST + chunk * CHUNK, FIRST + min((chunk + 1) * CHUNK, COUNT)):
-        check_step(SEED, i, device)
+    with device_for_tests(device):
+        for i in range(FIRST + chunk * CHUNK, FIRST + min((chunk + 1) * CHUNK, COUNT)):
+            check_step(SEED, i, device)

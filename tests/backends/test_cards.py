@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.cards import CardKernels, missing
+from tests.backends.cards import CardKernels, device_for_tests, missing
 from tests.compiled.test_primitives import in_double, off, reference, together
 from tests.kernel import interpret
 from tests.kernel.parse import parse_kernel
@@ -16,6 +17,7 @@ from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 from tests.kernel.workgroup_kernels import CASES
 
 import wholestep as ws
+from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
@@ -28,24 +30,22 @@ from wholestep.kernel.lang import Var, walk
 from wholestep.lower.compile import lower_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.primitives.family import REGISTRY
-from wholestep.runtime.gpu import opencl, webgpu
+from wholestep.runtime.gpu import cuda, opencl, webgpu
 from wholestep.testing import laws
 from wholestep.testing.arrays import eps_of
 from wholestep_tools.audit.campaign import Seen
 from wholestep_tools.audit.correctness import on_cards
 
-LANGUAGES = {"opencl": OpenCL(), "webgpu": WGSL()}
-MARKS = {"opencl": "__kernel", "webgpu": "@compute"}
+LANGUAGES = {"opencl": OpenCL(), "webgpu": WGSL(), "cuda": Cuda()}
+MARKS = {"opencl": "__kernel", "webgpu": "@compute", "cuda": "__global__"}
 """What the source of a program on each device has."""
 
 
 @pytest.fixture(params=list(LANGUAGES))
-def device(request: Any) -> str:
+def device(request: Any) -> Iterator[str]:
     """A card: it is looked for when a test runs, since its threads would be in every process that collects tests."""
-    found: str = request.param
-    if missing(found):
-        pytest.skip(missing(found))
-    return found
+    with device_for_tests(request.param) as found:
+        yield found
 
 
 def is_for_cards(kernel: Any, device: str) -> bool:
@@ -275,7 +275,11 @@ def test_float64_is_refused_where_a_card_has_none() -> None:
 
 @pytest.mark.parametrize(
     ("name", "package", "driver"),
-    [("opencl", "pyopencl", opencl.opencl_driver), ("webgpu", "wgpu", webgpu.webgpu_driver)],
+    [
+        ("opencl", "pyopencl", opencl.opencl_driver),
+        ("webgpu", "wgpu", webgpu.webgpu_driver),
+        ("cuda", "cuda", cuda.cuda_driver),
+    ],
 )
 def test_a_missing_package_is_an_error_that_says_what_to_install(
     name: str, package: str, driver: Any, monkeypatch: pytest.MonkeyPatch

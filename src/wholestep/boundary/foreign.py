@@ -56,8 +56,10 @@ TOP: dict[str, Ours] = {
     "backward": Ours("ws.grad, ws.compile", "gradients are those of a function: ws.grad(loss)(params, batch)"),
     "GradientTape": Ours("ws.value_and_grad", "gradients are those of a function: ws.value_and_grad(loss)(params)"),
     "callbacks": Ours("ws.fit", "fit(callbacks=[...]) takes objects with on_step, on_epoch, on_end"),
-    **all_of("cuda device", "ws.compile", "device= is 'cpu', 'opencl' or 'webgpu', and arrays need no moving"),
-    "devices": Ours("ws.compile", "device= is 'cpu', 'opencl', 'webgpu', 'jax', 'torch', 'tensorflow' or 'reference'"),
+    **all_of("cuda device", "ws.compile", "device= is 'cpu', 'cuda', 'opencl' or 'webgpu', and arrays need no moving"),
+    "devices": Ours(
+        "ws.compile", "device= is 'cpu', 'cuda', 'opencl', 'webgpu', 'jax', 'torch', 'tensorflow' or 'reference'"
+    ),
     "disable_jit": Ours("ws.compile, ws.jit", "device='reference' runs a program node by node in NumPy"),
     "pmap": Ours("ws.vmap", "a program runs on one machine, on all its cores"),
     "save": Ours("ws.nn.save, step.save", "a model, or all of a step"),
@@ -263,7 +265,7 @@ ARRAY: dict[str, Ours] = {
     **all_of("grad requires_grad requires_grad_", "ws.grad", "gradients are what ws.grad(loss)(params) returns"),
     **all_of("detach", "ws.stop_gradient", "ws.stop_gradient(x)"),
     **all_of("numpy", "ws.capture", "it has no value yet; return it, or mark it with ws.capture"),
-    **all_of("cpu cuda", "ws.compile", "device= is 'cpu', 'opencl' or 'webgpu', and arrays need no moving"),
+    **all_of("cpu cuda", "ws.compile", "device= is 'cpu', 'cuda', 'opencl' or 'webgpu', and arrays need no moving"),
     **all_of("to double float half long int bool", "x.astype", "x.astype(np.float32)"),
     **all_of("permute", "x.transpose", "x.transpose(0, 2, 1)"),
     **all_of("unsqueeze", "np.expand_dims", "x[:, None], or np.expand_dims(x, axis)"),

@@ -19,12 +19,15 @@ from wholestep import config
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.backends.cpu.llvm_jit import llvm_version, object_code
 from wholestep.backends.cpu.support_ir import support
+from wholestep.errors import DeviceError, MissingExtraError
 from wholestep.ir.graph import Graph
 from wholestep.runtime.cache import code_cache
 from wholestep.runtime.cache.private_folder import FolderUnusable
 from wholestep.runtime.cpu import core_count, external_symbols, machine_rates
 from wholestep.runtime.cpu.artifact import Artifact, TableSlot
 from wholestep.runtime.cpu.executable import NativeExecutable
+from wholestep.runtime.gpu.cuda import cuda_driver
+from wholestep.runtime.gpu.nvrtc import cuda_compiler
 
 GPU_PACKAGES = (
     "pyopencl",
@@ -171,7 +174,21 @@ def graphics() -> tuple[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     found += webgpu_adapters()
-    return ", ".join(found) or "no GPU libraries", "device='opencl' and 'webgpu' are for cards"
+    return ", ".join(found) or "no GPU libraries", "device='cuda', 'opencl' and 'webgpu' are for cards"
+
+
+def cuda_facts() -> tuple[str, str]:
+    try:
+        compiler = cuda_compiler()
+    except MissingExtraError:
+        return "not installed", "pip install 'wholestep[cuda]' brings the compiler for NVIDIA cards"
+    made = f"NVRTC {compiler.version_name} for compute capabilities {', '.join(map(str, compiler.architectures))}"
+    try:
+        driver = cuda_driver()
+    except DeviceError as error:
+        return f"{made}; no card", first_line(error)
+    found = f"{made}; {driver.name}, {driver.architecture}"
+    return found, "nobody has run device='cuda' on a card yet: `wholestep bench device cuda` compares it with the CPU"
 
 
 def cache_facts() -> tuple[str, str]:
@@ -208,6 +225,7 @@ LOOKS: dict[str, Callable[[], tuple[str, str]]] = {
     "compiler": compiler,
     "BLAS": blas,
     "GPU": graphics,
+    "CUDA": cuda_facts,
     "cache": cache_facts,
     "calibration": calibrated,
     "environment": environment,

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from wholestep.backends.gpu.dispatch_list import DispatchRecorder, GivenScalar
 from wholestep.backends.gpu.target import WEBGPU
 from wholestep.lower.target import Target
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cpu.backend import exporting_backend, host_backend
-from wholestep.runtime.gpu.backend import opencl_backend, webgpu_backend
+from wholestep.runtime.gpu.backend import cuda_backend, opencl_backend, webgpu_backend
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "cpu": host_backend,
     "opencl": opencl_backend,
     "webgpu": webgpu_backend,
+    "cuda": cuda_backend,
 }
 """The devices that code is made for."""
+NUMBERED: dict[str, Callable[[int], Backend]] = {"cuda": cuda_backend}
+"""Those of them of which a machine may have several, named `cuda:1`."""
 
 DEFAULT_DEVICE = "cpu"
 """The device of a program that names none."""
+
+
+def backend_maker(device: str) -> Callable[[], Backend] | None:
+    """The maker of the backend of a device, None where code is not made for it.
+
+    >>> backend_maker("cpu") is host_backend
+    True
+    >>> backend_maker("jax")
+    """
+    kind, _, number = device.partition(":")
+    if kind in NUMBERED and number.isdecimal():
+        return partial(NUMBERED[kind], int(number))
+    return BACKENDS.get(device)
 
 
 def default_backend() -> Backend:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from wholestep.compiler.backends import BACKENDS
+from wholestep.compiler.backends import BACKENDS, backend_maker
 from wholestep.compiler.driver import compile_graph
 from wholestep.compiler.dynamic_shapes import PerSizeProgram, compile_symbolic
 from wholestep.compiler.reference import InterpretedProgram
@@ -57,7 +57,7 @@ REFERENCE = "reference"
 
 def check_device(name: str) -> None:
     """Raise ParameterError where no device has this name."""
-    if name not in BACKENDS and name != REFERENCE and not is_delegate(name):
+    if not is_lowered(name) and name != REFERENCE and not is_delegate(name):
         known = ", ".join(map(repr, (*BACKENDS, REFERENCE, *LIBRARIES)))
         raise ParameterError(
             f"compile: no device is called {name!r}",
@@ -67,7 +67,7 @@ def check_device(name: str) -> None:
 
 def is_lowered(name: str) -> bool:
     """True for a device whose programs this compiler makes, and is no interpreter or library."""
-    return name in BACKENDS
+    return backend_maker(name) is not None
 
 
 def backend_named(name: str) -> Backend | None:
@@ -76,7 +76,8 @@ def backend_named(name: str) -> Backend | None:
     Raises ParameterError where no device has this name.
     """
     check_device(name)
-    return BACKENDS[name]() if is_lowered(name) else None
+    make = backend_maker(name)
+    return None if make is None else make()
 
 
 def device_memory(name: str) -> DeviceMemory[Any]:

@@ -15,6 +15,7 @@ from wholestep.errors import CommandError
 from wholestep_tools.bench import (
     calls,
     depth,
+    device,
     first_trace,
     gallery,
     machine,
@@ -123,6 +124,7 @@ def add(commands: Any) -> None:
     add_depth(others)
     add_processes(others)
     add_gallery(others)
+    add_device(others)
 
 
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
@@ -277,6 +279,24 @@ def add_gallery(commands: Any) -> None:
 def gallery_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench gallery` as it was given."""
     return gallery.bench(gallery.chosen(options.only), options.rounds, options.budget, options.json, sys.stdout)
+
+
+def add_device(commands: Any) -> None:
+    """Add `wholestep bench device`."""
+    about = "Compare losses of training steps on a device with the CPU's, and time the steps of both, in turns."
+    job = commands.add_parser("device", help="compare a device with the CPU", description=about)
+    job.formatter_class = Help
+    job.add_argument("device", help='such as "cuda", "cuda:1", "opencl" or "webgpu"')
+    job.add_argument("--workloads", default=",".join(device.STEPS), metavar="NAMES", help="what to run")
+    job.add_argument("--rounds", type=integer_at_least(1), default=100, metavar="N", help="steps that are timed")
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=device_command)
+
+
+def device_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench device` as it was given."""
+    steps = device.chosen_steps(options.workloads)
+    return device.bench(options.device, steps, options.rounds, options.json, sys.stdout)
 
 
 def whole_depth(text: str) -> int:

@@ -43,3 +43,6 @@ OPENCL = CardTarget("opencl")
 WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535)
 """Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
 reset cards that are busy for seconds."""
+
+CUDA = CardTarget("cuda")
+"""NVIDIA cards that CUDA reaches."""

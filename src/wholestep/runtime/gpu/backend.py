@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.language import KernelLanguage
 from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
-from wholestep.backends.gpu.target import OPENCL, WEBGPU, CardTarget
+from wholestep.backends.gpu.target import CUDA, OPENCL, WEBGPU, CardTarget
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.export.core import Rule
 from wholestep.export.rules.special import SPECIAL_RULES
@@ -22,6 +23,7 @@ from wholestep.lower.target import Expansion
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.gpu.card_program import CardModule, pack_program, unpack_program
+from wholestep.runtime.gpu.cuda import cuda_driver
 from wholestep.runtime.gpu.driver import Driver
 from wholestep.runtime.gpu.executable import CardCode
 from wholestep.runtime.gpu.memory import CardMemory
@@ -47,7 +49,7 @@ class CardBackend(Backend):
 
     def compile(self, unit: CompilationUnit, plan: LoweredProgram) -> CacheEntry:
         check_program(plan, self.target, self.driver.has_doubles)
-        return pack_program(unit, plan, self.language, self.driver.has_doubles)
+        return pack_program(unit, plan, self.language, self.driver)
 
     def load(self, unit: CompilationUnit, entry: CacheEntry) -> CardCode:
         return CardCode(unit, unpack_program(unit, entry), self.driver)
@@ -81,3 +83,9 @@ def opencl_backend() -> CardBackend:
 def webgpu_backend() -> CardBackend:
     """The backend of the WebGPU device; raises MissingExtraError or DeviceError where there is none."""
     return CardBackend(WEBGPU, WGSL(), webgpu_driver())
+
+
+@cache
+def cuda_backend(number: int = 0) -> CardBackend:
+    """The backend of the NVIDIA card of a number; raises MissingExtraError or DeviceError where there is none."""
+    return CardBackend(CUDA, Cuda(), cuda_driver(number))

@@ -1,4 +1,4 @@
-"""Programs for a card as the disk cache keeps them: the text of their kernels, and steps that a host goes through."""
+"""Programs for a card as the disk cache keeps them: their kernels, as text or code, and steps for the host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wholestep.lower.program.program import FIRST_INPUT, LoweredProgram
 from wholestep.lower.program.steps import ForLoop, Launch, MemRef, RoutineCall, StatusCheck, Step, Switch, WhileLoop
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.error_sites import ErrorSite, pack_sites, unpack_sites
-from wholestep.runtime.gpu.driver import KernelShape
+from wholestep.runtime.gpu.driver import Driver, KernelShape
 from wholestep.runtime.gpu.memory import raw_bytes
 
 
@@ -49,9 +49,10 @@ CardStep = NumberedLaunch | HostStep | RoutineCall | StatusCheck | ForLoop | Whi
 
 @dataclass(frozen=True)
 class CardProgram:
-    """The text of a module, its kernels, the memory of a program, and its steps, whose launches are numbered."""
+    """A module as its driver compiled it, its kernels, the memory of a program, and its steps, whose launches are
+    numbered."""
 
-    text: str
+    code: bytes
     kernels: tuple[KernelShape, ...]
     types: tuple[Type, ...]
     """The types of the slots from the first input on."""
@@ -133,9 +134,9 @@ class CardModule:
         raise AssertionError(step)
 
 
-def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> CacheEntry:
+def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLanguage, driver: Driver) -> CacheEntry:
     """A program as an entry of the cache."""
-    module = CardModule(plan, language, doubles)
+    module = CardModule(plan, language, driver.has_doubles)
     ends = [at + a.nbytes for at, a in zip(plan.constant_offsets, plan.constants, strict=True)]
     blob = np.zeros(max(ends, default=0), np.uint8)
     for at, array in zip(plan.constant_offsets, plan.constants, strict=True):
@@ -150,15 +151,15 @@ def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLa
         "sites": pack_sites(unit.graph, plan),
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in unit.resident}),
     }
-    return CacheEntry((module.text.encode(), blob.data), facts)
+    return CacheEntry((driver.compile(module.text), blob.data), facts)
 
 
 def unpack_program(unit: CompilationUnit, entry: CacheEntry) -> CardProgram:
     """The program that an entry of the cache holds."""
     facts: Mapping[str, Any] = entry.facts
-    text, constants = entry.pieces
+    code, constants = entry.pieces
     return CardProgram(
-        text=bytes(text).decode(),
+        code=bytes(code),
         kernels=tuple([KernelShape(*shape) for shape in facts["kernels"]]),
         types=tuple([array_type(tuple(shape), dtypes.from_short(name)) for name, shape in facts["types"]]),
         inputs=tuple(facts["inputs"]),

@@ -48,8 +48,23 @@ class Driver(Protocol):
     def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
         """Copy bytes; the places may overlap."""
 
-    def build(self, text: str, kernels: Sequence[KernelShape]) -> Sequence[Any]:
-        """Compile a module, and return its kernels ready for `launch`."""
+    def compile(self, text: str) -> bytes:
+        """Return what `build` takes for the text of a module: machine code, or the text where the card's own compiler
+        makes that.
+        """
+
+    def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
+        """Load a module, and return its kernels ready for `launch`."""
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
         """Run a kernel on buffers at these places."""
+
+
+def copied_through(driver: Driver, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> bool:
+    """Copy by way of other memory where the places overlap, for a card that cannot; False where they do not."""
+    if target.handle is not source.handle or abs(target.offset - source.offset) >= nbytes:
+        return False
+    between = MemoryPlace(driver.allocate(nbytes), 0)
+    driver.copy(between, source, nbytes)
+    driver.copy(target, between, nbytes)
+    return True

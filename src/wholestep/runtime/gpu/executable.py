@@ -28,9 +28,9 @@ class CardCode(LoadedCode):
 
     def __init__(self, unit: CompilationUnit, program: CardProgram, driver: Driver) -> None:
         self.graph, self.resident, self.program, self.driver = unit.graph, unit.resident, program, driver
-        self.kernels = driver.build(program.text, program.kernels) if program.kernels else ()
+        self.kernels = driver.build(program.code, program.kernels) if program.kernels else ()
         self.constants = CardMemory(driver).upload(program.constants).place
-        self.nbytes, self.arena = len(program.text), program.arena
+        self.nbytes, self.arena = len(program.code), program.arena
 
     def executable(self, streams: FileInputs) -> CardExecutable:
         return CardExecutable(self)

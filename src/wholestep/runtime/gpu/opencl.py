@@ -14,7 +14,7 @@ import numpy as np
 from wholestep import forks
 from wholestep.errors import DeviceError, MissingExtraError
 from wholestep.ir.graph import NDArray
-from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
+from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace, copied_through
 
 OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 CHOICE = "PYOPENCL_CTX"
@@ -70,23 +70,21 @@ class OpenCLDriver:
             self.read(place, data)
 
     def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
-        if not nbytes or target == source:
-            return
-        if target.handle is source.handle and abs(target.offset - source.offset) < nbytes:
-            between = MemoryPlace(self.allocate(nbytes), 0)
-            self.copy(between, source, nbytes)
-            self.copy(target, between, nbytes)
+        if not nbytes or target == source or copied_through(self, target, source, nbytes):
             return
         with self.lock:
             (to, at), (source_handle, start) = target, source
             self.cl.enqueue_copy(self.queue, to, source_handle, byte_count=nbytes, src_offset=start, dst_offset=at)
 
-    def build(self, text: str, kernels: Sequence[KernelShape]) -> Sequence[Any]:
+    def compile(self, text: str) -> bytes:
+        return text.encode()
+
+    def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
         with self.lock:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", self.cl.CompilerWarning)  # some compilers say that all went well
-                    program = self.cl.Program(self.context, text).build(list(OPTIONS))
+                    program = self.cl.Program(self.context, code.decode()).build(list(OPTIONS))
             except self.cl.RuntimeError as error:
                 raise DeviceError(f"compile: {self.device.name} does not take the kernels: {error}") from error
             made = []
@@ -128,7 +126,7 @@ def opencl_driver() -> OpenCLDriver:
     for device in sorted(devices, key=lambda d: not d.type & pyopencl.device_type.GPU):
         driver = OpenCLDriver(device)
         try:
-            driver.build(TRIAL, [KernelShape("trial", 1, 1)])
+            driver.build(TRIAL.encode(), [KernelShape("trial", 1, 1)])
         except DeviceError as error:
             lines = str(error.__cause__).splitlines()
             why = f"{device.name}: {next((line for line in lines if 'error:' in line), lines[0])}"

@@ -240,10 +240,13 @@ class WebGPUDriver:
 
     # -- kernels -----------------------------------------------------------------------------------------------------
 
-    def build(self, text: str, kernels: Sequence[KernelShape]) -> Sequence[Any]:
+    def compile(self, text: str) -> bytes:
+        return text.encode()
+
+    def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
         with self.lock:
             try:
-                module = self.device.create_shader_module(code=text)
+                module = self.device.create_shader_module(code=code.decode())
                 return [
                     (
                         self.device.create_compute_pipeline(

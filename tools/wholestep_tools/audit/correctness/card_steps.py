@@ -15,7 +15,7 @@ from wholestep_tools.drawn.law import unexplained
 from wholestep_tools.drawn.training import Training, training
 
 CLAIM = "A training step on a card is as close to float64 as NumPy is in the same dtypes, to a small factor"
-DOUBLE = {"opencl": True, "webgpu": False}
+DOUBLE = {"opencl": True, "webgpu": False, "cuda": True}
 """True for a device that steps with values of float64 are drawn for."""
 
 

@@ -1,0 +1,202 @@
+"""The driver of NVIDIA cards, by the bindings of CUDA: a card's primary context, and one stream that keeps an order."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from wholestep import forks
+from wholestep.errors import DeviceError
+from wholestep.ir.graph import NDArray
+from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace, copied_through
+from wholestep.runtime.gpu.nvrtc import OPTIONS, MachineCode, cuda_compiler, missing_extra
+
+FULL = "CUDA_ERROR_OUT_OF_MEMORY"
+NON_BLOCKING = 1
+"""The flag of a stream that does not wait for the one that all libraries share."""
+MAJOR, MINOR = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"
+
+
+class Compiler(Protocol):
+    """A compiler of the text of modules."""
+
+    version: tuple[int, ...]
+
+    def compile(self, text: str, architecture: int) -> MachineCode:
+        """A module as machine code for a compute capability, 90 for 9.0."""
+
+
+class DeviceBlock:
+    """An allocation of the card, which is freed when nobody holds the block."""
+
+    __slots__ = ("__weakref__", "address", "nbytes")
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address, self.nbytes = address, nbytes
+
+
+class CudaDriver:
+    """A card, reached by the calls of the CUDA driver; each gives a tuple whose first element is its status."""
+
+    has_doubles = True
+
+    def __init__(self, calls: Any, compiler: Compiler, number: int) -> None:
+        self.calls, self.compiler, self.number = calls, compiler, number
+        self.name = f"the card {number}"
+        self.lock: Any = threading.RLock()
+        self.process = os.getpid()
+        self.ask("cuInit", 0)
+        (count,) = self.ask("cuDeviceGetCount")
+        if number >= count:
+            raise DeviceError(
+                f"device 'cuda:{number}': the driver has {count} card{'s' * (count != 1)}",
+                hint=f"cards are numbered from 0: 'cuda:0' to 'cuda:{count - 1}'" if count else NO_CARD_HINT,
+            )
+        (device,) = self.ask("cuDeviceGet", number)
+        (name,) = self.ask("cuDeviceGetName", 128, device)
+        self.name = name.split(b"\0")[0].decode(errors="replace")
+        major, minor = [
+            self.ask("cuDeviceGetAttribute", getattr(calls.CUdevice_attribute, attribute), device)[0]
+            for attribute in (MAJOR, MINOR)
+        ]
+        self.architecture = 10 * major + minor
+        (self.context,) = self.ask("cuDevicePrimaryCtxRetain", device)
+        with self.entered():
+            (self.stream,) = self.ask("cuStreamCreate", NON_BLOCKING)
+        forks.heir(self)
+
+    def _forked(self) -> None:
+        """In a forked child: the card is the parent's."""
+        self.lock = forks.Torn(
+            "call: this process was forked from one that uses CUDA, whose cards stay with the parent",
+            hint="start processes by spawn, or use CUDA in the child alone",
+        )
+
+    def ask(self, call: str, *args: Any) -> Sequence[Any]:
+        """The values that a call gives beside its status; raises DeviceError where that is an error."""
+        answer: Sequence[Any] = getattr(self.calls, call)(*args)
+        status = answer[0]
+        if status.value:
+            raise self.failed(call, status)
+        return answer[1:]
+
+    def failed(self, call: str, status: Any) -> DeviceError:
+        """The error of a call."""
+        if status.name == FULL:
+            return DeviceError(
+                f"device 'cuda': {self.name} has no memory for this: {call}: {status.name}; what it holds is kept",
+                hint="use smaller batches or memory_budget=, or device='cpu'",
+            )
+        return DeviceError(
+            f"device 'cuda': {self.name} does not answer: {call}: {status.name}; what it held, the state of steps "
+            "too, may be lost",
+            hint="the process has to be started again, and a checkpoint loaded; `wholestep doctor` says what is there",
+        )
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Hold the lock, with the card's context current in this thread: another library may have set its own."""
+        with self.lock:
+            self.ask("cuCtxSetCurrent", self.context)
+            yield
+
+    def identity(self) -> Mapping[str, Any]:
+        return {"architecture": self.architecture, "compiler": list(self.compiler.version), "options": list(OPTIONS)}
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> DeviceBlock:
+        with self.entered():
+            try:
+                (address,) = self.ask("cuMemAlloc", max(nbytes, 1))
+            except DeviceError as error:
+                raise DeviceError(f"{nbytes:,} bytes: {error}") from error
+            block = DeviceBlock(int(address), nbytes)
+            weakref.finalize(block, self.release, block.address).atexit = False
+            return block
+
+    def release(self, address: int) -> None:
+        """Free an allocation: the driver does so once all that was asked for is done."""
+        if os.getpid() == self.process:
+            with self.entered():
+                self.ask("cuMemFree", address)
+
+    def write(self, place: MemoryPlace, data: NDArray) -> None:
+        if data.size:
+            with self.entered():
+                kept = np.ascontiguousarray(data)
+                self.ask("cuMemcpyHtoDAsync", address_of(place), kept.ctypes.data, kept.size, self.stream)
+                self.ask("cuStreamSynchronize", self.stream)
+
+    def read(self, place: MemoryPlace, data: NDArray) -> None:
+        self.gather([place], [data])
+
+    def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
+        with self.entered():
+            for place, data in zip(places, arrays, strict=True):
+                if data.size:
+                    self.ask("cuMemcpyDtoHAsync", data.ctypes.data, address_of(place), data.size, self.stream)
+            self.ask("cuStreamSynchronize", self.stream)
+
+    def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
+        if not nbytes or target == source or copied_through(self, target, source, nbytes):
+            return
+        with self.entered():
+            self.ask("cuMemcpyDtoDAsync", address_of(target), address_of(source), nbytes, self.stream)
+
+    # -- kernels -----------------------------------------------------------------------------------------------------
+
+    def compile(self, text: str) -> bytes:
+        return self.compiler.compile(text, self.architecture).cubin
+
+    def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
+        with self.entered():
+            (module,) = self.ask("cuModuleLoadData", code)
+            return [
+                (self.ask("cuModuleGetFunction", module, shape.name.encode())[0], shape.groups, shape.threads)
+                for shape in kernels
+            ]
+
+    def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
+        function, groups, threads = kernel
+        if not groups:
+            return
+        values = np.array([address_of(place) for place in places], np.uint64)
+        pointers = np.arange(len(places), dtype=np.uint64) * values.itemsize + values.ctypes.data
+        with self.entered():
+            self.ask("cuLaunchKernel", function, groups, 1, 1, threads, 1, 1, 0, self.stream, pointers.ctypes.data, 0)
+
+
+def address_of(place: MemoryPlace) -> int:
+    """The address of a place on the card."""
+    return int(place.handle.address) + place.offset
+
+
+NO_CARD_HINT = "install the driver of the card; `wholestep doctor` says what was found"
+
+
+@cache
+def cuda_driver(number: int = 0) -> CudaDriver:
+    """The driver of the NVIDIA card of a number.
+
+    Raises MissingExtraError where the bindings or NVRTC are not installed, DeviceError where there is no such card.
+    """
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise missing_extra(error) from None
+    compiler = cuda_compiler()
+    try:
+        return CudaDriver(driver, compiler, number)
+    except DeviceError:
+        raise
+    except RuntimeError as error:  # the bindings look for the driver's library at the first call
+        why = str(error).partition("\n")[0]
+        raise DeviceError(f"device 'cuda': no card was found: {why}", hint=NO_CARD_HINT) from None

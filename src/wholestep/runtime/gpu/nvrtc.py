@@ -1,0 +1,121 @@
+"""NVRTC: CUDA C++ becomes machine code of an architecture, on a machine with or without a card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from wholestep.errors import DeviceError, MissingExtraError
+
+OPTIONS = ("--fmad=false", "--ftz=true", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
+"""Products and sums are fused where a kernel says so; denormal numbers of float32 count as zero, as on the CPU;
+divisions and roots are rounded correctly. The log says what each kernel takes."""
+USED = re.compile(
+    r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+    r".*?Used (\d+) registers",
+    re.DOTALL,
+)
+"""A kernel in the log of NVRTC."""
+
+
+class KernelUse(NamedTuple):
+    """The machine's resources that a kernel takes: registers of a thread, and bytes of its local memory."""
+
+    name: str
+    registers: int
+    stack: int
+    """The bytes of its arrays that no register holds, and of what is spilled."""
+    spilled: int
+    """The bytes that are stored, and loaded again, since registers do not suffice."""
+
+
+class MachineCode(NamedTuple):
+    """A module as a cubin, and what its kernels take."""
+
+    cubin: bytes
+    kernels: tuple[KernelUse, ...]
+
+
+class NVRTC:
+    """The compiler, as the bindings of CUDA reach it; raises MissingExtraError where one of the two is not there."""
+
+    def __init__(self) -> None:
+        try:
+            from cuda.bindings import nvrtc
+        except ImportError as error:
+            raise missing_extra(error) from None
+        self.calls = nvrtc
+        try:
+            self.version = tuple(map(int, self.answer("nvrtcVersion")))
+        except RuntimeError as error:  # the bindings look for the library at the first call
+            raise missing_extra(error) from None
+        self.architectures: tuple[int, ...] = tuple(sorted(map(int, self.answer("nvrtcGetSupportedArchs")[0])))
+
+    def answer(self, call: str, *args: Any) -> Sequence[Any]:
+        """The values that a call gives; raises RuntimeError with the name of the error where it fails."""
+        answer: Sequence[Any] = getattr(self.calls, call)(*args)
+        if answer[0].value:
+            raise RuntimeError(f"{call}: {answer[0].name}")
+        return answer[1:]
+
+    def compile(self, text: str, architecture: int) -> MachineCode:
+        """A module as machine code; raises DeviceError with the log where the compiler does not take it."""
+        if architecture not in self.architectures:
+            known = f"{min(self.architectures)} to {max(self.architectures)}"
+            raise DeviceError(
+                f"compile: NVRTC {self.version_name} makes code for compute capabilities {known}, not {architecture}",
+                hint="a newer card needs a newer compiler: pip install -U nvidia-cuda-nvrtc",
+            )
+        (program,) = self.answer("nvrtcCreateProgram", text.encode(), b"kernels.cu", 0, [], [])
+        try:
+            options = [option.encode() for option in (f"--gpu-architecture=sm_{architecture}", *OPTIONS)]
+            try:
+                self.answer("nvrtcCompileProgram", program, len(options), options)
+            except RuntimeError as error:
+                log = self.text_of(program, "ProgramLog").decode(errors="replace").rstrip("\0\n ")
+                raise DeviceError(f"compile: NVRTC does not take the kernels: {error}\n{log}") from None
+            log = self.text_of(program, "ProgramLog").decode(errors="replace")
+            return MachineCode(self.text_of(program, "CUBIN"), tuple(kernels_used(log)))
+        finally:
+            self.answer("nvrtcDestroyProgram", program)
+
+    def text_of(self, program: Any, what: str) -> bytes:
+        """The log or the machine code of a program."""
+        (size,) = self.answer(f"nvrtcGet{what}Size", program)
+        held = bytes(size)
+        self.answer(f"nvrtcGet{what}", program, held)
+        return held
+
+    @property
+    def version_name(self) -> str:
+        """The version, as people write it."""
+        return ".".join(map(str, self.version))
+
+
+def kernels_used(log: str) -> list[KernelUse]:
+    """The resources of each kernel, as the log of the assembler has them.
+
+    >>> kernels_used('''ptxas info    : Compiling entry function 'k0' for 'sm_90'
+    ... ptxas info    : Function properties for k0
+    ... ptxas         .     8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
+    ... ptxas info    : Used 13 registers, used 1 barriers''')
+    [KernelUse(name='k0', registers=13, stack=8, spilled=8)]
+    """
+    return [
+        KernelUse(name, int(registers), int(stack), int(stored) + int(loaded))
+        for name, stack, stored, loaded, registers in USED.findall(log)
+    ]
+
+
+def missing_extra(error: Exception) -> MissingExtraError:
+    """The error of an installation without the extra."""
+    why = str(error).partition("\n")[0]
+    return MissingExtraError(f"device 'cuda': {why}", hint="pip install 'wholestep[cuda]'")
+
+
+@cache
+def cuda_compiler() -> NVRTC:
+    """The compiler of this process; raises MissingExtraError where it is not installed."""
+    return NVRTC()

@@ -1,0 +1,280 @@
+"""NVIDIA cards without one: NVRTC compiles kernels, and the launcher makes the calls that it should, in their order."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import config, forks
+from wholestep.backends.gpu.cuda import Cuda
+from wholestep.compiler import backends
+from wholestep.errors import DeviceError, ForkedError, MissingExtraError, ParameterError
+from wholestep.runtime.cache import code_cache
+from wholestep.runtime.gpu.card_program import CardModule
+from wholestep.runtime.gpu.cuda import CudaDriver
+from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
+from wholestep.runtime.gpu.nvrtc import NVRTC, KernelUse, MachineCode, kernels_used
+from wholestep_tools.audit.campaign import Seen
+from wholestep_tools.audit.correctness import cuda_kernels
+from wholestep_tools.drawn import cuda_card
+from wholestep_tools.drawn.cuda_card import CardCalls, TextCompiler, card_without_one, offered
+
+NEEDS_GXX = pytest.mark.skipif(cuda_card.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
+
+
+# NVRTC.
+
+
+@pytest.fixture(scope="module")
+def compiler() -> NVRTC:
+    try:
+        return NVRTC()
+    except MissingExtraError as error:
+        pytest.skip(f"{error.args[0].splitlines()[0]}: NVRTC is the extra [cuda]; not installed")
+
+
+@pytest.mark.parametrize("name", ["W1", "W2", "W4"])
+def test_all_kernels_of_a_step_compile_and_spill_nothing(name: str, compiler: NVRTC) -> None:
+    seen = Seen()
+    row, each = cuda_kernels.workload(compiler, name, seen)
+    assert not seen.failures and row["kernels"] == len(each) > 1
+    assert all(0 < registers <= 255 for kernel in each for registers in kernel[::2])
+
+
+@pytest.mark.parametrize("name", ["cast", "random_bits", "floor_divide", "sort", "contract"])
+def test_all_kernels_of_the_laws_of_a_primitive_compile(name: str, compiler: NVRTC) -> None:
+    seen = Seen()
+    cuda_kernels.laws(compiler, [name], 0, seen)
+    assert not seen.failures and seen.checks["kernels of primitives"]
+
+
+def test_a_module_that_does_not_compile_is_found(compiler: NVRTC, monkeypatch: Any) -> None:
+    monkeypatch.setattr("wholestep.backends.gpu.cuda.PRELUDE", "")
+    found = cuda_kernels.audit(1, 1)
+    assert found["failures"] and "NVRTC does not take the kernels" in found["examples"][0]
+
+
+def test_what_nvrtc_does_not_take_is_an_error_with_its_log(compiler: NVRTC) -> None:
+    with pytest.raises(DeviceError, match=r"NVRTC does not take the kernels(.|\n)*kernels.cu\(1\): error"):
+        compiler.compile("no kernel", 90)
+    with pytest.raises(DeviceError, match=r"compute capabilities \d+ to \d+, not 10(.|\n)*pip install -U"):
+        compiler.compile("", 10)
+
+
+def test_an_installation_without_nvrtc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Absent:
+        def nvrtcVersion(self) -> None:
+            raise RuntimeError("libnvrtc.so is not there\nwas looked for")
+
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(nvrtc=Absent()))
+    with pytest.raises(MissingExtraError, match=r"libnvrtc.so is not there\n(.|\n)*pip install 'wholestep\[cuda\]'"):
+        NVRTC()
+
+
+def test_the_log_of_a_kernel_that_spills_is_read() -> None:
+    log = """\
+ptxas info    : Compiling entry function 'k26' for 'sm_80'
+ptxas info    : Function properties for k26
+ptxas         .     24 bytes stack frame, 8 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 48 registers, used 1 barriers, 24 bytes cumulative stack size
+ptxas info    : Compiling entry function 'k0' for 'sm_80'
+ptxas info    : Function properties for k0
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+"""
+    assert kernels_used(log) == [KernelUse("k26", 48, 24, 24), KernelUse("k0", 8, 0, 0)]
+
+
+# The launcher.
+
+RNG = np.random.default_rng(0)
+PARAMS = {"w": RNG.normal(size=(5, 3)).astype("f"), "b": np.zeros(3, "f")}
+BATCH = {"x": RNG.normal(size=(8, 5)).astype("f"), "y": RNG.normal(size=(8, 3)).astype("f")}
+
+
+def loss(params: Any, batch: Any) -> Any:
+    return np.mean((np.tanh(batch["x"] @ params["w"] + params["b"]) - batch["y"]) ** 2)
+
+
+@pytest.fixture
+def card() -> Iterator[CudaDriver]:
+    found = card_without_one()
+    kept = backends.BACKENDS["cuda"]
+    backends.BACKENDS["cuda"] = lambda: found
+    assert isinstance(found.driver, CudaDriver)
+    try:
+        yield found.driver
+    finally:
+        backends.BACKENDS["cuda"] = kept
+
+
+def step_on_the_card() -> Any:
+    return ws.compile(loss, PARAMS, optimizer=ws.optim.adam(1e-2), batch=BATCH, device="cuda")
+
+
+def launches(module: CardModule, steps: Sequence[Any]) -> Iterator[str]:
+    """The names of the kernels of packed steps, in the order in which they run."""
+    for kind, *rest in steps:
+        if kind == "launch":
+            yield module.codes[rest[0]].name
+        elif kind == "repeat":
+            for _ in range(rest[1]):
+                yield from launches(module, rest[2])
+        elif kind == "switch":  # the guard, which finds the gradients finite
+            yield from launches(module, rest[1][1])
+
+
+@NEEDS_GXX
+def test_a_step_makes_its_calls_in_the_order_of_the_plan(card: CudaDriver) -> None:
+    step = step_on_the_card()
+    step(BATCH)
+    card.calls.log.clear()
+    step(BATCH)
+    made = card.calls.names()
+    assert made[:4] == ["cuMemcpyHtoDAsync", "cuStreamSynchronize"] * 2, "a batch is copied, and may change then"
+    assert made[-2:] == ["cuMemcpyDtoHAsync", "cuStreamSynchronize"]
+    launched = [args[0].name for name, *args in card.calls.log if name == "cuLaunchKernel"]
+    module = CardModule(step.plan, Cuda(), True)
+    assert launched == list(launches(module, module.steps)) and launched
+    assert "cuMemAlloc" not in made and "cuModuleLoadData" not in made, "a step allocates and loads nothing"
+
+
+@NEEDS_GXX
+def test_the_order_of_groups_and_threads_changes_no_bit() -> None:
+    losses = []
+    for backward in (False, True):
+        with offered(backward):
+            step = step_on_the_card()
+            losses.append([float(step(BATCH).loss) for _ in range(5)])
+    assert losses[0] == losses[1]
+
+
+@NEEDS_GXX
+def test_memory_is_freed_when_nobody_has_it_and_its_guards_are_whole(card: CudaDriver) -> None:
+    before = len(card.calls.blocks)
+    step = step_on_the_card()
+    step(BATCH)
+    assert len(card.calls.blocks) > before
+    for address in card.calls.blocks:
+        card.calls.check_guards(address)
+    del step
+    gc.collect()
+    assert len(card.calls.blocks) == before
+
+
+def test_copies_between_places_that_overlap_go_through_other_memory(card: CudaDriver) -> None:
+    block = card.allocate(100)
+    given = np.arange(100, dtype=np.uint8)
+    card.write(MemoryPlace(block, 0), given)
+    card.copy(MemoryPlace(block, 10), MemoryPlace(block, 0), 90)
+    card.copy(MemoryPlace(block, 0), MemoryPlace(block, 0), 100)
+    found = np.empty(100, np.uint8)
+    card.read(MemoryPlace(block, 0), found)
+    assert found.tobytes() == bytes([*range(10), *range(90)])
+
+
+@NEEDS_GXX
+def test_a_card_that_is_full_keeps_what_it_holds(card: CudaDriver) -> None:
+    step = step_on_the_card()
+    expected = float(step(BATCH).loss)
+    card.calls.failing["cuMemAlloc"] = "CUDA_ERROR_OUT_OF_MEMORY"
+    with pytest.raises(DeviceError, match=r"[\d,]+ bytes: device 'cuda': .* no memory .* what it holds is kept"):
+        step_on_the_card()
+    card.calls.failing.clear()
+    assert float(step(BATCH).loss) < expected
+
+
+@NEEDS_GXX
+def test_a_card_that_fails_says_that_state_may_be_lost(card: CudaDriver) -> None:
+    step = step_on_the_card()
+    card.calls.failing["cuStreamSynchronize"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    with pytest.raises(DeviceError, match=r"cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS(.|\n)*checkpoint"):
+        step(BATCH)
+
+
+def test_a_forked_child_does_not_touch_the_card_of_its_parent(card: CudaDriver, monkeypatch: Any) -> None:
+    block = card.allocate(8)
+    card._forked()
+    with pytest.raises(ForkedError, match="CUDA"):
+        card.read(MemoryPlace(block, 0), np.empty(8, np.uint8))
+    monkeypatch.setattr(card, "process", 0)
+    card.calls.log.clear()
+    del block
+    gc.collect()
+    assert not card.calls.log and isinstance(card.lock, forks.Torn)
+
+
+@NEEDS_GXX
+def test_code_is_kept_on_disk_and_compiled_once(
+    tmp_path: Path, request: Any, monkeypatch: Any, card: CudaDriver
+) -> None:
+    monkeypatch.setenv("WHOLESTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(code_cache, "_STARTED", time.time() + 1e9)
+    code_cache.code_version.cache_clear()
+    config.reread()
+    request.addfinalizer(code_cache.code_version.cache_clear)
+    request.addfinalizer(config.reread)
+    texts: list[str] = []
+    compile_text = TextCompiler.compile
+
+    def counted(self: TextCompiler, text: str, architecture: int) -> MachineCode:
+        texts.append(text)
+        return compile_text(self, text, architecture)
+
+    monkeypatch.setattr(TextCompiler, "compile", counted)
+    first = step_on_the_card()
+    compiled = len(texts)
+    second = step_on_the_card()
+    assert 0 < compiled == len(texts)
+    assert float(first(BATCH).loss) == float(second(BATCH).loss)
+    monkeypatch.setattr(TextCompiler, "version", (0, 1))
+    step_on_the_card()
+    assert len(texts) == 2 * compiled, "another compiler makes other code"
+
+
+def test_cards_have_numbers() -> None:
+    with pytest.raises(DeviceError, match=r"'cuda:2': the driver has 2 cards(.|\n)*'cuda:0' to 'cuda:1'"):
+        CudaDriver(CardCalls(), TextCompiler(), 2)
+    assert CudaDriver(CardCalls(), TextCompiler(), 1).context == ("context", ("card", 1))
+    for name in ("cuda:x", "cuda:", "opencl:1"):
+        with pytest.raises(ParameterError, match=f"no device is called '{name}'"):
+            ws.jit(np.sin, device=name)(np.ones(2))
+
+
+# The card without one finds what it is there to find.
+
+
+@NEEDS_GXX
+def test_faults_of_a_launcher_are_found() -> None:
+    text = 'extern "C" __global__ void __launch_bounds__(2)\nk0(const float *b0, float *b1) {\n    BODY\n}'
+    card = card_without_one().driver
+    block = card.allocate(16)
+    place = MemoryPlace(block, 0)
+
+    def launched(body: str, *places: MemoryPlace, threads: int = 2) -> None:
+        (kernel,) = card.build(text.replace("BODY", body).encode(), [KernelShape("k0", 1, threads)])
+        card.launch(kernel, places)
+
+    launched("b1[0] = 1.0f;", place, place)
+    with pytest.raises(AssertionError, match="k0"):
+        launched("b1[0] = 1.0f;", place)
+    with pytest.raises(AssertionError, match="of 16"):
+        launched("b1[0] = 1.0f;", place, MemoryPlace(block, 17))
+    with pytest.raises(AssertionError):
+        launched("b1[0] = 1.0f;", place, place, threads=4)
+    with pytest.raises(AssertionError, match="only some threads reach"):
+        launched("if (threadIdx.x) { __syncthreads(); }", place, place)
+    launched("b1[4] = 1.0f;", place, place)
+    with pytest.raises(AssertionError, match="beside an allocation"):
+        card.calls.check_guards(block.address)
+    card.calls.blocks[block.address][1][:] = 0xA5
