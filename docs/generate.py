@@ -34,6 +34,7 @@ from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import BilinearPrimitive, LinearPrimitive, Primitive
 from wholestep.testing.primitives import graph_of, samples_of
 from wholestep_tools.audit.page import page as reliability
+from wholestep_tools.bench.decode import page_table as decode_table
 from wholestep_tools.bench.depth import page_table as depth_table
 from wholestep_tools.bench.first_trace import page_table as trace_table
 from wholestep_tools.bench.processes import table_of as processes_table
@@ -226,6 +227,7 @@ def benchmarks() -> str:
     for file in ("models", "models-avx512"):
         page = with_table(page, f"records/{file}.json", models_table(FOLDER / "records" / f"{file}.json"))
     page = with_table(page, "records/processes.json", processes_table(FOLDER / "records" / "processes.json"))
+    page = with_table(page, "records/decode.json", decode_table(FOLDER / "records" / "decode.json"))
     page = with_table(page, "records/depth.json", depth_table(FOLDER / "records" / "depth.json"))
     kept = [FOLDER / "records" / f"{name}.json" for name in ("trace", "trace-kept")]
     page = with_table(page, "records/trace.json and records/trace-kept.json", trace_table(kept))

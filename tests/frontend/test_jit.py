@@ -188,3 +188,9 @@ def test_a_shape_without_an_array_has_no_negative_size():
     with pytest.raises(ShapeError, match=r"ShapeDtype: shape \(2, -1\) has a negative size"):
         ws.ShapeDtype((2, -1))
     assert ws.ShapeDtype(0).shape == (0,)
+
+
+def test_a_python_number_is_compared_with_another():
+    compared = ws.jit(lambda n: (n <= 3, 2 < n, n == 3, n != 2.5, 10**30 > n))
+    assert [bool(x) for x in compared(3)] == [True, True, True, True, True]
+    assert [bool(x) for x in compared(2)] == [True, False, False, True, True]

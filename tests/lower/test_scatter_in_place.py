@@ -5,6 +5,7 @@ import pytest
 
 import wholestep as ws
 from wholestep.errors import BoundsError
+from wholestep.lower.program.steps import RoutineCall, WhileLoop, walk_steps
 
 X = np.arange(12.0).reshape(4, 3)
 
@@ -43,6 +44,27 @@ def test_what_a_loop_carries_is_copied_only_where_it_is_read_again(loop, read_la
     made, found = copies(written(read_later, loop), X)
     np.testing.assert_array_equal(found, wanted)
     assert made == int(read_later)
+
+
+def test_a_next_index_that_is_looked_at_does_not_copy_the_table():
+    """Whether the next row may be read is known before this one is written; the copy that breaks the cycle is small."""
+
+    def step(carry):
+        table, i, total = carry
+        new = table.copy()
+        new[i] = i + 0.5
+        return new, i + 1, total + new[(i + 1) % 4] + np.sum(new)
+
+    start = (np.arange(4000.0).reshape(4, 1000), np.int64(0), np.zeros(1000))
+    compiled = ws.jit(lambda x, i, total: ws.while_loop(lambda carry: carry[1] < 4, step, (x, i, total)))
+    found = compiled(*start)
+    for _ in range(4):
+        start = step(start)
+    np.testing.assert_allclose(found[2], start[2], rtol=1e-12)
+    (program,) = compiled.programs.values()
+    (loop,) = [s for s in program.executable("cpu").plan.steps if isinstance(s, WhileLoop)]
+    copied = [s.params[0] for s in walk_steps(loop.body) if isinstance(s, RoutineCall) and s.routine == "copy"]
+    assert copied == [8]
 
 
 def test_an_index_out_of_bounds_leaves_the_state_as_it_was():

@@ -69,6 +69,45 @@ def test_a_key_draws_the_tokens_of_an_uncompiled_loop(options):
     assert found.tolist() != nn.generate(MODEL, PROMPT, 9, key=ws.random.key(8), **options).tolist()
 
 
+LONG = 90
+"""Tokens after which what is written of a cache has passed several of the lengths that a program knows."""
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.7, "top_k": 6, "top_p": 0.95}])
+def test_long_texts_are_those_of_the_whole_forward_pass(options):
+    """Token for token, each chosen from scores of all that is before it, in one pass without a cache."""
+    key = ws.random.key(7) if options else None
+    found = nn.generate(MODEL, PROMPT, LONG, key=key, **options)
+    scores = np.asarray(MODEL(found), np.float64)
+    for place in range(PROMPT.shape[1], found.shape[1]):
+        now = scores[:, place - 1]
+        if options:
+            kept = numpy_choice(now / options["temperature"], options["top_k"], options["top_p"])
+            wanted = ws.random.categorical(ws.random.fold_in(key, place), kept.astype(np.float32))
+        else:
+            wanted = now.argmax(-1)
+        assert found[:, place].tolist() == wanted.tolist(), place
+
+
+def test_an_attached_function_takes_growing_texts_without_another_trace():
+    step = ws.compile(
+        lambda m, b: nn.cross_entropy(m(b[:, :-1]), b[:, 1:]), MODEL, optimizer=ws.optim.sgd(0.01), batch=PROMPT
+    )
+    write = step.attach(lambda model, b: nn.generate(model, b["text"], 4, lengths=b["lengths"]))
+    after = step.attach(lambda model, b: model(b["token"], cache=b["cache"], position=b["position"]))
+    text, cache = PROMPT[:1], MODEL.init_cache(1, 80)
+    for place in range(text.shape[1]):
+        scores, cache = after({"token": text[:, place : place + 1], "cache": cache, "position": place})
+    for _ in range(70):
+        padded = np.pad(text, ((0, 0), (0, 76 - text.shape[1])))
+        new = write({"text": padded, "lengths": np.array([text.shape[1]])})[:, : text.shape[1] + 1]
+        assert new[0, -1] == np.argmax(scores[0, -1])
+        scores, cache = after({"token": new[:, -1:], "cache": cache, "position": text.shape[1]})
+        text = new
+    assert text.tolist() == nn.generate(MODEL, PROMPT[:1], 70).tolist()
+    assert len(write.entries) == len(after.entries) == 1
+
+
 def numpy_choice(scores, top_k, top_p):
     """Scores with -inf for what is left out, row by row."""
     kept = np.array(scores, np.float64)

@@ -189,6 +189,27 @@ def test_decoding_in_a_compiled_loop():
         ws.jit(decoded)(x, here.init_cache(2, 5))
 
 
+@pytest.mark.parametrize("options", [{}, {"kv_heads": 2}, {"rope": None, "causal": False}])
+def test_a_long_cache_is_read_as_far_as_it_is_written(options):
+    """By tokens, with a mask of one's own, at every place, and its gradient, against a cache that is read whole."""
+    here = nn.MultiHeadAttention(16, 4, key=1, **{"causal": True, "rope": 100.0, **options}).eval()
+    x = np.random.default_rng(0).normal(size=(2, 300, 16)).astype(np.float32)
+    near = np.arange(300) % 7 > 0
+
+    def decoded(x, position):
+        cache = {name: np.zeros((2, here.kv_heads, 300, 4), np.float32) for name in ("k", "v")}
+        _, cache = here(x, cache=cache)
+        return here(x[:, -1:] * 0.5, cache=cache, position=position, mask=near)[0]
+
+    def energy(x, position):
+        return np.sum(decoded(x, position) ** 2)
+
+    one, slope = ws.jit(decoded), ws.jit(ws.grad(energy))
+    for position in (0, 1, 36, 37, 38, 150, 262, 263, 299):  # a plain position reads all places
+        wanted = [decoded(x, position), ws.grad(lambda x, i=position: energy(x, i))(x)]
+        close([one(x, position), slope(x, position)], wanted, 1e-5)
+
+
 def test_masks_meet_the_cache():
     here = nn.MultiHeadAttention(8, 2, key=1, causal=True, dtype="float64")
     x, seen = RNG.normal(size=(1, 4, 8)), np.array([True, False, True, True])

@@ -28,6 +28,8 @@ _resolved: dict[tuple[Any, ...], tuple[Rule, tuple[np.dtype[Any], ...], tuple[np
 def loop_dtypes(ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: np.dtype[Any] | None, casting: Any) -> Any:
     """The dtypes of operands and results, as NumPy resolves them; with a dtype that of the results."""
     signature = (*[None] * ufunc.nin, *[dtype] * ufunc.nout)
+    if all([type(k) is type for k in kinds]):  # of Python's numbers alone a comparison is one of objects
+        kinds = tuple(map(np.dtype, kinds))
     try:
         return ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), signature=signature, casting=casting)
     except TypeError as error:

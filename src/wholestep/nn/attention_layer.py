@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import BoundsError, ParameterError, ShapeError
+from wholestep.frontend.control import cond
 from wholestep.nn.attention import merge_heads, scaled_dot_product_attention, split_heads
 from wholestep.nn.dropouts import probability
 from wholestep.nn.keys import keys_from
@@ -16,6 +18,14 @@ from wholestep.nn.linears import Linear, sized
 from wholestep.nn.module import Module
 from wholestep.nn.positions import rope
 from wholestep.nn.windows import type_text
+
+
+LENGTHS = 8
+"""How many lengths a program knows for what is written of a cache."""
+LEAST_PLACES = 32
+"""The places by which two of these lengths differ at least."""
+FEW_QUERIES = 4
+"""With more queries at once a cache is read whole."""
 
 
 class MultiHeadAttention(Module):
@@ -103,13 +113,14 @@ class MultiHeadAttention(Module):
         if self.rope is not None:
             places = position + wnp.arange(x.shape[1])
             q, k = rope(q, places, self.rope), rope(k, places, self.rope)
-        causal = self.causal
-        if cache is not None:
+        options = {"p": self.dropout if self.training else 0.0, "key": key, "blocks": self.blocks}
+        if cache is None:
+            mixed = scaled_dot_product_attention(q, k, v, mask=mask, causal=self.causal, **options)
+        else:
             cache = {"k": write_cache(cache["k"], k, position), "v": write_cache(cache["v"], v, position)}
             k, v = cache["k"], cache["v"]
-            mask, causal = self.visible(mask, position, x.shape[1], k.shape[2], q.dtype), False
-        p = self.dropout if self.training else 0.0
-        mixed = scaled_dot_product_attention(q, k, v, mask=mask, causal=causal, p=p, key=key, blocks=self.blocks)
+            mask = self.visible(mask, position, x.shape[1], k.shape[2], q.dtype)
+            mixed = attention_to_cache(q, k, v, mask, position + x.shape[1], options)
         y = self.out(merge_heads(mixed))
         return y if cache is None else (y, cache)
 
@@ -153,6 +164,29 @@ class MultiHeadAttention(Module):
         """A cache for so many sequences of at most so many places: zeros."""
         shape = (batch, self.kv_heads, length, self.width // self.heads)
         return {name: np.zeros(shape, dtypes.check(dtype)) for name in ("k", "v")}
+
+
+def attention_to_cache(q: Any, k: Any, v: Any, mask: Any, written: Any, options: Any) -> Any:
+    """Attention to the places of a cache that are written: those up to the next of some lengths that end at its own.
+
+    What is beyond them is masked and would only be read for nothing; the program chooses as it runs.
+    """
+
+    def first(count: int) -> Any:
+        near = mask[..., :count] if mask.shape[-1] > 1 else mask
+        return scaled_dot_product_attention(q, k[..., :count, :], v[..., :count, :], mask=near, **options)
+
+    def among(counts: Sequence[int]) -> Any:
+        if len(counts) == 1:
+            return first(counts[0])
+        half = len(counts) // 2
+        return cond(written <= counts[half - 1], lambda: among(counts[:half]), lambda: among(counts[half:]))
+
+    length = k.shape[-2]
+    if q.shape[-2] > FEW_QUERIES or isinstance(written, int | np.integer) or not isinstance(length, int):
+        return first(length)
+    parts = max(min(LENGTHS, length // LEAST_PLACES), 1)
+    return among([-(-length * part // parts) for part in range(1, parts + 1)])
 
 
 def write_cache(held: Any, new: Any, position: Any) -> Any:

@@ -14,6 +14,7 @@ from wholestep.cli.options import Help, integer_at_least, positive_number
 from wholestep.errors import CommandError
 from wholestep_tools.bench import (
     calls,
+    decode,
     depth,
     device,
     first_trace,
@@ -120,6 +121,7 @@ def add(commands: Any) -> None:
     add_products(others)
     add_memory(others)
     add_calls(others)
+    add_decode(others)
     add_trace(others)
     add_depth(others)
     add_processes(others)
@@ -203,6 +205,29 @@ def add_calls(commands: Any) -> None:
 def calls_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench calls` as it was given."""
     return calls.bench(calls.installed(), options.rounds, options.budget, options.json, sys.stdout)
+
+
+def add_decode(commands: Any) -> None:
+    """Add `wholestep bench decode`."""
+    about = "Time the text that the GPT of `wholestep train text` writes beside PyTorch with its cache, in turns."
+    job = commands.add_parser("decode", help="measure tokens a second", description=about)
+    job.formatter_class = Help
+    job.add_argument("--peers", metavar="NAMES", help="of torch, torch.compile; unless given, torch if installed")
+    job.add_argument("--only", default="*", metavar="PATTERNS", help='names such as "highest score"')
+    job.add_argument("--count", type=integer_at_least(2), default=400, metavar="N", help="tokens after the prompt")
+    job.add_argument("--rounds", type=integer_at_least(1), default=9, metavar="N", help="how often each has its turn")
+    job.add_argument(
+        "--threads", type=integer_at_least(1), default=machine.processors(), metavar="N", help="threads of each library"
+    )
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=decode_command)
+
+
+def decode_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench decode` as it was given."""
+    kinds, peers = decode.kinds_of(options.only), decode.chosen(options.peers)
+    how = (options.count, options.rounds, options.threads, options.json)
+    return decode.bench(kinds, peers, *how, sys.stdout)
 
 
 def add_trace(commands: Any) -> None:

@@ -117,10 +117,35 @@ def kahn_order(
                 heapq.heappush(urgent, j)
     if len(out) == len(tasks):
         return [tasks[i] for i in out]
-    stuck = [w for i, w in enumerate(tasks) if count[i] > 0]
-    return next(
-        (w for w in stuck if not w.copies_back and any(layout.overwritten_memory(p) for p in w.writes)), stuck[0]
-    )
+    return smallest_overwriting(tasks, turning(after, [i for i, n in enumerate(count) if n]), layout)
+
+
+def turning(after: list[set[int]], stuck: Sequence[int]) -> list[int]:
+    """The tasks that lie on cycles, or between two of them, among those that wait for each other or for such ones."""
+    left = set(stuck)
+    followers = dict.fromkeys(stuck, 0)
+    for i in stuck:
+        for j in after[i] & left:
+            followers[j] += 1
+    ends = [i for i in stuck if not followers[i]]
+    while ends:
+        i = ends.pop()
+        left.discard(i)
+        for j in after[i] & left:
+            followers[j] -= 1
+            if not followers[j]:
+                ends.append(j)
+    return [i for i in stuck if i in left]
+
+
+def smallest_overwriting(tasks: Sequence[Task], turning: Sequence[int], layout: MemoryLayout) -> Task:
+    """The task that overwrites the fewest bytes, of which a copy costs least; the first one where none overwrites."""
+
+    def overwritten(task: Task) -> int:
+        return sum(p.nbytes for p in task.writes if layout.overwritten_memory(p))
+
+    found = [tasks[i] for i in turning if not tasks[i].copies_back and overwritten(tasks[i])]
+    return min(found, key=overwritten, default=tasks[turning[0]])
 
 
 def turns_of(tasks: Sequence[Task], after: list[set[int]]) -> list[tuple[bool, int, int]]:
