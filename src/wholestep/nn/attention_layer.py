@@ -19,9 +19,8 @@ from wholestep.nn.module import Module
 from wholestep.nn.positions import rope
 from wholestep.nn.windows import type_text
 
-
 LENGTHS = 8
-"""How many lengths a program knows for what is written of a cache."""
+"""The number of lengths that a program knows for what is written of a cache."""
 LEAST_PLACES = 32
 """The places by which two of these lengths differ at least."""
 FEW_QUERIES = 4

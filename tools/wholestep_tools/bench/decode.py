@@ -1,5 +1,5 @@
-"""Tokens that the GPT of `wholestep train text` writes in a second, beside PyTorch with its cache of keys and values, and
-beside the least time in which its weights can be read."""
+"""Tokens that the GPT of `wholestep train text` writes in a second, beside PyTorch with its cache of keys and values,
+and beside the least time in which its weights can be read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wholestep_tools.bench import machine
 from wholestep_tools.bench.table import columns
 
 ASKED = 5.0
-"""How many times as many tokens as the best of PyTorch are aimed at."""
+"""The least ratio of our tokens to those of the best of PyTorch that is aimed at."""
 PEERS = ("torch", "torch.compile")
 PROMPT = 16
 WIDTH, LAYERS, HEADS = 128, 4, 4
@@ -166,7 +166,7 @@ def kinds_of(patterns: str) -> list[Kind]:
 
 
 def chosen(names: str | None) -> list[str]:
-    """The other libraries of these names, separated by commas, or PyTorch if it is installed: compiling it takes minutes.
+    """The other libraries of these names, separated by commas, or eager PyTorch if it is installed.
 
     Raises CommandError for one that is unknown or not installed.
 

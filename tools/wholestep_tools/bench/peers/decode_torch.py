@@ -1,4 +1,4 @@
-"""The GPT of `wholestep train text` in PyTorch, written by hand, with a cache of keys and values that it writes in place."""
+"""The GPT of `wholestep train text` in PyTorch by hand, with a cache of keys and values that is written in place."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def writer(
     temperature: float | None = None,
     top_k: int | None = None,
     top_p: float | None = None,
-) -> Callable[[], Any]:
+) -> Any:
     """A call that goes on from prompts [batch, time] for `count` tokens; [batch, time + count]."""
     batch, time = prompt.shape
     decoder, given = Decoder(params, heads, time + count), torch.from_numpy(np.asarray(prompt))
@@ -95,7 +95,6 @@ def writer(
 
     step: Step = torch.compile(next_of, dynamic=True) if compiled else next_of
 
-    @torch.inference_mode()
     def call() -> Any:
         made, cache = torch.empty((batch, time + count), dtype=given.dtype), decoder.cache(batch, time + count)
         made[:, :time] = given
@@ -104,4 +103,4 @@ def writer(
             made[:, at + 1 : at + 2] = step(made[:, at : at + 1], cache, at)
         return made.numpy()
 
-    return call
+    return torch.inference_mode()(call)
