@@ -91,11 +91,15 @@ class GraphInterpreter:
         for slot, array in zip(self.inputs, arrays, strict=True):
             memory[slot] = array
         for op, sources, shapes, params, targets, dying, where in self.steps:
+            args = [memory[s] for s in sources]
             if shapes is None:
-                args = [memory[s] for s in sources]
+                try:
+                    out = op.ref(*args, **params)
+                except IndexError:
+                    out = apply_primitive(op, args, params, where)
             else:
-                args = [broadcast_thin(memory[s], shape) for s, shape in zip(sources, shapes, strict=True)]
-            out = apply_primitive(op, args, params, where)
+                args = [x if x.shape == n else np.broadcast_to(x, n) for x, n in zip(args, shapes, strict=True)]
+                out = apply_primitive(op, args, params, where)
             if op.multiple:
                 for slot, value in zip(targets, out, strict=True):
                     memory[slot] = value

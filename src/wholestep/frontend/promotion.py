@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -132,8 +133,15 @@ def cast_to(v: Value, dtype: np.dtype[Any]) -> Value:
 def broadcast_shapes(name: str, shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """The common shape; raises ShapeError that names the operation."""
     first = shapes[0]
-    if all([s == first for s in shapes]):
-        return first
+    for shape in shapes:
+        if shape != first:
+            return common_shape(name, tuple(shapes))
+    return first
+
+
+@lru_cache(maxsize=4096)
+def common_shape(name: str, shapes: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    """The shape that several broadcast to, as `broadcast_shapes` has it."""
     ndim = max(len(s) for s in shapes)
     out: list[Any] = [1] * ndim
     for shape in shapes:
@@ -160,12 +168,19 @@ def broadcast_to(v: Value, shape: tuple[Any, ...]) -> Value:
     own = v.type.shape
     if own == shape:
         return v
-    lead = len(shape) - len(own)
-    axes = [lead + i for i, n in enumerate(own) if not _is_one(n) or _is_one(shape[lead + i])]
-    if len(axes) != len(own):
-        v = reshape(v, shape=tuple([shape[a] for a in axes]))
-    made: Value = broadcast(v, shape=shape, axes=tuple(axes))
+    axes, left = kept_axes(own, shape)
+    if left is not None:
+        v = reshape(v, shape=left)
+    made: Value = broadcast(v, shape=shape, axes=axes)
     return made
+
+
+@lru_cache(maxsize=4096)
+def kept_axes(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...] | None]:
+    """The axes of a shape that those of `own` are, and the sizes that are left of `own` where some of it are dropped."""
+    lead = len(shape) - len(own)
+    axes = tuple([lead + i for i, n in enumerate(own) if not _is_one(n) or _is_one(shape[lead + i])])
+    return axes, None if len(axes) == len(own) else tuple([shape[a] for a in axes])
 
 
 def assignable(v: Value, ndim: int) -> Value:

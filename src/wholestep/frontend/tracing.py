@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,36 +44,56 @@ class Scope:
             return made
         return plain(made) if type(made) is Array else tree.map(plain, made)
 
-    @contextmanager
-    def last_walk(self) -> Iterator[None]:
+    def last_walk(self) -> LastWalk:
         """Nobody differentiates what is emitted inside: compute it, keep no nodes, say nothing of inf and nan."""
-        if not self.outermost:
-            yield
-            return
-        self.builder.recording = False
-        try:
-            with np.errstate(all="ignore"):
-                yield
-        finally:
+        return LastWalk(self.builder if self.outermost else None)
+
+
+class LastWalk:
+    """The context of `Scope.last_walk`, which does nothing without a builder."""
+
+    __slots__ = ("builder", "silence")
+
+    def __init__(self, builder: GraphBuilder | None) -> None:
+        self.builder = builder
+
+    def __enter__(self) -> None:
+        if self.builder is not None:
+            self.builder.recording = False
+            self.silence = np.errstate(all="ignore")
+            self.silence.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        if self.builder is not None:
+            self.silence.__exit__(*raised)
             self.builder.recording = True
 
 
-@contextmanager
-def scope(reason: str) -> Iterator[Scope]:
-    """Work in the current trace, or in a new one that computes as it goes."""
-    builder = current()
-    if builder is not None:
-        # A rule that is asked in the last walk may itself differentiate, which needs the nodes that the walk drops.
-        recording, builder.recording = builder.recording, True
-        try:
-            yield Scope(builder, False)
-        finally:
-            builder.recording = recording
-        return
-    register_backend()
-    own = GraphBuilder(reference.evaluate_node, reason)
-    with building(own):
-        yield Scope(own, True)
+class scope:
+    """Work in the current trace, or in a new one that computes as it goes; a context that gives its `Scope`."""
+
+    __slots__ = ("builder", "inside", "reason", "recording")
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __enter__(self) -> Scope:
+        builder = self.builder = current()
+        if builder is not None:
+            # A rule that is asked in the last walk may itself differentiate, which needs the nodes that the walk drops.
+            self.recording, builder.recording = builder.recording, True
+            return Scope(builder, False)
+        register_backend()
+        own = GraphBuilder(reference.evaluate_node, self.reason)
+        self.inside = building(own)
+        self.inside.__enter__()
+        return Scope(own, True)
+
+    def __exit__(self, *raised: Any) -> None:
+        if self.builder is not None:
+            self.builder.recording = self.recording
+        else:
+            self.inside.__exit__(*raised)
 
 
 def check_function(f: Any, what: str) -> None:

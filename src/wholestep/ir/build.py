@@ -173,7 +173,18 @@ def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
         value.data = builder.evaluate(op, inputs, params)
         return value
     node = Node(op, inputs, params, _stack.where or here())
-    return append(builder, node, types)
+    if op.multiple or op.collective or not builder.recording:
+        return append(builder, node, types)
+    builder.nodes.append(node)  # what `append` does, without a call of it: most nodes of most traces come by here
+    value = Value(types, node, builder)
+    node.outputs = (value,)
+    evaluate = builder.evaluate
+    if evaluate is not None:
+        for v in inputs:
+            if v.data is None:
+                return value
+        value.data = evaluate(op, inputs, params)
+    return value
 
 
 def append(builder: GraphBuilder, node: Node, types: Any) -> Any:

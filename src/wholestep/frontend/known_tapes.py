@@ -1,0 +1,104 @@
+"""Tapes that were met before: an eager gradient of the same operations on the same types walks back by the program that
+an earlier one wrote, so that only the user's function is traced again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wholestep.backends.reference import GraphInterpreter
+from wholestep.ir.build import build
+from wholestep.ir.graph import Node, Value
+from wholestep.primitives.family import Maybe, conj, ones
+from wholestep.transforms.reverse import backward
+
+MOST = 512
+"""The number of tapes that are known at a time."""
+
+Key = tuple[Any, ...]
+
+
+class Pullback(NamedTuple):
+    """The way back over a tape: a program over some of its values, and which of the wanted values it has a result for."""
+
+    program: GraphInterpreter
+    reads: tuple[int, ...]
+    reaches: tuple[bool, ...]
+
+
+_known: dict[Key, Pullback | None] = {}
+"""The pullback of each tape; None for one that was met once."""
+
+
+class Tape:
+    """The nodes of one call, from the wanted values to a result, and what they are a case of.
+
+    The key has all that a pullback is written by: operations, parameters, types, and who reads whom. Values of constants
+    are not in it, as rules see of them what is the number of a `full`. Tapes have none where a rule may run functions of
+    the user's or depend on what encloses it: those that nest graphs, and batches.
+    """
+
+    def __init__(self, nodes: Sequence[Node], wanted: Sequence[Value], result: Value, holomorphic: bool) -> None:
+        self.nodes, self.wanted, self.result, self.holomorphic = nodes, wanted, result, holomorphic
+        self.places = {v: i for i, v in enumerate(wanted)}
+        self.key = self.written()
+
+    def written(self) -> Key | None:
+        """The key, None where there is none."""
+        places = self.places
+        parts: list[Any] = [self.holomorphic, *[v.type for v in self.wanted]]
+        try:
+            for node in self.nodes:
+                op, out = node.op, node.outputs[0]
+                if op.multiple or op.collective:
+                    return None
+                parts += (op, out.type, *[places[v] for v in node.inputs])
+                if op.uniform:
+                    parts.append(repr(node.params["value"]))  # which 0.0 and -0.0 differ in
+                elif not op.literal and node.params:
+                    parts += node.params.values()
+                places[out] = len(places)
+            parts.append(places[self.result])
+            key = tuple(parts)
+            hash(key)
+        except (KeyError, TypeError):  # a value from elsewhere, or parameters that are arrays
+            return None
+        return key
+
+    def pullback(self) -> Pullback | None:
+        """The program that walks back over tapes like this one; None where it must be walked by itself."""
+        if self.key is None or len(self.places) != len(self.wanted) + len(self.nodes):
+            return None
+        known = _known.get(self.key)
+        if known is None:
+            if len(_known) >= MOST:
+                _known.clear()
+            met = self.key in _known
+            known = _known[self.key] = self.made() if met else None
+        return known
+
+    def made(self) -> Pullback:
+        """Write the program: the cotangents of what the result depends on, from values of the tape."""
+        reaches: list[bool] = []
+
+        def pull() -> list[Value]:
+            found: list[Maybe] = backward(self.nodes, [(self.result, ones(self.result.type))], self.wanted)
+            reaches[:] = [g is not None for g in found]
+            return [conj(g) if self.holomorphic else g for g in found if g is not None]
+
+        graph, captured = build(pull, [], name="pullback", reason="grad")
+        return Pullback(GraphInterpreter(graph), tuple([self.places[v] for v in captured]), tuple(reaches))
+
+    def gradients(self, known: Pullback) -> list[Any]:
+        """The data of the cotangents of the wanted values, None where the result does not depend on one."""
+        values = list(self.places)
+        found = iter(known.program([values[i].data for i in known.reads]))
+        return [next(found) if reached else None for reached in known.reaches]
+
+
+def caller_own(data: Any, value: Value, scalar: bool) -> Any:
+    """The gradient of a value as an array that shares memory with nothing, zero where there is none."""
+    made = np.zeros(value.type.shape, value.type.dtype) if data is None else np.array(data, order="C")
+    return made[()] if scalar else made
