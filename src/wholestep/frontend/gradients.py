@@ -134,7 +134,7 @@ def with_gradient(
             known = None if tape is None else tape.pullback()
             with work.last_walk():
                 if tape is not None and known is not None:
-                    found = repeated(tape, known, entered, look)
+                    found = by_known_tape(tape, known, entered, look)
                 else:
                     held = [x.value for x in tree.leaves(aux) if isinstance(x, Array)]
                     gxs = backward(nodes, [(value, ones(value.type))], entered.values, held)
@@ -146,7 +146,7 @@ def with_gradient(
     return differentiated
 
 
-def repeated(tape: Tape, known: Pullback, entered: Entered, look: Callable[[Entered, Sequence[Any]], None]) -> Any:
+def by_known_tape(tape: Tape, known: Pullback, entered: Entered, look: Callable[[Entered, Sequence[Any]], None]) -> Any:
     """Cotangents as the caller gets them, by the program of an earlier tape."""
     look(entered, [reached or None for reached in known.reaches])
     found = zip(tape.gradients(known), entered.values, entered.arrays, strict=True)
