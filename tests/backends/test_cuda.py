@@ -6,6 +6,7 @@ import gc
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -147,6 +148,76 @@ def test_a_step_makes_its_calls_in_the_order_of_the_plan(card: CudaDriver) -> No
     module = CardModule(step.plan, Cuda(), True)
     assert launched == list(launches(module, module.steps)) and launched
     assert "cuMemAlloc" not in made and "cuModuleLoadData" not in made, "a step allocates and loads nothing"
+
+
+@NEEDS_GXX
+def test_steps_of_the_card_alone_are_a_graph_from_the_third_time_on(card: CudaDriver) -> None:
+    expected = [float(x) for x in losses_of(ws.compile(loss, PARAMS, optimizer=ws.optim.adam(1e-2), batch=BATCH))]
+    step = step_on_the_card()
+    found = [float(step(BATCH).loss) for _ in range(2)]
+    card.calls.log.clear()
+    found += [float(step(BATCH).loss) for _ in range(2)]
+    assert found == pytest.approx(expected, rel=1e-6)
+    made = card.calls.names()
+    assert "cuGraphLaunch" in made and not {"cuLaunchKernel", "cuStreamBeginCapture", "cuGraphInstantiate"} & {*made}
+    assert card.calls.graphs > 0
+    del step
+    gc.collect()
+    assert card.calls.graphs == 0
+
+
+def losses_of(step: Any) -> list[float]:
+    """The losses of four steps."""
+    return [float(step(BATCH).loss) for _ in range(4)]
+
+
+@NEEDS_GXX
+def test_a_graph_is_of_the_places_that_it_was_made_with(card: CudaDriver) -> None:
+    def rolled(params: Any, batch: Any) -> Any:
+        def body(carry: Any, x: Any) -> Any:
+            return np.tanh((carry @ params["w"] + params["b"]) @ params["w"].T + x), None
+
+        return np.mean(ws.scan(body, batch["x"][0] * 0, batch["x"])[0] ** 2)
+
+    data = {"x": RNG.normal(size=(40, 5)).astype("f"), "y": RNG.normal(size=(40, 3)).astype("f")}
+    for f in (loss, rolled):
+        made = [
+            ws.compile(f, PARAMS, optimizer=ws.optim.adam(1e-2), batch=BATCH, device=device, key=0)
+            for device in ("cpu", "cuda")
+        ]
+        found = [[step.run(data, epochs=3, batch_size=8).losses for _ in range(3)] for step in made]
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+def test_a_graph_copies_to_the_place_that_it_is_asked_for(card: CudaDriver) -> None:
+    kept: dict[Any, Any] = {}
+    source, *targets = [MemoryPlace(card.allocate(8), 0) for _ in range(3)]
+    for n in range(4):
+        for target in targets:
+            given = np.full(8, 10 * n + targets.index(target), np.uint8)
+            card.write(source, given)
+            card.repeat(kept, "key", [target], partial(card.copy, target, source, 8))
+            found = np.empty(8, np.uint8)
+            card.read(target, found)
+            assert found.tobytes() == given.tobytes()
+    assert card.calls.graphs == 2
+
+
+@NEEDS_GXX
+def test_memory_that_is_freed_while_launches_are_captured_is_freed_after(card: CudaDriver) -> None:
+    kept: dict[Any, Any] = {}
+    blocks = [card.allocate(8)]
+    card.repeat(kept, "key", [], lambda: None)
+    card.repeat(kept, "key", [], blocks.clear)
+    assert not card.calls.blocks and card.unfreed is None
+
+    def broken() -> None:
+        raise KeyboardInterrupt
+
+    card.repeat(kept, "broken", [], lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        card.repeat(kept, "broken", [], broken)
+    assert card.calls.captured is None and card.unfreed is None
 
 
 @NEEDS_GXX

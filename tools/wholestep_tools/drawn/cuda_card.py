@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -162,12 +162,15 @@ class CardCalls:
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR="major", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR="minor"
     )
 
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
+
     def __init__(self, backward: bool = False) -> None:
-        self.backward = backward
+        self.backward, self.graphs = backward, 0
         self.log: list[tuple[Any, ...]] = []
         self.failing: dict[str, str] = {}
         self.blocks: dict[int, Any] = {}
         self.context: Any = None
+        self.captured: list[Callable[[], None]] | None = None
 
     def __getattr__(self, call: str) -> Any:
         answer = getattr(type(self), f"on_{call}", None)
@@ -214,6 +217,7 @@ class CardCalls:
         return "stream"
 
     def on_cuStreamSynchronize(self, stream: Any) -> None:
+        assert self.captured is None
         self.ordered(stream)
 
     def ordered(self, stream: Any) -> None:
@@ -221,14 +225,14 @@ class CardCalls:
         assert self.context and stream == "stream"
 
     def on_cuMemAlloc(self, nbytes: int) -> int:
-        assert self.context and nbytes > 0
+        assert self.context and nbytes > 0 and self.captured is None
         held = np.full(nbytes + 2 * GUARD + 256, 0xA5, np.uint8)
         address = -(-(held.ctypes.data + GUARD) // 256) * 256
         self.blocks[address] = (nbytes, held)
         return address
 
     def on_cuMemFree(self, address: int) -> None:
-        assert self.context
+        assert self.context and self.captured is None
         self.check_guards(address)
         del self.blocks[address]
 
@@ -257,11 +261,52 @@ class CardCalls:
         self.check_place(source, nbytes)
         ctypes.memmove(target, source, nbytes)
 
+    def later(self, work: Callable[[], None]) -> None:
+        """Do what a stream is given, or keep it where it is captured."""
+        if self.captured is None:
+            work()
+        else:
+            self.captured.append(work)
+
+    def on_cuStreamBeginCapture(self, stream: Any, mode: str) -> None:
+        self.ordered(stream)
+        assert mode == "relaxed" and self.captured is None
+        self.captured = []
+
+    def on_cuStreamEndCapture(self, stream: Any) -> Any:
+        assert self.captured is not None
+        made, self.captured = self.captured, None
+        return ("graph", made)
+
+    def on_cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
+        assert graph[0] == "graph" and flags == 0
+        self.graphs += 1
+        return ("executable", tuple(graph[1]))
+
+    def on_cuGraphDestroy(self, graph: Any) -> None:
+        graph[1].clear()
+
+    def on_cuGraphExecDestroy(self, executable: Any) -> None:
+        assert executable[0] == "executable"
+        self.graphs -= 1
+
+    def on_cuGraphLaunch(self, executable: Any, stream: Any) -> None:
+        self.ordered(stream)
+        assert executable[0] == "executable" and self.captured is None
+        for work in executable[1]:
+            work()
+
     def on_cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         self.ordered(stream)
         self.check_place(target, nbytes)
         self.check_place(source, nbytes)
         assert abs(target - source) >= nbytes, "the card does not copy between places that overlap"
+        self.later(lambda: self.copied(target, source, nbytes))
+
+    def copied(self, target: int, source: int, nbytes: int) -> None:
+        """Copy between allocations that are still there."""
+        self.check_place(target, nbytes)
+        self.check_place(source, nbytes)
         ctypes.memmove(target, source, nbytes)
 
     def on_cuModuleLoadData(self, code: bytes) -> dict[str, KernelFunction]:
@@ -278,9 +323,14 @@ class CardCalls:
         assert threads == function.threads
         count = len(function.parameters)
         values = [ctypes.c_uint64.from_address(at).value for at in (ctypes.c_uint64 * count).from_address(given)]
+        self.later(lambda: self.launched(function, values, x, threads))
+
+    def launched(self, function: KernelFunction, values: Sequence[int], groups: int, threads: int) -> None:
+        """Run a kernel on places in allocations that are still there."""
+        count = len(values)
         for address in values:
             self.check_place(address, 0)
-        assert function.run((ctypes.c_uint64 * count)(*values), x, threads, int(self.backward)), (
+        assert function.run((ctypes.c_uint64 * count)(*values), groups, threads, int(self.backward)), (
             f"{function.name}: a barrier that only some threads reach"
         )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,20 @@ class HostStep:
     stores: tuple[MemRef, ...]
 
 
-CardStep = NumberedLaunch | HostStep | RoutineCall | StatusCheck | ForLoop | WhileLoop | Switch
+@dataclass(frozen=True, eq=False)
+class DeviceSteps:
+    """Launches, copies and loops of them, one after the other, which the card does without the host.
+
+    They are the same ones whenever these `loops` around them are in the same trips, and these `slots` at the same
+    places.
+    """
+
+    steps: tuple[Any, ...]
+    loops: tuple[int, ...]
+    slots: tuple[int, ...]
+
+
+CardStep = NumberedLaunch | HostStep | RoutineCall | StatusCheck | ForLoop | WhileLoop | Switch | DeviceSteps
 
 
 @dataclass(frozen=True)
@@ -166,7 +179,7 @@ def unpack_program(unit: CompilationUnit, entry: CacheEntry) -> CardProgram:
         outputs=tuple(facts["outputs"]),
         arena=facts["arena"],
         constants=np.frombuffer(constants, np.uint8),
-        steps=tuple(map(unpack_step, facts["steps"])),
+        steps=unpack_steps(facts["steps"]),
         sites=unpack_sites(unit.graph, facts["sites"]),
         numbers=tuple([tuple(map(int, said)) if kind == "index" else () for kind, said, _ in facts["sites"]]),
         undone=facts["undone"],
@@ -192,11 +205,59 @@ def unpack_ref(packed: Sequence[Any]) -> MemRef:
     return MemRef(slot, offset, tuple([(loop, stride) for loop, stride in moves]))
 
 
+def unpack_steps(packed: Sequence[Any]) -> tuple[Any, ...]:
+    """Steps, of which those that need no host stand together."""
+    out: list[Any] = []
+    together: list[Any] = []
+    for step in [*map(unpack_step, packed), None]:
+        if step is not None and needs_no_host(step):
+            together.append(flat_loop(step) if isinstance(step, ForLoop) else step)
+            continue
+        if together:
+            refs = list(touched(together))
+            loops = {loop for ref in refs for loop, _ in ref.moves} - set(inner_loops(together))
+            slots = {ref.slot for ref in refs}
+            out.append(DeviceSteps(tuple(together), tuple(sorted(loops)), tuple(sorted(slots))))
+            together = []
+        if step is not None:
+            out.append(step)
+    return tuple(out)
+
+
+def needs_no_host(step: CardStep) -> bool:
+    """Test whether a card does a step by itself; copies within one array may need other memory."""
+    if isinstance(step, RoutineCall):
+        target, source = step.refs
+        return target.slot != source.slot
+    if isinstance(step, ForLoop):
+        return not step.outermost and all(isinstance(inside, DeviceSteps) for inside in step.body)
+    return isinstance(step, NumberedLaunch)
+
+
+def flat_loop(loop: ForLoop) -> ForLoop:
+    """A loop that needs no host, with the very steps of its body."""
+    return replace(loop, body=tuple([step for together in loop.body for step in together.steps]))  # type: ignore[union-attr]
+
+
+def touched(steps: Iterable[Any]) -> Iterator[MemRef]:
+    """The places of steps that need no host."""
+    for step in steps:
+        if isinstance(step, ForLoop):
+            yield from touched(step.body)
+        else:
+            yield from step.refs
+
+
+def inner_loops(steps: Iterable[Any]) -> Iterator[int]:
+    """The numbers of the loops of steps that need no host."""
+    for step in steps:
+        if isinstance(step, ForLoop):
+            yield step.loop
+            yield from inner_loops(step.body)
+
+
 def unpack_step(packed: Sequence[Any]) -> CardStep:
     """A step."""
-
-    def steps(body: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(map(unpack_step, body))
 
     match packed:
         case "launch", kernel, refs:
@@ -214,9 +275,9 @@ def unpack_step(packed: Sequence[Any]) -> CardStep:
         case "check", site, ref, fine:
             return StatusCheck(site, unpack_ref(ref), fine)
         case "repeat", loop, trips, body, reverse, outermost:
-            return ForLoop(loop, trips, steps(body), reverse, outermost)
+            return ForLoop(loop, trips, unpack_steps(body), reverse, outermost)
         case "while", test, ref, body:
-            return WhileLoop(steps(test), unpack_ref(ref), steps(body))
+            return WhileLoop(unpack_steps(test), unpack_ref(ref), unpack_steps(body))
         case _:
             _, ref, cases = packed
-            return Switch(unpack_ref(ref), tuple(map(steps, cases)))
+            return Switch(unpack_ref(ref), tuple(map(unpack_steps, cases)))

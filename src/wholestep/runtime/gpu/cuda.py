@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
@@ -21,6 +21,8 @@ from wholestep.runtime.gpu.nvrtc import OPTIONS, MachineCode, cuda_compiler, mis
 FULL = "CUDA_ERROR_OUT_OF_MEMORY"
 NON_BLOCKING = 1
 """The flag of a stream that does not wait for the one that all libraries share."""
+GRAPHS = 256
+"""The graphs that an instance of a program keeps at most."""
 MAJOR, MINOR = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"
 
 
@@ -42,6 +44,15 @@ class DeviceBlock:
         self.address, self.nbytes = address, nbytes
 
 
+class LaunchGraph:
+    """A graph of launches that is ready to run, and destroyed when nobody holds it."""
+
+    __slots__ = ("__weakref__", "executable")
+
+    def __init__(self, executable: Any) -> None:
+        self.executable = executable
+
+
 class CudaDriver:
     """A card, reached by the calls of the CUDA driver; each gives a tuple whose first element is its status."""
 
@@ -52,6 +63,8 @@ class CudaDriver:
         self.name = f"the card {number}"
         self.lock: Any = threading.RLock()
         self.process = os.getpid()
+        self.unfreed: list[tuple[str, Any]] | None = None
+        """The memory and graphs that nobody has any more while launches are captured."""
         self.ask("cuInit", 0)
         (count,) = self.ask("cuDeviceGetCount")
         if number >= count:
@@ -119,14 +132,18 @@ class CudaDriver:
             except DeviceError as error:
                 raise DeviceError(f"{nbytes:,} bytes: {error}") from error
             block = DeviceBlock(int(address), nbytes)
-            weakref.finalize(block, self.release, block.address).atexit = False
+            weakref.finalize(block, self.release, "cuMemFree", block.address).atexit = False
             return block
 
-    def release(self, address: int) -> None:
-        """Free an allocation: the driver does so once all that was asked for is done."""
-        if os.getpid() == self.process:
-            with self.entered():
-                self.ask("cuMemFree", address)
+    def release(self, call: str, what: Any) -> None:
+        """Free an allocation or a graph: the driver does so once all that was asked for is done."""
+        if os.getpid() != self.process:
+            return
+        with self.entered():
+            if self.unfreed is None:
+                self.ask(call, what)
+            else:
+                self.unfreed.append((call, what))
 
     def write(self, place: MemoryPlace, data: NDArray) -> None:
         if data.size:
@@ -163,6 +180,39 @@ class CudaDriver:
                 (self.ask("cuModuleGetFunction", module, shape.name.encode())[0], shape.groups, shape.threads)
                 for shape in kernels
             ]
+
+    def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
+        """Do what `work` does, from the second time on as a graph, and beyond so many keys without one."""
+        key = key, tuple(map(address_of, places))
+        with self.entered():
+            if key not in kept:
+                work()
+                if len(kept) < GRAPHS:
+                    kept[key] = None
+                return
+            if kept[key] is None:
+                kept[key] = self.captured(work)
+            self.ask("cuGraphLaunch", kept[key].executable, self.stream)
+
+    def captured(self, work: Callable[[], None]) -> LaunchGraph:
+        """The launches and copies of `work`, which do not run, as a graph."""
+        self.unfreed = []
+        mode = self.calls.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        try:
+            self.ask("cuStreamBeginCapture", self.stream, mode)
+            try:
+                work()
+            finally:
+                (graph,) = self.ask("cuStreamEndCapture", self.stream)
+            (executable,) = self.ask("cuGraphInstantiate", graph, 0)
+            self.ask("cuGraphDestroy", graph)
+        finally:
+            unfreed, self.unfreed = self.unfreed, None
+            for call, what in unfreed:
+                self.release(call, what)
+        made = LaunchGraph(executable)
+        weakref.finalize(made, self.release, "cuGraphExecDestroy", executable).atexit = False
+        return made
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
         function, groups, threads = kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from wholestep.ir.graph import NDArray
@@ -58,6 +58,11 @@ class Driver(Protocol):
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
         """Run a kernel on buffers at these places."""
+
+    def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
+        """Do what `work` launches and copies, which is the same for every call with this key and these places; `kept`
+        holds whatever makes that quicker.
+        """
 
 
 def copied_through(driver: Driver, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCheck, Switch, WhileLoop
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, fitting_array
-from wholestep.runtime.gpu.card_program import CardProgram, CardStep, HostStep, NumberedLaunch, slot_type
+from wholestep.runtime.gpu.card_program import CardProgram, CardStep, DeviceSteps, HostStep, NumberedLaunch, slot_type
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
 from wholestep.runtime.memory.mapped_arrays import FileInputs
@@ -94,6 +95,8 @@ class CardInstance(BoundExecutable):
             self.places.append(held[slot].place)
         self.held = held
         self.results = [np.empty(held[plan.outputs[o]].shape, held[plan.outputs[o]].dtype) for o in self.fresh]
+        self.moving = {plan.inputs[i] for i in self.given}
+        self.recordings: dict[Any, Any] = {}
         self.counts: dict[int, int] = {}
         self.made = 0
         self.stopping = False
@@ -174,6 +177,8 @@ class CardInstance(BoundExecutable):
             match step:
                 case NumberedLaunch():
                     driver.launch(self.code.kernels[step.kernel], [self.place(ref) for ref in step.refs])
+                case DeviceSteps():
+                    self.repeat_steps(step)
                 case HostStep():
                     self.compute(step)
                 case RoutineCall():
@@ -190,6 +195,12 @@ class CardInstance(BoundExecutable):
                 case Switch():
                     case = self.number(step.ref, np.int64)
                     self.run(step.cases[min(max(case, 0), len(step.cases) - 1)])  # type: ignore[arg-type]
+
+    def repeat_steps(self, step: DeviceSteps) -> None:
+        """Run steps that the card does by itself."""
+        key = step, tuple([self.counts[loop] for loop in step.loops])
+        places = [self.places[slot] for slot in step.slots if slot in self.moving]
+        self.code.driver.repeat(self.recordings, key, places, partial(self.run, step.steps))
 
     def compute(self, step: HostStep) -> None:
         """Compute scalars for the card."""

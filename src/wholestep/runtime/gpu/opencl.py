@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -94,6 +94,9 @@ class OpenCLDriver:
                 kernel.set_scalar_arg_dtypes([None, np.int64] * count)
                 made.append((kernel, (shape.groups * shape.threads,), (shape.threads,)))
             return made
+
+    def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
+        work()
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
         function, items, group = kernel

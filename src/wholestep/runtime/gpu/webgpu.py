@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -259,6 +259,9 @@ class WebGPUDriver:
             except self.wgpu.GPUError as error:
                 name = self.adapter.info["device"]
                 raise DeviceError(f"compile: {name} does not take the kernels: {error}") from error
+
+    def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
+        work()
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
         pipeline, groups = kernel
