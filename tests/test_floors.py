@@ -81,7 +81,8 @@ FLOORS = {
     ),
     "backends.gpu": (
         "host_scalars interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
-        "c_language kernel_writer target",
+        "beside_kernels c_language target",
+        "kernel_writer",
         "cuda join_kernels known_scalars opencl wgsl",
         "launch_order limits",
         "dispatch_list",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from wholestep.backends.gpu.beside_kernels import KernelsBeside
 from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.compiler.backends import BACKENDS
 from wholestep.errors import DeviceError, MissingExtraError
@@ -48,7 +49,7 @@ def device_for_tests(device: str) -> Iterator[str]:
 class CardKernels:
     """Some kernels as one module of a card."""
 
-    def __init__(self, kernels: Sequence[Kernel], device: str) -> None:
+    def __init__(self, kernels: Sequence[Kernel | KernelsBeside], device: str) -> None:
         backend = BACKENDS[device]()
         assert isinstance(backend, CardBackend)
         self.driver, language = backend.driver, backend.language

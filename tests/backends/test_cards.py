@@ -17,16 +17,18 @@ from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 from tests.kernel.workgroup_kernels import CASES
 
 import wholestep as ws
+from wholestep.backends.gpu.beside_kernels import KernelsBeside, flat_kernel
 from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
+from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.backends.gpu.target import OPENCL
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.compiler.devices import compile_for_device
 from wholestep.errors import BoundsError, DeviceError, MissingExtraError, UnsupportedError
 from wholestep.frontend.tracing import type_of
-from wholestep.kernel.lang import Var, walk
+from wholestep.kernel.lang import Buffer, Var, walk
 from wholestep.lower.compile import lower_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.primitives.family import REGISTRY
@@ -81,6 +83,68 @@ def test_workgroups_share_memory_and_wait_for_each_other(device: str) -> None:
 def test_a_kernel_as_text(golden: Any, name: str) -> None:
     kernels = {case: parse_kernel(text) for case, (text, _, _) in CASES.items()}
     golden("\n\n".join(write_kernel(kernel, case, LANGUAGES[name]).text for case, kernel in kernels.items()))
+
+
+EVERY = """\
+kernel every(a: f32[1], x: f32[{n}], mut y: f32[{n}]):
+    v0 = a[0]
+    for i in {rows}:
+        for j in {columns}:
+            v1 = x[{columns}*i + j]
+            v2 = v0 * v1
+            y[{columns}*i + j] = v2
+"""
+TURNED = """\
+kernel turned(x: f32[12], mut y: f32[12]):
+    for i in 4:
+        for j in 3:
+            v0 = x[3*i + j]
+            y[4*j + i] = v0
+"""
+SUMS = """\
+kernel sums(x: f32[1280], mut y: f32[2]):
+    v0 = f32(0.0)
+    for i in 2:
+        for k in 640:
+            v1 = x[640*i + k]
+            fold v2 = add(v1) from v0
+        y[i] = v2
+"""
+
+
+def beside() -> KernelsBeside:
+    """Kernels of every kind, of which three do one thing to arrays of other sizes and shapes."""
+    every = [EVERY.format(n=n, rows=rows, columns=n // rows) for n, rows in ((130, 1), (64, 8), (6, 3))]
+    alone = parse_kernel(TURNED)
+    return KernelsBeside((alone, *map(parse_kernel, every), share_loops(parse_kernel(SUMS)), alone))
+
+
+def test_kernels_beside_each_other_compute_what_each_computes_alone(device: str) -> None:
+    card = CardKernels([beside()], device)
+    found = [random_array(b, i) for i, b in enumerate(beside().buffers)]
+    wanted = [a.copy() for a in found]
+    at = 0
+    for kernel in beside().kernels:
+        interpret.run_kernel(kernel, wanted[at : at + len(kernel.buffers)])
+        at += len(kernel.buffers)
+    card.run(0, found)
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6)
+
+
+def random_array(buffer: Buffer, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(1, 2, buffer.size).astype(buffer.dtype)
+
+
+@pytest.mark.parametrize("name", list(LANGUAGES))
+def test_kernels_beside_each_other_as_text(golden: Any, name: str) -> None:
+    golden(write_kernel(beside(), "beside", LANGUAGES[name]).text)
+
+
+def test_shapes_do_not_matter_to_what_is_done_at_each_element() -> None:
+    flat = [flat_kernel(parse_kernel(EVERY.format(n=n, rows=r, columns=n // r))) for n, r in ((64, 8), (6, 3))]
+    assert [f and f.points for f in flat] == [64, 6] and len({f and f.text for f in flat}) == 1
+    assert flat_kernel(parse_kernel(TURNED)) is None and flat_kernel(parse_kernel(SUMS)) is None
 
 
 SWAPPED = """\

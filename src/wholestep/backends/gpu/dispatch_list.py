@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.backends.gpu.beside_kernels import KernelsBeside, launch_text
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
 from wholestep.backends.gpu.known_scalars import CASE, GIVEN, KnownCode, KnownKernel, KnownOperation, Place
-from wholestep.backends.gpu.launch_order import CardPart, order_launches
+from wholestep.backends.gpu.launch_order import CardPart, card_part, order_launches
 from wholestep.backends.gpu.limits import DOUBLE_HINT, check_program, device_refusal, launch_refusal
 from wholestep.backends.gpu.target import WEBGPU
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.errors import KernelError, UnsupportedError
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import Axis, Index, Kernel
-from wholestep.kernel.text import canonical_text
 from wholestep.lower.program.placed import PlacedProgram
 from wholestep.lower.program.steps import (
     ForLoop,
@@ -81,7 +81,7 @@ class DispatchRecorder:
         self.top = nbytes
         self.given = list(given)
         self.codes: dict[str, tuple[int, KernelCode]] = {}
-        self.numbers: dict[Kernel, int] = {}
+        self.numbers: dict[Kernel | KernelsBeside, int] = {}
         self.filled: list[tuple[int, bytes]] = []
         """(address, bytes) of the constants."""
 
@@ -108,10 +108,10 @@ class DispatchRecorder:
                 return found
             self.given = [x for x in self.given if x not in lost]
 
-    def number(self, kernel: Kernel) -> int:
+    def number(self, kernel: Kernel | KernelsBeside) -> int:
         """The number of a kernel in the module."""
         if kernel not in self.numbers:
-            key = canonical_text(kernel)
+            key = launch_text(kernel)
             if key not in self.codes:
                 number = len(self.codes)
                 self.codes[key] = number, write_kernel(kernel, f"k{number}", WGSL())
@@ -229,7 +229,7 @@ class ProgramWalk:
 
     def append(self, kernel: Kernel, addresses: tuple[int, ...]) -> None:
         """Let a launch come next."""
-        self.waiting.append(CardPart(kernel, tuple([MemRef(0, address) for address in addresses])))
+        self.waiting.append(card_part(kernel, [MemRef(0, address) for address in addresses]))
         if len(self.waiting) == WINDOW:
             self.flush()
 

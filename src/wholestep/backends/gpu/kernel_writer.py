@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, sections_of
 from wholestep.backends.gpu.keep_roundings import keep_roundings
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
 from wholestep.backends.gpu.nested_values import NestedValues, renumbered_names
@@ -29,12 +30,37 @@ class KernelCode(NamedTuple):
     threads: int
 
 
-def write_kernel(kernel: Kernel, name: str, language: KernelLanguage) -> KernelCode:
-    """The kernel in a language.
+def write_kernel(kernel: Kernel | KernelsBeside, name: str, language: KernelLanguage) -> KernelCode:
+    """The kernel, or those beside each other as one, in a language.
 
     A kernel of workgroups is launched as it says; of another one, every point of its grid is a work item.
     """
-    return GpuKernelWriter(keep_roundings(kernel) if language.relaxed else kernel, language).code(name)
+    if isinstance(kernel, KernelsBeside):
+        return write_beside(kernel, name, language)
+    writer = GpuKernelWriter(rounded(kernel, language), language)
+    points, items = writer.points(), writer.items()
+    groups = points if writer.workgroup.threads else -(-points // items)
+    writer.items_of_group(GROUP, items)
+    text = language.kernel(name, kernel.buffers, kernel.scratch, writer.text(), items)
+    return KernelCode(name, text, groups, items)
+
+
+def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage) -> KernelCode:
+    """Kernels beside each other as one; each is done by groups of its own."""
+    lines: list[str] = []
+    first = buffers = scratch = 0
+    for section in sections_of(beside.kernels, language.chosen):
+        writer = GpuKernelWriter(rounded(section.kernel, language), language, buffers, scratch)
+        first = writer.section(section, first)
+        lines += writer.text()
+        buffers += max(1, len(section.points)) * len(section.kernel.buffers)
+        scratch += len(section.kernel.scratch)
+    return KernelCode(name, language.kernel(name, beside.buffers, beside.scratch, lines, ITEMS), first, ITEMS)
+
+
+def rounded(kernel: Kernel, language: KernelLanguage) -> Kernel:
+    """The kernel with the roundings kept that compilers of the language could leave out."""
+    return keep_roundings(kernel) if language.relaxed else kernel
 
 
 def write_scalar_code(code: Callable[..., Var], arity: int, dtype: DType, language: KernelLanguage) -> list[str]:
@@ -55,37 +81,62 @@ def write_scalar_code(code: Callable[..., Var], arity: int, dtype: DType, langua
 class GpuKernelWriter(BlockText):
     """The statements of one kernel."""
 
-    def __init__(self, kernel: Kernel, language: KernelLanguage) -> None:
+    def __init__(self, kernel: Kernel, language: KernelLanguage, buffers: int = 0, scratch: int = 0) -> None:
         super().__init__()
-        self.kernel, self.language = kernel, language
+        self.kernel, self.language, self.first = kernel, language, buffers
         self.workgroup = find_workgroup(kernel)
         self.used = live_variables(kernel)
         self.nested = NestedValues(kernel)
         self.given: set[str] = set()
         """The names that this has given to values and axes."""
-        self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers)}
-        self.names |= {b: f"s{i}" for i, b in enumerate(kernel.scratch)}
+        self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers, buffers)}
+        self.names |= {b: f"s{i}" for i, b in enumerate(kernel.scratch, scratch)}
 
-    def code(self, name: str) -> KernelCode:
-        """The kernel as text."""
+    def points(self) -> int:
+        """The points of the grid."""
+        return math.prod([a.extent for a in self.workgroup.grid])
+
+    def items(self) -> int:
+        """The work items of a workgroup."""
+        threads = self.workgroup.threads
+        return math.prod([a.extent for a in threads]) if threads else min(ITEMS, self.points()) or 1
+
+    def items_of_group(self, group: str, items: int) -> None:
+        """What the work items of a group do."""
         grid, threads, _ = self.workgroup
-        points = math.prod([a.extent for a in grid])
-        items = math.prod([a.extent for a in threads])
         if threads:
-            self.coordinates(grid, GROUP)
+            self.coordinates(grid, group)
             self.coordinates(threads, THREAD)
             self.body(self.kernel.body)
-            groups = points
         else:
-            items = min(ITEMS, points) or 1
-            groups = -(-points // items)
-            self.put(self.language.index_declaration("point", f"{GROUP} * {items} + {THREAD}"))
-            self.open(f"if (point < {points})")
-            self.coordinates(grid, "point")
-            self.body(self.kernel.body)
-            self.close()
-        buffers, scratch = self.kernel.buffers, self.kernel.scratch
-        return KernelCode(name, self.language.kernel(name, buffers, scratch, self.text(), items), groups, items)
+            self.items_below(f"{group} * {items} + {THREAD}", str(self.points()))
+
+    def items_below(self, point: str, points: str) -> None:
+        """What a work item does whose point is one of the grid."""
+        self.put(self.language.index_declaration("point", point))
+        self.open(f"if (point < {points})")
+        self.coordinates(self.workgroup.grid, "point")
+        self.body(self.kernel.body)
+        self.close()
+
+    def section(self, section: BesideSection, first: int) -> int:
+        """A kernel of a launch, whose groups begin with this one; where they end."""
+        own = [
+            -(-n // ITEMS) for n in section.points or (self.points() * (1 if not self.workgroup.threads else ITEMS),)
+        ]
+        ends = [first + sum(own[: i + 1]) for i in range(len(own))]
+        self.open(f"if (({GROUP} >= {first}) & ({GROUP} < {ends[-1]}))")
+        if len(own) > 1:
+            self.names |= {b: f"p{i}" for i, b in enumerate(self.kernel.buffers)}
+            for line in self.language.chosen_arrays([first, *ends], section.points, self.kernel.buffers, self.first):
+                self.put(line)
+            self.items_below(f"({GROUP} - before) * {ITEMS} + {THREAD}", "points")
+        elif section.points:
+            self.items_below(f"({GROUP} - {first}) * {ITEMS} + {THREAD}", str(section.points[0]))
+        else:
+            self.items_of_group(f"({GROUP} - {first})", ITEMS)
+        self.close()
+        return ends[-1]
 
     def text(self) -> list[str]:
         """The lines; where values are nested, names that became no declaration leave no gap."""

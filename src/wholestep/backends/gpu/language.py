@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from wholestep.kernel.lang import Buffer, DType, Var
@@ -22,6 +22,8 @@ class KernelLanguage(ABC):
     """True where a compiler may treat float32 as real numbers: kernels then say `exact` where it may not."""
     nested: ClassVar[bool] = False
     """True where values that are used once stand where they are used, so that a text is short."""
+    chosen: ClassVar[bool] = False
+    """True where the place of an array is a number, so that a group can choose its arrays among several."""
     reserved: ClassVar[frozenset[str]] = frozenset()
     """Words of the language that names of values could be."""
     most_buffers: ClassVar[int]
@@ -48,6 +50,14 @@ class KernelLanguage(ABC):
     @abstractmethod
     def index_declaration(self, name: str, text: str) -> str:
         """The declaration of an integer of the width of indices."""
+
+    def chosen_arrays(
+        self, ends: Sequence[int], points: Sequence[int], buffers: Sequence[Buffer], first: int
+    ) -> Iterator[str]:
+        """The statements by which a group chooses among sets of arrays, whose groups end at `ends[1:]`: the number of
+        groups `before` those of its set, the `points` of it, and its arrays p0, p1, ...; the arrays of the first set
+        have the numbers from `first` on."""
+        raise AssertionError(f"{self.name} has no arrays that are chosen")
 
     @abstractmethod
     def loop_head(self, name: str, steps: int) -> str:

@@ -5,15 +5,23 @@ host a, small b, large c, host d, small e    -->    host a, host d, large c, (b,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from wholestep import dtypes
+from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, flat_kernel, has_group_size, kernels_of
 from wholestep.backends.gpu.host_scalars import Element, HostScalars
 from wholestep.backends.gpu.join_kernels import KERNELS, SmallKernel, joined_kernel, small_kernel
-from wholestep.kernel.lang import DType, Kernel
+from wholestep.kernel.lang import DType, Kernel, walk
 from wholestep.lower.program.steps import MemRef
 
+BESIDE = 8
+"""The kernels beside each other in one launch at most, equal ones counted once."""
+SHARED = 8192
+"""The bytes of scratch memory that kernels beside each other have at most: a workgroup has 16 KB everywhere."""
+WORD = 4
+"""Elements of fewer bytes are written by atomic operations in WGSL, as all that their launch reads and writes is."""
 HOST_ELEMENT = 8
 """The bytes of a scalar that the host computes for the card."""
 
@@ -39,13 +47,29 @@ class HostPart(NamedTuple):
 
 
 class CardPart(NamedTuple):
-    """A launch of the card."""
+    """A launch of the card, of a kernel or of several beside each other."""
 
-    kernel: Kernel
+    kernel: Kernel | KernelsBeside
     refs: tuple[MemRef, ...]
+
+    def alone(self) -> Iterator[tuple[Kernel, tuple[MemRef, ...]]]:
+        """The kernels, each with its own places."""
+        at = 0
+        for kernel in kernels_of(self.kernel):
+            yield kernel, self.refs[at : at + len(kernel.buffers)]
+            at += len(kernel.buffers)
 
 
 LaunchPart = HostPart | CardPart
+
+
+def card_part(kernel: Kernel, refs: Sequence[MemRef]) -> CardPart:
+    """The launch of a kernel at these places, without the buffers that the kernel leaves alone."""
+    used = {b for s in walk(kernel.body) for b in buffers_of(s)}
+    if used.issuperset(kernel.buffers):
+        return CardPart(kernel, tuple(refs))
+    kept = [(b, ref) for b, ref in zip(kernel.buffers, refs, strict=True) if b in used]
+    return CardPart(replace(kernel, buffers=tuple([b for b, _ in kept])), tuple([ref for _, ref in kept]))
 
 
 class Access(NamedTuple):
@@ -85,31 +109,81 @@ class LaunchOrder:
 
     def __init__(self, parts: Sequence[LaunchPart], buffers: int) -> None:
         self.parts, self.buffers = parts, buffers
-        kernels = dict.fromkeys([p.kernel for p in parts if isinstance(p, CardPart)])
-        found = {kernel: small_kernel(kernel) for kernel in kernels}
-        self.small = [found[p.kernel] if isinstance(p, CardPart) else None for p in parts]
+        kernels = dict.fromkeys([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
+        small = {kernel: small_kernel(kernel) for kernel in kernels}
+        flat = {kernel: found.text for kernel in kernels if (found := flat_kernel(kernel)) is not None}
+        own = [kernels_of(p.kernel)[0] if isinstance(p, CardPart) else None for p in parts]
+        self.small = [None if kernel is None else small[kernel] for kernel in own]
+        self.flat = [None if kernel is None else flat.get(kernel) for kernel in own]
         touched = [accesses(p) for p in parts]
         self.after = [{i for i in range(j) if conflict(touched[i], touched[j])} for j in range(len(parts))]
         self.left = list(range(len(parts)))
 
     def ordered(self) -> list[LaunchPart]:
-        """The parts, the small ones joined."""
+        """The parts, small ones joined, and large ones that wait for nothing beside each other."""
         out: list[LaunchPart] = []
         while self.left:
-            found = self.taken(lambda i: isinstance(self.parts[i], HostPart)) or self.taken(self.is_large)
+            found = self.taken(lambda i: isinstance(self.parts[i], HostPart))
             if found:
                 out += [self.parts[i] for i in found]
+            elif ready := self.ready():
+                self.left = [i for i in self.left if i not in ready]
+                out += self.beside(ready)
             else:
-                out.append(self.joined(self.taken(self.is_small)))
+                out.append(self.joined(self.taken(self.is_free) or self.taken(self.is_small)))
         return out
 
+    def ready(self) -> list[int]:
+        """The large parts that wait for nothing, and the small ones that do the same to other arrays."""
+        held = set(self.left)
+        free = [i for i in self.left if self.after[i].isdisjoint(held)]
+        texts = {self.flat[i] for i in free if self.is_large(i)}
+        return [i for i in free if self.is_large(i) or (self.flat[i] is not None and self.flat[i] in texts)]
+
     def is_large(self, i: int) -> bool:
-        """Test whether a part is a launch by itself."""
+        """Test whether a part is no small kernel."""
         return isinstance(self.parts[i], CardPart) and self.small[i] is None
 
     def is_small(self, i: int) -> bool:
         """Test whether a part is a small kernel."""
         return self.small[i] is not None
+
+    def is_free(self, i: int) -> bool:
+        """Test whether a part is a small kernel, and no large one that is left does the same to other arrays."""
+        return self.is_small(i) and not (
+            self.flat[i] and self.flat[i] in {self.flat[j] for j in self.left if self.is_large(j)}
+        )
+
+    def beside(self, found: Sequence[int]) -> list[LaunchPart]:
+        """The launches of parts that have nothing to do with each other, equal ones next to each other."""
+        packs: dict[tuple[Any, ...], list[list[int]]] = {}
+        for i in sorted(
+            found, key=lambda i: (min([j for j in found if self.flat[j] == self.flat[i]]) if self.flat[i] else i, i)
+        ):
+            part = self.parts[i]
+            assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
+            narrow = any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
+            own = packs.setdefault((narrow,) if has_group_size(part.kernel) else (i,), [])
+            if not own or not self.fits([*own[-1], i]):
+                own.append([])
+            own[-1].append(i)
+        return [self.launch(pack) for own in packs.values() for pack in own]
+
+    def fits(self, pack: Sequence[int]) -> bool:
+        """Test whether parts are not too many for one launch."""
+        parts = [self.parts[i] for i in pack]
+        scratch = [b for p in parts if isinstance(p, CardPart) for k in kernels_of(p.kernel) for b in k.scratch]
+        texts = len({self.flat[i] or i for i in pack})
+        held = sum([b.size * b.dtype.itemsize for b in scratch])
+        return texts <= BESIDE and held <= SHARED and sum([len(p.refs) for p in parts]) <= self.buffers
+
+    def launch(self, pack: Sequence[int]) -> LaunchPart:
+        """The launch of parts."""
+        parts = [p for i in pack if isinstance(p := self.parts[i], CardPart)]
+        if len(parts) == 1:
+            return parts[0]
+        kernels = tuple([kernel for p in parts for kernel in kernels_of(p.kernel)])
+        return CardPart(KernelsBeside(kernels), tuple([ref for p in parts for ref in p.refs]))
 
     def taken(self, wanted: Callable[[int], bool]) -> list[int]:
         """Take out the parts of a kind, in their order, that no other kind holds up."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -258,7 +258,7 @@ class WGSL(KernelLanguage):
     name = "wgsl"
     reserved = frozenset({"i32", "i64"})
     most_buffers = LAUNCH_WORDS - 2
-    relaxed = nested = True
+    relaxed = nested = chosen = True
     table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = EXPRESSIONS
     barrier = "storageBarrier(); workgroupBarrier();"
 
@@ -297,6 +297,16 @@ class WGSL(KernelLanguage):
     def index_declaration(self, name: str, text: str) -> str:
         return f"let {name} = {text};"
 
+    def chosen_arrays(
+        self, ends: Sequence[int], points: Sequence[int], buffers: Sequence[Buffer], first: int
+    ) -> Iterator[str]:
+        yield f"var word = {first + 2}i; var before = {ends[0]}i; var points = {points[0]}i;"
+        for i in range(1, len(points)):
+            word = first + 2 + i * len(buffers)
+            yield f"if ({GROUP} >= {ends[i]}) {{ word = {word}i; before = {ends[i]}i; points = {points[i]}i; }}"
+        for i, b in enumerate(buffers):
+            yield f"let p{i} = ws_word(word + {i}){' >> 2u' if b.dtype.itemsize >= 4 else ''};"
+
     def loop_head(self, name: str, steps: int) -> str:
         return f"for (var {name} = 0i; {name} < {steps}i; {name}++)"
 
@@ -331,7 +341,11 @@ class WGSL(KernelLanguage):
         for i, b in enumerate(scratch):
             if b.space != "shared":
                 out.append(f"    var s{i}: array<{wgsl_storage_type(b.dtype)}, {b.size}>;")
+        lines = [*lines]
+        named = set(re.findall(r"\bb\d+\b", "\n".join(lines)))
         for i, b in enumerate(buffers):
+            if f"b{i}" not in named:  # its group chooses it
+                continue
             word = i + 2
             shift = " >> 2u" if b.dtype.itemsize >= 4 else ""
             out.append(f"    let b{i} = launch[{word // 4}].{'xyzw'[word % 4]}{shift};")

@@ -53,6 +53,7 @@ fn atomic_store_bf16(b: u32, i: i32, x: u32) { atomic_store_u16(b, i, x); }
 """Elements below 4 bytes: no two work items write one, but they may write parts of one word."""
 
 INTEGERS = """\
+fn ws_word(i: i32) -> u32 { return launch[i >> 2u][i & 3i]; }
 fn ws_bool(x: bool) -> bool { return x; }
 fn ws_f32(x: f32) -> f32 { return x; }
 fn ws_i32(x: i32) -> i32 { return x; }

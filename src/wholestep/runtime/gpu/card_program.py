@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.backends.gpu.beside_kernels import KernelsBeside, launch_text
 from wholestep.backends.gpu.host_scalars import Element, HostScalars, SplitKernel, split_kernel
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
 from wholestep.backends.gpu.language import KernelLanguage
-from wholestep.backends.gpu.launch_order import HOST_ELEMENT, CardPart, HostPart, LaunchPart, order_launches
+from wholestep.backends.gpu.launch_order import HOST_ELEMENT, HostPart, LaunchPart, card_part, order_launches
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel.lang import Kernel
-from wholestep.kernel.text import canonical_text
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.failure_points import fails_late
 from wholestep.lower.program.program import FIRST_INPUT, LoweredProgram
@@ -115,7 +115,7 @@ class CardModule:
             types.append(dtype)
             self.arena += HOST_ELEMENT
         host = [] if split.host is None else [HostPart(split.host, tuple(refs), tuple(types))]
-        return [*host, *([] if split.card is None else [CardPart(split.card, tuple(refs))])]
+        return [*host, *([] if split.card is None else [card_part(split.card, refs)])]
 
     def part(self, part: LaunchPart) -> list[Any]:
         """A part of a launch as JSON can hold it."""
@@ -124,9 +124,9 @@ class CardModule:
             return ["host", part.scalars, loads, list(map(pack_ref, part.stores()))]
         return ["launch", self.number(part.kernel), list(map(pack_ref, part.refs))]
 
-    def number(self, kernel: Kernel) -> int:
+    def number(self, kernel: Kernel | KernelsBeside) -> int:
         """The number of a kernel's text, which is written once."""
-        key = canonical_text(kernel)
+        key = launch_text(kernel)
         if key not in self.written:
             self.written[key] = write_kernel(kernel, f"k{len(self.written)}", self.language)
         return list(self.written).index(key)

@@ -1,0 +1,145 @@
+"""Kernels beside each other: those that have nothing to do with one another are one launch, on workgroups of their own.
+
+kernel a on groups 0 to 8, kernel b on groups 0 to 4    -->    one launch of 12 groups: those from 8 on are b's
+
+Equal kernels over arrays of different sizes are written once: a group finds out which arrays are its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from wholestep.backends.gpu.share_loops import THREADS, PlacedAxes
+from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.text import canonical_text
+from wholestep.kernel.workgroups import find_workgroup
+
+
+class KernelsBeside(NamedTuple):
+    """Kernels of one launch, whose buffers are all of theirs."""
+
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffers, those of the first kernel first."""
+        return tuple([b for kernel in self.kernels for b in kernel.buffers])
+
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        """The shared and private memory."""
+        return tuple([b for kernel in self.kernels for b in kernel.scratch])
+
+
+def kernels_of(launched: Kernel | KernelsBeside) -> tuple[Kernel, ...]:
+    """The kernels of a launch."""
+    return launched.kernels if isinstance(launched, KernelsBeside) else (launched,)
+
+
+def launch_text(launched: Kernel | KernelsBeside) -> str:
+    """A text that is the same for launches of the same kernels."""
+    return "\n".join(map(canonical_text, kernels_of(launched)))
+
+
+def has_group_size(kernel: Kernel) -> bool:
+    """Test whether workgroups of the size that kernels beside each other have do a kernel."""
+    return math.prod([a.extent for a in find_workgroup(kernel).threads]) in (1, THREADS)
+
+
+class FlatKernel(NamedTuple):
+    """A kernel that does one thing at each element of arrays of one size, whatever their shape is, and the size; the
+    kernel itself is one of a workgroup of elements."""
+
+    kernel: Kernel
+    points: int
+    text: str
+    """The same for kernels that do the same."""
+
+
+def flat_kernel(kernel: Kernel) -> FlatKernel | None:
+    """The flat form of a kernel; None where it has none."""
+    grid, threads, body = find_workgroup(kernel)
+    inner = [s for s in walk(body) if isinstance(s, Loop)]
+    if threads or kernel.scratch or inner or any(a.symbolic for a in grid):
+        return None
+    indices = {i: None for s in walk(kernel.body) for i in indices_of(s) if i.terms}
+    points = math.prod([a.extent for a in grid])
+    if len(indices) != 1 or not counts_elements(next(iter(indices)), points):
+        return None
+    made = KernelFlattening(kernel, grid).kernel()
+    return FlatKernel(made, points, canonical_text(made))
+
+
+def indices_of(s: Statement) -> tuple[Index, ...]:
+    """The indices in a value or a store."""
+    if isinstance(s, Store):
+        return (s.index,)
+    return (s.index,) if isinstance(s, Var) and s.op in ("load", "index") else ()
+
+
+def counts_elements(index: Index, points: int) -> bool:
+    """Test whether an index is the number of a point, in whatever order the axes stand."""
+    size = 1
+    for key, factor in sorted(index.terms.items(), key=lambda term: term[1]):
+        if isinstance(key, Var) or factor != size:
+            return False
+        size *= key.extent
+    return index.const == 0 and size == points
+
+
+class KernelFlattening(PlacedAxes):
+    """A copy of a kernel, whose grid is one axis."""
+
+    def __init__(self, kernel: Kernel, grid: Sequence[Axis]) -> None:
+        super().__init__()
+        self.given, self.axis = kernel, Axis("i", THREADS)
+        (index,) = {i: None for s in walk(kernel.body) for i in indices_of(s) if i.terms}
+        self.places |= {a: Index(0, {self.axis: 1} if index.coefficient(a) == 1 else {}) for a in grid}
+        at_points = {b for s in walk(kernel.body) for b in buffers_of(s) if indices_of(s)[0].terms}
+        for b in kernel.buffers:
+            self.new[b] = Buffer(b.name, b.dtype, THREADS if b in at_points else b.room, b.written, b.space)
+
+    def kernel(self) -> Kernel:
+        """The kernel of one axis; what stood before a loop stays before it."""
+        first, *others = self.nest(self.given.body)
+        body = (*first, Loop(self.axis, tuple([s for part in others for s in part])))
+        return Kernel(self.given.name, tuple([self.new[b] for b in self.given.buffers]), body)
+
+    def nest(self, body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
+        """The statements before the first loop, before the second one, and so on."""
+        if body and isinstance(loop := body[-1], Loop):
+            return [self.body(body[:-1]), *self.nest(loop.body)]
+        return [self.body(body)]
+
+
+def buffers_of(s: Statement) -> tuple[Buffer, ...]:
+    """The buffer that a statement reads or writes."""
+    if isinstance(s, Store):
+        return (s.buffer,)
+    return (s.attr[0],) if isinstance(s, Var) and s.op == "load" else ()
+
+
+class BesideSection(NamedTuple):
+    """A kernel of a launch, which is written once, and the points of each set of arrays that it is done for; none where
+    it is done for one, on a grid of its own."""
+
+    kernel: Kernel
+    points: tuple[int, ...] = ()
+
+
+def sections_of(kernels: Sequence[Kernel], chosen: bool) -> list[BesideSection]:
+    """Kernels as they are written, equal ones that follow each other once where arrays can be `chosen` by the group."""
+    out: list[BesideSection] = []
+    texts: list[str] = []
+    for kernel in kernels:
+        flat = flat_kernel(kernel) if chosen else None
+        if flat is not None and texts and texts[-1] == flat.text:
+            out[-1] = BesideSection(flat.kernel, (*out[-1].points, flat.points))
+        elif flat is not None:
+            out.append(BesideSection(flat.kernel, (flat.points,)))
+        else:
+            out.append(BesideSection(kernel))
+        texts.append("" if flat is None else flat.text)
+    return out
