@@ -41,12 +41,13 @@ class KnownCode:
         return self.numbers.setdefault(KnownOperation(op, dtypes.short(dtype), tuple(args), extra), len(self.numbers))
 
     def used_by(self, roots: Sequence[int]) -> tuple[list[KnownOperation], dict[int, int]]:
-        """The operations that some values are made of, and the new numbers of the old ones."""
+        """The operations that some values are made of, constants first, and the new numbers of the old ones."""
         code, wanted = list(self.numbers), set(roots)
         for number in reversed(range(len(code))):
             if number in wanted:
                 wanted.update(code[number].args)
-        renumbered = {old: new for new, old in enumerate(sorted(wanted))}
+        ordered = sorted(wanted, key=lambda number: (code[number].op != "const", number))
+        renumbered = {old: new for new, old in enumerate(ordered)}
         kept = [code[old]._replace(args=tuple([renumbered[x] for x in code[old].args])) for old in renumbered]
         return kept, renumbered
 

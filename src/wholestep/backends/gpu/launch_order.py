@@ -5,8 +5,9 @@ host a, small b, large c, host d, small e    -->    host a, host d, large c, (b,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from wholestep import dtypes
@@ -89,25 +90,35 @@ def accesses(part: LaunchPart) -> list[Access]:
     return loads + [Access(ref, HOST_ELEMENT, True) for ref in part.stores()]
 
 
-def conflict(first: Sequence[Access], second: Sequence[Access]) -> bool:
+def conflict(first: Sequence[Access], second: Sequence[Access], trips: Mapping[int, int]) -> bool:
     """Test whether two parts may touch one place, one of them writing."""
-    return any((a.written or b.written) and may_overlap(a, b) for a in first for b in second)
+    return any((a.written or b.written) and may_overlap(a, b, trips) for a in first for b in second)
 
 
-def may_overlap(a: Access, b: Access) -> bool:
-    """Test whether bytes may be the same ones; places that move with loops otherwise are not told apart."""
+def may_overlap(a: Access, b: Access, trips: Mapping[int, int]) -> bool:
+    """Test whether bytes may be the same ones; where places move with loops otherwise, in whatever trips."""
     if a.ref.slot != b.ref.slot:
         return False
-    if a.ref.moves != b.ref.moves:
+    if a.ref.moves == b.ref.moves:
+        low, high = int(a.ref.offset), int(b.ref.offset)
+        return low < high + b.nbytes and high < low + a.nbytes
+    if any(loop not in trips for x in (a, b) for loop, _ in x.ref.moves):
         return True
-    low, high = int(a.ref.offset), int(b.ref.offset)
-    return low < high + b.nbytes and high < low + a.nbytes
+    (low, low_end), (high, high_end) = reach(a, trips), reach(b, trips)
+    return low < high_end and high < low_end
+
+
+def reach(access: Access, trips: Mapping[int, int]) -> tuple[int, int]:
+    """The bytes that are touched in all trips of the loops around, from and to before."""
+    ways = [int(stride) * (trips[loop] - 1) for loop, stride in access.ref.moves]
+    begin = int(access.ref.offset)
+    return begin + sum([min(way, 0) for way in ways]), begin + sum([max(way, 0) for way in ways]) + access.nbytes
 
 
 class LaunchOrder:
     """Parts that are put in order; each comes after those before it that it may not pass."""
 
-    def __init__(self, parts: Sequence[LaunchPart], buffers: int) -> None:
+    def __init__(self, parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int]) -> None:
         self.parts, self.buffers = parts, buffers
         kernels = dict.fromkeys([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
         small = {kernel: small_kernel(kernel) for kernel in kernels}
@@ -116,7 +127,7 @@ class LaunchOrder:
         self.small = [None if kernel is None else small[kernel] for kernel in own]
         self.flat = [None if kernel is None else flat.get(kernel) for kernel in own]
         touched = [accesses(p) for p in parts]
-        self.after = [{i for i in range(j) if conflict(touched[i], touched[j])} for j in range(len(parts))]
+        self.after = [{i for i in range(j) if conflict(touched[i], touched[j], trips)} for j in range(len(parts))]
         self.left = list(range(len(parts)))
 
     def ordered(self) -> list[LaunchPart]:
@@ -213,7 +224,9 @@ class LaunchOrder:
         return CardPart(joined_kernel(kernels), tuple([ref for p in parts for ref in p.refs]))
 
 
-def order_launches(parts: Sequence[LaunchPart], buffers: int) -> list[LaunchPart]:
+def order_launches(
+    parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int] = MappingProxyType({})
+) -> list[LaunchPart]:
     """The parts of consecutive launches in an order with few of them, which means the same; none has more buffers than
-    this, beside those that have by themselves."""
-    return LaunchOrder(parts, buffers).ordered()
+    this, beside those that have by themselves. `trips` are those of the loops around."""
+    return LaunchOrder(parts, buffers, trips).ordered()

@@ -6,31 +6,58 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from wholestep.export.native.page_module import STATE_FILE
 from wholestep.export.native.state_code import filled_in
 
 FOLDER = Path(__file__).parent
-RUNTIME: tuple[str | Path, ...] = ("host_numbers.js", STATE_FILE, "program.js", "rows.js", "training.js")
-"""The files of the script that trains, in their order."""
+OPERATION = re.compile(r"(\w+): \(t[,)].*,")
+"""A line of the table of operations on the host's numbers."""
 INDEX = "index"
 """The name of the module in a package."""
 
 
+class Part(NamedTuple):
+    """A file of a script or a style, and what it is for: it is sent with the programs that need it."""
+
+    file: str | Path
+    needed: Callable[[Mapping[str, Any]], bool] = lambda program: True
+
+
+def has_functions(program: Mapping[str, Any]) -> bool:
+    """Test whether there are functions on the state."""
+    return bool(program["functions"])
+
+
+def shows_arrays(program: Mapping[str, Any]) -> bool:
+    """Test whether a page shows arrays beside the losses."""
+    return bool(program["functions"] or program["step"]["outputs"])
+
+
+TRAINING = tuple(map(Part, ("host_numbers.js", STATE_FILE, "program.js", "rows.js", "training.js")))
+"""The script that trains: numbers of the host, files of states, programs, rows, and the training."""
+WORKER = (*TRAINING, Part("functions.js", has_functions), Part("kept.js"), Part("worker.js"))
+MODULE = (*TRAINING, Part("functions.js"))
+PAGE = (Part("page.js"), Part("arrays.js", shows_arrays), Part("begin.js"))
+STYLE = (Part("page.css"), Part("arrays.css", shows_arrays))
+
+
 def page_text(title: str, program: Mapping[str, Any]) -> str:
     """A page that trains a program; its policy lets these scripts alone run, and no network be asked."""
-    style = source_text("page.css")
-    script = "".join(map(source_text, page_scripts(program)))
+    style, script = parts_text(STYLE, program), parts_text(PAGE, program)
     texts = {
         "TITLE": html.escape(title),
         "SCRIPT": script,
         "SCRIPTHASH": source_hash(script),
         "STYLE": style,
         "STYLEHASH": source_hash(style),
-        "RUNTIME": runtime_text() + source_text("kept.js") + source_text("worker.js"),
+        "RUNTIME": parts_text(WORKER, program),
         "PROGRAM": compact_json(program),
     }
     return filled_in(FOLDER / "page.html", texts)
@@ -38,7 +65,7 @@ def page_text(title: str, program: Mapping[str, Any]) -> str:
 
 def browser_module(title: str, program: Mapping[str, Any]) -> str:
     """An ES module that trains a program, by the script that pages have."""
-    texts = {"TITLE": ascii(title)[1:-1], "RUNTIME": runtime_text(), "PROGRAM": compact_json(program)}
+    texts = {"TITLE": ascii(title)[1:-1], "RUNTIME": parts_text(MODULE, program), "PROGRAM": compact_json(program)}
     return filled_in(FOLDER / "module.mjs", texts)
 
 
@@ -82,15 +109,12 @@ def compact_json(program: Mapping[str, Any]) -> str:
     return json.dumps(program, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def page_scripts(program: Mapping[str, Any]) -> tuple[str, ...]:
-    """The files of the page's own script: arrays are shown where there are some beside the losses."""
-    shown = program["functions"] or program["step"]["outputs"]
-    return ("page.js", *(["arrays.js"] if shown else []), "begin.js")
-
-
-def runtime_text() -> str:
-    """The script that trains: numbers of the host, files of states, programs, rows, and the training."""
-    return "".join(map(source_text, RUNTIME))
+def parts_text(parts: Sequence[Part], program: Mapping[str, Any]) -> str:
+    """The files that a program needs, one behind the other; of the operations on the host's numbers those it has."""
+    functions = [program["step"], *program["functions"].values()]
+    used = set(re.findall(r"(?:^|[;|])([a-z]\w*)(?= )", "|".join([f["code"] for f in functions])))
+    lines = "".join([source_text(part.file) for part in parts if part.needed(program)]).splitlines(keepends=True)
+    return "".join([line for line in lines if not (found := OPERATION.match(line)) or found[1] in used])
 
 
 def source_text(file: str | Path) -> str:
@@ -114,16 +138,30 @@ def source_hash(text: str) -> str:
 
 
 def code_text(code: Sequence[tuple[str, str, tuple[int, ...], int]]) -> str:
-    """Operations on the host's numbers as the runtime reads them: each with its dtype, how far back its operands are,
-    and the word of a constant or the number of a given.
+    """Operations on the host's numbers as the runtime reads them, after the constants, which come first: each with its
+    dtype and its operands, how far back they are or which constant, or the number of a given.
 
-    >>> code_text([("given", "f64", (), 0), ("mul", "f64", (0, 0), 0)])
-    'given f64 0;mul f64 1 1'
+    >>> code_text([("const", "f64", (), 255), ("given", "f64", (), 0), ("mul", "f64", (0, 1), 0)])
+    'f64 ff|given f64 0;mul f64 c0 1'
     """
-    numbered = [
-        (op, dtype, [str(i - n) for n in args] or [f"{extra:x}"]) for i, (op, dtype, args, extra) in enumerate(code)
+    if not code:
+        return ""
+    constants = [f"{dtype} {extra:x}" for op, dtype, _, extra in code if op == "const"]
+    count = len(constants)
+    operations = [
+        " ".join([op, dtype, *([f"c{n}" if n < count else str(i - n) for n in args] or [str(extra)])])
+        for i, (op, dtype, args, extra) in enumerate(code[count:], count)
     ]
-    return ";".join([" ".join([op, dtype, *rest]) for op, dtype, rest in numbered])
+    return f"{';'.join(constants)}|{';'.join(operations)}"
+
+
+def encoded_differences(data: bytes) -> str:
+    """Bytes as JSON can hold them, each word as its difference to the one two before: such of numbers that count are
+    short."""
+    words = np.frombuffer(data + bytes(-len(data) % 4), "<u4")
+    made = words.copy()
+    made[2:] -= words[:-2]
+    return encoded_bytes(made.tobytes())
 
 
 def encoded_bytes(data: bytes) -> str:

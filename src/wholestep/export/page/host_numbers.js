@@ -61,17 +61,34 @@ const shifted = (kind, x, by, left) => {
 // An integer to be rounded to float32: what a float64 has no bits for is one bit, so that nothing is rounded twice.
 const sticky = (x) => Number(BigInt.asIntN(53, x) === x ? x : (x >> 11n | BigInt((x & 2047n) !== 0n)) << 11n);
 const OPS = {
-  add: (t, a, b) => whole[t](a + b), sub: (t, a, b) => whole[t](a - b), div: (t, a, b) => whole[t](a / b),
-  mul: (t, a, b) => (t === "i32" || t === "u32" ? whole[t](Math.imul(a, b)) : whole[t](a * b)), mulhi: (t, a, b) => Number(BigInt(a) * BigInt(b) >> 32n),
-  neg: (t, a) => whole[t](-a), abs: (t, a) => whole[t](a < 0 ? -a : typeof a === "number" ? Math.abs(a) : a),
-  fma: (t, a, b, c) => (t === "f32" ? F(odd(a * b, c)) : fast(a, b, c)), sqrt: (t, a) => whole[t](Math.sqrt(a)),
-  floor: (t, a) => Math.floor(a), ceil: (t, a) => Math.ceil(a), trunc: (t, a) => Math.trunc(a), rint: (t, a) => even(a), exact: (t, a) => a,
-  isfinite: (t, a) => Number.isFinite(a), isnan: (t, a) => Number.isNaN(a),
-  min: (t, a, b) => (a < b ? a : b), max: (t, a, b) => (a > b ? a : b),
-  eq: (t, a, b) => a === b, ne: (t, a, b) => a !== b, lt: (t, a, b) => a < b, le: (t, a, b) => a <= b,
-  and: (t, a, b) => (t === "bool" ? a && b : whole[t](a & b)), or: (t, a, b) => (t === "bool" ? a || b : whole[t](a | b)),
-  xor: (t, a, b) => (t === "bool" ? a !== b : whole[t](a ^ b)), not: (t, a) => (t === "bool" ? !a : whole[t](~a)),
-  shl: (t, a, b) => shifted(t, a, b, true), shr: (t, a, b) => shifted(t, a, b, false),
+  add: (t, a, b) => whole[t](a + b),
+  sub: (t, a, b) => whole[t](a - b),
+  div: (t, a, b) => whole[t](a / b),
+  mul: (t, a, b) => (t === "i32" || t === "u32" ? whole[t](Math.imul(a, b)) : whole[t](a * b)),
+  mulhi: (t, a, b) => Number(BigInt(a) * BigInt(b) >> 32n),
+  neg: (t, a) => whole[t](-a),
+  abs: (t, a) => whole[t](a < 0 ? -a : typeof a === "number" ? Math.abs(a) : a),
+  fma: (t, a, b, c) => (t === "f32" ? F(odd(a * b, c)) : fast(a, b, c)),
+  sqrt: (t, a) => whole[t](Math.sqrt(a)),
+  floor: (t, a) => Math.floor(a),
+  ceil: (t, a) => Math.ceil(a),
+  trunc: (t, a) => Math.trunc(a),
+  rint: (t, a) => even(a),
+  exact: (t, a) => a,
+  isfinite: (t, a) => Number.isFinite(a),
+  isnan: (t, a) => Number.isNaN(a),
+  min: (t, a, b) => (a < b ? a : b),
+  max: (t, a, b) => (a > b ? a : b),
+  eq: (t, a, b) => a === b,
+  ne: (t, a, b) => a !== b,
+  lt: (t, a, b) => a < b,
+  le: (t, a, b) => a <= b,
+  and: (t, a, b) => (t === "bool" ? a && b : whole[t](a & b)),
+  or: (t, a, b) => (t === "bool" ? a || b : whole[t](a | b)),
+  xor: (t, a, b) => (t === "bool" ? a !== b : whole[t](a ^ b)),
+  not: (t, a) => (t === "bool" ? !a : whole[t](~a)),
+  shl: (t, a, b) => shifted(t, a, b, true),
+  shr: (t, a, b) => shifted(t, a, b, false),
   select: (t, a, b, c) => (a ? b : c),
   quotient: (t, a, b) => (b == 0 ? whole[t](b) : whole[t](typeof a === "bigint" ? a / b : Math.trunc(a / b))),
   bits: (t, a, from) => { DV.setBigUint64(0, 0n, true); write(DV, from, 0, a); return read(DV, t, 0); },
@@ -84,10 +101,12 @@ const OPS = {
 };
 // The values of known scalars: `given` are those when a step begins, `cases` those that switches take.
 function parsed(text) {
-  return text.split(";").map((one, i) => {
+  const [constants, operations] = text.split("|"), code = constants.split(";").filter(Boolean).map((one) => ["const", ...one.split(" ")]).map(([op, kind, bits]) => [op, kind, [], BigInt("0x" + bits)]);
+  for (const one of operations.split(";")) {
     const [op, kind, ...rest] = one.split(" ");
-    return op === "const" || op === "given" || op === "case" ? [op, kind, [], BigInt("0x" + rest[0])] : [op, kind, rest.map((back) => i - back)];
-  });
+    code.push(op === "given" || op === "case" ? [op, kind, [], rest[0]] : [op, kind, rest.map((x) => (x[0] === "c" ? Number(x.slice(1)) : code.length - x))]);
+  }
+  return code;
 }
 function computed(code, given, cases) {
   const values = [];

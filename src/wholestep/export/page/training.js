@@ -5,19 +5,9 @@ const pad = (x) => { const made = new Uint8Array(Math.ceil(x.length / 4) * 4); m
 // Steps of a submit at most, and the milliseconds that one should take: drivers end what takes seconds.
 const MOST = 256, WANTED = 200;
 
+// Words from their differences to the ones two before.
+const summed = (x) => { const words = new Uint32Array(x.buffer); for (let i = 2; i < words.length; i++) words[i] += words[i - 2]; return x; };
 const own = (x) => new Uint8Array(x.buffer, x.byteOffset, x.byteLength);
-// An array that is one for an input, any number of rows where its shape begins with a word.
-function checked({ path, kind, shape, nbytes }, x) {
-  const wanted = `${path}: ${kind} of ${shape.join(" x ") || "one number"}`;
-  if (!(x instanceof globalThis[kind])) throw new TypeError(`${wanted} is wanted, not ${x?.constructor.name}.`);
-  if (typeof shape[0] !== "string" && x.byteLength !== nbytes) throw new RangeError(`${wanted} is wanted, not one of ${x.length}.`);
-  return x;
-}
-function known(inputs, arrays) {
-  const paths = inputs.map((x) => x.path), other = Object.keys(arrays).find((path) => !paths.includes(path));
-  if (other !== undefined) throw new TypeError(`There is no input ${other}; there is ${paths.join(", ") || "none"}.`);
-}
-
 class Training {
   static async create(page) {
     const self = new this();
@@ -59,7 +49,7 @@ class Training {
     this.pipelines = await Promise.all(page.kernels.map((_, i) => pipeline(this.kernels, module, `k${i}`)));
     [this.control, this.gather] = await Promise.all([control, gather].map((code) => pipeline(this.controls, code, "main")));
     this.programs = Object.fromEntries(programs.map(([name, spec]) => [name, new Program(this, spec, name === "step" ? MOST : 1)]));
-    for (const [at, data] of page.filled) this.put(at, bytes(data));
+    for (const [at, data] of page.filled) this.put(at, summed(bytes(data)));
     if (page.rows.data) this.rows = new Rows(this, page.rows, page.rows.data.map(bytes));
   }
   // A group of a layout: what a launch reads at an offset of its own, and whole buffers.
@@ -143,26 +133,6 @@ class Training {
     this.made += BigInt(done);
     rows?.taken(done);
     return { losses: each((at) => seen.getFloat32(at, true)), finite: each((at) => Boolean(seen.getUint8(at + 4))), captures: failed ? {} : this.named(outputs, extras), failed };
-  }
-  // A function on the state as it is now: its results by their paths, of arrays by their paths.
-  call(name, arrays) { return this.queued(() => this.called(name, arrays)); }
-  async called(name, arrays) {
-    const f = Object.hasOwn(this.page.functions, name) && this.programs[name];
-    if (!f) throw new TypeError(`There is no function ${name}; there is ${Object.keys(this.page.functions).join(", ") || "none"}.`);
-    this.fill(f.spec.inputs, arrays);
-    f.begin(1, this.given);
-    const encoder = this.device.createCommandEncoder();
-    f.record(encoder, 0);
-    const [status, ...found] = await this.read(encoder, [[f.status, 0, f.statusBytes], ...this.places(f.spec.outputs)]);
-    const { failed } = f.outcome(new DataView(status), this.given);
-    if (failed) throw new RangeError(failed);
-    return this.named(f.spec.outputs, found);
-  }
-  // Put arrays in the places of inputs, all of them or none.
-  fill(inputs, arrays) {
-    const given = inputs.map((x) => checked(x, arrays[x.path]));
-    known(inputs, arrays);
-    inputs.forEach((x, i) => this.put(x.address, own(given[i])));
   }
   // The hyper-parameters by their names.
   hyper() { return Object.fromEntries(this.page.given.flatMap(([path], i) => (path.startsWith("hyper.") ? [[path.slice(6), Number(this.given[i])]] : []))); }

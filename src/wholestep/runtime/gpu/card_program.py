@@ -89,6 +89,8 @@ class CardModule:
     def __init__(self, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> None:
         self.language, self.doubles, self.arena = language, doubles, int(plan.arena)
         self.written: dict[str, KernelCode] = {}
+        self.trips: dict[int, int] = {}
+        """Those of the loops around."""
         self.steps = self.packed(plan.steps)
         self.codes = list(self.written.values())
         self.text = language.module([code.text for code in self.codes])
@@ -101,10 +103,14 @@ class CardModule:
             if isinstance(step, Launch):
                 parts += self.launch(step)
                 continue
-            out += map(self.part, order_launches(parts, self.language.most_buffers))
+            out += self.ordered(parts)
             parts = []
             out.append(self.control(step))
-        return [*out, *map(self.part, order_launches(parts, self.language.most_buffers))]
+        return [*out, *self.ordered(parts)]
+
+    def ordered(self, parts: Sequence[LaunchPart]) -> list[list[Any]]:
+        """Consecutive launches in their order, as JSON can hold them."""
+        return list(map(self.part, order_launches(parts, self.language.most_buffers, self.trips)))
 
     def launch(self, step: Launch) -> list[LaunchPart]:
         """The parts of a launch: one of the host and one of the card, or one of them."""
@@ -139,7 +145,8 @@ class CardModule:
             case StatusCheck():
                 return ["check", step.site, pack_ref(step.ref), step.fine]
             case ForLoop():
-                return ["repeat", step.loop, int(step.trips), self.packed(step.body), step.reverse, step.outermost]
+                self.trips[step.loop] = trips = int(step.trips)
+                return ["repeat", step.loop, trips, self.packed(step.body), step.reverse, step.outermost]
             case WhileLoop():
                 return ["while", self.packed(step.test), pack_ref(step.ref), self.packed(step.body)]
             case Switch():

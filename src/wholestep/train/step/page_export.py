@@ -19,6 +19,7 @@ from wholestep.export.page.files import (
     browser_module,
     code_text,
     encoded_bytes,
+    encoded_differences,
     package_text,
     page_text,
     typescript_types,
@@ -96,7 +97,7 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
     step["outputs"] = [x for x in step["outputs"] if x["path"] not in NO_EXTRAS]
     return {
         "bytes": -(-recorder.top // 256) * 256,
-        "filled": [[at, encoded_bytes(x)] for at, x in recorder.filled],
+        "filled": [[at, encoded_differences(x)] for at, x in recorder.filled],
         "wgsl": without_layout(wgsl),
         "kernels": kernels,
         "step": step,
