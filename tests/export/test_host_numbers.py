@@ -14,7 +14,7 @@ import pytest
 
 from wholestep import dtypes
 from wholestep.backends.gpu.host_scalars import word_of_number
-from wholestep.export.page.files import runtime_text, source_text
+from wholestep.export.page.files import TRAINING, source_text
 from wholestep.kernel.ops import OPS
 from wholestep.random.keys import BITS, FOLD, SPLIT
 from wholestep.train.program.step_loops import row_order
@@ -105,7 +105,9 @@ def test_rows_are_in_the_order_of_the_step(tmp_path: Path) -> None:
     console.log(JSON.stringify(given.map(([n, streams, key, first]) => rowOrder(n, streams, key, BigInt(first)))));
     """
     for (n, _, key, first), found in zip(
-        given, said_by_node(runtime_text() + run, tmp_path / "r.js", given), strict=True
+        given,
+        said_by_node("".join([source_text(part.file) for part in TRAINING]) + run, tmp_path / "r.js", given),
+        strict=True,
     ):
         assert found == np.asarray(row_order(np.array(key, np.uint32), np.int64(first), n)).tolist()
 

@@ -40,7 +40,7 @@ def shows_arrays(program: Mapping[str, Any]) -> bool:
     return bool(program["functions"] or program["step"]["outputs"])
 
 
-TRAINING = tuple(map(Part, ("host_numbers.js", STATE_FILE, "program.js", "rows.js", "training.js")))
+TRAINING = tuple([Part(file) for file in ("host_numbers.js", STATE_FILE, "program.js", "rows.js", "training.js")])
 """The script that trains: numbers of the host, files of states, programs, rows, and the training."""
 WORKER = (*TRAINING, Part("functions.js", has_functions), Part("kept.js"), Part("worker.js"))
 MODULE = (*TRAINING, Part("functions.js"))
