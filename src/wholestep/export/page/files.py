@@ -23,7 +23,7 @@ INDEX = "index"
 """The name of the module in a package."""
 
 
-class Part(NamedTuple):
+class PagePart(NamedTuple):
     """A file of a script or a style, and what it is for: it is sent with the programs that need it."""
 
     file: str | Path
@@ -40,12 +40,12 @@ def shows_arrays(program: Mapping[str, Any]) -> bool:
     return bool(program["functions"] or program["step"]["outputs"])
 
 
-TRAINING = tuple([Part(file) for file in ("host_numbers.js", STATE_FILE, "program.js", "rows.js", "training.js")])
+TRAINING = tuple([PagePart(file) for file in ("host_numbers.js", STATE_FILE, "program.js", "rows.js", "training.js")])
 """The script that trains: numbers of the host, files of states, programs, rows, and the training."""
-WORKER = (*TRAINING, Part("functions.js", has_functions), Part("kept.js"), Part("worker.js"))
-MODULE = (*TRAINING, Part("functions.js"))
-PAGE = (Part("page.js"), Part("arrays.js", shows_arrays), Part("begin.js"))
-STYLE = (Part("page.css"), Part("arrays.css", shows_arrays))
+WORKER = (*TRAINING, PagePart("functions.js", has_functions), PagePart("kept.js"), PagePart("worker.js"))
+MODULE = (*TRAINING, PagePart("functions.js"))
+PAGE = (PagePart("page.js"), PagePart("arrays.js", shows_arrays), PagePart("begin.js"))
+STYLE = (PagePart("page.css"), PagePart("arrays.css", shows_arrays))
 
 
 def page_text(title: str, program: Mapping[str, Any]) -> str:
@@ -109,7 +109,7 @@ def compact_json(program: Mapping[str, Any]) -> str:
     return json.dumps(program, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def parts_text(parts: Sequence[Part], program: Mapping[str, Any]) -> str:
+def parts_text(parts: Sequence[PagePart], program: Mapping[str, Any]) -> str:
     """The files that a program needs, one behind the other; of the operations on the host's numbers those it has."""
     functions = [program["step"], *program["functions"].values()]
     used = set(re.findall(r"(?:^|[;|])([a-z]\w*)(?= )", "|".join([f["code"] for f in functions])))
