@@ -102,7 +102,7 @@ class GpuKernelWriter(BlockText):
         return math.prod([a.extent for a in threads]) if threads else min(ITEMS, self.points()) or 1
 
     def items_of_group(self, group: str, items: int) -> None:
-        """What the work items of a group do."""
+        """The statements of the work items of a group."""
         grid, threads, _ = self.workgroup
         if threads:
             self.coordinates(grid, group)
@@ -112,7 +112,7 @@ class GpuKernelWriter(BlockText):
             self.items_below(f"{group} * {items} + {THREAD}", str(self.points()))
 
     def items_below(self, point: str, points: str) -> None:
-        """What a work item does whose point is one of the grid."""
+        """The statements of a work item, where its point is one of the grid."""
         self.put(self.language.index_declaration("point", point))
         self.open(f"if (point < {points})")
         self.coordinates(self.workgroup.grid, "point")

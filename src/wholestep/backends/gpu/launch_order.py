@@ -104,11 +104,11 @@ def may_overlap(a: Access, b: Access, trips: Mapping[int, int]) -> bool:
         return low < high + b.nbytes and high < low + a.nbytes
     if any(loop not in trips for x in (a, b) for loop, _ in x.ref.moves):
         return True
-    (low, low_end), (high, high_end) = reach(a, trips), reach(b, trips)
+    (low, low_end), (high, high_end) = touched_bytes(a, trips), touched_bytes(b, trips)
     return low < high_end and high < low_end
 
 
-def reach(access: Access, trips: Mapping[int, int]) -> tuple[int, int]:
+def touched_bytes(access: Access, trips: Mapping[int, int]) -> tuple[int, int]:
     """The bytes that are touched in all trips of the loops around, from and to before."""
     ways = [int(stride) * (trips[loop] - 1) for loop, stride in access.ref.moves]
     begin = int(access.ref.offset)
