@@ -13,7 +13,7 @@ from tests.kernel.parse import parse_kernel
 from tests.kernel.workgroup_kernels import CASES
 
 from wholestep.backends.gpu.join_kernels import TRIPS, joined_kernel, small_kernel
-from wholestep.backends.gpu.launch_order import CardPart, order_launches
+from wholestep.backends.gpu.launch_order import CardPart, accesses, conflict, order_launches
 from wholestep.backends.gpu.target import OPENCL
 from wholestep.kernel.lang import Barrier, Kernel, walk
 from wholestep.kernel.verify import verify_kernel
@@ -234,3 +234,12 @@ def test_places_that_move_with_loops_otherwise_are_not_told_apart() -> None:
     moving = part(8, 64, 96)._replace(refs=(MemRef(0, 64, ((0, 4),)), MemRef(0, 96, ((0, 4),))))
     found = order_launches([part(LARGE, 10**6, 2 * 10**6), moving, part(LARGE, 3 * 10**6, 4 * 10**6)], BUFFERS)
     assert [len(p.kernel.buffers) for p in found if isinstance(p, CardPart)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(("stride", "trips", "meet"), [(64, 3, True), (64, 2, False), (-64, 3, False)])
+def test_places_in_loops_are_told_apart_by_all_their_trips(stride: int, trips: int, meet: bool) -> None:
+    """What is written at 128 in every trip is what another launch reads there in the third one."""
+    first = part(8, 1000, 128)
+    moving = part(8, 0, 2000)._replace(refs=(MemRef(0, 0, ((7, stride),)), MemRef(0, 2000)))
+    touched = [accesses(first), accesses(moving)]
+    assert conflict(*touched, {7: trips}) == meet and conflict(*touched, {})

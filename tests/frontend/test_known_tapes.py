@@ -30,7 +30,9 @@ def looped(x):
 
 
 def gathered(x):
-    return np.prod(x[np.array([0, 2, 2])] + 2) + np.max(np.cumsum(x, axis=0)) + np.log(np.linalg.det(x.T @ x + np.eye(3)))
+    return (
+        np.prod(x[np.array([0, 2, 2])] + 2) + np.max(np.cumsum(x, axis=0)) + np.log(np.linalg.det(x.T @ x + np.eye(3)))
+    )
 
 
 FUNCTIONS = {
