@@ -33,7 +33,8 @@ HEAD = re.compile(r"kernel (\w+)\((.*)\):")
 BUFFER = re.compile(r"(mut )?(\w+): (\w+)\[(\d+)\]")
 SCRATCH = re.compile(r"(shared|private) (\w+): (\w+)\[(\d+)\]")
 LOOP = re.compile(
-    r"for (\w+) in (?:(\d+)|\((.+) ~ (\d+)\))( thread)?(?: lanes (\d+))?(?: tile (\d+))?( ordered)?(?: if (\w+))?:"
+    r"for (\w+) in (?:(\d+)|\((.+) ~ (\d+)\))( thread)?(?: lanes (\d+))?(?: tile (\d+))?(?: ahead (\d+))?"
+    r"( ordered)?(?: if (\w+))?:"
 )
 CARRY = re.compile(r"carry (\w+) from (\w+)")
 FOLD = re.compile(r"fold (\w+) = (\w+)\((.*)\) from (\w+)")
@@ -113,12 +114,13 @@ class KernelParser:
         self.at += 1
 
     def loop(self, said: str, indent: int) -> Loop:
-        name, extent, symbolic, supposed, thread, lanes, tile, ordered, guard = self.match(LOOP, said).groups()
+        name, extent, symbolic, supposed, thread, *numbers, ordered, guard = self.match(LOOP, said).groups()
         size = int(extent) if symbolic is None else self.size(symbolic)
-        schedule = {"lanes": int(lanes or 1), "tile": int(tile or 1), "thread": thread is not None}
+        lanes, tile, ahead = [int(n or least) for n, least in zip(numbers, (1, 1, 0), strict=True)]
+        schedule = {"lanes": lanes, "tile": tile, "thread": thread is not None, "ahead": ahead}
         fresh = Axis(name, size, extent=int(extent or supposed), **schedule)
         axis = self.axes.setdefault(name, fresh)
-        facts = [(a.size, a.extent, a.lanes, a.tile, a.thread) for a in (axis, fresh)]
+        facts = [(a.size, a.extent, a.lanes, a.tile, a.thread, a.ahead) for a in (axis, fresh)]
         if facts[0] != facts[1]:
             raise self.wrong(f"{name} is another axis already")
         under = None if guard is None else self.value(guard)

@@ -79,7 +79,8 @@ class Writer:
         free = not ordered and all(a.lanes == 1 for a, _ in self.path)
         lanes = int(self.pick(2, 4, 8, 16)) if free and self.chance(0.5) else 1
         self.count += 1
-        return Axis(f"i{self.count}", extent, lanes=lanes, tile=int(self.pick(1, 1, 2, 3, 4)))
+        tile = int(self.pick(1, 1, 2, 3, 4))
+        return Axis(f"i{self.count}", extent, lanes=lanes, tile=tile, ahead=(0, 1, 0, 5)[self.count % 4])
 
     def nest(self) -> None:
         """One to three loops, few of them ordered, then their body."""

@@ -131,6 +131,7 @@ def test_random_kernels_hold_every_part_of_the_language() -> None:
     assert any(min(s.index.terms.values(), default=0) < 0 for s in statements if isinstance(s, Store))
     axes = [a for k in kernels for a in axes_of(k)]
     assert {a.lanes for a in axes} == {1, 2, 4, 8, 16} and {a.tile for a in axes} == {1, 2, 3, 4}
+    assert {a.ahead for a in axes} == {0, 1, 5}
     assert {0, 1, 2, 17, 32} <= {a.extent for a in axes}
     assert any(a.lanes > 1 and a.extent % a.block for a in axes)
     assert {b.dtype for k in kernels for b in k.buffers} >= {
@@ -141,7 +142,7 @@ def test_random_kernels_hold_every_part_of_the_language() -> None:
 def renamed(kernel: Kernel) -> Kernel:
     """The same kernel with other names for everything."""
     axes = {
-        a: Axis(f"axis{n * 7 % 11}", a.size, extent=a.extent, lanes=a.lanes, tile=a.tile)
+        a: Axis(f"axis{n * 7 % 11}", a.size, extent=a.extent, lanes=a.lanes, tile=a.tile, ahead=a.ahead)
         for n, a in enumerate(axes_of(kernel))
     }
     kernel = replace_parts(kernel, axes)

@@ -13,7 +13,8 @@ from wholestep.kernel.verify import verify_kernel
 def test_replaced_axes_leave_the_rest_of_a_kernel_alone(seed: int) -> None:
     kernel = random_kernel(seed)
     text = format_kernel(kernel)
-    axes = {a: Axis(a.name, a.size, extent=a.extent, lanes=a.lanes, tile=a.tile) for a in axes_of(kernel)}
+    words = ("extent", "lanes", "tile", "ahead")
+    axes = {a: Axis(a.name, a.size, **{word: getattr(a, word) for word in words}) for a in axes_of(kernel)}
     other = replace_parts(kernel, axes)
     verify_kernel(other)
     assert format_kernel(other) == text == format_kernel(kernel)

@@ -25,6 +25,7 @@ from wholestep.backends.cpu.llvm_jit import assembly
 from wholestep.backends.cpu.target import machine, schedule
 from wholestep.backends.cpu.target.blocking import Caches, block_terms
 from wholestep.ir.graph import Graph
+from wholestep.kernel.text import format_kernel
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
 from wholestep.lower.blocking.blocked_contraction import block_contraction
 from wholestep.lower.blocking.contraction_nest import find_contraction
@@ -76,13 +77,13 @@ def drawn_sizes(draw: random.Random) -> Callable[[int], BlockSizes]:
     columns, most, unroll = draw.choice((1, 2, 3, 50)), draw.choice((5, 7, 28, 4096)), draw.choice((1, 2, 4))
     panels, together, strip = draw.random() < 0.5, draw.choice((1, 1, 2, 3)), draw.choice((0, 0, 1, 3, 8))
     group, scratch = draw.choice((1, 3, 96)), draw.choice((0, 384, 1 << 20))
+    gathered, ahead = strip > 0 and draw.random() < 0.5, draw.choice((0, 1, 2))
 
     def sizes(lanes: int) -> BlockSizes:
         wide = strip * lanes * vectors
         across = columns * lanes * 2
-        return BlockSizes(
-            lanes, rows, vectors, terms, across, most, unroll, panels, group, scratch, together=together, strip=wide
-        )
+        found = BlockSizes(lanes, rows, vectors, terms, across, most, unroll, panels, group, scratch, together=together)
+        return found._replace(strip=wide, gathered=gathered, ahead=ahead)
 
     return sizes
 
@@ -304,6 +305,31 @@ def test_few_rows_go_over_strips_of_a_large_matrix(sizes: Any) -> None:
         (plain,) = compiled(graph)(args)
         machine.block_sizes = chosen  # type: ignore[attr-defined]
         assert found.tobytes() == np.asarray(plain).tobytes()
+
+
+def test_strips_of_a_matrix_in_no_cache_ask_for_their_columns_early() -> None:
+    for m, n, wanted in ((8, 4096, True), (8, 2040, False), (1, 4096, False)):
+        args = [np.zeros(shape, "f") for shape in ((m, 2048), (2048, n))]
+        graph = graph_of(lambda a, b: a @ b, args)
+        for level in ("x86-64-v3", "x86-64-v4"):
+            target = named_target(level)
+            plan = lower_program(graph, machine_model(target))
+            text = "\n".join([assembly(module, target) for module in llvm_source(plan, target).modules])
+            places = re.findall(r"prefetcht1\s+(-?\d*)\(", text)
+            # One for each line of two vectors of eight terms.
+            assert len(places) == (wanted and target.vector_bytes // 32 * 8), (m, n, level)
+            assert any("ahead 1" in format_kernel(kernel) for kernel in plan.kernels()) == wanted
+
+
+def test_rows_and_sums_of_a_strip_lie_close_together() -> None:
+    args = [np.zeros(shape, "f") for shape in ((8, 2048), (2048, 2048))]
+    graph = graph_of(lambda a, b: a @ b, args)
+    wide = lower_program(graph, machine_model(named_target("x86-64-v4")))
+    assert {name.rpartition("_")[2] for name in blocks_of(wide)} == {"rows", "strips"}
+    strips = format_kernel(wide.kernels()[-1])
+    (pitch,) = {int(n) for n in re.findall(r"packed_rows\[(\d+)\*", strips)}
+    assert pitch * 4 % 4096 == 64, "rows do not share the sets of a cache"
+    assert re.findall(r"partial_sums\[(\d+)\*", strips)
 
 
 def test_a_matrix_along_its_terms_is_packed_where_it_lies() -> None:

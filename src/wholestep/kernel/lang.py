@@ -35,20 +35,29 @@ class Axis:
     A size may be symbolic: it is then given when the program is called, and `extent` is what is supposed meanwhile.
     `lanes` elements form one vector; `tile` such vectors (elements, where lanes is 1) are worked on side by side. Of an
     ordered or folding loop, `tile` is how often the body is unrolled. The steps of `thread` axes are the threads of a
-    workgroup, and the loops around them are the grid. An axis is never changed: a `KernelSchedule` gives a kernel new
-    ones.
+    workgroup, and the loops around them are the grid. Vectors that lie apart along an axis may be asked for `ahead`
+    steps early, which shows in no value. An axis is never changed: a `KernelSchedule` gives a kernel new ones.
     """
 
-    __slots__ = ("extent", "lanes", "name", "size", "thread", "tile")
+    __slots__ = ("ahead", "extent", "lanes", "name", "size", "thread", "tile")
     name: str
     size: Size
     extent: int
     lanes: int
     tile: int
     thread: bool
+    ahead: int
 
     def __init__(
-        self, name: str, size: Size, *, extent: int | None = None, lanes: int = 1, tile: int = 1, thread: bool = False
+        self,
+        name: str,
+        size: Size,
+        *,
+        extent: int | None = None,
+        lanes: int = 1,
+        tile: int = 1,
+        thread: bool = False,
+        ahead: int = 0,
     ) -> None:
         fill = object.__setattr__
         fill(self, "name", name)
@@ -57,6 +66,7 @@ class Axis:
         fill(self, "lanes", lanes)
         fill(self, "tile", tile)
         fill(self, "thread", thread)
+        fill(self, "ahead", ahead)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"an axis is never changed: {name}")

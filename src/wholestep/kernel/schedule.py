@@ -11,13 +11,14 @@ from wholestep.kernel.lang import Axis, Barrier, Buffer, Index, Kernel, Loop, St
 
 
 class AxisSchedule(NamedTuple):
-    """Lanes of one vector along an axis, the number of vectors (of elements, where lanes is 1) in a tile, and whether
-    its steps are threads of a workgroup.
+    """Lanes of one vector along an axis, the number of vectors (of elements, where lanes is 1) in a tile, whether
+    its steps are threads of a workgroup, and how many steps early its vectors are asked for.
     """
 
     lanes: int = 1
     tile: int = 1
     thread: bool = False
+    ahead: int = 0
 
 
 @dataclass(frozen=True)

@@ -213,9 +213,10 @@ def is_plain_name(name: str) -> bool:
 
 
 def format_schedule(axis: Axis) -> str:
-    """` thread`, ` lanes 16 tile 4`."""
+    """` thread`, ` lanes 16 tile 4`, ` ahead 8`."""
     lanes = f"{' thread' if axis.thread else ''}{f' lanes {axis.lanes}' if axis.lanes != 1 else ''}"
-    return f"{lanes} tile {axis.tile}" if axis.tile != 1 else lanes
+    tile = f" tile {axis.tile}" if axis.tile != 1 else ""
+    return f"{lanes}{tile}{f' ahead {axis.ahead}' if axis.ahead else ''}"
 
 
 def format_number(value: Any, dtype: DType) -> str:

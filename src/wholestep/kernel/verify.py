@@ -120,8 +120,9 @@ class KernelVerifier:
         axis = loop.axis
         if axis in self.axes():
             return f"the loop over {axis} stands inside another one over it"
-        if axis.extent < 0 or axis.tile < 1 or axis.lanes < 1 or axis.lanes & (axis.lanes - 1):
-            return f"{axis} wants an extent of at least 0, a tile of at least 1 and lanes that are a power of two"
+        if min(axis.extent, axis.ahead) < 0 or axis.tile < 1 or axis.lanes < 1 or axis.lanes & (axis.lanes - 1):
+            least = "an extent and steps ahead of at least 0, a tile of at least 1"
+            return f"{axis} wants {least} and lanes that are a power of two"
         if not loop.ordered and not all(folds_across_loops(loop, c) for c in loop.carries):
             return f"the loop over {axis} carries values and so must be ordered"
         if axis.lanes > 1 and (loop.ordered or loop.carries):

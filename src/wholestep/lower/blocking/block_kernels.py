@@ -68,6 +68,8 @@ class BlockWriter:
         ]
         self.runs = [run for run in runs if run.panels and run.width]
         self.panels = full + bool(rest)
+        # Rows that lie powers of two apart would share one set of a cache.
+        self.pitch = extents.terms + sizes.lanes * sizes.gathered
 
     def made(self) -> BlockKernel:
         """The finished kernel; every buffer is as large as the accesses to it reach."""
@@ -95,7 +97,7 @@ class BlockWriter:
         """A scratch buffer."""
         room = {
             PACKED_COLUMNS: self.outer_columns * self.panels * self.sizes.panel * self.extents.terms,
-            PACKED_ROWS: self.row_count * self.extents.terms,
+            PACKED_ROWS: self.row_count * self.pitch,
             PARTIAL_SUMS: self.row_count * self.outer_columns * self.panels * self.sizes.panel,
         }
         key = (name, None)
@@ -139,7 +141,7 @@ class BlockWriter:
 
     def packed_row(self, number: Index, term: Index) -> Index:
         """The place of an element in the packed rows: row by row."""
-        return number * self.extents.terms + term
+        return number * self.pitch + term
 
     def partial_sum(self, panel: Index, row: Index, column: Index) -> Index:
         """The place of a partial sum: panel by panel, row by row."""
@@ -244,7 +246,7 @@ class BlockWriter:
                 self.builder.store(*sums, self.builder.constant(0, nest.dtype))
             full, rest = divmod(self.extents.terms, unroll)
             if full:
-                axis = Axis("s", full)
+                axis = Axis("s", full, ahead=self.sizes.ahead)
                 with self.builder.loop(axis, ordered=True):
                     self.add_terms(run, columns, strip, Index(0, {axis: unroll}), unroll, packed)
             if rest:
@@ -268,7 +270,7 @@ class BlockWriter:
     def end_strip(self, run: PanelRun, columns: dict[Axis, Index], strip: Index) -> None:
         """Do with the complete sums of a strip what is done with them, if they are not just stored."""
         nest = self.nest
-        if nest.plain_store is None:
+        if nest.plain_store is None or self.sizes.gathered:
             with self.strip_points(run, columns, strip) as (copy, sums, _):
                 copy.values[nest.result] = self.builder.load(*sums, here=True)
                 copy.write((*nest.result_values, *nest.epilogue))
@@ -358,7 +360,7 @@ class BlockWriter:
     def partial_sums(self, copy: ElementCopy, panel: Index, row: Index, column: Index) -> tuple[Buffer, Index]:
         """The place where a sum waits for the next block of terms: its final one, if nothing else is done with it."""
         store = self.nest.plain_store
-        if store is not None:
+        if store is not None and not self.sizes.gathered:
             copy.write(self.nest.result_values)
             return copy.buffers(store.buffer), copy.index(store.index)
         return self.scratch(PARTIAL_SUMS), self.partial_sum(panel, row, column)

@@ -34,6 +34,10 @@ class BlockSizes(NamedTuple):
 
     strip: int = 0
     """The columns of a strip, where rows are so few that nothing is packed; 0 where panels are."""
+    gathered: bool = False
+    """True where the rows of a strip and its sums lie close together in scratch memory while columns go by."""
+    ahead: int = 0
+    """The number of steps by which the columns of a strip are asked for early."""
     partial_sums: int = 0
     """The number of sums, each of every so-manyth term, that are added up to one sum; 0 where it is one chain."""
     abreast: int = 1

@@ -45,7 +45,7 @@ def block_contraction(
 ) -> BlockedContraction | None:
     """The blocks of a contraction; None where those of its terms cannot be the same code at other places."""
     if len(nest.terms) > 1:
-        return GroupedBlocks(nest, sizes._replace(strip=0), new_loop, worth_sharing).blocked()
+        return GroupedBlocks(nest, sizes._replace(strip=0, gathered=False), new_loop, worth_sharing).blocked()
     if sizes.strip:
         return ContractionBlocks(nest, sizes, new_loop, worth_sharing).in_strips()
     (term_axis,) = nest.terms
@@ -99,6 +99,7 @@ class ContractionBlocks(BlockLaunches):
         nest = self.nest
         whole = [AxisPart(0, axis.extent) for axis in (self.rows, self.columns, nest.terms[-1])]
         at = Position(*whole)
+        self.pack_rows |= self.sizes.gathered
         packed = [self.launch("pack_rows", at)] if self.pack_rows else []
         name = "dots" if self.sizes.partial_sums else "strips"
         writer = BlockWriter(name, nest, self.sizes, BlockExtents(*[part.extent for part in whole]))

@@ -12,10 +12,11 @@ from wholestep.backends.cpu.codegen.masked_memory import (
     gather_lanes,
     masked_load,
     masked_store,
+    prefetch,
     reverse_lanes,
     scatter_lanes,
 )
-from wholestep.backends.cpu.codegen.transposed_loads import transposable_axis, transposed_load
+from wholestep.backends.cpu.codegen.transposed_loads import LINE_BYTES, transposable_axis, transposed_load
 from wholestep.backends.cpu.codegen.uniformity import VaryingAxes, vector_lanes
 from wholestep.backends.cpu.codegen.writer import FunctionWriter, UnrolledValue
 from wholestep.kernel.lang import Axis, Buffer, Index, Store, Var
@@ -58,9 +59,23 @@ class BufferAccess:
         if along is not None:
             columns = transposed_load(w, self.addressing, place, axes, along, live)
             return lambda copy: self.from_memory(columns(copy), place)
-        holds = self.all(guards, axes)
-        read = self.read if place.lanes else self.read_scalar
-        return lambda copy: self.from_memory(read(place, copy, live[copy], holds(copy)), place)
+        holds, read = self.all(guards, axes), self.read if place.lanes else self.read_scalar
+        early = self.early_distance(index, place)
+
+        def write(copy: int) -> str:
+            if early and place.distances[copy] % LINE_BYTES == 0:
+                prefetch(w, self.addressing.address(place, copy, early))
+            return self.from_memory(read(place, copy, live[copy], holds(copy)), place)
+
+        return write
+
+    def early_distance(self, index: Index, place: AccessPattern) -> int:
+        """Return by how many bytes the vectors lie apart that a load is followed by and that are asked for early; 0
+        where none are."""
+        if place.stride != 1 or place.scalars or place.vectors:
+            return 0
+        steps = [axis.ahead * index.coefficient(axis) for axis in self.w.scopes if axis.ahead]
+        return sum(steps) * place.form.size
 
     def from_memory(self, loaded: str, place: AccessPattern) -> str:
         """Convert a loaded value to its register type: a bool is a byte in memory."""

@@ -28,6 +28,8 @@ MIN_PANELS = 8
 """Threads share panels where there are so many, and otherwise rows."""
 STRIPS, STRIP_TERMS = 2, 8
 """Threads share at least so many strips; so many terms go by in registers before sums return to the cache. Measured."""
+FAR_BYTES = 32 << 20
+"""A matrix of so many bytes comes from memory, so that asking for its columns early pays. Measured."""
 TOGETHER = 4
 """So many panels are packed at once: what lies side by side is brought from memory together. Measured."""
 UNROLL = 2
@@ -66,7 +68,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     terms = block_terms(nest.term_count, panel * size, caches)
     few = nest.row_count * terms * size <= caches.second // 2 and nest.column_count >= MIN_PANELS * panel
     if nest.row_count < MIN_ROWS:
-        return dot_sizes(nest, machine) or strip_sizes(nest, lanes, caches)
+        return dot_sizes(nest, machine) or strip_sizes(nest, machine, caches)
     if not is_packed(nest, MIN_VECTORS * lanes, IN_PLACE * caches.first // size):
         return None
     most = SCRATCH_BYTES // (terms * size)
@@ -100,18 +102,25 @@ def block_terms(count: int, panel: int, caches: Caches) -> int:
     return 2 * terms if count <= 4 * terms and 2 * terms * panel <= caches.first else terms
 
 
-def strip_sizes(nest: ContractionNest, lanes: int, caches: Caches) -> BlockSizes | None:
+def strip_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
     """Strips of the columns of few rows; None where these run along their terms, or are in a cache."""
-    size, terms = nest.dtype.itemsize, nest.term_count
+    size, terms, rows = nest.dtype.itemsize, nest.term_count, nest.row_count
+    lanes, many = machine.lanes(size), machine.registers >= 32
     even = runs_along(nest.statements(COLUMNS), nest.columns[-1])
-    tile_rows, vectors = (1, 4) if nest.row_count == 1 else (min(nest.row_count, 6), 2)
+    tile_rows, vectors = (1, 4) if rows == 1 else (min(rows, 8 if many else 6), 2)
     group = lanes * vectors
-    large = nest.column_count * terms * size >= caches.second and nest.column_count >= MIN_PANELS * group
-    if not large or terms < MIN_TERMS or not even or len(nest.terms) > 1:
+    nbytes = nest.column_count * terms * size
+    if nbytes < caches.second or nest.column_count < MIN_PANELS * group:
         return None
-    fitting = caches.first // size // nest.row_count
-    strip = max(min(nest.columns[-1].extent // STRIPS, fitting // 2 // 2, 2048), group) // group * group
-    return BlockSizes(lanes, tile_rows, vectors, terms, 0, 0, STRIP_TERMS, strip=strip)
+    if terms < MIN_TERMS or not even or len(nest.terms) > 1:
+        return None
+    far = nbytes >= FAR_BYTES
+    gathered = rows > 1 and (many or far)
+    fitting = caches.first // size // rows // (2 if gathered else 4)
+    strip = max(min(nest.columns[-1].extent // STRIPS, fitting, 2048), group) // group * group
+    return BlockSizes(
+        lanes, tile_rows, vectors, terms, 0, 0, STRIP_TERMS, strip=strip, gathered=gathered, ahead=int(gathered and far)
+    )
 
 
 def dot_sizes(nest: ContractionNest, machine: Target) -> BlockSizes | None:
