@@ -95,15 +95,18 @@ class BlockWriter:
 
     def scratch(self, name: str) -> Buffer:
         """A scratch buffer."""
-        room = {
+        key = (name, None)
+        if key not in self.operands:
+            self.operands[key] = self.builder.buffer(name, self.nest.dtype, self.scratch_room()[name])
+        return self.operands[key]
+
+    def scratch_room(self) -> dict[str, int]:
+        """The most elements of each scratch buffer."""
+        return {
             PACKED_COLUMNS: self.outer_columns * self.panels * self.sizes.panel * self.extents.terms,
             PACKED_ROWS: self.row_count * self.pitch,
             PARTIAL_SUMS: self.row_count * self.outer_columns * self.panels * self.sizes.panel,
         }
-        key = (name, None)
-        if key not in self.operands:
-            self.operands[key] = self.builder.buffer(name, self.nest.dtype, room[name])
-        return self.operands[key]
 
     @contextmanager
     def loop(self, name: str, extent: int, lanes: int = 1, tile: int = 1) -> Iterator[Index]:

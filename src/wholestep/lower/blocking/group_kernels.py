@@ -49,6 +49,15 @@ def divisors(extent: int) -> list[int]:
     return [n for n in range(1, extent + 1) if extent % n == 0]
 
 
+def odd_multiple(extent: int, multiple: int) -> int:
+    """The least odd number of multiples that is not less: rows so far apart are spread over all sets of a cache.
+
+    >>> odd_multiple(30, 16), odd_multiple(33, 16)
+    (48, 48)
+    """
+    return (-(-extent // multiple) | 1) * multiple
+
+
 def choose_groups(extents: Sequence[int], joined: int, tile: int, most: int) -> RowGroups:
     """The groups whose tiles are the fullest, of about `most` rows; the last `joined` axes may be one.
 
@@ -79,6 +88,11 @@ class GroupWriter(BlockWriter):
         super().__init__(name, nest, sizes, BlockExtents(1, extents.columns, math.prod(extents.terms)))
         self.block, self.order, self.groups = extents, tuple(order), groups
         self.row_count = math.prod(extents.rows)
+        statements = nest.statements(ROWS)
+        self.even = runs_along(statements, nest.terms[-1])
+        self.term_pitch = 0
+        if not self.even and runs_along(statements, self.order[-1]) and extents.rows[-1] >= sizes.lanes:
+            self.term_pitch = odd_multiple(groups.size(extents.rows), sizes.lanes)
 
     def flat(self, axes: Sequence[Axis], extents: Sequence[int], places: dict[Axis, Index]) -> Index:
         """The number of a point among those of some axes."""
@@ -128,7 +142,8 @@ class GroupWriter(BlockWriter):
             outer = {axis: loops.enter_context(self.loop("g", numbers[axis])) for axis in widest}
             group = self.flat(self.order[: at + 1], [numbers[axis] for axis in self.order[: at + 1]], outer)
             outer[self.order[at]] = outer[self.order[at]] * steps
-            self.pack_group(outer, group * rows)
+            self.group = group
+            self.pack_group(outer)
             for run in self.runs:
                 with ExitStack() as inner:
                     columns = self.outer_loops(inner, "h", self.nest.columns)
@@ -137,27 +152,56 @@ class GroupWriter(BlockWriter):
                     row = inner.enter_context(self.loop("i", rows, 1, -(-rows // tiles)))
                     places = {**{axis: Index() for axis in self.order}, **outer, **columns}
                     places[self.order[-1]] = places[self.order[-1]] + row
-                    self.number = group * rows + row
+                    self.group, self.row = group, row
                     self.tile(places, run, panel, True, first, last)
 
     def row_number(self, outer: dict[Axis, Index], row: Index) -> Index:
         """The number of the row whose tile is written."""
-        return self.number
+        return self.group * self.groups.size(self.block.rows) + self.row
 
-    def pack_group(self, outer: dict[Axis, Index], start: Index) -> None:
-        """Pack the rows of a group, vectors along the last axis of the terms."""
-        nest, lanes, (at, steps), extents = self.nest, self.sizes.lanes, self.groups, self.block.rows
+    def packed_row(self, number: Index, term: Index) -> Index:
+        """The place of an element in the packed rows: row by row, or group by group and in each of them term by term."""
+        if not self.term_pitch:
+            return super().packed_row(number, term)
+        return (self.group * self.extents.terms + term) * self.term_pitch + self.row
+
+    def scratch_room(self) -> dict[str, int]:
+        """The most elements of each scratch buffer."""
+        groups = self.row_count // self.groups.size(self.block.rows)
+        wide = {PACKED_ROWS: groups * self.term_pitch * self.extents.terms} if self.term_pitch else {}
+        return super().scratch_room() | wide
+
+    def pack_group(self, outer: dict[Axis, Index]) -> None:
+        """Pack the rows of a group: vectors along the last axis of the terms where these lie side by side, or along
+        that of the rows where those do; otherwise squares are turned."""
+        lanes, (at, steps), extents = self.sizes.lanes, self.groups, self.block.rows
         own = dict(zip(self.order[at:], (steps, *extents[at + 1 :]), strict=True))
-        statements = nest.statements(ROWS)
-        even = runs_along(statements, nest.terms[-1])
-        turned = None if even else next((axis for axis in own if runs_along(statements, axis)), None)
+        if self.term_pitch:
+            with ExitStack() as loops:
+                terms = loops.enter_context(self.term_loops(1, 1))
+                vectors = -(-own[self.order[-1]] // lanes)
+                schedule = {self.order[-1]: (lanes, max(n for n in (1, 2, 3, 4) if vectors % n == 0))}
+                inner = {
+                    axis: loops.enter_context(self.loop("m", extent, *schedule.get(axis, (1, 1))))
+                    for axis, extent in own.items()
+                }
+                self.pack_row(outer, own, inner, terms)
+            return
+        statements = self.nest.statements(ROWS)
+        turned = None if self.even else next((axis for axis in own if runs_along(statements, axis)), None)
         with ExitStack() as loops:
-            inner: dict[Axis, Index] = {}
+            inner = {}
             for axis in sorted(own, key=lambda axis: axis is turned):
                 inner[axis] = loops.enter_context(self.loop("m", own[axis], 1, lanes if axis is turned else 1))
-            terms = loops.enter_context(self.term_loops(lanes, 4 if even else 1))
-            row = start + self.flat(list(own), list(own.values()), inner)
-            first = self.order[at]
-            places = {**outer, **inner, **terms, first: outer[first] + inner[first]}
-            place = self.packed_row(row, self.flat(nest.terms, self.block.terms, terms))
-            self.pack_element(ROWS, places, PACKED_ROWS, place)
+            terms = loops.enter_context(self.term_loops(lanes, 4 if self.even else 1))
+            self.pack_row(outer, own, inner, terms)
+
+    def pack_row(
+        self, outer: dict[Axis, Index], own: dict[Axis, int], inner: dict[Axis, Index], terms: dict[Axis, Index]
+    ) -> None:
+        """Pack one element of a group's rows."""
+        first = self.order[self.groups.axis]
+        self.row = self.flat(list(own), list(own.values()), inner)
+        places = {**outer, **inner, **terms, first: outer[first] + inner[first]}
+        place = self.packed_row(self.row_number(places, self.row), self.flat(self.nest.terms, self.block.terms, terms))
+        self.pack_element(ROWS, places, PACKED_ROWS, place)

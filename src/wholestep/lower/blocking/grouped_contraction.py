@@ -21,7 +21,7 @@ from wholestep.kernel.lang import Axis, Kernel, Var, walk
 from wholestep.lower.blocking.block_kernels import BlockKernel
 from wholestep.lower.blocking.block_launches import BlockedContraction, BlockLaunches
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
-from wholestep.lower.blocking.contraction_nest import RESULTS, ContractionNest
+from wholestep.lower.blocking.contraction_nest import RESULTS, ROWS, ContractionNest, runs_along
 from wholestep.lower.blocking.group_kernels import GroupExtents, GroupWriter, choose_groups
 from wholestep.lower.program.steps import Launch, Step
 
@@ -39,10 +39,18 @@ class GroupPosition(NamedTuple):
     terms: Parts
 
 
-def memory_order(nest: ContractionNest) -> list[Axis]:
-    """The axes of the rows as they lie in the results, the farthest apart first."""
+def contiguous_rows(nest: ContractionNest, lanes: int) -> Axis | None:
+    """The axis of the rows, of whole vectors, along which their operand runs; None where it runs along its terms."""
+    rows = nest.statements(ROWS)
+    if runs_along(rows, nest.terms[-1]):
+        return None
+    return next((axis for axis in nest.rows if axis.extent >= lanes and runs_along(rows, axis)), None)
+
+
+def row_order(nest: ContractionNest, last: Axis | None) -> list[Axis]:
+    """The axes of the rows as they lie in the results, the farthest apart first, but for one that comes last."""
     stored = [a.offset for a in memory_accesses(nest.statements(RESULTS)) if a.is_store]
-    return sorted(nest.rows, key=lambda axis: -abs(stored[0].coefficient(axis)))
+    return sorted(nest.rows, key=lambda axis: (axis is last, -abs(stored[0].coefficient(axis))))
 
 
 def joined_axes(nest: ContractionNest, order: Sequence[Axis]) -> int:
@@ -105,7 +113,8 @@ class GroupedBlocks(BlockLaunches):
         worth_sharing: Callable[[Kernel], bool],
     ) -> None:
         super().__init__(nest, sizes, new_loop, worth_sharing)
-        self.order = memory_order(nest)
+        self.contiguous = contiguous_rows(nest, sizes.lanes)
+        self.order = row_order(nest, self.contiguous)
         self.joined = joined_axes(nest, self.order)
         self.term_parts = bounded_parts(nest.terms, sizes.terms, split_axis)
         one_block = all(len(parts) == 1 and parts[0].trips == 1 for parts in self.term_parts)
@@ -210,8 +219,9 @@ class GroupedBlocks(BlockLaunches):
     def write(self, name: str, extents: GroupExtents, first: bool, last: bool) -> BlockKernel:
         """Write a kernel."""
         nest, sizes = self.nest, self.sizes
-        # Few rows are as many groups as threads may share.
-        most = min(sizes.group, max(math.prod(extents.rows) // MIN_GROUPS, sizes.tile_rows))
+        # Few rows are as many groups as threads may share, along one axis.
+        few = extents.rows[-1] if self.contiguous else math.prod(extents.rows)
+        most = min(sizes.group, max(few // MIN_GROUPS, sizes.tile_rows))
         groups = choose_groups(extents.rows, self.joined, sizes.tile_rows, most)
         writer = GroupWriter(f"{nest.kernel.name}_{name}", nest, sizes, extents, self.order, groups)
         with writer.builder:

@@ -17,7 +17,7 @@ from wholestep.passes.rewrite import GraphRewriter
 from wholestep.primitives.class_table import ClassTable
 from wholestep.primitives.contraction import Contract, Window, parts
 from wholestep.primitives.family import Primitive, number_of
-from wholestep.primitives.movement import Broadcast, Permute, Reshape, reshape_groups
+from wholestep.primitives.movement import Broadcast, Concat, Permute, Reshape, reshape_groups
 
 AxisOrder = tuple[int, ...]
 
@@ -104,6 +104,8 @@ class LayoutPropagation(GraphRewriter):
             return self.pointwise(node)
         if isinstance(node.op, Contract):
             return self.contraction(node)
+        if isinstance(node.op, Concat):
+            return self.concatenation(node)
         rule = LAYOUT_RULES.of(node.op)
         known = self.laid.get(node.inputs[0]) if node.inputs else None
         return None if known is None or rule is None else rule(self, node, *known)
@@ -150,6 +152,16 @@ class LayoutPropagation(GraphRewriter):
         like = max(known, key=lambda laid: len(laid.axes))
         inputs = [self.turned(v, like) for v in node.inputs]
         return PermutedValue(self.add(node.op, inputs, node.params, node)[0], like.axes)
+
+    def concatenation(self, node: Node) -> PermutedValue | None:
+        """Parts one after the other, all in the layout of the largest that has one."""
+        known = [v for v in node.inputs if v in self.laid]
+        if not known:
+            return None
+        like = self.laid[max(known, key=lambda v: v.type.size)]
+        parts = [self.turned(v, like) for v in node.inputs]
+        params, axes = node.op.permuted(node.params, like.axes)
+        return PermutedValue(self.add(node.op, parts, params, node)[0], axes)
 
     # Rules for an operand that is a permutation: the new value, and the result as a permutation of it.
 
