@@ -251,6 +251,32 @@ def test_a_depthwise_convolution_makes_no_windows() -> None:
     assert all("for i3 in 16 lanes 8" in str(k) or "for i2 in 16 lanes 8" in str(k) for k in inside)
 
 
+def test_a_padded_pool_between_convolutions_lies_channels_last() -> None:
+    """The border of -inf is put around in the layout of the convolution, and derivatives go back in it."""
+    x, w = [np.zeros(shape, "f") for shape in ((2, 16, 12, 12), (16, 16, 3, 3))]
+
+    def loss(w: Any, x: Any) -> Any:
+        h = nn.max_pool2d(np.maximum(nn.conv2d(x, w, padding=1), 0), 3, 2, 1)
+        return np.sum(nn.conv2d(h, w, padding=1) ** 2)
+
+    plan = plan_of(run_passes(graph_of(ws.grad(loss, (0, 1)), [w, x]), ALL_PASSES))
+    pools = [k for k in plan.kernels() if "not_equal" in k.name or "pad_pad" in k.name]
+    assert pools
+    assert all("in 16 lanes 8" in str(k) for k in pools)
+
+
+def test_rows_that_lie_side_by_side_are_packed_without_turning() -> None:
+    """The weight gradient of a convolution: its rows are channels, along which vectors are packed term by term."""
+    x, g = [np.zeros(shape, "f") for shape in ((4, 12, 12, 32), (4, 10, 10, 48))]
+
+    def f(x: Any, g: Any) -> Any:
+        return np.einsum("nxycij,nxyo->cijo", sliding_window_view(x, (3, 3), axis=(1, 2)), g)
+
+    (groups,) = {k for k in plan_of(graph_of(f, [x, g])).kernels() if k.name.endswith("_groups")}
+    packing = [line for line in str(groups).splitlines() if "lanes" in line][0]
+    assert "in 8 lanes 8" in packing, "a quarter of the channels, so that threads share four groups"
+
+
 def test_few_products_over_several_axes_stay_loops() -> None:
     args = [np.zeros(shape, "f") for shape in ((2, 6, 6, 8), (3, 3, 8, 16))]
 

@@ -23,7 +23,10 @@ Ints = tuple[Any, ...]
 
 
 def reshape_groups(source: Sequence[Any], shape: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
-    """A reshape as runs of axes with equal products; None where a run is empty on one side, or nothing has elements."""
+    """A reshape as runs of axes with equal products; None where a run is empty on one side, or nothing has elements.
+
+    Axes of size 1 at the end go with the run before them.
+    """
     if 0 in source:
         return None
     out: list[tuple[list[int], list[int]]] = []
@@ -31,7 +34,11 @@ def reshape_groups(source: Sequence[Any], shape: Sequence[Any]) -> list[tuple[li
     while i < len(source) or j < len(shape):
         left, right = [i] if i < len(source) else [], [j] if j < len(shape) else []
         if not left or not right:
-            return None
+            if not out or any(n != 1 for n in (*source[i:], *shape[j:])):
+                return None
+            out[-1][0].extend(range(i, len(source)))
+            out[-1][1].extend(range(j, len(shape)))
+            return out
         i, j = i + 1, j + 1
         while math.prod([source[a] for a in left]) != math.prod([shape[a] for a in right]):
             if math.prod([source[a] for a in left]) < math.prod([shape[a] for a in right]):

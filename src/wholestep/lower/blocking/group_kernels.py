@@ -58,8 +58,18 @@ def odd_multiple(extent: int, multiple: int) -> int:
     return (-(-extent // multiple) | 1) * multiple
 
 
+def evenness(extent: int) -> float:
+    """The part of the time for which threads are busy that share a loop, on average over 2 and 4 of them.
+
+    >>> [round(evenness(n), 2) for n in (3, 4, 5, 7, 14, 16)]
+    [0.75, 1.0, 0.73, 0.88, 0.94, 1.0]
+    """
+    return sum([extent / (-(-extent // n) * n) for n in (2, 4)]) / 2
+
+
 def choose_groups(extents: Sequence[int], joined: int, tile: int, most: int) -> RowGroups:
-    """The groups whose tiles are the fullest, of about `most` rows; the last `joined` axes may be one.
+    """The groups whose tiles are the fullest, and which threads share most evenly, of about `most` rows; the last
+    `joined` axes may be one.
 
     >>> choose_groups((32, 8, 8), 3, 6, 96)
     RowGroups(axis=0, steps=2)
@@ -70,11 +80,19 @@ def choose_groups(extents: Sequence[int], joined: int, tile: int, most: int) -> 
             groups = RowGroups(axis, steps)
             found[groups] = groups.size(extents)
     fitting = {g: n for g, n in found.items() if n <= most + most // 2} or {min(found, key=lambda g: found[g]): 1}
-    return max(fitting, key=lambda g: (round(16 * found[g] / (-(-found[g] // tile) * tile)), found[g]))
+
+    def worth(groups: RowGroups) -> tuple[int, int]:
+        numbers = (*extents[: groups.axis], extents[groups.axis] // groups.steps)
+        fullness = found[groups] / (-(-found[groups] // tile) * tile)
+        return round(16 * fullness * max(map(evenness, numbers))), found[groups]
+
+    return max(fitting, key=worth)
 
 
 class GroupWriter(BlockWriter):
-    """The writer of one kernel of a block whose rows or terms have several axes; rows are numbered in `order`."""
+    """The writer of one kernel of a block whose rows or terms have several axes; rows are numbered in `order`, along
+    whose last axis the row operand runs if it is `contiguous`.
+    """
 
     def __init__(
         self,
@@ -84,15 +102,13 @@ class GroupWriter(BlockWriter):
         extents: GroupExtents,
         order: Sequence[Axis],
         groups: RowGroups,
+        contiguous: bool,
     ) -> None:
         super().__init__(name, nest, sizes, BlockExtents(1, extents.columns, math.prod(extents.terms)))
         self.block, self.order, self.groups = extents, tuple(order), groups
         self.row_count = math.prod(extents.rows)
-        statements = nest.statements(ROWS)
-        self.even = runs_along(statements, nest.terms[-1])
-        self.term_pitch = 0
-        if not self.even and runs_along(statements, self.order[-1]) and extents.rows[-1] >= sizes.lanes:
-            self.term_pitch = odd_multiple(groups.size(extents.rows), sizes.lanes)
+        self.even = runs_along(nest.statements(ROWS), nest.terms[-1])
+        self.term_pitch = odd_multiple(groups.size(extents.rows), sizes.lanes) if contiguous else 0
 
     def flat(self, axes: Sequence[Axis], extents: Sequence[int], places: dict[Axis, Index]) -> Index:
         """The number of a point among those of some axes."""
@@ -138,8 +154,8 @@ class GroupWriter(BlockWriter):
         rows = self.groups.size(extents)
         with ExitStack() as loops:
             # Threads share the outermost loop.
-            widest = sorted(numbers, key=lambda axis: -numbers[axis])
-            outer = {axis: loops.enter_context(self.loop("g", numbers[axis])) for axis in widest}
+            evenest = sorted(numbers, key=lambda axis: (-evenness(numbers[axis]), -numbers[axis]))
+            outer = {axis: loops.enter_context(self.loop("g", numbers[axis])) for axis in evenest}
             group = self.flat(self.order[: at + 1], [numbers[axis] for axis in self.order[: at + 1]], outer)
             outer[self.order[at]] = outer[self.order[at]] * steps
             self.group = group

@@ -27,6 +27,8 @@ from wholestep.lower.program.steps import Launch, Step
 
 Parts = tuple[AxisPart, ...]
 
+FULL_SQUARES = 3
+"""Rows of more squares than these are turned at full speed, whatever is left over of the last one. Measured."""
 MIN_GROUPS = 4
 """At least about so many groups for threads to share, where there are rows enough for tiles."""
 
@@ -39,10 +41,12 @@ class GroupPosition(NamedTuple):
     terms: Parts
 
 
-def contiguous_rows(nest: ContractionNest, lanes: int) -> Axis | None:
-    """The axis of the rows, of whole vectors, along which their operand runs; None where it runs along its terms."""
+def contiguous_rows(nest: ContractionNest, terms: int, lanes: int) -> Axis | None:
+    """The axis of the rows along which their operand runs, and is packed; None where it runs along its terms, or where
+    so many of them side by side fill the squares that are turned.
+    """
     rows = nest.statements(ROWS)
-    if runs_along(rows, nest.terms[-1]):
+    if runs_along(rows, nest.terms[-1]) or terms % max(lanes // 2, 1) == 0 or terms > FULL_SQUARES * lanes:
         return None
     return next((axis for axis in nest.rows if axis.extent >= lanes and runs_along(rows, axis)), None)
 
@@ -113,10 +117,10 @@ class GroupedBlocks(BlockLaunches):
         worth_sharing: Callable[[Kernel], bool],
     ) -> None:
         super().__init__(nest, sizes, new_loop, worth_sharing)
-        self.contiguous = contiguous_rows(nest, sizes.lanes)
+        self.term_parts = bounded_parts(nest.terms, sizes.terms, split_axis)
+        self.contiguous = contiguous_rows(nest, self.term_parts[-1][0].extent, sizes.lanes)
         self.order = row_order(nest, self.contiguous)
         self.joined = joined_axes(nest, self.order)
-        self.term_parts = bounded_parts(nest.terms, sizes.terms, split_axis)
         one_block = all(len(parts) == 1 and parts[0].trips == 1 for parts in self.term_parts)
         self.waits = nest.plain_store is not None or one_block
         terms = math.prod([parts[0].extent for parts in self.term_parts])
@@ -223,7 +227,8 @@ class GroupedBlocks(BlockLaunches):
         few = extents.rows[-1] if self.contiguous else math.prod(extents.rows)
         most = min(sizes.group, max(few // MIN_GROUPS, sizes.tile_rows))
         groups = choose_groups(extents.rows, self.joined, sizes.tile_rows, most)
-        writer = GroupWriter(f"{nest.kernel.name}_{name}", nest, sizes, extents, self.order, groups)
+        contiguous = self.contiguous is not None
+        writer = GroupWriter(f"{nest.kernel.name}_{name}", nest, sizes, extents, self.order, groups, contiguous)
         with writer.builder:
             if name == "pack_columns":
                 writer.pack_columns()
