@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -262,7 +263,7 @@ def test_a_padded_pool_between_convolutions_lies_channels_last() -> None:
     plan = plan_of(run_passes(graph_of(ws.grad(loss, (0, 1)), [w, x]), ALL_PASSES))
     pools = [k for k in plan.kernels() if "not_equal" in k.name or "pad_pad" in k.name]
     assert pools
-    assert all("in 16 lanes 8" in str(k) for k in pools)
+    assert all(re.search("for i[23] in (16|96) lanes 8", str(k)) for k in pools)
 
 
 def test_rows_that_lie_side_by_side_are_packed_without_turning() -> None:
