@@ -274,7 +274,7 @@ def test_rows_that_lie_side_by_side_are_packed_without_turning() -> None:
         return np.einsum("nxycij,nxyo->cijo", sliding_window_view(x, (3, 3), axis=(1, 2)), g)
 
     (groups,) = {k for k in plan_of(graph_of(f, [x, g])).kernels() if k.name.endswith("_groups")}
-    packing = [line for line in str(groups).splitlines() if "lanes" in line][0]
+    packing = next(line for line in str(groups).splitlines() if "lanes" in line)
     assert "in 8 lanes 8" in packing, "a quarter of the channels, so that threads share four groups"
 
 

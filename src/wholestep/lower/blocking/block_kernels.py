@@ -57,7 +57,7 @@ class BlockWriter:
         self.operands: dict[tuple[str, Buffer | None], Buffer] = {}
         self.axes = 0
         rows = [a.extent for a in nest.rows[:-1]]
-        self.row_count = math.prod(rows) * extents.rows
+        self.row_count = self.packed_row_count = math.prod(rows) * extents.rows
         self.outer_columns = math.prod([a.extent for a in nest.columns[:-1]])
         full, rest = divmod(extents.columns, sizes.panel)
         even = full - full % sizes.together
@@ -95,18 +95,15 @@ class BlockWriter:
 
     def scratch(self, name: str) -> Buffer:
         """A scratch buffer."""
-        key = (name, None)
-        if key not in self.operands:
-            self.operands[key] = self.builder.buffer(name, self.nest.dtype, self.scratch_room()[name])
-        return self.operands[key]
-
-    def scratch_room(self) -> dict[str, int]:
-        """The most elements of each scratch buffer."""
-        return {
+        room = {
             PACKED_COLUMNS: self.outer_columns * self.panels * self.sizes.panel * self.extents.terms,
-            PACKED_ROWS: self.row_count * self.pitch,
+            PACKED_ROWS: self.packed_row_count * self.pitch,
             PARTIAL_SUMS: self.row_count * self.outer_columns * self.panels * self.sizes.panel,
         }
+        key = (name, None)
+        if key not in self.operands:
+            self.operands[key] = self.builder.buffer(name, self.nest.dtype, room[name])
+        return self.operands[key]
 
     @contextmanager
     def loop(self, name: str, extent: int, lanes: int = 1, tile: int = 1) -> Iterator[Index]:

@@ -108,7 +108,9 @@ class GroupWriter(BlockWriter):
         self.block, self.order, self.groups = extents, tuple(order), groups
         self.row_count = math.prod(extents.rows)
         self.even = runs_along(nest.statements(ROWS), nest.terms[-1])
-        self.term_pitch = odd_multiple(groups.size(extents.rows), sizes.lanes) if contiguous else 0
+        size = groups.size(extents.rows)
+        self.term_pitch = odd_multiple(size, sizes.lanes) if contiguous else 0
+        self.packed_row_count = self.row_count // size * (self.term_pitch or size)
 
     def flat(self, axes: Sequence[Axis], extents: Sequence[int], places: dict[Axis, Index]) -> Index:
         """The number of a point among those of some axes."""
@@ -176,16 +178,10 @@ class GroupWriter(BlockWriter):
         return self.group * self.groups.size(self.block.rows) + self.row
 
     def packed_row(self, number: Index, term: Index) -> Index:
-        """The place of an element in the packed rows: row by row, or group by group and in each of them term by term."""
+        """The place of an element in the packed rows: row by row, or term by term in each group."""
         if not self.term_pitch:
             return super().packed_row(number, term)
         return (self.group * self.extents.terms + term) * self.term_pitch + self.row
-
-    def scratch_room(self) -> dict[str, int]:
-        """The most elements of each scratch buffer."""
-        groups = self.row_count // self.groups.size(self.block.rows)
-        wide = {PACKED_ROWS: groups * self.term_pitch * self.extents.terms} if self.term_pitch else {}
-        return super().scratch_room() | wide
 
     def pack_group(self, outer: dict[Axis, Index]) -> None:
         """Pack the rows of a group: vectors along the last axis of the terms where these lie side by side, or along

@@ -51,7 +51,7 @@ def contiguous_rows(nest: ContractionNest, terms: int, lanes: int) -> Axis | Non
     return next((axis for axis in nest.rows if axis.extent >= lanes and runs_along(rows, axis)), None)
 
 
-def row_order(nest: ContractionNest, last: Axis | None) -> list[Axis]:
+def results_order(nest: ContractionNest, last: Axis | None) -> list[Axis]:
     """The axes of the rows as they lie in the results, the farthest apart first, but for one that comes last."""
     stored = [a.offset for a in memory_accesses(nest.statements(RESULTS)) if a.is_store]
     return sorted(nest.rows, key=lambda axis: (axis is last, -abs(stored[0].coefficient(axis))))
@@ -119,7 +119,7 @@ class GroupedBlocks(BlockLaunches):
         super().__init__(nest, sizes, new_loop, worth_sharing)
         self.term_parts = bounded_parts(nest.terms, sizes.terms, split_axis)
         self.contiguous = contiguous_rows(nest, self.term_parts[-1][0].extent, sizes.lanes)
-        self.order = row_order(nest, self.contiguous)
+        self.order = results_order(nest, self.contiguous)
         self.joined = joined_axes(nest, self.order)
         one_block = all(len(parts) == 1 and parts[0].trips == 1 for parts in self.term_parts)
         self.waits = nest.plain_store is not None or one_block
