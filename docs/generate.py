@@ -1,6 +1,7 @@
 """Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, primitives.md
 and the table of precision.md from the facts that primitives state, RELIABILITY.md from the records of audits, and the
-tables of benchmarks.md from the records of products, of models of real size and of deep ones."""
+tables of benchmarks.md from the records of products, of models of real size and of deep ones, that of devices.md from
+the record of kernels for NVIDIA cards."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from wholestep.primitives import precision as precision_kinds
 from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import BilinearPrimitive, LinearPrimitive, Primitive
 from wholestep.testing.primitives import graph_of, samples_of
-from wholestep_tools.audit.page import page as reliability
+from wholestep_tools.audit.page import page as reliability, table as measured_table
 from wholestep_tools.bench.decode import page_table as decode_table
 from wholestep_tools.bench.depth import page_table as depth_table
 from wholestep_tools.bench.first_trace import page_table as trace_table
@@ -297,6 +298,13 @@ def readme() -> str:
     return with_table(page, "records/models.json and records/models-avx512.json", lines)
 
 
+def device_page() -> str:
+    """The page on devices, with the resources that kernels of workloads take of an NVIDIA card in its place."""
+    record = json.loads((FOLDER / "records" / "cudakernels.json").read_text(encoding="utf-8"))
+    page = (FOLDER / "devices.md").read_text(encoding="utf-8")
+    return with_table(page, "records/cudakernels.json", measured_table(record["measured"]))
+
+
 PRIMITIVES_HEAD = """\
 # Primitives
 
@@ -390,6 +398,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "precision.md": precision,
     "benchmarks.md": benchmarks,
     "onnx.md": onnx_page,
+    "devices.md": device_page,
     "export.md": exports,
     "gallery.md": gallery.page,
     "../README.md": readme,

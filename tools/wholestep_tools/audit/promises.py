@@ -17,7 +17,7 @@ class Promise(NamedTuple):
     remark: str = ""
 
 
-NO_CUDA = "CUDA is not a device yet"
+NO_CUDA = "no card was there; the rows on CUDA say what was done without one"
 
 CORRECTNESS = (
     Promise(
@@ -53,6 +53,24 @@ CORRECTNESS = (
         "what seven minutes of one processor gave",
     ),
     Promise("training steps on an NVIDIA card", "5,000 steps", remark=NO_CUDA),
+    Promise(
+        "kernels compile for NVIDIA cards, and those of a step spill no register",
+        "all of the laws and workloads, for three architectures",
+        "cudakernels",
+        ("kernels of primitives", "kernels of workloads"),
+    ),
+    Promise(
+        "primitives by CUDA are those of the CPU, its calls answered by the processor",
+        "all that no library computes",
+        "cuda",
+        ("primitives", "results of the same bits", "results to rounding"),
+    ),
+    Promise(
+        "training steps by CUDA, its calls answered by the processor",
+        "300 steps",
+        "cudasteps",
+        ("training steps",),
+    ),
     Promise("random programs and gradients are those of JAX", "2,000 programs", "jax", ("of them agreed with JAX",)),
     Promise(
         "derivatives of every primitive hold by all laws",

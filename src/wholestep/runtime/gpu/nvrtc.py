@@ -32,7 +32,7 @@ class KernelUse(NamedTuple):
 
 
 class MachineCode(NamedTuple):
-    """A module as a cubin, and what its kernels take."""
+    """A module as a cubin, and what its kernels take, in the order of the text."""
 
     cubin: bytes
     kernels: tuple[KernelUse, ...]
@@ -77,7 +77,8 @@ class NVRTC:
                 log = self.text_of(program, "ProgramLog").decode(errors="replace").rstrip("\0\n ")
                 raise DeviceError(f"compile: NVRTC does not take the kernels: {error}\n{log}") from None
             log = self.text_of(program, "ProgramLog").decode(errors="replace")
-            return MachineCode(self.text_of(program, "CUBIN"), tuple(kernels_used(log)))
+            used = sorted(kernels_used(log), key=lambda kernel: text.index(f"\n{kernel.name}("))
+            return MachineCode(self.text_of(program, "CUBIN"), tuple(used))
         finally:
             self.answer("nvrtcDestroyProgram", program)
 
