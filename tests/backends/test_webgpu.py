@@ -375,6 +375,19 @@ def test_memory_that_is_not_there_is_said_by_the_name_of_its_array() -> None:
 
 
 @pytest.mark.usefixtures("adapter")
+def test_state_that_there_is_no_memory_for_is_said_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver: Any = BACKENDS["webgpu"]().memory.driver  # type: ignore[attr-defined]
+    params = {"small": np.zeros(2, "f"), "table": np.zeros((1000, 1000), "f")}
+
+    def allocate(nbytes: int, allocate: Any = driver.allocate) -> Any:
+        return allocate(nbytes if nbytes < 4_000_000 else driver.limit + 1)
+
+    monkeypatch.setattr(driver, "allocate", allocate)
+    with pytest.raises(DeviceError, match=r"params\.table, f32\[1000, 1000\]: .*bytes are not free"):
+        ws.compile(lambda p, x: np.mean(p["table"] * x), params, batch=np.float32(1), device="webgpu")
+
+
+@pytest.mark.usefixtures("adapter")
 def test_bytes_that_share_words_are_moved() -> None:
     memory: Any = BACKENDS["webgpu"]().memory
     rows = np.arange(21, dtype=np.uint8).reshape(7, 3)

@@ -107,7 +107,7 @@ class FunctionPanel {
     };
     const line = (event) => {
       const here = at(event);
-      Object.assign(pen, { lineWidth: canvas.width / 9, lineCap: "round", lineJoin: "round", strokeStyle: getComputedStyle(document.body).color });
+      Object.assign(pen, { lineWidth: canvas.width / 9, lineCap: "round", lineJoin: "round" });
       pen.beginPath(); pen.moveTo(...(last ?? here)); pen.lineTo(...here); pen.stroke();
       last = here;
       look();

@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep import dtypes, forks
 from wholestep.backends.gpu.host_scalars import compute_scalars
-from wholestep.errors import DeviceError, ShapeError, UnsupportedError
+from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 from wholestep.lower.compilation_unit import CompilationUnit
@@ -21,6 +21,7 @@ from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArgum
 from wholestep.runtime.gpu.card_program import CardProgram, CardStep, DeviceSteps, HostStep, NumberedLaunch, slot_type
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
+from wholestep.runtime.memory.buffer import memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
 
 
@@ -139,10 +140,8 @@ class CardInstance(BoundExecutable):
         inputs, outputs = self.code.program.inputs, self.code.program.outputs
         what = f"result {outputs.index(slot)}" if slot in outputs else "intermediate values"
         what = self.program.name(inputs.index(slot)) if slot in inputs else what
-        try:
+        with memory_for(what, kind):
             return self.memory.allocate(kind.shape, kind.dtype)
-        except DeviceError as error:
-            raise DeviceError(f"{what}, {kind}: {error}") from error
 
     def saved(self, array: CardArray) -> CardArray:
         """A copy in the card's memory."""

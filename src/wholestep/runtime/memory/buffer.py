@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from wholestep.errors import DeviceError
 from wholestep.ir.graph import NDArray
 from wholestep.runtime.memory.aligned import aligned_empty
 from wholestep.runtime.memory.mapped_arrays import clone, copy_chunked, zeros_in_file
@@ -87,3 +89,12 @@ class FileMemory(HostMemory):
 
 
 HOST = HostMemory()
+
+
+@contextmanager
+def memory_for(what: object, kind: object) -> Iterator[None]:
+    """Let the error of a device that has no memory left say what it was for."""
+    try:
+        yield
+    except DeviceError as error:
+        raise DeviceError(f"{what}, {kind}: {error}") from error

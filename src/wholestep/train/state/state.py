@@ -15,7 +15,7 @@ from wholestep.frontend.tracing import PLAIN, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
 from wholestep.runtime.memory import mapped_arrays
-from wholestep.runtime.memory.buffer import HOST, DeviceMemory, FileMemory
+from wholestep.runtime.memory.buffer import HOST, DeviceMemory, FileMemory, memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
 from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.loss_scaling import Scaling
@@ -28,6 +28,13 @@ RESET_PARTS = ("params", "buffers", "counters")
 
 MAX_STEPS = 2**62
 """More steps than this are not believed of a state that is loaded: by steps alone nobody comes to 2**63."""
+
+
+def uploaded(memory: DeviceMemory[Any], path: str, leaf: Any) -> Any:
+    """An array of the state in the memory of a device; an error of the device names it."""
+    kind = type_of(leaf)
+    with memory_for(path, kind):
+        return memory.upload(np.asarray(leaf, kind.dtype))
 
 
 class State:
@@ -45,7 +52,7 @@ class State:
         owned = [
             leaves[i]
             if memory is HOST and path.startswith("optimizer") and path not in streamed and is_unshared(leaves, i)
-            else (files if path in streamed else memory).upload(np.asarray(leaves[i], type_of(leaves[i]).dtype))
+            else uploaded(files if path in streamed else memory, path, leaves[i])
             for i, path in enumerate(tree.paths(parts))
         ]
         self.tree = tree.unflatten(structure, owned)
@@ -78,10 +85,12 @@ class State:
         """Lay each of these groups of arrays out as one array, whose rows they become; only the first call does."""
         if self.stacks is not None:
             return
-        arrays, self.stacks = self.arrays, {}
+        arrays, paths, self.stacks = self.arrays, tree.paths(self.tree), {}
         for places in groups:
             row = arrays[places[0]]
-            stacked = self.stacks[places] = self.memory.allocate((len(places), *row.shape), row.dtype)
+            shape = (len(places), *row.shape)
+            with memory_for(f"the layers of {paths[places[0]]} as one array", ShapeDtype(shape, row.dtype)):
+                stacked = self.stacks[places] = self.memory.allocate(shape, row.dtype)
             for k, p in enumerate(places):
                 view = self.memory.view(stacked, k)
                 self.memory.copy(view, arrays[p])
