@@ -1,7 +1,8 @@
-"""Launches of a step of each workload, on a WebGPU device and in a page: no more of them than there were."""
+"""Launches of a step of each workload, on a WebGPU device and in a page, and the bytes of a page: no more than there were."""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.compiler.backends import page_target
+from wholestep.export.page.files import page_text
 from wholestep.runtime.gpu.card_program import CardModule
 from wholestep.train.step.native_export import step_plan
 from wholestep.train.step.page_export import page_program
@@ -27,11 +29,21 @@ def launches(steps: Sequence[Any]) -> int:
     return count
 
 
-@pytest.mark.parametrize(("name", "device", "page"), [("W1", 14, 15), ("W2", 21, 21), ("W3", 167, 163), ("W4", 2, 2)])
+def engine_of(name: str) -> Any:
+    """The engine of a workload's step."""
+    ours = pytest.importorskip("wholestep_tools.bench.peers.wholestep", reason="the tools are not installed")
+    return ours.trained(name, *ours.WORKLOADS[name].data(), 1).step._engine
+
+
+def test_a_page_without_weights_and_data_is_small() -> None:
+    program = page_program(engine_of("W1"), None, True, {}) | {"start": ""}
+    assert len(gzip.compress(page_text("a step", program).encode(), 9)) < 22_200
+
+
+@pytest.mark.parametrize(("name", "device", "page"), [("W1", 13, 14), ("W2", 20, 20), ("W3", 153, 150), ("W4", 2, 2)])
 def test_a_step_takes_no_more_launches_than_it_did(name: str, device: int, page: int) -> None:
     """Both join small kernels; a page goes through no loops, and knows counters ahead."""
-    ours = pytest.importorskip("wholestep_tools.bench.peers.wholestep", reason="the tools are not installed")
-    engine = ours.trained(name, *ours.WORKLOADS[name].data(), 1).step._engine
+    engine = engine_of(name)
     steps = CardModule(step_plan(engine, "page", page_target()).plan, WGSL(), False).steps
     entries = page_program(engine, None, True, {})["step"]["entries"]
     found = launches(steps), sum(entry[0] == "launch" for entry in entries)

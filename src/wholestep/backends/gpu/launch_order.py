@@ -145,11 +145,18 @@ class LaunchOrder:
         return out
 
     def ready(self) -> list[int]:
-        """The large parts that wait for nothing, and the small ones that do the same to other arrays."""
+        """The large parts that wait for nothing, and the small ones that may be beside them."""
         held = set(self.left)
         free = [i for i in self.left if self.after[i].isdisjoint(held)]
-        texts = {self.flat[i] for i in free if self.is_large(i)}
-        return [i for i in free if self.is_large(i) or (self.flat[i] is not None and self.flat[i] in texts)]
+        kinds = {self.kind(i) for i in free if self.is_large(i)}
+        return [i for i in free if self.is_large(i) or (self.is_small(i) and self.kind(i) in kinds)]
+
+    def kind(self, i: int) -> tuple[bool | int, ...]:
+        """The same for launches that may be one: a workgroup of another size is alone, and so are narrow elements."""
+        part = self.parts[i]
+        assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
+        narrow = any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
+        return (narrow,) if has_group_size(part.kernel) else (narrow, i)
 
     def is_large(self, i: int) -> bool:
         """Test whether a part is no small kernel."""
@@ -171,10 +178,7 @@ class LaunchOrder:
         for i in sorted(
             found, key=lambda i: (min([j for j in found if self.flat[j] == self.flat[i]]) if self.flat[i] else i, i)
         ):
-            part = self.parts[i]
-            assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
-            narrow = any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
-            own = packs.setdefault((narrow,) if has_group_size(part.kernel) else (i,), [])
+            own = packs.setdefault(self.kind(i), [])
             if not own or not self.fits([*own[-1], i]):
                 own.append([])
             own[-1].append(i)

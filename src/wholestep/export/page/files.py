@@ -132,6 +132,15 @@ def without_layout(text: str) -> str:
     return "".join([f"{line}\n" for line in lines if line and not line.startswith("//")])
 
 
+def compact_wgsl(text: str) -> str:
+    """A module of WGSL without layout, spaces around operators included.
+
+    >>> compact_wgsl("fn f(a: f32) -> f32 {\\n    return a + -a;\\n}\\n")
+    'fn f(a: f32) ->f32{\\nreturn a+-a;\\n}\\n'
+    """
+    return re.sub(r" ?([=*,+<>&|{};]) ?", r"\1", without_layout(text))
+
+
 def source_hash(text: str) -> str:
     """The hash by which a policy knows a script or a style."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

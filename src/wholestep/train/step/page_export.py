@@ -18,12 +18,12 @@ from wholestep.export.page.files import (
     INDEX,
     browser_module,
     code_text,
+    compact_wgsl,
     encoded_bytes,
     encoded_differences,
     package_text,
     page_text,
     typescript_types,
-    without_layout,
 )
 from wholestep.random.keys import BITS, FOLD, SPLIT
 from wholestep.runtime.error_sites import ErrorSite, unpack_site
@@ -98,7 +98,7 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
     return {
         "bytes": -(-recorder.top // 256) * 256,
         "filled": [[at, encoded_differences(x)] for at, x in recorder.filled],
-        "wgsl": without_layout(wgsl),
+        "wgsl": compact_wgsl(wgsl),
         "kernels": kernels,
         "step": step,
         "functions": {f.program.name: entry for f, entry in zip(block.functions[1:], others, strict=True)},
