@@ -1,4 +1,4 @@
-"""Launches of a step of each workload, on a WebGPU device and in a page, and the bytes of a page: no more than there were."""
+"""Launches of a step of each workload, on a WebGPU device and in a page, and the bytes of a page: they stay as few."""
 
 from __future__ import annotations
 
