@@ -1,5 +1,6 @@
 """Nested containers as lists of leaves: flatten, unflatten, and the path a user would write to each leaf."""
 
+import functools
 import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -135,17 +136,8 @@ def paths(tree: Any, root: str = "") -> list[str]:
     >>> paths({"layers": [{"weight": 1}]}, root="params")
     ['params.layers[0].weight']
     """
-    known: dict[str, str] = {}  # a name is spelled once, of all the layers that have it
-
-    def spelled(key: Any) -> str:
-        if type(key) is not str:
-            return _spell(key)
-        if key not in known:
-            known[key] = _spell(key)
-        return known[key]
-
     accessors = structure(tree).accessors()
-    return [_joined(root, "".join([spelled(_key(entry)) for entry in accessor])) for accessor in accessors]
+    return [_joined(root, "".join([_spell(_key(entry)) for entry in accessor])) for accessor in accessors]
 
 
 def prefix(tree_prefix: Any, tree: Any, root: str = "") -> list[Any]:
@@ -250,9 +242,14 @@ def _key(entry: optree.PyTreeEntry) -> Any:
 
 
 def _spell(key: Any) -> str:
+    return _spell_name(key) if isinstance(key, str) else f"[{key!r}]"
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _spell_name(key: str) -> str:
     if isinstance(key, Path):
         return key if key.startswith("[") else f".{key}"
-    as_attribute = isinstance(key, str) and key.isidentifier() and not iskeyword(key)
+    as_attribute = key.isidentifier() and not iskeyword(key)
     # Python reads an identifier in its normal form, which would be another key.
     return f".{key}" if as_attribute and normalize("NFKC", key) == key else f"[{key!r}]"
 

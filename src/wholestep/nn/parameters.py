@@ -133,10 +133,10 @@ def by_path(places: list[ArrayPlace]) -> dict[str, Any]:
 
 def ordered(places: list[ArrayPlace], given: Mapping[str, Any], what: str) -> list[Any]:
     """The given arrays in the order of their places; raises TreeError where the names are others."""
+    if len(given) == len(places) and all([place.path in given for place in places]):
+        return [given[place.path] for place in places]
     wanted = [place.path for place in places]
     missing, unexpected = [p for p in wanted if p not in given], [p for p in given if p not in wanted]
-    if missing or unexpected:
-        parts = [f"no {', '.join(missing)}"] if missing else []
-        parts += [f"{', '.join(map(str, unexpected))} unexpected"] if unexpected else []
-        raise TreeError(f"nn.join: these are not the model's {what}: {'; '.join(parts)}")
-    return [given[path] for path in wanted]
+    parts = [f"no {', '.join(missing)}"] if missing else []
+    parts += [f"{', '.join(map(str, unexpected))} unexpected"] if unexpected else []
+    raise TreeError(f"nn.join: these are not the model's {what}: {'; '.join(parts)}")

@@ -287,9 +287,11 @@ class Rebuilt:
         odd: dict[str, Any] = {}
         pairs = zip(body.names, body.fields, strict=True)
         vars(made).update({name: self.node(node, odd, tree.access("", name)) for name, node in pairs})
-        noted = {"_marks": dict(body.marks), "_ties": dict(body.ties), "_odd": odd, "_sealed": self.sealed}
-        for name, value in noted.items():
-            object.__setattr__(made, name, value)
+        note = object.__setattr__
+        note(made, "_marks", dict(body.marks))
+        note(made, "_ties", dict(body.ties))
+        note(made, "_odd", odd)
+        note(made, "_sealed", self.sealed)
         return made
 
 

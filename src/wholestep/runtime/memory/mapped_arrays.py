@@ -83,6 +83,8 @@ def reserve_disk_space(file: int, nbytes: int) -> None:
 def mapped_file_of(array: NDArray) -> MappedFile | None:
     """Return the mapped file that owns an array's memory; None for other memory."""
     owner: Any = array
+    while type(owner) is np.ndarray:
+        owner = owner.base
     while owner is not None and not isinstance(owner, MappedFile):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
     return owner

@@ -1,10 +1,10 @@
-"""Batch signatures: the structure, shapes and dtypes that batches are checked for, with a fast path for small trees."""
+"""Batch signatures: the structure, shapes and dtypes that batches are checked for, with a fast path for plain trees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy import ndarray
@@ -23,7 +23,12 @@ from wholestep.words import first_few
 MAX_PATHS = 6
 """The number of paths that a message lists."""
 
-ARRAY_KINDS = (ndarray, ShapeDtype)
+ARRAY_KINDS = (ndarray, np.generic, ShapeDtype)
+
+DEEPEST = 8
+"""Containers in each other that are read without a walk of the tree."""
+
+Reader: TypeAlias = Callable[[Any], tuple[Any, ...] | None]
 
 READY = 0x101
 """NumPy's flags of an array that lies row by row and aligned, as programs read it."""
@@ -49,8 +54,8 @@ class BatchSignature:
         leaves = [declared_type(x, path, what) for x, path in zip(given, paths, strict=True)]
         self.leaves = [LeafSignature(path, *leaf) for path, leaf in zip(paths, leaves, strict=True)]
         self.symbolic = any(isinstance(n, Dim) for leaf in self.leaves for n in leaf.type.shape)
-        self.pick = shallow_picker(example)
-        """The leaves of a shallow tree like the example, whatever they are; None for any other tree."""
+        self.pick = leaf_reader(example)
+        """The leaves of a plain tree like the example, whatever they are; None for any other tree."""
         sizes = {n for leaf in self.leaves for n in leaf.type.shape if isinstance(n, Dim)}
         rows = [n for n in sizes if len(sizes) == 1 and str(n).isidentifier()]
         opened = [bool(rows) and list(leaf.type.shape[:1]) == rows for leaf in self.leaves]
@@ -58,7 +63,7 @@ class BatchSignature:
         """Of each leaf its dtype, and its shape, without the first axis where that counts rows of symbolic number."""
 
     def glance(self, given: Any) -> tuple[NDArray, ...] | None:
-        """The arrays of a shallow tree that is seen to fit at once; None where it takes a second look, `checked`.
+        """The arrays of a plain tree that is seen to fit at once; None where it takes a second look, `checked`.
 
         A batch without rows is left to who says what is wrong with it.
         """
@@ -217,25 +222,46 @@ def matches_pattern(shape: Sequence[Size], pattern: Sequence[Size]) -> bool:
     return len(shape) == len(pattern) and all(n == m or isinstance(m, Dim) for n, m in zip(shape, pattern, strict=True))
 
 
-def shallow_picker(example: Any) -> Callable[[Any], tuple[Any, ...] | None]:
-    """A function that reads the leaves of what is an array, or a plain tuple, list or dictionary of them, as the
-    example is; it returns None for every other tree."""
-    if type(example) in ARRAY_KINDS:
+def leaf_reader(example: Any) -> Reader:
+    """A function that reads the leaves of plain tuples, lists and dictionaries of arrays, within each other as in the
+    example; it returns None for every other tree."""
+    return nested_reader(example, DEEPEST) or (lambda given: None)
+
+
+def nested_reader(example: Any, depth: int) -> Reader | None:
+    """The reader of a tree whose containers are at most so deep in each other; None where it is not plain."""
+    if isinstance(example, ARRAY_KINDS):
         return lambda given: (given,)
     kind, get = type(example), child_getter(example)
-    leaves = () if get is None else get(example)
-    if get is None or not leaves or not all([type(x) in ARRAY_KINDS for x in leaves]):
-        return lambda given: None
+    children = get(example) if get is not None and depth else ()
+    inner = {i: nested_reader(x, depth - 1) for i, x in enumerate(children) if not isinstance(x, ARRAY_KINDS)}
+    if get is None or not children or None in inner.values():
+        return None
 
-    def pick(given: Any, count: int = len(leaves)) -> tuple[Any, ...] | None:
+    def read(given: Any, count: int = len(children)) -> tuple[Any, ...] | None:
         if type(given) is not kind or len(given) != count:
             return None
         try:
-            return get(given)
+            found = get(given)
         except KeyError:
             return None
+        return joined(found, inner) if inner else found
 
-    return pick
+    return read
+
+
+def joined(children: tuple[Any, ...], inner: Mapping[int, Reader | None]) -> tuple[Any, ...] | None:
+    """The leaves of children, some of which have readers of their own; None where one of those finds another tree."""
+    leaves: list[Any] = []
+    for i, child in enumerate(children):
+        reader = inner.get(i)
+        if reader is None:
+            leaves.append(child)
+        elif (found := reader(child)) is None:
+            return None
+        else:
+            leaves += found
+    return tuple(leaves)
 
 
 def child_getter(example: Any) -> Callable[[Any], tuple[Any, ...]] | None:

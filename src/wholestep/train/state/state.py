@@ -55,8 +55,9 @@ class State:
             else uploaded(files if path in streamed else memory, path, leaves[i])
             for i, path in enumerate(tree.paths(parts))
         ]
-        self.tree = tree.unflatten(structure, owned)
         self.folder, self.memory = folder, memory
+        self.tree: dict[str, Any] = {}
+        self.lay_out(structure, owned)
         self.initial: dict[str, Any] | None = None
         """Parameters, buffers and counters of the beginning; copied when something is about to change them."""
         if streamed:
@@ -95,7 +96,15 @@ class State:
                 view = self.memory.view(stacked, k)
                 self.memory.copy(view, arrays[p])
                 arrays[p] = view
-        self.tree = tree.unflatten(tree.structure(self.tree), arrays)
+        self.lay_out(tree.structure(self.tree), arrays)
+
+    def lay_out(self, structure: tree.TreeDef, buffers: Sequence[Any]) -> None:
+        """Make these the resident buffers; copies of a part are asked for often, and so each is taken apart here."""
+        self.tree = tree.unflatten(structure, buffers)
+        self.held: dict[str, tuple[tree.TreeDef, list[tuple[DeviceMemory[Any], Any]]]] = {}
+        for name, part in self.tree.items():
+            leaves, own = tree.flatten(part)
+            self.held[name] = own, [(self.memory_of(x), x) for x in leaves]
 
     def stacked_arrays(self, groups: Sequence[tuple[int, ...]]) -> list[Any]:
         """The arrays as a program with these groups takes them, each stack where its first array was."""
@@ -113,7 +122,8 @@ class State:
 
     def copy(self, name: str) -> Any:
         """A part of the state as it is now, in arrays of the caller's own."""
-        return tree.map(lambda x: self.memory_of(x).download(x), self.tree[name])
+        structure, held = self.held[name]
+        return tree.unflatten(structure, [memory.download(x) for memory, x in held])
 
     def read(self, name: str) -> Any:
         """A part of the state in host arrays to be read at once, which may be those that programs write."""
