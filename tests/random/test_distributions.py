@@ -14,6 +14,8 @@ ALARM = 1e-4
 N = 20_000
 KEY = random.key(2024)
 
+COVARIANCE = np.array([[2.0, 0.5], [0.5, 1.0]])
+"""The variance of x + 2 y is 8."""
 CONTINUOUS = {
     "uniform": (lambda k, d: random.uniform(k, (N,), d), stats.uniform()),
     "uniform of an interval": (lambda k, d: random.uniform(k, (N,), d, -3, 5), stats.uniform(-3, 8)),
@@ -33,6 +35,17 @@ CONTINUOUS = {
     "chisquare": (lambda k, d: random.chisquare(k, 3, (N,), d), stats.chi2(3)),
     "beta": (lambda k, d: random.beta(k, 0.5, 2, (N,), d), stats.beta(0.5, 2)),
     "t": (lambda k, d: random.t(k, 2.5, (N,), d), stats.t(2.5)),
+    "lognormal": (lambda k, d: random.lognormal(k, 0.7, (N,), d), stats.lognorm(0.7)),
+    "rayleigh": (lambda k, d: random.rayleigh(k, 2.0, (N,), d), stats.rayleigh(scale=2)),
+    "weibull_min": (lambda k, d: random.weibull_min(k, 2.0, 1.5, (N,), d), stats.weibull_min(1.5, scale=2)),
+    "pareto": (lambda k, d: random.pareto(k, 3.0, (N,), d), stats.pareto(3)),
+    "triangular": (lambda k, d: random.triangular(k, -1.0, 0.5, 3.0, (N,), d), stats.triang(0.375, -1, 4)),
+    "triangular falling": (lambda k, d: random.triangular(k, 0, 0, 2, (N,), d), stats.triang(0, 0, 2)),
+    "maxwell": (lambda k, d: random.maxwell(k, (N,), d), stats.maxwell()),
+    "multivariate_normal": (
+        lambda k, d: random.multivariate_normal(k, [1.0, -2.0], COVARIANCE, (N,), d) @ np.array([1, 2], d),
+        stats.norm(-3, np.sqrt(8)),
+    ),
     "dirichlet": (lambda k, d: random.dirichlet(k, [1.0, 2.0, 3.0], (N,), d)[:, 1], stats.beta(2, 4)),
 }
 
@@ -81,14 +94,61 @@ def pvalue(counts, chances):
     return stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue
 
 
+def pvalue_of_counts(x, truth):
+    """Chi-square over at most 60 cells of about the same chance."""
+    edges = np.unique(truth.ppf(np.linspace(0.001, 0.999, 60)))
+    chances = np.diff([0, *truth.cdf(edges), 1])
+    return pvalue(np.histogram(x, [-np.inf, *(edges + 0.5), np.inf])[0], chances)
+
+
 @pytest.mark.parametrize("lam", [0.01, 0.7, 3.0, 9.99, 10.0, 25.5, 400.0, 1e6])
 def test_poisson(lam):
     x = random.poisson(random.fold_in(KEY, int(lam * 100)), lam, (50_000,))
-    truth = stats.poisson(lam)
-    edges = np.unique(truth.ppf(np.linspace(0.001, 0.999, 60)))
-    chances = np.diff([0, *truth.cdf(edges), 1])
-    counts = np.histogram(x, [-np.inf, *(edges + 0.5), np.inf])[0]
-    assert pvalue(counts, chances) > ALARM
+    assert pvalue_of_counts(x, stats.poisson(lam)) > ALARM
+
+
+@pytest.mark.parametrize(
+    ("n", "p"), [(1, 0.5), (5, 0.3), (1000, 0.005), (40, 0.25), (100, 0.5), (100, 0.93), (10**6, 0.3), (10**12, 0.25)]
+)
+def test_binomial(n, p):
+    x = random.binomial(random.fold_in(KEY, n), n, p, (50_000,))
+    assert x.min() >= 0 and x.max() <= n
+    assert pvalue_of_counts(x, stats.binom(n, p)) > ALARM
+
+
+def test_binomial_of_certain_and_of_many_parameters_at_once():
+    n, p = np.array([0, 7, 7, 30, 1000]), np.array([0.5, 0.0, 1.0, 0.2, 0.6])
+    x = random.binomial(KEY, n, p, (20_000, 5))
+    assert (x[:, :3] == [0, 0, 7]).all()
+    assert np.all(np.abs(x.mean(0) - n * p) <= 5 * np.sqrt(n * p * (1 - p) / 20_000))
+
+
+@pytest.mark.parametrize("p", [1e-6, 0.03, 0.5, 0.99])
+def test_geometric(p):
+    x = random.geometric(random.fold_in(KEY, int(p * 1e6)), p, (50_000,))
+    assert x.min() >= 1
+    assert pvalue_of_counts(x, stats.geom(p)) > ALARM
+
+
+def test_geometric_of_certain_success_and_of_next_to_none():
+    assert (random.geometric(KEY, 1.0, (100,)) == 1).all()
+    assert (random.geometric(KEY, 1e-300, (100,)) == 2**62).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "float32"])
+def test_rademacher(dtype):
+    x = random.rademacher(KEY, (N,), dtype)
+    assert x.dtype == dtype and set(x.tolist()) == {-1, 1}
+    assert stats.binomtest(int((x == 1).sum()), N).pvalue > ALARM
+
+
+def test_multivariate_normal_of_many_matrices():
+    mean, cov = np.array([[0.0, 1.0], [5.0, -1.0]]), np.stack([COVARIANCE, 4 * COVARIANCE])
+    x = random.multivariate_normal(KEY, mean, cov, (N, 2), np.float64)
+    assert x.shape == (N, 2, 2)
+    for i in range(2):
+        assert np.allclose(x[:, i].mean(0), mean[i], atol=5 * np.sqrt(8 / N))
+        assert np.allclose(np.cov(x[:, i].T), cov[i], atol=5 * 12 / np.sqrt(N))
 
 
 def test_poisson_of_zero_and_of_many_means_at_once():

@@ -8,7 +8,7 @@ import pytest
 import wholestep as ws
 from wholestep import errors, random
 from wholestep.errors import AxisError, DerivativeError, DtypeError, ShapeError
-from wholestep.random import continuous, discrete, keys, rejection
+from wholestep.random import continuous, counts, discrete, keys, parametric, rejection
 
 KEY = random.key(3)
 DRAWS = {
@@ -38,11 +38,24 @@ DRAWS = {
     "beta": lambda k: random.beta(k, 0.5, 3.0, (5,)),
     "dirichlet": lambda k: random.dirichlet(k, np.ones(4)),
     "t": lambda k: random.t(k, 3.0, (5,)),
+    "lognormal": lambda k: random.lognormal(k, 0.5, (5,)),
+    "rayleigh": lambda k: random.rayleigh(k, np.array([1.0, 2.0])),
+    "weibull_min": lambda k: random.weibull_min(k, 2.0, 1.5, (5,)),
+    "pareto": lambda k: random.pareto(k, 3.0, (5,)),
+    "triangular": lambda k: random.triangular(k, 0.0, np.array([0.5, 1.0]), 2.0),
+    "maxwell": lambda k: random.maxwell(k, (5,)),
+    "multivariate_normal": lambda k: random.multivariate_normal(k, np.zeros(2), np.eye(2) + 0.5, (3,)),
+    "binomial": lambda k: random.binomial(k, np.array([3, 40, 1000]), np.array([0.5, 0.9, 0.3])),
+    "geometric": lambda k: random.geometric(k, np.array([0.1, 0.9])),
+    "rademacher": lambda k: random.rademacher(k, (9,)),
     "poisson": lambda k: random.poisson(k, np.array([0.0, 0.5, 9.0, 30.0, 1e5])),
 }
 
 
-THROUGH_FUNCTIONS = {"truncated_normal", "gamma", "gamma f32", "beta", "dirichlet", "t"}
+THROUGH_FUNCTIONS = {
+    *("truncated_normal", "gamma", "gamma f32", "beta", "dirichlet", "t", "lognormal", "rayleigh", "weibull_min"),
+    *("pareto", "triangular", "maxwell", "multivariate_normal"),
+}
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -145,6 +158,21 @@ def test_truncated_normal_moves_with_its_bounds(low, high):
 
 
 @pytest.mark.parametrize(
+    ("draw", "at"),
+    [
+        (lambda a: random.lognormal(KEY, a, (4,), np.float64), 0.7),
+        (lambda a: random.rayleigh(KEY, a, (4,), np.float64), 0.7),
+        (lambda a: random.weibull_min(KEY, a[0], a[1], (4,), np.float64), np.array([2.0, 1.5])),
+        (lambda a: random.pareto(KEY, a, (4,), np.float64), 3.0),
+        (lambda a: random.triangular(KEY, a[0], a[1], a[2], (9,), np.float64), np.array([-1.0, 0.5, 3.0])),
+        (lambda a: random.multivariate_normal(KEY, a[0], a[1:] @ a[1:].T, (4,), np.float64), np.eye(3, 2) + 0.5),
+    ],
+)
+def test_numbers_by_inversion_move_with_their_parameters(draw, at):
+    ws.gradcheck(lambda a: draw(a).sum(), at)
+
+
+@pytest.mark.parametrize(
     "draw",
     [
         lambda a: random.gamma(KEY, a),
@@ -196,6 +224,22 @@ def test_rejection_refuses_a_derivative_instead_of_dropping_it(draw):
         (lambda: random.dirichlet(KEY, 1.0), errors.ParameterError),
         (lambda: random.poisson(KEY, -1.0), errors.ParameterError),
         (lambda: random.poisson(KEY, 1.0, (), float), DtypeError),
+        (lambda: random.binomial(KEY, -1, 0.5), errors.ParameterError),
+        (lambda: random.binomial(KEY, 2.5, 0.5), errors.ParameterError),
+        (lambda: random.binomial(KEY, 3, 1.5), errors.ParameterError),
+        (lambda: random.binomial(KEY, 3, 0.5, (), float), DtypeError),
+        (lambda: random.binomial(KEY, np.ones(2), np.full(3, 0.5)), ShapeError),
+        (lambda: random.geometric(KEY, 0.0), errors.ParameterError),
+        (lambda: random.rademacher(KEY, (2,), np.uint8), DtypeError),
+        (lambda: random.lognormal(KEY, 0.0), errors.ParameterError),
+        (lambda: random.pareto(KEY, np.inf), errors.ParameterError),
+        (lambda: random.triangular(KEY, 0.0, 3.0, 2.0), errors.ParameterError),
+        (lambda: random.triangular(KEY, 1.0, 1.0, 1.0), errors.ParameterError),
+        (lambda: random.multivariate_normal(KEY, np.zeros(2), np.eye(3)), ShapeError),
+        (lambda: random.multivariate_normal(KEY, 0.0, np.eye(1)), ShapeError),
+        (lambda: random.multivariate_normal(KEY, np.zeros((4, 2)), np.eye(2), (3,)), ShapeError),
+        (lambda: random.multivariate_normal(KEY, np.zeros(2), 1j * np.eye(2)), DtypeError),
+        (lambda: random.multivariate_normal(KEY, np.zeros(2), -np.eye(2)), np.linalg.LinAlgError),
         (lambda: random.bits(KEY, (), np.int32), DtypeError),
     ],
 )
@@ -209,12 +253,19 @@ def test_a_compiled_gamma_of_a_bad_parameter_ends_and_is_nan():
     assert np.array_equal(np.isnan(found), [False, True, True])
 
 
+def test_compiled_counts_of_bad_parameters_end_and_are_negative():
+    n, p = np.array([5.0, -1.0, 2.5, 5.0, np.nan]), np.array([0.5, 0.5, 0.5, 2.0, 0.5])
+    found = ws.jit(lambda n, p: random.binomial(KEY, n, p))(n, p)
+    assert np.array_equal(found == -1, [False, True, True, True, True])
+    assert np.array_equal(ws.jit(lambda p: random.geometric(KEY, p))(np.array([0.0, 2.0, 1.0])), [-1, -1, 1])
+
+
 def test_a_compiled_empty_range_gives_its_beginning():
     found = ws.jit(lambda low, high: random.randint(KEY, (2,), low, high))(np.array([3, 3]), np.array([3, 1]))
     assert found.tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("module", [keys, continuous, discrete, rejection])
+@pytest.mark.parametrize("module", [keys, continuous, counts, discrete, parametric, rejection])
 def test_examples_run(module):
     result = doctest.testmod(module)
     assert result.attempted and not result.failed

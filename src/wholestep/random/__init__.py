@@ -22,11 +22,16 @@ from wholestep.random.continuous import (
 )
 from wholestep.random.discrete import (
     bernoulli as bernoulli, categorical as categorical, choice as choice, permutation as permutation,
-    randint as randint,
+    rademacher as rademacher, randint as randint,
 )
+from wholestep.random.counts import binomial as binomial, geometric as geometric, poisson as poisson
 from wholestep.random.keys import bits as bits, fold_in as fold_in, key as key, split as split
+from wholestep.random.parametric import (
+    lognormal as lognormal, maxwell as maxwell, multivariate_normal as multivariate_normal, pareto as pareto,
+    rayleigh as rayleigh, triangular as triangular, weibull_min as weibull_min,
+)
 from wholestep.random.rejection import (
-    beta as beta, chisquare as chisquare, dirichlet as dirichlet, gamma as gamma, poisson as poisson, t as t,
+    beta as beta, chisquare as chisquare, dirichlet as dirichlet, gamma as gamma, t as t,
 )
 # fmt: on
 

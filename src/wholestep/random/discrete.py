@@ -63,6 +63,27 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
 
 
 @run_in_trace
+def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> Any:
+    """Draw -1 and 1, equally likely, of any signed or floating dtype.
+
+    Shapes: key u32[2]; numbers of `dtype` and `shape`.
+    Raises: DtypeError for a dtype without -1, and DtypeError or ShapeError for a bad key.
+    Source: the top bit of a word of `bits`.
+
+    >>> import wholestep as ws
+    >>> sorted(set(ws.random.rademacher(ws.random.key(0), (20,)).tolist()))
+    [-1, 1]
+    """
+    wanted, sizes, k = checked(dtype), shape_of("rademacher", shape), key_of("rademacher", key)
+    if wanted.kind in "bu":
+        raise DtypeError(f"rademacher: dtype {wanted} has no -1", hint="int64, the default, float32 and others have")
+    (word,) = random_words(k, sizes, 1)
+    heads = shift_right(word, 31).equals(1)
+    one = cast_to(scalar_value(1, word), wanted)
+    return wrap(select(heads, one, -one))
+
+
+@run_in_trace
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
     """Draw integers from [minval, maxval), of any integer dtype, all equally likely to one part in 2**32 or better.
 

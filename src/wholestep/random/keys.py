@@ -24,7 +24,7 @@ from wholestep.primitives.random import WORD, random_bits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BITS, SPLIT, FOLD, GAMMA, POISSON = range(5)
+BITS, SPLIT, FOLD, GAMMA, POISSON, BINOMIAL = range(6)
 """Streams: what one key is used for never meets what it is split or folded into."""
 
 WIDE = np.dtype(np.uint64)

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import DerivativeError, DtypeError, ParameterError
-from wholestep.frontend.promotion import cast_to, checked, full_of, lift, wrap
+from wholestep.errors import DerivativeError, ParameterError
+from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
 from wholestep.ir.build import build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape
-from wholestep.primitives.arithmetic import minimum
-from wholestep.primitives.functions import exp, gammaln, log, logaddexp, sqrt
-from wholestep.primitives.logic import floor, isfinite, select
+from wholestep.primitives.functions import exp, log, logaddexp, sqrt
+from wholestep.primitives.logic import isfinite, select
 from wholestep.primitives.movement import broadcast, reshape, slice_
 from wholestep.primitives.random import WORD, random_bits
 from wholestep.primitives.reduction import any_, max_, sum_
@@ -23,7 +22,6 @@ from wholestep.primitives.structure import custom_vjp, while_loop
 from wholestep.random.continuous import standard_exponential, standard_normal
 from wholestep.random.keys import (
     GAMMA,
-    POISSON,
     SPLIT,
     broadcast_parameters,
     float_of,
@@ -35,7 +33,6 @@ from wholestep.random.keys import (
     scalar_value,
     shape_of,
     tail_of,
-    unit_fraction,
     words_per_number,
 )
 
@@ -243,78 +240,6 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
         return z * exp((log(df * 0.5) - log_gamma_sample(second, df * 0.5)) * 0.5)
 
     return _drawn("t", ratio, key, shape, dtype, df)
-
-
-@run_in_trace
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
-    """Draw counts from the Poisson distribution of mean lam, of any integer dtype; worked out in float64.
-
-    Shapes: key u32[2]; `lam` broadcasts to `shape`, by default its own; integers of `dtype`, no derivative.
-    Raises: ParameterError for a lam known to be negative or above 2**62, DtypeError for a dtype that is not integer,
-    ShapeError for a shape that does not fit.
-    Source: inversion below 10; above, PTRS of Hörmann, "The transformed rejection method for generating Poisson random
-    variables", 1993.
-
-    >>> import wholestep as ws
-    >>> int(ws.random.poisson(ws.random.key(0), 0.0))
-    0
-    """
-    wanted, k = checked(dtype), key_of("poisson", key)
-    if not dtypes.is_integer(wanted):
-        raise DtypeError(f"poisson: dtype {wanted} is not an integer")
-    _, (v,) = broadcast_parameters("poisson", shape, _DOUBLE, lam)
-    require_known("poisson", "lam is negative or above 2**62", lambda x: (x >= 0) & (x <= 2**62), v)
-    usable = (v >= 0) & (v <= 2.0**62)
-    low = minimum(select(usable, v, scalar_value(0, v)), scalar_value(10, v))
-    high = select(usable & (v >= 10), v, scalar_value(10, v))
-    found = select(v < 10, inverted(k, low), transformed(k, high, ~(v >= 10)))
-    return wrap(cast_to(select(usable, found, scalar_value(-1, v)), wanted))
-
-
-def inverted(key: Value, lam: Value) -> Value:
-    """The number of terms exp(-lam) lam**k / k! whose sum a uniform number exceeds; for lam up to 10."""
-    u = unit_fraction(random_words(key, lam.shape, 2), _DOUBLE)
-    terms = 100
-    count, term, total = scalar_value(0, lam), exp(-lam), exp(-lam)
-    types = [v.type for v in (u, lam, count, term, total)]
-
-    def going(u: Value, lam: Value, count: Value, term: Value, total: Value) -> list[Value]:
-        return [any_((u >= total) & (count < terms), axes=tuple(range(u.ndim)))]
-
-    def step(u: Value, lam: Value, count: Value, term: Value, total: Value) -> list[Value]:
-        on = (u >= total) & (count < terms)
-        after = select(on, count + 1, count)
-        next_term = select(on, term * lam / (after + select(on, scalar_value(0, u), scalar_value(1, u))), term)
-        return [u, lam, after, next_term, select(on, total + next_term, total)]
-
-    predicate, _ = build(going, types, name="going")
-    body, _ = build(step, types, name="step")
-    start = (u, lam, count, term, total)
-    return while_loop(*start, predicate=predicate, body=body, constants=(0, 0))[2]
-
-
-def transformed(key: Value, lam: Value, done: Value) -> Value:
-    """PTRS for lam of 10 and more: a ratio of uniforms with a squeeze."""
-    shape = lam.shape
-    b = sqrt(lam) * 2.53 + 0.931
-    a = b * 0.02483 - 0.059
-    scale = 1.1328 / (b - 3.4) + 1.1239
-    inner = 0.9277 - 3.6224 / (b - 2)
-
-    def propose(turn: Value, key: Value, lam: Value, a: Value, b: Value, scale: Value, inner: Value) -> Any:
-        parts = random_words(key, shape, 4, stream=POISSON, data=turn)
-        side, e = normal_tail(parts[:2], _DOUBLE), standard_exponential(normal_tail(parts[2:], _DOUBLE))
-        us, u = side.p, side.pick(0.5 - side.p, side.p - 0.5)
-        k = floor((a * 2 / us + b) * u + lam + 0.43)
-        v = exp(-e)
-        squeezed = (us >= 0.07) & (v <= inner)
-        outside = (k < 0) | ((us < 0.013) & (v > us))
-        safe = select(outside, scalar_value(0, k), k)
-        density = safe * log(lam) - lam - gammaln(safe + 1)
-        below = log(scale) - e - log(a / (us * us) + b) <= density
-        return squeezed | (~outside & below), k
-
-    return until_accepted(propose, [key, lam, a, b, scale, inner], done, scalar_value(0, lam))
 
 
 def repeat_to_shape(x: Value, shape: Shape, axes: tuple[int, ...]) -> Value:

@@ -245,12 +245,12 @@ def nested_reader(example: Any, depth: int) -> Reader | None:
             found = get(given)
         except KeyError:
             return None
-        return joined(found, inner) if inner else found
+        return concatenated_leaves(found, inner) if inner else found
 
     return read
 
 
-def joined(children: tuple[Any, ...], inner: Mapping[int, Reader | None]) -> tuple[Any, ...] | None:
+def concatenated_leaves(children: tuple[Any, ...], inner: Mapping[int, Reader | None]) -> tuple[Any, ...] | None:
     """The leaves of children, some of which have readers of their own; None where one of those finds another tree."""
     leaves: list[Any] = []
     for i, child in enumerate(children):

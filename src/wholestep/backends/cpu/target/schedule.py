@@ -225,7 +225,7 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
     folding = [loop.axis for loop in kernel_loops(kernel) if loop.folds]
     if lane is None:
         return KernelSchedule()
-    lanes = preferred_lanes(kernel, lane, machine)
+    lanes = preferred_lanes(kernel, lane, machine) if lane in folding else unfolded_lanes(kernel, lane, machine)
     schedule = KernelSchedule().with_axis(lane, lanes=lanes)
     vectors = -(-lane.size // lanes)
     if not folding:
@@ -344,6 +344,17 @@ def preferred_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
     """The lanes of a vector of the widest thing that moves along the axis."""
     sizes = [a.buffer.dtype.itemsize for a in memory_accesses(kernel.body) if a.offset.coefficient(lane)]
     return machine.lanes(max([4, *sizes]))
+
+
+def unfolded_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
+    """The lanes along an axis that nothing is summed over: a row shorter than a vector has one of its own length, or is
+    scalars where an ordered loop may read it again at once, since a load waits long for what a masked store wrote."""
+    lanes = preferred_lanes(kernel, lane, machine)
+    if lane.symbolic or lane.extent >= lanes:
+        return lanes
+    if lane.extent.bit_count() == 1:
+        return lane.extent
+    return 1 if any(loop.ordered for loop in kernel_loops(kernel)) else lanes
 
 
 def schedule_row(draft: KernelWriter) -> KernelSchedule:
