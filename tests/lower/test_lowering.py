@@ -232,3 +232,16 @@ def test_neither_is_one_with_a_short_last_axis_where_its_terms_take_long() -> No
 def test_a_reshape_of_nothing_has_no_runs() -> None:
     assert reshape_groups((2, 0, 3), (0, 6)) is None
     assert reshape_groups((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]
+
+
+@pytest.mark.parametrize(("columns", "lanes"), [(2, 2), (3, 1), (4, 4), (5, 1), (8, 8), (12, 8)])
+def test_short_rows_that_a_scatter_adds_to_have_no_masked_stores(columns, lanes):
+    """A load that follows a masked store of the same place waits for it: rows of 2 to 5 took five times as long."""
+    rows = np.repeat(np.arange(4), 5)
+
+    def f(x, u):
+        return ws.grad(lambda x: np.sum(x[rows] * u))(x)
+
+    plan = planned(f, np.ones((4, columns)), np.ones((20, columns)))
+    (kernel,) = [k for k in plan.kernels() if k.name == "scatter_add"]
+    assert max(axis.lanes for axis in axes_of(kernel)) == lanes

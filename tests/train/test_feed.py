@@ -21,6 +21,8 @@ EXAMPLES = {
     "one name": {"x": X},
     "numbered": {2: X, 1: Y},
     "nested": {"a": (X, {"b": Y}), "c": None},
+    "nested and plain": {"b": [X, (Y,)], "a": {"y": Y, "x": X}},
+    "deep": [[[[[[[[[[X]]]]]]]]]],
     "with a number": {"x": X, "k": 2.0},
     "nothing": None,
     "empty": np.zeros((0, 3)),
@@ -39,6 +41,14 @@ def test_a_glance_and_a_second_look_give_the_same_arrays(name):
         np.testing.assert_array_equal(a, c)
         np.testing.assert_array_equal(b, c)
         assert a.dtype == b.dtype == c.dtype
+
+
+def test_plain_trees_are_read_without_a_walk_and_others_are_not():
+    read = {name: BatchSignature(example, "batch", "step").pick(example) for name, example in EXAMPLES.items()}
+    assert {name for name, leaves in read.items() if leaves is None} == {"nested", "deep", "with a number", "nothing"}
+    pick = BatchSignature(EXAMPLES["nested and plain"], "batch", "step").pick
+    for other in ({"b": [X, (Y,)]}, {"b": [X, [Y]], "a": {"y": Y, "x": X}}, {"b": [X, (Y,)], "a": {"y": Y, "z": X}}):
+        assert pick(other) is None
 
 
 @pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in ("nothing",)])
