@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
+import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -320,6 +324,25 @@ def test_cards_have_numbers() -> None:
     for name in ("cuda:x", "cuda:", "opencl:1"):
         with pytest.raises(ParameterError, match=f"no device is called '{name}'"):
             ws.jit(np.sin, device=name)(np.ones(2))
+
+
+@NEEDS_GXX
+@pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="the bindings are the extra [cuda]; not installed")
+def test_the_bindings_of_cuda_take_the_calls_as_they_are_made(tmp_path: Path) -> None:
+    """The real bindings, on a library in the place of the driver's."""
+    here = Path(__file__).parent
+    library = [str(cuda_card.COMPILER), "-x", "c", "-O1", "-w", "-shared", "-fPIC", str(here / "libcuda.c")]
+    subprocess.run([*library, "-o", str(tmp_path / "libcuda.so.1"), "-ldl"], check=True)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(here / "on_bindings.py"), "W4"], env=env, text=True, capture_output=True, check=False
+    )
+    assert not done.returncode, done.stderr
+    found = json.loads(done.stdout)
+    assert found["card"] == "libcuda.c" and found["difference"] < 1e-6
+    launched, destroyed = found["graphs"]
+    assert launched >= 20 and destroyed > 0
+    assert "CUDA_ERROR_OUT_OF_MEMORY; what it holds is kept" in found["full"]
 
 
 # The card without one finds what it is there to find.

@@ -97,6 +97,7 @@ static bool group(unsigned threads, bool barriers, bool backward) {
 }
 """
 CALL = """
+extern "C" {{ int count_{name} = {count}; }}
 static void **given_{name};
 static void body_{name}() {{ {name}({cast}); }}
 extern "C" int launch_{name}(void **given, unsigned groups, unsigned threads, int backward) {{
@@ -135,24 +136,28 @@ class KernelFunction:
         self.run = library[f"launch_{name}"]
 
 
+def write_library(text: str, path: Path) -> None:
+    """The kernels of a module as a shared library, with the number of parameters of each."""
+    parts = [HEAD, text]
+    for _, name, parameters, body in KERNEL.findall(text):
+        types = [p.rpartition("*")[0] + "*" for p in parameters.split(", ") if p]
+        cast = ", ".join([f"({kind})given_{name}[{i}]" for i, kind in enumerate(types)])
+        barriers = str("__syncthreads" in body).lower()
+        parts.append(CALL.format(name=name, cast=cast, barriers=barriers, count=len(types)))
+    assert COMPILER is not None
+    command = [COMPILER, *OPTIONS, "-o", str(path), "-x", "c++", "-"]
+    done = subprocess.run(command, input="\n".join([*parts, "}"]), text=True, capture_output=True)
+    assert not done.returncode, done.stderr[:4000]
+
+
 @cache
 def loaded(text: str) -> dict[str, KernelFunction]:
     """The kernels of a module, compiled for the processor."""
-    found = KERNEL.findall(text)
-    parts = [HEAD, text]
-    for _, name, parameters, body in found:
-        types = [p.rpartition("*")[0] + "*" for p in parameters.split(", ") if p]
-        cast = ", ".join([f"({kind})given_{name}[{i}]" for i, kind in enumerate(types)])
-        parts.append(CALL.format(name=name, cast=cast, barriers=str("__syncthreads" in body).lower()))
-    source = "\n".join([*parts, "}"])
-    assert COMPILER is not None
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "module.so"
-        command = [COMPILER, *OPTIONS, "-o", str(made), "-x", "c++", "-"]
-        done = subprocess.run(command, input=source, text=True, capture_output=True)
-        assert not done.returncode, done.stderr[:4000]
-        library = ctypes.CDLL(str(made))
-    return {name: KernelFunction(library, threads, name, given) for threads, name, given, _ in found}
+        path = Path(folder) / "module.so"
+        write_library(text, path)
+        library = ctypes.CDLL(str(path))
+    return {name: KernelFunction(library, threads, name, given) for threads, name, given, _ in KERNEL.findall(text)}
 
 
 class CardCalls:
