@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,7 +38,7 @@ def same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
 
 def sha256(x: np.ndarray[Any, Any]) -> str:
     """The SHA-256 of the bytes of an array, in hexadecimal."""
-    digest = hashlib.sha256()
+    digest = importlib.import_module("hashlib").sha256()  # which loads all of OpenSSL
     for piece in pieces(x):
         digest.update(piece)
-    return digest.hexdigest()
+    return str(digest.hexdigest())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import html
+import importlib
 import unicodedata
 from collections.abc import Sequence
 
@@ -72,4 +72,5 @@ def preformatted(text: str) -> str:
     >>> preformatted("a < b")
     '<pre>a &lt; b</pre>'
     """
-    return f"<pre>{html.escape(printable(text))}</pre>"
+    escape = importlib.import_module("html").escape  # which brings a table of all entities
+    return f"<pre>{escape(printable(text))}</pre>"

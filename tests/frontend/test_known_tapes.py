@@ -1,4 +1,4 @@
-"""Eager gradients of tapes that were met before: the bits of a walk of their own, whatever the function does each time."""
+"""Eager gradients of tapes that were met before: the bits of a walk of their own, whatever the function does."""
 
 import gc
 import weakref
@@ -30,9 +30,8 @@ def looped(x):
 
 
 def gathered(x):
-    return (
-        np.prod(x[np.array([0, 2, 2])] + 2) + np.max(np.cumsum(x, axis=0)) + np.log(np.linalg.det(x.T @ x + np.eye(3)))
-    )
+    chosen = np.prod(x[np.array([0, 2, 2])] + 2) + np.max(np.cumsum(x, axis=0))
+    return chosen + np.log(np.linalg.det(x.T @ x + np.eye(3)))
 
 
 FUNCTIONS = {

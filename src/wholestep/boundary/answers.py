@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -118,4 +118,6 @@ def keyword(foreign: str, names: Sequence[str]) -> str:
     if len(table) > 1 and foreign == "betas" and set(table) <= set(names):
         return " and ".join(table)
     found = [n for n in table if n in names]
-    return (found or difflib.get_close_matches(foreign, names, n=1, cutoff=0.75) or [""])[0]
+    if not found:  # which most programs never ask for, nor for the module that knows
+        found = importlib.import_module("difflib").get_close_matches(foreign, names, n=1, cutoff=0.75)
+    return (found or [""])[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -280,7 +280,7 @@ def unsupported(name: str, hint: str = "") -> UnsupportedError:
     """The error for a call that is not covered, with what to write instead, or the covered call of the nearest name."""
     short = name.rsplit(".", 1)[-1]
     known = {full.rsplit(".", 1)[-1]: full for full in NAMES}
-    close = difflib.get_close_matches(short, list(known), n=1, cutoff=0.75)
+    close = importlib.import_module("difflib").get_close_matches(short, list(known), n=1, cutoff=0.75)
     near = f"the nearest covered call is {known[close[0]]}; " if close else ""
     return UnsupportedError(
         f"{name}: not covered for traced arrays",

@@ -21,7 +21,7 @@ Key = tuple[Any, ...]
 
 
 class Pullback(NamedTuple):
-    """The way back over a tape: a program over some of its values, and which of the wanted values it has a result for."""
+    """The way back over a tape: a program over some of its values, and which of the wanted values it reaches."""
 
     program: GraphInterpreter
     reads: tuple[int, ...]
@@ -35,9 +35,9 @@ _known: dict[Key, Pullback | None] = {}
 class Tape:
     """The nodes of one call, from the wanted values to a result, and what they are a case of.
 
-    The key has all that a pullback is written by: operations, parameters, types, and who reads whom. Values of constants
-    are not in it, as rules see of them what is the number of a `full`. Tapes have none where a rule may run functions of
-    the user's or depend on what encloses it: those that nest graphs, and batches.
+    The key has all that a pullback is written by: operations, parameters, types, and who reads whom. The arrays of
+    constants are not in it, as rules see of them only what is the number of a `full`. Tapes have none where a rule may
+    run functions of the user's or depend on what encloses it: those that nest graphs, and batches.
     """
 
     def __init__(self, nodes: Sequence[Node], wanted: Sequence[Value], result: Value, holomorphic: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import string
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -130,7 +130,7 @@ def print(form: Any, *values: Any) -> None:  # it is `ws.print`
 def has_fields(form: str) -> bool:
     """Test whether a format has a place for a value, or is none at all."""
     try:
-        return any(name is not None for _, name, *_ in string.Formatter().parse(form))
+        return any(name is not None for _, name, *_ in importlib.import_module("string").Formatter().parse(form))
     except ValueError:  # a brace alone, which `check_format` tells of
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -58,4 +58,4 @@ class Pass(NamedTuple):
 def text_diff(name: str, before: Graph, after: Graph) -> str:
     """The lines that a pass changed in the text of a graph."""
     lines = str(before).splitlines(), str(after).splitlines()
-    return "\n".join(difflib.unified_diff(*lines, "before", name, n=1, lineterm=""))
+    return "\n".join(importlib.import_module("difflib").unified_diff(*lines, "before", name, n=1, lineterm=""))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -74,7 +74,7 @@ class MatrixFunction(LeadingBatch):
 
     def flops(self, node: Node) -> Any:
         shape = node.inputs[0].shape
-        top, bottom = Fraction(self.work).limit_denominator(9).as_integer_ratio()
+        top, bottom = importlib.import_module("fractions").Fraction(self.work).limit_denominator(9).as_integer_ratio()
         return top * math.prod(shape) * reduce(least, shape[-2:]) // bottom
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
-from fractions import Fraction
+from functools import cache
+from typing import Any
 
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import Axis, Var
@@ -12,11 +14,16 @@ from wholestep.kernel.maths.float_bits import differ, equal, isnan, number, rare
 from wholestep.kernel.maths.powers import positive_power
 
 TERMS = 9
-NUMBERS = [Fraction(1)]
-for n in range(1, 21):
-    NUMBERS.append(-sum((math.comb(n + 1, k) * b for k, b in enumerate(NUMBERS)), Fraction()) / (n + 1))
-BERNOULLI = tuple([float(NUMBERS[n]) / math.factorial(n) for n in range(2, 21, 2)])
-"""Bernoulli's numbers B(2 k), each divided by (2 k)!."""
+
+
+@cache
+def bernoulli_coefficients() -> tuple[float, ...]:
+    """Bernoulli's numbers B(2 k), each divided by (2 k)!."""
+    Fraction: Any = importlib.import_module("fractions").Fraction
+    numbers = [Fraction(1)]
+    for n in range(1, 21):
+        numbers.append(-sum((math.comb(n + 1, k) * b for k, b in enumerate(numbers)), Fraction()) / (n + 1))
+    return tuple([float(numbers[n]) / math.factorial(n) for n in range(2, 21, 2)])
 
 
 def zeta(s: Var, q: Var) -> Var:
@@ -47,7 +54,7 @@ def right(s: Var, q: Var) -> Var:
     sums = sums + power * w / (s - 1) + 0.5 * power
     factor, rising = s, s
     power = power / w
-    for c in BERNOULLI:
+    for c in bernoulli_coefficients():
         sums = sums + factor * power * c
         factor = factor * (rising + 1) * (rising + 2)
         rising, power = rising + 2, power / (w * w)
