@@ -87,7 +87,10 @@ def _read_none(x: Any, found: list[Any]) -> bool:
 
 def _chosen(keys: Sequence[Any]) -> Callable[[Any], Any]:
     """The function that gives the items at some keys."""
-    return itemgetter(*keys) if len(keys) > 1 else lambda x: [x[key] for key in keys]
+    if len(keys) == 1:
+        only = keys[0]
+        return lambda x: (x[only],)
+    return itemgetter(*keys) if keys else lambda x: ()
 
 
 def _builder(example: Any, depth: int) -> Builder | None:

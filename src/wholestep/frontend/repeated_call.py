@@ -11,7 +11,7 @@ from wholestep import tree
 from wholestep.exits import UNBROKEN
 from wholestep.frontend.argument_kinds import enters
 from wholestep.frontend.closure_reads import Reading
-from wholestep.frontend.plain_trees import Builder, builder, reader
+from wholestep.frontend.plain_trees import Builder, Reader, builder, reader
 from wholestep.frontend.printing import without_said
 from wholestep.frontend.promotion import WEAK
 from wholestep.frontend.traced_function import TracedFunction
@@ -30,7 +30,20 @@ class RepeatedCall:
     program. No array is kept.
     """
 
-    __slots__ = ("arrays", "assemble", "bare", "call", "fixed", "given", "numbers", "program", "read", "scalars")
+    __slots__ = (
+        "arrays",
+        "assemble",
+        "bare",
+        "call",
+        "changing",
+        "fixed",
+        "given",
+        "numbers",
+        "positional",
+        "program",
+        "read",
+        "scalars",
+    )
 
     def __init__(
         self, program: TracedFunction, call: QuickCall, given: tree.TreeDef, leaves: Sequence[Any], on: Sequence[bool]
@@ -39,9 +52,13 @@ class RepeatedCall:
         self.bare = len(leaves) if given == tree.structure(((0,) * len(leaves), {})) else -1
         """The number of arguments, where each is a leaf and given by position; else -1."""
         self.read = reader(given)
+        self.positional = positional_readers(given)
+        """The readers of the arguments, where all are given by position; else None."""
         self.fixed = [(k, leaf) for k, (leaf, o) in enumerate(zip(leaves, on, strict=True)) if not o]
         self.arrays = [k for k, o in enumerate(on) if o]
         self.numbers = [(n, type(leaves[k])) for n, k in enumerate(self.arrays) if isinstance(leaves[k], NUMBERS)]
+        self.changing = bool(self.fixed or self.numbers)
+        """True where some argument is no array, or a number."""
         self.scalars = [k for k, scalar in enumerate(program.scalars) if scalar]
         self.assemble = assembling(program.structure)
 
@@ -52,10 +69,18 @@ class RepeatedCall:
                 return UNLIKE
         if self.program.constants and self.program.changed():
             return UNLIKE
-        leaves: Sequence[Any] = args
+        leaves: Any = args
         if self.bare != len(args) or kwargs:
-            leaves = self.leaves_of((args, kwargs))
-        if (self.fixed or self.numbers) and leaves is not UNLIKE:
+            if self.positional is None or kwargs:
+                leaves = self.leaves_of((args, kwargs))
+            elif len(self.positional) == len(args):
+                leaves = []
+                for read, argument in zip(self.positional, args):  # noqa: B905  # they are as many
+                    if not read(argument, leaves):
+                        return UNLIKE
+            else:
+                return UNLIKE
+        if self.changing and leaves is not UNLIKE:
             leaves = self.converted(leaves)
         made = None if leaves is UNLIKE else self.call(leaves)
         if made is None:
@@ -83,6 +108,14 @@ class RepeatedCall:
                 return UNLIKE
             found[k] = np.asarray(found[k])
         return found
+
+
+def positional_readers(given: tree.TreeDef) -> list[Reader] | None:
+    """The reader of each argument of a call without keywords; None where one has containers of another kind."""
+    arguments, keywords = given.children()
+    readers = [reader(argument) for argument in arguments.children()]
+    found = [read for read in readers if read is not None]
+    return None if keywords.num_children or len(found) < len(readers) else found
 
 
 def repeated_call(
