@@ -286,8 +286,12 @@ def sampled(shape: Iterable[Size]) -> tuple[int, ...]:
     >>> sampled((2, Dim("B"), Dim("B") + 1))
     (2, 10007, 10008)
     """
-    found = [substitute(size, dict.fromkeys(names(size), SAMPLE)) for size in shape]
-    return tuple([size for size in found if isinstance(size, int)])
+    sizes = tuple(shape)
+    for size in sizes:
+        if type(size) is not int:
+            found = [substitute(size, dict.fromkeys(names(size), SAMPLE)) for size in sizes]
+            return tuple([size for size in found if isinstance(size, int)])
+    return sizes  # type: ignore[return-value]  # each of which is an int
 
 
 def spelled(text: str) -> Size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -41,6 +42,15 @@ class View:
     layout: Callable[[Any], Any]
     index: tuple[Any, ...] | None = None
     """The slices and integers of `parent[index]`, where the view is one."""
+
+
+@lru_cache(maxsize=4096)
+def row_by_row(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """A plain array with no memory behind it that lies row by row; nothing writes it."""
+    strides = [dtype.itemsize] * len(shape)
+    for i in reversed(range(len(shape) - 1)):
+        strides[i] = strides[i + 1] * max(shape[i + 1], 1)
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
 class Array:
@@ -130,10 +140,7 @@ class Array:
         if self._strides is not None:
             return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self._strides)
         if self._parent is None:
-            strides, shape = [self.itemsize] * self.ndim, sampled(self.shape)
-            for i in reversed(range(self.ndim - 1)):
-                strides[i] = strides[i + 1] * max(shape[i + 1], 1)
-            return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), shape, strides)
+            return row_by_row(sampled(self.shape), self.dtype)
         assert self._view is not None
         return self._view.layout(self._parent.layout())
 

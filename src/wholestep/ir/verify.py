@@ -37,7 +37,7 @@ def _problem(node: Node, known: set[Value]) -> str:
             return f"{op.name} uses a value of type {v.type} that is made later, or in another graph"
     if not known.isdisjoint(node.outputs):
         return f"{op.name} makes a value that exists already"
-    types = op.type(*node.types, **node.params)
+    types = op.type(*[v.type for v in node.inputs], **node.params)
     expected = tuple(types) if op.multiple else (types,)
     found = tuple([v.type for v in node.outputs])
     return "" if expected == found else f"{op.name} gives {expected} by its rule and {found} in the graph"

@@ -50,6 +50,8 @@ class Kind(NamedTuple):
     name: str
     asked: float
     calls: Mapping[str, Callable[[], Call]]
+    parts: int = 1
+    """The number of equal parts of a call, of which the time of one is told."""
 
 
 # Compiled functions of many arrays.
@@ -127,12 +129,52 @@ def gradients(make: Callable[[Any], Callable[..., Any]], args: tuple[Any, ...]) 
     return {"wholestep": lambda: partial(ws.grad(make(np)), *args), "autograd": theirs}
 
 
+# Traces.
+
+
+ROUNDS = 500
+
+
+def in_rounds(numpy: Any) -> Callable[[Any], Any]:
+    """A function of three operations in each round, on two lines."""
+
+    def f(x: Any) -> Any:
+        for _ in range(ROUNDS):
+            y = numpy.tanh(x)
+            x = x * y + y
+        return x
+
+    return f
+
+
+def wholestep_trace() -> Call:
+    """A trace by Wholestep, in which every operation has its line."""
+
+    def call() -> Any:
+        ws.jit(in_rounds(np)).lower(np.ones(8, np.float32))
+        return ()
+
+    return call
+
+
+def jax_trace() -> Call:
+    """A trace by JAX, in which every operation has its traceback."""
+    import jax
+
+    def call() -> Any:
+        jax.make_jaxpr(in_rounds(jax.numpy))(np.ones(8, np.float32))
+        return ()
+
+    return call
+
+
+TRACE = Kind("trace, an operation of 1,500", 1.2, {"wholestep": wholestep_trace, "jax": jax_trace}, parts=3 * ROUNDS)
 NETWORKS = {"2-16-16-1, batch 32": ([2, 16, 16, 1], 32), "24 layers, 32 wide, batch 16": ([32] * 25, 16)}
 
 
 def catalog() -> list[Kind]:
     """All kinds of calls that are timed in this process."""
-    found = []
+    found = [TRACE]
     for named, count in itertools.product((False, True), COUNTS):
         what = f"jit of {count} array{'s' * (count > 1)} {'by name' if named else 'in a list'}"
         made = {"wholestep": partial(wholestep_call, count, named), "jax": partial(jax_call, count, named)}
@@ -165,7 +207,8 @@ def measure(kind: Kind, peers: Sequence[str], rounds: int, budget: float) -> Row
         for ours, theirs in zip(results["wholestep"], result, strict=True):
             if not np.allclose(ours, np.asarray(theirs), rtol=1e-4, atol=1e-6):
                 raise CommandError(f"{kind.name}: {name} and wholestep differ")
-    return Row(kind.name, kind.asked, least_of_turns(calls, rounds, budget))
+    least = least_of_turns(calls, rounds, budget)
+    return Row(kind.name, kind.asked, {name: seconds / kind.parts for name, seconds in least.items()})
 
 
 # Imports, each in a process of its own.
