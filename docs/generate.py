@@ -35,6 +35,7 @@ from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import BilinearPrimitive, LinearPrimitive, Primitive
 from wholestep.testing.primitives import graph_of, samples_of
 from wholestep_tools.audit.page import page as reliability, table as measured_table
+from wholestep_tools.bench.calls import page_table as calls_table
 from wholestep_tools.bench.decode import page_table as decode_table
 from wholestep_tools.bench.depth import page_table as depth_table
 from wholestep_tools.bench.first_trace import page_table as trace_table
@@ -228,6 +229,7 @@ def benchmarks() -> str:
     for file in ("models", "models-avx512"):
         page = with_table(page, f"records/{file}.json", models_table(FOLDER / "records" / f"{file}.json"))
     page = with_table(page, "records/processes.json", processes_table(FOLDER / "records" / "processes.json"))
+    page = with_table(page, "records/callcosts.json", calls_table(FOLDER / "records" / "callcosts.json"))
     page = with_table(page, "records/decode.json", decode_table(FOLDER / "records" / "decode.json"))
     page = with_table(page, "records/depth.json", depth_table(FOLDER / "records" / "depth.json"))
     kept = [FOLDER / "records" / f"{name}.json" for name in ("trace", "trace-kept")]

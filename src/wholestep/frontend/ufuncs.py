@@ -17,12 +17,18 @@ from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.options import OPTIONS, check_options
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.ufunc_rules import COMPARISONS, LOGICAL, Rule, rule_for
+from wholestep.ir.build import emit
 from wholestep.ir.graph import Value
 from wholestep.primitives import logic as lo
 from wholestep.primitives.elementwise import Elementwise
-from wholestep.primitives.family import number_of
+from wholestep.primitives.family import Primitive, number_of
 
 _resolved: dict[tuple[Any, ...], tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]] = {}
+
+
+_alike: dict[tuple[np.ufunc, np.dtype[Any]], tuple[Any, bool, bool, tuple[np.dtype[Any], ...]]] = {}
+"""For ufuncs of operands of one dtype: the rule, whether a call of it emits a node and no more, whether the ufunc
+computes in that dtype, and the dtypes of the results."""
 
 
 def loop_dtypes(ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: np.dtype[Any] | None, casting: Any) -> Any:
@@ -68,7 +74,7 @@ def call(ufunc: np.ufunc, *operands: Any, method: str | None = None, **options: 
         return FUNCTIONS[ufunc](*operands)
     found = alike(ufunc, operands)
     if found is not None:
-        return laid(found, operands)
+        return found
     if any([type(x) in late_types for x in operands]):
         return call(ufunc, *[x.__live__() if type(x) in late_types else x for x in operands], method=method)
     if method is None and not all([isinstance(x, KNOWN) or type(x) is Dim for x in operands]):
@@ -82,21 +88,33 @@ def call(ufunc: np.ufunc, *operands: Any, method: str | None = None, **options: 
 def alike(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
     """The call where all operands are arrays of one type that the ufunc computes in: nothing to promote or repeat.
 
-    None elsewhere. Most calls of most programs are of this kind, so it comes first.
+    None elsewhere. Most calls of most programs are of this kind, so it comes first, and makes few calls of its own.
     """
-    values = []
+    values: list[Value] = []
+    turned = False
     for x in operands:
         if type(x) is not Array or x._weak:
             return None
-        values.append(x.value)
+        turned = turned or x._parent is not None or x._strides is not None
+        values.append(x._value if x._parent is None else x.value)
     t = values[0].type
     for v in values:
         if v.type is not t:
             return None
-    rule, loop, results = resolve(ufunc, (t.dtype,) * len(values))
-    if loop[0] is not t.dtype:
+    found = _alike.get((ufunc, t.dtype))
+    if found is None:
+        rule, loop, results = resolve(ufunc, (t.dtype,) * len(values))
+        emitted = isinstance(rule, Primitive) and type(rule).__call__ is Primitive.__call__
+        found = _alike[ufunc, t.dtype] = (rule, emitted, loop[0] is t.dtype, results)
+    rule, emitted, fits, results = found
+    if not fits:
         return None
-    return wrapped(rule(*values), results)
+    out = emit(rule, tuple(values), {}) if emitted else rule(*values)
+    if type(out) is Value and out.type.dtype is results[0]:
+        made: Any = Array(out, not out.type.shape)
+    else:
+        made = wrapped(out, results)
+    return laid(made, operands) if turned else made
 
 
 def wrapped(out: Any, results: tuple[np.dtype[Any], ...]) -> Any:

@@ -244,14 +244,14 @@ def line(row: Row, names: Sequence[str]) -> list[str]:
     return [row.name, *times, f"{row.ratio:.2f}", f"{row.asked:.2f}" if row.ratio < row.asked else ""]
 
 
-def page_table(file: Path) -> str:
+def page_table(file: Path) -> list[str]:
     """The table of a record, for the documentation."""
     record = json.loads(file.read_text(encoding="utf-8"))
     rows = [Row(**row) for row in record["rows"]]
     names = list(dict.fromkeys(name for row in rows for name in row.seconds))
     title = ["call", *names, "ratio", "asked"]
     cells = (title, ["---", *["---:"] * (len(title) - 1)], *[line(row, names) for row in rows])
-    return "\n".join([f"Measured on {record['processor']}.", "", *[f"| {' | '.join(c)} |" for c in cells], ""])
+    return [f"Measured on {record['processor']}.", "", *[f"| {' | '.join(c)} |" for c in cells]]
 
 
 def written(rows: Sequence[Row], rounds: int) -> str:
