@@ -13,7 +13,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.batching import all_gather, axis_index, pmean, psum, vmap
     from wholestep.frontend.check import gradcheck
     from wholestep.frontend.checkpoint import checkpoint
-    from wholestep.frontend.control import cond, fori_loop, scan, while_loop
+    from wholestep.frontend.control import cond, fori_loop, scan, switch, while_loop
     from wholestep.frontend.custom import composite, custom_jvp, custom_vjp
     from wholestep.frontend.derivatives import jvp, linearize, vjp
     from wholestep.frontend.dispatch import HOOKS
@@ -99,6 +99,7 @@ __all__ = [
     "scipy",
     "stacked",
     "stop_gradient",
+    "switch",
     "testing",
     "to_file",
     "to_jax",

@@ -58,6 +58,45 @@ def test_cond_runs_one_branch():
     assert ws.cond(True, lambda: 1, lambda: 2) == 1
 
 
+WAVES = [np.exp, lambda x: x * x, lambda x: -x, lambda x: 2 * np.sin(x)]
+
+
+@pytest.mark.parametrize("index", [-3, 0, 1, 2, 3, 9])
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8])
+def test_switch_runs_the_branch_of_an_index_or_the_nearest(index, dtype):
+    if np.dtype(dtype).kind == "u" and index < 0:
+        index = 255  # the number below 0 of an unsigned dtype is its largest
+    wave, i = WAVES[min(max(index, 0), 3)], dtype(index)
+    compiled = ws.jit(lambda i, x: ws.switch(i, WAVES, x))
+    np.testing.assert_allclose(compiled(i, X), wave(X))
+    np.testing.assert_allclose(ws.switch(i, WAVES, X), wave(X))
+    slopes = ws.jit(lambda i, x: ws.grad(lambda x: np.sum(ws.switch(i, WAVES, x)))(x))
+    np.testing.assert_allclose(slopes(i, X), ws.grad(lambda x: np.sum(wave(x)))(X))
+
+
+def test_switch_of_many_indices_takes_each_row_through_its_own_branch():
+    rows, indices = np.stack([X + k for k in range(6)]), np.array([-1, 0, 1, 2, 3, 4])
+    f = ws.vmap(lambda i, x: ws.switch(i, WAVES, x))
+    expected = [WAVES[min(max(i, 0), 3)](row) for i, row in zip(indices, rows, strict=True)]
+    np.testing.assert_allclose(f(indices, rows), expected)
+    np.testing.assert_allclose(ws.jit(f)(indices, rows), expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda: ws.switch(0, []), ws.errors.ParameterError, "no branch"),
+        (lambda: ws.switch(0.5, WAVES, X), ws.errors.DtypeError, "not an integer"),
+        (lambda: ws.switch(np.zeros(2, int), WAVES, X), ws.errors.ShapeError, "not a scalar"),
+        (lambda: ws.jit(lambda i: ws.switch(i, [lambda: 1, lambda: 2.0]))(0), ws.errors.DtypeError, "switch: .*return"),
+        (lambda: ws.jit(lambda i: ws.switch(i, [lambda: 1, lambda: (1,)]))(0), ws.errors.TreeError, "switch: .*return"),
+    ],
+)
+def test_a_switch_that_makes_no_sense_is_refused(call, error, says):
+    with pytest.raises(error, match=says):
+        call()
+
+
 def test_while_loop():
     collatz = lambda n: ws.while_loop(  # noqa: E731
         lambda s: s[0] != 1, lambda s: (np.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1), (n, 0)

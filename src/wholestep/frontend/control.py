@@ -1,14 +1,14 @@
-"""cond, scan, while_loop and fori_loop: control flow that stays in the program instead of being unrolled."""
+"""cond, switch, scan, while_loop and fori_loop: control flow that stays in the program instead of being unrolled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes, tree
-from wholestep.errors import DtypeError, ShapeError, TreeError
+from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import Printed, take_prints, without_said
 from wholestep.frontend.promotion import cast_to
@@ -20,6 +20,9 @@ from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.loops import scan as scan_primitive
 from wholestep.primitives.structure import cond as cond_primitive, while_loop as while_primitive
+
+_NUMBER = np.dtype(np.int32)
+"""The dtype of the number of a branch."""
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
@@ -42,26 +45,62 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     known = pred if not isinstance(pred, Array) else pred.value.data
     if known is not None:
         return ordinary(true_fn if bool(known) else false_fn)(*operands)
-    with scope("cond") as work:
+    number = cast_to(cast_to(pred.value, np.dtype(bool)), _NUMBER)
+    return branched("cond", number, {"false": false_fn, "true": true_fn}, operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; only that branch runs.
+
+    An index below 0 means the first branch, and one beyond the last branch the last. Where its value is known, the
+    branch is simply called. All branches return one structure, its shapes and dtypes.
+
+    Shapes: `index` an integer scalar; operands trees of any arrays; the result as the branches return it.
+    Raises: ShapeError or DtypeError for an index that is no integer scalar, ParameterError where there is no branch,
+    TreeError or DtypeError where the branches differ.
+
+    >>> import wholestep as ws
+    >>> waves = [lambda x: x, lambda x: x * x, lambda x: -x]
+    >>> ws.jit(lambda i, x: ws.switch(i, waves, x))(1, 3.0)
+    np.float64(9.0)
+    """
+    given = type_of(index)
+    if given.shape:
+        raise ShapeError(f"switch: the index is {given}, not a scalar", hint="use np.choose for a choice by element")
+    if not dtypes.is_integer(given.dtype):
+        raise DtypeError(f"switch: the index is {given}, not an integer", hint="ws.cond takes a condition")
+    functions = tuple(branches)
+    if not functions:
+        raise ParameterError("switch: there is no branch")
+    last = len(functions) - 1
+    known = index if not isinstance(index, Array) else index.value.data
+    if known is not None or not last:
+        return ordinary(functions[min(max(int(known or 0), 0), last)])(*operands)
+    number = cast_to(np.minimum(np.maximum(index, 0), last).value, _NUMBER)
+    return branched("switch", number, {f"branch {i}": f for i, f in enumerate(functions)}, operands)
+
+
+def branched(name: str, number: Value, functions: Mapping[str, Callable[..., Any]], operands: Sequence[Any]) -> Any:
+    """The result of the function of this number, of which only that one runs."""
+    with scope(name) as work:
         given = Arguments(tuple(operands), booleans=True)
         branches = [
-            given.traced(lambda xs, f=f: ordinary(f)(*xs), reason="cond", name=name)
-            for f, name in ((false_fn, "false"), (true_fn, "true"))
+            given.traced(lambda xs, f=f: ordinary(f)(*xs), reason=name, name=branch) for branch, f in functions.items()
         ]
-        check_branches(*branches)
+        for other in branches[:-1]:
+            check_branches(name, other, branches[-1])
         graphs, captured = with_same_captures(branches, len(given.arrays))
-        index = cast_to(cast_to(pred.value, np.dtype(bool)), np.dtype(np.int32))
-        outs = cond_primitive(index, *given.values, *captured, branches=tuple(graphs))
+        outs = cond_primitive(number, *given.values, *captured, branches=tuple(graphs))
         return work.leave(branches[0].arrays(outs))
 
 
-def check_branches(no: Traced, yes: Traced) -> None:
+def check_branches(name: str, no: Traced, yes: Traced) -> None:
     """Branches give the same structure and types."""
     if no.structure != yes.structure:
-        raise TreeError(f"cond: the branches return {yes.structure} and {no.structure}")
+        raise TreeError(f"{name}: the branches return {yes.structure} and {no.structure}")
     for a, b in zip(yes.graph.out_types, no.graph.out_types, strict=True):
         if a is not b:
-            raise DtypeError(f"cond: the branches return {a} and {b}", hint="cast one of them with .astype")
+            raise DtypeError(f"{name}: the branches return {a} and {b}", hint="cast one of them with .astype")
 
 
 def with_same_captures(branches: Sequence[Traced], n: int) -> tuple[list[Graph], list[Value]]:

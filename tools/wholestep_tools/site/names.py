@@ -18,7 +18,7 @@ TOPICS = {
         "Marks and rules of your own",
         "stop_gradient checkpoint keep recompute autocast custom_vjp custom_jvp composite capture print",
     ),
-    "control": ("Loops and branches", "scan fori_loop while_loop cond"),
+    "control": ("Loops and branches", "scan fori_loop while_loop cond switch"),
     "programs": ("Programs and shapes", "jit trace eval_shape ShapeDtype Dim block_until_ready"),
     "training": (
         "Training",
