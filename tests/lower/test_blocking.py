@@ -465,6 +465,20 @@ def test_tiles_keep_their_sums_in_registers(level: str, dtype: str) -> None:
     assert not re.findall(r"[yz]mm.*\(%rsp\)|\(%rsp\).*[yz]mm", text)
 
 
+def test_columns_along_their_terms_are_read_in_long_pieces_where_rows_are_few() -> None:
+    machine = machine_model(named_target("x86-64-v4"))
+    for m, transposed, terms in ((64, True, 1024), (64, False, 256), (200, True, 256)):
+        args = [np.zeros(shape, "f") for shape in ((m, 2048), (2048, 1024))]
+        graph = graph_of(
+            lambda a, b, t=transposed: a @ (b.T if t else b), [args[0], args[1].T if transposed else args[1]]
+        )
+        texts = [format_kernel(kernel) for kernel in lower_program(graph, machine).kernels()]
+        assert {int(n) for text in texts for n in re.findall(r"for k\d* in (\d+)", text)} == {terms}
+        if transposed and m == 64:
+            packed = {int(n) for text in texts for n in re.findall(r"for p\d+ in (\d+)", text)}
+            assert packed == {2}, "panels that are packed together fill half of the second cache"
+
+
 def test_products_of_few_terms_have_at_most_two_blocks_of_them() -> None:
     caches = machine_model(named_target("x86-64-v3")).caches
     panel = 16 * 4

@@ -32,6 +32,8 @@ FAR_BYTES = 32 << 20
 """A matrix of so many bytes comes from memory, so that asking for its columns early pays. Measured."""
 TOGETHER = 4
 """So many panels are packed at once: what lies side by side is brought from memory together. Measured."""
+TURNED_TERMS = 1024
+"""The terms of a block of columns that lie along them, where rows are few: each is read in longer pieces. Measured."""
 UNROLL = 2
 """The terms written out side by side: four run no faster, and take a tenth longer to compile. Measured."""
 DOT_TERMS, DOT_PRODUCTS = 64, 1 << 15
@@ -66,7 +68,11 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     tile_rows, vectors = TILES[32 if machine.registers >= 32 else 16]
     panel = lanes * vectors
     terms = block_terms(nest.term_count, panel * size, caches)
-    few = nest.row_count * terms * size <= caches.second // 2 and nest.column_count >= MIN_PANELS * panel
+    row_elements = caches.second // (2 * size) if nest.column_count >= MIN_PANELS * panel else 0
+    long = len(nest.terms) == 1 and nest.term_count >= 2 * TURNED_TERMS
+    if long and nest.row_count * TURNED_TERMS <= row_elements and along_terms(nest):
+        terms = TURNED_TERMS
+    few = nest.row_count * terms <= row_elements
     if nest.row_count < MIN_ROWS:
         return dot_sizes(nest, machine) or strip_sizes(nest, machine, caches)
     if not is_packed(nest, MIN_VECTORS * lanes, IN_PLACE * caches.first // size):
@@ -78,7 +84,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     rows = max(most // math.prod([a.extent for a in nest.rows[:-1]]) // tile_rows, 1) * tile_rows
     # A group of rows fills a quarter of the second cache, beside the panel in the first.
     group = caches.second // (4 * terms * size)
-    together = min(TOGETHER, max(nest.column_count // (MIN_PANELS * panel), 1))
+    together = min(TOGETHER, nest.column_count // (MIN_PANELS * panel), caches.second // (2 * terms * panel * size))
     return BlockSizes(
         lanes,
         tile_rows,
@@ -90,7 +96,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
         panels_outermost=few,
         group=group,
         scratch=SCRATCH_BYTES // size,
-        together=together,
+        together=max(together, 1),
     )
 
 
@@ -129,9 +135,7 @@ def dot_sizes(nest: ContractionNest, machine: Target) -> BlockSizes | None:
     The extents alone decide, since the order of addition depends on it.
     """
     size, column = nest.dtype.itemsize, nest.columns[-1]
-    statements = nest.statements(COLUMNS)
-    along = runs_along(statements, nest.terms[-1]) and not runs_along(statements, column)
-    if nest.row_count > 1 or len(nest.terms) > 1 or not along:
+    if nest.row_count > 1 or len(nest.terms) > 1 or not along_terms(nest):
         return None
     if nest.term_count < DOT_TERMS or nest.term_count * nest.column_count < DOT_PRODUCTS:
         return None
@@ -141,6 +145,12 @@ def dot_sizes(nest: ContractionNest, machine: Target) -> BlockSizes | None:
     widths = range(DOT_COLUMNS, DOT_COLUMNS // 4, -8)
     strip = next((n for n in widths if column.extent % n == 0), min(DOT_COLUMNS, round_up(column.extent, lanes)))
     return BlockSizes(lanes, 1, 1, nest.term_count, 0, 0, strip=strip, partial_sums=partial_sums, abreast=abreast)
+
+
+def along_terms(nest: ContractionNest) -> bool:
+    """True if the columns lie along their terms."""
+    statements = nest.statements(COLUMNS)
+    return runs_along(statements, nest.terms[-1]) and not runs_along(statements, nest.columns[-1])
 
 
 def is_packed(nest: ContractionNest, columns: int, in_place: int) -> bool:
