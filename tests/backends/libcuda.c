@@ -79,6 +79,7 @@ int cuModuleLoadData(void **module, const void *image) {
     *module = dlopen(image, RTLD_NOW | RTLD_LOCAL);
     return *module ? SUCCESS : INVALID_IMAGE;
 }
+int cuModuleUnload(void *module) { return dlclose(module) ? INVALID_HANDLE : SUCCESS; }
 int cuModuleGetFunction(void **made, void *module, const char *name) {
     char text[256];
     Function *function = malloc(sizeof *function);

@@ -245,6 +245,7 @@ def test_memory_is_freed_when_nobody_has_it_and_its_guards_are_whole(card: CudaD
     del step
     gc.collect()
     assert len(card.calls.blocks) == before
+    assert "cuModuleUnload" in card.calls.names()
 
 
 def test_copies_between_places_that_overlap_go_through_other_memory(card: CudaDriver) -> None:
@@ -370,5 +371,5 @@ def test_faults_of_a_launcher_are_found() -> None:
         launched("if (threadIdx.x) { __syncthreads(); }", place, place)
     launched("b1[4] = 1.0f;", place, place)
     with pytest.raises(AssertionError, match="beside an allocation"):
-        card.calls.check_guards(block.address)
-    card.calls.blocks[block.address][1][:] = 0xA5
+        card.calls.check_guards(block.handle)
+    card.calls.blocks[block.handle][1][:] = 0xA5

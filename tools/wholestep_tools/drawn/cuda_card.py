@@ -318,6 +318,9 @@ class CardCalls:
         assert self.context
         return loaded(code.decode())
 
+    def on_cuModuleUnload(self, module: dict[str, KernelFunction]) -> None:
+        assert self.context and self.captured is None
+
     def on_cuModuleGetFunction(self, module: dict[str, KernelFunction], name: bytes) -> KernelFunction:
         return module[name.decode()]
 

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Protocol
 
@@ -35,22 +35,13 @@ class Compiler(Protocol):
         """A module as machine code for a compute capability, 90 for 9.0."""
 
 
-class DeviceBlock:
-    """An allocation of the card, which is freed when nobody holds the block."""
+class CardHandle:
+    """An allocation, a module or a graph of the card, which is given back when nobody holds this."""
 
-    __slots__ = ("__weakref__", "address", "nbytes")
+    __slots__ = ("__weakref__", "handle")
 
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.address, self.nbytes = address, nbytes
-
-
-class LaunchGraph:
-    """A graph of launches that is ready to run, and destroyed when nobody holds it."""
-
-    __slots__ = ("__weakref__", "executable")
-
-    def __init__(self, executable: Any) -> None:
-        self.executable = executable
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
 
 
 class CudaDriver:
@@ -64,7 +55,7 @@ class CudaDriver:
         self.lock: Any = threading.RLock()
         self.process = os.getpid()
         self.unfreed: list[tuple[str, Any]] | None = None
-        """The memory and graphs that nobody has any more while launches are captured."""
+        """The calls that give back what nobody has any more while launches are captured."""
         self.ask("cuInit", 0)
         (count,) = self.ask("cuDeviceGetCount")
         if number >= count:
@@ -125,22 +116,28 @@ class CudaDriver:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def allocate(self, nbytes: int) -> DeviceBlock:
+    def owned(self, handle: Any, call: str) -> CardHandle:
+        """A handle that this call gives back when nobody holds it."""
+        made = CardHandle(handle)
+        weakref.finalize(made, self.release, call, handle).atexit = False
+        return made
+
+    def allocate(self, nbytes: int) -> CardHandle:
         with self.entered():
             try:
                 (address,) = self.ask("cuMemAlloc", max(nbytes, 1))
             except DeviceError as error:
                 raise DeviceError(f"{nbytes:,} bytes: {error}") from error
-            block = DeviceBlock(int(address), nbytes)
-            weakref.finalize(block, self.release, "cuMemFree", block.address).atexit = False
-            return block
+            return self.owned(int(address), "cuMemFree")
 
     def release(self, call: str, what: Any) -> None:
-        """Free an allocation or a graph: the driver does so once all that was asked for is done."""
+        """Give something back, once all that was asked for is done."""
         if os.getpid() != self.process:
             return
-        with self.entered():
+        # A card that has failed takes nothing back, and whoever asked it last was told so.
+        with suppress(DeviceError), self.entered():
             if self.unfreed is None:
+                self.ask("cuStreamSynchronize", self.stream)
                 self.ask(call, what)
             else:
                 self.unfreed.append((call, what))
@@ -175,10 +172,11 @@ class CudaDriver:
 
     def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
         with self.entered():
-            (module,) = self.ask("cuModuleLoadData", code)
+            module = self.owned(self.ask("cuModuleLoadData", code)[0], "cuModuleUnload")
+            functions = [self.ask("cuModuleGetFunction", module.handle, shape.name.encode())[0] for shape in kernels]
             return [
-                (self.ask("cuModuleGetFunction", module, shape.name.encode())[0], shape.groups, shape.threads)
-                for shape in kernels
+                (function, shape.groups, shape.threads, module)
+                for function, shape in zip(functions, kernels, strict=True)
             ]
 
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
@@ -192,9 +190,9 @@ class CudaDriver:
                 return
             if kept[key] is None:
                 kept[key] = self.captured(work)
-            self.ask("cuGraphLaunch", kept[key].executable, self.stream)
+            self.ask("cuGraphLaunch", kept[key].handle, self.stream)
 
-    def captured(self, work: Callable[[], None]) -> LaunchGraph:
+    def captured(self, work: Callable[[], None]) -> CardHandle:
         """The launches and copies of `work`, which do not run, as a graph."""
         self.unfreed = []
         mode = self.calls.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
@@ -210,12 +208,10 @@ class CudaDriver:
             unfreed, self.unfreed = self.unfreed, None
             for call, what in unfreed:
                 self.release(call, what)
-        made = LaunchGraph(executable)
-        weakref.finalize(made, self.release, "cuGraphExecDestroy", executable).atexit = False
-        return made
+        return self.owned(executable, "cuGraphExecDestroy")
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
-        function, groups, threads = kernel
+        function, groups, threads, _ = kernel
         if not groups:
             return
         values = np.array([address_of(place) for place in places], np.uint64)
@@ -226,7 +222,7 @@ class CudaDriver:
 
 def address_of(place: MemoryPlace) -> int:
     """The address of a place on the card."""
-    return int(place.handle.address) + place.offset
+    return int(place.handle.handle) + place.offset
 
 
 NO_CARD_HINT = "install the driver of the card; `wholestep doctor` says what was found"
