@@ -300,3 +300,30 @@ def test_a_decoder_block_sees_nothing_later_and_all_of_its_context():
     np.testing.assert_array_equal(masked, np.tile(hidden, (5, 1)))
     after = nn.TransformerDecoderBlock(8, 2, key=0, norm_first=False)
     np.testing.assert_allclose(after(x, context).mean(-1), 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool"])
+@pytest.mark.parametrize(("axis", "k", "largest"), [(-1, 3, True), (0, 2, True), (1, 5, False), (-2, 0, True)])
+def test_top_k_is_a_prefix_of_a_stable_order(dtype, axis, k, largest):
+    x = np.random.default_rng(3).integers(0, 4, (4, 6)).astype(dtype)
+    found, places = nn.top_k(x, k, axis, largest=largest)
+    for a, b in zip(ws.jit(lambda x: nn.top_k(x, k, axis, largest=largest))(x), (found, places), strict=True):
+        np.testing.assert_array_equal(a, b)
+    rows = np.moveaxis(x, axis, -1)
+    assert found.dtype == x.dtype and places.dtype == np.int64
+    for row, values, order in zip(rows, np.moveaxis(found, axis, -1), np.moveaxis(places, axis, -1), strict=True):
+        wanted = sorted(range(len(row)), key=lambda i, row=row: (-int(row[i]) if largest else int(row[i]), i))[:k]
+        assert order.tolist() == wanted and np.array_equal(values, row[wanted])
+
+
+def test_top_k_takes_nan_for_the_largest_and_has_the_derivative_of_what_it_takes():
+    values, places = nn.top_k(np.array([1.0, np.nan, 3.0, -np.inf]), 2)
+    assert np.isnan(values[0]) and values[1] == 3.0 and places.tolist() == [1, 2]
+    slopes = ws.grad(lambda x: np.sum(nn.top_k(x, 2)[0] * np.array([2.0, 3.0])))(np.array([1.0, 5.0, 4.0]))
+    assert slopes.tolist() == [0.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(("k", "axis"), [(4, -1), (-1, -1), (2.0, 0), (1, 2)])
+def test_a_top_k_that_makes_no_sense_is_refused(k, axis):
+    with pytest.raises((errors.ParameterError, errors.AxisError), match="top_k"):
+        nn.top_k(np.ones((5, 3)), k, axis)

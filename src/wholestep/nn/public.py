@@ -118,6 +118,7 @@ from wholestep.nn.normalization import (
     local_response_norm as local_response_norm,
     rms_norm as rms_norm,
 )
+from wholestep.nn.ordering import top_k as top_k
 from wholestep.nn.parameters import (
     buffers as buffers,
     decay_flags as decay_flags,

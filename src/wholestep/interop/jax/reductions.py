@@ -12,9 +12,9 @@ import numpy as np
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.derivatives import vjp
-from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.jax.structure import padded
+from wholestep.nn.ordering import stable_order, top_k
 from wholestep.nn.windows import Slide, taps, windows
 
 REDUCTIONS = Handlers()
@@ -160,30 +160,24 @@ def select_and_scatter_add(
     return back(source)[0]
 
 
-def ordered(x: Any, axis: int) -> Any:
-    """The order of the elements along an axis, equal ones as they stand."""
-    return wnp.argsort(stop_gradient(x), axis=axis, kind="stable")
-
-
 @entry("sort")
 def sort(*xs: Any, dimension: int, num_keys: int = 1, **params: Any) -> list[Any]:
-    order = ordered(xs[num_keys - 1], dimension)
+    order = stable_order(xs[num_keys - 1], dimension)
     for x in reversed(xs[: num_keys - 1]):
-        order = wnp.take_along_axis(order, ordered(wnp.take_along_axis(x, order, dimension), dimension), dimension)
+        again = stable_order(wnp.take_along_axis(x, order, dimension), dimension)
+        order = wnp.take_along_axis(order, again, dimension)
     return [wnp.take_along_axis(x, order, axis=dimension) for x in xs]
 
 
 @entry("top_k")
-def top_k(x: Any, *, k: int, axis: int = -1, **params: Any) -> list[Any]:
-    n = x.shape[axis]
-    order = n - 1 - wnp.flip(ordered(wnp.flip(x, axis=axis), axis), axis=axis)
-    first = (*[slice(None)] * (axis % x.ndim), slice(k))
-    return [wnp.take_along_axis(x, order[first], axis=axis), order[first].astype(np.int32)]
+def largest(x: Any, *, k: int, axis: int = -1, **params: Any) -> list[Any]:
+    values, places = top_k(x, k, axis)
+    return [values, places.astype(np.int32)]
 
 
 @entry("approx_top_k")
 def approx_top_k(x: Any, *, k: int, reduction_dimension: int, is_max_k: bool, **params: Any) -> list[Any]:
     if is_max_k:
-        return top_k(x, k=k, axis=reduction_dimension)
-    values, order = top_k(-x, k=k, axis=reduction_dimension)
+        return largest(x, k=k, axis=reduction_dimension)
+    values, order = largest(-x, k=k, axis=reduction_dimension)
     return [-values, order]

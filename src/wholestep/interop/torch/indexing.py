@@ -13,6 +13,7 @@ from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.movement import along
 from wholestep.interop.torch.promotion import cast
+from wholestep.nn.ordering import stable_order
 
 INDEXING = Handlers()
 entry = INDEXING.entry
@@ -156,19 +157,11 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     return wnp.where(flags, taken, x.reshape(-1)).reshape(x.shape)
 
 
-def ascending(x: Any, axis: int, descending: bool) -> Any:
-    """The order of elements along an axis, equal ones as they stand."""
-    if not descending:
-        return wnp.argsort(x, axis=axis, kind="stable")
-    back = wnp.flip(wnp.argsort(wnp.flip(x, axis=axis), axis=axis, kind="stable"), axis=axis)
-    return x.shape[axis] - 1 - back
-
-
 @entry("sort")
 def sort(x: Any, axis: int = -1, descending: bool = False, *, stable: bool | None = None) -> tuple[Any, Any]:
     if not wnp.ndim(x):
         return x, wnp.zeros((), np.int64)
-    order = ascending(stop_gradient(x), axis, descending)
+    order = stable_order(x, axis, descending)
     return wnp.take_along_axis(x, order, axis=axis), order
 
 

@@ -17,6 +17,7 @@ from wholestep.interop.onnx.operators.node import (
     known,
     within_limits,
 )
+from wholestep.nn.ordering import top_k
 
 REDUCTIONS: Mapping[str, Any] = {"add": wnp.add, "mul": wnp.multiply, "max": wnp.maximum, "min": wnp.minimum}
 
@@ -101,19 +102,13 @@ def one_hot(node: OnnxNode, index: Any, depth: Any, values: Any) -> Any:
     return wnp.where(hot, values[1], values[0])
 
 
-def top_k(node: OnnxNode, x: Any, k: Any = None) -> Any:
+def extremes(node: OnnxNode, x: Any, k: Any = None) -> Any:
     """The k largest or smallest elements in order, and where they are; of equal ones the first."""
     count = node.need("k") if k is None else integer(k, "k")
     axis = axis_within(node.get("axis", -1), x.ndim)
-    n = x.shape[axis]
-    if not 0 <= count <= n:
-        raise ModelError(f"{count} elements of an axis of {n}")
-    if node.get("largest", 1):
-        order = n - 1 - wnp.flip(wnp.argsort(wnp.flip(x, axis), axis=axis, kind="stable"), axis)
-    else:
-        order = wnp.argsort(x, axis=axis, kind="stable")
-    first = order[(*[slice(None)] * axis, slice(count))]
-    return wnp.take_along_axis(x, first, axis), first.astype(np.int64)
+    if not 0 <= count <= x.shape[axis]:
+        raise ModelError(f"{count} elements of an axis of {x.shape[axis]}")
+    return top_k(x, count, axis, largest=bool(node.get("largest", 1)))
 
 
 def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
@@ -192,7 +187,7 @@ TABLE: Mapping[str, Handler] = {
     "Scatter": scatter_elements,
     "TensorScatter": tensor_scatter,
     "OneHot": one_hot,
-    "TopK": top_k,
+    "TopK": extremes,
     "Compress": compress,
     "NonZero": nonzero,
     "Unique": unique,
