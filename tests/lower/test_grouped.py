@@ -146,6 +146,27 @@ def test_rounded_sums_have_the_bits_of_one_kernel(sizes: Any) -> None:
             assert a.tobytes() == b.tobytes()
 
 
+def test_rows_that_few_panels_use_are_read_in_place(sizes: Any) -> None:
+    """Windows of three lines of an image: its lines lie apart, and what is in one line lies as along one axis."""
+    rng = np.random.default_rng(0)
+    x, w = [rng.normal(size=shape).astype("f") for shape in ((2, 15, 16, 17), (3, 3, 17, 24))]
+
+    def f(x: Any, w: Any) -> Any:
+        return np.maximum(np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (3, 3), axis=(1, 2)), w), 0)
+
+    graph = graph_of(f, [x, w])
+    sizes(never)
+    (plain,) = compiled(graph)([x, w])
+    for terms in (51, 160):
+        sizes(lambda lanes, terms=terms: BlockSizes(lanes, 6, 2, terms, 64, 64, group=20, scratch=1 << 20))
+        groups = [str(k) for k in plan_of(graph).kernels() if k.name.endswith("_groups")]
+        assert groups
+        assert not any("packed_rows" in text for text in groups)
+        assert any("for a in 3" in text for text in groups) == (terms == 160)
+        (found,) = compiled(graph)([x, w])
+        assert found.tobytes() == plain.tobytes()
+
+
 def test_sums_of_many_columns_wait_for_rows_that_lie_apart(sizes: Any) -> None:
     """What is added to the sums has the rows in another order, so that they are not one axis."""
     rng = np.random.default_rng(0)

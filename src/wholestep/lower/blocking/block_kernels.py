@@ -11,7 +11,7 @@ from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.dependence import index_range
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Var
-from wholestep.lower.blocking.block_sizes import BlockSizes
+from wholestep.lower.blocking.block_sizes import BlockSizes, TermSteps
 from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, ContractionNest, runs_along
 from wholestep.lower.blocking.element_copy import ElementCopy
 
@@ -47,6 +47,9 @@ class PanelRun(NamedTuple):
 
 class BlockWriter:
     """The writer of one kernel of a block."""
+
+    apart: Sequence[TermSteps] = ()
+    """The outer axes of the terms that lie apart in a row operand that is read in place."""
 
     def __init__(
         self, name: str, nest: ContractionNest, sizes: BlockSizes, extents: BlockExtents, first_term: int = 0
@@ -335,19 +338,48 @@ class BlockWriter:
                 start = self.builder.constant(0, nest.dtype)
             else:
                 start = self.builder.load(*sums, here=True)
-            axis = Axis("k", self.extents.terms, tile=sizes.unroll)
-            with self.builder.loop(axis) as loop:
-                term = Index(0, {axis: 1})
-                x = self.row_element({**here, nest.terms[-1]: term}, row, term, packed)
-                y = self.builder.load(self.scratch(PACKED_COLUMNS), self.packed_column(number, term, column))
-                given = [x if v is nest.row_operand else y for v in nest.fold.values]
-                total = loop.fold("fma", *given, init=start)
+            total = self.add_block(here, row, (number, column), packed, start)
             if last:
                 copy.values[nest.result] = total
                 copy.write((*nest.result_values, *nest.epilogue))
             else:
                 assert sums is not None
                 self.builder.store(*sums, total)
+
+    def add_block(
+        self,
+        places: dict[Axis, Index],
+        row: Index,
+        panel: tuple[Index, Index],
+        packed: bool,
+        so_far: Var,
+        outer: tuple[Index, ...] = (),
+    ) -> Var:
+        """Go on with a sum by the terms of a block: step by step along the axes that lie apart in the row operand, and
+        along all others as one; `panel` is the number of a panel, and a column in it.
+        """
+        nest, apart = self.nest, self.apart[len(outer) :]
+        if apart:
+            step = Axis("a", apart[0].extent)
+            with self.builder.loop(step) as loop:
+                inside = loop.carry(so_far)
+                here = {**places, apart[0].axis: Index(0, {step: 1})}
+                total = self.add_block(here, row, panel, packed, inside, (*outer, Index(0, {step: 1})))
+                after = loop.hand(inside, total)
+                loop.ordered = False
+            return after
+        together = self.extents.terms // math.prod([part.extent for part in self.apart])
+        axis = Axis("k", together, tile=self.sizes.unroll)
+        with self.builder.loop(axis) as loop:
+            term = Index(0, {axis: 1})
+            x = self.row_element({**places, nest.terms[-1]: term}, row, term, packed)
+            first = Index()
+            for part, at in zip(self.apart, outer, strict=True):
+                first = first * part.extent + at
+            place = self.packed_column(panel[0], first * together + term, panel[1])
+            y = self.builder.load(self.scratch(PACKED_COLUMNS), place)
+            given = [x if v is nest.row_operand else y for v in nest.fold.values]
+            return loop.fold("fma", *given, init=so_far)
 
     def row_element(self, places: dict[Axis, Index], row: Index, term: Index, packed: bool) -> Var:
         """The element of the row operand: a packed one, or computed in place."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wholestep.kernel.lang import Axis
+
 PARTIAL_SUM_BYTES = 64
 """The bytes of the partial sums that one sum consists of where vectors run along its terms, on every processor."""
 
@@ -55,6 +57,13 @@ class AxisPart(NamedTuple):
     start: int
     extent: int
     trips: int = 1
+
+
+class TermSteps(NamedTuple):
+    """An axis of terms that is taken step by step, and how many steps of it a block has."""
+
+    axis: Axis
+    extent: int
 
 
 def round_up(extent: int, multiple: int) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from wholestep.kernel.lang import Axis, Index
 from wholestep.lower.blocking.block_kernels import PACKED_COLUMNS, PACKED_ROWS, BlockExtents, BlockWriter
-from wholestep.lower.blocking.block_sizes import BlockSizes
+from wholestep.lower.blocking.block_sizes import BlockSizes, TermSteps
 from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, ContractionNest, runs_along
 
 
@@ -91,7 +91,8 @@ def choose_groups(extents: Sequence[int], joined: int, tile: int, most: int) -> 
 
 class GroupWriter(BlockWriter):
     """The writer of one kernel of a block whose rows or terms have several axes; rows are numbered in `order`, along
-    whose last axis the row operand runs if it is `contiguous`.
+    whose last axis the row operand runs if it is `contiguous`. It is read in place if it is known which of
+    its terms lie `apart`, and packed otherwise.
     """
 
     def __init__(
@@ -103,9 +104,11 @@ class GroupWriter(BlockWriter):
         order: Sequence[Axis],
         groups: RowGroups,
         contiguous: bool,
+        apart: Sequence[TermSteps] | None,
     ) -> None:
         super().__init__(name, nest, sizes, BlockExtents(1, extents.columns, math.prod(extents.terms)))
         self.block, self.order, self.groups = extents, tuple(order), groups
+        self.apart, self.in_place = apart or (), apart is not None
         self.row_count = math.prod(extents.rows)
         self.even = runs_along(nest.statements(ROWS), nest.terms[-1])
         size = groups.size(extents.rows)
@@ -161,17 +164,18 @@ class GroupWriter(BlockWriter):
             group = self.flat(self.order[: at + 1], [numbers[axis] for axis in self.order[: at + 1]], outer)
             outer[self.order[at]] = outer[self.order[at]] * steps
             self.group = group
-            self.pack_group(outer)
+            if not self.in_place:
+                self.pack_group(outer)
             for run in self.runs:
                 with ExitStack() as inner:
                     columns = self.outer_loops(inner, "h", self.nest.columns)
                     panel = inner.enter_context(self.loop("p", run.panels))
                     tiles = -(-rows // sizes.tile_rows)
                     row = inner.enter_context(self.loop("i", rows, 1, -(-rows // tiles)))
-                    places = {**{axis: Index() for axis in self.order}, **outer, **columns}
+                    places = {**{axis: Index() for axis in (*self.order, *self.nest.terms)}, **outer, **columns}
                     places[self.order[-1]] = places[self.order[-1]] + row
                     self.group, self.row = group, row
-                    self.tile(places, run, panel, True, first, last)
+                    self.tile(places, run, panel, not self.in_place, first, last)
 
     def row_number(self, outer: dict[Axis, Index], row: Index) -> Index:
         """The number of the row whose tile is written."""

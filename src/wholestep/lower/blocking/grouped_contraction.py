@@ -20,13 +20,15 @@ from wholestep.kernel.build import named_by
 from wholestep.kernel.lang import Axis, Kernel, Var, walk
 from wholestep.lower.blocking.block_kernels import BlockKernel
 from wholestep.lower.blocking.block_launches import BlockedContraction, BlockLaunches
-from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
+from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, TermSteps, even_parts, split_axis
 from wholestep.lower.blocking.contraction_nest import RESULTS, ROWS, ContractionNest, runs_along
 from wholestep.lower.blocking.group_kernels import GroupExtents, GroupWriter, choose_groups
 from wholestep.lower.program.steps import Launch, Step
 
 Parts = tuple[AxisPart, ...]
 
+MOST_PANELS_IN_PLACE, MIN_TILES_IN_PLACE, MIN_TERMS_IN_PLACE = 4, 2, 32
+"""Rows are read in place by so few panels, where so many tiles of them follow each other, and terms. Measured."""
 FULL_SQUARES = 3
 """Rows of more squares than these are turned at full speed, whatever is left over of the last one. Measured."""
 MIN_GROUPS = 4
@@ -57,10 +59,12 @@ def results_order(nest: ContractionNest, last: Axis | None) -> list[Axis]:
     return sorted(nest.rows, key=lambda axis: (axis is last, -abs(stored[0].coefficient(axis))))
 
 
-def joined_axes(nest: ContractionNest, order: Sequence[Axis]) -> int:
-    """The number of last axes of the rows that are as one axis in everything that is done with the sums."""
+def joined_axes(nest: ContractionNest, order: Sequence[Axis], in_place: bool) -> int:
+    """The number of last axes of the rows that are as one axis in everything that is done with the sums, and in the
+    row operand where that is read in place.
+    """
     statements = nest.statements(RESULTS)
-    offsets = [a.offset for a in memory_accesses(statements)]
+    offsets = [a.offset for a in memory_accesses((*statements, *(nest.statements(ROWS) if in_place else ())))]
     told = {axis for s in walk(statements) if isinstance(s, Var) and s.op != "load" for axis in named_by(s)}
     count = 1
     for outer, inner in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
@@ -69,6 +73,21 @@ def joined_axes(nest: ContractionNest, order: Sequence[Axis]) -> int:
             break
         count += 1
     return count
+
+
+def terms_as_one(nest: ContractionNest, extents: Sequence[int]) -> int:
+    """The number of last axes of these terms that lie as one axis in the row operand, which is loaded as it is; 0 where
+    it is computed, or does not run along its terms.
+    """
+    if len(nest.row_values) != 1 or not runs_along(nest.row_values, nest.terms[-1]):
+        return 0
+    (load,) = memory_accesses(nest.row_values)
+    wanted = 1
+    for count, (axis, extent) in enumerate(zip(reversed(nest.terms), reversed(extents), strict=True)):
+        if extent > 1 and load.offset.coefficient(axis) != wanted:
+            return count
+        wanted *= extent
+    return len(extents)
 
 
 def bounded_parts(
@@ -120,7 +139,6 @@ class GroupedBlocks(BlockLaunches):
         self.term_parts = bounded_parts(nest.terms, sizes.terms, split_axis)
         self.contiguous = contiguous_rows(nest, self.term_parts[-1][0].extent, sizes.lanes)
         self.order = results_order(nest, self.contiguous)
-        self.joined = joined_axes(nest, self.order)
         one_block = all(len(parts) == 1 and parts[0].trips == 1 for parts in self.term_parts)
         self.waits = nest.plain_store is not None or one_block
         terms = math.prod([parts[0].extent for parts in self.term_parts])
@@ -220,15 +238,29 @@ class GroupedBlocks(BlockLaunches):
         places.append((self.nest.columns[-1], at.columns))
         return self.launched(key, lambda: self.write(name, extents, first, last), places)
 
+    def terms_apart(self, extents: GroupExtents) -> list[TermSteps] | None:
+        """The axes of terms that lie apart in rows that are read in place; None where rows are packed, which takes
+        longer where few panels use them.
+        """
+        nest, terms = self.nest, extents.terms
+        panels = -(-extents.columns // self.sizes.panel) * math.prod([a.extent for a in nest.columns[:-1]])
+        together = terms_as_one(nest, terms)
+        many = extents.rows[-1] >= MIN_TILES_IN_PLACE * self.sizes.tile_rows and together
+        if not many or panels > MOST_PANELS_IN_PLACE or math.prod(terms[-together:]) < MIN_TERMS_IN_PLACE:
+            return None
+        return [TermSteps(axis, n) for axis, n in zip(nest.terms, terms, strict=True)][:-together]
+
     def write(self, name: str, extents: GroupExtents, first: bool, last: bool) -> BlockKernel:
         """Write a kernel."""
         nest, sizes = self.nest, self.sizes
         # Few rows are as many groups as threads may share, along one axis.
         few = extents.rows[-1] if self.contiguous else math.prod(extents.rows)
         most = min(sizes.group, max(few // MIN_GROUPS, sizes.tile_rows))
-        groups = choose_groups(extents.rows, self.joined, sizes.tile_rows, most)
+        apart = self.terms_apart(extents)
+        joined = joined_axes(nest, self.order, apart is not None)
+        groups = choose_groups(extents.rows, joined, sizes.tile_rows, most)
         contiguous = self.contiguous is not None
-        writer = GroupWriter(f"{nest.kernel.name}_{name}", nest, sizes, extents, self.order, groups, contiguous)
+        writer = GroupWriter(f"{nest.kernel.name}_{name}", nest, sizes, extents, self.order, groups, contiguous, apart)
         with writer.builder:
             if name == "pack_columns":
                 writer.pack_columns()
