@@ -82,7 +82,7 @@ FLOORS = {
     "backends.gpu": (
         "host_scalars interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
         "beside_kernels c_language target",
-        "kernel_writer",
+        "access_rows kernel_writer",
         "cuda join_kernels known_scalars opencl wgsl",
         "launch_order limits",
         "dispatch_list",

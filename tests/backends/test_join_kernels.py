@@ -12,6 +12,7 @@ from tests.kernel.interpret import run_kernel
 from tests.kernel.parse import parse_kernel
 from tests.kernel.workgroup_kernels import CASES
 
+from wholestep.backends.gpu.access_rows import are_apart, columns_of
 from wholestep.backends.gpu.join_kernels import TRIPS, joined_kernel, small_kernel
 from wholestep.backends.gpu.launch_order import CardPart, accesses, conflict, order_launches
 from wholestep.backends.gpu.target import OPENCL
@@ -244,3 +245,36 @@ def test_places_in_loops_are_told_apart_by_all_their_trips(stride: int, trips: i
     moving = part(8, 0, 2000)._replace(refs=(MemRef(0, 0, ((7, stride),)), MemRef(0, 2000)))
     touched = [accesses(first), accesses(moving)]
     assert conflict(*touched, {7: trips}) == meet and conflict(*touched, {})
+
+
+COLUMNS_OF_ROWS = """\
+kernel columns(mut y: f32[{size}]):
+    v0 = f32(1.0)
+    for i in {rows}:
+        for j in {wide}:
+            y[{row}*i + {step}*j + {first}] = v0
+"""
+
+
+def test_columns_that_meet_nowhere_are_told_apart() -> None:
+    """Columns of random widths, places and rows, against the bytes that are touched."""
+    rng = np.random.default_rng(0)
+    apart = 0
+    for _ in range(400):
+        row = int(rng.integers(2, 12))
+        found, touched = [], []
+        for _ in range(2):
+            rows, wide, step, first = (int(rng.integers(low, high)) for low, high in ((1, 4), (1, 6), (1, 3), (0, 5)))
+            own = row * int(rng.integers(1, 3))
+            size = own * rows + step * wide + first
+            kernel = parse_kernel(
+                COLUMNS_OF_ROWS.format(size=size, rows=rows, wide=wide, row=own, step=step, first=first)
+            )
+            at = 4 * int(rng.integers(0, 12))
+            found.append((columns_of(kernel)[kernel.buffers[0]], at))
+            touched.append({at + 4 * (own * i + step * j + first) for i in range(rows) for j in range(wide)})
+        (a, at), (b, other) = found
+        told = are_apart(a, at, b, other)
+        apart += told
+        assert not (told and touched[0] & touched[1]), (found, touched)
+    assert apart > 40
