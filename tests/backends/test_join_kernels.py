@@ -12,7 +12,7 @@ from tests.kernel.interpret import run_kernel
 from tests.kernel.parse import parse_kernel
 from tests.kernel.workgroup_kernels import CASES
 
-from wholestep.backends.gpu.access_rows import are_apart, columns_of
+from wholestep.backends.gpu.access_rows import columns_are_apart, touched_columns
 from wholestep.backends.gpu.join_kernels import TRIPS, joined_kernel, small_kernel
 from wholestep.backends.gpu.launch_order import CardPart, accesses, conflict, order_launches
 from wholestep.backends.gpu.target import OPENCL
@@ -271,10 +271,10 @@ def test_columns_that_meet_nowhere_are_told_apart() -> None:
                 COLUMNS_OF_ROWS.format(size=size, rows=rows, wide=wide, row=own, step=step, first=first)
             )
             at = 4 * int(rng.integers(0, 12))
-            found.append((columns_of(kernel)[kernel.buffers[0]], at))
+            found.append((touched_columns(kernel)[kernel.buffers[0]], at))
             touched.append({at + 4 * (own * i + step * j + first) for i in range(rows) for j in range(wide)})
         (a, at), (b, other) = found
-        told = are_apart(a, at, b, other)
+        told = columns_are_apart(a, at, b, other)
         apart += told
         assert not (told and touched[0] & touched[1]), (found, touched)
     assert apart > 40

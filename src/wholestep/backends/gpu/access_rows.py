@@ -14,7 +14,7 @@ Columns = Mapping[int, tuple[int, int]]
 """By the bytes of a row: the bytes of each row that are touched, from and to before, counted from the array's start."""
 
 
-def columns_of(kernel: Kernel) -> dict[Buffer, Columns]:
+def touched_columns(kernel: Kernel) -> dict[Buffer, Columns]:
     """The columns of each buffer, for all rows that its indices go through; nothing where it is touched all over."""
     indices: dict[Buffer, list[Index]] = {b: [] for b in kernel.buffers}
     for s in walk(kernel.body):
@@ -40,7 +40,7 @@ def buffer_columns(indices: Sequence[Index], item: int) -> dict[int, tuple[int, 
     return found
 
 
-def are_apart(first: Columns, at: int, second: Columns, other: int) -> bool:
+def columns_are_apart(first: Columns, at: int, second: Columns, other: int) -> bool:
     """Test whether no byte is in the columns of both, of arrays that begin at these bytes."""
     for row in first.keys() & second.keys():
         (a, a_end), (b, b_end) = first[row], second[row]

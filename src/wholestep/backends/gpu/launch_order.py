@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from wholestep import dtypes
-from wholestep.backends.gpu.access_rows import Columns, are_apart, columns_of
+from wholestep.backends.gpu.access_rows import Columns, columns_are_apart, touched_columns
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, flat_kernel, has_group_size, kernels_of
 from wholestep.backends.gpu.host_scalars import Element, HostScalars
 from wholestep.backends.gpu.join_kernels import KERNELS, SmallKernel, joined_kernel, small_kernel
@@ -87,7 +87,7 @@ def accesses(part: LaunchPart) -> list[Access]:
     """All that a part reads and writes."""
     if isinstance(part, CardPart):
         pairs = zip(part.refs, part.kernel.buffers, strict=True)
-        columns = columns_of(part.kernel) if isinstance(part.kernel, Kernel) else {}
+        columns = touched_columns(part.kernel) if isinstance(part.kernel, Kernel) else {}
         return [Access(ref, b.size * b.dtype.itemsize, b.written, columns.get(b, {})) for ref, b in pairs]
     loads = [Access(ref, HOST_ELEMENT, False) for ref, _ in part.loads()]
     return loads + [Access(ref, HOST_ELEMENT, True) for ref in part.stores()]
@@ -104,7 +104,9 @@ def may_overlap(a: Access, b: Access, trips: Mapping[int, int]) -> bool:
         return False
     if a.ref.moves == b.ref.moves:
         low, high = int(a.ref.offset), int(b.ref.offset)
-        return low < high + b.nbytes and high < low + a.nbytes and not are_apart(a.columns, low, b.columns, high)
+        return (
+            low < high + b.nbytes and high < low + a.nbytes and not columns_are_apart(a.columns, low, b.columns, high)
+        )
     if any(loop not in trips for x in (a, b) for loop, _ in x.ref.moves):
         return True
     (low, low_end), (high, high_end) = touched_bytes(a, trips), touched_bytes(b, trips)
