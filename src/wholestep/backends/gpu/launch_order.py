@@ -104,9 +104,8 @@ def may_overlap(a: Access, b: Access, trips: Mapping[int, int]) -> bool:
         return False
     if a.ref.moves == b.ref.moves:
         low, high = int(a.ref.offset), int(b.ref.offset)
-        return (
-            low < high + b.nbytes and high < low + a.nbytes and not columns_are_apart(a.columns, low, b.columns, high)
-        )
+        meet = low < high + b.nbytes and high < low + a.nbytes
+        return meet and not columns_are_apart(a.columns, low, b.columns, high)
     if any(loop not in trips for x in (a, b) for loop, _ in x.ref.moves):
         return True
     (low, low_end), (high, high_end) = touched_bytes(a, trips), touched_bytes(b, trips)
