@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def life(seed: int, path: Path, delay: float, rank: int) -> tuple[str | None, fl
     time.sleep(delay)
     before = time.perf_counter()
     if process.poll() is None and delay:
-        os.kill(pids[rank], signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the training has come to its end, and the launcher has not
+            os.kill(pids[rank], signal.SIGKILL)
     try:
         out, _ = process.communicate(timeout=10 * SOON)
     except subprocess.TimeoutExpired:
