@@ -342,7 +342,7 @@ def test_float64_is_refused_where_a_card_has_none() -> None:
     [
         ("opencl", "pyopencl", opencl.opencl_driver),
         ("webgpu", "wgpu", webgpu.webgpu_driver),
-        ("cuda", "cuda", cuda.cuda_driver),
+        ("cuda", "cuda.bindings", cuda.cuda_driver),
     ],
 )
 def test_a_missing_package_is_an_error_that_says_what_to_install(

@@ -269,9 +269,9 @@ def gpu():
     compiled(device="gpu")
 
 
-@mistake("opencl")
-def cuda():
-    ws.jit(np.sin, device="cuda")
+@mistake("cuda")
+def tpu():
+    ws.jit(np.sin, device="tpu")
 
 
 @mistake("def loss")

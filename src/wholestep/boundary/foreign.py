@@ -213,7 +213,6 @@ RANDOM: dict[str, Ours] = {
     **all_of("rand random random_sample", "ws.random.uniform", "uniform(key, shape)"),
     **all_of("shuffle permute", "ws.random.permutation", "permutation(key, x)"),
     **all_of("integers random_integers", "ws.random.randint", "randint(key, shape, minval, maxval)"),
-    **all_of("binomial", "ws.random.bernoulli", "a sum of bernoulli(key, p, shape)"),
 }
 
 MODULE: dict[str, Ours] = {
