@@ -275,11 +275,16 @@ def models_beside(file: str) -> dict[str, tuple[float, float]]:
     return found
 
 
-def processors(file: str) -> str:
-    """The processors of a record."""
+def processors(file: str, vectors: str) -> str:
+    """The processors of a record, and the vectors that they have."""
     workloads = json.loads((FOLDER / "records" / file).read_text(encoding="utf-8"))["workloads"]
     return ", ".join(
-        sorted({f"{x['machine']['processor']}, {x['machine']['threads']} threads" for x in workloads.values()})
+        sorted(
+            {
+                f"{m['processor']} ({vectors}), {m['threads']} threads"
+                for m in (x["machine"] for x in workloads.values())
+            }
+        )
     )
 
 
@@ -294,7 +299,7 @@ def readme() -> str:
     for name in FIRST:
         cells = [f"{1e3 * ours:.4g} | {1e3 * best:.4g} | {best / ours:.2f}" for ours, best in (x[name] for x in found)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    machines = " and on ".join(processors(f"{file}.json") for file in ("models", "models-avx512"))
+    machines = " and ".join([processors("models.json", "AVX2"), processors("models-avx512.json", "AVX-512")])
     lines += ["", f"On {machines}, float32 (gp-1000: float64): [benchmarks](docs/benchmarks.md)."]
     page = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
     return with_table(page, "records/models.json and records/models-avx512.json", lines)
