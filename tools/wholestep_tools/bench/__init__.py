@@ -286,7 +286,7 @@ def add_processes(commands: Any) -> None:
 
 def processes_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench processes` as it was given."""
-    return processes.bench(processes.chosen(options.workloads), options.rounds, options.json, sys.stdout)
+    return processes.bench(spec.named(options.workloads, processes.STEPS), options.rounds, options.json, sys.stdout)
 
 
 def add_gallery(commands: Any) -> None:
@@ -320,7 +320,7 @@ def add_device(commands: Any) -> None:
 
 def device_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench device` as it was given."""
-    steps = device.chosen_steps(options.workloads)
+    steps = spec.named(options.workloads, device.STEPS)
     return device.bench(options.device, steps, options.rounds, options.json, sys.stdout)
 
 

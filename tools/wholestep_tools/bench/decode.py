@@ -24,7 +24,7 @@ from wholestep.errors import CommandError
 from wholestep.runtime.cpu import thread_pool
 from wholestep.train.data.text_corpus import CHARACTERS
 from wholestep_tools.bench import machine
-from wholestep_tools.bench.table import columns
+from wholestep_tools.bench.table import best_ratio, columns
 
 ASKED = 5.0
 """The least ratio of our tokens to those of the best of PyTorch that is aimed at."""
@@ -48,8 +48,7 @@ class Row(NamedTuple):
     @property
     def ratio(self) -> float:
         """The best other time beside ours: above 1 ours is faster."""
-        others = [s for name, s in self.seconds.items() if name != "wholestep"]
-        return min(others, default=float("nan")) / self.seconds["wholestep"]
+        return best_ratio(self.seconds)
 
 
 class Kind(NamedTuple):

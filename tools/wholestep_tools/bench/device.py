@@ -36,19 +36,6 @@ class DeviceRow(NamedTuple):
     """The median step of the CPU."""
 
 
-def chosen_steps(names: str) -> list[str]:
-    """The workloads that `names`, separated by commas, asks for; raises CommandError for one that does not train.
-
-    >>> chosen_steps("W4,W1")
-    ['W4', 'W1']
-    """
-    asked = [name.strip() for name in names.split(",")]
-    for name in asked:
-        if name not in STEPS:
-            raise CommandError(f"bench device: there is no workload {name!r}", hint=f"choose from {', '.join(STEPS)}")
-    return asked
-
-
 def timed_loss(step: Training) -> tuple[float, float]:
     """The loss of one step, and the seconds until it was read."""
     before = time.perf_counter()

@@ -74,19 +74,6 @@ def table_of(file: Path) -> list[str]:
     return page_table(record, [Row(**row) for row in record["rows"]])
 
 
-def chosen(names: str) -> list[str]:
-    """The workloads of these names, separated by commas; raises CommandError for one that there is not.
-
-    >>> chosen("text, W1")
-    ['text', 'W1']
-    """
-    asked = [name.strip() for name in names.split(",")]
-    for name in asked:
-        if name not in STEPS:
-            raise CommandError(f"there is no workload {name!r} here", hint=f"choose from {', '.join(STEPS)}")
-    return asked
-
-
 def bench(workloads: Sequence[str], rounds: int, file: Path | None, stream: TextIO) -> int:
     """Measure and print; 0 where no ratio is above the one asked for, else 1.
 

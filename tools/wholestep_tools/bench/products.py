@@ -25,7 +25,7 @@ from wholestep.report.cost_table import count_costs
 from wholestep.runtime.cpu import thread_pool
 from wholestep.train.calibrate import measured
 from wholestep_tools.bench import machine
-from wholestep_tools.bench.table import columns, duration
+from wholestep_tools.bench.table import best_ratio, columns, duration
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 SQUARES = (64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096)
@@ -115,8 +115,7 @@ class Row(NamedTuple):
     @property
     def ratio(self) -> float:
         """The best other time beside ours: above 1 ours is faster."""
-        others = [s for name, s in self.seconds.items() if name != "wholestep"]
-        return min(others, default=float("nan")) / self.seconds["wholestep"]
+        return best_ratio(self.seconds)
 
 
 def catalog() -> list[Product]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -166,14 +166,14 @@ WORKLOADS |= {
 }
 
 
-def named(names: str) -> list[str]:
+def named(names: str, among: Collection[str] = WORKLOADS) -> list[str]:
     """The workloads that `names`, separated by commas, asks for; raises CommandError for one that there is not.
 
-    >>> named("W4,W1")
+    >>> named("W4, W1")
     ['W4', 'W1']
     """
     asked = [name.strip() for name in names.split(",")]
-    unknown = [name for name in asked if name not in WORKLOADS]
+    unknown = [name for name in asked if name not in among]
     if unknown:
-        raise CommandError(f"there is no workload {unknown[0]!r}", hint=f"choose from {', '.join(WORKLOADS)}")
+        raise CommandError(f"there is no workload {unknown[0]!r}", hint=f"choose from {', '.join(among)}")
     return asked

@@ -53,6 +53,16 @@ def duration(seconds: float) -> str:
     raise AssertionError("the last unit takes everything")
 
 
+def best_ratio(seconds: Mapping[str, float]) -> float:
+    """The least time of the others beside ours: above 1 ours is faster; nan where there is no other.
+
+    >>> best_ratio({"wholestep": 2.0, "jax": 3.0, "torch": 5.0})
+    1.5
+    """
+    others = [s for name, s in seconds.items() if name != "wholestep"]
+    return min(others, default=float("nan")) / seconds["wholestep"]
+
+
 def columns(header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     """Lines of equal columns, the first one to the left, all others to the right."""
     widths = [max(len(line[i]) for line in (header, *lines)) for i in range(len(header))]
