@@ -154,7 +154,9 @@ def f():
     constant_2: i64[3] = constant(value=array([0, 1, 2], i64))
     constant_3: i64[3] = constant(value=array([0, 2, 2], i64))
     constant_4: f32[2] = constant(value=array([0.0, -0.0], f32))
-    return constant_1, constant_2, constant_3, constant_4
+    constant_5: u8[2, 3] = constant(value=array([[0, 1, 2], [0, 1, 2]], u8))
+    constant_6: i64[2, 2] = constant(value=array([[0, 1], [1, 1]], i64))
+    return constant_1, constant_2, constant_3, constant_4, constant_5, constant_6
 """,
     ),
     "sums of numbers": (
@@ -213,6 +215,36 @@ def f(u: f32[2, 1, 3], label: i8[2, 1, 3]):
     iota_2: i64[2, 1, 3] = iota(shape=(2, 1, 3), axis=2, dtype=i64)
     scatter_add_1: f32[2, 200, 3] = scatter_add(full_1, u, iota_1, label, iota_2, axes=(0, 1, 2))
     return scatter_add_1
+""",
+    ),
+    "a column that counts": (
+        "simplify",
+        """
+def f():
+    constant_1: i64[1, 3, 1] = constant(value=array([[[0], [1], [2]]], i64))
+    reshape_1: i64[3, 1] = reshape(constant_1, shape=(3, 1))
+    return reshape_1
+""",
+    ),
+    "one label in a batch of one": (
+        "one_hot_indexing",
+        """
+def f(u: f32[1, 4], label: i64[1, 4]):
+    full_1: f32[1, 4, 3] = full(value=0, shape=(1, 4, 3), dtype=f32)
+    full_2: i64[1, 4] = full(value=0, shape=(1, 4), dtype=i64)
+    iota_1: i64[1, 4] = iota(shape=(1, 4), axis=1, dtype=i64)
+    scatter_add_1: f32[1, 4, 3] = scatter_add(full_1, u, full_2, iota_1, label, axes=(0, 1, 2))
+    return scatter_add_1
+""",
+    ),
+    "one label in each row is written": (
+        "one_hot_indexing",
+        """
+def f(u: f32[3], label: i32[3]):
+    full_1: f32[3, 5] = full(value=2, shape=(3, 5), dtype=f32)
+    iota_1: i64[3] = iota(shape=(3,), axis=0, dtype=i64)
+    scatter_1: f32[3, 5] = scatter(full_1, u, iota_1, label, axes=(0, 1))
+    return scatter_1
 """,
     ),
     "one row for a label": (

@@ -9,8 +9,9 @@ import numpy as np
 from wholestep.dims import Size
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
-from wholestep.passes.rules.arithmetic import is_positive_zero, output_full_of
+from wholestep.passes.rules.arithmetic import is_positive_zero
 from wholestep.passes.rules.movement import permute_value, reshape_value
+from wholestep.primitives.family import number_of
 
 INTEGER = np.dtype(np.int64)
 
@@ -23,15 +24,26 @@ def one_hot_indexing(graph: Graph) -> Graph:
         known = gather(iota(shape=(9,)), label); s = select(iota(axis=1) == broadcast(known), broadcast(0 + u), 0)
 
     The gather counts negative labels from the end and refuses those out of range, as the scatter did. Exact: nothing
-    is added twice, and `0 + u` turns -0.0 into 0.0 as the scatter does.
+    is written twice, and `0 + u` turns -0.0 into 0.0 as `scatter_add` does; a `scatter` writes u itself.
     """
-    return rewrite(graph, at_roots({"scatter_add": scatter_to_select, "gather": gather_as_slice}))
+    rules = {"scatter_add": add_to_select, "scatter": set_to_select, "gather": gather_as_slice}
+    return rewrite(graph, at_roots(rules))
 
 
-def scatter_to_select(node: Node) -> Value | None:
-    """A scatter into zeros that writes no element twice, as a selection."""
+def add_to_select(node: Node) -> Value | None:
+    """An addition to zeros that reaches no element twice, as a selection."""
     rows = single_label(node) if is_positive_zero(node.inputs[0]) else None
-    return None if rows is None else scatter_as_select(node, rows)
+    if rows is None:
+        return None
+    u = node.inputs[1]
+    zero = new_value(node, "full", value=0, shape=u.shape, dtype=u.dtype)
+    return write_as_select(node, rows, new_value(node, "add", zero, u))
+
+
+def set_to_select(node: Node) -> Value | None:
+    """Writing over one number everywhere, no element twice, as a selection."""
+    rows = single_label(node) if number_of(node.inputs[0]) is not None else None
+    return None if rows is None else write_as_select(node, rows, node.inputs[1])
 
 
 class LabelIndex(NamedTuple):
@@ -43,7 +55,8 @@ class LabelIndex(NamedTuple):
 
 
 def single_label(node: Node) -> LabelIndex | None:
-    """The label where every other index is an iota along an axis of its own, so that no two writes collide."""
+    """The label where every other index is an iota along an axis of its own, so that no two writes collide; an index
+    into an axis of size 1 says nothing."""
     x, _, *indices = node.inputs
     shape = indices[0].shape
     along: dict[int, int] = {}
@@ -52,6 +65,8 @@ def single_label(node: Node) -> LabelIndex | None:
         d = iota_axis(index)
         if d is not None and d not in along and shape[d] == x.shape[axis]:
             along[d] = axis
+        elif x.shape[axis] == 1 and number_of(index) == 0:
+            continue
         elif label is None:
             label = (axis, index)
         else:
@@ -80,9 +95,9 @@ def counts_places(dtype: Any, size: Size) -> bool:
     return size - 1 <= largest if isinstance(size, int) else largest >= np.iinfo(np.int64).max
 
 
-def scatter_as_select(node: Node, rows: LabelIndex) -> Value:
-    """The scatter as a select at every position of the operand."""
-    x, u = node.inputs[:2]
+def write_as_select(node: Node, rows: LabelIndex, written: Value) -> Value:
+    """The scatter as a select at every position of the operand, between what is written and the operand."""
+    x = node.inputs[0]
     count = x.shape[rows.axis]
     dtype = rows.label.dtype if counts_places(rows.label.dtype, count) else INTEGER
     line = new_value(node, "iota", shape=(count,), axis=0, dtype=dtype)
@@ -91,9 +106,7 @@ def scatter_as_select(node: Node, rows: LabelIndex) -> Value:
     hit = new_value(node, "equal", here, broadcast_to_axes(node, known, rows.along))
     rest = [a for a in range(x.ndim) if a not in node.params["axes"]]
     places = {**rows.along, **dict(enumerate(rest, rows.label.ndim))}
-    zero = new_value(node, "full", value=0, shape=u.shape, dtype=u.dtype)
-    added = new_value(node, "add", zero, u)
-    return new_value(node, "select", hit, broadcast_to_axes(node, added, places), output_full_of(node, 0))
+    return new_value(node, "select", hit, broadcast_to_axes(node, written, places), x)
 
 
 def broadcast_to_axes(node: Node, v: Value, places: dict[int, int]) -> Value:

@@ -60,11 +60,12 @@ IN_BOUNDS = np.iinfo(np.int64).max
 
 
 def bounds_check_tasks(low: Materializer) -> list[Task]:
-    """A task for each index array: a kernel that finds the first index out of bounds, and the status check."""
-    found: dict[tuple[Value, int, int], Node] = {}
+    """A task for each index array and size: a kernel that finds the first index out of bounds, and the status check of
+    the first operation that uses it."""
+    found: dict[tuple[Value, int], tuple[int, Node]] = {}
     for node, index, (axis, n) in unchecked_indices(low.graph):
-        found.setdefault((index, axis, n), node)
-    return [bounds_check_task(low, index, axis, n, node) for (index, axis, n), node in found.items()]
+        found.setdefault((index, n), (axis, node))
+    return [bounds_check_task(low, index, axis, n, node) for (index, n), (axis, node) in found.items()]
 
 
 def bounds_check_task(low: Materializer, index: Value, axis: int, n: int, node: Node) -> Task:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep.ir.graph import Node, Value
+from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.passes.rewrite import defining_node, new_value
 from wholestep.passes.rules.arithmetic import Rule, is_positive_zero, output_full_of, same_op_input
 from wholestep.primitives.family import number_of
@@ -64,10 +64,13 @@ def _simplify_reshape(node: Node) -> Value | None:
         return reshape_value(node, x, shape)
     if not equal_but_ones(x.shape, shape):
         return None
+    there = [i for i, n in enumerate(shape) if n != 1]
+    places = dict(zip([i for i, n in enumerate(x.shape) if n != 1], there, strict=True))
+    counter = defining_node(x, "iota")
+    if counter and counter.params["axis"] in places:
+        return new_value(node, "iota", shape=shape, axis=places[counter.params["axis"]], dtype=x.dtype)
     repeated = defining_node(x, "broadcast")
     if repeated and 1 not in repeated.inputs[0].shape:
-        there = [i for i, n in enumerate(shape) if n != 1]
-        places = dict(zip([i for i, n in enumerate(x.shape) if n != 1], there, strict=True))
         axes = tuple([places[a] for a in repeated.params["axes"]])
         return new_value(node, "broadcast", repeated.inputs[0], shape=shape, axes=axes)
     return None
@@ -329,9 +332,18 @@ def _simplify_constant(node: Node) -> Value | None:
     number = value.flat[0].item()
     if value.flat[-1].item() == number and _is_uniform(value):
         return output_full_of(node, number)
-    if value.ndim == 1 and number == 0 and value.dtype.kind in "iu" and value[-1] == value.size - 1:
-        if bool((value[1:] - value[:-1] == 1).all()):
-            return new_value(node, "iota", shape=value.shape, axis=0, dtype=value.dtype)
+    axis = counted_axis(value) if value.dtype.kind in "iu" else None
+    return None if axis is None else new_value(node, "iota", shape=value.shape, axis=axis, dtype=value.dtype)
+
+
+def counted_axis(value: NDArray) -> int | None:
+    """The axis along which an array of integers counts from 0, the same along all others; None where there is none."""
+    first, last = value.flat[0], value.flat[-1]
+    for axis, n in enumerate(value.shape):
+        if first == 0 and last == n - 1 > 0:
+            line = np.arange(n).reshape([-1 if i == axis else 1 for i in range(value.ndim)])
+            if bool((value == line).all()):
+                return axis
     return None
 
 
