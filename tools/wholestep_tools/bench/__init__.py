@@ -17,6 +17,7 @@ from wholestep_tools.bench import (
     decode,
     depth,
     device,
+    device_peers,
     first_trace,
     gallery,
     machine,
@@ -308,12 +309,21 @@ def gallery_command(options: argparse.Namespace) -> int:
 
 def add_device(commands: Any) -> None:
     """Add `wholestep bench device`."""
-    about = "Compare losses of training steps on a device with the CPU's, and time the steps of both, in turns."
+    about = (
+        "Compare losses of training steps on a device with the CPU's, and time the steps of both, in turns; "
+        "with --peers, steps on the device beside those of other libraries there."
+    )
     job = commands.add_parser("device", help="compare a device with the CPU", description=about)
     job.formatter_class = Help
     job.add_argument("device", help='such as "cuda", "cuda:1", "opencl" or "webgpu"')
     job.add_argument("--workloads", default=",".join(device.STEPS), metavar="NAMES", help="what to run")
-    job.add_argument("--rounds", type=integer_at_least(1), default=100, metavar="N", help="steps that are timed")
+    job.add_argument("--peers", metavar="NAMES", help="of jax, torch.compile: time these on the device, too")
+    job.add_argument(
+        "--rounds",
+        type=integer_at_least(1),
+        metavar="N",
+        help="steps that are timed, 100 unless given; with --peers how often each has its turn, 7 unless given",
+    )
     job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
     job.set_defaults(run=device_command)
 
@@ -321,7 +331,10 @@ def add_device(commands: Any) -> None:
 def device_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench device` as it was given."""
     steps = spec.named(options.workloads, device.STEPS)
-    return device.bench(options.device, steps, options.rounds, options.json, sys.stdout)
+    if options.peers is None:
+        return device.bench(options.device, steps, options.rounds or 100, options.json, sys.stdout)
+    peers = device_peers.chosen(options.peers, options.device)
+    return device_peers.bench(options.device, steps, peers, options.rounds or 7, options.json, sys.stdout)
 
 
 def whole_depth(text: str) -> int:

@@ -71,6 +71,13 @@ def table_line(row: DeviceRow) -> str:
     return f"{row.workload:<8} {row.difference:>10.1e} {row.first:>8.2f} s {times}"
 
 
+def check_request(device: str, file: Path | None) -> None:
+    """Raise, before any work is done, where a device is not there or a record could not be written."""
+    check_device(device)
+    if file is not None and not file.parent.is_dir():
+        raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
+
+
 def bench(
     device: str,
     names: Sequence[str],
@@ -83,9 +90,7 @@ def bench(
 
     Raises ParameterError for a device that there is not, DeviceError where this machine has none.
     """
-    check_device(device)
-    if file is not None and not file.parent.is_dir():
-        raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
+    check_request(device, file)
     print(f"{device} beside {processor()}", file=stream)
     print(f"{'':<8} {'difference':>10} {'first':>10} {'step':>12} {'CPU':>12}", file=stream, flush=True)
     rows = []

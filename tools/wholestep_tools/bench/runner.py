@@ -63,17 +63,21 @@ class WorkerError(Exception):
     """A worker said why it failed, died, or did not answer."""
 
 
-def environment(folder: Path, threads: int) -> dict[str, str]:
-    """The same threads for everybody, no accelerator, and caches that begin empty."""
+def environment(folder: Path, threads: int, device: str = "cpu") -> dict[str, str]:
+    """The same threads for everybody, caches that begin empty, and no accelerator unless a device is one."""
+    chosen = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
     return {
         **os.environ,
+        **chosen,
         **{f"{name}_NUM_THREADS": str(threads) for name in THREADS},
         "WHOLESTEP_THREADS": str(threads),
         "WHOLESTEP_CACHE": str(folder / "wholestep"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "CUDA_CACHE_PATH": str(folder / "driver"),
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # else JAX takes three quarters of a card that others use too
         "XDG_CACHE_HOME": str(folder),
-        "JAX_PLATFORMS": "cpu",
-        "CUDA_VISIBLE_DEVICES": "",
         "NPROC": str(threads),  # XLA's word for it
     }
 
@@ -81,8 +85,10 @@ def environment(folder: Path, threads: int) -> dict[str, str]:
 class Process:
     """A worker: asked with a line, answering with a line."""
 
-    def __init__(self, peer: str, name: str, count: int, folder: Path, threads: int, module: str = WORKER) -> None:
-        command = [sys.executable, "-m", module, peer, name, str(count)]
+    def __init__(
+        self, peer: str, name: str, count: int, folder: Path, threads: int, module: str = WORKER, device: str = ""
+    ) -> None:
+        command = [sys.executable, "-m", module, peer, name, str(count), *([device] if device else [])]
         self.says = folder / f"{peer}-{count}.txt"
         with self.says.open("w") as says:
             self.process = subprocess.Popen(
@@ -91,7 +97,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=says,
                 text=True,
-                env=environment(folder, threads),
+                env=environment(folder, threads, device or "cpu"),
                 start_new_session=True,  # Ctrl-C is for the one who waits, who then ends the workers
             )
 

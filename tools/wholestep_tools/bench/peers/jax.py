@@ -20,10 +20,22 @@ VERSION = f"JAX {jax.__version__}"
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
+def gathers() -> bool:
+    """True where a gather and its scatter are faster than products with one-hot rows: on cards, and not on a CPU."""
+    return bool(jax.default_backend() != "cpu")
+
+
+def embedded(table: Any, places: Any) -> Any:
+    """The rows of a table at some places."""
+    return table[places] if gathers() else jax.nn.one_hot(places, len(table)) @ table
+
+
 def cross_entropy(scores: Any, labels: Any) -> Any:
-    """By one-hot labels: on a CPU XLA runs their products faster than a gather and its scatter."""
-    right = jax.nn.one_hot(labels, scores.shape[-1]) * jax.nn.log_softmax(scores)
-    return -jnp.mean(right.sum(axis=-1))
+    """The mean over rows of scores."""
+    logarithms = jax.nn.log_softmax(scores)
+    if gathers():
+        return -jnp.mean(jnp.take_along_axis(logarithms, labels[:, None], axis=-1))
+    return -jnp.mean((jax.nn.one_hot(labels, scores.shape[-1]) * logarithms).sum(axis=-1))
 
 
 def mlp(p: Any, batch: Any) -> Any:
@@ -93,10 +105,9 @@ def block(p: Any, i: int, x: Any, n: int, time: int, heads: int = HEADS) -> Any:
 
 
 def gpt(p: Any, batch: Any, layers: int = LAYERS, layer: Any = block) -> Any:
-    """W3, or a model of more layers, embedded by one-hot products, for the reason in cross_entropy."""
+    """W3, or a model of more layers."""
     n, time = batch["x"].shape
-    embedded = jax.nn.one_hot(batch["x"].reshape(-1), len(p["wte"])) @ p["wte"]
-    x = (embedded.reshape(n, time, -1) + p["wpe"]).reshape(n * time, -1)
+    x = (embedded(p["wte"], batch["x"].reshape(-1)).reshape(n, time, -1) + p["wpe"]).reshape(n * time, -1)
     for i in range(layers):
         x = layer(p, i, x, n, time)
     return cross_entropy(layer_norm(x, p["gain"], p["bias"]) @ p["head"], batch["y"].reshape(-1))
@@ -128,7 +139,7 @@ def looked(x: Any, qkv: Any, out: Any, n: int, time: int) -> Any:
 def text(p: Any, batch: Any) -> Any:
     """The GPT of `wholestep train text`, embedded by one-hot products, for the reason in cross_entropy."""
     n, time = batch["x"].shape
-    x = jax.nn.one_hot(batch["x"].reshape(-1), len(p["embedding.weight"])) @ p["embedding.weight"]
+    x = embedded(p["embedding.weight"], batch["x"].reshape(-1))
     for block in [f"blocks[{i}]" for i in range(LAYERS)]:
         h = rms_norm(x, p[f"{block}.attention_norm.gain"])
         x = x + looked(h, p[f"{block}.attention.qkv.weight"], p[f"{block}.attention.out.weight"], n, time)
@@ -157,7 +168,7 @@ def second(p: Any, batch: Any) -> Any:
 
 
 def adam(loss: Any, rate: float) -> Any:
-    """One training step with Adam written out."""
+    """One training step with Adam written out, to be compiled."""
 
     def step(state: Any, batch: Any) -> Any:
         p, m, v, t = state
@@ -169,18 +180,19 @@ def adam(loss: Any, rate: float) -> Any:
         p = jax.tree.map(lambda p, m, v: p - a * m / (jnp.sqrt(v) * s + EPS), p, m, v)
         return (p, m, v, t), value
 
-    return jax.jit(step, donate_argnums=0)
+    return step
 
 
 class Training:
-    """A training: its function and its state."""
+    """A training: its function, its state, and a step of both, which takes the state's memory."""
 
     def __init__(self, loss: Any, rate: float, params: Arrays, batch: Arrays) -> None:
         p = jax.tree.map(jnp.array, params)
         zeros = jax.tree.map(jnp.zeros_like, p)
         self.state = (p, zeros, jax.tree.map(jnp.zeros_like, p), jnp.zeros((), jnp.float32))
         self.batch = jax.tree.map(jnp.array, batch)
-        self.run = adam(loss, rate)
+        self.step = adam(loss, rate)
+        self.run = jax.jit(self.step, donate_argnums=0)
 
     def call(self) -> Any:
         self.state, value = self.run(self.state, self.batch)

@@ -74,13 +74,15 @@ def digits(p: Any, batch: Any) -> Any:
 
 HALF = WIDTH // HEADS // 2
 ANGLES = np.arange(TIME)[:, None] * ROPE ** -(np.arange(HALF) / HALF)
-COS, SIN = (torch.from_numpy(f(ANGLES).astype(np.float32)) for f in (np.cos, np.sin))
+TURNS = {"cpu": tuple([torch.from_numpy(f(ANGLES).astype(np.float32)) for f in (np.cos, np.sin)])}
+"""The cosines and sines of rotary positions, by the kind of device on which they lie."""
 
 
 def rotated(x: Any) -> Any:
     """Rotary positions of heads [n, heads, time, width]."""
     a, b = x[..., :HALF], x[..., HALF:]
-    return torch.cat([a * COS - b * SIN, b * COS + a * SIN], -1)
+    cos, sin = TURNS[x.device.type]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
 def looked(x: Any, qkv: Any, out: Any) -> Any:

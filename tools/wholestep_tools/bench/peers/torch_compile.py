@@ -46,15 +46,17 @@ def adam(loss: Any, rate: float) -> Any:
 class Compiled:
     """Any workload: with a state that the step writes where it is trained, else with none."""
 
-    def __init__(self, name: str, params: Arrays, batch: Arrays) -> None:
-        p, given = tensors(name, params), tensors(name, batch)
+    def __init__(
+        self, name: str, params: Arrays, batch: Arrays, device: str | torch.device = "cpu", mode: str | None = None
+    ) -> None:
+        p, given = ({key: x.to(device) for key, x in tensors(name, arrays).items()} for arrays in (params, batch))
         if name in LOSSES:
             f = adam(LOSSES[name], WORKLOADS[name].rate)
             m, v = ({key: torch.zeros_like(tensor) for key, tensor in p.items()} for _ in range(2))
-            self.given: tuple[Any, ...] = (p, m, v, torch.zeros(()), given)
+            self.given: tuple[Any, ...] = (p, m, v, torch.zeros((), device=device), given)
         else:
             f, self.given = FUNCTIONS[name], (p, given)
-        self.run = torch.compile(f, fullgraph=True, dynamic=False)
+        self.run = torch.compile(f, fullgraph=True, dynamic=False, mode=mode)
 
     def call(self) -> Any:
         with torch.no_grad():
