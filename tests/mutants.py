@@ -181,6 +181,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=WORKERS, help="how many run at the same time")
     parser.add_argument("--json", action="store_true", help="a last line that says which survived")
     given = parser.parse_args(arguments)
     stale = problems()
@@ -194,7 +195,7 @@ def main(arguments: list[str]) -> int:
     if not planted:
         print("no fault has one of these words in its name or in the file that it breaks:", *given.words)
         return 2
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(given.jobs) as pool:
         for m, survived in zip(planted, pool.map(survives, planted), strict=True):
             print(f"{'SURVIVED' if survived else 'killed  '}  {m.file:28} {m.name}", flush=True)
             alive += [m] if survived else []

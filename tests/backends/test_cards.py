@@ -208,7 +208,7 @@ def test_samples_of_primitives(name: str, device: str) -> None:
 
 
 def test_the_audit_counts_primitives_and_finds_numbers_that_are_wrong(device: str) -> None:
-    found = on_cards.audit(device, 2, 5)
+    found = on_cards.audit(device)(2, 5)
     assert found["failures"] == 0 and found["checks"]["primitives"] == 2
     seen = Seen()
     on_cards.compare("f", np.array([1.0, 1.5]), np.ones(2), 2**-52, seen)

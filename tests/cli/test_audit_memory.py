@@ -21,7 +21,7 @@ from wholestep_tools.drawn.training import training
 
 
 def test_programs_keep_to_the_memory_that_was_planned() -> None:
-    found = memory.audit(6, 1, ("W4",), ())
+    found = memory.audit(("W4",), ())(6, 1)
     assert found["failures"] == 0, found["examples"]
     # Of the six the first and the last run with both numbers of threads.
     assert found["checks"]["programs run in guarded memory"] == 17

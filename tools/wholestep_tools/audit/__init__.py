@@ -82,11 +82,14 @@ def add(kinds: Any) -> None:
             "--seed", type=integer_at_least(0), default=0, metavar="N", help="where all random choices come from"
         )
         job.add_argument("--record", type=Path, metavar="FILE", help="write what was found here, as JSON")
+        if audit.shared:
+            job.add_argument("--jobs", type=integer_at_least(1), metavar="N", help="how many processes share the work")
         job.set_defaults(run=lambda options, audit=audit: command(audit, options))
 
 
 def command(audit: Audit, options: argparse.Namespace) -> int:
     """Run the command as it was given."""
     check_file(options.record)
-    found = audit.run(options.count, options.seed)
+    shared = [options.jobs] if audit.shared and options.jobs else []
+    found = audit.run(options.count, options.seed, *shared)
     return told({**found, "count": options.count}, options.record, sys.stdout)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import wholestep as ws
 from wholestep import nn, tree
-from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
 
 CLAIM = "Micro-batches, the last one of what is left over, come to the loss and the update of the whole batch"
@@ -91,17 +91,24 @@ def problem(made: Setting) -> str:
     return "" if worst <= BOUNDS[made.dtype] * size else f"off by {worst:.3g}, the largest number is {size:.3g}"
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """So many settings; the record of it."""
-    seen, ragged = Seen(), 0
-    for i in range(count):
+def see(numbers: range, count: int, seed: int) -> Seen:
+    """Some settings."""
+    seen = Seen()
+    for i in numbers:
         made = setting(seed, i)
         n = len(made.batch["x"])
-        ragged += n % made.rows != 0
+        seen.count("ragged", n % made.rows != 0)
         seen.count(f"losses: {made.kind}, {made.dtype}")
         wrong = problem(made)
         what = f"setting {i} of seed {seed}, {made.kind} of {n} rows, {made.rows} at a time, {made.dtype}"
         seen.right(not wrong, f"{what}: {wrong}")
+    return seen
+
+
+def told(parts: Sequence[Seen], count: int, seed: int) -> dict[str, Any]:
+    """The record of so many settings."""
+    seen = joined_parts(parts)
+    ragged = seen.checks.pop("ragged")
     checks = {
         "settings": count,
         "of them with a last part that is smaller": ragged,
@@ -110,6 +117,7 @@ def audit(count: int, seed: int) -> dict[str, Any]:
     return record("accumulation", CLAIM, checks, seen.failures, seed=seed)
 
 
+audit = Shares(see, told)
 AUDIT = Audit(
     "accumulation",
     audit,
@@ -120,4 +128,5 @@ Random perceptrons on random batches of 2 to 64 rows train for two steps of plai
 on parts of a random number of rows, the last of which is what is left over. The loss is a mean of squares, one
 with a weight for each row, or a cross-entropy. Losses and parameters may be off by 1e-6 in float32 and by 1e-13 in
 float64, beside the largest of them.""",
+    shared=True,
 )

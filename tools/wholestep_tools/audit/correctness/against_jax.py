@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from wholestep_tools.audit.campaign import Audit
+from wholestep_tools.audit.campaign import Audit, Shares
 from wholestep_tools.audit.record import record
 
 CLAIM = "Values and gradients of random programs are those that JAX computes"
@@ -39,9 +40,15 @@ def judged(seed: int, first: int, stop: int) -> Judged:
     return Judged(agreed, aborted, wrong)
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """So many programs; the record of it."""
-    parts = [judged(seed, at, min(at + CHUNK, count)) for at in range(0, count, CHUNK)]
+def see(numbers: range, count: int, seed: int) -> list[Judged]:
+    """Some programs."""
+    first, stop = numbers.start, numbers.stop
+    return [judged(seed, at, min(at + CHUNK, stop)) for at in range(first, stop, CHUNK)]
+
+
+def told(shares: Sequence[Sequence[Judged]], count: int, seed: int) -> dict[str, Any]:
+    """The record of so many programs."""
+    parts = [part for share in shares for part in share]
     checks = {
         "programs": count,
         "of them agreed with JAX": sum(part.agreed for part in parts),
@@ -50,6 +57,7 @@ def audit(count: int, seed: int) -> dict[str, Any]:
     return record("jax", CLAIM, checks, [line for part in parts for line in part.wrong], seed=seed)
 
 
+audit = Shares(see, told)
 AUDIT = Audit(
     "jax",
     audit,
@@ -60,4 +68,5 @@ Random programs of 5 to 28 steps over the primitives, away from kinks, a quarter
 given each primitive in terms of its own functions, written apart from this library's reference, and compiles value
 and gradient in double precision. A gradient may be off by the rounding of the coarsest dtype, or by 4 times what
 JAX itself is off from float64 where a program is steep.""",
+    shared=True,
 )

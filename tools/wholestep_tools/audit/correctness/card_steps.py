@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from wholestep.compiler.devices import compile_for_device
 from wholestep.errors import UnsupportedError
-from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
 from wholestep_tools.drawn.law import unexplained
 from wholestep_tools.drawn.training import Training, training
@@ -39,16 +40,27 @@ def check_step(seed: int, i: int, device: str) -> bool:
     return True
 
 
-def audit(device: str, count: int, seed: int) -> dict[str, Any]:
-    """So many steps on a device; the record of it."""
+def see(device: str, numbers: range, count: int, seed: int) -> Seen:
+    """Some steps on a device."""
     seen = Seen()
-    for i in range(count):
+    for i in numbers:
         try:
             seen.count("training steps" if check_step(seed, i, device) else "refused: a library of the host")
         except AssertionError as error:
             seen.count("training steps")
             seen.failures.append(str(error)[:2000])
+    return seen
+
+
+def told(device: str, parts: Sequence[Seen], count: int, seed: int) -> dict[str, Any]:
+    """The record of steps on a device."""
+    seen = joined_parts(parts)
     return record(f"{device}steps", CLAIM, dict(sorted(seen.checks.items())), seen.failures, seed=seed)
+
+
+def audit(device: str) -> Shares:
+    """The campaign on a device."""
+    return Shares(partial(see, device), partial(told, device))
 
 
 HOW = """\
@@ -59,8 +71,9 @@ the same dtypes, and 8 units in the last place of the largest element."""
 
 AUDIT = Audit(
     "openclsteps",
-    partial(audit, "opencl"),
+    audit("opencl"),
     2_000,
     "run random training steps on an OpenCL device, against float64",
     f"{HOW} The device is PoCL where there is no card.",
+    shared=True,
 )

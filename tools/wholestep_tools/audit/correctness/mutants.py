@@ -17,11 +17,15 @@ RUNNER = Path("tests/mutants.py")
 LEAST = 0.95
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """Plant so many faults, drawn at random; the record of it. Raises CommandError outside of a checkout."""
+def audit(count: int, seed: int, jobs: int | None = None) -> dict[str, Any]:
+    """Plant so many faults, drawn at random, some at a time; the record of it.
+
+    Raises CommandError outside of a checkout.
+    """
     if not RUNNER.exists():
         raise CommandError("audit mutants plants faults in a checkout", hint="run it in the folder of the checkout")
     command = [sys.executable, str(RUNNER), "--count", str(count), "--seed", str(seed), "--json"]
+    command += [] if jobs is None else ["--jobs", str(jobs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CommandError(f"audit mutants: {done.stdout[-1000:]}{done.stderr[-1000:]}")
@@ -50,4 +54,5 @@ AUDIT = Audit(
 A fault breaks one rule in a copy of the source: a derivative, a rewrite, an index, a lock, a check, a message. The
 tests that are meant to notice then run on the copy; before any fault is planted they must pass. Those that nobody
 notices are listed.""",
+    shared=True,
 )

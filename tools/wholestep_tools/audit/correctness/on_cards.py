@@ -17,7 +17,7 @@ from wholestep.ir.graph import Graph, NDArray
 from wholestep.primitives.family import REGISTRY, Primitive, Sample
 from wholestep.testing.arrays import eps_of, gap, largest_magnitude
 from wholestep.testing.primitives import samples_of
-from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
 
 CLAIM = "A program on a card gives the numbers of the CPU: integers exactly, others to rounding"
@@ -71,11 +71,12 @@ def compare(name: str, found: NDArray, expected: NDArray, eps: float, seen: Seen
     seen.right(fine, f"{name}: {found!r} and not {expected!r}")
 
 
-def audit(device: str, count: int, seed: int) -> dict[str, Any]:
-    """So many primitives on a device, drawn without repetition; the record of it."""
+def see(device: str, numbers: range, count: int, seed: int) -> Seen:
+    """Some of so many primitives on a device, drawn without repetition."""
     seen = Seen()
     names = [name for name, p in sorted(REGISTRY.items()) if not p.nested and not p.collective]
-    for i in sorted(np.random.default_rng(seed).permutation(len(names))[:count]):
+    drawn = sorted(np.random.default_rng(seed).permutation(len(names))[:count])
+    for i in drawn[numbers.start : numbers.stop]:
         primitive = REGISTRY[names[i]]
         graph, given = joined(primitive, samples_for_device(primitive, device, seed))
         seen.count("primitives")
@@ -94,12 +95,23 @@ def audit(device: str, count: int, seed: int) -> dict[str, Any]:
             expected = compile_for_device(graph, (), "cpu")(given)
         for y, z in zip(program(given), expected, strict=True):
             compare(primitive.name, y, z, eps, seen)
+    return seen
+
+
+def told(device: str, parts: Sequence[Seen], count: int, seed: int) -> dict[str, Any]:
+    """The record of primitives on a device."""
+    seen = joined_parts(parts)
     return record(device, CLAIM, dict(sorted(seen.checks.items())), seen.failures, seed=seed)
+
+
+def audit(device: str) -> Shares:
+    """The campaign on a device."""
+    return Shares(partial(see, device), partial(told, device))
 
 
 AUDIT = Audit(
     "opencl",
-    partial(audit, "opencl"),
+    audit("opencl"),
     1_000,
     "run samples of primitives on an OpenCL device, beside the CPU's code",
     """\
@@ -107,4 +119,5 @@ All samples of a primitive are one program, which is compiled for the OpenCL dev
 for the processor. Results must have the same bits, or be floating-point numbers within 64 rounding errors of the
 largest. Primitives that libraries of the host compute, LAPACK and SciPy's special functions, are refused by name and
 counted.""",
+    shared=True,
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from wholestep_tools.audit.campaign import Audit
+from wholestep_tools.audit.campaign import Audit, Shares
 from wholestep_tools.audit.correctness import on_cards
 from wholestep_tools.drawn.cuda_card import offered
 
@@ -16,20 +17,30 @@ and the kernels are the CUDA C++ that NVRTC is given, compiled by g++, with thre
 barriers."""
 
 
-def on_a_card(audit: Callable[[str, int, int], dict[str, Any]]) -> Callable[[int, int], dict[str, Any]]:
+def see_on_a_card(see: Callable[[range, int, int], Any], numbers: range, count: int, seed: int) -> Any:
+    """What `see` gives on a card of NVIDIA's, or in its place."""
+    with offered():
+        return see(numbers, count, seed)
+
+
+def told_of_a_card(
+    told: Callable[[Sequence[Any], int, int], dict[str, Any]], parts: Sequence[Any], count: int, seed: int
+) -> dict[str, Any]:
+    """A record, with the name of the card."""
+    with offered() as driver:
+        return {**told(parts, count, seed), "card": driver.name}
+
+
+def on_a_card(audit: Shares) -> Shares:
     """An audit of cards on one of NVIDIA's, or in its place."""
-
-    def run(count: int, seed: int) -> dict[str, Any]:
-        with offered() as driver:
-            return {**audit("cuda", count, seed), "card": driver.name}
-
-    return run
+    return Shares(partial(see_on_a_card, audit.see), partial(told_of_a_card, audit.told))
 
 
 AUDIT = Audit(
     "cuda",
-    on_a_card(on_cards.audit),
+    on_a_card(on_cards.audit("cuda")),
     1_000,
     "run samples of primitives by CUDA, beside the CPU's code",
     f"As `opencl`, by CUDA. {WITHOUT_A_CARD}",
+    shared=True,
 )

@@ -17,7 +17,7 @@ from wholestep.passes.differential_check import (
 )
 from wholestep.passes.pipeline import ALL_PASSES, EXACT_PASSES, run_passes
 from wholestep.transforms.reverse import vjp
-from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
 from wholestep_tools.drawn.programs import nodes_of, program
 
@@ -41,13 +41,12 @@ def changed(name: str, graph: Graph, made: Graph, args: Sequence[NDArray], rng: 
     return [i for i, (x, y, z) in enumerate(three) if not within_rounding(x, y, z, rounded)]
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """Each pass on so many programs; the record of it."""
-    seen, tried = Seen(), 0
-    for i in range(count):
+def see(numbers: range, count: int, seed: int) -> Seen:
+    """Each pass on some programs."""
+    seen = Seen()
+    for i in numbers:
         graph, args = pulled(seed, i)
         for name in ALL_PASSES:
-            tried += 1
             try:
                 made = run_passes(graph, [name])
                 off = changed(name, graph, made, args, np.random.default_rng([seed, i]))
@@ -58,10 +57,17 @@ def audit(count: int, seed: int) -> dict[str, Any]:
             seen.count(f"graphs that it changed: {name}", int(str(made) != str(graph)))
             seen.right(not off, f"program {i} of seed {seed}, {name}: outputs {off} have changed")
             seen.right(again, f"program {i} of seed {seed}, {name} changes its own result")
-    checks = {"programs": count, "passes over them": tried, **seen.checks}
+    return seen
+
+
+def told(parts: Sequence[Seen], count: int, seed: int) -> dict[str, Any]:
+    """The record of so many programs."""
+    seen = joined_parts(parts)
+    checks = {"programs": count, "passes over them": count * len(ALL_PASSES), **seen.checks}
     return record("passes", CLAIM, checks, seen.failures, seed=seed)
 
 
+audit = Shares(see, told)
 AUDIT = Audit(
     "passes",
     audit,
@@ -73,4 +79,5 @@ nothing. The interpreter then runs both graphs on the same arguments: an exact p
 may move a result by what rounding errors in the arguments do. The result of a pass must be one that the pass
 leaves alone. Passes of lowering are tested by the plans that `wholestep audit steps` verifies and by the numbers
 that it compares.""",
+    shared=True,
 )

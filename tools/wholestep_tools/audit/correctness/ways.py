@@ -15,7 +15,7 @@ from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.runtime.cache.private_folder import decode_entry, encode_entry
 from wholestep.runtime.cpu import thread_pool
-from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
 from wholestep_tools.drawn.invariance import PATTERNS, outputs, renamed, text_of
 from wholestep_tools.drawn.law import compiled
@@ -85,10 +85,10 @@ def different(xs: Sequence[NDArray], ys: Sequence[NDArray]) -> list[int]:
     return [i for i, (x, y) in enumerate(zip(xs, ys, strict=True)) if x.tobytes() != y.tobytes()]
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """So many programs in all ways; the record of it."""
+def see(numbers: range, count: int, seed: int) -> Seen:
+    """Some programs in all ways."""
     seen = Seen()
-    for i in range(count):
+    for i in numbers:
         made = training((seed, i), SIZE)
         with shared():
             first: Sequence[NDArray] | None = None
@@ -100,10 +100,17 @@ def audit(count: int, seed: int) -> dict[str, Any]:
             same = text_of(made.graph, made.resident) == text_of(renamed(made.graph), made.resident)
         seen.count("ways: other names and lines, the same LLVM text")
         seen.right(same, f"program {i} of seed {seed}: other names make other code")
+    return seen
+
+
+def told(parts: Sequence[Seen], count: int, seed: int) -> dict[str, Any]:
+    """The record of so many programs."""
+    seen = joined_parts(parts)
     checks = {"programs": count, "runs": sum(seen.checks.values()), **seen.checks}
     return record("ways", CLAIM, checks, seen.failures, seed=seed)
 
 
+audit = Shares(see, told)
 AUDIT = Audit(
     "ways",
     audit,
@@ -115,4 +122,5 @@ small. They run on 1, 2, 4, 8 and 16 threads; in memory that was full of signall
 instance; with state that is kept and without; from code that went through an entry of the cache; and within half
 and four fifths of their arena, where that can be. All outputs must have the same bits. With other names of values,
 functions and lines the LLVM text must be the same.""",
+    shared=True,
 )

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-from wholestep_tools.audit.campaign import Audit
+from wholestep_tools.audit.campaign import Audit, Shares
 from wholestep_tools.audit.endurance.peaks import CAN, CASES
 from wholestep_tools.audit.endurance.watched import MODELS
 from wholestep_tools.audit.record import record
@@ -99,33 +100,50 @@ def counted(seen: Sequence[dict[str, Any]]) -> dict[str, int]:
     }
 
 
-def audit(
-    count: int, seed: int, models: Sequence[str] = tuple(MODELS), cases: Sequence[str] = tuple(CASES)
-) -> dict[str, Any]:
-    """Run models and random trainings in guarded memory, and large ones in processes of their own; the record of it."""
-    orders: list[dict[str, Any]] = [{"seed": [seed, i]} for i in range(count)]
-    failures: list[str] = []
-    seen: list[dict[str, Any]] = []
-    ends: dict[str, str] = {}
+class Answer(NamedTuple):
+    """The answer of a process to an order for what has this name, with so many threads."""
+
+    name: str
+    threads: int
+    found: dict[str, Any]
+
+
+def trainings(numbers: range, count: int, seed: int) -> list[Answer]:
+    """Random trainings in guarded memory, every fifth with each number of threads."""
+    made: list[Answer] = []
     for k, threads in enumerate(THREADS):
-        # Every fifth training is made with each number of threads.
-        own = [order for i, order in enumerate(orders) if i % 5 == 0 or i % len(THREADS) == k]
-        own = [*[{"model": name} for name in models], *own] if k else own
-        found = answers(own, threads)
-        for order, answer in zip(own, found, strict=True):
-            name = order.get("model") or f"the training of seed {tuple(order['seed'])}"
-            failures += [f"{name}, {threads} threads: {problem}" for problem in answer["problems"]]
-            if "sha256" in answer and ends.setdefault(name, answer["sha256"]) != answer["sha256"]:
-                failures.append(f"{name} has other bits with {threads} threads")
-        seen += found
+        own = [i for i in numbers if i % 5 == 0 or i % len(THREADS) == k]
+        found = answers([{"seed": [seed, i]} for i in own], threads)
+        made += [Answer(f"the training of seed {(seed, i)}", threads, x) for i, x in zip(own, found, strict=True)]
+    return made
+
+
+def told(
+    models: Sequence[str], cases: Sequence[str], parts: Sequence[Sequence[Answer]], count: int, seed: int
+) -> dict[str, Any]:
+    """The record of trainings, after models in guarded memory, and large ones in processes of their own."""
+    found = answers([{"model": name} for name in models], THREADS[-1])
+    seen = [Answer(name, THREADS[-1], x) for name, x in zip(models, found, strict=True)]
+    seen += sorted([answer for part in parts for answer in part], key=lambda answer: answer.threads)
+    failures: list[str] = []
+    ends: dict[str, str] = {}
+    for name, threads, answer in seen:
+        failures += [f"{name}, {threads} threads: {problem}" for problem in answer["problems"]]
+        if "sha256" in answer and ends.setdefault(name, answer["sha256"]) != answer["sha256"]:
+            failures.append(f"{name} has other bits with {threads} threads")
     taken, wrong = peaks(cases)
-    checks = {**counted(seen), **taken}
+    checks = {**counted([answer.found for answer in seen]), **taken}
     return record("memory", CLAIM, checks, failures + wrong, seed=seed, models=list(models))
+
+
+def audit(models: Sequence[str] = tuple(MODELS), cases: Sequence[str] = tuple(CASES)) -> Shares:
+    """The campaign with these models and cases."""
+    return Shares(trainings, partial(told, models, cases))
 
 
 AUDIT = Audit(
     "memory",
-    audit,
+    audit(),
     500,
     "run models and random trainings in memory that is watched",
     """\
@@ -133,4 +151,5 @@ Models and random trainings run in memory whose pages are guarded: their arena h
 the byte, and whatever is read or written outside of it ends the process. Programs that keep to a random budget, or
 to the one that a refusal names, must come to the same bits; and the last 64 bytes of each arena without a budget
 must be touched. Processes that train large models must take the memory that was reported, to 3% and 16 MB.""",
+    shared=True,
 )

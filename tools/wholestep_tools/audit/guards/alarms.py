@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import wholestep as ws
 from wholestep import nn
-from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
 
 CLAIM = "A training in which all is finite but the infinities that its masks mean is never skipped or blamed"
@@ -69,17 +70,24 @@ def problem(seed: int, i: int) -> str:
     return "" if found.operation is None else f"{loss.__name__}: {found.operation} is blamed in the {found.phase} pass"
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """So many trainings; the record of it."""
+def see(numbers: range, count: int, seed: int) -> Seen:
+    """Some trainings."""
     seen = Seen()
-    for i in range(count):
+    for i in numbers:
         wrong = problem(seed, i)
         seen.count(f"trainings: {list(LOSSES)[i % len(LOSSES)]}")
         seen.right(not wrong, f"training {i} of seed {seed}: {wrong}")
+    return seen
+
+
+def told(parts: Sequence[Seen], count: int, seed: int) -> dict[str, Any]:
+    """The record of so many trainings."""
+    seen = joined_parts(parts)
     checks = {"trainings": count, "steps": count * STEPS, **seen.checks}
     return record("alarms", CLAIM, checks, seen.failures, seed=seed)
 
 
+audit = Shares(see, told)
 AUDIT = Audit(
     "alarms",
     audit,
@@ -89,4 +97,5 @@ AUDIT = Audit(
 Attention with -inf in its scores, softmax and maximum of such scores, rows of nan that a mask leaves out, and the
 smallest of numbers some of which are infinite, train with random masks, causal ones among them. No step may be
 skipped, and the diagnosis must say that all is finite.""",
+    shared=True,
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import wholestep as ws
 from wholestep.train.state.loss_scaling import LEAST, MOST, Scaling
-from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
 from wholestep_tools.audit.trainings.jobs import sha256
 
@@ -71,17 +72,24 @@ def problem(seed: int, i: int) -> tuple[int, str]:
     return overflows, ""
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """So many trainings; the record of it."""
+def see(numbers: range, count: int, seed: int) -> Seen:
+    """Some trainings."""
     seen = Seen()
-    for i in range(count):
+    for i in numbers:
         overflows, wrong = problem(seed, i)
         seen.count("steps that overflowed", overflows)
         seen.right(not wrong, f"training {i} of seed {seed}: {wrong}")
+    return seen
+
+
+def told(parts: Sequence[Seen], count: int, seed: int) -> dict[str, Any]:
+    """The record of so many trainings."""
+    seen = joined_parts(parts)
     checks = {"trainings": count, "steps": count * STEPS, **seen.checks}
     return record("scales", CLAIM, checks, seen.failures, seed=seed)
 
 
+audit = Shares(see, told)
 AUDIT = Audit(
     "scales",
     audit,
@@ -92,4 +100,5 @@ A small network with noise, one of five optimizers, a random scale between 1/16 
 train for 24 steps, of which three in ten have nan or infinity in their batch. After each step the scale must be
 what the rule, written out, says; the counters must be right; and losses, parameters and moments must have the bits
 of a step without any scale that met the same batches, since powers of two change no digit.""",
+    shared=True,
 )
