@@ -18,7 +18,7 @@ barriers."""
 
 
 def see_on_a_card(see: Callable[[range, int, int], Any], numbers: range, count: int, seed: int) -> Any:
-    """What `see` gives on a card of NVIDIA's, or in its place."""
+    """The part that `see` gives on a card of NVIDIA's, or in its place."""
     with offered():
         return see(numbers, count, seed)
 
