@@ -50,6 +50,17 @@ class OperandLimits(NamedTuple):
 DEFAULT_OPERANDS = OperandLimits()
 
 
+class ScatterLimits(NamedTuple):
+    """The scatters in which each element of the result looks for itself at all places that are written: of at most
+    `places`, which are one loop, and at most `looks` in all. Of the others those with up to `few` places go in order,
+    and more places are sorted first.
+    """
+
+    places: int
+    looks: int
+    few: int
+
+
 @dataclass(frozen=True)
 class Target:
     """A device that runs scalar loops in the order written, and the base class of all others.
@@ -71,6 +82,7 @@ class Target:
     index_bits: int = 64
     doubles: bool = True
     split: SplitLimits | None = None
+    scatters: ScatterLimits | None = None
     operands: OperandLimits = DEFAULT_OPERANDS
     rates: Rates = DEFAULT_RATES
 

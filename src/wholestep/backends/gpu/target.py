@@ -9,7 +9,10 @@ from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
-from wholestep.lower.target import DraftKernel, Expansion, Target
+from wholestep.lower.target import DraftKernel, Expansion, ScatterLimits, Target
+
+CARD_SCATTERS = ScatterLimits(places=2**13, looks=2**26, few=16)
+"""About 15 us on a large card in which each element looks at all places: a sort takes more in its launches alone."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class CardTarget(Target):
     spaces: frozenset[Space] = frozenset({"global", "shared", "private"})
     barriers: bool = True
     trips: int | None = None
+    scatters: ScatterLimits | None = CARD_SCATTERS
     functions: Mapping[str, Expansion] = field(default_factory=dict)
 
     def expansions(self) -> Mapping[str, Expansion]:

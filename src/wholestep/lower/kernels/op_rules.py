@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.dims import Dim, Size
+from wholestep.dims import Dim, Size, least
 from wholestep.ir.graph import Node
 from wholestep.kernel.index_arithmetic import Coordinates, divide_index, index_in_range, row_major_strides, size_index
 from wholestep.kernel.lang import BOOL, I64, DType, Index, Var
@@ -173,12 +173,24 @@ def read_gather(reader: ElementReader, node: Node, at: Coordinates) -> ScalarVal
 
 def wrap_index(reader: ElementReader, value: Var, n: Size) -> Index:
     """An in-bounds index that may count from the end as one that counts from the start."""
+    counted = counted_index(value, n)
+    if counted is not None:
+        return counted
     wide = reader.builder.convert(value, I64)
-    if not dtypes.counts_back(value.dtype) or (wide.op == "index" and index_in_range(wide.attr, 0, n)):
+    if not dtypes.counts_back(value.dtype):
         return wide.attr if wide.op == "index" else Index(0, {wide: 1})
     below = reader.builder.op("lt", wide, reader.builder.constant(0, I64))
     shifted = reader.builder.op("add", wide, reader.builder.size(n))
     return Index(0, {reader.builder.op("select", below, shifted, wide): 1})
+
+
+def counted_index(value: Var, n: Size) -> Index | None:
+    """The index that an integer is in whatever dtype, where it surely lies below n; None for others."""
+    largest = n
+    while value.op == "convert" and value.args[0].dtype.kind in "iu":
+        largest = least(largest, int(np.iinfo(value.dtype).max) + 1)
+        (value,) = value.args
+    return value.attr if value.op == "index" and index_in_range(value.attr, 0, largest) else None
 
 
 def read_argument_extreme(reader: ElementReader, node: Node, at: Coordinates) -> ScalarValue:

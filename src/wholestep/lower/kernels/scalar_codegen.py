@@ -99,14 +99,14 @@ class ElementReader:
             return Complex(*[self.builder.load(buffer, line * 2 + part, guard) for part in (0, 1)])
         return self.builder.convert(self.builder.load(buffer, line, guard), working_dtype(v.dtype))
 
-    def store(self, v: Value, location: Location, at: Coordinates, x: ScalarValue) -> None:
-        """Store an element of a value in its location."""
+    def store(self, v: Value, location: Location, at: Coordinates, x: ScalarValue, guard: Var | None = None) -> None:
+        """Store an element of a value in its location, where the guard holds."""
         buffer, line = self.home_buffer(v, location), linear_index(at, location.strides)
         if v.dtype.kind == "c":
-            self.builder.store(buffer, line * 2, x.re)
-            self.builder.store(buffer, line * 2 + 1, x.im)
+            self.builder.store(buffer, line * 2, x.re, guard)
+            self.builder.store(buffer, line * 2 + 1, x.im, guard)
         else:
-            self.builder.store(buffer, line, self.builder.convert(x, v.dtype))
+            self.builder.store(buffer, line, self.builder.convert(x, v.dtype), guard)
 
     # Elements.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep.ir.types import Type, array_type
-from wholestep.kernel.lang import I64, DType, Var
+from wholestep.kernel.lang import I32, I64, DType, Var
 from wholestep.primitives.family import Loops, Primitive
 
 
@@ -38,6 +38,28 @@ class ArgsortOp(InternalOp):
 
     def type(self, keys: Type) -> Type:
         return array_type(keys.shape, I64)
+
+
+class RunStartsOp(InternalOp):
+    """Where each of the numbers 0, 1, ..., `size` begins, or would, among ascending unsigned integers."""
+
+    kind = "order"
+
+    def type(self, numbers: Type, *, size: int) -> Type:
+        return array_type((size + 1,), I32)
+
+
+class CollectOp(InternalOp):
+    """A scatter of rows in runs: operands (x, u, order, starts).
+
+    The rows of u that are written at place number p, of the places along `axes` of x, are those at `order[starts[p]]`
+    to `order[starts[p + 1] - 1]`. They are added where it `adds`, else the last stays.
+    """
+
+    kind = "order"
+
+    def type(self, x: Type, u: Type, order: Type, starts: Type, *, axes: tuple[int, ...], adds: bool) -> Type:
+        return x
 
 
 class RequireOp(Loops, InternalOp):
@@ -72,6 +94,8 @@ class TriangularRootOp(InternalOp):
 
 
 argsort = ArgsortOp("argsort")
+run_starts = RunStartsOp("run_starts")
+collect = CollectOp("collect")
 require = RequireOp("require")
 pivot_permutation = PivotPermutationOp("exchanged")
 triangular_root = TriangularRootOp("triangular_root")

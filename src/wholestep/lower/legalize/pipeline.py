@@ -7,23 +7,34 @@ from wholestep.lower.legalize.channels_last import CHANNELS_LAST
 from wholestep.lower.legalize.contraction_operands import CONTRACTION_OPERANDS
 from wholestep.lower.legalize.expand_ops import EXPAND_OPS
 from wholestep.lower.legalize.loop_invariants import LOOP_INVARIANTS
+from wholestep.lower.legalize.sort_scatters import SORT_SCATTERS
 from wholestep.lower.legalize.split_reductions import SPLIT_REDUCTIONS
 from wholestep.lower.target import Target
 from wholestep.passes.inline_bodies import INLINE_BODIES
 from wholestep.passes.rewrite import map_nested_graphs
 
-LEGALIZATIONS = (INLINE_BODIES, EXPAND_OPS, LOOP_INVARIANTS, SPLIT_REDUCTIONS, CHANNELS_LAST, CONTRACTION_OPERANDS)
+LEGALIZATIONS = (
+    INLINE_BODIES,
+    SORT_SCATTERS,
+    EXPAND_OPS,
+    LOOP_INVARIANTS,
+    SPLIT_REDUCTIONS,
+    CHANNELS_LAST,
+    CONTRACTION_OPERANDS,
+)
 
 
 def legalize(graph: Graph, target: Target) -> tuple[Graph, set[Value]]:
     """The graph after every legalizing pass, loops and branches inside it included, and the values to materialize."""
-    inline_bodies, expand_ops, loop_invariants, split_reductions, channels_last, contractions = LEGALIZATIONS
+    inline_bodies, sort_scatters, expand_ops, loop_invariants, split_reductions, channels_last, contractions = (
+        LEGALIZATIONS
+    )
     done: dict[Graph, Graph] = {}
     stored: set[Value] = set()
 
     def run(given: Graph) -> Graph:
         if given not in done:
-            expanded = expand_ops(inline_bodies(given), target)
+            expanded = expand_ops(sort_scatters(inline_bodies(given), target.scatters), target)
             found = map_nested_graphs(loop_invariants(expanded, target.panel_columns), run)
             found = channels_last(split_reductions(found, target.split))
             nothing: set[Value] = set()

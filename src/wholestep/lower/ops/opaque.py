@@ -5,11 +5,19 @@ from __future__ import annotations
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
-from wholestep.lower.legalize.internal_ops import ArgsortOp, PivotPermutationOp, RequireOp, TriangularRootOp
+from wholestep.lower.legalize.internal_ops import (
+    ArgsortOp,
+    CollectOp,
+    PivotPermutationOp,
+    RequireOp,
+    RunStartsOp,
+    TriangularRootOp,
+)
 from wholestep.lower.ops import control_flow, matrix_kernels, merge_sort, philox
 from wholestep.lower.ops.loop_templates import OpaqueRule, concat_tasks, leaf_operands
 from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
 from wholestep.lower.ops.scatter import scatter_tasks
+from wholestep.lower.ops.scatter_runs import collect_tasks, run_starts_tasks
 from wholestep.primitives.class_table import ClassTable
 from wholestep.primitives.indexing import Scatter
 from wholestep.primitives.loops import Scan
@@ -52,6 +60,8 @@ OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
         RandomBits: OpaqueRule(leaf_operands, philox.random_bits_tasks),
         RandomBlocks: OpaqueRule(leaf_operands, philox.random_blocks_tasks),
         ArgsortOp: OpaqueRule(merge_sort.keys_in_rows, merge_sort.merge_sort_tasks),
+        RunStartsOp: OpaqueRule(leaf_operands, run_starts_tasks),
+        CollectOp: OpaqueRule(leaf_operands, collect_tasks),
         RequireOp: OpaqueRule(leaf_operands, matrix_kernels.require_tasks),
         PivotPermutationOp: OpaqueRule(leaf_operands, matrix_kernels.exchanged_tasks),
         TriangularRootOp: OpaqueRule(leaf_operands, matrix_kernels.triangular_root_tasks),

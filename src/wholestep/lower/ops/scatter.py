@@ -1,4 +1,5 @@
-"""Scatter: a copy of the operand unless it is written in place, then the updates in row-major order of indices."""
+"""Scatter: a copy of the operand unless it is written in place, then the updates in row-major order of indices; on
+targets whose work items run side by side each element of the result looks for its updates itself."""
 
 from __future__ import annotations
 
@@ -10,32 +11,46 @@ from wholestep.lower.buffers.materialize import Materializer, strip_reshapes
 from wholestep.lower.buffers.tasks import Assignment, Task
 from wholestep.lower.kernels.op_rules import wrap_index
 from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, components_of
+from wholestep.lower.legalize.scatter_places import scatter_way
 from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape, copy_kernel_task
+from wholestep.lower.ops.scatter_elements import added, elements_task
 from wholestep.lower.program.steps import Step
 from wholestep.primitives.indexing import ScatterSet
 
 
 def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
-    """Copy the operand, then apply the updates in row-major order of the indices."""
-    x, u, *indices = node.inputs
-    out = node.outputs[0]
+    """The tasks of a scatter: a copy of the operand and its updates, or both in one."""
+    x, u, *_ = node.inputs
+    out, limits = node.outputs[0], low.context.target.scatters
     if out.type.size == 0:
         return []
     first = copy_unless_in_place(low, x, low.locations[out])
     if u.type.size == 0:
         return [first]
-    axes = node.params["axes"]
+    way = scatter_way(node, limits)
+    if way == "by element":
+        return [elements_task(low, node)]
+    return [first, places_task(low, node, ordered=way != "at once")]
+
+
+def places_task(low: Materializer, node: Node, ordered: bool) -> Task:
+    """A task that applies the updates place by place, in row-major order of the indices where that is asked for; else
+    no two places meet, which shows in the kernel since an index ends where its axis does."""
+    x, u, *indices = node.inputs
+    out, axes = node.outputs[0], node.params["axes"]
     with KernelTemplate(low, node.op.name) as reader:
         k = indices[0].ndim
         over, at = axes_of_shape(indices[0].shape, "n")
         inner, rest = axes_of_shape(u.shape[k:], "j")
-        with reader.loops(over, ordered=True):
+        with reader.loops(over, ordered):
             picked = {a: wrap_index(reader, reader.read(i, at), x.shape[a]) for a, i in zip(axes, indices, strict=True)}
+            if not ordered:
+                picked = {a: reader.clip(i, x.shape[a]) for a, i in picked.items()}
             with reader.loops(inner):
                 others = iter(rest)
                 place = tuple([picked[a] if a in picked else next(others) for a in range(x.ndim)])
                 scatter_element(reader, node, low.locations[out], place, reader.read(u, (*at, *rest)))
-    return [first, reader.task()]
+    return reader.task()
 
 
 def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Task:
@@ -64,5 +79,5 @@ def scatter_element(reader: ElementReader, node: Node, location: Location, place
     for i, part in enumerate(parts):
         at = line * len(parts) + i
         old = reader.builder.convert(reader.builder.load(buffer, at, here=True), part.dtype)
-        new = reader.builder.op("add" if part.dtype.kind != "b" else "or", old, part)
+        new = added(reader, old, part)
         reader.builder.store(buffer, at, reader.builder.convert(new, buffer.dtype))

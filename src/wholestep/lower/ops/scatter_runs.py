@@ -1,0 +1,106 @@
+"""Scatter by runs: each element of the result finds the run of its own places among sorted ones.
+
+starts[p] = how many of the ascending numbers are below p
+for p in 50257: for j in 768: for k in starts[p] to starts[p + 1]: out[p, j] += u[order[k], j]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from wholestep.ir.graph import Node, Value
+from wholestep.kernel.index_arithmetic import Coordinates, linear_index, row_major_strides
+from wholestep.kernel.lang import I32, I64, Axis, Index, Var
+from wholestep.lower.buffers.materialize import Materializer
+from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.kernels.scalar_codegen import ElementReader, ScalarValue, components_of, scalar_of
+from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape
+from wholestep.lower.ops.scatter import copy_unless_in_place
+from wholestep.lower.ops.scatter_elements import sum_of
+from wholestep.primitives.family import number_of
+
+STEPS = (8, 8, 8)
+"""The extents of the inner loops over a run, of which none is entered behind its end: it is as long as it must be."""
+
+
+def run_starts_tasks(low: Materializer, node: Node) -> list[Task]:
+    """A binary search for each number."""
+    (numbers,), (starts,) = node.inputs, node.outputs
+    n = numbers.type.size
+    with KernelTemplate(low, "run_starts") as reader:
+        axes, at = axes_of_shape(starts.shape)
+        b = reader.builder
+        with reader.loops(axes):
+            wanted = b.index(at[0])
+            with b.loop(Axis("s", n.bit_length()), ordered=True) as loop:
+                first, end = loop.carry(b.constant(0, I64)), loop.carry(b.constant(n, I64))
+                open_, half = first < end, b.op("shr", first + end, 1)
+                zero = reader.number(0, numbers.dtype)
+                found = b.convert(reader.read_guarded(numbers, (Index(0, {half: 1}),), open_, zero), I64)
+                below = found < wanted
+                after = loop.hand(first, b.op("select", open_ & below, half + 1, first))
+                loop.hand(end, b.op("select", open_ & ~below, half, end))
+            reader.store(starts, low.locations[starts], at, b.convert(after, I32))
+    return [reader.task()]
+
+
+def collect_tasks(low: Materializer, node: Node) -> list[Task]:
+    """Elements that look at their runs. Where the operand is one number, the kernel writes every element; else it
+    writes those that have a run over a copy of the operand, or over the operand itself."""
+    x, u, order, starts = node.inputs
+    out, axes, location = node.outputs[0], node.params["axes"], low.locations[node.outputs[0]]
+    whole = number_of(x) is not None
+    with KernelTemplate(low, node.op.name) as reader:
+        grid, place = axes_of_shape(x.shape)
+        number = linear_index(tuple([place[a] for a in axes]), row_major_strides([x.shape[a] for a in axes]))
+        rest = tuple([place[a] for a in range(x.ndim) if a not in axes])
+        with reader.loops(grid):
+            first, end = [reader.builder.convert(reader.read(starts, (i,)), I64) for i in (number, number + 1)]
+            met = first < end
+            run = Run(reader, order, u, rest, end)
+            before = reader.read(x, place) if whole else reader.fetch(out, location, place, met)
+            if node.params["adds"]:
+                after = run.added_to(before, first)
+            else:
+                after = reader.choose(met, run.row(end - 1, met), before)
+            reader.store(out, location, place, after, None if whole else met)
+    found = reader.task()
+    return [found] if whole else [copy_unless_in_place(low, x, location), found]
+
+
+class Run:
+    """The run of one element: its rows of u in their order, up to `end`."""
+
+    def __init__(self, reader: ElementReader, order: Value, u: Value, rest: Coordinates, end: Var) -> None:
+        self.reader, self.b = reader, reader.builder
+        self.order, self.u, self.rest, self.end = order, u, rest, end
+
+    def row(self, k: Var, inside: Var) -> ScalarValue:
+        """The element of the row at a position of the order, where that is inside the run; else 0."""
+        zero = self.b.constant(0, I64)
+        row = self.reader.read_guarded(self.order, (Index(0, {k: 1}),), inside, zero)
+        nothing = self.reader.number(0, self.u.dtype)
+        return self.reader.read_guarded(self.u, (Index(0, {row: 1}), *self.rest), inside, nothing)
+
+    def added_to(self, before: ScalarValue, first: Var) -> ScalarValue:
+        """An element with its run added, the first row without a loop."""
+        outer = -(-self.order.type.size // math.prod(STEPS))
+        return self.nest(first + 1, (outer, *STEPS), self.one(first, before))
+
+    def one(self, k: Var, before: ScalarValue) -> ScalarValue:
+        """A sum with one row more, where that is inside the run."""
+        inside = k < self.end
+        return self.reader.choose(inside, sum_of(self.reader, before, self.row(k, inside)), before)
+
+    def nest(self, start: Var, steps: Sequence[int], before: ScalarValue) -> ScalarValue:
+        """A sum with the rows from `start` on that loops of these extents reach."""
+        if not steps:
+            return self.one(start, before)
+        axis = Axis(f"k{len(steps)}", steps[0])
+        with self.b.loop(axis, ordered=True, guard=start < self.end) as loop:
+            inside = [loop.carry(part) for part in components_of(before)]
+            here = self.b.index(Index(0, {start: 1, axis: math.prod(steps[1:])}))
+            after = components_of(self.nest(here, steps[1:], scalar_of(inside)))
+            handed = [loop.hand(c, part) for c, part in zip(inside, after, strict=True)]
+        return scalar_of(handed)

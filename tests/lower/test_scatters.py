@@ -1,0 +1,82 @@
+"""Scatters on targets whose work items run side by side: in every way the bits of NumPy's, which goes in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.backends.program_interpreter import ProgramInterpreter
+
+from wholestep.backends.gpu.target import CUDA
+from wholestep.frontend.tracing import type_of
+from wholestep.ir.build import build
+from wholestep.ir.graph import OPS, Graph
+from wholestep.lower.compile import lower_program
+from wholestep.lower.legalize.scatter_places import scatter_way
+from wholestep.lower.target import ScatterLimits, Target
+from wholestep.lower.verify_program import verify_program
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+
+Array = np.ndarray[Any, Any]
+
+WAYS: dict[str, Target] = {
+    "by element": replace(CUDA, scatters=ScatterLimits(2**20, 2**40, 0)),
+    "sorted": replace(CUDA, scatters=ScatterLimits(0, 0, 0)),
+    "in order": replace(CUDA, scatters=ScatterLimits(0, 0, 2**20)),
+}
+DTYPES = ("f4", "f8", "c8", "i4", "?", "f2")
+INDEX_DTYPES = ("i8", "i4", "u4", "i1", "u2")
+
+
+def draw_scatter(seed: int) -> tuple[Graph, list[Array]]:
+    """A random scatter, and its operands: indices that meet, that count from the end, and that count up."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 6, rng.integers(1, 4)).tolist())
+    axes = tuple(np.flatnonzero(rng.random(len(shape)) < 0.6).tolist()) or (0,)
+    places = tuple(rng.integers(0 if seed % 10 == 0 else 1, 7, rng.integers(0, 3)).tolist())
+    dtype = np.dtype(INDEX_DTYPES[seed % len(INDEX_DTYPES)])
+    indices = [rng.integers(0 if dtype.kind == "u" else -shape[a], shape[a], places).astype(dtype) for a in axes]
+    fitting = [next((d for d, n in enumerate(places) if n <= shape[a]), None) for a in axes]
+    counts = [d if rng.random() < 0.3 else None for d in fitting]
+    kind = np.dtype(DTYPES[seed % len(DTYPES)])
+    rest = [n for a, n in enumerate(shape) if a not in axes]
+    x, u = [(10 * rng.normal(size=s)).astype(kind) for s in (shape, (*places, *rest))]
+    zero = seed % 3 == 0
+    name = ("scatter_add", "scatter")[rng.integers(2)]
+
+    def written(*given: Any) -> Any:
+        base = OPS["full"](value=0, shape=shape, dtype=kind) if zero else given[0]
+        at = [
+            i if d is None else OPS["iota"](shape=places, axis=d, dtype=i.dtype)
+            for i, d in zip(given[2:], counts, strict=True)
+        ]
+        return (OPS[name](base, given[1], *at, axes=axes),)
+
+    arrays = [x, u, *indices]
+    return build(written, [type_of(a) for a in arrays])[0], arrays
+
+
+def wanted(graph: Graph, arrays: list[Array]) -> Array:
+    """What NumPy makes of it, in order."""
+    known = dict(zip(graph.inputs, arrays, strict=True))
+    for node in graph.nodes:
+        found = node.op.ref(*[known[v] for v in node.inputs], **node.params)
+        known[node.outputs[0]] = np.broadcast_to(found, node.outputs[0].shape)
+    return known[graph.outputs[0]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_random_scatters_have_the_bits_of_numpy(way: str) -> None:
+    taken = set()
+    for seed in range(120):
+        graph, arrays = draw_scatter(seed)
+        taken.add(scatter_way(graph.nodes[-1], WAYS[way].scatters))
+        plan = lower_program(run_passes(graph, ALL_PASSES), WAYS[way])
+        verify_program(plan)
+        (found,) = ProgramInterpreter(plan)(arrays)
+        right = wanted(graph, arrays)
+        if way != "in order" or right.dtype != np.float16:  # which rounds half precision after each sum
+            np.testing.assert_array_equal(found, right, err_msg=f"seed {seed}\n{graph}")
+    assert {way, "at once"} <= taken <= {way, "at once", "by element"}  # nothing at all is looked at by element
