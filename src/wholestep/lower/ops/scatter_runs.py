@@ -58,7 +58,7 @@ def collect_tasks(low: Materializer, node: Node) -> list[Task]:
         with reader.loops(grid):
             first, end = [reader.builder.convert(reader.read(starts, (i,)), I64) for i in (number, number + 1)]
             met = first < end
-            run = Run(reader, order, u, rest, end)
+            run = PlaceRun(reader, order, u, rest, end)
             before = reader.read(x, place) if whole else reader.fetch(out, location, place, met)
             if node.params["adds"]:
                 after = run.added_to(before, first)
@@ -69,7 +69,7 @@ def collect_tasks(low: Materializer, node: Node) -> list[Task]:
     return [found] if whole else [copy_unless_in_place(low, x, location), found]
 
 
-class Run:
+class PlaceRun:
     """The run of one element: its rows of u in their order, up to `end`."""
 
     def __init__(self, reader: ElementReader, order: Value, u: Value, rest: Coordinates, end: Var) -> None:
