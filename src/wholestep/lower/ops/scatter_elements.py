@@ -38,7 +38,7 @@ def elements_task(low: Materializer, node: Node) -> Task:
         def take(at: Coordinates, before: ScalarValue) -> ScalarValue:
             hit: Var | None = None
             for axis, index in zip(axes, indices, strict=True):
-                hit = reader.conjunction(hit, is_place(reader, reader.read(index, at), place[axis], x.shape[axis]))
+                hit = reader.conjunction(hit, is_at_place(reader, reader.read(index, at), place[axis], x.shape[axis]))
             update = reader.read_guarded(u, (*at, *rest), hit, reader.number(0, u.dtype))
             after = update if isinstance(node.op, ScatterSet) else sum_of(reader, before, update)
             return after if hit is None else reader.choose(hit, after, before)
@@ -80,7 +80,7 @@ def over_places(
     return nest(start)
 
 
-def is_place(reader: ElementReader, index: Var, place: Index, n: Size) -> Var | None:
+def is_at_place(reader: ElementReader, index: Var, place: Index, n: Size) -> Var | None:
     """Test whether an index, which may count from the end, is a place along an axis of n; None where it always is."""
     if counted_index(index, n) == place:
         return None

@@ -84,9 +84,9 @@ class PlaceRun:
         return self.reader.read_guarded(self.u, (Index(0, {row: 1}), *self.rest), inside, nothing)
 
     def added_to(self, before: ScalarValue, first: Var) -> ScalarValue:
-        """An element with its run added, the first row without a loop."""
+        """An element with its run added, the first row without a loop: a longer run is the rare case."""
         outer = -(-self.order.type.size // math.prod(STEPS))
-        return self.nest(first + 1, (outer, *STEPS), self.one(first, before))
+        return self.nest(first + 1, (1, outer, *STEPS), self.one(first, before))
 
     def one(self, k: Var, before: ScalarValue) -> ScalarValue:
         """A sum with one row more, where that is inside the run."""
