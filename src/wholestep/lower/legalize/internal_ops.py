@@ -41,7 +41,7 @@ class ArgsortOp(InternalOp):
 
 
 class RunStartsOp(InternalOp):
-    """Where each of the numbers 0, 1, ..., `size` begins, or would, among ascending unsigned integers."""
+    """The positions at which the numbers 0, 1, ..., `size` begin, or would, among ascending unsigned integers."""
 
     kind = "order"
 
