@@ -56,7 +56,7 @@ def over_places(
     start: ScalarValue,
     take: Callable[[Coordinates, ScalarValue], ScalarValue],
 ) -> ScalarValue:
-    """The value that `take` makes of another, place after place; along some axes of the places an element has its own."""
+    """The value that `take` makes of another, place after place; along some axes an element has its own place."""
     here: list[Index] = []
 
     def nest(before: ScalarValue) -> ScalarValue:
