@@ -52,6 +52,7 @@ static inline double __longlong_as_double(long long x) { double y; __builtin_mem
 #define __forceinline__ inline
 #define __launch_bounds__(n)
 #define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
 #define __fma_rn __builtin_fma
 #define __fmaf_rn __builtin_fmaf
 #define fabsf __builtin_fabsf

@@ -84,8 +84,15 @@ def has_doubles(kernels: Sequence[str]) -> bool:
     return any("double" in text or "f64" in text for text in kernels)
 
 
+def index_type(short: bool) -> str:
+    """The type of the indices of a kernel, as it begins."""
+    return f"typedef int{32 if short else 64}_t index_t;"
+
+
 class CLanguage(KernelLanguage):
     """Statements of C; a language adds how a kernel begins, and what its modules define."""
+
+    unrolled = "#pragma unroll"
 
     def number(self, value: object, dtype: DType) -> str:
         if dtypes.short(dtype) in HALVES:
@@ -107,13 +114,13 @@ class CLanguage(KernelLanguage):
         return f"{'const ' if constant else ''}{variable_type(dtype)} {name} = {text};"
 
     def index_declaration(self, name: str, text: str) -> str:
-        return f"const int64_t {name} = {text};"
+        return f"const index_t {name} = {text};"
 
     def loop_head(self, name: str, steps: int) -> str:
-        return f"for (int64_t {name} = 0; {name} < {steps}; {name}++)"
+        return f"for (index_t {name} = 0; {name} < {steps}; {name}++)"
 
     def as_index(self, name: str, dtype: DType) -> str:
-        return f"(int64_t){name}"
+        return f"(index_t){name}"
 
     def index_value(self, text: str) -> str:
         return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, CLanguage, element_type
+from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, CLanguage, element_type, index_type
 from wholestep.backends.gpu.language import GROUP, THREAD
 from wholestep.kernel.lang import Buffer
 
@@ -41,15 +41,22 @@ class Cuda(CLanguage):
     barrier = "__syncthreads();"
 
     def kernel(
-        self, name: str, buffers: Sequence[Buffer], scratch: Sequence[Buffer], lines: Iterable[str], threads: int
+        self,
+        name: str,
+        buffers: Sequence[Buffer],
+        scratch: Sequence[Buffer],
+        lines: Iterable[str],
+        threads: int,
+        short: bool,
     ) -> str:
         given = ", ".join(
             [f"{'' if b.written else 'const '}{element_type(b.dtype)} *b{i}" for i, b in enumerate(buffers)]
         )
         head = [f'extern "C" __global__ void __launch_bounds__({threads})', f"{name}({given}) {{"]
         for i, b in enumerate(scratch):
-            head.append(f"    {'__shared__ ' * (b.space == 'shared')}{element_type(b.dtype)} s{i}[{b.size}];")
-        head.append(f"    const int64_t {GROUP} = blockIdx.x, {THREAD} = threadIdx.x;")
+            space = "__shared__ __align__(16) " if b.space == "shared" else ""
+            head.append(f"    {space}{element_type(b.dtype)} s{i}[{b.size}];")
+        head.append(f"    {index_type(short)} const index_t {GROUP} = blockIdx.x, {THREAD} = threadIdx.x;")
         return "\n".join([*head, *lines, "}"])
 
     def module(self, kernels: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, sections_of
+from wholestep.backends.gpu.index_width import has_short_indices
 from wholestep.backends.gpu.keep_roundings import keep_roundings
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
 from wholestep.backends.gpu.nested_values import NestedValues, renumbered_names
@@ -41,7 +42,7 @@ def write_kernel(kernel: Kernel | KernelsBeside, name: str, language: KernelLang
     points, items = writer.points(), writer.items()
     groups = points if writer.workgroup.threads else -(-points // items)
     writer.items_of_group(GROUP, items)
-    text = language.kernel(name, kernel.buffers, kernel.scratch, writer.text(), items)
+    text = language.kernel(name, kernel.buffers, kernel.scratch, writer.text(), items, has_short_indices(kernel))
     return KernelCode(name, text, groups, items)
 
 
@@ -55,7 +56,8 @@ def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage) -> 
         lines += writer.text()
         buffers += max(1, len(section.points)) * len(section.kernel.buffers)
         scratch += len(section.kernel.scratch)
-    return KernelCode(name, language.kernel(name, beside.buffers, beside.scratch, lines, ITEMS), first, ITEMS)
+    short = all(map(has_short_indices, beside.kernels))
+    return KernelCode(name, language.kernel(name, beside.buffers, beside.scratch, lines, ITEMS, short), first, ITEMS)
 
 
 def rounded(kernel: Kernel, language: KernelLanguage) -> Kernel:
@@ -235,6 +237,8 @@ class GpuKernelWriter(BlockText):
             self.open(f"if ({self.names[loop.guard]})")
         sums = [BlockedSum(self, f, axis.extent) for f in loop.folds]
         self.names[axis] = i = self.fresh("i")
+        if axis.tile > 1 and self.language.unrolled:
+            self.put(self.language.unrolled)
         self.open(self.language.loop_head(i, axis.extent))
         self.body(loop.body)
         for held in sums:

@@ -24,6 +24,8 @@ class KernelLanguage(ABC):
     """True where values that are used once stand where they are used, so that a text is short."""
     chosen: ClassVar[bool] = False
     """True where the place of an array is a number, so that a group can choose its arrays among several."""
+    unrolled: ClassVar[str] = ""
+    """The line before a loop whose body is to be written out for each step; empty where the language has none."""
     reserved: ClassVar[frozenset[str]] = frozenset()
     """Words of the language that names of values could be."""
     most_buffers: ClassVar[int]
@@ -81,9 +83,16 @@ class KernelLanguage(ABC):
 
     @abstractmethod
     def kernel(
-        self, name: str, buffers: Sequence[Buffer], scratch: Sequence[Buffer], lines: Iterable[str], threads: int
+        self,
+        name: str,
+        buffers: Sequence[Buffer],
+        scratch: Sequence[Buffer],
+        lines: Iterable[str],
+        threads: int,
+        short: bool,
     ) -> str:
-        """The text of a kernel; its buffers are b0, b1, ... and its scratch memory s0, s1, ..."""
+        """The text of a kernel; its buffers are b0, b1, ... and its scratch memory s0, s1, ...; indices are `short`
+        where 32 bits are enough for them."""
 
     @abstractmethod
     def module(self, kernels: Sequence[str]) -> str:

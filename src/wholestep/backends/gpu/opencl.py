@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, SINGLE, CLanguage, element_type, has_doubles
+from wholestep.backends.gpu.c_language import (
+    DOUBLE,
+    HALF_FUNCTIONS,
+    SINGLE,
+    CLanguage,
+    element_type,
+    has_doubles,
+    index_type,
+)
 from wholestep.backends.gpu.language import GROUP, THREAD
 from wholestep.kernel.lang import Buffer
 
@@ -47,7 +55,13 @@ class OpenCL(CLanguage):
     barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 
     def kernel(
-        self, name: str, buffers: Sequence[Buffer], scratch: Sequence[Buffer], lines: Iterable[str], threads: int
+        self,
+        name: str,
+        buffers: Sequence[Buffer],
+        scratch: Sequence[Buffer],
+        lines: Iterable[str],
+        threads: int,
+        short: bool,
     ) -> str:
         given = ", ".join([f"__global uchar *p{i}, int64_t o{i}" for i in range(len(buffers))])
         head = [f"__kernel __attribute__((reqd_work_group_size({threads}, 1, 1)))", f"void {name}({given}) {{"]
@@ -57,7 +71,7 @@ class OpenCL(CLanguage):
         for i, b in enumerate(scratch):
             space = "__local" if b.space == "shared" else "__private"
             head.append(f"    {space} {element_type(b.dtype)} s{i}[{b.size}];")
-        head.append(f"    const int64_t {GROUP} = get_group_id(0), {THREAD} = get_local_id(0);")
+        head.append(f"    {index_type(short)} const index_t {GROUP} = get_group_id(0), {THREAD} = get_local_id(0);")
         return "\n".join([*head, *lines, "}"])
 
     def module(self, kernels: Sequence[str]) -> str:

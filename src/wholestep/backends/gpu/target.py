@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.share_loops import share_loops
+from wholestep.backends.gpu.tile_products import tile_product
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import DraftKernel, Expansion, ScatterLimits, Target
@@ -19,7 +20,8 @@ CARD_SCATTERS = ScatterLimits(places=2**13, looks=2**26, few=16)
 class CardTarget(Target):
     """A card: a point of a kernel's grid is a work item, or a workgroup whose threads share the loops of the point.
 
-    `trips` is the most that the loops of one work item may take together, and `functions` are the operations that other
+    `trips` is the most that the loops of one work item may take together, `tiles` says whether workgroups compute tiles
+    of products, and `functions` are the operations that other
     ones stand for, since the card has no library for them.
     """
 
@@ -28,6 +30,7 @@ class CardTarget(Target):
     barriers: bool = True
     trips: int | None = None
     scatters: ScatterLimits | None = CARD_SCATTERS
+    tiles: bool = False
     functions: Mapping[str, Expansion] = field(default_factory=dict)
 
     def expansions(self) -> Mapping[str, Expansion]:
@@ -35,7 +38,8 @@ class CardTarget(Target):
 
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         found = draft(None, None)
-        return found, share_loops(found.kernel())
+        kernel = found.kernel()
+        return found, (tile_product(kernel) if self.tiles else None) or share_loops(kernel)
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
         return share_loops(interchange_loops(kernel))
@@ -48,5 +52,5 @@ WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535)
 """Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
 reset cards that are busy for seconds."""
 
-CUDA = CardTarget("cuda")
+CUDA = CardTarget("cuda", tiles=True)
 """NVIDIA cards that CUDA reaches."""

@@ -328,7 +328,13 @@ class WGSL(KernelLanguage):
         return f"store_{dtypes.short(buffer.dtype)}({name}, {index}, {value});"
 
     def kernel(
-        self, name: str, buffers: Sequence[Buffer], scratch: Sequence[Buffer], lines: Iterable[str], threads: int
+        self,
+        name: str,
+        buffers: Sequence[Buffer],
+        scratch: Sequence[Buffer],
+        lines: Iterable[str],
+        threads: int,
+        short: bool,
     ) -> str:
         head, out = [f"@compute @workgroup_size({threads})"], list[str]()
         for i, b in enumerate(scratch):

@@ -1,0 +1,88 @@
+"""Products: kernels that are one contraction, with the axes of its rows and columns, and what is done with a sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from wholestep.backends.gpu.share_loops import inner_loop, is_sharable, sums_of
+from wholestep.kernel.dependence import varying_axes
+from wholestep.kernel.lang import Axis, Fold, Index, Kernel, Loop, Store, Var, walk
+from wholestep.kernel.workgroups import find_workgroup
+
+
+class Product(NamedTuple):
+    """A contraction: the grid axes that only its first and only its second factor moves with, one of each; the nest of
+    its terms, what its sum starts from, and the sum.
+    """
+
+    kernel: Kernel
+    row: Axis
+    column: Axis
+    factors: tuple[Var, Var]
+    terms: tuple[Axis, ...]
+    init: Var
+    result: Var
+    after: tuple[Var | Store, ...]
+    """What is done with the sum."""
+
+
+def find_product(kernel: Kernel) -> Product | None:
+    """The contraction that a kernel is; None where it is something else."""
+    group = find_workgroup(kernel)
+    loops = [s for s in group.body if isinstance(s, Loop)]
+    if group.threads or kernel.scratch or len(loops) != 1 or not is_sharable(loops[0]):
+        return None
+    sums, (first, *_) = sums_of(loops[0]), loops
+    after = group.body[group.body.index(first) + 1 :]
+    inner = walk((first,))
+    if len(sums) != 1 or sums[0].op != "fma" or any(isinstance(s, Store) for s in inner):
+        return None
+    if any(a.symbolic for a in group.grid) or sums[0].result.dtype.kind != "f":
+        return None
+    nest = list(nest_of(first))
+    (fold,) = nest[-1].folds
+    pair = row_and_column(kernel, group.grid, fold, [s.index for s in after if isinstance(s, Store)])
+    if pair is None:
+        return None
+    row, column, factors = pair
+    kept = tuple([s for s in after if isinstance(s, Var | Store)])
+    return Product(kernel, row, column, factors, tuple([n.axis for n in nest]), sums[0].init, sums[0].result, kept)
+
+
+def nest_of(loop: Loop) -> Iterator[Loop]:
+    """The loops of a nest of sums, outermost first."""
+    yield loop
+    while loop.carries:
+        loop = inner_loop(loop)
+        yield loop
+
+
+def row_and_column(
+    kernel: Kernel, grid: Sequence[Axis], fold: Fold, stores: Sequence[Index]
+) -> tuple[Axis, Axis, tuple[Var, Var]] | None:
+    """The axis of rows, that of columns, along which the result lies closest, and the factors that move with them; None
+    where a factor has none of its own.
+    """
+    varies = varying_axes(kernel)
+    first, second = fold.values
+    own = [[a for a in grid if a in varies[x] and a not in varies[y]] for x, y in ((first, second), (second, first))]
+    if not all(own) or not stores:
+        return None
+    column = min([*own[0], *own[1]], key=lambda a: (abs(stores[0].coefficient(a)) or math.inf, -a.extent))
+    if column in own[0]:
+        own, first, second = own[::-1], second, first
+    return max(own[0], key=lambda a: a.extent), column, (first, second)
+
+
+def values_behind(value: Var) -> set[Var]:
+    """A value and all that it is made of."""
+    found: set[Var] = set()
+    waiting = [value]
+    while waiting:
+        v = waiting.pop()
+        if v not in found:
+            found.add(v)
+            waiting += v.reads()
+    return found

@@ -1,0 +1,47 @@
+"""The width of the indices of a kernel: integers of 32 bits where they count as far as it goes, for cards are fast at
+those."""
+
+from __future__ import annotations
+
+import math
+
+from wholestep.kernel.dependence import value_range
+from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Store, Var, walk
+
+SHORT = 1 << 31
+"""Integers of 32 bits are below this."""
+ITEMS = 64
+"""A grid may be rounded up to a multiple of so many points."""
+
+
+def has_short_indices(kernel: Kernel) -> bool:
+    """Test whether all indices of a kernel, and all that they are added up from, fit 32 bits."""
+    points = math.prod([s.axis.extent for s in walk(kernel.body) if isinstance(s, Loop) and s.independent])
+    if points + ITEMS >= SHORT:
+        return False
+    for s in walk(kernel.body):
+        if isinstance(s, Loop) and s.axis.extent >= SHORT:
+            return False
+        if isinstance(s, Store) and not is_short(s.index, s.buffer.size):
+            return False
+        if isinstance(s, Var) and s.index.terms and not is_short(s.index, s.attr[0].size if s.op == "load" else 0):
+            return False
+    return True
+
+
+def is_short(index: Index, size: int) -> bool:
+    """Test whether an index into an array of so many elements fits, all of whose terms lie in it."""
+    total = abs(index.const)
+    for key, factor in index.terms.items():
+        if isinstance(key, Axis):
+            total += abs(factor) * max(key.extent - 1, 0)
+            continue
+        low, high = value_range(key)
+        reach = max(abs(low), abs(high))
+        if math.isfinite(reach):
+            total += abs(factor) * int(reach)
+        elif size:
+            total += size
+        else:
+            return False
+    return total < SHORT

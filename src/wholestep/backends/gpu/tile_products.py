@@ -1,0 +1,394 @@
+"""Tiled products: a workgroup computes a tile of a contraction's result, whose operands it stages in shared memory.
+
+for i in 1024: for j in 384: for r in 128: fold s = fma(x[128*i + r], w[384*r + j]); y[384*i + j] = s
+-->
+for I in 16: for J in 6: for threads (ty in 16, tx in 16): for q in 8 in order:
+    16 terms of 64 rows and of 64 columns to shared memory; barrier;
+    for k in 16: 4 x 4 folds of a thread from shared memory; barrier
+then what the kernel does with a sum, for the 16 sums of the thread
+
+Each sum is one chain of its terms in their order: it has the bits that it has without tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from wholestep.backends.gpu.find_products import Product, find_product, values_behind
+from wholestep.backends.gpu.tile_shapes import RUN, SHAPES, TileShape
+from wholestep.kernel.build import KernelBuilder, OpenLoop
+from wholestep.kernel.index_arithmetic import divide_index
+from wholestep.kernel.lang import I64, Axis, Buffer, DType, Index, Kernel, Var
+from wholestep.kernel.workgroups import find_workgroup
+
+LEAST = 16
+"""Fewer rows, columns or terms than this are no tile."""
+
+
+def tile_product(kernel: Kernel) -> Kernel | None:
+    """The kernel with workgroups that compute tiles, where it is a contraction and that pays; else None."""
+    found = find_product(kernel)
+    if found is None:
+        return None
+    shape = choose_shape(found)
+    return None if shape is None else TiledProduct(found, shape).kernel()
+
+
+def choose_shape(product: Product) -> TileShape | None:
+    """The shape of tiles that takes the least time; None where the product is too small for one."""
+    rows, columns, terms = product.row.extent, product.column.extent, math.prod([a.extent for a in product.terms])
+    if min(rows, columns, terms) < LEAST:
+        return None
+    products = math.prod([a.extent for a in find_workgroup(product.kernel).grid]) // (rows * columns)
+    shape = min(SHAPES, key=lambda s: s.cost(products, rows, columns, terms))
+    staged = math.prod([tile.size for tile in term_tiles(product.terms, shape.terms)])
+    return shape if staged % math.prod(shape.slices) == 0 else shape._replace(slices=(1, 1))
+
+
+class TermTile(NamedTuple):
+    """The part of an axis of terms that is staged at a time, and how many such parts there are."""
+
+    axis: Axis
+    size: int
+    parts: int
+
+
+def term_tiles(axes: Sequence[Axis], most: int) -> list[TermTile]:
+    """The parts of the axes of terms that are staged at a time: all of the inner ones, as far as they are no more than
+    this together, and a part without a rest of the next one, where there is one.
+    """
+    out: list[TermTile] = []
+    for axis in reversed(axes):
+        size = max([n for n in range(1, min(axis.extent, most) + 1) if axis.extent % n == 0])
+        if size < axis.extent and 4 * size <= most:
+            size = most
+        out.append(TermTile(axis, size, -(-axis.extent // size)))
+        most = most // size if size == axis.extent else 1
+    return out[::-1]
+
+
+@dataclass
+class Staged:
+    """A factor in shared memory: the axis of its rows or columns, how many of them, and its memory, [term, row]."""
+
+    factor: Var
+    axis: Axis
+    extent: int
+    origin: Index
+    buffer: Buffer
+    stride: int
+    along_terms: bool
+    """True where the factor lies closest along the terms, as its threads then do."""
+
+
+class TiledProduct:
+    """The kernel of a product in tiles of a shape."""
+
+    def __init__(self, product: Product, shape: TileShape) -> None:
+        self.product, self.shape = product, shape
+        self.given = find_workgroup(product.kernel)
+        self.dtype: DType = product.result.dtype
+        self.tiles = term_tiles(product.terms, shape.terms)
+        self.depth = math.prod([t.size for t in self.tiles])
+        """The terms that are staged at a time."""
+        self.parts = math.prod([t.parts for t in self.tiles])
+        above, beside = shape.slices
+        self.slice_row, self.slice_column = Axis("tr", above, thread=True), Axis("tc", beside, thread=True)
+        self.down, self.across = Axis("ty", shape.down, thread=True), Axis("tx", shape.across, thread=True)
+        self.tile_row = Axis("I", -(-product.row.extent // shape.height))
+        self.tile_column = Axis("J", -(-product.column.extent // shape.width))
+        self.b = KernelBuilder(product.kernel.name)
+        self.b.buffers = list(product.kernel.buffers)
+
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        product, others = self.product, [a for a in self.given.grid if a not in (self.product.row, self.product.column)]
+        with self.b, ExitStack() as loops:
+            slices = (self.slice_row, self.slice_column) if self.shape.sliced else ()
+            for axis in (*others, self.tile_row, self.tile_column, *slices, self.down, self.across):
+                loops.enter_context(self.b.loop(axis))
+            sums = self.sums(self.sides())
+            if self.shape.sliced:
+                for place, total in self.totals(sums):
+                    self.finish(place, total)
+            else:
+                for (m, n), total in sums.items():
+                    self.finish(self.place(Index(m), Index(n)), total)
+        made = self.b.kernel()
+        return Kernel(product.kernel.name, product.kernel.buffers, made.body, made.scratch)
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def copied(
+        self, v: Var, places: Mapping[Axis, Index], guard: Var | None = None, held: Mapping[Var, Var] | None = None
+    ) -> Var:
+        """A value of the given kernel, with axes at these places; loads only where a guard holds, if one is given."""
+        known: dict[Var, Var] = dict(held or {})
+
+        def of(v: Var) -> Var:
+            if v not in known:
+                known[v] = made(v)
+            return known[v]
+
+        def at(index: Index) -> Index:
+            out = Index(index.const)
+            for key, factor in index.terms.items():
+                place = Index(0, {of(key): 1}) if isinstance(key, Var) else places.get(key, Index(0, {key: 1}))
+                out += place * factor
+            return out
+
+        def made(v: Var) -> Var:
+            if v.op == "load":
+                asked = [*map(of, v.args), *([] if guard is None else [guard])]
+                both = self.b.op("and", *asked) if len(asked) == 2 else asked[0] if asked else None
+                return self.b.load(v.attr[0], at(v.attr[1]), both)
+            attr = at(v.attr) if v.op == "index" else v.attr
+            return self.b.emit(v.op, list(map(of, v.args)), v.dtype, attr)
+
+        return of(v)
+
+    def below(self, index: Index, end: int) -> Var:
+        """The test that an index is below its end."""
+        return self.b.op("lt", self.b.index(index), self.b.constant(end, I64))
+
+    def all_of(self, tests: Sequence[Var]) -> Var | None:
+        """The test that all of these hold; None where there are none."""
+        found: Var | None = None
+        for test in tests:
+            found = test if found is None else self.b.op("and", found, test)
+        return found
+
+    @cached_property
+    def corner(self) -> dict[Axis, Index]:
+        """The first row and column of the tile."""
+        product = self.product
+        return {
+            product.row: Index(0, {self.tile_row: self.shape.height}),
+            product.column: Index(0, {self.tile_column: self.shape.width}),
+        }
+
+    # -- staging -----------------------------------------------------------------------------------------------------
+
+    def sides(self) -> tuple[Staged, Staged]:
+        """Both factors, with their shared memory."""
+        product = self.product
+        pairs = zip(product.factors, (product.row, product.column), (self.shape.height, self.shape.width), strict=True)
+        first, second = [self.side(*pair) for pair in pairs]
+        return first, second
+
+    def side(self, factor: Var, axis: Axis, extent: int) -> Staged:
+        """A factor; where its threads are along the terms, rows more keep them apart in the banks of the memory."""
+        along = self.lies_along_terms(factor, axis)
+        stride = extent + (RUN if along else 0)
+        buffer = self.b.buffer(f"s{axis}", self.dtype, self.depth * stride, True, "shared")
+        return Staged(factor, axis, extent, self.corner[axis], buffer, stride, along)
+
+    def lies_along_terms(self, factor: Var, axis: Axis) -> bool:
+        """Test whether elements of a factor are closer along the last axis of its terms than along its own."""
+        closest = self.product.terms[-1]
+        indices = [v.attr[1] for v in values_behind(factor) if v.op == "load"]
+        return any(abs(i.coefficient(closest)) == 1 for i in indices) and not any(
+            abs(i.coefficient(axis)) == 1 for i in indices
+        )
+
+    def term_places(self, part: Index) -> list[Index]:
+        """The first step of each axis of terms in a part."""
+        out: list[Index] = []
+        for tile in reversed(self.tiles[1:]):
+            part, rest = divide_index(self.b, part, tile.parts)
+            out.append(rest * tile.size)
+        return [part * self.tiles[0].size, *out[::-1]]
+
+    def staged(self, side: Staged, part: Index) -> list[tuple[Index, Var, Var | None]]:
+        """The elements of a part of the terms that a thread stages: each one's place in shared memory, its value, and a
+        guard where not all threads have one.
+        """
+        first, out = self.term_places(part), list[tuple[Index, Var, Var | None]]()
+        ends = (self.depth, side.extent) if side.along_terms else (side.extent, self.depth)
+        for near, here_near in self.steps((self.slice_column, self.across), ends[0]):
+            for far, here_far in self.steps((self.slice_row, self.down), ends[1]):
+                term, row = (near, far) if side.along_terms else (far, near)
+                here = self.all_of([test for test in (here_near, here_far) if test is not None])
+                out.append((term * side.stride + row, self.element(side, row, term, first, here), here))
+        return out
+
+    def steps(self, threads: Sequence[Axis], end: int) -> Iterator[tuple[Index, Var | None]]:
+        """The steps of an axis that threads share, and a test for those that not all threads have."""
+        number, count = numbered(threads)
+        for start in range(0, end, count):
+            yield number + start, self.below(number + start, end) if start + count > end else None
+
+    def element(self, side: Staged, row: Index, term: Index, first: Sequence[Index], here: Var | None) -> Var:
+        """The factor in a row of the tile and a term of the part; one that adds nothing where there is no such term."""
+        places, rest = {side.axis: side.origin + row}, term
+        ends: list[Var] = []
+        for tile, begin in zip(reversed(self.tiles), reversed(first), strict=True):
+            rest, step = (Index(), rest) if tile is self.tiles[0] else divide_index(self.b, rest, tile.size)
+            places[tile.axis] = begin + step
+            if tile.axis.extent % tile.size:
+                ends.append(self.below(places[tile.axis], tile.axis.extent))
+        term_there = self.all_of(ends)
+        inside = [] if here is None else [here]
+        if side.axis.extent % side.extent:
+            inside.append(self.below(places[side.axis], side.axis.extent))
+        guard = self.all_of([*inside, *([] if term_there is None else [term_there])])
+        value = self.copied(side.factor, places, guard)
+        if term_there is None:
+            return value
+        nothing = self.b.constant(-0.0 if side.axis is self.product.row else 0.0, self.dtype)
+        return self.b.op("select", term_there, value, nothing)
+
+    def put(self, side: Staged, elements: Sequence[tuple[Index, Var, Var | None]]) -> None:
+        """Write what a thread stages."""
+        for index, value, guard in elements:
+            self.b.store(side.buffer, index, value, guard)
+
+    # -- sums --------------------------------------------------------------------------------------------------------
+
+    def points(self) -> Iterator[tuple[int, int]]:
+        """The sums of a thread, by row and column."""
+        for m in range(self.shape.rows):
+            for n in range(self.shape.columns):
+                yield m, n
+
+    def of_thread(self, number: Index, thread: Axis, count: int) -> Index:
+        """One of the rows or columns that a thread has of a tile, so many of which lie next to each other."""
+        run = min(RUN, count)
+        block, rest = divide_index(self.b, number, run)
+        return block * (run * thread.extent) + rest + Index(0, {thread: run})
+
+    def row_of(self, m: Index) -> Index:
+        """One of the rows of a thread, in the tile."""
+        return self.of_thread(m, self.down, self.shape.rows)
+
+    def column_of(self, n: Index) -> Index:
+        """One of the columns of a thread, in the tile."""
+        return self.of_thread(n, self.across, self.shape.columns)
+
+    def place(self, m: Index, n: Index) -> dict[Axis, Index]:
+        """The row and the column of one of a thread's sums."""
+        row, column = self.product.row, self.product.column
+        return {row: self.corner[row] + self.row_of(m), column: self.corner[column] + self.column_of(n)}
+
+    def sums(self, sides: tuple[Staged, Staged]) -> dict[tuple[int, int], Var]:
+        """The sums of a thread, over all terms."""
+        b = self.b
+        starts = {p: self.start(p) for p in self.points()}
+        ahead = [self.staged(side, Index()) for side in sides]
+        if self.parts == 1:
+            for side, elements in zip(sides, ahead, strict=True):
+                self.put(side, elements)
+            b.barrier()
+            return self.part_sums(sides, starts)
+        part = Axis("q", self.parts)
+        with b.loop(part, ordered=True) as loop:
+            sums = {p: loop.carry(v) for p, v in starts.items()}
+            held = [[(i, loop.carry(v), g) for i, v, g in elements] for elements in ahead]
+            for side, elements in zip(sides, held, strict=True):
+                self.put(side, elements)
+            b.barrier()
+            # The next part is on its way from memory while this one is summed; after the last comes the last again.
+            last = b.constant(self.parts - 1, I64)
+            following = Index(0, {b.op("min", b.index(Index(1, {part: 1})), last): 1})
+            coming = [self.staged(side, following) for side in sides]
+            found = self.part_sums(sides, sums)
+            b.barrier()
+            after = {p: loop.hand(sums[p], found[p]) for p in self.points()}
+            self.hand_on(loop, held, coming)
+        return after
+
+    def hand_on(
+        self,
+        loop: OpenLoop,
+        held: Sequence[Sequence[tuple[Index, Var, Var | None]]],
+        coming: Sequence[Sequence[tuple[Index, Var, Var | None]]],
+    ) -> None:
+        """Hand the elements of the next part on to the next step."""
+        for before, after in zip(held, coming, strict=True):
+            for (_, inside, _), (_, value, _) in zip(before, after, strict=True):
+                loop.hand(inside, value)
+
+    def part_sums(
+        self, sides: tuple[Staged, Staged], starts: Mapping[tuple[int, int], Var]
+    ) -> dict[tuple[int, int], Var]:
+        """The sums of a thread with the terms that are staged."""
+        first, second = sides
+        own = self.depth // math.prod(self.shape.slices)
+        term = Axis("k", own, tile=own)
+        at = Index(
+            0, {term: 1, **{a: own * c for a, c in numbered((self.slice_row, self.slice_column))[0].terms.items()}}
+        )
+        with self.b.loop(term) as loop:
+            places = [self.row_of(Index(m)) for m in range(self.shape.rows)]
+            rows = [self.b.load(first.buffer, at * first.stride + place) for place in places]
+            places = [self.column_of(Index(n)) for n in range(self.shape.columns)]
+            columns = [self.b.load(second.buffer, at * second.stride + place) for place in places]
+            return {(m, n): loop.fold("fma", rows[m], columns[n], init=starts[m, n]) for m, n in self.points()}
+
+    def start(self, point: tuple[int, int]) -> Var:
+        """What a sum starts from; those of slices from nothing."""
+        if self.shape.sliced:
+            return self.b.constant(0.0, self.dtype)
+        return self.copied(self.product.init, self.place(*map(Index, point)))
+
+    def totals(self, sums: Mapping[tuple[int, int], Var]) -> Iterator[tuple[dict[Axis, Index], Var]]:
+        """The sums that a thread of a sliced tile finishes, each of all slices in their order, and their places."""
+        b, shape, init = self.b, self.shape, self.product.init
+        slices, count = numbered((self.slice_row, self.slice_column))
+        thread, threads = numbered((self.down, self.across))
+        buffer = b.buffer("parts", self.dtype, count * len(sums) * threads, True, "shared")
+        for i, part in enumerate(sums.values()):
+            b.store(buffer, slices * (len(sums) * threads) + thread + i * threads, part)
+        b.barrier()
+        rows, columns = shape.rows // shape.slices[0], shape.columns // shape.slices[1]
+        for m in range(rows):
+            for n in range(columns):
+                row, column = Index(m, {self.slice_row: rows}), Index(n, {self.slice_column: columns})
+                own = row * shape.columns + column
+                found, *others = [
+                    b.load(buffer, (own + z * len(sums)) * threads + thread, here=True) for z in range(count)
+                ]
+                for part in others:
+                    found = b.op("add", found, part)
+                place = self.place(row, column)
+                if init.op != "const" or init.attr:
+                    found = b.op("add", self.copied(init, place), found)
+                yield place, found
+
+    def finish(self, places: Mapping[Axis, Index], total: Var) -> None:
+        """What the kernel does with one sum."""
+        product = self.product
+        tests = [
+            self.below(places[axis], axis.extent)
+            for axis, size in ((product.row, self.shape.height), (product.column, self.shape.width))
+            if axis.extent % size
+        ]
+        guard = self.all_of(tests)
+        held = {product.result: total}
+        for s in product.after:
+            if isinstance(s, Var):
+                held[s] = self.copied(s, places, guard, held)
+                continue
+            at = Index(s.index.const)
+            for key, factor in s.index.terms.items():
+                if isinstance(key, Var):
+                    at += Index(0, {self.copied(key, places, guard, held): factor})
+                else:
+                    at += places.get(key, Index(0, {key: 1})) * factor
+            asked = [] if s.guard is None else [self.copied(s.guard, places, guard, held)]
+            both = self.all_of([*([] if guard is None else [guard]), *asked])
+            self.b.store(s.buffer, at, self.copied(s.value, places, guard, held), both)
+
+
+def numbered(axes: Sequence[Axis]) -> tuple[Index, int]:
+    """The number of a step of several axes, the last one the fastest, and how many there are."""
+    number, count = Index(), 1
+    for axis in reversed(axes):
+        number += Index(0, {axis: count}) if axis.extent > 1 else Index()
+        count *= axis.extent
+    return number, count
