@@ -80,8 +80,10 @@ FLOORS = {
         "backend",
     ),
     "backends.gpu": (
-        "host_scalars interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
-        "beside_kernels c_language target",
+        "host_scalars index_width interchange_loops keep_roundings language nested_values share_loops tile_shapes wgsl_prelude",
+        "beside_kernels c_language find_products",
+        "tile_products",
+        "target",
         "access_rows kernel_writer",
         "cuda join_kernels known_scalars opencl wgsl",
         "launch_order limits",
