@@ -80,7 +80,8 @@ FLOORS = {
         "backend",
     ),
     "backends.gpu": (
-        "host_scalars index_width interchange_loops keep_roundings language nested_values share_loops tile_shapes wgsl_prelude",
+        "host_scalars index_width interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
+        "tile_shapes",
         "beside_kernels c_language find_products",
         "tile_products",
         "target",
