@@ -41,7 +41,7 @@ def find_product(kernel: Kernel) -> Product | None:
         return None
     if any(a.symbolic for a in group.grid) or sums[0].result.dtype.kind != "f":
         return None
-    nest = list(nest_of(first))
+    nest = list(loops_of_terms(first))
     (fold,) = nest[-1].folds
     pair = row_and_column(kernel, group.grid, fold, [s.index for s in after if isinstance(s, Store)])
     if pair is None:
@@ -51,7 +51,7 @@ def find_product(kernel: Kernel) -> Product | None:
     return Product(kernel, row, column, factors, tuple([n.axis for n in nest]), sums[0].init, sums[0].result, kept)
 
 
-def nest_of(loop: Loop) -> Iterator[Loop]:
+def loops_of_terms(loop: Loop) -> Iterator[Loop]:
     """The loops of a nest of sums, outermost first."""
     yield loop
     while loop.carries:

@@ -219,7 +219,7 @@ class TiledProduct:
 
     def steps(self, threads: Sequence[Axis], end: int) -> Iterator[tuple[Index, Var | None]]:
         """The steps of an axis that threads share, and a test for those that not all threads have."""
-        number, count = numbered(threads)
+        number, count = thread_number(threads)
         for start in range(0, end, count):
             yield number + start, self.below(number + start, end) if start + count > end else None
 
@@ -321,7 +321,7 @@ class TiledProduct:
         own = self.depth // math.prod(self.shape.slices)
         term = Axis("k", own, tile=own)
         at = Index(
-            0, {term: 1, **{a: own * c for a, c in numbered((self.slice_row, self.slice_column))[0].terms.items()}}
+            0, {term: 1, **{a: own * c for a, c in thread_number((self.slice_row, self.slice_column))[0].terms.items()}}
         )
         with self.b.loop(term) as loop:
             places = [self.row_of(Index(m)) for m in range(self.shape.rows)]
@@ -339,8 +339,8 @@ class TiledProduct:
     def totals(self, sums: Mapping[tuple[int, int], Var]) -> Iterator[tuple[dict[Axis, Index], Var]]:
         """The sums that a thread of a sliced tile finishes, each of all slices in their order, and their places."""
         b, shape, init = self.b, self.shape, self.product.init
-        slices, count = numbered((self.slice_row, self.slice_column))
-        thread, threads = numbered((self.down, self.across))
+        slices, count = thread_number((self.slice_row, self.slice_column))
+        thread, threads = thread_number((self.down, self.across))
         buffer = b.buffer("parts", self.dtype, count * len(sums) * threads, True, "shared")
         for i, part in enumerate(sums.values()):
             b.store(buffer, slices * (len(sums) * threads) + thread + i * threads, part)
@@ -385,7 +385,7 @@ class TiledProduct:
             self.b.store(s.buffer, at, self.copied(s.value, places, guard, held), both)
 
 
-def numbered(axes: Sequence[Axis]) -> tuple[Index, int]:
+def thread_number(axes: Sequence[Axis]) -> tuple[Index, int]:
     """The number of a step of several axes, the last one the fastest, and how many there are."""
     number, count = Index(), 1
     for axis in reversed(axes):
