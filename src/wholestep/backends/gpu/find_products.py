@@ -25,7 +25,7 @@ class Product(NamedTuple):
     init: Var
     result: Var
     after: tuple[Var | Store, ...]
-    """What is done with the sum."""
+    """The statements that use the sum."""
 
 
 def find_product(kernel: Kernel) -> Product | None:

@@ -331,7 +331,7 @@ class TiledProduct:
             return {(m, n): loop.fold("fma", rows[m], columns[n], init=starts[m, n]) for m, n in self.points()}
 
     def start(self, point: tuple[int, int]) -> Var:
-        """What a sum starts from; those of slices from nothing."""
+        """The first value of a sum; 0 of those of slices."""
         if self.shape.sliced:
             return self.b.constant(0.0, self.dtype)
         return self.copied(self.product.init, self.place(*map(Index, point)))
@@ -361,7 +361,7 @@ class TiledProduct:
                 yield place, found
 
     def finish(self, places: Mapping[Axis, Index], total: Var) -> None:
-        """What the kernel does with one sum."""
+        """Write what the kernel does with one sum."""
         product = self.product
         tests = [
             self.below(places[axis], axis.extent)
