@@ -318,11 +318,10 @@ class TiledProduct:
     ) -> dict[tuple[int, int], Var]:
         """The sums of a thread with the terms that are staged."""
         first, second = sides
-        own = self.depth // math.prod(self.shape.slices)
+        slices, count = thread_number((self.slice_row, self.slice_column))
+        own = self.depth // count
         term = Axis("k", own, tile=own)
-        at = Index(
-            0, {term: 1, **{a: own * c for a, c in thread_number((self.slice_row, self.slice_column))[0].terms.items()}}
-        )
+        at = slices * own + Index(0, {term: 1})
         with self.b.loop(term) as loop:
             places = [self.row_of(Index(m)) for m in range(self.shape.rows)]
             rows = [self.b.load(first.buffer, at * first.stride + place) for place in places]
