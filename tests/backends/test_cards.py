@@ -15,6 +15,7 @@ from tests.kernel import interpret
 from tests.kernel.parse import parse_kernel
 from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 from tests.kernel.workgroup_kernels import CASES
+from tests.lower.test_scatters import draw_scatter, wanted as in_order
 
 import wholestep as ws
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, flat_kernel
@@ -28,6 +29,7 @@ from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.compiler.devices import compile_for_device
 from wholestep.errors import BoundsError, DeviceError, MissingExtraError, UnsupportedError
 from wholestep.frontend.tracing import type_of
+from wholestep.ir.build import build, inline
 from wholestep.kernel.lang import Buffer, Var, walk
 from wholestep.lower.compile import lower_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
@@ -205,6 +207,46 @@ def test_samples_of_primitives(name: str, device: str) -> None:
         eps = eps_of([type_of(z)]) if exact is not None else laws.coarsest_eps(graph)
         assert (y.shape, y.dtype) == (z.shape, z.dtype)
         assert not off(y, z, eps) or (exact is not None and not off(y, exact[i], eps)), f"output {i}: {y!r}\n{z!r}"
+
+
+def test_scatters_have_the_bits_of_numpy(device: str) -> None:
+    drawn = [draw_scatter(seed) for seed in range(24)]
+    doubled = [i for i, (_, arrays) in enumerate(drawn) if device == "webgpu" and arrays[0].dtype == np.float64]
+    drawn = [case for i, case in enumerate(drawn) if i not in doubled]
+    given = [a for _, arrays in drawn for a in arrays]
+
+    def all_of_them(*xs: Any) -> list[Any]:
+        left, out = iter(xs), []
+        for graph, arrays in drawn:
+            out += inline(graph, [next(left) for _ in arrays])
+        return out
+
+    program, _ = build(all_of_them, [type_of(a) for a in given])
+    found = compile_for_device(program, (), device)(given)
+    for (graph, arrays), y in zip(drawn, found, strict=True):
+        np.testing.assert_array_equal(y, in_order(graph, arrays), err_msg=str(graph))
+
+
+def test_many_places_of_a_large_table_on_a_card(device: str) -> None:
+    rng = np.random.default_rng(0)
+    table, u = np.zeros((400, 3), "f"), rng.normal(size=(9000, 3)).astype("f")
+    ids = rng.integers(-400, 400, 9000).astype(np.int32)
+
+    def summed(table: Any, u: Any, ids: Any) -> Any:
+        table = table.copy()
+        np.add.at(table, ids, u)  # this line
+        last = np.zeros_like(table)
+        last[ids] = u
+        return table, last
+
+    wanted, found = summed(table, u, ids), ws.jit(summed, device=device)(table, u, ids)
+    for x, y in zip(wanted, found, strict=True):
+        np.testing.assert_array_equal(x, y)
+    for wrong in (400, -401):
+        with pytest.raises(
+            BoundsError, match=rf"index {wrong} is out of bounds for axis 0 with size 400\n.*# this line"
+        ):
+            ws.jit(summed, device=device)(table, u, np.where(np.arange(9000) == 7, wrong, ids))
 
 
 def test_the_audit_counts_primitives_and_finds_numbers_that_are_wrong(device: str) -> None:

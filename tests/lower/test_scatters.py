@@ -15,16 +15,17 @@ from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Graph
 from wholestep.lower.compile import lower_program
 from wholestep.lower.legalize.scatter_places import scatter_way
-from wholestep.lower.target import ScatterLimits, Target
+from wholestep.lower.program.steps import Launch
+from wholestep.lower.target import LookLimits, Target
 from wholestep.lower.verify_program import verify_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
 Array = np.ndarray[Any, Any]
 
 WAYS: dict[str, Target] = {
-    "by element": replace(CUDA, scatters=ScatterLimits(2**20, 2**40, 0)),
-    "sorted": replace(CUDA, scatters=ScatterLimits(0, 0, 0)),
-    "in order": replace(CUDA, scatters=ScatterLimits(0, 0, 2**20)),
+    "by element": replace(CUDA, looks=LookLimits(2**20, 2**40, 0)),
+    "sorted": replace(CUDA, looks=LookLimits(0, 0, 0)),
+    "in order": replace(CUDA, looks=LookLimits(0, 0, 2**20)),
 }
 DTYPES = ("f4", "f8", "c8", "i4", "?", "f2")
 INDEX_DTYPES = ("i8", "i4", "u4", "i1", "u2")
@@ -72,7 +73,7 @@ def test_random_scatters_have_the_bits_of_numpy(way: str) -> None:
     taken = set()
     for seed in range(120):
         graph, arrays = draw_scatter(seed)
-        taken.add(scatter_way(graph.nodes[-1], WAYS[way].scatters))
+        taken.add(scatter_way(graph.nodes[-1], WAYS[way].looks))
         plan = lower_program(run_passes(graph, ALL_PASSES), WAYS[way])
         verify_program(plan)
         (found,) = ProgramInterpreter(plan)(arrays)
@@ -80,3 +81,64 @@ def test_random_scatters_have_the_bits_of_numpy(way: str) -> None:
         if way != "in order" or right.dtype != np.float16:  # which rounds half precision after each sum
             np.testing.assert_array_equal(found, right, err_msg=f"seed {seed}\n{graph}")
     assert {way, "at once"} <= taken <= {way, "at once", "by element"}  # nothing at all is looked at by element
+
+
+def plan_of(function: Any, *arrays: Array, target: Target = CUDA) -> Any:
+    """The program of a function on arrays for a target."""
+    graph, _ = build(lambda *xs: (function(*xs),), [type_of(a) for a in arrays])
+    return lower_program(run_passes(graph, ALL_PASSES), target)
+
+
+def names_of(plan: Any) -> list[str]:
+    """The kernels in their order, but for the checks of indices."""
+    return [step.kernel.name for step in plan.steps if isinstance(step, Launch) and step.kernel.name != "check"]
+
+
+ROWS, TOKENS = 40_000, 9_000
+TABLE = np.zeros((ROWS, 2), np.float32)
+
+
+def test_a_table_is_looked_at_by_element_and_a_larger_one_sorted() -> None:
+    ids = np.arange(TOKENS, dtype=np.int32)
+
+    def gradient(u: Any, i: Any) -> Any:
+        return OPS["scatter_add"](OPS["full"](value=0, shape=(ROWS, 2), dtype=u.dtype), u, i, axes=(0,))
+
+    few = plan_of(gradient, TABLE[:500], ids[:500])
+    assert names_of(few) == ["scatter_add"]  # which writes the zeros too
+    many = plan_of(gradient, TABLE[:TOKENS], ids)
+    assert names_of(many)[-2:] == ["run_starts", "collect"]
+    assert names_of(many).count("merge") == (TOKENS - 1).bit_length()
+
+
+def test_scatters_at_the_same_places_sort_them_once() -> None:
+    def moments(m: Any, v: Any, u: Any, i: Any) -> Any:
+        return OPS["scatter"](m, u, i, axes=(0,)) + OPS["scatter_add"](v, u, i, axes=(0,))
+
+    names = names_of(plan_of(moments, TABLE, TABLE, TABLE[:8000], np.arange(8000)))
+    assert [names.count(name) for name in ("ranks", "run_starts", "collect")] == [1, 1, 2]
+
+
+def test_places_that_ascend_are_not_sorted_again() -> None:
+    def summed(ids: Any, u: Any) -> Any:
+        found, _ = OPS["sort"](ids, axis=0)
+        last = OPS["full"](value=ROWS - 1, shape=(TOKENS,), dtype=ids.dtype)
+        return OPS["scatter_add"](
+            OPS["full"](value=0, shape=(ROWS, 2), dtype=u.dtype), u, OPS["minimum"](found, last), axes=(0,)
+        )
+
+    ids = (np.arange(TOKENS) * 7 % 5000).astype(np.uint32)
+    names = names_of(plan_of(summed, ids, TABLE[:TOKENS]))
+    assert names.count("merge") == (TOKENS - 1).bit_length() and names[-1] == "collect"
+    signed = names_of(plan_of(summed, ids.astype(np.int32), TABLE[:TOKENS]))
+    assert signed.count("merge") == 2 * names.count("merge")  # a negative one would count from the end
+
+
+def test_running_sums_of_integers_look_at_all_before() -> None:
+    for reverse in (False, True):
+        x = np.random.default_rng(0).integers(-9, 9, (2, 130)).astype(np.int32)
+        plan = plan_of(lambda x: OPS["cumsum"](x, axis=1, reverse=reverse), x)  # noqa: B023
+        verify_program(plan)
+        (found,) = ProgramInterpreter(plan)([x])
+        np.testing.assert_array_equal(found, OPS["cumsum"].ref(x, axis=1, reverse=reverse))
+        assert any(b.space == "shared" for kernel in plan.kernels() for b in kernel.scratch)

@@ -50,15 +50,21 @@ class OperandLimits(NamedTuple):
 DEFAULT_OPERANDS = OperandLimits()
 
 
-class ScatterLimits(NamedTuple):
-    """The scatters in which each element of the result looks for itself at all places that are written: of at most
-    `places`, which are one loop, and at most `looks` in all. Of the others those with up to `few` places go in order,
+class LookLimits(NamedTuple):
+    """The operations in which each element of a result looks for itself at all elements that may concern it, so that
+    none waits for another: at most `line` in one loop, and at most `total` in all.
+
+    Scatters, sorts and running sums of integers are such. Of other scatters those with up to `few` places go in order,
     and more places are sorted first.
     """
 
-    places: int
-    looks: int
+    line: int
+    total: int
     few: int
+
+    def allow(self, line: Size, results: Size) -> bool:
+        """Test whether each of so many results may look at a line of so many elements."""
+        return isinstance(line * results, int) and line <= self.line and line * results <= self.total
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Target:
     index_bits: int = 64
     doubles: bool = True
     split: SplitLimits | None = None
-    scatters: ScatterLimits | None = None
+    looks: LookLimits | None = None
     operands: OperandLimits = DEFAULT_OPERANDS
     rates: Rates = DEFAULT_RATES
 

@@ -10,10 +10,10 @@ from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.backends.gpu.tile_products import tile_product
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
-from wholestep.lower.target import DraftKernel, Expansion, ScatterLimits, Target
+from wholestep.lower.target import DraftKernel, Expansion, LookLimits, Target
 
-CARD_SCATTERS = ScatterLimits(places=2**13, looks=2**26, few=16)
-"""About 15 us on a large card in which each element looks at all places: a sort takes more in its launches alone."""
+CARD_LOOKS = LookLimits(line=2**13, total=2**26, few=16)
+"""Some 15 us of a large card: a merge sort takes more in its launches alone."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class CardTarget(Target):
     spaces: frozenset[Space] = frozenset({"global", "shared", "private"})
     barriers: bool = True
     trips: int | None = None
-    scatters: ScatterLimits | None = CARD_SCATTERS
+    looks: LookLimits | None = CARD_LOOKS
     tiles: bool = False
     functions: Mapping[str, Expansion] = field(default_factory=dict)
 

@@ -34,7 +34,7 @@ def legalize(graph: Graph, target: Target) -> tuple[Graph, set[Value]]:
 
     def run(given: Graph) -> Graph:
         if given not in done:
-            expanded = expand_ops(sort_scatters(inline_bodies(given), target.scatters), target)
+            expanded = expand_ops(sort_scatters(inline_bodies(given), target.looks), target)
             found = map_nested_graphs(loop_invariants(expanded, target.panel_columns), run)
             found = channels_last(split_reductions(found, target.split))
             nothing: set[Value] = set()

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from wholestep.ir.graph import Node
-from wholestep.lower.target import ScatterLimits
+from wholestep.lower.target import LookLimits
 from wholestep.passes.one_hot_indexing import iota_axis
 
 ScatterWay = Literal["in order", "at once", "by element", "sorted"]
@@ -36,7 +36,7 @@ def own_places(node: Node) -> dict[int, int]:
     return {d: a for d, a in counted_places(node).items() if indices.shape[d] == x.shape[a]}
 
 
-def scatter_way(node: Node, limits: ScatterLimits | None) -> ScatterWay:
+def scatter_way(node: Node, limits: LookLimits | None) -> ScatterWay:
     """The way in which a scatter is done on a target with these limits."""
     if limits is None:
         return "in order"
@@ -47,6 +47,6 @@ def scatter_way(node: Node, limits: ScatterLimits | None) -> ScatterWay:
     places = math.prod([n for d, n in enumerate(indices.shape) if d not in own])
     if not isinstance(places * x.type.size, int):
         return "in order"
-    if places <= limits.places and places * x.type.size <= limits.looks:
+    if limits.allow(places, x.type.size):
         return "by element"
     return "in order" if indices.type.size <= limits.few else "sorted"

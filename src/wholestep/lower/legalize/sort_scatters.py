@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,14 +11,14 @@ from wholestep import dtypes
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.lower.legalize.internal_ops import InternalOp, argsort, collect, run_starts
 from wholestep.lower.legalize.scatter_places import scatter_way
-from wholestep.lower.target import ScatterLimits
+from wholestep.lower.target import LookLimits
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
 from wholestep.primitives.family import number_of
 from wholestep.primitives.indexing import ScatterAdd
 
 
-def sort_scatters(graph: Graph, limits: ScatterLimits | None) -> Graph:
+def sort_scatters(graph: Graph, limits: LookLimits | None) -> Graph:
     """Replace scatters of many places to many elements by sorted ones, on targets that have limits.
 
         y = scatter_add(x, u, i, axes=(0,))
@@ -30,29 +30,46 @@ def sort_scatters(graph: Graph, limits: ScatterLimits | None) -> Graph:
     """
     if limits is None:
         return graph
+    known: dict[Any, SortedPlaces] = {}
 
     def rule(node: Node) -> Value | None:
-        x, u = node.inputs[:2]
-        worth = x.type.size and u.type.size and scatter_way(node, limits) == "sorted"
-        return sorted_scatter(node) if worth else None
+        x, u, *indices = node.inputs
+        if not (x.type.size and u.type.size) or scatter_way(node, limits) != "sorted":
+            return None
+        key = (*indices, *[x.shape[a] for a in node.params["axes"]])
+        if key not in known:
+            known[key] = sorted_places(node)
+        return sorted_scatter(node, known[key])
 
     return rewrite(graph, at_roots({"scatter": rule, "scatter_add": rule}))
 
 
-def sorted_scatter(node: Node) -> Value:
-    """A scatter by the runs of equal places in their sorted order."""
-    x, u, *indices = node.inputs
-    axes, k = node.params["axes"], indices[0].ndim
-    places = math.prod([x.shape[a] for a in axes])
+class SortedPlaces(NamedTuple):
+    """The places of scatters in a stable order, and the positions in it at which the run of each place starts."""
+
+    order: Value
+    starts: Value
+
+
+def sorted_scatter(node: Node, places: SortedPlaces) -> Value:
+    """A scatter by the runs of equal places."""
+    x, u, index = node.inputs[:3]
+    rows = new_value(node, "reshape", u, shape=(index.type.size, *u.shape[index.ndim :]))
+    adds = isinstance(node.op, ScatterAdd)
+    return internal_value(node, collect, x, rows, *places, axes=node.params["axes"], adds=adds)
+
+
+def sorted_places(node: Node) -> SortedPlaces:
+    """The places of a scatter, sorted unless they ascend as they are."""
+    x, _, *indices = node.inputs
     numbers = place_numbers(node)
     if len(indices) == 1 and is_ascending(indices[0]):
         order, ascending = new_value(node, "iota", shape=numbers.shape, axis=0, dtype=np.dtype(np.int64)), numbers
     else:
         order = internal_value(node, argsort, numbers)
         ascending = new_value(node, "gather", numbers, order, axes=(0,))
-    starts = internal_value(node, run_starts, ascending, size=places)
-    rows = new_value(node, "reshape", u, shape=(indices[0].type.size, *u.shape[k:]))
-    return internal_value(node, collect, x, rows, order, starts, axes=axes, adds=isinstance(node.op, ScatterAdd))
+    size = math.prod([x.shape[a] for a in node.params["axes"]])
+    return SortedPlaces(order, internal_value(node, run_starts, ascending, size=size))
 
 
 def place_numbers(node: Node) -> Value:

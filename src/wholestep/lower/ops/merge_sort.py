@@ -46,7 +46,7 @@ def merge_sort_tasks(low: Materializer, node: Node) -> list[Task]:
     def steps(at: Assignment) -> tuple[Step, ...]:
         return tuple([step for task in tasks for step in task.steps(at)])
 
-    return [Task(reads, (home,), steps, scratch=(between,))]
+    return [Task(reads, (home,), steps, scratch=(between,) if passes else ())]
 
 
 def iota_task(low: Materializer, order: Value, place: Allocation) -> Task:

@@ -16,6 +16,7 @@ from wholestep.lower.legalize.internal_ops import (
 from wholestep.lower.ops import control_flow, matrix_kernels, merge_sort, philox
 from wholestep.lower.ops.loop_templates import OpaqueRule, concat_tasks, leaf_operands
 from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
+from wholestep.lower.ops.rank_sort import sort_tasks
 from wholestep.lower.ops.scatter import scatter_tasks
 from wholestep.lower.ops.scatter_runs import collect_tasks, run_starts_tasks
 from wholestep.primitives.class_table import ClassTable
@@ -59,7 +60,7 @@ OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
         Cond: OpaqueRule(control_flow.control_flow_operands, control_flow.cond_tasks),
         RandomBits: OpaqueRule(leaf_operands, philox.random_bits_tasks),
         RandomBlocks: OpaqueRule(leaf_operands, philox.random_blocks_tasks),
-        ArgsortOp: OpaqueRule(merge_sort.keys_in_rows, merge_sort.merge_sort_tasks),
+        ArgsortOp: OpaqueRule(merge_sort.keys_in_rows, sort_tasks),
         RunStartsOp: OpaqueRule(leaf_operands, run_starts_tasks),
         CollectOp: OpaqueRule(leaf_operands, collect_tasks),
         RequireOp: OpaqueRule(leaf_operands, matrix_kernels.require_tasks),

@@ -1,4 +1,5 @@
-"""Prefix scans such as cumsum: an ordered loop along the axis whose loop-carried value is the prefix so far."""
+"""Prefix scans such as cumsum: an ordered loop along the axis whose loop-carried value is the prefix so far; where
+work items run side by side, each element of a sum of integers looks at all before it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep.ir.graph import Node
+from wholestep.kernel.index_arithmetic import Coordinates
 from wholestep.kernel.lang import I64, Axis, Index, Var
 from wholestep.kernel.maths.complex import Complex
 from wholestep.lower.buffers.materialize import Materializer
@@ -23,6 +25,9 @@ def prefix_scan_tasks(low: Materializer, node: Node) -> list[Task]:
     n = x.shape[axis]
     if x.type.size == 0:
         return []
+    limits = low.context.target.looks
+    if limits is not None and isinstance(node.op, Cumsum) and x.dtype.kind in "iu" and limits.allow(n, x.type.size):
+        return [integer_sums_task(low, node)]
     initial_values, update = INITIAL_VALUES.of(node.op), PREFIX_UPDATES.of(node.op)
     assert initial_values is not None and update is not None
     with KernelTemplate(low, node.op.name) as reader:
@@ -43,6 +48,26 @@ def prefix_scan_tasks(low: Materializer, node: Node) -> list[Task]:
                 for v, prefix in zip(node.outputs, prefixes, strict=True):
                     reader.store(v, low.locations[v], place, prefix)
     return [reader.task()]
+
+
+def integer_sums_task(low: Materializer, node: Node) -> Task:
+    """A running sum of integers, exact in any order: each element sums for itself what comes before it."""
+    x, axis = node.inputs[0], node.params["axis"]
+    out = node.outputs[0]
+    with KernelTemplate(low, node.op.name) as reader:
+        builder = reader.builder
+        axes, at = axes_of_shape(x.shape)
+        with reader.loops(axes):
+            here = builder.index(at[axis])
+
+            def element(r: Coordinates) -> tuple[Any]:
+                there, value = builder.index(r[0]), reader.read(x, (*at[:axis], r[0], *at[axis + 1 :]))
+                met = builder.op("le", *((here, there) if node.params["reverse"] else (there, here)))
+                return (reader.choose(met, value, reader.number(0, x.dtype)),)
+
+            found = reader.reduce("add", at, (x.shape[axis],), x.dtype, element)
+            reader.store(out, low.locations[out], at, found)
+    return reader.task()
 
 
 def next_sum(reader: ElementReader, so_far: list[Var], x: Any, at: Index) -> list[Var]:

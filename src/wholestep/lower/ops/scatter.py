@@ -21,7 +21,7 @@ from wholestep.primitives.indexing import ScatterSet
 def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
     """The tasks of a scatter: a copy of the operand and its updates, or both in one."""
     x, u, *_ = node.inputs
-    out, limits = node.outputs[0], low.context.target.scatters
+    out, limits = node.outputs[0], low.context.target.looks
     if out.type.size == 0:
         return []
     first = copy_unless_in_place(low, x, low.locations[out])
