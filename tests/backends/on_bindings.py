@@ -20,6 +20,8 @@ from wholestep.runtime.gpu.backend import CardBackend
 from wholestep.runtime.gpu.cuda import CudaDriver
 from wholestep.runtime.gpu.nvrtc import MachineCode
 from wholestep_tools.bench.device import measured
+from wholestep_tools.bench.peers.wholestep import trained
+from wholestep_tools.bench.spec import WORKLOADS
 from wholestep_tools.drawn.cuda_card import write_library
 
 
@@ -44,6 +46,8 @@ def found(workload: str) -> dict[str, Any]:
         made = CudaDriver(driver, LibraryCompiler(Path(folder)), 0)
         BACKENDS["cuda"] = lambda: CardBackend(CUDA, Cuda(), made)
         difference = measured(workload, "cuda", 1).difference
+        params, batch = WORKLOADS[workload].data()
+        profile = trained(workload, params, batch, 1, "cuda").step.profile(batch, calls=2)
     gc.collect()
     try:
         made.allocate(1 << 40)
@@ -52,7 +56,7 @@ def found(workload: str) -> dict[str, Any]:
         full = str(error)
     library = ctypes.CDLL("libcuda.so.1")
     graphs = library.tests_graphs_launched(), library.tests_graphs_destroyed()
-    return {"card": made.name, "difference": difference, "graphs": graphs, "full": full}
+    return {"card": made.name, "difference": difference, "graphs": graphs, "full": full, "inside": profile.inside}
 
 
 if __name__ == "__main__":

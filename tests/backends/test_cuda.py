@@ -341,6 +341,7 @@ def test_the_bindings_of_cuda_take_the_calls_as_they_are_made(tmp_path: Path) ->
     assert not done.returncode, done.stderr
     found = json.loads(done.stdout)
     assert found["card"] == "libcuda.c" and found["difference"] < 1e-6
+    assert found["inside"] > 0, "events of the card have times"
     launched, destroyed = found["graphs"]
     assert launched >= 20 and destroyed > 0
     assert "CUDA_ERROR_OUT_OF_MEMORY; what it holds is kept" in found["full"]

@@ -31,8 +31,9 @@ def test_the_table_and_its_record(monkeypatch, capsys, tmp_path):
 @pytest.mark.skipif(cuda_card.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
 def test_a_workload_by_the_launcher_of_cuda(capsys):
     with cuda_card.offered():
-        assert main(["bench", "device", "cuda", "--workloads", "W4", "--rounds", "1"]) == 0
-    assert "all losses agree to 1e-06" in capsys.readouterr().out
+        assert main(["bench", "device", "cuda", "--workloads", "W4", "--rounds", "1", "--kernels"]) == 0
+    said = capsys.readouterr().out
+    assert "all losses agree to 1e-06" in said and "µs in kernels" in said and "contract_tanh and" in said
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ class CompiledProgram(InspectableProgram, Executable):
 
     def profiler(self, state: Sequence[Any]) -> Profiler:
         """The program with a clock around its kernels, on copies of this state."""
-        return self.backend.profiler(self.unit, self.plan, self.streams, state)
+        return self.backend.profiler(self.unit, self.plan, self.code, self.streams, state)
 
 
 def compile_graph(

@@ -190,6 +190,16 @@ def kernel_cost(step: Launch | RoutineCall, times: Size, rates: Rates, far: floa
     )
 
 
+def joined_cost(costs: Sequence[KernelCost]) -> KernelCost:
+    """The entry of kernels that are one launch, by the name of the one that takes longest."""
+    if len(costs) == 1:
+        return costs[0]
+    longest = max(costs, key=lambda cost: cost.microseconds)
+    counts = {name: sum([getattr(cost, name) for cost in costs]) for name in ("contraction", "flops", "bytes", "moved")}
+    name, time = f"{longest.name} and {len(costs) - 1} more", sum([cost.microseconds for cost in costs])
+    return longest._replace(name=name, microseconds=time, **counts)
+
+
 def step_location(step: Launch | RoutineCall) -> Where:
     """The user's line that a step does most for."""
     if isinstance(step, RoutineCall):

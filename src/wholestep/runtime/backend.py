@@ -53,8 +53,8 @@ class Profiler(Protocol):
     """A program on copies of its resident buffers, with a clock around its kernels and routines."""
 
     @property
-    def steps(self) -> Sequence[Launch | RoutineCall]:
-        """The kernels and routines that are timed, in the order of their numbers."""
+    def timed(self) -> Sequence[tuple[Launch | RoutineCall, ...]]:
+        """The kernels and routines that are timed, in the order of their numbers: those of one launch together."""
 
     def __call__(self, arrays: Sequence[NDArray]) -> ProfileRecord:
         """Run once on what the last run left, and return the timing."""
@@ -111,7 +111,7 @@ class Backend(ABC):
         raise UnsupportedError(f"export: the device {self.target.name!r} makes no objects")
 
     def profiler(
-        self, unit: CompilationUnit, plan: LoweredProgram, streams: FileInputs, state: Sequence[Any]
+        self, unit: CompilationUnit, plan: LoweredProgram, code: LoadedCode, streams: FileInputs, state: Sequence[Any]
     ) -> Profiler:
-        """Build a program again with a clock around its steps; raises UnsupportedError where there is none."""
+        """Give a program a clock around its steps; raises UnsupportedError where there is none."""
         raise UnsupportedError(f"profile: the device {self.target.name!r} has no clock for its kernels")

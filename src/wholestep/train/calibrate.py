@@ -82,7 +82,7 @@ class Timed:
     def __init__(self, f: Callable[..., Any], *arrays: NDArray) -> None:
         self.arrays = arrays
         self.recorder = compile_graph(jit(f).lower(*arrays)).profiler(())
-        kernels = [(s.kernel, i) for i, s in enumerate(self.recorder.steps) if isinstance(s, Launch)]
+        kernels = [(s.kernel, i) for i, (s,) in enumerate(self.recorder.timed) if isinstance(s, Launch)]
         self.kernel, self.number = max(kernels, key=lambda k: count_kernel(k[0]).flops)
         self.alone = self.shared = math.inf
 

@@ -318,6 +318,7 @@ def add_device(commands: Any) -> None:
     job.add_argument("device", help='such as "cuda", "cuda:1", "opencl" or "webgpu"')
     job.add_argument("--workloads", default=",".join(device.STEPS), metavar="NAMES", help="what to run")
     job.add_argument("--peers", metavar="NAMES", help="of jax, torch.compile: time these on the device, too")
+    job.add_argument("--kernels", action="store_true", help="also print the launches of a step that take longest")
     job.add_argument(
         "--rounds",
         type=integer_at_least(1),
@@ -332,9 +333,13 @@ def device_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench device` as it was given."""
     steps = spec.named(options.workloads, device.STEPS)
     if options.peers is None:
-        return device.bench(options.device, steps, options.rounds or 100, options.json, sys.stdout)
-    peers = device_peers.chosen(options.peers, options.device)
-    return device_peers.bench(options.device, steps, peers, options.rounds or 7, options.json, sys.stdout)
+        code = device.bench(options.device, steps, options.rounds or 100, options.json, sys.stdout)
+    else:
+        peers = device_peers.chosen(options.peers, options.device)
+        code = device_peers.bench(options.device, steps, peers, options.rounds or 7, options.json, sys.stdout)
+    for name in steps if options.kernels else ():
+        print(f"\n{device.slowest_launches(name, options.device)}", flush=True)
+    return code
 
 
 def whole_depth(text: str) -> int:

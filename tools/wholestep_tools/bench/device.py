@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 from wholestep.compiler.devices import check_device
 from wholestep.errors import CommandError
+from wholestep.report.table_format import tables_as_text
 from wholestep_tools.bench.machine import processor
 from wholestep_tools.bench.peers.wholestep import Training, trained
 from wholestep_tools.bench.spec import WORKLOADS
@@ -69,6 +70,13 @@ def table_line(row: DeviceRow) -> str:
     """A row for people."""
     times = f"{1e3 * row.step:>9.3g} ms {1e3 * row.host:>9.3g} ms"
     return f"{row.workload:<8} {row.difference:>10.1e} {row.first:>8.2f} s {times}"
+
+
+def slowest_launches(name: str, device: str) -> str:
+    """The launches of a step of a workload that take longest, by the clock of the device, as a table."""
+    params, batch = WORKLOADS[name].data()
+    profile = trained(name, params, batch, 1, device).step.profile(batch, calls=10)
+    return tables_as_text(profile.title(), profile.tables()[:1])
 
 
 def check_request(device: str, file: Path | None) -> None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -266,6 +267,23 @@ class CardCalls:
         self.ordered(stream)
         self.check_place(source, nbytes)
         ctypes.memmove(target, source, nbytes)
+
+    def on_cuEventCreate(self, flags: int) -> list[float]:
+        assert self.context and flags == 0
+        return []
+
+    def on_cuEventRecord(self, event: list[float], stream: Any) -> None:
+        self.ordered(stream)
+        assert self.captured is None
+        event[:] = [time.perf_counter()]
+
+    def on_cuEventElapsedTime(self, first: list[float], second: list[float]) -> float:
+        assert first and second, "an event that was not recorded has no time"
+        return 1e3 * (second[0] - first[0])
+
+    def on_cuEventDestroy(self, event: list[float]) -> None:
+        assert self.context
+        event.clear()
 
     def later(self, work: Callable[[], None]) -> None:
         """Do what a stream is given, or keep it where it is captured."""

@@ -16,7 +16,7 @@ from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, fla
 from wholestep.backends.gpu.host_scalars import Element, HostScalars
 from wholestep.backends.gpu.join_kernels import KERNELS, SmallKernel, joined_kernel, small_kernel
 from wholestep.kernel.lang import DType, Kernel, walk
-from wholestep.lower.program.steps import MemRef
+from wholestep.lower.program.steps import Launch, MemRef
 
 BESIDE = 8
 """The kernels beside each other in one launch at most, equal ones counted once."""
@@ -49,10 +49,11 @@ class HostPart(NamedTuple):
 
 
 class CardPart(NamedTuple):
-    """A launch of the card, of a kernel or of several beside each other."""
+    """A launch of the card, of a kernel or of several beside each other; `steps` are those of the plan that it does."""
 
     kernel: Kernel | KernelsBeside
     refs: tuple[MemRef, ...]
+    steps: tuple[Launch, ...] = ()
 
     def alone(self) -> Iterator[tuple[Kernel, tuple[MemRef, ...]]]:
         """The kernels, each with its own places."""
@@ -65,13 +66,19 @@ class CardPart(NamedTuple):
 LaunchPart = HostPart | CardPart
 
 
-def card_part(kernel: Kernel, refs: Sequence[MemRef]) -> CardPart:
+def card_part(kernel: Kernel, refs: Sequence[MemRef], steps: tuple[Launch, ...] = ()) -> CardPart:
     """The launch of a kernel at these places, without the buffers that the kernel leaves alone."""
     used = {b for s in walk(kernel.body) for b in buffers_of(s)}
     if used.issuperset(kernel.buffers):
-        return CardPart(kernel, tuple(refs))
+        return CardPart(kernel, tuple(refs), steps)
     kept = [(b, ref) for b, ref in zip(kernel.buffers, refs, strict=True) if b in used]
-    return CardPart(replace(kernel, buffers=tuple([b for b, _ in kept])), tuple([ref for _, ref in kept]))
+    return CardPart(replace(kernel, buffers=tuple([b for b, _ in kept])), tuple([ref for _, ref in kept]), steps)
+
+
+def together(kernel: Kernel | KernelsBeside, parts: Sequence[LaunchPart]) -> CardPart:
+    """The launch of a kernel that does what these parts do."""
+    refs = tuple([ref for p in parts for ref in p.refs])
+    return CardPart(kernel, refs, tuple([step for p in parts if isinstance(p, CardPart) for step in p.steps]))
 
 
 class Access(NamedTuple):
@@ -202,7 +209,7 @@ class LaunchOrder:
         if len(parts) == 1:
             return parts[0]
         kernels = tuple([kernel for p in parts for kernel in kernels_of(p.kernel)])
-        return CardPart(KernelsBeside(kernels), tuple([ref for p in parts for ref in p.refs]))
+        return together(KernelsBeside(kernels), parts)
 
     def taken(self, wanted: Callable[[int], bool]) -> list[int]:
         """Take out the parts of a kind, in their order, that no other kind holds up."""
@@ -229,7 +236,7 @@ class LaunchOrder:
             assert isinstance(alone, CardPart)
             return alone
         kernels: list[SmallKernel] = [small for i in chosen if (small := self.small[i]) is not None]
-        return CardPart(joined_kernel(kernels), tuple([ref for p in parts for ref in p.refs]))
+        return together(joined_kernel(kernels), parts)
 
 
 def order_launches(

@@ -15,7 +15,7 @@ from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.program.placed import PlacedProgram
 from wholestep.lower.program.program import LoweredProgram
-from wholestep.runtime.backend import Backend
+from wholestep.runtime.backend import Backend, LoadedCode
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.cpu import machine_rates
 from wholestep.runtime.cpu.artifact_entry import pack_entry, unpack_artifact
@@ -50,7 +50,12 @@ class CpuBackend(Backend):
         return exported_object(programs, prefix, self.processor)
 
     def profiler(
-        self, unit: CompilationUnit, plan: LoweredProgram, streams: FileInputs, state: Sequence[NDArray]
+        self,
+        unit: CompilationUnit,
+        plan: LoweredProgram,
+        code: LoadedCode,
+        streams: FileInputs,
+        state: Sequence[NDArray],
     ) -> ProfiledProgram:
         return ProfiledProgram(unit, plan, self.processor, streams, state)
 

@@ -29,7 +29,7 @@ MAX_EVENTS = 1 << 17
 
 
 class ProfiledProgram:
-    """A program on copies of its resident arrays; `steps` are the kernels and routines that are timed."""
+    """A program on copies of its resident arrays; `timed` are its kernels and routines, each by itself."""
 
     @without_garbage_collection()
     def __init__(
@@ -40,11 +40,12 @@ class ProfiledProgram:
         streams: FileInputs,
         state: Sequence[NDArray],
     ) -> None:
-        self.steps = timed_steps(plan)
+        steps = timed_steps(plan)
+        self.timed = [(step,) for step in steps]
         self.capacity = int(min(MAX_EVENTS, count_events(plan)))
         entry = pack_entry(unit, plan, target, ProfiledEntry)
         made = unpack_artifact(unit, entry)
-        nbytes = 8 * record_words(len(self.steps), self.capacity)
+        nbytes = 8 * record_words(len(steps), self.capacity)
         room = TableSlot("arena", np.dtype(np.uint8), (nbytes,), nbytes)
         made = dataclasses.replace(made, slots=(*made.slots, room), microseconds=1e9)
         self.instance = NativeExecutable(unit.graph, made, streams=streams).instance(list(map(clone, state)))
@@ -52,7 +53,7 @@ class ProfiledProgram:
 
     def __call__(self, arrays: Sequence[NDArray]) -> ProfileRecord:
         """Run once on what the last run left, and say what it took."""
-        self.record[: record_words(len(self.steps), 0)] = 0
+        self.record[: record_words(len(self.timed), 0)] = 0
         self.record[1] = self.capacity
         before = time.perf_counter()
         self.instance(arrays)
@@ -61,7 +62,7 @@ class ProfiledProgram:
 
     def read(self, seconds: float) -> ProfileRecord:
         """Read the record of the last run."""
-        tick, first = clock.tick_nanoseconds(), record_words(len(self.steps), 0)
+        tick, first = clock.tick_nanoseconds(), record_words(len(self.timed), 0)
         sums = self.record[RECORD_HEAD:first].reshape(-1, 2)
         count = int(self.record[0])
         kept = self.record[first:].reshape(-1, EVENT_WORDS)[:count].tolist()

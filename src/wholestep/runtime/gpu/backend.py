@@ -20,7 +20,7 @@ from wholestep.kernel.maths.coefficients import F32
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.target import Expansion
-from wholestep.runtime.backend import Backend
+from wholestep.runtime.backend import Backend, LoadedCode
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.gpu.card_program import CardModule, pack_program, unpack_program
 from wholestep.runtime.gpu.cuda import cuda_driver
@@ -28,7 +28,9 @@ from wholestep.runtime.gpu.driver import Driver
 from wholestep.runtime.gpu.executable import CardCode
 from wholestep.runtime.gpu.memory import CardMemory
 from wholestep.runtime.gpu.opencl import opencl_driver
+from wholestep.runtime.gpu.profiler import ProfiledCardProgram
 from wholestep.runtime.gpu.webgpu import webgpu_driver
+from wholestep.runtime.memory.mapped_arrays import FileInputs
 
 
 class CardBackend(Backend):
@@ -53,6 +55,13 @@ class CardBackend(Backend):
 
     def load(self, unit: CompilationUnit, entry: CacheEntry) -> CardCode:
         return CardCode(unit, unpack_program(unit, entry), self.driver)
+
+    def profiler(
+        self, unit: CompilationUnit, plan: LoweredProgram, code: LoadedCode, streams: FileInputs, state: Sequence[Any]
+    ) -> ProfiledCardProgram:
+        assert isinstance(code, CardCode)
+        timed = CardModule(plan, self.language, self.driver.has_doubles).done_by
+        return ProfiledCardProgram(code.executable(streams), timed, state, self.driver.clock())
 
 
 def special_function(rule: Rule) -> Expansion:

@@ -91,6 +91,8 @@ class CardModule:
         self.written: dict[str, KernelCode] = {}
         self.trips: dict[int, int] = {}
         """Those of the loops around."""
+        self.done_by: list[tuple[Launch | RoutineCall, ...]] = []
+        """The steps of the plan that each launch and copy does, in the order of the program."""
         self.steps = self.packed(plan.steps)
         self.codes = list(self.written.values())
         self.text = language.module([code.text for code in self.codes])
@@ -121,13 +123,14 @@ class CardModule:
             types.append(dtype)
             self.arena += HOST_ELEMENT
         host = [] if split.host is None else [HostPart(split.host, tuple(refs), tuple(types))]
-        return [*host, *([] if split.card is None else [card_part(split.card, refs)])]
+        return [*host, *([] if split.card is None else [card_part(split.card, refs, (step,))])]
 
     def part(self, part: LaunchPart) -> list[Any]:
         """A part of a launch as JSON can hold it."""
         if isinstance(part, HostPart):
             loads = [[pack_ref(ref), short] for ref, short in part.loads()]
             return ["host", part.scalars, loads, list(map(pack_ref, part.stores()))]
+        self.done_by.append(part.steps)
         return ["launch", self.number(part.kernel), list(map(pack_ref, part.refs))]
 
     def number(self, kernel: Kernel | KernelsBeside) -> int:
@@ -141,6 +144,7 @@ class CardModule:
         """A step that is no launch."""
         match step:
             case RoutineCall():
+                self.done_by.append((step,))
                 return ["copy", list(map(pack_ref, step.refs)), int(step.params[0])]
             case StatusCheck():
                 return ["check", step.site, pack_ref(step.ref), step.fine]
@@ -244,6 +248,23 @@ def needs_no_host(step: CardStep) -> bool:
 def flat_loop(loop: ForLoop) -> ForLoop:
     """A loop that needs no host, with the very steps of its body."""
     return replace(loop, body=tuple([step for together in loop.body for step in together.steps]))  # type: ignore[union-attr]
+
+
+def launches_and_copies(steps: Iterable[Any]) -> Iterator[NumberedLaunch | RoutineCall]:
+    """The launches and copies of a program, in its order."""
+    for step in steps:
+        match step:
+            case NumberedLaunch() | RoutineCall():
+                yield step
+            case DeviceSteps():
+                yield from launches_and_copies(step.steps)
+            case ForLoop():
+                yield from launches_and_copies(step.body)
+            case WhileLoop():
+                yield from launches_and_copies((*step.test, *step.body))
+            case Switch():
+                for case in step.cases:
+                    yield from launches_and_copies(case)
 
 
 def touched(steps: Iterable[Any]) -> Iterator[MemRef]:

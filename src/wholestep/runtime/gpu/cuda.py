@@ -210,6 +210,9 @@ class CudaDriver:
                 self.release(call, what)
         return self.owned(executable, "cuGraphExecDestroy")
 
+    def clock(self) -> CudaClock:
+        return CudaClock(self)
+
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
         function, groups, threads, _ = kernel
         if not groups:
@@ -218,6 +221,42 @@ class CudaDriver:
         pointers = np.arange(len(places), dtype=np.uint64) * values.itemsize + values.ctypes.data
         with self.entered():
             self.ask("cuLaunchKernel", function, groups, 1, 1, threads, 1, 1, 0, self.stream, pointers.ctypes.data, 0)
+
+
+class CudaClock:
+    """Events of the card's stream, which are used again once they have been read."""
+
+    def __init__(self, driver: CudaDriver) -> None:
+        self.driver = driver
+        self.made: list[CardHandle] = []
+        self.count = 0
+        self.first = self.event()
+
+    def event(self) -> CardHandle:
+        """An event."""
+        with self.driver.entered():
+            return self.driver.owned(self.driver.ask("cuEventCreate", 0)[0], "cuEventDestroy")
+
+    def record(self, event: CardHandle) -> None:
+        """Have the card note the time when it comes here."""
+        with self.driver.entered():
+            self.driver.ask("cuEventRecord", event.handle, self.driver.stream)
+
+    def restart(self) -> None:
+        self.count = 0
+        self.record(self.first)
+
+    def stamp(self) -> None:
+        if self.count == len(self.made):
+            self.made.append(self.event())
+        self.record(self.made[self.count])
+        self.count += 1
+
+    def read(self) -> list[float]:
+        ask, count, self.count = self.driver.ask, self.count, 0
+        with self.driver.entered():
+            ask("cuStreamSynchronize", self.driver.stream)
+            return [1e6 * ask("cuEventElapsedTime", self.first.handle, x.handle)[0] for x in self.made[:count]]
 
 
 def address_of(place: MemoryPlace) -> int:

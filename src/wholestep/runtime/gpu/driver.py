@@ -23,6 +23,19 @@ class MemoryPlace(NamedTuple):
     offset: int
 
 
+class DeviceClock(Protocol):
+    """The times at which a card comes to places in the order of what is asked of it."""
+
+    def restart(self) -> None:
+        """Count from here on; all stamps are forgotten."""
+
+    def stamp(self) -> None:
+        """Note when the card comes to this place."""
+
+    def read(self) -> list[float]:
+        """The nanoseconds of the stamps, once all that was asked for is done; they are forgotten."""
+
+
 class Driver(Protocol):
     """A card. What is asked of it happens in the order asked, and `read` waits for it."""
 
@@ -63,6 +76,9 @@ class Driver(Protocol):
         """Do what `work` launches and copies, which is the same for every call with this key and these places; `kept`
         holds whatever makes that quicker.
         """
+
+    def clock(self) -> DeviceClock:
+        """A clock of the card; raises UnsupportedError where it has none."""
 
 
 def copied_through(driver: Driver, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> bool:

@@ -171,18 +171,16 @@ class CardInstance(BoundExecutable):
 
     def run(self, steps: Sequence[CardStep]) -> None:
         """Go through steps in their order."""
-        driver = self.code.driver
         for step in steps:
             match step:
                 case NumberedLaunch():
-                    driver.launch(self.code.kernels[step.kernel], [self.place(ref) for ref in step.refs])
+                    self.launch(step)
                 case DeviceSteps():
                     self.repeat_steps(step)
                 case HostStep():
                     self.compute(step)
                 case RoutineCall():
-                    target, source = map(self.place, step.refs)
-                    driver.copy(target, source, step.params[0])
+                    self.copy(step)
                 case StatusCheck():
                     self.check(step)
                 case ForLoop():
@@ -194,6 +192,15 @@ class CardInstance(BoundExecutable):
                 case Switch():
                     case = self.number(step.ref, np.int64)
                     self.run(step.cases[min(max(case, 0), len(step.cases) - 1)])  # type: ignore[arg-type]
+
+    def launch(self, step: NumberedLaunch) -> None:
+        """Launch a kernel."""
+        self.code.driver.launch(self.code.kernels[step.kernel], [self.place(ref) for ref in step.refs])
+
+    def copy(self, step: RoutineCall) -> None:
+        """Copy from one place to another."""
+        target, source = map(self.place, step.refs)
+        self.code.driver.copy(target, source, step.params[0])
 
     def repeat_steps(self, step: DeviceSteps) -> None:
         """Run steps that the card does by itself."""

@@ -98,12 +98,44 @@ class OpenCLDriver:
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
         work()
 
+    def clock(self) -> OpenCLClock:
+        return OpenCLClock(self)
+
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
         function, items, group = kernel
         if items == (0,):
             return
         with self.lock:
             function(self.queue, items, group, *[part for place in places for part in place])
+
+
+class OpenCLClock:
+    """Markers in the queue, which from then on is one that keeps times."""
+
+    def __init__(self, driver: OpenCLDriver) -> None:
+        self.driver, cl = driver, driver.cl
+        self.marks: list[Any] = []
+        with driver.lock:
+            driver.queue.finish()
+            driver.queue = cl.CommandQueue(driver.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+            self.first = cl.enqueue_marker(driver.queue)
+
+    def restart(self) -> None:
+        self.marks.clear()
+        with self.driver.lock:
+            self.first = self.driver.cl.enqueue_marker(self.driver.queue)
+
+    def stamp(self) -> None:
+        with self.driver.lock:
+            self.marks.append(self.driver.cl.enqueue_marker(self.driver.queue))
+
+    def read(self) -> list[float]:
+        with self.driver.lock:
+            self.driver.queue.finish()
+            begin = self.first.profile.end
+            times = [float(mark.profile.end - begin) for mark in self.marks]
+        self.marks.clear()
+        return times
 
 
 @cache

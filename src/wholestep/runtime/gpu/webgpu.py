@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from wholestep import forks
-from wholestep.errors import DeviceError, MissingExtraError
+from wholestep.errors import DeviceError, MissingExtraError, UnsupportedError
 from wholestep.ir.graph import NDArray
-from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
+from wholestep.runtime.gpu.driver import DeviceClock, KernelShape, MemoryPlace
 
 ALIGNMENT = 256
 """Allocations begin at multiples of this many bytes."""
@@ -262,6 +262,12 @@ class WebGPUDriver:
 
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
         work()
+
+    def clock(self) -> DeviceClock:
+        raise UnsupportedError(
+            "profile: device 'webgpu' has no clock: wgpu-py gives time stamps without the length of a tick",
+            hint="device='cuda' and device='opencl' have clocks",
+        )
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
         pipeline, groups = kernel

@@ -107,10 +107,11 @@ class Inspected:
 
         The step stays as it is, to the last bit. Printed the result is a table, measured beside predicted, of the
         fastest of the calls; its `save("trace.json")` writes what Perfetto opens. A look at the clock takes some 30 ns,
-        and each kernel is charged one.
+        and each kernel is charged one. On a card it is the card's clock, and launches do several kernels.
 
         Shapes: a batch as the step was compiled for; times in microseconds.
-        Raises: as a call does for a batch of another kind, and ParameterError for less than one call.
+        Raises: as a call does for a batch of another kind, ParameterError for less than one call, and UnsupportedError
+        on a device without a clock.
 
         >>> import numpy as np, wholestep as ws
         >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((3, 5)), batch=np.ones((7, 3)))

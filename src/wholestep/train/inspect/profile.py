@@ -15,7 +15,7 @@ from wholestep.lower.cost.cache_reuse import cache_misses
 from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.program.steps import Launch, RoutineCall
 from wholestep.report import table_format
-from wholestep.report.cost_table import NO_USER_LINE, KernelCost, kernel_cost, line_costs, rates_source
+from wholestep.report.cost_table import NO_USER_LINE, KernelCost, joined_cost, kernel_cost, line_costs, rates_source
 from wholestep.runtime.backend import ProfileRecord
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS
 from wholestep.train.inspect import perfetto
@@ -134,22 +134,31 @@ def profiled(engine: Engine, batch: Any, calls: int) -> Profile:
     records = [recorder(arrays) for _ in range(calls)]
     by = program.backend.rates()
     far = cache_misses(program.plan.steps, by)
-    steps = [(step, far.get(id(step), 0.0)) for step in recorder.steps]
-    return profile_of(program.graph.name, steps, records, by)
+    groups = [[(step, far.get(id(step), 0.0)) for step in group] for group in recorder.timed]
+    return profile_of(program.graph.name, groups, records, by)
 
 
 def profile_of(
-    name: str, steps: Sequence[tuple[Launch | RoutineCall, float]], records: Sequence[ProfileRecord], by: Rates
+    name: str,
+    groups: Sequence[Sequence[tuple[Launch | RoutineCall, float]]],
+    records: Sequence[ProfileRecord],
+    by: Rates,
 ) -> Profile:
-    """The profile that records of several calls make; with each step the bytes that it brings from memory."""
+    """The profile that records of several calls make, whose steps are timed in groups; with each step the bytes that it
+    brings from memory."""
     best = min(records, key=lambda r: r.seconds)
     times: list[KernelTime] = []
     lines: dict[str, LineTime] = {}
-    for i, (step, far) in enumerate(steps):
-        entry = kernel_cost(step, best.runs[i], by, far)
+    for i, group in enumerate(groups):
+        costs = [kernel_cost(step, best.runs[i], by, far) for step, far in group]
+        entry = joined_cost(costs)
         took, least = best.nanoseconds[i] / 1e3, min(r.nanoseconds[i] for r in records) / 1e3
         times.append(KernelTime(took, least, entry))
-        for where, _, _, predicted in line_costs(step, entry, by):
+        for where, predicted in [
+            (where, part)
+            for (step, _), cost in zip(group, costs, strict=True)
+            for where, _, _, part in line_costs(step, cost, by)
+        ]:
             line = show(where) or NO_USER_LINE
             before = lines.get(line, LineTime(line, 0.0, 0.0))
             part = took * predicted / entry.microseconds if entry.microseconds else 0.0
