@@ -77,6 +77,7 @@ FLOORS = {
         "cuda memory opencl webgpu",
         "card_program",
         "executable",
+        "profiler",
         "backend",
     ),
     "backends.gpu": (
