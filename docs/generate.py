@@ -1,7 +1,7 @@
 """Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, primitives.md
 and the table of precision.md from the facts that primitives state, RELIABILITY.md from the records of audits, and the
 tables of benchmarks.md from the records of products, of models of real size and of deep ones, that of devices.md from
-the record of kernels for NVIDIA cards."""
+the records of an NVIDIA card and of kernels for them."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from wholestep_tools.audit.page import page as reliability, table as measured_ta
 from wholestep_tools.bench.calls import page_table as calls_table
 from wholestep_tools.bench.decode import page_table as decode_table
 from wholestep_tools.bench.depth import page_table as depth_table
+from wholestep_tools.bench.device_peers import page_table as device_table
 from wholestep_tools.bench.first_trace import page_table as trace_table
 from wholestep_tools.bench.processes import table_of as processes_table
 from wholestep_tools.bench.products import page_table as product_table
@@ -306,9 +307,10 @@ def readme() -> str:
 
 
 def device_page() -> str:
-    """The page on devices, with the resources that kernels of workloads take of an NVIDIA card in its place."""
+    """The page on devices, with what was measured on an NVIDIA card, and what kernels take of one, in their places."""
     record = json.loads((FOLDER / "records" / "cudakernels.json").read_text(encoding="utf-8"))
     page = (FOLDER / "devices.md").read_text(encoding="utf-8")
+    page = with_table(page, "records/device-cuda.json", device_table(FOLDER / "records" / "device-cuda.json"))
     return with_table(page, "records/cudakernels.json", measured_table(record["measured"]))
 
 

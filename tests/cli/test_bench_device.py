@@ -71,6 +71,20 @@ def test_the_table_of_peers():
     assert device_peers.complaints("W4", planted()) == []
 
 
+def test_the_page_of_a_record(tmp_path):
+    file = tmp_path / "device.json"
+    assert device_peers.page_table(file) == []
+    rows = {"W1": planted(jax={"failed": "died"}), "W4": planted()}
+    record = {"card": "a card", "driver": "", "day": "a day", "steps": 20}
+    record["workloads"] = {name: [row._asdict() for row in made] for name, made in rows.items()}
+    file.write_text(json.dumps(record))
+    lines = device_peers.page_table(file)
+    assert lines[0].startswith("On a card, driver of unknown version, a day: Wholestep 9, float32 without TF32.")
+    assert "| W1 | 1.0e-07 | 2.0 |  | 30.0 |" in lines and "| W4 | 1.0e-07 | 2.0 | 3.0 | 30.0 |" in lines
+    assert "| W1, 1 a call | 30 |  | 60 | 2.00 |" in lines
+    assert "| W4, 20 a call, fed by the host | 20 | 100 | 120 | 5.00 |" in lines
+
+
 def test_peers_that_fail_or_part_are_told():
     rows = planted(jax={"failed": "died"}, wholestep={"difference": 2e-6})
     assert device_peers.complaints("W4", rows) == [

@@ -188,7 +188,7 @@ def cuda_facts() -> tuple[str, str]:
     except DeviceError as error:
         return f"{made}; no card", first_line(error)
     found = f"{made}; {driver.name}, {driver.architecture}"
-    return found, "nobody has run device='cuda' on a card yet: `wholestep bench device cuda` compares it with the CPU"
+    return found, "`wholestep bench device cuda` compares device='cuda' with the CPU"
 
 
 def cache_facts() -> tuple[str, str]:

@@ -39,6 +39,7 @@ def row(promise: Promise, about: Record | None) -> str:
     if about is None:
         return f"| {promise.what} | {promise.stated} | none: {promise.remark} | | |"
     made = ", ".join([f"{about['checks'][what]:,} {what}" for what in promise.counts])
+    made += f", on {about['card']}" if "card" in about else ""
     made += f"; {promise.remark}" if promise.remark else ""
     return f"| {promise.what} | {promise.stated} | {made} | {about['failures']} | `{command(about)}` |"
 
@@ -86,6 +87,7 @@ def section(about: Record) -> list[str]:
     if "survivors" in about:
         lines += ["", *[f"- not noticed: {line}" for line in about["survivors"]]]
     where = ", ".join([f"{name.replace('_', ' ')} {value}" for name, value in about["environment"].items()])
+    where += f", card: {about['card']}" if "card" in about else ""
     return [*lines, "", f"Seed {about['seed']}; {where}.", ""]
 
 

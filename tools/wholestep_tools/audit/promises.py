@@ -17,8 +17,6 @@ class Promise(NamedTuple):
     remark: str = ""
 
 
-NO_CUDA = "no card was there; the rows on CUDA say what was done without one"
-
 CORRECTNESS = (
     Promise(
         "a compiled training step is as close to float64 as NumPy, to a small factor",
@@ -52,7 +50,6 @@ CORRECTNESS = (
         ("training steps",),
         "what seven minutes of one processor gave",
     ),
-    Promise("training steps on an NVIDIA card", "5,000 steps", remark=NO_CUDA),
     Promise(
         "kernels compile for NVIDIA cards, and those of a step spill no register",
         "all of the laws and workloads, for three architectures",
@@ -60,14 +57,14 @@ CORRECTNESS = (
         ("kernels of primitives", "kernels of workloads"),
     ),
     Promise(
-        "primitives by CUDA are those of the CPU, its calls answered by the processor",
-        "all that no library computes",
+        "primitives by CUDA are those of the CPU",
+        "all that no library computes, on an NVIDIA card",
         "cuda",
         ("primitives", "results of the same bits", "results to rounding"),
     ),
     Promise(
-        "training steps by CUDA, its calls answered by the processor",
-        "300 steps",
+        "training steps by CUDA",
+        "5,000 steps on an NVIDIA card",
         "cudasteps",
         ("training steps",),
     ),

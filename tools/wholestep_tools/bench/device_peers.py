@@ -171,6 +171,47 @@ def table(name: str, rows: Sequence[PeerRow]) -> str:
     return "\n".join(text)
 
 
+WAYS = {"one": "1 a call", "resident": f"{LOSSES} a call", "fed": f"{LOSSES} a call, fed by the host"}
+"""The ways in which steps are taken, in words."""
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """A table of numbers, whose first column has names."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---", *["--:"] * (len(head) - 1)], *lines)]
+
+
+def cells(by: Mapping[str, PeerRow], peers: Sequence[str], field: str, unit: float, digits: str) -> list[str]:
+    """A field of each peer in a unit; nothing where a peer has failed."""
+    return [format(float(getattr(by[peer], field)) / unit, digits) if peer in by else "" for peer in peers]
+
+
+def page_table(file: Path) -> list[str]:
+    """The tables of a record, for the documentation; none where there is no record."""
+    if not file.exists():
+        return []
+    record = json.loads(file.read_text(encoding="utf-8"))
+    found = {name: [PeerRow(**row) for row in rows] for name, rows in record["workloads"].items()}
+    peers = list(dict.fromkeys(row.peer for rows in found.values() for row in rows))
+    versions = dict.fromkeys(row.version for rows in found.values() for row in rows if row.version)
+    begun, steps = [], []
+    for name, rows in found.items():
+        by = {row.peer: row for row in rows if not row.failed}
+        part = f"{by[OURS].difference:.1e}" if OURS in by else ""
+        begun.append([name, part, *cells(by, peers, "first", 1.0, ".1f")])
+        for way, words in WAYS.items():
+            ratio = times_faster(rows, way)
+            told = "" if math.isnan(ratio) else f"{ratio:.2f}"
+            steps.append([f"{name}, {words}", *cells(by, peers, way, 1e-6, ".4g"), told])
+    on = f"On {record['card']}, driver {record['driver'] or 'of unknown version'}, {record['day']}"
+    return [
+        f"{on}: {', '.join(versions)}, float32 without TF32. The greatest relative difference of our "
+        f"{record['steps']} losses to the CPU's, and seconds from nothing to the first loss:",
+        *["", *markdown(["", "losses part by", *peers], begun), ""],
+        "Microseconds of a step, the median, and the least of the others beside ours:",
+        *["", *markdown(["", *peers, "times faster"], steps)],
+    ]
+
+
 def complaints(name: str, rows: Sequence[PeerRow]) -> list[str]:
     """The complaints about a workload's rows: peers that failed, and losses that part from the CPU's."""
     found = [f"{name}: {row.peer} failed: {row.failed}" for row in rows if row.failed]
