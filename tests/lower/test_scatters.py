@@ -142,3 +142,11 @@ def test_running_sums_of_integers_look_at_all_before() -> None:
         (found,) = ProgramInterpreter(plan)([x])
         np.testing.assert_array_equal(found, OPS["cumsum"].ref(x, axis=1, reverse=reverse))
         assert any(b.space == "shared" for kernel in plan.kernels() for b in kernel.scratch)
+
+
+def test_an_index_that_is_too_narrow_for_its_axis_meets_no_other_place() -> None:
+    i, u = np.array([-126, 5, -126], np.int8), np.arange(1, 4, dtype=np.float32)
+    x = np.zeros(200, np.float32)
+    plan = plan_of(lambda x, u, i: OPS["scatter_add"](x, u, i, axes=(0,)), x, u, i)
+    (found,) = ProgramInterpreter(plan)([x, u, i])
+    assert np.flatnonzero(found).tolist() == [5, 74] and found[74] == 4
