@@ -13,7 +13,7 @@ from tests.kernel.parse import parse_kernel
 from tests.kernel.workgroup_kernels import CASES
 
 from wholestep.backends.gpu.access_rows import columns_are_apart, touched_columns
-from wholestep.backends.gpu.join_kernels import TRIPS, joined_kernel, small_kernel
+from wholestep.backends.gpu.join_kernels import LAUNCH, NEAR, TRIPS, joined_kernel, small_kernel
 from wholestep.backends.gpu.launch_order import CardPart, accesses, conflict, order_launches
 from wholestep.backends.gpu.target import OPENCL
 from wholestep.kernel.lang import Barrier, Kernel, walk
@@ -83,6 +83,22 @@ kernel total(x: f32[100], mut y: f32[1]):
         fold v2 = add(v1) from v0
     y[0] = v2
 """
+LONG = """\
+kernel long(x: f32[{n}], mut y: f32[{n}]):
+    v0 = f32(0.0)
+    for i in {n}:
+        for k in {long}:
+            v1 = x[i]
+            fold v2 = max(v1) from v0
+        y[i] = v2
+"""
+NARROW = """\
+kernel narrow(x: f32[{n}], mut y: bool[{n}]):
+    for i in {n}:
+        v0 = x[i]
+        v1 = isfinite(v0)
+        y[i] = v1
+"""
 COLUMNS = """\
 kernel columns(x: f32[60], mut y: f32[60]):
     for i in 3:
@@ -139,11 +155,17 @@ def test_workgroups_go_through_their_grid_one_after_the_other() -> None:
 
 
 def test_large_kernels_stay_alone() -> None:
-    most = 64 * TRIPS
+    most = NEAR // 8
     large = parse_kernel(DOUBLED.format(n=most + 64))
     assert small_kernel(large) is None
     small = small_kernel(parse_kernel(DOUBLED.format(n=most)))
-    assert small is not None and item_trips(joined_kernel([small])) == TRIPS
+    assert small is not None and item_trips(joined_kernel([small])) == small.trips == most // 64
+    assert small_kernel(parse_kernel(LONG.format(n=64, long=TRIPS))) is None
+    assert small_kernel(parse_kernel(LONG.format(n=64, long=TRIPS - 1))) is not None
+
+
+def test_a_kernel_of_few_places_in_large_arrays_is_small() -> None:
+    assert small_kernel(parse_kernel(DOUBLED.format(n=64).replace("x: f32[64]", "x: f32[100000]"))) is not None
 
 
 LARGE = 64 * (TRIPS + 1)
@@ -224,6 +246,29 @@ def test_the_order_of_launches_is_that_of_what_they_write_and_read() -> None:
     assert len(both.refs) == 4 and alone == second
     (joined,) = order_launches([small, last], 2)[:1]
     assert joined == small
+
+
+def test_small_kernels_that_take_long_in_turn_are_beside_each_other() -> None:
+    """Two that wait for nothing, and one that reads what they write; none takes longer than a launch by itself."""
+    first, second = part(64, 0, 256, LONG.format(n=64, long=LAUNCH)), part(64, 512, 768, LONG.format(n=64, long=LAUNCH))
+    last = part(128, 256, 2048)
+    both, then = order_launches([first, second, last], BUFFERS)
+    assert [kernel.name for kernel, _ in both.alone()] == ["long", "long"] and then == last
+    short = part(64, 512, 768, LONG.format(n=64, long=LAUNCH // 2))
+    (joined,) = order_launches([first, short, last], BUFFERS)
+    assert joined.kernel.name == "joined"
+
+
+def test_launches_of_narrow_elements_wait_until_there_are_more_of_them() -> None:
+    """A chain of launches, each of which lets one of narrow elements begin: these are one launch at the end."""
+    places = [10**6 * n for n in range(8)]
+    chain = [part(LARGE, places[n], places[n + 1]) for n in range(3)]
+    narrow = [part(LARGE, places[n + 1], places[n + 5], NARROW) for n in range(3)]
+    found = order_launches([x for pair in zip(chain, narrow, strict=True) for x in pair], BUFFERS)
+    assert [[kernel.name for kernel, _ in p.alone()] for p in found] == [*[["doubled"]] * 3, ["narrow"] * 3]
+    reader = part(LARGE, places[5], 10**8, DOUBLED.replace("x: f32", "x: bool").replace("v0 + v0", "f32(v0)"))
+    found = order_launches([chain[0], narrow[0], reader], BUFFERS)
+    assert [[kernel.name for kernel, _ in p.alone()] for p in found] == [["doubled"], ["narrow"], ["doubled"]]
 
 
 def test_a_joined_launch_has_no_more_buffers_than_the_language_takes() -> None:

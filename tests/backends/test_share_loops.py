@@ -85,6 +85,36 @@ def test_random_kernels_are_shared() -> None:
     assert count > 1
 
 
+@pytest.mark.parametrize("threads", [16, 20, 24, 64])
+@pytest.mark.parametrize("fold", ["add", "mul", "max", "min"])
+def test_threads_bring_their_parts_together(fold: str, threads: int) -> None:
+    """A few threads fold parts of the others first, where there are many; NaN wins wherever it is."""
+    for n in (threads, 2 * threads + 1, 131):
+        kernel = parse_kernel(FOLDED.format(n=n, fold=fold))
+        shared = share_loops(kernel, threads)
+        assert shared is not kernel and len(shared.scratch) == (2 if threads >= 24 else 1)
+        verify_kernel(shared)
+        x = (
+            np.random.default_rng(n).integers(1, 5, n).astype(np.float64)
+            if fold == "add"
+            else 2.0 ** -(np.arange(n) % 3)
+        )
+        for given in [x, *[np.where(np.arange(n) == at, np.nan, x) for at in (0, n - 1)]]:
+            for order in (range, lambda n: range(n)[::-1]):
+                wanted, found = np.zeros(1), np.zeros(1)
+                run_kernel(kernel, [given, wanted])
+                run_kernel(shared, [given, found], order=order)
+                np.testing.assert_array_equal(found, wanted)
+
+
+FOLDED = """\
+kernel folded(x: f64[{n}], mut y: f64[1]):
+    v0 = f64(2.0)
+    for i in {n}:
+        v1 = x[i]
+        fold v2 = {fold}(v1) from v0
+    y[0] = v2
+"""
 IN_PLACE = """\
 kernel norm(x: f32[70], size: f32[1], mut y: f32[70], mut after: f32[1]):
     v0 = f32(0.0)

@@ -65,7 +65,8 @@ def lower_program(
     rates = target.rates if budget is None else budget.rates
     disk = rates if budget is not None and budget.spill else None
     price = partial(task_microseconds, rates=rates)
-    fitting = BudgetSolver(context.layout.finish(), price, context.pinned, disk, target.is_evictable)
+    solver = partial(BudgetSolver, disk=disk, is_evictable=target.is_evictable, unshared=target.unshared)
+    fitting = solver(context.layout.finish(), price, context.pinned)
     free = fitting.fit(found)
     if budget is not None:
         kept = [s.type.nbytes for i, s in enumerate(slots) if i not in streamed]

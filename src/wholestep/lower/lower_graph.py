@@ -30,7 +30,7 @@ class GraphLowering(Materializer):
         self, graph: Graph, context: ProgramBuilder, inputs: Sequence[Location], outputs: Sequence[Location]
     ) -> None:
         self.kept = context.stored | ends_of_long_move_chains(graph)
-        self.fusion = FusionAnalysis(graph, is_opaque, self.kept)
+        self.fusion = FusionAnalysis(graph, is_opaque, self.kept, context.target.launches_beside)
         super().__init__(graph, context, dict(zip(graph.inputs, inputs, strict=True)))
         self.tasks: list[Task] = []
         self.stored: dict[FusionGroup, list[Value]] = {}

@@ -26,12 +26,16 @@ DraftKernel = Callable[[Sequence[int] | None, Sequence[int] | None], KernelWrite
 class SplitLimits(NamedTuple):
     """The reductions that run in two stages: of at least `elements`, to fewer than `results`, or fewer than `sums` of
     products; with more there is enough to share among threads already. An axis is cut into at most `chunks`.
+
+    Where `terms` are given, it is one result that has at least `elements`; all results together have at most `chunks`
+    parts, of about so many terms or more, which lie in order. Else one axis is reduced after the other, the last first.
     """
 
     elements: int
     results: int
     sums: int
     chunks: int
+    terms: int = 0
 
 
 class OperandLimits(NamedTuple):
@@ -73,10 +77,11 @@ class Target:
 
     `vector` is the bytes of a vector, `registers` how many vectors there are, and `row_vectors` up to how many of them
     a row may fill to be worked on in registers. `spaces` are the memory spaces of its kernels, `barriers` tells whether
-    the threads of a workgroup can wait for each other, `index_bits` is the width of the integers that indices are
-    computed in, `doubles` whether there is float64 at all, and `split` says which reductions run in two stages, since
-    threads share the first. `operands` limits the orders in which contractions read, and `rates` are assumed where none
-    are measured.
+    the threads of a workgroup can wait for each other, `launches_beside` whether kernels that wait for nothing run
+    beside each other, for which values of up to `unshared` bytes share memory with no other one. `index_bits` is the
+    width of the integers that indices are computed in, `doubles` whether there is float64 at all, and `split` says
+    which reductions run in two stages, since threads share the first. `operands` limits the orders in which
+    contractions read, and `rates` are assumed where none are measured.
     """
 
     name: str = "scalar"
@@ -85,6 +90,8 @@ class Target:
     row_vectors: int = 0
     spaces: frozenset[Space] = frozenset({"global"})
     barriers: bool = False
+    launches_beside: bool = False
+    unshared: int = 0
     index_bits: int = 64
     doubles: bool = True
     split: SplitLimits | None = None

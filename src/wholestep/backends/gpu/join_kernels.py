@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wholestep.backends.gpu.share_loops import THREADS, PlacedAxes
+from wholestep.dims import most
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import (
     BOOL,
@@ -32,7 +33,12 @@ from wholestep.kernel.lang import (
 )
 from wholestep.kernel.verify import verify_kernel
 from wholestep.kernel.workgroups import find_workgroup, item_trips
+from wholestep.lower.cost.roofline import distinct_bytes
 
+LAUNCH = 128
+"""The trips of loops that a thread takes in about the time of a launch."""
+NEAR = 1 << 15
+"""The bytes that a kernel of one workgroup touches at most: beyond, its trips wait for memory that is far away."""
 TRIPS = 1024
 """The trips of loops that one thread of a joined kernel may take for one of its kernels."""
 KERNELS = 32
@@ -45,6 +51,8 @@ class SmallKernel(NamedTuple):
 
     kernel: Kernel
     spread: Axis | None
+    trips: int = 0
+    """The trips of a thread."""
 
 
 def joined_kernel(kernels: Sequence[SmallKernel]) -> Kernel:
@@ -63,18 +71,20 @@ def joined_kernel(kernels: Sequence[SmallKernel]) -> Kernel:
 
 def small_kernel(kernel: Kernel) -> SmallKernel | None:
     """The kernel with the way in which one workgroup does it in few trips, shown to be free of races; None where there
-    is none."""
+    is none, or where many workgroups have done it sooner."""
     group = find_workgroup(kernel)
     if any(s.axis.symbolic for s in walk(kernel.body) if isinstance(s, Loop)):
         return None
     if [a.extent for a in group.threads] not in ([], [THREADS]):
         return None
     axes = sorted(group.grid, key=lambda a: -a.extent) if not group.threads else []
+    if sum(map(most, distinct_bytes(kernel).values())) > NEAR:
+        return None
     for axis in axes or (None,):
-        found = SmallKernel(kernel, axis)
-        made = joined_kernel([found])
-        if item_trips(made) <= TRIPS and is_verified(made):
-            return found
+        made = joined_kernel([SmallKernel(kernel, axis)])
+        trips = item_trips(made)
+        if trips <= TRIPS and is_verified(made):
+            return SmallKernel(kernel, axis, trips)
     return None
 
 
@@ -92,7 +102,7 @@ class KernelSpreading(PlacedAxes):
 
     def __init__(self, small: SmallKernel, thread: Axis) -> None:
         super().__init__()
-        self.given, self.spread = kernel, _ = small
+        self.given, self.spread, _ = kernel, *_ = small
         self.group, self.thread = find_workgroup(kernel), thread
         zero = Var("const", (), I64, np.int64(0))
         me = Var("index", (), I64, Index(0, {thread: 1}))

@@ -14,7 +14,7 @@ from wholestep import dtypes
 from wholestep.backends.gpu.access_rows import Columns, columns_are_apart, touched_columns
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, flat_kernel, has_group_size, kernels_of
 from wholestep.backends.gpu.host_scalars import Element, HostScalars
-from wholestep.backends.gpu.join_kernels import KERNELS, SmallKernel, joined_kernel, small_kernel
+from wholestep.backends.gpu.join_kernels import KERNELS, LAUNCH, SmallKernel, joined_kernel, small_kernel
 from wholestep.kernel.lang import DType, Kernel, walk
 from wholestep.lower.program.steps import Launch, MemRef
 
@@ -148,7 +148,7 @@ class LaunchOrder:
             found = self.taken(lambda i: isinstance(self.parts[i], HostPart))
             if found:
                 out += [self.parts[i] for i in found]
-            elif ready := self.ready():
+            elif ready := self.ready() or self.apart():
                 self.left = [i for i in self.left if i not in ready]
                 out += self.beside(ready)
             else:
@@ -156,11 +156,23 @@ class LaunchOrder:
         return out
 
     def ready(self) -> list[int]:
-        """The large parts that wait for nothing, and the small ones that may be beside them."""
-        held = set(self.left)
-        free = [i for i in self.left if self.after[i].isdisjoint(held)]
+        """The large parts that wait for nothing, and the small ones that may be beside them; those that write narrow
+        elements come after the others, when there are more of them."""
+        free = self.free()
         kinds = {self.kind(i) for i in free if self.is_large(i)}
-        return [i for i in free if self.is_large(i) or (self.is_small(i) and self.kind(i) in kinds)]
+        kinds = {kind for kind in kinds if not kind[0]} or kinds
+        return [i for i in free if self.kind(i) in kinds]
+
+    def apart(self) -> list[int]:
+        """The small parts that wait for nothing, where all of them in turn take longer than a launch more."""
+        free = self.free()
+        trips = [small.trips for i in free if (small := self.small[i]) is not None]
+        return free if sum(trips) - max(trips, default=0) > LAUNCH else []
+
+    def free(self) -> list[int]:
+        """The parts that wait for nothing."""
+        held = set(self.left)
+        return [i for i in self.left if self.after[i].isdisjoint(held)]
 
     def kind(self, i: int) -> tuple[bool | int, ...]:
         """The same for launches that may be one: a workgroup of another size is alone, and so are narrow elements."""

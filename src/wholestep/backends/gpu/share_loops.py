@@ -8,7 +8,7 @@ for i in 8: for t in 64 thread: for k in 16: fold v1 = add(x[1000*i + 64*k + t])
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -39,6 +39,8 @@ from wholestep.kernel.workgroups import find_workgroup
 
 THREADS = 64
 """The threads of a workgroup."""
+BRANCHES = 8
+"""The parts that a thread folds of those that the threads of a workgroup bring together."""
 FEW_POINTS = 4096
 """Fewer points of a grid than this keep no card busy by themselves."""
 
@@ -49,18 +51,19 @@ def share_loops(kernel: Kernel, threads: int = THREADS) -> Kernel:
     loops = [s for s in group.body if isinstance(s, Loop)]
     if group.threads or kernel.scratch or not loops or not all(is_sharable(loop) for loop in loops):
         return kernel
-    shared = [find_shared(loop) for loop in loops]
+    shared = [find_shared(loop, threads) for loop in loops]
     pairs = list(zip(loops, shared, strict=True))
     if max(loop_points(replace(kernel, body=(loop,))) for loop in loops) < threads:
         return kernel
     few = math.prod([a.extent for a in group.grid]) < FEW_POINTS
     if not few and not all(runs_along_memory(*pair) for pair in pairs):
         return kernel
-    count = even_threads([a.extent for a in shared], threads)
-    stored = [axis for loop, axis in pairs if any(isinstance(s, Store) for s in walk(loop.body))]
-    if any(axis.extent % count for axis in stored):
+    stored = [axis.extent for loop, axis in pairs if any(isinstance(s, Store) for s in walk(loop.body))]
+    count = even_threads([a.extent for a in shared], threads) if stored else threads
+    if any(extent % count for extent in stored):
         return kernel
-    made = RowSharing(kernel, group.grid, count).kernel()
+    axes = {loop.axis: axis for loop, axis in pairs}
+    made = RowSharing(kernel, group.grid, count, axes).kernel()
     try:
         verify_kernel(made)
     except KernelError:  # two threads may be at one place, for all that can be told
@@ -92,13 +95,15 @@ def continues(loop: Loop, inner: Loop) -> bool:
     return not loop.folds and pairs == set(zip(inits, results, strict=True))
 
 
-def find_shared(loop: Loop) -> Axis:
-    """The axis of a nest of sums whose steps threads share: the longest, the innermost of several."""
-    axes = [loop.axis]
-    while loop.carries:
-        loop = inner_loop(loop)
-        axes.append(loop.axis)
-    return max(reversed(axes), key=lambda a: a.extent)
+def find_shared(loop: Loop, threads: int) -> Axis:
+    """The axis of a nest of sums whose steps threads share: the longest, the innermost of several; of those with a step
+    for each thread, one along which memory runs comes first."""
+    axes, nest = [loop.axis], loop
+    while nest.carries:
+        nest = inner_loop(nest)
+        axes.append(nest.axis)
+    along = [a for a in axes if a.extent >= threads and runs_along_memory(loop, a)]
+    return max(reversed(along or axes), key=lambda a: a.extent)
 
 
 def runs_along_memory(loop: Loop, axis: Axis) -> bool:
@@ -147,8 +152,9 @@ class PlacedAxes(PartReplacement):
 class RowSharing(PlacedAxes):
     """A kernel whose points become workgroups."""
 
-    def __init__(self, kernel: Kernel, grid: Sequence[Axis], threads: int) -> None:
+    def __init__(self, kernel: Kernel, grid: Sequence[Axis], threads: int, shared: Mapping[Axis, Axis]) -> None:
         super().__init__()
+        self.shared_axes = shared
         self.given, self.grid = kernel, frozenset(grid)
         self.thread = Axis("t", threads, thread=True)
         self.me = Var("index", (), I64, Index(0, {self.thread: 1}))
@@ -194,26 +200,54 @@ class RowSharing(PlacedAxes):
 
     def shared(self, loop: Loop) -> list[Statement]:
         """A loop that the threads share, and what they bring together of its sums."""
-        sums, shared = sums_of(loop), find_shared(loop)
+        sums, shared = sums_of(loop), self.shared_axes[loop.axis]
         starts = [
             Var("const", (), f.result.dtype, f.result.dtype.type(neutral_element(f.op, f.result.dtype))) for f in sums
         ]
         parts, made = self.remade(loop, shared, starts)
         if not sums:
             return made
-        folded = Axis("u", self.thread.extent)
-        stores: list[Statement] = []
-        loads: list[Var] = []
-        folds: list[Fold] = []
-        for f, part in zip(sums, parts, strict=True):
-            buffer = Buffer(f"s{len(self.scratch)}", part.dtype, self.thread.extent, written=True, space="shared")
+        results, together = self.brought_together(sums, parts, starts)
+        self.new |= dict(zip([f.result for f in sums], results, strict=True))
+        return [*starts, *made, *together]
+
+    def brought_together(
+        self, sums: Sequence[LoopSum], parts: Sequence[Var], neutral: Sequence[Var]
+    ) -> tuple[list[Var], list[Statement]]:
+        """The results of folds of which each thread has a part: a few threads fold some parts each, and all threads
+        fold what those have."""
+        inits, threads = [self.of(f.init) for f in sums], self.thread.extent
+        if threads % BRANCHES or threads <= 2 * BRANCHES:
+            return self.exchanged(sums, parts, None, Axis("u", threads), None, inits)
+        few = Var("const", (), I64, np.int64(threads // BRANCHES))
+        inside = Var("lt", (self.me, few), BOOL)
+        parts, first = self.exchanged(sums, parts, None, Axis("u", BRANCHES), inside, neutral)
+        results, second = self.exchanged(sums, parts, inside, Axis("u", threads // BRANCHES), None, inits)
+        return results, [few, inside, *first, *second]
+
+    def exchanged(
+        self,
+        sums: Sequence[LoopSum],
+        parts: Sequence[Var],
+        has: Var | None,
+        axis: Axis,
+        takes: Var | None,
+        inits: Sequence[Var],
+    ) -> tuple[list[Var], list[Statement]]:
+        """Folds over parts of the threads that have one, as many as an axis counts: those threads that take parts fold
+        their own stretch of them, or every thread all."""
+        place = Index(0, {axis: 1} if takes is None else {self.thread: axis.extent, axis: 1})
+        stores, loads, folds = list[Statement](), list[Var](), list[Fold]()
+        for f, part, init in zip(sums, parts, inits, strict=True):
+            room = self.thread.extent if has is None else axis.extent
+            buffer = Buffer(f"s{len(self.scratch)}", part.dtype, room, written=True, space="shared")
             self.scratch.append(buffer)
-            stores.append(Store(buffer, Index(0, {self.thread: 1}), part))
-            loads.append(Var("load", (), part.dtype, (buffer, Index(0, {folded: 1}))))
+            stores.append(Store(buffer, Index(0, {self.thread: 1}), part, has))
+            loads.append(Var("load", (), part.dtype, (buffer, place)))
             result = Var("fold", (), part.dtype)
-            folds.append(Fold("add" if f.op == "fma" else f.op, result, self.of(f.init), (loads[-1],)))
-            self.new[f.result] = result
-        return [*starts, *made, *stores, Barrier(), Loop(folded, tuple(loads), tuple(folds))]
+            folds.append(Fold("add" if f.op == "fma" else f.op, result, init, (loads[-1],)))
+        loop = Loop(axis, tuple(loads), tuple(folds), guard=takes)
+        return [f.result for f in folds], [*stores, Barrier(), loop]
 
     def remade(self, loop: Loop, shared: Axis, starts: Sequence[Var]) -> tuple[list[Var], list[Statement]]:
         """A nest with sums that start from these values and run over the thread's share of an axis: the sums, and the

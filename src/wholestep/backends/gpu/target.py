@@ -10,10 +10,13 @@ from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.backends.gpu.tile_products import tile_product
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
-from wholestep.lower.target import DraftKernel, Expansion, LookLimits, Target
+from wholestep.lower.target import DraftKernel, Expansion, LookLimits, SplitLimits, Target
 
 CARD_LOOKS = LookLimits(line=2**13, total=2**26, few=16)
 """Some 15 us of a large card: a merge sort takes more in its launches alone."""
+
+CARD_SPLIT = SplitLimits(elements=2**13, results=64, sums=0, chunks=1024, terms=256)
+"""A launch takes a card as long as a workgroup takes for some thousands of elements."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,9 @@ class CardTarget(Target):
     name: str = "card"
     spaces: frozenset[Space] = frozenset({"global", "shared", "private"})
     barriers: bool = True
+    launches_beside: bool = True
+    unshared: int = 4096
+    split: SplitLimits | None = CARD_SPLIT
     trips: int | None = None
     looks: LookLimits | None = CARD_LOOKS
     tiles: bool = False

@@ -21,12 +21,18 @@ from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.memory_layout import MemoryLayout, MemoryLayoutBuilder, Placement
 
 
-def assign_buffers(found: TaskGraph, tasks: tuple[Task, ...], layout: MemoryLayout) -> GraphAssignment:
+def assign_buffers(
+    found: TaskGraph, tasks: tuple[Task, ...], layout: MemoryLayout, unshared: int = 0
+) -> GraphAssignment:
     """An offset in the arena or file of a task graph for every temporary allocation of `tasks`, its own or those that
-    recompute or spill values; `layout` has the sizes of the arenas of nested graphs."""
+    recompute or spill values; `layout` has the sizes of the arenas of nested graphs. Allocations of up to `unshared`
+    bytes share memory with no other one."""
     placements = reuse_in_place(tasks, found.outside, layout)
     reused = layout.extended(placements)
-    alive = live_intervals(tasks, found.outside, reused)
+    alive = [
+        life._replace(start=0, end=len(tasks) - 1) if life.nbytes <= unshared else life
+        for life in live_intervals(tasks, found.outside, reused)
+    ]
     sizes: dict[Allocation, Size] = {}
     for room in (found.file, found.arena):
         inside = [life for life in alive if reused.in_file(life.place) == room.file]

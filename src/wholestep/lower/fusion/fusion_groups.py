@@ -22,8 +22,12 @@ def is_virtual(node: Node) -> bool:
 class FusionAnalysis(IterationSpaces):
     """The fusion groups of a graph, found in one pass over its nodes."""
 
-    def __init__(self, graph: Graph, opaque: Callable[[Node], bool], kept: Container[Value] = ()) -> None:
+    def __init__(
+        self, graph: Graph, opaque: Callable[[Node], bool], kept: Container[Value] = (), beside: bool = False
+    ) -> None:
         super().__init__()
+        self.beside = beside
+        """True where a kernel had better wait for no other one, since they run beside each other."""
         self.opaque = opaque
         """Predicate of nodes with a kernel or routine of their own."""
         self.graph = graph
@@ -173,6 +177,11 @@ class FusionAnalysis(IterationSpaces):
     def place_pointwise(self, node: Node) -> None:
         traces = [self.trace(x) for x in node.inputs] if node.op.kind == "elementwise" else []
         candidates = {t[0]: None for t in traces if t is not None and t[0].kind != "opaque"}
+        if self.beside and self.combines_rows(node):
+            candidates = {c: None for c in candidates if c.rows is None}
+            if not candidates:
+                self.new_group(node, "map")
+                return
         ordered = sorted(candidates, key=lambda c: c.number, reverse=True)
         for group in ordered:
             coords = self.unify_axes(
@@ -191,6 +200,11 @@ class FusionAnalysis(IterationSpaces):
                 self.reads_through(node.outputs[0], v)
         else:
             self.new_group(node, "map")
+
+    def combines_rows(self, node: Node) -> bool:
+        """True for a number made of a reduction and of something else, for which the reduction would wait."""
+        found = {c for x in node.inputs for c in self.sources(x)}
+        return not node.outputs[0].shape and len(found) > 1 and any(c.rows is not None for c in found)
 
     def floating_cost(self, node: Node) -> tuple[int, set[FusionGroup]]:
         """The cost of recomputing a node where it is read, and the groups that it needs."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from string import ascii_letters
 
 from wholestep import dtypes
@@ -32,7 +33,9 @@ class ReductionSplitter(GraphRewriter):
             inputs = [self.env.get(v, v) for v in node.inputs]
             label = long_label(node, limits) if node.op.kind == "contraction" else ""
             if node.op.fold and worth_splitting(node, limits):
-                self.env[node.outputs[0]] = self.reduced(node, inputs[0], sorted(node.params["axes"]))
+                axes = sorted(node.params["axes"])
+                split = self.in_parts if limits.terms else self.reduced
+                self.env[node.outputs[0]] = split(node, inputs[0], axes)
             elif label:
                 self.env[node.outputs[0]] = self.contracted(node, inputs, label)
             else:
@@ -41,22 +44,51 @@ class ReductionSplitter(GraphRewriter):
 
     def reduced(self, node: Node, x: Value, axes: Sequence[int]) -> Value:
         """The reduction of x, the last axis first, or the only one in chunks."""
-
-        def over(x: Value, *axes: int) -> Value:
-            return self.add(node.op, (x,), {"axes": axes}, node)[0]
-
         if not has_few_results(x.shape, axes, self.limits) or x.type.size < self.limits.elements:
-            return over(x, *axes)
+            return self.over(node, x, axes)
         if len(axes) > 1:
-            return self.reduced(node, over(x, axes[-1]), axes[:-1])
+            return self.reduced(node, self.over(node, x, axes[-1:]), axes[:-1])
         (axis,) = axes
         n = x.shape[axis]
         chunks = chunk_count(n, self.limits)
         if chunks == 1:
-            return over(x, axis)
-        shape = (*x.shape[:axis], chunks, n // chunks, *x.shape[axis + 1 :])
-        chunked = self.add(OPS["reshape"], (x,), {"shape": shape}, node)[0]
-        return over(over(chunked, axis + 1), axis)
+            return self.over(node, x, axes)
+        return self.in_two_stages(node, x, axes, 0, chunks)
+
+    def in_parts(self, node: Node, x: Value, axes: Sequence[int]) -> Value:
+        """The reduction of x over its parts: steps of the first axes, and equal stretches of the one that follows."""
+        wanted, kept = part_count(x.shape, axes, self.limits), 0
+        if wanted < 2:
+            return self.over(node, x, axes)
+        while (n := x.shape[axes[kept]]) <= wanted // 2:
+            wanted, kept = wanted // n, kept + 1
+        axis = axes[kept]
+        count = stretch_count(n, wanted, exact=not node.op.combiner)
+        if n % count:
+            ends = (0, n - n % count, n)
+            whole, rest = [self.slice_along(node, x, axis, *pair) for pair in pairwise(ends)]
+            found = self.in_two_stages(node, whole, axes, kept, count)
+            return self.add(OPS[node.op.combiner], (found, self.in_parts(node, rest, axes)), {}, node)[0]
+        return self.in_two_stages(node, x, axes, kept, count)
+
+    def in_two_stages(self, node: Node, x: Value, axes: Sequence[int], kept: int, count: int) -> Value:
+        """The reduction over so many whole axes and stretches of the next one after that over all others."""
+        axis = axes[kept]
+        shape = (*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1 :])
+        parts = self.add(OPS["reshape"], (x,), {"shape": shape}, node)[0]
+        return self.over(node, self.over(node, parts, [a + 1 for a in axes[kept:]]), axes[: kept + 1])
+
+    def over(self, node: Node, x: Value, axes: Sequence[int]) -> Value:
+        """The reduction of x over axes at once."""
+        return self.add(node.op, (x,), {"axes": tuple(axes)}, node)[0]
+
+    def slice_along(self, node: Node, x: Value, axis: int, start: int, stop: int) -> Value:
+        """The elements of x from a place to another along an axis."""
+        ends = [
+            tuple([end if i == axis else n for i, n in enumerate(full)])
+            for full, end in zip(((0,) * x.type.ndim, x.shape), (start, stop), strict=True)
+        ]
+        return self.add(OPS["slice"], (x,), {"start": ends[0], "stop": ends[1], "step": (1,) * x.type.ndim}, node)[0]
 
     def contracted(self, node: Node, inputs: Sequence[Value], label: str) -> Value:
         """The contraction of each chunk of a label, and the sum of these."""
@@ -86,6 +118,25 @@ def split_reductions(graph: Graph, limits: SplitLimits | None) -> Graph:
 def chunk_count(n: Size, limits: SplitLimits) -> int:
     """The number of equal chunks of an axis; 1 where there are none."""
     return 1 if isinstance(n, Dim) else next((c for c in range(limits.chunks, 1, -1) if n % c == 0), 1)
+
+
+def part_count(shape: Sequence[Size], axes: Sequence[int], limits: SplitLimits) -> int:
+    """The number of parts of each result of a reduction; 1 where two stages would not pay."""
+    sizes = [n for n in shape if isinstance(n, int)]
+    if len(sizes) < len(shape) or not has_few_results(sizes, axes, limits):
+        return 1
+    terms = math.prod([sizes[a] for a in axes])
+    results = math.prod(sizes) // max(terms, 1)
+    return min(limits.chunks // max(results, 1), terms // limits.terms) if terms >= limits.elements else 1
+
+
+def stretch_count(n: int, wanted: int, exact: bool) -> int:
+    """The number of equal stretches of an axis, about as many as wanted: a divisor, or where none is near and the
+    result need not be `exact` a number that leaves little over."""
+    divisor = next(c for c in range(wanted, 0, -1) if n % c == 0)
+    if exact or 2 * divisor > wanted:
+        return divisor
+    return min(range(wanted, wanted // 2, -1), key=lambda c: n % c)
 
 
 def long_label(node: Node, limits: SplitLimits) -> str:

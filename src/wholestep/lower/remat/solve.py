@@ -26,7 +26,7 @@ class BudgetSolver:
     """The assignments of a program's task graphs and the decisions for them; with `disk` values may be spilled.
 
     `layout` is the program's, `priced` predicts the microseconds of one run of a task, and `pinned` holds the user's
-    pins: "keep" or "recompute".
+    pins: "keep" or "recompute". Allocations of up to `unshared` bytes share memory with no other one.
     """
 
     def __init__(
@@ -36,9 +36,10 @@ class BudgetSolver:
         pinned: Mapping[Allocation, str],
         disk: Rates | None = None,
         is_evictable: Callable[[int], bool] = bool,
+        unshared: int = 0,
     ) -> None:
         self.layout, self.task_price, self.pinned = layout, priced, pinned
-        self.disk, self.is_evictable = disk, is_evictable
+        self.disk, self.is_evictable, self.unshared = disk, is_evictable, unshared
         self.assigned: dict[TaskGraph, GraphAssignment] = {}
         self.graph_decisions: dict[TaskGraph, list[RematDecision]] = {}
 
@@ -57,7 +58,8 @@ class BudgetSolver:
         for task in found.tasks:
             for inner in task.inner:
                 self.fit(inner)
-        self.assigned[found] = assign_buffers(found, found.tasks, nested_layout(found, self.layout, self.assigned))
+        layout = nested_layout(found, self.layout, self.assigned)
+        self.assigned[found] = assign_buffers(found, found.tasks, layout, self.unshared)
         if any(p in self.pinned for task in found.tasks for p in task.writes):
             self.evict_values(found, UNLIMITED)
         return self.assigned[found].arena_bytes
@@ -75,14 +77,14 @@ class BudgetSolver:
             best = self.search(found, limit)
         self.graph_decisions[found] = list(describe_decisions(best, self.prices(found)))
         layout = nested_layout(found, self.layout, self.assigned)
-        self.assigned[found] = assign_buffers(found, apply_choices(best.schedule), layout)
+        self.assigned[found] = assign_buffers(found, apply_choices(best.schedule), layout, self.unshared)
 
     def search(self, found: TaskGraph, limit: int) -> RematSolution:
         """The evictions found for the graph itself."""
         layout = nested_layout(found, self.layout, self.assigned)
 
         def real(schedule: SimulatedSchedule) -> int:
-            return assign_buffers(found, apply_choices(schedule), layout).arena_bytes
+            return assign_buffers(found, apply_choices(schedule), layout, self.unshared).arena_bytes
 
         search = GreedySearch(TemporaryUses(found, layout), self.prices(found), self.pinned)
         best = search.run(limit, real)
