@@ -73,7 +73,7 @@ FLOORS = {
         "executable",
     ),
     "runtime.gpu": (
-        "driver nvrtc",
+        "conditions driver nvrtc",
         "cuda memory opencl webgpu",
         "card_program",
         "executable",
@@ -82,7 +82,7 @@ FLOORS = {
     ),
     "backends.gpu": (
         "host_scalars index_width interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
-        "tile_shapes",
+        "byte_copies tile_shapes",
         "beside_kernels c_language find_products",
         "tile_products",
         "target",

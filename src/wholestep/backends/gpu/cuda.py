@@ -38,6 +38,7 @@ class Cuda(CLanguage):
 
     name = "cuda"
     most_buffers = 76  # joined kernels with more of them spill registers at divisions of float64
+    conditional = True
     barrier = "__syncthreads();"
 
     def kernel(
@@ -48,15 +49,16 @@ class Cuda(CLanguage):
         lines: Iterable[str],
         threads: int,
         short: bool,
+        unless: Sequence[str],
     ) -> str:
-        given = ", ".join(
-            [f"{'' if b.written else 'const '}{element_type(b.dtype)} *b{i}" for i, b in enumerate(buffers)]
-        )
-        head = [f'extern "C" __global__ void __launch_bounds__({threads})', f"{name}({given}) {{"]
+        given = [f"const int64_t *c{i}" for i in range(len(unless))]
+        given += [f"{'' if b.written else 'const '}{element_type(b.dtype)} *b{i}" for i, b in enumerate(buffers)]
+        head = [f'extern "C" __global__ void __launch_bounds__({threads})', f"{name}({', '.join(given)}) {{"]
         for i, b in enumerate(scratch):
             space = "__shared__ __align__(16) " if b.space == "shared" else ""
             head.append(f"    {space}{element_type(b.dtype)} s{i}[{b.size}];")
         head.append(f"    {index_type(short)} const index_t {GROUP} = blockIdx.x, {THREAD} = threadIdx.x;")
+        head += [f"    if (c{i}[0] {test}) {{ return; }}" for i, test in enumerate(unless)]
         return "\n".join([*head, *lines, "}"])
 
     def module(self, kernels: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, launch_text
+from wholestep.backends.gpu.byte_copies import WORD, byte_copy
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
 from wholestep.backends.gpu.known_scalars import CASE, GIVEN, KnownCode, KnownKernel, KnownOperation, Place
 from wholestep.backends.gpu.launch_order import CardPart, card_part, order_launches
@@ -21,8 +22,7 @@ from wholestep.backends.gpu.limits import DOUBLE_HINT, check_program, device_ref
 from wholestep.backends.gpu.target import WEBGPU
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.errors import KernelError, UnsupportedError
-from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.lang import Axis, Index, Kernel
+from wholestep.kernel.lang import Kernel
 from wholestep.lower.program.placed import PlacedProgram
 from wholestep.lower.program.steps import (
     ForLoop,
@@ -118,22 +118,11 @@ class DispatchRecorder:
             self.numbers[kernel] = self.codes[key][0]
         return self.numbers[kernel]
 
-    def copy_kernel(self, nbytes: int) -> Kernel:
-        """A kernel that copies so many bytes."""
-        dtype = np.dtype(np.uint32 if nbytes % 4 == 0 else np.uint8)
-        with KernelBuilder("copy") as builder:
-            source = builder.buffer("x", dtype, nbytes // dtype.itemsize)
-            target = builder.buffer("y", dtype, nbytes // dtype.itemsize, written=True)
-            axis = Axis("i", nbytes // dtype.itemsize)
-            with builder.loop(axis):
-                builder.store(target, Index(0, {axis: 1}), builder.load(source, Index(0, {axis: 1})))
-            return builder.kernel()
-
     def copying(self, target: int, source: int, nbytes: int) -> list[tuple[Kernel, tuple[int, ...]]]:
         """The launches of a copy, by way of memory of its own where the two places meet."""
         if target == source or not nbytes:
             return []
-        kernel = self.copy_kernel(nbytes)
+        kernel = byte_copy(nbytes, nbytes % WORD == 0)
         if abs(target - source) >= nbytes:
             return [(kernel, (source, target))]
         between = self.take(nbytes)

@@ -31,22 +31,25 @@ class KernelCode(NamedTuple):
     threads: int
 
 
-def write_kernel(kernel: Kernel | KernelsBeside, name: str, language: KernelLanguage) -> KernelCode:
-    """The kernel, or those beside each other as one, in a language.
+def write_kernel(
+    kernel: Kernel | KernelsBeside, name: str, language: KernelLanguage, unless: Sequence[str] = ()
+) -> KernelCode:
+    """The kernel, or those beside each other as one, in a language; it does nothing where one of the tests holds.
 
     A kernel of workgroups is launched as it says; of another one, every point of its grid is a work item.
     """
     if isinstance(kernel, KernelsBeside):
-        return write_beside(kernel, name, language)
+        return write_beside(kernel, name, language, unless)
     writer = GpuKernelWriter(rounded(kernel, language), language)
     points, items = writer.points(), writer.items()
     groups = points if writer.workgroup.threads else -(-points // items)
     writer.items_of_group(GROUP, items)
-    text = language.kernel(name, kernel.buffers, kernel.scratch, writer.text(), items, has_short_indices(kernel))
+    short = has_short_indices(kernel)
+    text = language.kernel(name, kernel.buffers, kernel.scratch, writer.text(), items, short, unless)
     return KernelCode(name, text, groups, items)
 
 
-def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage) -> KernelCode:
+def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage, unless: Sequence[str]) -> KernelCode:
     """Kernels beside each other as one; each is done by groups of its own."""
     lines: list[str] = []
     first = buffers = scratch = 0
@@ -57,7 +60,8 @@ def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage) -> 
         buffers += max(1, len(section.points)) * len(section.kernel.buffers)
         scratch += len(section.kernel.scratch)
     short = all(map(has_short_indices, beside.kernels))
-    return KernelCode(name, language.kernel(name, beside.buffers, beside.scratch, lines, ITEMS, short), first, ITEMS)
+    text = language.kernel(name, beside.buffers, beside.scratch, lines, ITEMS, short, unless)
+    return KernelCode(name, text, first, ITEMS)
 
 
 def rounded(kernel: Kernel, language: KernelLanguage) -> Kernel:

@@ -30,6 +30,8 @@ class KernelLanguage(ABC):
     """Words of the language that names of values could be."""
     most_buffers: ClassVar[int]
     """The buffers that a kernel may have."""
+    conditional: ClassVar[bool] = False
+    """True where a kernel can do nothing if a number in the card's memory says so."""
     barrier: ClassVar[str]
     """The statement that all work items of a workgroup wait at."""
 
@@ -90,9 +92,11 @@ class KernelLanguage(ABC):
         lines: Iterable[str],
         threads: int,
         short: bool,
+        unless: Sequence[str],
     ) -> str:
         """The text of a kernel; its buffers are b0, b1, ... and its scratch memory s0, s1, ...; indices are `short`
-        where 32 bits are enough for them."""
+        where 32 bits are enough for them. It does nothing where one of these tests holds for its number, and is given
+        the places of those numbers first."""
 
     @abstractmethod
     def module(self, kernels: Sequence[str]) -> str:

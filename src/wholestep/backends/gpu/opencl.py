@@ -62,6 +62,7 @@ class OpenCL(CLanguage):
         lines: Iterable[str],
         threads: int,
         short: bool,
+        unless: Sequence[str],
     ) -> str:
         given = ", ".join([f"__global uchar *p{i}, int64_t o{i}" for i in range(len(buffers))])
         head = [f"__kernel __attribute__((reqd_work_group_size({threads}, 1, 1)))", f"void {name}({given}) {{"]

@@ -335,6 +335,7 @@ class WGSL(KernelLanguage):
         lines: Iterable[str],
         threads: int,
         short: bool,
+        unless: Sequence[str],
     ) -> str:
         head, out = [f"@compute @workgroup_size({threads})"], list[str]()
         for i, b in enumerate(scratch):

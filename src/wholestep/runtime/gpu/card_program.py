@@ -20,9 +20,31 @@ from wholestep.kernel.lang import Kernel
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.failure_points import fails_late
 from wholestep.lower.program.program import FIRST_INPUT, LoweredProgram
-from wholestep.lower.program.steps import ForLoop, Launch, MemRef, RoutineCall, StatusCheck, Step, Switch, WhileLoop
+from wholestep.lower.program.steps import (
+    ForLoop,
+    Launch,
+    MemRef,
+    RoutineCall,
+    StatusCheck,
+    Step,
+    Switch,
+    WhileLoop,
+    walk_steps,
+)
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.error_sites import ErrorSite, pack_sites, unpack_sites
+from wholestep.runtime.gpu.conditions import (
+    NUMBER,
+    STOP_WORDS,
+    Condition,
+    case_conditions,
+    conditional_copy,
+    copies_may_overlap,
+    failure_note,
+    is_left_alone,
+    runs_without_host,
+    steps_of_cases,
+)
 from wholestep.runtime.gpu.driver import Driver, KernelShape
 from wholestep.runtime.gpu.memory import raw_bytes
 
@@ -80,6 +102,8 @@ class CardProgram:
     """The axis and the size of each site that an index fails at; nothing for the others."""
     undone: bool
     """True if the program may fail after it has written resident memory."""
+    stop: MemRef | None
+    """The place where a check that fails is noted; None where the host looks at each of them."""
 
 
 class CardModule:
@@ -88,11 +112,17 @@ class CardModule:
 
     def __init__(self, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> None:
         self.language, self.doubles, self.arena = language, doubles, int(plan.arena)
-        self.written: dict[str, KernelCode] = {}
+        self.written: dict[tuple[str, tuple[str, ...]], KernelCode] = {}
         self.trips: dict[int, int] = {}
         """Those of the loops around."""
         self.done_by: list[tuple[Launch | RoutineCall, ...]] = []
         """The steps of the plan that each launch and copy does, in the order of the program."""
+        self.alone = doubles and language.conditional and runs_without_host(plan.steps)
+        """True where the card goes through the program by itself."""
+        checked = self.alone and any(isinstance(step, StatusCheck) for step in walk_steps(plan.steps))
+        self.stop = self.reserved(STOP_WORDS * NUMBER) if checked else None
+        self.conditions = () if self.stop is None else (Condition(self.stop, "!= 0"),)
+        """Those under which kernels do nothing here."""
         self.steps = self.packed(plan.steps)
         self.codes = list(self.written.values())
         self.text = language.module([code.text for code in self.codes])
@@ -107,8 +137,48 @@ class CardModule:
                 continue
             out += self.ordered(parts)
             parts = []
-            out.append(self.control(step))
+            out += self.without_host(step) if self.alone else [self.control(step)]
         return [*out, *self.ordered(parts)]
+
+    def reserved(self, nbytes: int) -> MemRef:
+        """A place behind the arena."""
+        found = MemRef(0, -(-self.arena // NUMBER) * NUMBER)
+        self.arena = int(found.offset) + nbytes
+        return found
+
+    def without_host(self, step: Step) -> list[list[Any]]:
+        """A step that is no launch, done by launches with conditions."""
+        match step:
+            case StatusCheck():
+                assert self.stop is not None
+                note = Launch(failure_note(step), (self.stop, step.ref))
+                return [self.launched(note.kernel, note.refs, (note,))]
+            case RoutineCall() if self.conditions:
+                return [self.launched(*conditional_copy(step), (step,))]
+            case Switch():
+                return self.branched(step)
+        return [self.control(step)]
+
+    def branched(self, step: Switch) -> list[list[Any]]:
+        """The launches of all cases of a switch, each under the condition of its case."""
+        out, ref, around = list[list[Any]](), step.ref, self.conditions
+        if not is_left_alone(ref, steps_of_cases(step)):
+            ref = self.reserved(NUMBER)
+            copy = RoutineCall("copy", (ref, step.ref), (NUMBER,))
+            out.append(self.launched(*conditional_copy(copy), (copy,)))
+        for case, own in zip(step.cases, case_conditions(ref, len(step.cases)), strict=True):
+            self.conditions = (*around, *own)
+            out += self.packed(case)
+        self.conditions = around
+        return out
+
+    def launched(
+        self, kernel: Kernel | KernelsBeside, refs: Sequence[MemRef], steps: tuple[Launch | RoutineCall, ...]
+    ) -> list[Any]:
+        """The launch that does these steps, as JSON can hold it, on the numbers of its conditions and on these places."""
+        self.done_by.append(steps)
+        places = [condition.ref for condition in self.conditions]
+        return ["launch", self.number(kernel), list(map(pack_ref, [*places, *refs]))]
 
     def ordered(self, parts: Sequence[LaunchPart]) -> list[list[Any]]:
         """Consecutive launches in their order, as JSON can hold them."""
@@ -130,14 +200,13 @@ class CardModule:
         if isinstance(part, HostPart):
             loads = [[pack_ref(ref), short] for ref, short in part.loads()]
             return ["host", part.scalars, loads, list(map(pack_ref, part.stores()))]
-        self.done_by.append(part.steps)
-        return ["launch", self.number(part.kernel), list(map(pack_ref, part.refs))]
+        return self.launched(part.kernel, part.refs, part.steps)
 
     def number(self, kernel: Kernel | KernelsBeside) -> int:
         """The number of a kernel's text, which is written once."""
-        key = launch_text(kernel)
+        key = launch_text(kernel), tuple([condition.unless for condition in self.conditions])
         if key not in self.written:
-            self.written[key] = write_kernel(kernel, f"k{len(self.written)}", self.language)
+            self.written[key] = write_kernel(kernel, f"k{len(self.written)}", self.language, key[1])
         return list(self.written).index(key)
 
     def control(self, step: Step) -> list[Any]:
@@ -174,6 +243,7 @@ def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLa
         "arena": module.arena,
         "sites": pack_sites(unit.graph, plan),
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in unit.resident}),
+        "stop": None if module.stop is None else pack_ref(module.stop),
     }
     return CacheEntry((driver.compile(module.text), blob.data), facts)
 
@@ -194,6 +264,7 @@ def unpack_program(unit: CompilationUnit, entry: CacheEntry) -> CardProgram:
         sites=unpack_sites(unit.graph, facts["sites"]),
         numbers=tuple([tuple(map(int, said)) if kind == "index" else () for kind, said, _ in facts["sites"]]),
         undone=facts["undone"],
+        stop=None if facts["stop"] is None else unpack_ref(facts["stop"]),
     )
 
 
@@ -238,8 +309,7 @@ def unpack_steps(packed: Sequence[Any]) -> tuple[Any, ...]:
 def needs_no_host(step: CardStep) -> bool:
     """Test whether a card does a step by itself; copies within one array may need other memory."""
     if isinstance(step, RoutineCall):
-        target, source = step.refs
-        return target.slot != source.slot
+        return not copies_may_overlap(step)
     if isinstance(step, ForLoop):
         return not step.outermost and all(isinstance(inside, DeviceSteps) for inside in step.body)
     return isinstance(step, NumberedLaunch)

@@ -19,10 +19,14 @@ from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCh
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, fitting_array
 from wholestep.runtime.gpu.card_program import CardProgram, CardStep, DeviceSteps, HostStep, NumberedLaunch, slot_type
+from wholestep.runtime.gpu.conditions import NUMBER, STOP_WORDS
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
 from wholestep.runtime.memory.buffer import memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
+
+RECORDED = 1024
+"""The launches of trips of a loop that are recorded together: a call is stopped between these."""
 
 
 class CardCode(LoadedCode):
@@ -98,6 +102,12 @@ class CardInstance(BoundExecutable):
         self.results = [np.empty(held[plan.outputs[o]].shape, held[plan.outputs[o]].dtype) for o in self.fresh]
         self.moving = {plan.inputs[i] for i in self.given}
         self.recordings: dict[Any, Any] = {}
+        self.kept = [self.memory.allocate(x.shape, x.dtype) for x in self.state] if plan.undone else []
+        """The state as it was before a call, for one that fails."""
+        self.stopped = np.zeros(STOP_WORDS if plan.stop else 0, np.int64)
+        """The check that has failed, as the card notes it."""
+        if plan.stop is not None:
+            self.code.driver.write(self.place(plan.stop), raw_bytes(self.stopped))
         self.counts: dict[int, int] = {}
         self.made = 0
         self.stopping = False
@@ -123,17 +133,42 @@ class CardInstance(BoundExecutable):
                 else:
                     self.places[slot] = self.held[slot].place
                     self.memory.copy(self.held[slot], np.asarray(array))
-            before = [self.saved(x) for x in self.state] if plan.undone else []
             self.counts, self.made, self.stopping = {}, 0, False
+            if self.kept:
+                self.code.driver.repeat(self.recordings, "kept", [], partial(self.copied, self.kept, self.state))
             try:
                 self.run(plan.steps)
+                self.fetch()
             except BaseException:
-                for array, old in zip(self.state, before, strict=bool(before)):
-                    self.memory.copy(array, old)
+                if self.kept:
+                    self.copied(self.state, self.kept)
                 raise
-            for o, made in zip(self.fresh, self.results, strict=True):
-                self.memory.fetch(self.held[plan.outputs[o]], made)
         return self.results
+
+    def copied(self, targets: Sequence[CardArray], sources: Sequence[CardArray]) -> None:
+        """Copy the state to where it is kept, or back."""
+        for target, source in zip(targets, sources, strict=True):
+            self.memory.copy(target, source)
+
+    def fetch(self) -> None:
+        """Read the results, and raise the error of a check that has failed."""
+        plan = self.code.program
+        places = [self.held[plan.outputs[o]].place for o in self.fresh]
+        arrays = list(map(raw_bytes, self.results))
+        if plan.stop is not None:
+            places, arrays = [*places, self.place(plan.stop)], [*arrays, raw_bytes(self.stopped)]
+        self.code.driver.gather(places, arrays)
+        if self.stopped.any():
+            site, *numbers = map(int, self.stopped)
+            self.stopped[:] = 0
+            self.code.driver.write(self.place(plan.stop), raw_bytes(self.stopped))  # type: ignore[arg-type]
+            raise self.error(site, numbers)
+
+    def error(self, site: int, numbers: Sequence[int]) -> Exception:
+        """The error of a site whose status has these numbers."""
+        program = self.code.program
+        known = program.numbers[site - 1]
+        return program.sites[site - 1].error(numbers[bool(known)], *(known or (0, 0)))
 
     def allocated(self, slot: int, kind: Type) -> CardArray:
         """Memory for a slot, the arena by 0; an error names what it was for."""
@@ -142,12 +177,6 @@ class CardInstance(BoundExecutable):
         what = self.program.name(inputs.index(slot)) if slot in inputs else what
         with memory_for(what, kind):
             return self.memory.allocate(kind.shape, kind.dtype)
-
-    def saved(self, array: CardArray) -> CardArray:
-        """A copy in the card's memory."""
-        made = self.memory.allocate(array.shape, array.dtype)
-        self.memory.copy(made, array)
-        return made
 
     def stop(self) -> None:
         self.stopping = True
@@ -217,23 +246,60 @@ class CardInstance(BoundExecutable):
             driver.write(self.place(ref), raw_bytes(made))
 
     def repeat(self, step: ForLoop) -> None:
-        """Go through a counted loop; an outermost one ends between trips where that was asked for."""
-        for trip in range(int(step.trips)):
+        """Go through a counted loop; an outermost one ends where that was asked for, between trips or between so many
+        trips as the card does by itself."""
+        trips = int(step.trips)
+        together = max(1, RECORDED * trips // count_launches(step)) if step.outermost and is_of_card(step) else 1
+        for begin in range(0, trips, together):
             if step.outermost and self.stopping:
                 return
+            end = min(begin + together, trips)
+            if together > 1:
+                self.repeat_trips(step, begin, end)
+            else:
+                self.run_trips(step, begin, end)
+            self.made += step.outermost * (end - begin)
+
+    def run_trips(self, step: ForLoop, begin: int, end: int) -> None:
+        """Go through some trips of a loop."""
+        for trip in range(begin, end):
             self.counts[step.loop] = int(step.trips) - 1 - trip if step.reverse else trip
             self.run(step.body)  # type: ignore[arg-type]
-            self.made += step.outermost
+
+    def repeat_trips(self, step: ForLoop, begin: int, end: int) -> None:
+        """Run trips that the card does by itself."""
+        inside = [together for together in step.body if isinstance(together, DeviceSteps)]
+        around = sorted({loop for together in inside for loop in together.loops} - {step.loop})
+        slots = sorted({slot for together in inside for slot in together.slots} & self.moving)
+
+        def work() -> None:
+            for trip in range(begin, end):
+                self.counts[step.loop] = int(step.trips) - 1 - trip if step.reverse else trip
+                for together in inside:
+                    self.run(together.steps)
+
+        key = step, begin, tuple([self.counts[loop] for loop in around])
+        self.code.driver.repeat(self.recordings, key, [self.places[slot] for slot in slots], work)
 
     def check(self, step: StatusCheck) -> None:
         """Raise the error of a site unless its status is fine."""
-        found = np.empty(1, np.int64)
+        found = np.zeros(2, np.int64)
         driver, place = self.code.driver, self.place(step.ref)
-        driver.read(place, raw_bytes(found))
+        driver.read(place, raw_bytes(found[:1]))
         if found[0] == step.fine:
             return
-        program = self.code.program
-        site, numbers = program.sites[step.site - 1], program.numbers[step.site - 1]
-        if numbers:
-            driver.read(MemoryPlace(place.handle, place.offset + found.nbytes), raw_bytes(found))
-        raise site.error(int(found[0]), *(numbers or (0, 0)))
+        if self.code.program.numbers[step.site - 1]:
+            driver.read(MemoryPlace(place.handle, place.offset + NUMBER), raw_bytes(found[1:]))
+        raise self.error(step.site, found.tolist())
+
+
+def is_of_card(step: ForLoop) -> bool:
+    """Test whether the card does a loop's trips by itself."""
+    return all(isinstance(inside, DeviceSteps) for inside in step.body)
+
+
+def count_launches(step: CardStep) -> int:
+    """The launches and copies of a step that needs no host, those of a loop once for each trip."""
+    if isinstance(step, ForLoop):
+        return int(step.trips) * sum(map(count_launches, step.body))  # type: ignore[arg-type]
+    return sum(map(count_launches, step.steps)) if isinstance(step, DeviceSteps) else 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wholestep.ir.graph import NDArray
-from wholestep.lower.program.steps import Launch, RoutineCall
+from wholestep.lower.program.steps import ForLoop, Launch, RoutineCall
 from wholestep.runtime.backend import ProfileRecord, TimedEvent
 from wholestep.runtime.gpu.card_program import DeviceSteps, NumberedLaunch, launches_and_copies
 from wholestep.runtime.gpu.driver import DeviceClock
@@ -44,6 +44,9 @@ class ProfiledInstance(CardInstance):
 
     def repeat_steps(self, step: DeviceSteps) -> None:
         self.run(step.steps)
+
+    def repeat_trips(self, step: ForLoop, begin: int, end: int) -> None:
+        self.run_trips(step, begin, end)
 
     def timed(self, step: Any, work: Callable[[Any], None]) -> None:
         """Do a step between two looks at the clock."""

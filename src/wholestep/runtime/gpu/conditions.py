@@ -1,0 +1,107 @@
+"""Conditions of launches: kernels that do nothing where a number says so, so that a card needs no host for checks and
+branches.
+
+check k; switch at: (a), (b)    -->    note k where it fails; a unless stopped or at > 0; b unless stopped or at < 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from wholestep.backends.gpu.byte_copies import WORD, byte_copy
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.lang import I64, Buffer, Index, Kernel
+from wholestep.lower.program.steps import (
+    Launch,
+    MemRef,
+    RoutineCall,
+    StatusCheck,
+    Step,
+    Switch,
+    WhileLoop,
+    walk_steps,
+)
+
+NUMBER = 8
+"""The bytes of a number that a condition tests, an int64."""
+STOP_WORDS = 3
+"""The numbers that say what failed: the site of the check, and the two that it has."""
+
+
+class Condition(NamedTuple):
+    """A number in the card's memory, and the test of it with which a kernel does nothing, as C has it."""
+
+    ref: MemRef
+    unless: str
+
+
+def case_conditions(ref: MemRef, cases: int) -> Iterator[tuple[Condition, ...]]:
+    """The condition of each of several cases, of which a number chooses the nearest."""
+    if cases == 1:
+        yield ()
+        return
+    yield (Condition(ref, "> 0"),)
+    for case in range(1, cases - 1):
+        yield (Condition(ref, f"!= {case}"),)
+    yield (Condition(ref, f"< {cases - 1}"),)
+
+
+def runs_without_host(steps: tuple[Step, ...]) -> bool:
+    """Test whether kernels with conditions can do all of a program: no loop of unknown length, and no copy between
+    places that may overlap.
+    """
+    return not any(
+        isinstance(s, WhileLoop) or (isinstance(s, RoutineCall) and copies_may_overlap(s)) for s in walk_steps(steps)
+    )
+
+
+def copies_may_overlap(copy: RoutineCall) -> bool:
+    """Test whether the places of a copy may have bytes in common."""
+    target, source = copy.refs
+    apart = abs(int(target.offset) - int(source.offset)) >= int(copy.params[0])
+    return target.slot == source.slot and (target.moves != source.moves or not apart)
+
+
+def is_left_alone(ref: MemRef, steps: Iterable[Step]) -> bool:
+    """Test whether no step touches a number, for all that can be told."""
+    touched = [(r, int(b.size) * b.dtype.itemsize) for s in steps if isinstance(s, Launch) for r, b in pairs(s)]
+    touched += [(r, int(s.params[0])) for s in steps if isinstance(s, RoutineCall) for r in s.refs]
+    return not any(r.slot == ref.slot and (r.moves != ref.moves or meets(r, n, ref)) for r, n in touched)
+
+
+def pairs(launch: Launch) -> Iterator[tuple[MemRef, Buffer]]:
+    """The places of a launch, with the buffers of its kernel."""
+    return zip(launch.refs, launch.kernel.buffers, strict=True)
+
+
+def meets(place: MemRef, nbytes: int, number: MemRef) -> bool:
+    """Test whether bytes at a place are those of a number."""
+    return int(place.offset) < int(number.offset) + NUMBER and int(number.offset) < int(place.offset) + nbytes
+
+
+def failure_note(step: StatusCheck) -> Kernel:
+    """The kernel that notes a check that fails: its site, and the numbers of its status."""
+    words = 2 if step.ref.slot == 0 else 1
+    with KernelBuilder("check") as b:
+        stop = b.buffer("stop", I64, STOP_WORDS, True)
+        status = b.buffer("status", I64, words)
+        found = b.load(status, Index())
+        failed = b.op("ne", found, b.constant(step.fine, I64))
+        b.store(stop, Index(), b.constant(step.site, I64), failed)
+        for word in range(words):
+            b.store(stop, Index(1 + word), b.load(status, Index(word)), failed)
+    return b.kernel()
+
+
+def conditional_copy(copy: RoutineCall) -> tuple[Kernel, tuple[MemRef, ...]]:
+    """The kernel that copies, and its places: word by word where these let it."""
+    target, source = copy.refs
+    nbytes = int(copy.params[0])
+    numbers = [nbytes, *[int(ref.offset) for ref in copy.refs], *[int(n) for ref in copy.refs for _, n in ref.moves]]
+    return byte_copy(nbytes, not any(n % WORD for n in numbers)), (source, target)
+
+
+def steps_of_cases(step: Switch) -> Sequence[Step]:
+    """All steps of the cases of a switch."""
+    return [s for case in step.cases for s in walk_steps(case)]
