@@ -175,7 +175,7 @@ class CardModule:
     def launched(
         self, kernel: Kernel | KernelsBeside, refs: Sequence[MemRef], steps: tuple[Launch | RoutineCall, ...]
     ) -> list[Any]:
-        """The launch that does these steps, as JSON can hold it, on the numbers of its conditions and on these places."""
+        """The launch that does these steps, as JSON can hold it: on the numbers of its conditions, then on places."""
         self.done_by.append(steps)
         places = [condition.ref for condition in self.conditions]
         return ["launch", self.number(kernel), list(map(pack_ref, [*places, *refs]))]
