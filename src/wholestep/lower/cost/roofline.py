@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from wholestep.dims import Size, least, most
@@ -108,7 +109,8 @@ def count_kernel(kernel: Kernel) -> KernelCounts:
     products: Size = 0
     others: Size = 0
     known: set[Var] = set()
-    for s, around in statements_in_loops(without_rare_cases(kernel.body)):
+    usual = replace(kernel, body=without_rare_cases(kernel.body))
+    for s, around in statements_in_loops(usual.body):
         times = math.prod([a.size for a in around])
         if isinstance(s, Fold):
             products += 2 * times if s.op == "fma" else 0
@@ -118,7 +120,7 @@ def count_kernel(kernel: Kernel) -> KernelCounts:
         elif isinstance(s, Var):
             others += times * flops_of(s)
     moved, shared = [
-        sum(t.times * t.buffer.dtype.itemsize for t in space_accesses(kernel, s)) for s in ("global", "shared")
+        sum(t.times * t.buffer.dtype.itemsize for t in space_accesses(usual, s)) for s in ("global", "shared")
     ]
     return KernelCounts(products, others, moved, sum(distinct_bytes(kernel).values()), shared)
 
@@ -161,7 +163,8 @@ def vector_instructions(kernel: Kernel, vector: int) -> tuple[float, float]:
     Operands of a register tile are loaded once for the tile; strided elements are loaded one by one.
     """
     products = others = 0.0
-    for s, around in statements_in_loops(without_rare_cases(kernel.body)):
+    usual = replace(kernel, body=without_rare_cases(kernel.body))
+    for s, around in statements_in_loops(usual.body):
         if isinstance(s, Fold):
             count = vector_count(around, s.result.dtype.itemsize, vector)
             products, others = (products + count, others) if s.op == "fma" else (products, others + count)

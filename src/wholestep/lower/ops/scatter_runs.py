@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from wholestep.ir.graph import Node, Value
 from wholestep.kernel.index_arithmetic import Coordinates, linear_index, row_major_strides
@@ -22,6 +23,8 @@ from wholestep.primitives.family import number_of
 
 STEPS = (8, 8, 8)
 """The extents of the inner loops over a run, of which none is entered behind its end: it is as long as it must be."""
+NEIGHBOURS = 16
+"""The elements for which one work item finds out whether their place has a run."""
 
 
 def run_starts_tasks(low: Materializer, node: Node) -> list[Task]:
@@ -46,27 +49,52 @@ def run_starts_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def collect_tasks(low: Materializer, node: Node) -> list[Task]:
-    """Elements that look at their runs. Where the operand is one number, the kernel writes every element; else it
-    writes those that have a run over a copy of the operand, or over the operand itself."""
+    """Elements that look at their runs: all of them where the operand is one number, which the kernel writes too."""
+    x = node.inputs[0]
+    if number_of(x) is not None:
+        return [collect_task(low, node, whole=True)]
+    return [copy_unless_in_place(low, x, low.locations[node.outputs[0]]), collect_task(low, node, whole=False)]
+
+
+def collect_task(low: Materializer, node: Node, whole: bool) -> Task:
+    """A kernel of the whole result, or over a copy of the operand of those elements that have a run: most places have
+    none, and one work item finds that out for some neighbours."""
     x, u, order, starts = node.inputs
     out, axes, location = node.outputs[0], node.params["axes"], low.locations[node.outputs[0]]
-    whole = number_of(x) is not None
     with KernelTemplate(low, node.op.name) as reader:
-        grid, place = axes_of_shape(x.shape)
+        grid, inner, place = neighbours_apart(x.shape, axes, 1 if whole else NEIGHBOURS)
         number = linear_index(tuple([place[a] for a in axes]), row_major_strides([x.shape[a] for a in axes]))
         rest = tuple([place[a] for a in range(x.ndim) if a not in axes])
         with reader.loops(grid):
             first, end = [reader.builder.convert(reader.read(starts, (i,)), I64) for i in (number, number + 1)]
             met = first < end
-            run = PlaceRun(reader, order, u, rest, end)
-            before = reader.read(x, place) if whole else reader.fetch(out, location, place, met)
-            if node.params["adds"]:
-                after = run.added_to(before, first)
-            else:
-                after = reader.choose(met, run.row(end - 1, met), before)
-            reader.store(out, location, place, after, None if whole else met)
-    found = reader.task()
-    return [found] if whole else [copy_unless_in_place(low, x, location), found]
+            with reader.builder.loop(inner, guard=None if whole else met) if inner else nullcontext():
+                run = PlaceRun(reader, order, u, rest, end)
+                before = reader.read(x, place) if whole else reader.fetch(out, location, place, met)
+                if node.params["adds"]:
+                    after = run.added_to(before, first)
+                else:
+                    after = reader.choose(met, run.row(end - 1, met), before)
+                reader.store(out, location, place, after, None if whole else met)
+    return reader.task()
+
+
+def neighbours_apart(
+    shape: tuple[int, ...], indexed: Sequence[int], most: int
+) -> tuple[list[Axis], Axis | None, Coordinates]:
+    """The axes of a shape, with up to so many neighbours along the last one that is not indexed in an axis of their
+    own, and the coordinates."""
+    axes, place = axes_of_shape(shape)
+    last = max([a for a, n in enumerate(shape) if a not in indexed and n > 1], default=None)
+    if last is None:
+        return axes, None, place
+    (whole,) = place[last].terms
+    count = max(n for n in range(1, most + 1) if shape[last] % n == 0)
+    if count == 1:
+        return axes, None, place
+    outer, inner = Axis(f"i{last}", shape[last] // count), Axis("neighbour", count)
+    split = Index(0, {outer: count, inner: 1})
+    return [outer if a is whole else a for a in axes], inner, (*place[:last], split, *place[last + 1 :])
 
 
 class PlaceRun:
