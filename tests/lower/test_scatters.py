@@ -15,7 +15,7 @@ from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Graph
 from wholestep.lower.compile import lower_program
 from wholestep.lower.legalize.scatter_places import scatter_way
-from wholestep.lower.program.steps import Launch
+from wholestep.lower.program.steps import Launch, StatusCheck
 from wholestep.lower.target import LookLimits, Target
 from wholestep.lower.verify_program import verify_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
@@ -44,14 +44,15 @@ def draw_scatter(seed: int) -> tuple[Graph, list[Array]]:
     kind = np.dtype(DTYPES[seed % len(DTYPES)])
     rest = [n for a, n in enumerate(shape) if a not in axes]
     x, u = [(10 * rng.normal(size=s)).astype(kind) for s in (shape, (*places, *rest))]
-    zero = seed % 3 == 0
+    zero, held = seed % 3 == 0, seed % 4 == 1
     name = ("scatter_add", "scatter")[rng.integers(2)]
 
     def written(*given: Any) -> Any:
         base = OPS["full"](value=0, shape=shape, dtype=kind) if zero else given[0]
+        known = [OPS["constant"](value=i) for i in indices] if held else given[2:]
         at = [
             i if d is None else OPS["iota"](shape=places, axis=d, dtype=i.dtype)
-            for i, d in zip(given[2:], counts, strict=True)
+            for i, d in zip(known, counts, strict=True)
         ]
         return (OPS[name](base, given[1], *at, axes=axes),)
 
@@ -132,6 +133,21 @@ def test_places_that_ascend_are_not_sorted_again() -> None:
     assert names.count("merge") == (TOKENS - 1).bit_length() and names[-1] == "collect"
     signed = names_of(plan_of(summed, ids.astype(np.int32), TABLE[:TOKENS]))
     assert signed.count("merge") == 2 * names.count("merge")  # a negative one would count from the end
+
+
+def test_places_that_a_program_holds_are_sorted_with_it() -> None:
+    where = (np.arange(40) * 7 % 19).reshape(4, 10)
+    u, x = np.random.default_rng(0).normal(size=(4, 10, 3)).astype("f"), np.ones((19, 3), np.float32)
+
+    def biased(u: Any, at: Any) -> Any:
+        zeros = OPS["full"](value=0, shape=x.shape, dtype=x.dtype)
+        return OPS["scatter_add"](zeros, u, OPS["constant"](value=at), axes=(0,))
+
+    plan = plan_of(lambda u: biased(u, where), u)
+    assert names_of(plan) == ["collect"]
+    np.testing.assert_array_equal(ProgramInterpreter(plan)([u])[0], OPS["scatter_add"].ref(x * 0, u, where, axes=(0,)))
+    wrong = plan_of(lambda u: biased(u, where + 1), u)
+    assert names_of(wrong) == ["scatter_add"] and any(isinstance(step, StatusCheck) for step in wrong.steps)
 
 
 def test_running_sums_of_integers_look_at_all_before() -> None:

@@ -11,6 +11,7 @@ from wholestep import dtypes
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.lower.legalize.internal_ops import InternalOp, argsort, collect, run_starts
 from wholestep.lower.legalize.scatter_places import scatter_way
+from wholestep.lower.legalize.written_places import PlaceRuns, written_runs
 from wholestep.lower.target import LookLimits
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
@@ -26,7 +27,8 @@ def sort_scatters(graph: Graph, limits: LookLimits | None) -> Graph:
         n = gather(iota(), i); order = argsort(n)
         starts = run_starts(gather(n, order)); y = collect(x, u, order, starts)
 
-    Exact: the sort is stable, so that what meets in an element meets in the order of its places.
+    Exact: the sort is stable, so that what meets in an element meets in the order of its places. Places that the
+    program holds are sorted now, however few they are.
     """
     if limits is None:
         return graph
@@ -34,11 +36,15 @@ def sort_scatters(graph: Graph, limits: LookLimits | None) -> Graph:
 
     def rule(node: Node) -> Value | None:
         x, u, *indices = node.inputs
-        if not (x.type.size and u.type.size) or scatter_way(node, limits) != "sorted":
+        way = scatter_way(node, limits) if x.type.size and u.type.size else "in order"
+        if way != "sorted" and (way != "by element" or number_of(x) is None):
             return None
         key = (*indices, *[x.shape[a] for a in node.params["axes"]])
         if key not in known:
-            known[key] = sorted_places(node)
+            runs = written_runs(node)
+            if runs is None and way != "sorted":
+                return None
+            known[key] = sorted_places(node) if runs is None else held_places(node, runs)
         return sorted_scatter(node, known[key])
 
     return rewrite(graph, at_roots({"scatter": rule, "scatter_add": rule}))
@@ -70,6 +76,12 @@ def sorted_places(node: Node) -> SortedPlaces:
         ascending = new_value(node, "gather", numbers, order, axes=(0,))
     size = math.prod([x.shape[a] for a in node.params["axes"]])
     return SortedPlaces(order, internal_value(node, run_starts, ascending, size=size))
+
+
+def held_places(node: Node, runs: PlaceRuns) -> SortedPlaces:
+    """Places that the program holds in their order."""
+    order, starts = [new_value(node, "constant", value=array) for array in runs]
+    return SortedPlaces(order, starts)
 
 
 def place_numbers(node: Node) -> Value:
