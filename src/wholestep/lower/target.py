@@ -28,7 +28,8 @@ class SplitLimits(NamedTuple):
     products; with more there is enough to share among threads already. An axis is cut into at most `chunks`.
 
     Where `terms` are given, it is one result that has at least `elements`; all results together have at most `chunks`
-    parts, of about so many terms or more, which lie in order. Else one axis is reduced after the other, the last first.
+    parts, of about so many terms or more, which lie in order, those of products `terms` times as many. Else one axis is
+    reduced after the other, the last first.
     """
 
     elements: int

@@ -97,7 +97,7 @@ class ReductionSplitter(GraphRewriter):
         operands: list[Value] = []
         for x, labels in zip(inputs, (a, b), strict=True):
             at = labels.index(label)
-            n, count = x.shape[at], chunk_count(x.shape[at], self.limits)
+            n, count = x.shape[at], product_chunks(node, label, self.limits)
             shape = (*x.shape[:at], count, n // count, *x.shape[at + 1 :])
             operands.append(self.add(OPS["reshape"], (x,), {"shape": shape}, node)[0])
         a, b = (s.replace(label, chunk + label) for s in (a, b))
@@ -144,11 +144,27 @@ def long_label(node: Node, limits: SplitLimits) -> str:
     x, y = node.inputs
     a, b, out = parts(node.params["spec"])
     sizes = dict(zip(a + b, x.shape + y.shape, strict=True))
-    summed = [c for c in sizes if c in a and c in b and c not in out and chunk_count(sizes[c], limits) > 1]
+    summed = [c for c in sizes if c in a and c in b and c not in out and product_chunks(node, c, limits) > 1]
     label = max(summed, key=sizes.__getitem__, default="")
     exact = x.dtype.kind == "f" and dtypes.compute_dtype(x.dtype) == x.dtype
     few = bool(node.outputs[0].type.size < limits.sums)
-    return label if label and exact and few and sizes[label] >= limits.elements else ""
+    long = bool(label) and (bool(limits.terms) or sizes[label] >= limits.elements)
+    return label if exact and few and long else ""
+
+
+def product_chunks(node: Node, label: str, limits: SplitLimits) -> int:
+    """The number of equal chunks of a label that a contraction sums over; 1 where there are none."""
+    x, y = node.inputs
+    a, b, out = parts(node.params["spec"])
+    sizes = dict(zip(a + b, x.shape + y.shape, strict=True))
+    if not limits.terms or any(isinstance(n, Dim) for n in sizes.values()):
+        return chunk_count(sizes[label], limits)
+    terms = math.prod([n for c, n in sizes.items() if c not in out])
+    results = math.prod([sizes[c] for c in out])
+    if terms < limits.elements:
+        return 1
+    wanted = min(terms // limits.terms, limits.chunks * limits.terms // max(results, 1))
+    return next((c for c in range(wanted, 1, -1) if sizes[label] % c == 0), 1)
 
 
 def has_few_results(shape: Sequence[int], axes: Sequence[int], limits: SplitLimits) -> bool:
