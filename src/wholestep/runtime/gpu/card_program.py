@@ -135,6 +135,11 @@ class CardModule:
             if isinstance(step, Launch):
                 parts += self.launch(step)
                 continue
+            if self.stop is not None and isinstance(step, StatusCheck):
+                note = Launch(failure_note(step), (self.stop, step.ref))
+                out += self.ordered([*parts, card_part(note.kernel, note.refs, (note,))])
+                parts = []
+                continue
             out += self.ordered(parts)
             parts = []
             out += self.without_host(step) if self.alone else [self.control(step)]
@@ -149,10 +154,6 @@ class CardModule:
     def without_host(self, step: Step) -> list[list[Any]]:
         """A step that is no launch, done by launches with conditions."""
         match step:
-            case StatusCheck():
-                assert self.stop is not None
-                note = Launch(failure_note(step), (self.stop, step.ref))
-                return [self.launched(note.kernel, note.refs, (note,))]
             case RoutineCall() if self.conditions:
                 return [self.launched(*conditional_copy(step), (step,))]
             case Switch():
