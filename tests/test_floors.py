@@ -74,7 +74,7 @@ FLOORS = {
     ),
     "runtime.gpu": (
         "conditions driver nvrtc",
-        "cuda memory opencl webgpu",
+        "cuda memory opencl transfers webgpu",
         "card_program",
         "executable",
         "profiler",

@@ -19,7 +19,7 @@ from wholestep.kernel.lang import Kernel
 from wholestep.runtime.gpu.backend import CardBackend
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
 from wholestep.runtime.gpu.memory import raw_bytes
-from wholestep_tools.drawn import cuda_card
+from wholestep_tools.drawn import cuda_card, cuda_cpp
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ def missing(device: str) -> str:
 @contextmanager
 def device_for_tests(device: str) -> Iterator[str]:
     """A device for as long as a test takes; the test is skipped where this machine has none."""
-    if device == "cuda" and cuda_card.COMPILER:
+    if device == "cuda" and cuda_cpp.COMPILER:
         with cuda_card.offered():
             yield device
     elif missing(device):

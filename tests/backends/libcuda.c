@@ -54,6 +54,12 @@ int cuMemFree_v2(uint64_t address) {
     return SUCCESS;
 }
 
+int cuMemHostAlloc(void **address, size_t n, unsigned flags) {
+    *address = malloc(n);
+    return flags || capturing || !n ? INVALID_VALUE : SUCCESS;
+}
+int cuMemFreeHost(void *address) { free(address); return SUCCESS; }
+
 static int done(Work work) {
     if (work.function) return work.function->run(work.given, work.groups, work.threads, 0) ? SUCCESS : LAUNCH_FAILED;
     memcpy(work.to, work.from, work.n);

@@ -22,7 +22,7 @@ from wholestep.runtime.gpu.nvrtc import MachineCode
 from wholestep_tools.bench.device import measured
 from wholestep_tools.bench.peers.wholestep import trained
 from wholestep_tools.bench.spec import WORKLOADS
-from wholestep_tools.drawn.cuda_card import write_library
+from wholestep_tools.drawn.cuda_cpp import write_library
 
 
 class LibraryCompiler:

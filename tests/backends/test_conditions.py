@@ -15,12 +15,10 @@ from wholestep.lower.program.steps import MemRef, RoutineCall
 from wholestep.runtime.gpu import executable
 from wholestep.runtime.gpu.conditions import case_conditions, copies_may_overlap
 from wholestep.runtime.gpu.cuda import CudaDriver
-from wholestep_tools.drawn import cuda_card
+from wholestep_tools.drawn import cuda_cpp
 from wholestep_tools.drawn.cuda_card import card_without_one
 
-pytestmark = pytest.mark.skipif(
-    cuda_card.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed"
-)
+pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
 
 RNG = np.random.default_rng(0)
 TABLE = RNG.normal(size=(5, 3)).astype("f")

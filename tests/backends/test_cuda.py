@@ -28,12 +28,13 @@ from wholestep.runtime.gpu.card_program import CardModule
 from wholestep.runtime.gpu.cuda import CudaDriver
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
 from wholestep.runtime.gpu.nvrtc import NVRTC, KernelUse, MachineCode, kernels_used
+from wholestep.runtime.gpu.transfers import BatchTransfers
 from wholestep_tools.audit.campaign import Seen
 from wholestep_tools.audit.correctness import cuda_kernels
-from wholestep_tools.drawn import cuda_card
+from wholestep_tools.drawn import cuda_cpp
 from wholestep_tools.drawn.cuda_card import CardCalls, TextCompiler, card_without_one, offered
 
-NEEDS_GXX = pytest.mark.skipif(cuda_card.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
+NEEDS_GXX = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
 
 
 # NVRTC.
@@ -142,16 +143,77 @@ def launches(module: CardModule, steps: Sequence[Any]) -> Iterator[str]:
 @NEEDS_GXX
 def test_a_step_makes_its_calls_in_the_order_of_the_plan(card: CudaDriver) -> None:
     step = step_on_the_card()
-    step(BATCH)
     card.calls.log.clear()
     step(BATCH)
     made = card.calls.names()
-    assert made[:4] == ["cuMemcpyHtoDAsync", "cuStreamSynchronize"] * 2, "a batch is copied, and may change then"
-    assert made[-2:] == ["cuMemcpyDtoHAsync", "cuStreamSynchronize"]
+    first = made.index("cuMemcpyHtoDAsync")
+    assert made[first : first + 4] == ["cuMemcpyHtoDAsync", "cuStreamSynchronize"] * 2, (
+        "a batch is copied, and may change then"
+    )
+    results = len(step._engine.main.instance.results)
+    assert made[-results - 1 :] == [*["cuMemcpyDtoHAsync"] * results, "cuStreamSynchronize"], "one wait for all results"
     launched = [args[0].name for name, *args in card.calls.log if name == "cuLaunchKernel"]
     module = CardModule(step.plan, Cuda(), True)
     assert launched == list(launches(module, module.steps)) and launched
     assert "cuMemAlloc" not in made and "cuModuleLoadData" not in made, "a step allocates and loads nothing"
+
+
+@NEEDS_GXX
+def test_a_batch_goes_by_pinned_memory_from_the_second_call_on(card: CudaDriver) -> None:
+    step = step_on_the_card()
+    made = []
+    for _ in range(3):
+        card.calls.log.clear()
+        step(BATCH)
+        made.append(card.calls.names())
+    assert [names.count("cuMemHostAlloc") for names in made] == [0, 1, 0]
+    assert made[2][:2] == ["cuMemcpyHtoDAsync"] * 2 and made[2][2] != "cuStreamSynchronize", "nobody waits for a batch"
+
+
+def sent(card: CudaDriver, transfers: BatchTransfers, arrays: Sequence[Any]) -> list[MemoryPlace]:
+    """The places of arrays that were sent, and changed afterwards."""
+    places = [MemoryPlace(card.allocate(x.size), 0) for x in arrays]
+    transfers.send(places, arrays)
+    for x in arrays:
+        x[:] = 99
+    return places
+
+
+def test_what_was_sent_may_change_and_is_whole_though_nobody_read_in_between(card: CudaDriver) -> None:
+    transfers = BatchTransfers(card)
+    sizes = [(5,), (70, 3), (1,), (64, 64, 7), (70, 3)]
+    places = [
+        place
+        for n, row in enumerate(sizes)
+        for place in sent(card, transfers, [np.full(size, 10 * n + i, np.uint8) for i, size in enumerate(row)])
+    ]
+    found = [np.empty(size, np.uint8) for row in sizes for size in row]
+    transfers.fetch(places, found)
+    wanted = [np.full(size, 10 * n + i, np.uint8) for n, row in enumerate(sizes) for i, size in enumerate(row)]
+    assert [x.tobytes() for x in found] == [x.tobytes() for x in wanted]
+    card.calls.log.clear()
+    kept = sent(card, transfers, [np.zeros(8, np.uint8)])
+    assert kept and "cuStreamSynchronize" not in card.calls.names(), "all was done when it was read"
+
+
+def test_large_batches_and_no_batches_go_without_pinned_memory(card: CudaDriver, monkeypatch: Any) -> None:
+    monkeypatch.setattr("wholestep.runtime.gpu.transfers.MOST", 128)
+    transfers = BatchTransfers(card)
+    for sizes in ((), (), (129,), (100,)):
+        card.calls.log.clear()
+        sent(card, transfers, [np.zeros(size, np.uint8) for size in sizes])
+        assert ("cuMemHostAlloc" in card.calls.names()) == (sizes == (100,))
+
+
+@pytest.mark.parametrize("size", [1, 1 << 12, (1 << 12) + 1])
+def test_what_is_read_is_right_by_pinned_memory_and_without(card: CudaDriver, size: int) -> None:
+    given = [np.arange(n).astype(np.uint8) for n in (size, 0)]
+    places = [MemoryPlace(card.allocate(x.size + 3), 3) for x in given]
+    for place, x in zip(places, given, strict=True):
+        card.write(place, x)
+    found = [np.empty_like(x) for x in given]
+    card.gather(places, found)
+    assert [x.tobytes() for x in found] == [x.tobytes() for x in given]
 
 
 @NEEDS_GXX
@@ -332,7 +394,7 @@ def test_cards_have_numbers() -> None:
 def test_the_bindings_of_cuda_take_the_calls_as_they_are_made(tmp_path: Path) -> None:
     """The real bindings, on a library in the place of the driver's."""
     here = Path(__file__).parent
-    library = [str(cuda_card.COMPILER), "-x", "c", "-O1", "-w", "-shared", "-fPIC", str(here / "libcuda.c")]
+    library = [str(cuda_cpp.COMPILER), "-x", "c", "-O1", "-w", "-shared", "-fPIC", str(here / "libcuda.c")]
     subprocess.run([*library, "-o", str(tmp_path / "libcuda.so.1"), "-ldl"], check=True)
     env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
     done = subprocess.run(
@@ -360,6 +422,7 @@ def test_faults_of_a_launcher_are_found() -> None:
     def launched(body: str, *places: MemoryPlace, threads: int = 2) -> None:
         (kernel,) = card.build(text.replace("BODY", body).encode(), [KernelShape("k0", 1, threads)])
         card.launch(kernel, places)
+        card.ask("cuStreamSynchronize", card.stream)
 
     launched("b1[0] = 1.0f;", place, place)
     with pytest.raises(AssertionError, match="k0"):

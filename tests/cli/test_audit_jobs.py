@@ -12,7 +12,7 @@ from wholestep_tools.audit import AUDITS
 from wholestep_tools.audit.campaign import Seen, Shares, joined_parts
 from wholestep_tools.audit.correctness import mutants, steps
 from wholestep_tools.audit.endurance import memory
-from wholestep_tools.drawn import cuda_card
+from wholestep_tools.drawn import cuda_cpp
 
 
 def same(one, other):
@@ -62,7 +62,7 @@ def test_a_process_that_dies_is_told():
                 AUDITS[name].run,
                 3,
                 id=name,
-                marks=pytest.mark.skipif(cuda_card.COMPILER is None, reason="kernels are compiled by g++ on Linux"),
+                marks=pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="kernels are compiled by g++ on Linux"),
             )
             for name in ("cuda", "cudasteps")
         ],

@@ -12,7 +12,7 @@ from wholestep.cli import main
 from wholestep_tools.bench import device, device_peers, runner
 from wholestep_tools.bench.device_peers import PeerRow
 from wholestep_tools.bench.spec import WORKLOADS
-from wholestep_tools.drawn import cuda_card
+from wholestep_tools.drawn import cuda_card, cuda_cpp
 
 
 def test_the_table_and_its_record(monkeypatch, capsys, tmp_path):
@@ -28,7 +28,7 @@ def test_the_table_and_its_record(monkeypatch, capsys, tmp_path):
     assert "losses part from the CPU's: W4" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(cuda_card.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
+@pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
 def test_a_workload_by_the_launcher_of_cuda(capsys):
     with cuda_card.offered():
         assert main(["bench", "device", "cuda", "--workloads", "W4", "--rounds", "1", "--kernels"]) == 0

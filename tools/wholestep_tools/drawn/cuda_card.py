@@ -1,23 +1,12 @@
-"""A card of NVIDIA's without one: the calls of its driver, recorded and checked, on kernels that g++ compiles.
-
-The text of a module is that which NVRTC is given. Beside it stands what CUDA C++ has and C++ has not: a grid, and
-threads of a group that wait for each other, each on a stack of its own.
-"""
+"""A card of NVIDIA's without one: the calls of its driver, recorded and checked, on kernels that g++ compiles."""
 
 from __future__ import annotations
 
 import ctypes
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,139 +20,18 @@ from wholestep.runtime.gpu.backend import CardBackend
 from wholestep.runtime.gpu.cuda import CudaDriver
 from wholestep.runtime.gpu.driver import MemoryPlace
 from wholestep.runtime.gpu.nvrtc import MachineCode
+from wholestep_tools.drawn.cuda_cpp import KernelFunction, loaded
 
-HEAD = """\
-#include <ucontext.h>
-namespace module {
-struct Number { unsigned x; };
-static Number blockIdx, threadIdx;
-static ucontext_t scheduler, fibers[1024];
-static char stacks[1024][1 << 16];
-static bool waiting[1024], ended[1024];
-static void (*body)();
-static void __syncthreads() { waiting[threadIdx.x] = true; swapcontext(&fibers[threadIdx.x], &scheduler); }
-static void fiber() { body(); ended[threadIdx.x] = true; }
-static inline unsigned __float_as_uint(float x) { unsigned y; __builtin_memcpy(&y, &x, 4); return y; }
-static inline float __uint_as_float(unsigned x) { float y; __builtin_memcpy(&y, &x, 4); return y; }
-static inline float __int_as_float(int x) { return __uint_as_float(x); }
-static inline long long __double_as_longlong(double x) { long long y; __builtin_memcpy(&y, &x, 8); return y; }
-static inline double __longlong_as_double(long long x) { double y; __builtin_memcpy(&y, &x, 8); return y; }
-#define __global__
-#define __device__
-#define __forceinline__ inline
-#define __launch_bounds__(n)
-#define __shared__ static
-#define __align__(n) __attribute__((aligned(n)))
-#define __fma_rn __builtin_fma
-#define __fmaf_rn __builtin_fmaf
-#define fabsf __builtin_fabsf
-#define fabs __builtin_fabs
-#define sqrtf __builtin_sqrtf
-#define sqrt __builtin_sqrt
-#define floorf __builtin_floorf
-#define floor __builtin_floor
-#define ceilf __builtin_ceilf
-#define ceil __builtin_ceil
-#define truncf __builtin_truncf
-#define trunc __builtin_trunc
-#define rintf __builtin_rintf
-#define rint __builtin_rint
-/* A group, its threads one after the other from barrier to barrier; false where only some of them reach one. */
-static bool group(unsigned threads, bool barriers, bool backward) {
-    for (unsigned i = 0; i < threads && !barriers; i++) {
-        threadIdx.x = backward ? threads - 1 - i : i;
-        body();
-    }
-    if (!barriers) return true;
-    for (unsigned i = 0; i < threads; i++) {
-        getcontext(&fibers[i]);
-        fibers[i].uc_stack.ss_sp = stacks[i];
-        fibers[i].uc_stack.ss_size = sizeof stacks[i];
-        fibers[i].uc_link = &scheduler;
-        makecontext(&fibers[i], fiber, 0);
-        ended[i] = false;
-    }
-    for (unsigned left = threads; left;) {
-        unsigned held = 0;
-        for (unsigned k = 0; k < threads; k++) {
-            const unsigned i = backward ? threads - 1 - k : k;
-            threadIdx.x = i;
-            waiting[i] = false;
-            swapcontext(&scheduler, &fibers[i]);
-            held += waiting[i];
-        }
-        if (held && held != threads) return false;
-        left = held;
-    }
-    return true;
-}
-"""
-CALL = """
-extern "C" {{ int count_{name} = {count}; }}
-static void **given_{name};
-static void body_{name}() {{ {name}({cast}); }}
-extern "C" int launch_{name}(void **given, unsigned groups, unsigned threads, int backward) {{
-#ifdef __SSE2__
-    const unsigned kept = __builtin_ia32_stmxcsr();
-    __builtin_ia32_ldmxcsr(kept | 0x8040);
-#endif
-    given_{name} = given;
-    body = body_{name};
-    bool fine = true;
-    for (unsigned i = 0; i < groups && fine; i++) {{
-        blockIdx.x = backward ? groups - 1 - i : i;
-        fine = group(threads, {barriers}, backward);
-    }}
-#ifdef __SSE2__
-    __builtin_ia32_ldmxcsr(kept);
-#endif
-    return fine;
-}}
-"""
-KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\((\d+)\)\n(\w+)\((.*?)\) \{\n(.*?)\n\}', re.DOTALL)
-"""A kernel in the text of a module: its threads, name, parameters and body."""
-OPTIONS = "-O1 -march=native -ffp-contract=off -fno-math-errno -fno-strict-aliasing -fwrapv -w -shared -fPIC".split()
-COMPILER = shutil.which("g++") if sys.platform == "linux" else None
 GUARD = 64
 """Bytes before and behind an allocation that nobody may write."""
 SUCCESS = SimpleNamespace(value=0, name="CUDA_SUCCESS")
 
 
-class KernelFunction:
-    """A kernel of a module that is loaded."""
-
-    def __init__(self, library: Any, threads: str, name: str, parameters: str) -> None:
-        self.name, self.threads = name, int(threads)
-        self.parameters = parameters.split(", ") if parameters else []
-        self.run = library[f"launch_{name}"]
-
-
-def write_library(text: str, path: Path) -> None:
-    """The kernels of a module as a shared library, with the number of parameters of each."""
-    parts = [HEAD, text]
-    for _, name, parameters, body in KERNEL.findall(text):
-        types = [p.rpartition("*")[0] + "*" for p in parameters.split(", ") if p]
-        cast = ", ".join([f"({kind})given_{name}[{i}]" for i, kind in enumerate(types)])
-        barriers = str("__syncthreads" in body).lower()
-        parts.append(CALL.format(name=name, cast=cast, barriers=barriers, count=len(types)))
-    assert COMPILER is not None
-    command = [COMPILER, *OPTIONS, "-o", str(path), "-x", "c++", "-"]
-    done = subprocess.run(command, input="\n".join([*parts, "}"]), text=True, capture_output=True)
-    assert not done.returncode, done.stderr[:4000]
-
-
-@cache
-def loaded(text: str) -> dict[str, KernelFunction]:
-    """The kernels of a module, compiled for the processor."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "module.so"
-        write_library(text, path)
-        library = ctypes.CDLL(str(path))
-    return {name: KernelFunction(library, threads, name, given) for threads, name, given, _ in KERNEL.findall(text)}
-
-
 class CardCalls:
-    """The calls of the driver, as its bindings have them: each is checked, recorded, and done at once."""
+    """The calls of the driver, as its bindings have them: each is checked and recorded.
+
+    What the stream is given is done when somebody waits for it, and then reads what pinned memory of the host holds.
+    """
 
     CUdevice_attribute = SimpleNamespace(
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR="major", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR="minor"
@@ -178,6 +46,8 @@ class CardCalls:
         self.blocks: dict[int, Any] = {}
         self.context: Any = None
         self.captured: list[Callable[[], None]] | None = None
+        self.waiting: list[Callable[[], None]] = []
+        self.pinned: dict[int, Any] = {}
 
     def __getattr__(self, call: str) -> Any:
         answer = getattr(type(self), f"on_{call}", None)
@@ -226,6 +96,9 @@ class CardCalls:
     def on_cuStreamSynchronize(self, stream: Any) -> None:
         assert self.captured is None
         self.ordered(stream)
+        waiting, self.waiting = self.waiting, []
+        for work in waiting:
+            work()
 
     def ordered(self, stream: Any) -> None:
         """Check that a call is of the card's stream, in a context."""
@@ -238,8 +111,22 @@ class CardCalls:
         self.blocks[address] = (nbytes, held)
         return address
 
+    def on_cuMemHostAlloc(self, nbytes: int, flags: int) -> int:
+        assert self.context and nbytes > 0 and flags == 0 and self.captured is None
+        held = np.full(nbytes, 0xA5, np.uint8)
+        self.pinned[held.ctypes.data] = held
+        return int(held.ctypes.data)
+
+    def on_cuMemFreeHost(self, address: int) -> None:
+        assert self.context and self.captured is None and not self.waiting
+        del self.pinned[address]
+
+    def is_pinned(self, address: int, nbytes: int) -> bool:
+        """Test whether bytes of the host lie in pinned memory."""
+        return any(at <= address and address + nbytes <= at + held.size for at, held in self.pinned.items())
+
     def on_cuMemFree(self, address: int) -> None:
-        assert self.context and self.captured is None
+        assert self.context and self.captured is None and not self.waiting
         self.check_guards(address)
         del self.blocks[address]
 
@@ -261,12 +148,15 @@ class CardCalls:
     def on_cuMemcpyHtoDAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         self.ordered(stream)
         self.check_place(target, nbytes)
-        ctypes.memmove(target, source, nbytes)
+        kept = None if self.is_pinned(source, nbytes) else ctypes.string_at(source, nbytes)
+        self.later(lambda: ctypes.memmove(target, source if kept is None else kept, nbytes))
 
     def on_cuMemcpyDtoHAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         self.ordered(stream)
         self.check_place(source, nbytes)
-        ctypes.memmove(target, source, nbytes)
+        self.later(lambda: ctypes.memmove(target, source, nbytes))
+        if not self.is_pinned(target, nbytes):
+            self.on_cuStreamSynchronize(stream)
 
     def on_cuEventCreate(self, flags: int) -> list[float]:
         assert self.context and flags == 0
@@ -275,7 +165,7 @@ class CardCalls:
     def on_cuEventRecord(self, event: list[float], stream: Any) -> None:
         self.ordered(stream)
         assert self.captured is None
-        event[:] = [time.perf_counter()]
+        self.later(lambda: event.__setitem__(slice(None), [time.perf_counter()]))
 
     def on_cuEventElapsedTime(self, first: list[float], second: list[float]) -> float:
         assert first and second, "an event that was not recorded has no time"
@@ -285,12 +175,9 @@ class CardCalls:
         assert self.context
         event.clear()
 
-    def later(self, work: Callable[[], None]) -> None:
-        """Do what a stream is given, or keep it where it is captured."""
-        if self.captured is None:
-            work()
-        else:
-            self.captured.append(work)
+    def later(self, work: Callable[[], Any]) -> None:
+        """Keep what a stream is given until somebody waits for it, or for the graph that is captured."""
+        (self.waiting if self.captured is None else self.captured).append(work)
 
     def on_cuStreamBeginCapture(self, stream: Any, mode: str) -> None:
         self.ordered(stream)
@@ -317,8 +204,7 @@ class CardCalls:
     def on_cuGraphLaunch(self, executable: Any, stream: Any) -> None:
         self.ordered(stream)
         assert executable[0] == "executable" and self.captured is None
-        for work in executable[1]:
-            work()
+        self.waiting += executable[1]
 
     def on_cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         self.ordered(stream)

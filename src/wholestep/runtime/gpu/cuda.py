@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
 import threading
 import weakref
@@ -21,6 +23,8 @@ from wholestep.runtime.gpu.nvrtc import OPTIONS, MachineCode, cuda_compiler, mis
 FULL = "CUDA_ERROR_OUT_OF_MEMORY"
 NON_BLOCKING = 1
 """The flag of a stream that does not wait for the one that all libraries share."""
+PAGE = 1 << 12
+"""Bytes that are read by way of pinned memory, such as flags and losses."""
 GRAPHS = 256
 """The graphs that an instance of a program keeps at most."""
 MAJOR, MINOR = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"
@@ -74,6 +78,8 @@ class CudaDriver:
         (self.context,) = self.ask("cuDevicePrimaryCtxRetain", device)
         with self.entered():
             (self.stream,) = self.ask("cuStreamCreate", NON_BLOCKING)
+        self.page = PinnedMemory(self, PAGE)
+        """Memory through which small amounts are read: a copy to any other memory goes through the driver's own."""
         forks.heir(self)
 
     def _forked(self) -> None:
@@ -154,10 +160,18 @@ class CudaDriver:
 
     def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
         with self.entered():
-            for place, data in zip(places, arrays, strict=True):
+            small = sum([data.size for data in arrays]) <= PAGE
+            targets = self.page.parts([data.size for data in arrays]) if small else arrays
+            for place, data in zip(places, targets, strict=True):
                 if data.size:
                     self.ask("cuMemcpyDtoHAsync", data.ctypes.data, address_of(place), data.size, self.stream)
             self.ask("cuStreamSynchronize", self.stream)
+            if small:
+                for data, read in zip(arrays, targets, strict=True):
+                    data[:] = read
+
+    def staging(self, nbytes: int) -> PinnedMemory:
+        return PinnedMemory(self, nbytes)
 
     def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
         if not nbytes or target == source or copied_through(self, target, source, nbytes):
@@ -221,6 +235,31 @@ class CudaDriver:
         pointers = np.arange(len(places), dtype=np.uint64) * values.itemsize + values.ctypes.data
         with self.entered():
             self.ask("cuLaunchKernel", function, groups, 1, 1, threads, 1, 1, 0, self.stream, pointers.ctypes.data, 0)
+
+
+class PinnedMemory:
+    """Memory of the host that stays at its place, for which a card waits for nobody."""
+
+    def __init__(self, driver: CudaDriver, nbytes: int) -> None:
+        self.driver = driver
+        with driver.entered():
+            self.held = driver.owned(int(driver.ask("cuMemHostAlloc", nbytes, 0)[0]), "cuMemFreeHost")
+        self.room: NDArray = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(self.held.handle))
+
+    def parts(self, sizes: Sequence[int]) -> list[NDArray]:
+        """Parts of the room, one behind the other."""
+        ends = list(itertools.accumulate(sizes, initial=0))
+        return [self.room[begin:end] for begin, end in itertools.pairwise(ends)]
+
+    def send(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
+        ask, stream = self.driver.ask, self.driver.stream
+        with self.driver.entered():
+            for place, data in zip(places, arrays, strict=True):
+                ask("cuMemcpyHtoDAsync", address_of(place), data.ctypes.data, data.size, stream)
+
+    def wait(self) -> None:
+        with self.driver.entered():
+            self.driver.ask("cuStreamSynchronize", self.driver.stream)
 
 
 class CudaClock:

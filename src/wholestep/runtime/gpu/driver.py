@@ -36,6 +36,19 @@ class DeviceClock(Protocol):
         """The nanoseconds of the stamps, once all that was asked for is done; they are forgotten."""
 
 
+class HostStaging(Protocol):
+    """Memory of the host that a card reads by itself, so that nobody waits for it."""
+
+    room: NDArray
+    """The bytes, u8[n]."""
+
+    def send(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
+        """Write parts of the room to places; nobody changes them until `wait` or a read has returned."""
+
+    def wait(self) -> None:
+        """Return when all that was asked for is done."""
+
+
 class Driver(Protocol):
     """A card. What is asked of it happens in the order asked, and `read` waits for it."""
 
@@ -76,6 +89,9 @@ class Driver(Protocol):
         """Do what `work` launches and copies, which is the same for every call with this key and these places; `kept`
         holds whatever makes that quicker.
         """
+
+    def staging(self, nbytes: int) -> HostStaging | None:
+        """Memory of so many bytes from which the card copies; None where a driver has no such memory."""
 
     def clock(self) -> DeviceClock:
         """A clock of the card; raises UnsupportedError where it has none."""

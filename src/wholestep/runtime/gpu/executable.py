@@ -22,6 +22,7 @@ from wholestep.runtime.gpu.card_program import CardProgram, CardStep, DeviceStep
 from wholestep.runtime.gpu.conditions import NUMBER, STOP_WORDS
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
+from wholestep.runtime.gpu.transfers import BatchTransfers
 from wholestep.runtime.memory.buffer import memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
 
@@ -101,6 +102,7 @@ class CardInstance(BoundExecutable):
         self.held = held
         self.results = [np.empty(held[plan.outputs[o]].shape, held[plan.outputs[o]].dtype) for o in self.fresh]
         self.moving = {plan.inputs[i] for i in self.given}
+        self.transfers = BatchTransfers(self.code.driver)
         self.recordings: dict[Any, Any] = {}
         self.kept = [self.memory.allocate(x.shape, x.dtype) for x in self.state] if plan.undone else []
         """The state as it was before a call, for one that fails."""
@@ -125,14 +127,7 @@ class CardInstance(BoundExecutable):
         if len(arrays) != len(self.given):
             raise ShapeError(f"call: the program takes {len(self.given)} arrays, not {len(arrays)}")
         with self.lock:
-            for i, x in zip(self.given, arrays, strict=True):
-                slot = plan.inputs[i]
-                array = fitting_array(x, slot_type(plan, slot), self.program.name(i), CardArray)
-                if isinstance(array, CardArray):
-                    self.places[slot] = array.place
-                else:
-                    self.places[slot] = self.held[slot].place
-                    self.memory.copy(self.held[slot], np.asarray(array))
+            self.take(arrays)
             self.counts, self.made, self.stopping = {}, 0, False
             if self.kept:
                 self.code.driver.repeat(self.recordings, "kept", [], partial(self.copied, self.kept, self.state))
@@ -157,7 +152,7 @@ class CardInstance(BoundExecutable):
         arrays = list(map(raw_bytes, self.results))
         if plan.stop is not None:
             places, arrays = [*places, self.place(plan.stop)], [*arrays, raw_bytes(self.stopped)]
-        self.code.driver.gather(places, arrays)
+        self.transfers.fetch(places, arrays)
         if self.stopped.any():
             site, *numbers = map(int, self.stopped)
             self.stopped[:] = 0
@@ -169,6 +164,19 @@ class CardInstance(BoundExecutable):
         program = self.code.program
         known = program.numbers[site - 1]
         return program.sites[site - 1].error(numbers[bool(known)], *(known or (0, 0)))
+
+    def take(self, arrays: Sequence[Any]) -> None:
+        """Have what the program is given at its places: those of the card where they lie, others copied."""
+        plan, host = self.code.program, list[tuple[MemoryPlace, NDArray]]()
+        for i, x in zip(self.given, arrays, strict=True):
+            slot = plan.inputs[i]
+            array = fitting_array(x, slot_type(plan, slot), self.program.name(i), CardArray)
+            if isinstance(array, CardArray):
+                self.places[slot] = array.place
+            else:
+                self.places[slot] = self.held[slot].place
+                host.append((self.places[slot], raw_bytes(np.ascontiguousarray(array))))
+        self.transfers.send([place for place, _ in host], [data for _, data in host])
 
     def allocated(self, slot: int, kind: Type) -> CardArray:
         """Memory for a slot, the arena by 0; an error names what it was for."""

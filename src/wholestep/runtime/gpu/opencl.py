@@ -98,6 +98,9 @@ class OpenCLDriver:
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
         work()
 
+    def staging(self, nbytes: int) -> None:
+        return None
+
     def clock(self) -> OpenCLClock:
         return OpenCLClock(self)
 

@@ -263,6 +263,9 @@ class WebGPUDriver:
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
         work()
 
+    def staging(self, nbytes: int) -> None:
+        return None
+
     def clock(self) -> DeviceClock:
         raise UnsupportedError(
             "profile: device 'webgpu' has no clock: wgpu-py gives time stamps without the length of a tick",
