@@ -249,6 +249,27 @@ def test_many_places_of_a_large_table_on_a_card(device: str) -> None:
             ws.jit(summed, device=device)(table, u, np.where(np.arange(9000) == 7, wrong, ids))
 
 
+def test_rows_of_a_table_are_updated_alone_on_a_card(device: str) -> None:
+    rng = np.random.default_rng(0)
+    params = {"table": rng.normal(size=(40_000, 32)).astype("f"), "w": rng.normal(size=(32, 3)).astype("f")}
+    batch = {"x": rng.integers(-40, 40, (4, 16)).astype("i4"), "y": rng.integers(0, 3, (4, 16))}
+
+    def lookup(params: Any, batch: Any) -> Any:
+        return ws.nn.cross_entropy(params["table"][batch["x"]] @ params["w"], batch["y"])
+
+    here, there = [
+        ws.compile(lookup, params, optimizer=ws.optim.adam(1e-2, lazy=["table"]), batch=batch, device=d)
+        for d in ("cpu", device)
+    ]
+    for _ in range(3):
+        np.testing.assert_allclose(there(batch).loss, here(batch).loss, rtol=1e-5)
+    assert "64 of 40,000 rows are updated" in there.explain()
+    np.testing.assert_allclose(there.params["table"], here.params["table"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(np.asarray(there.params["table"])[40:-40], params["table"][40:-40])
+    names = [line.split(":")[0].strip() for line in there.explain().splitlines() if line.startswith("  ")]
+    assert names.count("collect") == 3 and names.count("run_starts") == 1  # of the table and its moments
+
+
 def test_the_audit_counts_primitives_and_finds_numbers_that_are_wrong(device: str) -> None:
     found = on_cards.audit(device)(2, 5)
     assert found["failures"] == 0 and found["checks"]["primitives"] == 2
