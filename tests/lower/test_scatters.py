@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tests.backends.program_interpreter import ProgramInterpreter
 
-from wholestep.backends.gpu.target import CUDA
+from wholestep.backends.gpu.limits import check_program
+from wholestep.backends.gpu.target import CUDA, WEBGPU
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Graph
@@ -166,3 +167,18 @@ def test_an_index_that_is_too_narrow_for_its_axis_meets_no_other_place() -> None
     plan = plan_of(lambda x, u, i: OPS["scatter_add"](x, u, i, axes=(0,)), x, u, i)
     (found,) = ProgramInterpreter(plan)([x, u, i])
     assert np.flatnonzero(found).tolist() == [5, 74] and found[74] == 4
+
+
+def test_a_work_item_of_a_browser_takes_few_trips() -> None:
+    """As many places as before, when one loop went over them, or nearly."""
+    ids = np.zeros(50_000, np.int32)
+    for name in ("scatter", "scatter_add"):
+        plan = plan_of(
+            lambda x, u, i: OPS[name](x, u, i, axes=(0,)),  # noqa: B023
+            np.zeros((60_000, 32), np.float32),
+            np.zeros((50_000, 32), np.float32),
+            ids,
+            target=WEBGPU,
+        )
+        check_program(plan, WEBGPU, doubles=False)
+        assert "collect" in names_of(plan)

@@ -60,9 +60,10 @@ def collect_task(low: Materializer, node: Node, whole: bool) -> Task:
     """A kernel of the whole result, or over a copy of the operand of those elements that have a run: most places have
     none, and one work item finds that out for some neighbours."""
     x, u, order, starts = node.inputs
-    out, axes, location = node.outputs[0], node.params["axes"], low.locations[node.outputs[0]]
+    out, axes, adds = node.outputs[0], node.params["axes"], node.params["adds"]
+    location, few = low.locations[out], 1 if whole or adds else NEIGHBOURS  # since runs that are added up are loops
     with KernelTemplate(low, node.op.name) as reader:
-        grid, inner, place = neighbours_apart(x.shape, axes, 1 if whole else NEIGHBOURS)
+        grid, inner, place = neighbours_apart(x.shape, axes, few)
         number = linear_index(tuple([place[a] for a in axes]), row_major_strides([x.shape[a] for a in axes]))
         rest = tuple([place[a] for a in range(x.ndim) if a not in axes])
         with reader.loops(grid):
@@ -71,7 +72,7 @@ def collect_task(low: Materializer, node: Node, whole: bool) -> Task:
             with reader.builder.loop(inner, guard=None if whole else met) if inner else nullcontext():
                 run = PlaceRun(reader, order, u, rest, end)
                 before = reader.read(x, place) if whole else reader.fetch(out, location, place, met)
-                if node.params["adds"]:
+                if adds:
                     after = run.added_to(before, first)
                 else:
                     after = reader.choose(met, run.row(end - 1, met), before)
