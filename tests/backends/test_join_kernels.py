@@ -15,6 +15,7 @@ from tests.kernel.workgroup_kernels import CASES
 from wholestep.backends.gpu.access_rows import columns_are_apart, touched_columns
 from wholestep.backends.gpu.join_kernels import LAUNCH, NEAR, TRIPS, joined_kernel, small_kernel
 from wholestep.backends.gpu.launch_order import CardPart, accesses, conflict, order_launches
+from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.backends.gpu.target import OPENCL
 from wholestep.kernel.lang import Barrier, Kernel, walk
 from wholestep.kernel.verify import verify_kernel
@@ -92,6 +93,15 @@ kernel long(x: f32[{n}], mut y: f32[{n}]):
             fold v2 = max(v1) from v0
         y[i] = v2
 """
+SUMS = """\
+kernel sums(x: f32[{size}], mut y: f32[{n}]):
+    v0 = f32(0.0)
+    for i in {n}:
+        for k in 64:
+            v1 = x[64*i + k]
+            fold v2 = add(v1) from v0
+        y[i] = v2
+"""
 NARROW = """\
 kernel narrow(x: f32[{n}], mut y: bool[{n}]):
     for i in {n}:
@@ -164,6 +174,12 @@ def test_large_kernels_stay_alone() -> None:
     assert small_kernel(parse_kernel(LONG.format(n=64, long=TRIPS - 1))) is not None
 
 
+def test_workgroups_that_would_wait_for_each_other_stay_alone() -> None:
+    """A workgroup for each of some columns: one of them would do all in turn."""
+    few, many = [share_loops(parse_kernel(SUMS.format(n=n, size=640 * n))) for n in (2, 20)]
+    assert small_kernel(few) is not None and small_kernel(many) is None
+
+
 def test_a_kernel_of_few_places_in_large_arrays_is_small() -> None:
     assert small_kernel(parse_kernel(DOUBLED.format(n=64).replace("x: f32[64]", "x: f32[100000]"))) is not None
 
@@ -190,7 +206,7 @@ def same(n: int, source: int, target: int) -> CardPart:
         ([part(8, 0, 32), part(LARGE, 10**6, 2 * 10**6), part(8, 32, 96)], ["2 doubled", "doubled"]),
         (
             [part(8, 9 * 10**6, 0), part(LARGE, 0, 10**6), part(8, 64 + 9 * 10**6, 9 * 10**6 + 96)],
-            ["joined", "doubled"],
+            ["doubled", "2 doubled"],
         ),
         ([part(LARGE, 0, 10**6), part(8, 10**6, 0)], ["doubled", "doubled"]),
         ([part(8, 0, 10**7), part(LARGE, 10**6, 0), part(8, 0, 10**8)], ["doubled", "doubled", "doubled"]),
@@ -246,6 +262,14 @@ def test_the_order_of_launches_is_that_of_what_they_write_and_read() -> None:
     assert len(both.refs) == 4 and alone == second
     (joined,) = order_launches([small, last], 2)[:1]
     assert joined == small
+
+
+def test_small_kernels_that_no_large_one_waits_for_are_beside_it() -> None:
+    """One that a large kernel waits for, one that it does not, and one that waits for the large one."""
+    first, other, large = part(8, 0, 32), part(8, 0, 10**8), part(LARGE, 32, 10**6)
+    last = part(8, 10**6, 10**7)
+    found = order_launches([first, other, large, last], BUFFERS)
+    assert [len(p.refs) for p in found] == [2, 4, 2] and found[0] == first and found[2] == last
 
 
 def test_small_kernels_that_take_long_in_turn_are_beside_each_other() -> None:

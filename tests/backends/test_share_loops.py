@@ -12,8 +12,9 @@ from tests.kernel.parse import parse_kernel
 from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 
 import wholestep as ws
+from wholestep.backends.gpu.collapse_folds import collapse_folds
 from wholestep.backends.gpu.share_loops import share_loops
-from wholestep.kernel.lang import Kernel, Var, walk
+from wholestep.kernel.lang import Kernel, Loop, Var, walk
 from wholestep.kernel.verify import verify_kernel
 from wholestep.lower.compile import lower_program
 from wholestep.lower.target import SCALAR
@@ -105,6 +106,51 @@ def test_threads_bring_their_parts_together(fold: str, threads: int) -> None:
                 run_kernel(kernel, [given, wanted])
                 run_kernel(shared, [given, found], order=order)
                 np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_collapsed_folds_mean_the_same(name: str) -> None:
+    function, given = PROGRAMS[name]
+    plan = lower_program(run_passes(ws.jit(function).lower(*given), ALL_PASSES), SCALAR)
+    for kernel in plan.kernels():
+        made = collapse_folds(kernel)
+        for found in (made, share_loops(made, THREADS)):
+            if found is not kernel:
+                assert_same(kernel, found, 1)
+
+
+NEST = """\
+kernel nest(x: f64[{size}], mut y: f64[2]):
+    v0 = f64(1.0)
+    for i in 3:
+        carry v1 from v0
+        for j in 5:
+            carry v2 from v1
+            for k in 7:
+                v3 = x[{i}*i + {j}*j + k]
+                fold v4 = {op}(v3) from v2
+            next v2 = v4, after v5
+        next v1 = v5, after v6
+    for k in 7:
+        v7 = x[k]
+        fold v8 = max(v7) from v6
+    y[0] = v6
+    y[1] = v8
+"""
+
+
+@pytest.mark.parametrize(("i", "j", "loops"), [(35, 7, 2), (35, 14, 4), (70, 7, 3), (34, 7, 3), (0, 7, 3)])
+@pytest.mark.parametrize("op", ["add", "min"])
+def test_a_nest_that_goes_through_memory_as_one_is_one_loop(op: str, i: int, j: int, loops: int) -> None:
+    kernel = parse_kernel(NEST.format(i=i, j=j, op=op, size=2 * i + 4 * j + 7))
+    made = collapse_folds(kernel)
+    assert sum(isinstance(s, Loop) for s in walk(made.body)) == loops
+    verify_kernel(made)
+    x = np.random.default_rng(i + j).integers(-9, 9, kernel.buffers[0].size).astype(np.float64)
+    found, wanted = np.zeros(2), np.zeros(2)
+    run_kernel(kernel, [x, wanted])
+    run_kernel(made, [x, found])
+    np.testing.assert_array_equal(found, wanted)
 
 
 FOLDED = """\

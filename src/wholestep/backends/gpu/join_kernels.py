@@ -80,10 +80,11 @@ def small_kernel(kernel: Kernel) -> SmallKernel | None:
     axes = sorted(group.grid, key=lambda a: -a.extent) if not group.threads else []
     if sum(map(most, distinct_bytes(kernel).values())) > NEAR:
         return None
+    most_trips = min(TRIPS, item_trips(kernel) + LAUNCH) if group.threads else TRIPS
     for axis in axes or (None,):
         made = joined_kernel([SmallKernel(kernel, axis)])
         trips = item_trips(made)
-        if trips <= TRIPS and is_verified(made):
+        if trips <= most_trips and is_verified(made):
             return SmallKernel(kernel, axis, trips)
     return None
 

@@ -152,7 +152,7 @@ class LaunchOrder:
                 self.left = [i for i in self.left if i not in ready]
                 out += self.beside(ready)
             else:
-                out.append(self.joined(self.taken(self.is_free) or self.taken(self.is_small)))
+                out.append(self.joined(self.needed(self.taken(self.is_free) or self.taken(self.is_small))))
         return out
 
     def ready(self) -> list[int]:
@@ -233,6 +233,20 @@ class LaunchOrder:
                 held.remove(i)
         self.left = [i for i in self.left if i in held]
         return found
+
+    def needed(self, found: Sequence[int]) -> list[int]:
+        """Those of some small parts that a large one waits for, with nothing else: the others may be beside it then.
+        All of them where no large one waits for these alone."""
+        held, waiting = set(self.left), set[int]()
+        for i in self.left:
+            if self.is_large(i) and self.after[i].isdisjoint(held):
+                waiting |= self.after[i]
+        for i in reversed(found):
+            if i in waiting:
+                waiting |= self.after[i]
+        chosen = [i for i in found if i in waiting] or list(found)
+        self.left = sorted([*self.left, *set(found).difference(chosen)])
+        return chosen
 
     def joined(self, found: Sequence[int]) -> CardPart:
         """The launch of small kernels, so many as fit; those that are left over come later."""

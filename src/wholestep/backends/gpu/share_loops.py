@@ -53,9 +53,11 @@ def share_loops(kernel: Kernel, threads: int = THREADS) -> Kernel:
         return kernel
     shared = [find_shared(loop, threads) for loop in loops]
     pairs = list(zip(loops, shared, strict=True))
-    if max(loop_points(replace(kernel, body=(loop,))) for loop in loops) < threads:
+    points = math.prod([a.extent for a in group.grid])
+    least = threads if points > 1 else threads // 4
+    if max(loop_points(replace(kernel, body=(loop,))) for loop in loops) < least:
         return kernel
-    few = math.prod([a.extent for a in group.grid]) < FEW_POINTS
+    few = points < FEW_POINTS
     if not few and not all(runs_along_memory(*pair) for pair in pairs):
         return kernel
     stored = [axis.extent for loop, axis in pairs if any(isinstance(s, Store) for s in walk(loop.body))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wholestep.backends.gpu.collapse_folds import collapse_folds
 from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.backends.gpu.tile_products import tile_product
@@ -46,7 +47,7 @@ class CardTarget(Target):
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         found = draft(None, None)
         kernel = found.kernel()
-        return found, (tile_product(kernel) if self.tiles else None) or share_loops(kernel)
+        return found, (tile_product(kernel) if self.tiles else None) or share_loops(collapse_folds(kernel))
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
         return share_loops(interchange_loops(kernel))
