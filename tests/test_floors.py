@@ -83,7 +83,7 @@ FLOORS = {
     "backends.gpu": (
         "host_scalars index_width interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
         "byte_copies tile_shapes",
-        "beside_kernels c_language find_products",
+        "beside_kernels c_language collapse_folds find_products",
         "tile_products",
         "target",
         "access_rows kernel_writer",
