@@ -20,7 +20,7 @@ def collapse_folds(kernel: Kernel) -> Kernel:
     return replace(kernel, body=FoldCollapse().body(kernel.body))
 
 
-def nest_of(loop: Loop) -> list[Loop]:
+def handing_loops(loop: Loop) -> list[Loop]:
     """The loops that hand a fold on, outermost first."""
     out = [loop]
     while out[-1].carries:
@@ -32,7 +32,7 @@ def is_one_walk(loop: Loop) -> bool:
     """Test whether the loops of a fold have nothing between them, and a step of each is a round of the next one."""
     if not is_sharable(loop):
         return False
-    loops = nest_of(loop)
+    loops = handing_loops(loop)
     axes = [s.axis for s in loops]
     indices = [s.index for s in walk(loops[-1].body) if isinstance(s, Store | Var)]
     return all(len(s.body) == 1 for s in loops[:-1]) and all(
@@ -46,7 +46,7 @@ class FoldCollapse(PlacedAxes):
     def statement(self, s: Statement) -> Statement:
         if not (isinstance(s, Loop) and s.carries and is_one_walk(s)):
             return super().statement(s)
-        loops = nest_of(s)
+        loops = handing_loops(s)
         axis = Axis(loops[-1].axis.name, math.prod([x.axis.extent for x in loops]))
         around = self.places  # another loop may be over the same axes
         self.places = around | {x.axis: Index() for x in loops} | {loops[-1].axis: Index(0, {axis: 1})}
