@@ -251,11 +251,9 @@ class PinnedMemory:
         ends = list(itertools.accumulate(sizes, initial=0))
         return [self.room[begin:end] for begin, end in itertools.pairwise(ends)]
 
-    def send(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
-        ask, stream = self.driver.ask, self.driver.stream
+    def send(self, place: MemoryPlace, nbytes: int) -> None:
         with self.driver.entered():
-            for place, data in zip(places, arrays, strict=True):
-                ask("cuMemcpyHtoDAsync", address_of(place), data.ctypes.data, data.size, stream)
+            self.driver.ask("cuMemcpyHtoDAsync", address_of(place), self.held.handle, nbytes, self.driver.stream)
 
     def wait(self) -> None:
         with self.driver.entered():

@@ -42,8 +42,8 @@ class HostStaging(Protocol):
     room: NDArray
     """The bytes, u8[n]."""
 
-    def send(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
-        """Write parts of the room to places; nobody changes them until `wait` or a read has returned."""
+    def send(self, place: MemoryPlace, nbytes: int) -> None:
+        """Write the first bytes of the room to a place; nobody changes them until `wait` or a read has returned."""
 
     def wait(self) -> None:
         """Return when all that was asked for is done."""

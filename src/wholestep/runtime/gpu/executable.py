@@ -22,12 +22,18 @@ from wholestep.runtime.gpu.card_program import CardProgram, CardStep, DeviceStep
 from wholestep.runtime.gpu.conditions import NUMBER, STOP_WORDS
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
-from wholestep.runtime.gpu.transfers import BatchTransfers
+from wholestep.runtime.gpu.transfers import BatchTransfers, SideBySide
 from wholestep.runtime.memory.buffer import memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
 
 RECORDED = 1024
 """The launches of trips of a loop that are recorded together: a call is stopped between these."""
+
+
+NOWHERE = MemoryPlace(None, 0)
+"""The place of an input before the first call."""
+SMALL = 4096
+"""The bytes of results that lie side by side at most."""
 
 
 class CardCode(LoadedCode):
@@ -95,13 +101,13 @@ class CardInstance(BoundExecutable):
         held: dict[int, CardArray] = {}
         for (i, _), array in zip(program.resident, self.state, strict=True):
             held[plan.inputs[i]] = fitting_array(array, slot_type(plan, plan.inputs[i]), program.name(i), CardArray)
-        for slot, kind in enumerate(plan.types, len(self.places)):
-            if slot not in held:
-                held[slot] = self.allocated(slot, kind)
-            self.places.append(held[slot].place)
-        self.held = held
-        self.results = [np.empty(held[plan.outputs[o]].shape, held[plan.outputs[o]].dtype) for o in self.fresh]
         self.moving = {plan.inputs[i] for i in self.given}
+        self.place_results(held)
+        for slot, kind in enumerate(plan.types, len(self.places)):
+            if slot not in held and slot not in self.moving:
+                held[slot] = self.allocated(slot, kind)
+            self.places.append(held[slot].place if slot in held else NOWHERE)
+        self.held = held
         self.transfers = BatchTransfers(self.code.driver)
         self.recordings: dict[Any, Any] = {}
         self.kept = [self.memory.allocate(x.shape, x.dtype) for x in self.state] if plan.undone else []
@@ -115,6 +121,26 @@ class CardInstance(BoundExecutable):
         self.stopping = False
         self.lock: Any = threading.RLock()
         forks.heir(self)
+
+    def place_results(self, held: dict[int, CardArray]) -> None:
+        """Have memory for results, small ones side by side so that one copy reads them."""
+        plan = self.code.program
+        slots = [plan.outputs[o] for o in self.fresh]
+        kinds = [slot_type(plan, slot) for slot in slots]
+        layout = SideBySide.of([kind.nbytes for kind in kinds])
+        shared = len({*slots}) < len(slots) or not {*slots}.isdisjoint({*held, *self.moving})
+        if shared or layout.nbytes > SMALL:
+            self.results = [np.empty(kind.shape, kind.dtype) for kind in kinds]
+            self.landing = [(MemRef(slot, 0), raw_bytes(x)) for slot, x in zip(slots, self.results, strict=True)]
+            return
+        with memory_for("results", f"{layout.nbytes} bytes"):
+            block = self.memory.allocate((layout.nbytes,), np.uint8)
+        room = np.empty(layout.nbytes, np.uint8)
+        places = [MemoryPlace(block.place.handle, begin) for begin in layout.begins]
+        for slot, kind, place in zip(slots, kinds, places, strict=True):
+            held[slot] = CardArray(self.code.driver, place, kind.shape, kind.dtype)
+        self.results = [x.view(k.dtype).reshape(k.shape) for x, k in zip(layout.parts(room), kinds, strict=True)]
+        self.landing = [(MemRef(slots[0], 0), room)] if slots else []
 
     def _forked(self) -> None:
         """In a forked child: the memory is the parent's."""
@@ -148,8 +174,7 @@ class CardInstance(BoundExecutable):
     def fetch(self) -> None:
         """Read the results, and raise the error of a check that has failed."""
         plan = self.code.program
-        places = [self.held[plan.outputs[o]].place for o in self.fresh]
-        arrays = list(map(raw_bytes, self.results))
+        places, arrays = [self.place(ref) for ref, _ in self.landing], [data for _, data in self.landing]
         if plan.stop is not None:
             places, arrays = [*places, self.place(plan.stop)], [*arrays, raw_bytes(self.stopped)]
         self.transfers.fetch(places, arrays)
@@ -167,16 +192,22 @@ class CardInstance(BoundExecutable):
 
     def take(self, arrays: Sequence[Any]) -> None:
         """Have what the program is given at its places: those of the card where they lie, others copied."""
-        plan, host = self.code.program, list[tuple[MemoryPlace, NDArray]]()
+        plan, host, transfers = self.code.program, dict[int, NDArray](), self.transfers
         for i, x in zip(self.given, arrays, strict=True):
             slot = plan.inputs[i]
             array = fitting_array(x, slot_type(plan, slot), self.program.name(i), CardArray)
             if isinstance(array, CardArray):
                 self.places[slot] = array.place
             else:
-                self.places[slot] = self.held[slot].place
-                host.append((self.places[slot], raw_bytes(np.ascontiguousarray(array))))
-        self.transfers.send([place for place, _ in host], [data for _, data in host])
+                host[slot] = raw_bytes(np.ascontiguousarray(array))
+        sizes = tuple([data.size for data in host.values()])
+        if sizes != transfers.layout.sizes:
+            names = [self.program.name(i) for i in self.given if plan.inputs[i] in host]
+            with memory_for(", ".join(names), f"{sum(sizes):,} bytes"):
+                transfers.lay_out(sizes)
+        for slot, place in zip(host, transfers.places, strict=True):
+            self.places[slot] = place
+        transfers.send(list(host.values()))
 
     def allocated(self, slot: int, kind: Type) -> CardArray:
         """Memory for a slot, the arena by 0; an error names what it was for."""

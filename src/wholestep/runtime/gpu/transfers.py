@@ -1,48 +1,79 @@
-"""Arrays of the host on their way to a card: by way of memory that the card reads by itself, with one copy of each."""
+"""Arrays of the host on their way to a card and back: side by side, so that one copy moves all of them, by way of
+memory that the card reads by itself."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from wholestep.ir.graph import NDArray
 from wholestep.runtime.gpu.driver import Driver, HostStaging, MemoryPlace
 
 MOST = 64 << 20
 """The bytes of a call that go through such memory at most: it is taken from all other programs of the machine."""
-ALIGNMENT = 64
+ALIGNMENT = 256
 """Arrays begin at multiples of this many bytes."""
 
 
-class BatchTransfers:
-    """The arrays that a program is given, call for call.
+class SideBySide(NamedTuple):
+    """Places of arrays of these sizes in one block: where each begins, and the bytes of all."""
 
-    The first call does without the memory, which takes longer to allocate than a copy takes.
+    sizes: tuple[int, ...]
+    begins: tuple[int, ...]
+    nbytes: int
+
+    @classmethod
+    def of(cls, sizes: Sequence[int]) -> SideBySide:
+        """The places of arrays of so many bytes.
+
+        >>> SideBySide.of([5, 300, 1])
+        SideBySide(sizes=(5, 300, 1), begins=(0, 256, 768), nbytes=769)
+        """
+        aligned = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
+        begins = tuple(itertools.accumulate(aligned, initial=0))[:-1]
+        return cls(tuple(sizes), begins, begins[-1] + sizes[-1] if sizes else 0)
+
+    def parts(self, block: NDArray) -> list[NDArray]:
+        """The arrays in a block of bytes."""
+        return [block[begin : begin + size] for begin, size in zip(self.begins, self.sizes, strict=True)]
+
+
+class BatchTransfers:
+    """The arrays that a program is given, call for call, and the memory of the card in which they lie.
+
+    The first call does without the memory of the host, which takes longer to allocate than a copy takes.
     """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
+        self.layout = SideBySide.of(())
+        self.places: list[MemoryPlace] = []
         self.staging: HostStaging | None = None
         self.calls = 0
         self.sent = False
         """True while the card may read what was sent."""
 
-    def send(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
-        """Write bytes, u8[n] each, which the caller may change afterwards."""
+    def lay_out(self, sizes: Sequence[int]) -> None:
+        """Have memory of the card for arrays of so many bytes."""
+        self.layout = SideBySide.of(sizes)
+        block = self.driver.allocate(self.layout.nbytes)
+        self.places = [MemoryPlace(block, begin) for begin in self.layout.begins]
+
+    def send(self, arrays: Sequence[NDArray]) -> None:
+        """Write bytes, u8[n] each and of the sizes that were laid out; the caller may change them afterwards."""
         self.calls += 1
-        staging = self.staging_for(sum([-(-x.size // ALIGNMENT) * ALIGNMENT for x in arrays]))
+        staging = self.staging_for(self.layout.nbytes)
         if staging is None:
-            for place, data in zip(places, arrays, strict=True):
+            for place, data in zip(self.places, arrays, strict=True):
                 self.driver.write(place, data)
             return
         if self.sent:  # the call before has ended in an error, or read nothing
             staging.wait()
-        begins = list(itertools.accumulate([-(-x.size // ALIGNMENT) * ALIGNMENT for x in arrays], initial=0))
-        parts = [staging.room[begin : begin + x.size] for begin, x in zip(begins, arrays, strict=False)]
-        for part, data in zip(parts, arrays, strict=True):
+        for part, data in zip(self.layout.parts(staging.room), arrays, strict=True):
             part[:] = data
         self.sent = True
-        staging.send(places, parts)
+        staging.send(self.places[0], self.layout.nbytes)
 
     def staging_for(self, nbytes: int) -> HostStaging | None:
         """Memory for so many bytes of a call; None where they go without."""
