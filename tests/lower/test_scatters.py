@@ -113,6 +113,16 @@ def test_a_table_is_looked_at_by_element_and_a_larger_one_sorted() -> None:
     assert names_of(many).count("merge") == (TOKENS - 1).bit_length()
 
 
+@pytest.mark.parametrize("places", [(70,), (3, 64), (37,)], ids=str)
+def test_places_are_asked_some_at_a_time(places: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x, u, i = rng.normal(size=(5, 2)), rng.normal(size=(*places, 2)), rng.integers(-5, 5, places)
+    for op in (OPS["scatter_add"], OPS["scatter"]):
+        plan = plan_of(lambda x, u, i: op(x, u, i, axes=(0,)), x, u, i)  # noqa: B023
+        verify_program(plan)
+        np.testing.assert_array_equal(ProgramInterpreter(plan)([x, u, i])[0], op.ref(x, u, i, axes=(0,)))
+
+
 def test_scatters_at_the_same_places_sort_them_once() -> None:
     def moments(m: Any, v: Any, u: Any, i: Any) -> Any:
         return OPS["scatter"](m, u, i, axes=(0,)) + OPS["scatter_add"](v, u, i, axes=(0,))

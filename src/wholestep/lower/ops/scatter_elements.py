@@ -1,11 +1,14 @@
 """Scatter by elements: each element of the result looks at all places that may be its own, in their order.
 
-for i in 256: for j in 128: acc = x[i, j]; for k in 1024: if index[k] is i: acc += u[k, j]; out[i, j] = acc
+for i in 256: for j in 128:
+    acc = x[i, j]
+    for k in 32: if any of index[32*k : 32*k + 32] is i: for l in 32: if index[32*k + l] is i: acc += u[32*k + l, j]
+    out[i, j] = acc
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from wholestep import dtypes
 from wholestep.dims import Size
 from wholestep.ir.graph import Node
 from wholestep.kernel.index_arithmetic import Coordinates
-from wholestep.kernel.lang import I32, I64, Axis, Index, Var
+from wholestep.kernel.lang import BOOL, I32, I64, Axis, Index, Var
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Task
 from wholestep.lower.kernels.op_rules import counted_index
@@ -24,60 +27,90 @@ from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape
 from wholestep.primitives.indexing import ScatterSet
 
 U32 = np.dtype(np.uint32)
+ASKED = 32
+"""The most places that are asked at a time."""
 
 
 def elements_task(low: Materializer, node: Node) -> Task:
     """A task in which each element of the result looks at its places."""
-    x, u, *indices = node.inputs
-    out, axes = node.outputs[0], node.params["axes"]
+    x, out = node.inputs[0], node.outputs[0]
     with KernelTemplate(low, node.op.name) as reader:
         grid, place = axes_of_shape(x.shape)
-        rest = [place[a] for a in range(x.ndim) if a not in axes]
-        own = {d: place[a] for d, a in own_places(node).items()}
-
-        def take(at: Coordinates, before: ScalarValue) -> ScalarValue:
-            hit: Var | None = None
-            for axis, index in zip(axes, indices, strict=True):
-                hit = reader.conjunction(hit, is_at_place(reader, reader.read(index, at), place[axis], x.shape[axis]))
-            update = reader.read_guarded(u, (*at, *rest), hit, reader.number(0, u.dtype))
-            after = update if isinstance(node.op, ScatterSet) else sum_of(reader, before, update)
-            return after if hit is None else reader.choose(hit, after, before)
-
         with reader.loops(grid):
-            found = over_places(reader, indices[0].shape, own, reader.read(x, place), take)
+            found = PlaceSearch(reader, node, place).nest(0, reader.read(x, place))
             reader.store(out, low.locations[out], place, found)
     return reader.task()
 
 
-def over_places(
-    reader: ElementReader,
-    shape: Sequence[int],
-    own: dict[int, Index],
-    start: ScalarValue,
-    take: Callable[[Coordinates, ScalarValue], ScalarValue],
-) -> ScalarValue:
-    """The value that `take` makes of another, place after place; along some axes an element has its own place."""
-    here: list[Index] = []
+class PlaceSearch:
+    """The search of one element for its updates; `at` is the place that it looks at.
 
-    def nest(before: ScalarValue) -> ScalarValue:
-        d = len(here)
-        if d == len(shape):
-            return take(tuple(here), before)
-        if d in own or shape[d] == 1:
-            here.append(own.get(d, Index()))
-            found = nest(before)
-            here.pop()
-            return found
-        axis = Axis(f"n{d}", shape[d])
-        with reader.builder.loop(axis, ordered=True) as loop:
+    Some places at a time are asked whether any is its own, which no load of an update waits for, before the updates of
+    these are taken in their order.
+    """
+
+    def __init__(self, reader: ElementReader, node: Node, place: Coordinates) -> None:
+        self.reader, self.node, self.place = reader, node, place
+        self.shape = node.inputs[2].shape
+        own = {d: place[a] for d, a in own_places(node).items()}
+        self.free = [d for d, n in enumerate(self.shape) if d not in own and n != 1]
+        self.at = [own.get(d, Index()) for d in range(len(self.shape))]
+
+    def nest(self, k: int, before: ScalarValue) -> ScalarValue:
+        """An element after the updates along the free axes of the places from number k on."""
+        if k == len(self.free):
+            return self.taken(before)
+        d = self.free[k]
+        n = self.shape[d]
+        part = max(m for m in range(1, ASKED + 1) if n % m == 0) if k + 1 == len(self.free) else 1
+        axis = Axis(f"n{d}", n // part)
+        if part == 1:
+            return self.along(axis, before, d, Index(0, {axis: 1}), lambda value: self.nest(k + 1, value))
+        return self.along(axis, before, d, Index(0, {axis: part}), lambda value: self.asked(d, part, value))
+
+    def asked(self, d: int, part: int, before: ScalarValue) -> ScalarValue:
+        """An element after the updates of so many places along an axis, where any of them is its own."""
+        start, b = self.at[d], self.reader.builder
+        asked, met = Axis("asked", part), Axis("met", part)
+        with b.loop(asked) as loop:
+            self.at[d] = start + Index(0, {asked: 1})
+            hit = self.hit()
+            any_ = loop.fold("or", b.constant(True, BOOL) if hit is None else hit)
+        return self.along(met, before, d, start + Index(0, {met: 1}), self.taken, any_)
+
+    def along(
+        self,
+        axis: Axis,
+        before: ScalarValue,
+        d: int,
+        index: Index,
+        body: Callable[[ScalarValue], ScalarValue],
+        guard: Var | None = None,
+    ) -> ScalarValue:
+        """An element after the steps of an axis, at whose index along axis d of the places it looks."""
+        with self.reader.builder.loop(axis, ordered=True, guard=guard) as loop:
             inside = [loop.carry(part) for part in components_of(before)]
-            here.append(Index(0, {axis: 1}))
-            after = components_of(nest(scalar_of(inside)))
-            here.pop()
+            self.at[d] = index
+            after = components_of(body(scalar_of(inside)))
             handed = [loop.hand(c, part) for c, part in zip(inside, after, strict=True)]
         return scalar_of(handed)
 
-    return nest(start)
+    def hit(self) -> Var | None:
+        """The condition that the place is that of the element; None where it always is."""
+        found: Var | None = None
+        x, _, *indices = self.node.inputs
+        for axis, index in zip(self.node.params["axes"], indices, strict=True):
+            value = self.reader.read(index, tuple(self.at))
+            found = self.reader.conjunction(found, is_at_place(self.reader, value, self.place[axis], x.shape[axis]))
+        return found
+
+    def taken(self, before: ScalarValue) -> ScalarValue:
+        """An element after the update at the place, if it is its own."""
+        reader, hit, u = self.reader, self.hit(), self.node.inputs[1]
+        rest = [index for a, index in enumerate(self.place) if a not in self.node.params["axes"]]
+        update = reader.read_guarded(u, (*self.at, *rest), hit, reader.number(0, u.dtype))
+        after = update if isinstance(self.node.op, ScatterSet) else sum_of(reader, before, update)
+        return after if hit is None else reader.choose(hit, after, before)
 
 
 def is_at_place(reader: ElementReader, index: Var, place: Index, n: Size) -> Var | None:
