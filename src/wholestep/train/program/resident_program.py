@@ -59,18 +59,18 @@ class ResidentProgram:
 
     def run_loop(self, arrays: Sequence[NDArray], strict: bool = False) -> Result:
         """Run once where the results are stacked; Ctrl-C ends a long loop after the step that it is in."""
-        stopped, first = False, int(self.state.counter("step"))
-        before = time.perf_counter()
+        stopped, count, before = False, 0, time.perf_counter()
         if (
             self.stoppable
             and self.seconds >= NOTICEABLE_SECONDS
             and threading.current_thread() is threading.main_thread()
         ):
+            first = int(self.state.counter("step"))  # a card is asked for it, which a short run would feel
             outs, stopped = run_in_thread(self.instance, arrays, strict)
+            count = int(self.state.counter("step")) - first
         else:
             outs = self.instance(arrays, strict)
         self.seconds = time.perf_counter() - before
-        count = int(self.state.counter("step")) - first
         cut = [out[:count] if out.ndim else out for out in outs] if stopped else outs
         return Result(cut[0].astype(np.float64), cut[1].copy(), self.more(cut, stopped))
 
