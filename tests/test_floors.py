@@ -73,7 +73,7 @@ FLOORS = {
         "executable",
     ),
     "runtime.gpu": (
-        "conditions driver graph_order nvrtc",
+        "conditions driver nvrtc",
         "cuda memory opencl transfers webgpu",
         "card_program",
         "executable",

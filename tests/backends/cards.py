@@ -56,7 +56,7 @@ class CardKernels:
         codes = [write_kernel(kernel, f"k{i}", language) for i, kernel in enumerate(kernels)]
         self.text = language.module([code.text for code in codes])
         self.ready = self.driver.build(
-            self.driver.compile(self.text), [KernelShape(c.name, c.groups, c.threads, c.touched) for c in codes]
+            self.driver.compile(self.text), [KernelShape(c.name, c.groups, c.threads) for c in codes]
         )
 
     def run(self, n: int, arrays: Sequence[Array]) -> None:

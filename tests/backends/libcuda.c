@@ -128,27 +128,6 @@ int cuStreamBeginCapture_v2(void *given, int mode) {
     capturing = calloc(1, sizeof *capturing);
     return SUCCESS;
 }
-/* Works run in the order in which they were captured, whatever they wait for. */
-int cuStreamGetCaptureInfo_v3(void *given, int *status, uint64_t *id, void **graph, void *const **nodes, const void **edges,
-                              size_t *count) {
-    static void *last[1];
-    static const uint64_t plain[1];
-    if (given != &stream || !capturing) return INVALID_VALUE;
-    last[0] = (void *)(uintptr_t)capturing->count;
-    *status = 1;
-    if (id) *id = 1;
-    if (graph) *graph = capturing;
-    if (nodes) *nodes = last;
-    if (edges) *edges = plain;
-    if (count) *count = capturing->count > 0;
-    return SUCCESS;
-}
-int cuStreamUpdateCaptureDependencies_v2(void *given, void **nodes, const void *data, size_t count, unsigned flags) {
-    if (given != &stream || !capturing || data || flags != 1) return INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
-        if (!nodes[i] || (uintptr_t)nodes[i] > (uintptr_t)capturing->count) return INVALID_HANDLE;
-    return SUCCESS;
-}
 int cuStreamEndCapture(void *given, Graph **graph) {
     *graph = capturing;
     capturing = NULL;
@@ -175,11 +154,11 @@ int cuGraphLaunch(const Graph *graph, void *given) {
 
 /* Newer bindings ask here for every function, and then for its newest form; that is found under one of these names. */
 int cuGetProcAddress_v2(const char *name, void **found, int version, uint64_t flags, int *status) {
-    static const char *const ends[] = {"_v3", "_v2", "", "WithFlags"};
+    static const char *const ends[] = {"_v2", "", "WithFlags"};
     void *self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     char text[256];
     *found = NULL;
-    for (int i = 0; i < 4 && !*found; i++) {
+    for (int i = 0; i < 3 && !*found; i++) {
         snprintf(text, sizeof text, "%s%s", name, ends[i]);
         *found = self ? dlsym(self, text) : NULL;
     }

@@ -423,7 +423,7 @@ def test_faults_of_a_launcher_are_found() -> None:
     place = MemoryPlace(block, 0)
 
     def launched(body: str, *places: MemoryPlace, threads: int = 2) -> None:
-        (kernel,) = card.build(text.replace("BODY", body).encode(), [KernelShape("k0", 1, threads, ())])
+        (kernel,) = card.build(text.replace("BODY", body).encode(), [KernelShape("k0", 1, threads)])
         card.launch(kernel, places)
         card.ask("cuStreamSynchronize", card.stream)
 

@@ -152,9 +152,7 @@ def test_sums_of_tiles_have_the_bits_of_sums_without_tiles() -> None:
     shape = TileShape(8, 8, 4, 4, 16, 1.0, 1.0)
     for one in (kernel, tiled(kernel, shape).kernel()):
         code = write_kernel(one, "k0", Cuda())
-        built = driver.build(
-            driver.compile(Cuda().module([code.text])), [KernelShape("k0", code.groups, code.threads, code.touched)]
-        )
+        built = driver.build(driver.compile(Cuda().module([code.text])), [KernelShape("k0", code.groups, code.threads)])
         places = [MemoryPlace(driver.allocate(a.nbytes), 0) for a in given]
         for place, array in zip(places, given, strict=True):
             driver.write(place, array.view(np.uint8))

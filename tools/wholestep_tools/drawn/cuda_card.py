@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,26 +25,6 @@ from wholestep_tools.drawn.cuda_cpp import KernelFunction, loaded
 GUARD = 64
 """Bytes before and behind an allocation that nobody may write."""
 SUCCESS = SimpleNamespace(value=0, name="CUDA_SUCCESS")
-
-
-class Several(tuple[Any, ...]):
-    """The values of a call that gives several."""
-
-
-class CapturedWork(NamedTuple):
-    """A launch or copy of a graph, and the numbers of those that it waits for."""
-
-    run: Callable[[], None]
-    after: tuple[int, ...]
-
-
-def latest_first(works: Sequence[CapturedWork]) -> Iterator[Callable[[], None]]:
-    """The works of a graph, of those that wait for nothing any more the one that was captured last."""
-    done: set[int] = set()
-    while len(done) < len(works):
-        found = max(i for i, work in enumerate(works) if i not in done and done.issuperset(work.after))
-        done.add(found)
-        yield works[found].run
 
 
 class CardCalls:
@@ -65,9 +45,7 @@ class CardCalls:
         self.failing: dict[str, str] = {}
         self.blocks: dict[int, Any] = {}
         self.context: Any = None
-        self.captured: list[CapturedWork] | None = None
-        self.after: list[int] = []
-        """The numbers of the captured works that the next one waits for."""
+        self.captured: list[Callable[[], None]] | None = None
         self.waiting: list[Callable[[], None]] = []
         self.pinned: dict[int, Any] = {}
 
@@ -81,8 +59,6 @@ class CardCalls:
             if call in self.failing:
                 return (SimpleNamespace(value=2, name=self.failing[call]),)
             given = answer(self, *args)
-            if isinstance(given, Several):
-                return (SUCCESS, *given)
             return (SUCCESS,) if given is None else (SUCCESS, given)
 
         return recorded
@@ -201,29 +177,12 @@ class CardCalls:
 
     def later(self, work: Callable[[], Any]) -> None:
         """Keep what a stream is given until somebody waits for it, or for the graph that is captured."""
-        if self.captured is None:
-            self.waiting.append(work)
-        else:
-            self.captured.append(CapturedWork(work, tuple(self.after)))
-            self.after = [len(self.captured) - 1]
-
-    def on_cuStreamGetCaptureInfo(self, stream: Any) -> Several:
-        self.ordered(stream)
-        assert self.captured is not None
-        return Several(("active", 1, "graph", list(self.after), None, len(self.after)))
-
-    def on_cuStreamUpdateCaptureDependencies(
-        self, stream: Any, nodes: Sequence[int], data: Any, count: int, flags: int
-    ) -> None:
-        self.ordered(stream)
-        assert self.captured is not None and data is None and count == len(nodes) and flags == 1
-        assert all(0 <= node < len(self.captured) for node in nodes)
-        self.after = list(nodes)
+        (self.waiting if self.captured is None else self.captured).append(work)
 
     def on_cuStreamBeginCapture(self, stream: Any, mode: str) -> None:
         self.ordered(stream)
         assert mode == "relaxed" and self.captured is None
-        self.captured, self.after = [], []
+        self.captured = []
 
     def on_cuStreamEndCapture(self, stream: Any) -> Any:
         assert self.captured is not None
@@ -245,7 +204,7 @@ class CardCalls:
     def on_cuGraphLaunch(self, executable: Any, stream: Any) -> None:
         self.ordered(stream)
         assert executable[0] == "executable" and self.captured is None
-        self.waiting += latest_first(executable[1])
+        self.waiting += executable[1]
 
     def on_cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         self.ordered(stream)

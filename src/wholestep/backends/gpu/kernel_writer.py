@@ -14,7 +14,7 @@ from wholestep.backends.gpu.nested_values import NestedValues, renumbered_names
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
 from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.lang import I64, Axis, Barrier, Buffer, DType, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import Axis, Barrier, DType, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.kernel.summation import is_float_sum, live_variables, sum_blocks
 from wholestep.kernel.workgroups import find_workgroup
 
@@ -29,8 +29,6 @@ class KernelCode(NamedTuple):
     text: str
     groups: int
     threads: int
-    touched: tuple[tuple[int, bool], ...]
-    """The bytes from each of its places that it may touch, and whether it may write them."""
 
 
 def write_kernel(
@@ -48,7 +46,7 @@ def write_kernel(
     writer.items_of_group(GROUP, items)
     short = has_short_indices(kernel)
     text = language.kernel(name, kernel.buffers, kernel.scratch, writer.text(), items, short, unless)
-    return KernelCode(name, text, groups, items, touched_places(unless, kernel.buffers))
+    return KernelCode(name, text, groups, items)
 
 
 def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage, unless: Sequence[str]) -> KernelCode:
@@ -63,13 +61,7 @@ def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage, unl
         scratch += len(section.kernel.scratch)
     short = all(map(has_short_indices, beside.kernels))
     text = language.kernel(name, beside.buffers, beside.scratch, lines, ITEMS, short, unless)
-    return KernelCode(name, text, first, ITEMS, touched_places(unless, beside.buffers))
-
-
-def touched_places(unless: Sequence[str], buffers: Sequence[Buffer]) -> tuple[tuple[int, bool], ...]:
-    """The bytes that a kernel may touch from each of its places, those of its conditions first."""
-    numbers = [(I64.itemsize, False) for _ in unless]
-    return (*numbers, *[(b.size * b.dtype.itemsize, b.written) for b in buffers])
+    return KernelCode(name, text, first, ITEMS)
 
 
 def rounded(kernel: Kernel, language: KernelLanguage) -> Kernel:

@@ -236,7 +236,7 @@ def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLa
     for at, array in zip(plan.constant_offsets, plan.constants, strict=True):
         blob[at : at + array.nbytes] = raw_bytes(np.ascontiguousarray(array))
     facts = {
-        "kernels": [[code.name, code.groups, code.threads, code.touched] for code in module.codes],
+        "kernels": [[code.name, code.groups, code.threads] for code in module.codes],
         "types": [[dtypes.short(s.type.dtype), list(map(int, s.type.shape))] for s in plan.slots],
         "inputs": list(plan.inputs),
         "outputs": list(plan.outputs),
@@ -255,12 +255,7 @@ def unpack_program(unit: CompilationUnit, entry: CacheEntry) -> CardProgram:
     code, constants = entry.pieces
     return CardProgram(
         code=bytes(code),
-        kernels=tuple(
-            [
-                KernelShape(name, groups, threads, tuple([(nbytes, written) for nbytes, written in touched]))
-                for name, groups, threads, touched in facts["kernels"]
-            ]
-        ),
+        kernels=tuple([KernelShape(*shape) for shape in facts["kernels"]]),
         types=tuple([array_type(tuple(shape), dtypes.from_short(name)) for name, shape in facts["types"]]),
         inputs=tuple(facts["inputs"]),
         outputs=tuple(facts["outputs"]),

@@ -18,7 +18,6 @@ from wholestep import forks
 from wholestep.errors import DeviceError
 from wholestep.ir.graph import NDArray
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace, copied_through
-from wholestep.runtime.gpu.graph_order import GraphOrder, TouchedBytes
 from wholestep.runtime.gpu.nvrtc import OPTIONS, MachineCode, cuda_compiler, missing_extra
 
 FULL = "CUDA_ERROR_OUT_OF_MEMORY"
@@ -26,8 +25,6 @@ NON_BLOCKING = 1
 """The flag of a stream that does not wait for the one that all libraries share."""
 PAGE = 1 << 12
 """Bytes that are read by way of pinned memory, such as flags and losses."""
-SET_DEPENDENCIES = 1
-"""The flag of dependencies that take the place of those that there were."""
 GRAPHS = 256
 """The graphs that an instance of a program keeps at most."""
 MAJOR, MINOR = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"
@@ -61,8 +58,6 @@ class CudaDriver:
         self.name = f"the card {number}"
         self.lock: Any = threading.RLock()
         self.process = os.getpid()
-        self.order: GraphOrder | None = None
-        """The order of the launches that are captured."""
         self.unfreed: list[tuple[str, Any]] | None = None
         """The calls that give back what nobody has any more while launches are captured."""
         self.ask("cuInit", 0)
@@ -181,9 +176,8 @@ class CudaDriver:
     def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
         if not nbytes or target == source or copied_through(self, target, source, nbytes):
             return
-        to, begin = address_of(target), address_of(source)
-        with self.entered(), self.placed((to, begin), ((nbytes, True), (nbytes, False))):
-            self.ask("cuMemcpyDtoDAsync", to, begin, nbytes, self.stream)
+        with self.entered():
+            self.ask("cuMemcpyDtoDAsync", address_of(target), address_of(source), nbytes, self.stream)
 
     # -- kernels -----------------------------------------------------------------------------------------------------
 
@@ -194,7 +188,10 @@ class CudaDriver:
         with self.entered():
             module = self.owned(self.ask("cuModuleLoadData", code)[0], "cuModuleUnload")
             functions = [self.ask("cuModuleGetFunction", module.handle, shape.name.encode())[0] for shape in kernels]
-            return [(function, shape, module) for function, shape in zip(functions, kernels, strict=True)]
+            return [
+                (function, shape.groups, shape.threads, module)
+                for function, shape in zip(functions, kernels, strict=True)
+            ]
 
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
         """Do what `work` does, from the second time on as a graph, and beyond so many keys without one."""
@@ -211,15 +208,13 @@ class CudaDriver:
 
     def captured(self, work: Callable[[], None]) -> CardHandle:
         """The launches and copies of `work`, which do not run, as a graph."""
-        self.unfreed, self.order = [], GraphOrder()
+        self.unfreed = []
         mode = self.calls.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         try:
             self.ask("cuStreamBeginCapture", self.stream, mode)
             try:
                 work()
-                self.wait_for(self.order.ends())
             finally:
-                self.order = None
                 (graph,) = self.ask("cuStreamEndCapture", self.stream)
             (executable,) = self.ask("cuGraphInstantiate", graph, 0)
             self.ask("cuGraphDestroy", graph)
@@ -229,36 +224,17 @@ class CudaDriver:
                 self.release(call, what)
         return self.owned(executable, "cuGraphExecDestroy")
 
-    @contextmanager
-    def placed(self, begins: Sequence[int], sizes: Sequence[tuple[int, bool]]) -> Iterator[None]:
-        """Put what the stream is given here in its place where launches are captured: after those alone that touch the
-        same bytes."""
-        if self.order is None:
-            yield
-            return
-        pairs = zip(begins, sizes, strict=True)
-        touched = [TouchedBytes(begin, begin + nbytes, written) for begin, (nbytes, written) in pairs]
-        self.wait_for(self.order.before(touched))
-        yield
-        _, _, _, (node, *_), *_ = self.ask("cuStreamGetCaptureInfo", self.stream)
-        self.order.add(node, touched)
-
-    def wait_for(self, nodes: Sequence[Any]) -> None:
-        """Have what is captured next wait for these nodes of its graph."""
-        self.ask("cuStreamUpdateCaptureDependencies", self.stream, list(nodes), None, len(nodes), SET_DEPENDENCIES)
-
     def clock(self) -> CudaClock:
         return CudaClock(self)
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
-        function, shape, _ = kernel
-        if not shape.groups:
+        function, groups, threads, _ = kernel
+        if not groups:
             return
         values = np.array([address_of(place) for place in places], np.uint64)
         pointers = np.arange(len(places), dtype=np.uint64) * values.itemsize + values.ctypes.data
-        grid = (shape.groups, 1, 1, shape.threads, 1, 1)
-        with self.entered(), self.placed(values.tolist(), shape.touched):
-            self.ask("cuLaunchKernel", function, *grid, 0, self.stream, pointers.ctypes.data, 0)
+        with self.entered():
+            self.ask("cuLaunchKernel", function, groups, 1, 1, threads, 1, 1, 0, self.stream, pointers.ctypes.data, 0)
 
 
 class PinnedMemory:

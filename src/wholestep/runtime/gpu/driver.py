@@ -9,14 +9,11 @@ from wholestep.ir.graph import NDArray
 
 
 class KernelShape(NamedTuple):
-    """The launch of a kernel of a module, by its name: workgroups, and work items in each; of each of its places the
-    bytes that it may touch, and whether it may write them.
-    """
+    """The launch of a kernel of a module, by its name: workgroups, and work items in each."""
 
     name: str
     groups: int
     threads: int
-    touched: tuple[tuple[int, bool], ...]
 
 
 class MemoryPlace(NamedTuple):

@@ -164,7 +164,7 @@ def opencl_driver() -> OpenCLDriver:
     for device in sorted(devices, key=lambda d: not d.type & pyopencl.device_type.GPU):
         driver = OpenCLDriver(device)
         try:
-            driver.build(TRIAL.encode(), [KernelShape("trial", 1, 1, ())])
+            driver.build(TRIAL.encode(), [KernelShape("trial", 1, 1)])
         except DeviceError as error:
             lines = str(error.__cause__).splitlines()
             why = f"{device.name}: {next((line for line in lines if 'error:' in line), lines[0])}"
