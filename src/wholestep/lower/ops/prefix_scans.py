@@ -26,8 +26,9 @@ def prefix_scan_tasks(low: Materializer, node: Node) -> list[Task]:
     if x.type.size == 0:
         return []
     limits = low.context.target.looks
-    if limits is not None and isinstance(node.op, Cumsum) and x.dtype.kind in "iu" and limits.allow(n, x.type.size):
-        return [integer_sums_task(low, node)]
+    if limits is not None and isinstance(node.op, Cumsum) and x.dtype.kind in "iu":
+        if limits.allow(x.type.size, x.type.size):  # of more rows each is short, or a work item's own
+            return [integer_sums_task(low, node)]
     initial_values, update = INITIAL_VALUES.of(node.op), PREFIX_UPDATES.of(node.op)
     assert initial_values is not None and update is not None
     with KernelTemplate(low, node.op.name) as reader:

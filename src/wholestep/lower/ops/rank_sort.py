@@ -20,9 +20,10 @@ from wholestep.lower.program.steps import Step
 
 
 def sort_tasks(low: Materializer, node: Node) -> list[Task]:
-    """The stable order of keys in rows: by ranks where the target looks at all keys at once, else by merging."""
+    """The stable order of keys in rows: by ranks where the target looks at all keys at once, else by merging, which
+    takes few launches of rows that are short."""
     keys, limits = node.inputs[0], low.context.target.looks
-    if not keys.type.size or limits is None or not limits.allow(keys.shape[-1], keys.type.size):
+    if not keys.type.size or limits is None or not limits.allow(keys.type.size, keys.type.size):
         return merge_sort_tasks(low, node)
     (order,) = node.outputs
     ranks = Allocation(keys.type.size * I32.itemsize)
