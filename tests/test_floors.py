@@ -73,7 +73,7 @@ FLOORS = {
         "executable",
     ),
     "runtime.gpu": (
-        "conditions driver nvrtc",
+        "conditions driver modules nvrtc",
         "cuda memory opencl transfers webgpu",
         "card_program",
         "executable",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import json
 import sys
 import tempfile
@@ -31,11 +32,10 @@ class LibraryCompiler:
     version: tuple[int, ...] = (0, 0)
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.count = folder, 0
+        self.folder, self.numbers = folder, itertools.count()
 
     def compile(self, text: str, architecture: int) -> MachineCode:
-        self.count += 1
-        path = self.folder / f"module{self.count}.so"
+        path = self.folder / f"module{next(self.numbers)}.so"
         write_library(text, path)
         return MachineCode(f"{path}\0".encode(), ())
 

@@ -21,9 +21,12 @@ import pytest
 import wholestep as ws
 from wholestep import config, forks
 from wholestep.backends.gpu.cuda import Cuda
+from wholestep.backends.gpu.target import CUDA
 from wholestep.compiler import backends
+from wholestep.compiler.driver import plan_graph
 from wholestep.errors import DeviceError, ForkedError, MissingExtraError, ParameterError
 from wholestep.runtime.cache import code_cache
+from wholestep.runtime.gpu import modules
 from wholestep.runtime.gpu.card_program import CardModule
 from wholestep.runtime.gpu.cuda import CudaDriver
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
@@ -300,6 +303,39 @@ def test_the_order_of_groups_and_threads_changes_no_bit() -> None:
 
 
 @NEEDS_GXX
+def test_a_module_is_compiled_in_parts_and_gives_the_same_bits(monkeypatch: Any) -> None:
+    monkeypatch.setattr(modules, "EACH", 1)
+    losses, loads = [], []
+    for threads in (1, 3):
+        with monkeypatch.context() as changed:
+            changed.setenv("WHOLESTEP_CACHE", "off")
+            changed.setenv("WHOLESTEP_THREADS", str(threads))
+            config.reread()
+            with offered() as card:
+                step = step_on_the_card()
+                losses.append([float(step(BATCH).loss) for _ in range(3)])
+                loads.append(card.calls.names().count("cuModuleLoadData"))
+                text = step.source()
+        config.reread()
+    assert losses[0] == losses[1] and loads[1] >= loads[0] + 2
+    parts = modules.split_module(text, 3)
+    names = [name for part in parts for name in modules.kernel_names(part)]
+    assert len(parts) == 3 and sorted(names) == sorted(modules.kernel_names(text)) and len({*names}) == len(names)
+    assert max(map(len, parts)) < len(text)
+    assert modules.split_module(text, 1) == [text]
+
+
+def test_each_part_of_a_module_compiles_as_it_does_in_the_whole(compiler: NVRTC, monkeypatch: Any) -> None:
+    monkeypatch.setattr(modules, "EACH", 1)
+    step = ws.compile(loss, PARAMS, optimizer=ws.optim.adam(1e-2), batch=BATCH)
+    text = CardModule(plan_graph(step._engine.main.program.unit, CUDA), Cuda(), True).text
+    parts = modules.split_module(text, 2)
+    assert len(parts) == 2
+    found = [use for part in parts for use in compiler.compile(part, 90).kernels]
+    assert sorted(found) == sorted(compiler.compile(text, 90).kernels)
+
+
+@NEEDS_GXX
 def test_memory_is_freed_when_nobody_has_it_and_its_guards_are_whole(card: CudaDriver) -> None:
     before = len(card.calls.blocks)
     step = step_on_the_card()
@@ -417,13 +453,13 @@ def test_the_bindings_of_cuda_take_the_calls_as_they_are_made(tmp_path: Path) ->
 
 @NEEDS_GXX
 def test_faults_of_a_launcher_are_found() -> None:
-    text = 'extern "C" __global__ void __launch_bounds__(2)\nk0(const float *b0, float *b1) {\n    BODY\n}'
+    text = '\nextern "C" __global__ void __launch_bounds__(2)\nk0(const float *b0, float *b1) {\n    BODY\n}'
     card = card_without_one().driver
     block = card.allocate(16)
     place = MemoryPlace(block, 0)
 
     def launched(body: str, *places: MemoryPlace, threads: int = 2) -> None:
-        (kernel,) = card.build(text.replace("BODY", body).encode(), [KernelShape("k0", 1, threads)])
+        (kernel,) = card.build(card.compile(text.replace("BODY", body)), [KernelShape("k0", 1, threads)])
         card.launch(kernel, places)
         card.ask("cuStreamSynchronize", card.stream)
 

@@ -8,16 +8,18 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from wholestep import forks
+from wholestep import config, forks
 from wholestep.errors import DeviceError
 from wholestep.ir.graph import NDArray
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace, copied_through
+from wholestep.runtime.gpu.modules import CompiledPart, kernel_names, pack_parts, split_module, unpack_parts
 from wholestep.runtime.gpu.nvrtc import OPTIONS, MachineCode, cuda_compiler, missing_extra
 
 FULL = "CUDA_ERROR_OUT_OF_MEMORY"
@@ -182,16 +184,22 @@ class CudaDriver:
     # -- kernels -----------------------------------------------------------------------------------------------------
 
     def compile(self, text: str) -> bytes:
-        return self.compiler.compile(text, self.architecture).cubin
+        texts = split_module(text, config.threads() or os.cpu_count() or 1)
+        with ThreadPoolExecutor(len(texts)) as pool:
+            codes = pool.map(lambda part: self.compiler.compile(part, self.architecture).cubin, texts)
+            return pack_parts([CompiledPart(kernel_names(part), code) for part, code in zip(texts, codes, strict=True)])
 
     def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
         with self.entered():
-            module = self.owned(self.ask("cuModuleLoadData", code)[0], "cuModuleUnload")
-            functions = [self.ask("cuModuleGetFunction", module.handle, shape.name.encode())[0] for shape in kernels]
-            return [
-                (function, shape.groups, shape.threads, module)
-                for function, shape in zip(functions, kernels, strict=True)
-            ]
+            modules: dict[str, CardHandle] = {}
+            for part in unpack_parts(code):
+                module = self.owned(self.ask("cuModuleLoadData", part.code)[0], "cuModuleUnload")
+                modules |= dict.fromkeys(part.names, module)
+            return [(self.function(modules[shape.name], shape), *shape[1:], modules[shape.name]) for shape in kernels]
+
+    def function(self, module: CardHandle, shape: KernelShape) -> Any:
+        """A kernel of a module that is loaded."""
+        return self.ask("cuModuleGetFunction", module.handle, shape.name.encode())[0]
 
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
         """Do what `work` does, from the second time on as a graph, and beyond so many keys without one."""
