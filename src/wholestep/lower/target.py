@@ -28,8 +28,8 @@ class SplitLimits(NamedTuple):
     products; with more there is enough to share among threads already. An axis is cut into at most `chunks`.
 
     Where `terms` are given, it is one result that has at least `elements`; all results together have at most `chunks`
-    parts, of about so many terms or more, which lie in order, those of products `terms` times as many. Else one axis is
-    reduced after the other, the last first.
+    parts, of about so many terms or more, which lie in order, and a product has at least `products` terms for each
+    result, and `terms` times as many parts. Else one axis is reduced after the other, the last first.
     """
 
     elements: int
@@ -37,6 +37,7 @@ class SplitLimits(NamedTuple):
     sums: int
     chunks: int
     terms: int = 0
+    products: int = 0
 
 
 class OperandLimits(NamedTuple):

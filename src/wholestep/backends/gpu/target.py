@@ -16,7 +16,7 @@ from wholestep.lower.target import DraftKernel, Expansion, LookLimits, SplitLimi
 CARD_LOOKS = LookLimits(line=2**13, total=2**26, few=16)
 """Some 15 us of a large card: a merge sort takes more in its launches alone."""
 
-CARD_SPLIT = SplitLimits(elements=2**13, results=64, sums=2**14, chunks=1024, terms=256)
+CARD_SPLIT = SplitLimits(elements=2**13, results=64, sums=2**17, chunks=1024, terms=256, products=2**10)
 """A launch takes a card as long as a workgroup takes for some thousands of elements, or for thousands of terms of a
 product, of which fewer results than this leave most of a card without work."""
 

@@ -161,7 +161,7 @@ def product_chunks(node: Node, label: str, limits: SplitLimits) -> int:
         return chunk_count(sizes[label], limits)
     terms = math.prod([n for c, n in sizes.items() if c not in out])
     results = math.prod([sizes[c] for c in out])
-    if terms < limits.elements:
+    if terms < limits.products:
         return 1
     wanted = min(terms // limits.terms, limits.chunks * limits.terms // max(results, 1))
     return next((c for c in range(wanted, 1, -1) if sizes[label] % c == 0), 1)
