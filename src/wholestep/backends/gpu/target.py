@@ -16,9 +16,11 @@ from wholestep.lower.target import DraftKernel, Expansion, LookLimits, SplitLimi
 CARD_LOOKS = LookLimits(line=2**13, total=2**26, few=16)
 """Some 15 us of a large card: a merge sort takes more in its launches alone."""
 
-CARD_SPLIT = SplitLimits(elements=2**13, results=64, sums=2**17, chunks=1024, terms=256, products=2**10)
-"""A launch takes a card as long as a workgroup takes for some thousands of elements, or for thousands of terms of a
-product, of which fewer results than this leave most of a card without work."""
+CARD_SPLIT = SplitLimits(elements=2**13, results=64, sums=0, chunks=1024, terms=256)
+"""A launch takes a card as long as a workgroup takes for some thousands of elements."""
+
+CUDA_SPLIT = CARD_SPLIT._replace(sums=2**17, products=2**10)
+"""Tiles of fewer results than these, over a thousand terms and more, leave processors of a large card without work."""
 
 
 @dataclass(frozen=True)
@@ -60,5 +62,5 @@ WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535)
 """Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
 reset cards that are busy for seconds."""
 
-CUDA = CardTarget("cuda", tiles=True)
+CUDA = CardTarget("cuda", split=CUDA_SPLIT, tiles=True)
 """NVIDIA cards that CUDA reaches."""
