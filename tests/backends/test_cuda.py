@@ -202,6 +202,25 @@ def test_what_was_sent_may_change_and_is_whole_though_nobody_read_in_between(car
     assert kept and "cuStreamSynchronize" not in card.calls.names(), "all was done when it was read"
 
 
+@pytest.mark.parametrize("sizes", [(1,), (700, 50), (300, 1, 0, 5000), (256, 256), (511, 1, 2048, 3)])
+def test_a_large_batch_is_read_in_parts_while_it_is_copied(
+    card: CudaDriver, monkeypatch: Any, sizes: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr("wholestep.runtime.gpu.transfers.PART", 512)
+    transfers = BatchTransfers(card)
+    for n in range(3):
+        card.calls.log.clear()
+        given = [(np.arange(size) * (n + 1) % 251).astype(np.uint8) for size in sizes]
+        wanted = [x.tobytes() for x in given]
+        places = sent(card, transfers, given)
+        found = [np.empty(size, np.uint8) for size in sizes]
+        copies = [args[2] for name, *args in card.calls.log if name == "cuMemcpyHtoDAsync"]
+        transfers.fetch(places, found)
+        assert [x.tobytes() for x in found] == wanted
+        if n:
+            assert sum(copies) == transfers.layout.nbytes and len(copies) <= 1 + sum(copies) // 512
+
+
 def test_large_batches_and_no_batches_go_without_pinned_memory(card: CudaDriver, monkeypatch: Any) -> None:
     monkeypatch.setattr("wholestep.runtime.gpu.transfers.MOST", 128)
     transfers = BatchTransfers(card)

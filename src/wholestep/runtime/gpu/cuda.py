@@ -259,9 +259,10 @@ class PinnedMemory:
         ends = list(itertools.accumulate(sizes, initial=0))
         return [self.room[begin:end] for begin, end in itertools.pairwise(ends)]
 
-    def send(self, place: MemoryPlace, nbytes: int) -> None:
+    def send(self, place: MemoryPlace, begin: int, end: int) -> None:
+        to, source = address_of(place) + begin, self.held.handle + begin
         with self.driver.entered():
-            self.driver.ask("cuMemcpyHtoDAsync", address_of(place), self.held.handle, nbytes, self.driver.stream)
+            self.driver.ask("cuMemcpyHtoDAsync", to, source, end - begin, self.driver.stream)
 
     def wait(self) -> None:
         with self.driver.entered():

@@ -42,8 +42,9 @@ class HostStaging(Protocol):
     room: NDArray
     """The bytes, u8[n]."""
 
-    def send(self, place: MemoryPlace, nbytes: int) -> None:
-        """Write the first bytes of the room to a place; nobody changes them until `wait` or a read has returned."""
+    def send(self, place: MemoryPlace, begin: int, end: int) -> None:
+        """Write bytes of the room to where they lie in its copy at a place; nobody changes them until `wait` or a read
+        has returned."""
 
     def wait(self) -> None:
         """Return when all that was asked for is done."""

@@ -4,7 +4,7 @@ memory that the card reads by itself."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wholestep.ir.graph import NDArray
@@ -12,6 +12,8 @@ from wholestep.runtime.gpu.driver import Driver, HostStaging, MemoryPlace
 
 MOST = 64 << 20
 """The bytes of a call that go through such memory at most: it is taken from all other programs of the machine."""
+PART = 1 << 20
+"""The bytes that the card reads while the host copies those behind them."""
 ALIGNMENT = 256
 """Arrays begin at multiples of this many bytes."""
 
@@ -70,10 +72,24 @@ class BatchTransfers:
             return
         if self.sent:  # the call before has ended in an error, or read nothing
             staging.wait()
-        for part, data in zip(self.layout.parts(staging.room), arrays, strict=True):
-            part[:] = data
         self.sent = True
-        staging.send(self.places[0], self.layout.nbytes)
+        begin = 0
+        for end in self.fill(staging.room, arrays):
+            staging.send(self.places[0], begin, end)
+            begin = end
+
+    def fill(self, room: NDArray, arrays: Sequence[NDArray]) -> Iterator[int]:
+        """Copy arrays to their places in a room; yield the end of what is there whenever that is a part more."""
+        given = 0
+        for at, data in zip(self.layout.begins, arrays, strict=True):
+            for begin in range(0, data.size, PART):
+                end = min(begin + PART, data.size)
+                room[at + begin : at + end] = data[begin:end]
+                if at + end - given >= PART:
+                    given = at + end
+                    yield given
+        if given < self.layout.nbytes:
+            yield self.layout.nbytes
 
     def staging_for(self, nbytes: int) -> HostStaging | None:
         """Memory for so many bytes of a call; None where they go without."""
