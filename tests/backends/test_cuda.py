@@ -24,7 +24,7 @@ from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.target import CUDA
 from wholestep.compiler import backends
 from wholestep.compiler.driver import plan_graph
-from wholestep.errors import DeviceError, ForkedError, MissingExtraError, ParameterError
+from wholestep.errors import DeviceError, DtypeError, ForkedError, MissingExtraError, ParameterError
 from wholestep.runtime.cache import code_cache
 from wholestep.runtime.gpu import modules
 from wholestep.runtime.gpu.card_program import CardModule
@@ -174,6 +174,22 @@ def test_a_batch_goes_by_pinned_memory_from_the_second_call_on(card: CudaDriver)
     assert [names.count("cuMemAlloc") for names in made] == [1, 0, 0]
     assert made[2].count("cuMemcpyHtoDAsync") == 1 and made[2].count("cuStreamSynchronize") == 1
     assert made[2][0] == "cuMemcpyHtoDAsync" and made[2][-1] == "cuStreamSynchronize", "nobody waits for a batch"
+
+
+@NEEDS_GXX
+def test_arrays_that_fit_are_read_as_they_are_and_others_are_left_to_the_checks(card: CudaDriver) -> None:
+    step = step_on_the_card()
+    engine = step._engine
+    before = float(step(BATCH).loss)
+    found = engine.attempt({**BATCH, "x": np.asfortranarray(BATCH["x"])})
+    assert found is not None and float(found.loss) < before
+    unfit: list[Any] = [BATCH["x"].astype("f8"), BATCH["x"][:3], BATCH["x"].tolist(), np.ma.masked_array(BATCH["x"])]
+    state = [x.tobytes() for x in ws.tree.leaves(step.state)]
+    for x in unfit:
+        assert engine.attempt({**BATCH, "x": x}) is None
+    assert state == [x.tobytes() for x in ws.tree.leaves(step.state)]
+    with pytest.raises(DtypeError):
+        step({**BATCH, "x": unfit[0]})
 
 
 def sent(card: CudaDriver, transfers: BatchTransfers, arrays: Sequence[Any]) -> list[MemoryPlace]:

@@ -32,6 +32,8 @@ RECORDED = 1024
 
 NOWHERE = MemoryPlace(None, 0)
 """The place of an input before the first call."""
+OWN_CLASSES = (np.ndarray, CardArray)
+"""The classes of arrays that are known without looking further."""
 SMALL = 4096
 """The bytes of results that lie side by side at most."""
 
@@ -102,6 +104,7 @@ class CardInstance(BoundExecutable):
         for (i, _), array in zip(program.resident, self.state, strict=True):
             held[plan.inputs[i]] = fitting_array(array, slot_type(plan, plan.inputs[i]), program.name(i), CardArray)
         self.moving = {plan.inputs[i] for i in self.given}
+        self.kinds = [slot_type(plan, plan.inputs[i]) for i in self.given]
         self.place_results(held)
         for slot, kind in enumerate(plan.types, len(self.places)):
             if slot not in held and slot not in self.moving:
@@ -147,9 +150,9 @@ class CardInstance(BoundExecutable):
         self.lock = forks.Torn("call: this process was forked, and the card is the parent's", "compile it in the child")
 
     def __call__(self, arrays: Sequence[Any], strict: bool = False) -> Sequence[NDArray]:
-        if strict:
-            raise UnfitArguments
         plan = self.code.program
+        if strict and not self.fits(arrays):
+            raise UnfitArguments
         if len(arrays) != len(self.given):
             raise ShapeError(f"call: the program takes {len(self.given)} arrays, not {len(arrays)}")
         with self.lock:
@@ -189,6 +192,13 @@ class CardInstance(BoundExecutable):
         program = self.code.program
         known = program.numbers[site - 1]
         return program.sites[site - 1].error(numbers[bool(known)], *(known or (0, 0)))
+
+    def fits(self, arrays: Sequence[Any]) -> bool:
+        """Test whether arrays are of the classes, dtypes and shapes that the program takes."""
+        return len(arrays) == len(self.kinds) and all(
+            type(x) in OWN_CLASSES and x.dtype == kind.dtype and x.shape == kind.shape
+            for x, kind in zip(arrays, self.kinds, strict=True)
+        )
 
     def take(self, arrays: Sequence[Any]) -> None:
         """Have what the program is given at its places: those of the card where they lie, others copied."""
