@@ -21,6 +21,7 @@ import wholestep as ws
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, flat_kernel
 from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.kernel_writer import write_kernel
+from wholestep.backends.gpu.launch_order import CardPart, order_launches
 from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
 from wholestep.backends.gpu.share_loops import share_loops
@@ -30,8 +31,9 @@ from wholestep.compiler.devices import compile_for_device
 from wholestep.errors import BoundsError, DeviceError, MissingExtraError, UnsupportedError
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import build, inline
-from wholestep.kernel.lang import Buffer, Var, walk
+from wholestep.kernel.lang import Buffer, Kernel, Var, walk
 from wholestep.lower.compile import lower_program
+from wholestep.lower.program.steps import MemRef
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep.primitives.family import REGISTRY
 from wholestep.runtime.gpu import cuda, opencl, webgpu
@@ -132,6 +134,51 @@ def test_kernels_beside_each_other_compute_what_each_computes_alone(device: str)
     card.run(0, found)
     for x, y in zip(found, wanted, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-6)
+
+
+TURNED_BY_GROUPS = """\
+kernel turned(x: {dtype}[{n}], mut y: {dtype}[{n}]):
+    shared s: {dtype}[{size}]
+    shared r: {dtype}[{size}]
+    for g in {groups}:
+        for j in 2 thread:
+            for i in {half} thread:
+                v0 = x[{size}*g + {half}*j + i]
+                s[{half}*j + i] = v0
+                r[{half}*j + i] = v0
+                barrier
+                v1 = s[-{half}*j - i + {last}]
+                v2 = r[{half}*j + i]
+                v3 = v1 + v2
+                y[{size}*g + {half}*j + i] = v3
+"""
+"""Workgroups of any size, which read what another thread has put in shared memory."""
+
+
+def turned_by_groups(size: int, groups: int, dtype: str) -> Kernel:
+    return parse_kernel(
+        TURNED_BY_GROUPS.format(size=size, half=size // 2, last=size - 1, groups=groups, n=size * groups, dtype=dtype)
+    )
+
+
+def test_workgroups_of_one_size_are_beside_each_other(device: str) -> None:
+    """They have shared memory in turn: as much as one of them, for each dtype."""
+    kernels = [turned_by_groups(128, groups, dtype) for groups, dtype in ((3, "f32"), (5, "f32"), (2, "i32"))]
+    whole = KernelsBeside(tuple(kernels))
+    assert [b.size for b in whole.scratch] == [128] * 4 and whole.items == 128
+    card = CardKernels([whole], device)
+    found = [np.arange(b.size, dtype=b.dtype) + i for i, b in enumerate(whole.buffers)]
+    wanted = [a.copy() for a in found]
+    for n, kernel in enumerate(kernels):
+        interpret.run_kernel(kernel, wanted[2 * n : 2 * n + 2])
+    card.run(0, found)
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(x, y)
+    places = [[MemRef(0, 10**4 * (2 * n + i)) for i in (0, 1)] for n in range(3)]
+    parts = [CardPart(kernel, tuple(refs)) for kernel, refs in zip(kernels, places, strict=True)]
+    assert len(order_launches(parts, 60)) == 1 and len(order_launches(parts, 60, shared=2047)) == 2
+    other = CardPart(turned_by_groups(256, 2, "f32"), (MemRef(0, 10**6), MemRef(0, 2 * 10**6)))
+    assert len(order_launches([*parts, other], 60)) == 2
 
 
 def random_array(buffer: Buffer, seed: int) -> np.ndarray:

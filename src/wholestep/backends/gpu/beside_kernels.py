@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wholestep.backends.gpu.share_loops import THREADS, PlacedAxes
-from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.lang import Axis, Buffer, DType, Index, Kernel, Loop, Space, Statement, Store, Var, walk
 from wholestep.kernel.text import canonical_text
 from wholestep.kernel.workgroups import find_workgroup
 
@@ -29,8 +29,30 @@ class KernelsBeside(NamedTuple):
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:
-        """The shared and private memory."""
-        return tuple([b for kernel in self.kernels for b in kernel.scratch])
+        """The shared and private memory: a group does one of the kernels, so that they have it in turn."""
+        slots: list[Buffer] = []
+        for kernel, places in zip(self.kernels, self.scratch_places(), strict=True):
+            for b, i in zip(kernel.scratch, places, strict=True):
+                room = max([b.size, *[x.size for x in slots[i : i + 1]]])
+                slots[i : i + 1] = [Buffer(f"s{i}", b.dtype, room, written=True, space=b.space)]
+        return tuple(slots)
+
+    def scratch_places(self) -> list[list[int]]:
+        """The place among all `scratch` memory of that of each kernel."""
+        kinds: list[tuple[DType, Space]] = []
+        out: list[list[int]] = []
+        for kernel in self.kernels:
+            out.append([])
+            for b in kernel.scratch:
+                free = [i for i, kind in enumerate(kinds) if kind == (b.dtype, b.space) and i not in out[-1]]
+                out[-1].append(free[0] if free else len(kinds))
+                kinds += [] if free else [(b.dtype, b.space)]
+        return out
+
+    @property
+    def items(self) -> int:
+        """The work items of a workgroup."""
+        return group_size(self.kernels[0])
 
 
 def kernels_of(launched: Kernel | KernelsBeside) -> tuple[Kernel, ...]:
@@ -43,9 +65,10 @@ def launch_text(launched: Kernel | KernelsBeside) -> str:
     return "\n".join(map(canonical_text, kernels_of(launched)))
 
 
-def has_group_size(kernel: Kernel) -> bool:
-    """Test whether workgroups of the size that kernels beside each other have do a kernel."""
-    return math.prod([a.extent for a in find_workgroup(kernel).threads]) in (1, THREADS)
+def group_size(kernel: Kernel) -> int:
+    """The work items of the workgroups that do a kernel, beside others that have as many."""
+    threads = find_workgroup(kernel).threads
+    return math.prod([a.extent for a in threads]) if threads else THREADS
 
 
 class FlatKernel(NamedTuple):

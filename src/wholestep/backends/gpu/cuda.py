@@ -37,6 +37,7 @@ class Cuda(CLanguage):
     """CUDA C++, as NVRTC compiles it without a header."""
 
     name = "cuda"
+    most_shared = 48 * 1024  # what a kernel has without asking for more
     most_buffers = 76  # joined kernels with more of them spill registers at divisions of float64
     conditional = True
     barrier = "__syncthreads();"

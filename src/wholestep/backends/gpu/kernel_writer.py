@@ -52,16 +52,17 @@ def write_kernel(
 def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage, unless: Sequence[str]) -> KernelCode:
     """Kernels beside each other as one; each is done by groups of its own."""
     lines: list[str] = []
-    first = buffers = scratch = 0
+    first = buffers = kernels = 0
+    places = beside.scratch_places()
     for section in sections_of(beside.kernels, language.chosen):
-        writer = GpuKernelWriter(rounded(section.kernel, language), language, buffers, scratch)
-        first = writer.section(section, first)
+        writer = GpuKernelWriter(rounded(section.kernel, language), language, buffers, places[kernels])
+        first = writer.section(section, first, beside.items)
         lines += writer.text()
         buffers += max(1, len(section.points)) * len(section.kernel.buffers)
-        scratch += len(section.kernel.scratch)
+        kernels += max(1, len(section.points))
     short = all(map(has_short_indices, beside.kernels))
-    text = language.kernel(name, beside.buffers, beside.scratch, lines, ITEMS, short, unless)
-    return KernelCode(name, text, first, ITEMS)
+    text = language.kernel(name, beside.buffers, beside.scratch, lines, beside.items, short, unless)
+    return KernelCode(name, text, first, beside.items)
 
 
 def rounded(kernel: Kernel, language: KernelLanguage) -> Kernel:
@@ -87,7 +88,9 @@ def write_scalar_code(code: Callable[..., Var], arity: int, dtype: DType, langua
 class GpuKernelWriter(BlockText):
     """The statements of one kernel."""
 
-    def __init__(self, kernel: Kernel, language: KernelLanguage, buffers: int = 0, scratch: int = 0) -> None:
+    def __init__(
+        self, kernel: Kernel, language: KernelLanguage, buffers: int = 0, scratch: Sequence[int] | None = None
+    ) -> None:
         super().__init__()
         self.kernel, self.language, self.first = kernel, language, buffers
         self.workgroup = find_workgroup(kernel)
@@ -96,7 +99,8 @@ class GpuKernelWriter(BlockText):
         self.given: set[str] = set()
         """The names that this has given to values and axes."""
         self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers, buffers)}
-        self.names |= {b: f"s{i}" for i, b in enumerate(kernel.scratch, scratch)}
+        places = range(len(kernel.scratch)) if scratch is None else scratch
+        self.names |= {b: f"s{i}" for i, b in zip(places, kernel.scratch, strict=True)}
 
     def points(self) -> int:
         """The points of the grid."""
@@ -125,10 +129,10 @@ class GpuKernelWriter(BlockText):
         self.body(self.kernel.body)
         self.close()
 
-    def section(self, section: BesideSection, first: int) -> int:
+    def section(self, section: BesideSection, first: int, items: int) -> int:
         """A kernel of a launch, whose groups begin with this one; where they end."""
         own = [
-            -(-n // ITEMS) for n in section.points or (self.points() * (1 if not self.workgroup.threads else ITEMS),)
+            -(-n // items) for n in section.points or (self.points() * (1 if not self.workgroup.threads else items),)
         ]
         ends = [first + sum(own[: i + 1]) for i in range(len(own))]
         self.open(f"if (({GROUP} >= {first}) & ({GROUP} < {ends[-1]}))")
@@ -136,11 +140,11 @@ class GpuKernelWriter(BlockText):
             self.names |= {b: f"p{i}" for i, b in enumerate(self.kernel.buffers)}
             for line in self.language.chosen_arrays([first, *ends], section.points, self.kernel.buffers, self.first):
                 self.put(line)
-            self.items_below(f"({GROUP} - before) * {ITEMS} + {THREAD}", "points")
+            self.items_below(f"({GROUP} - before) * {items} + {THREAD}", "points")
         elif section.points:
-            self.items_below(f"({GROUP} - {first}) * {ITEMS} + {THREAD}", str(section.points[0]))
+            self.items_below(f"({GROUP} - {first}) * {items} + {THREAD}", str(section.points[0]))
         else:
-            self.items_of_group(f"({GROUP} - {first})", ITEMS)
+            self.items_of_group(f"({GROUP} - {first})", items)
         self.close()
         return ends[-1]
 

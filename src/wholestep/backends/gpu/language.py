@@ -12,6 +12,8 @@ GROUP = "group"
 """The variable with the number of a workgroup."""
 THREAD = "thread"
 """That with the number of a work item in its workgroup."""
+MOST_SHARED = 8192
+"""The bytes of shared memory that kernels beside each other have at most: a workgroup has twice as many everywhere."""
 
 
 class KernelLanguage(ABC):
@@ -30,6 +32,8 @@ class KernelLanguage(ABC):
     """Words of the language that names of values could be."""
     most_buffers: ClassVar[int]
     """The buffers that a kernel may have."""
+    most_shared: ClassVar[int] = MOST_SHARED
+    """The bytes of shared memory that kernels beside each other may have."""
     conditional: ClassVar[bool] = False
     """True where a kernel can do nothing if a number in the card's memory says so."""
     barrier: ClassVar[str]

@@ -12,16 +12,15 @@ from typing import Any, NamedTuple
 
 from wholestep import dtypes
 from wholestep.backends.gpu.access_rows import Columns, columns_are_apart, touched_columns
-from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, flat_kernel, has_group_size, kernels_of
+from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, flat_kernel, group_size, kernels_of
 from wholestep.backends.gpu.host_scalars import Element, HostScalars
 from wholestep.backends.gpu.join_kernels import KERNELS, LAUNCH, SmallKernel, joined_kernel, small_kernel
+from wholestep.backends.gpu.language import MOST_SHARED
 from wholestep.kernel.lang import DType, Kernel, walk
 from wholestep.lower.program.steps import Launch, MemRef
 
 BESIDE = 8
 """The kernels beside each other in one launch at most, equal ones counted once."""
-SHARED = 8192
-"""The bytes of scratch memory that kernels beside each other have at most: a workgroup has 16 KB everywhere."""
 WORD = 4
 """Elements of fewer bytes are written by atomic operations in WGSL, as all that their launch reads and writes is."""
 HOST_ELEMENT = 8
@@ -129,8 +128,8 @@ def touched_bytes(access: Access, trips: Mapping[int, int]) -> tuple[int, int]:
 class LaunchOrder:
     """Parts that are put in order; each comes after those before it that it may not pass."""
 
-    def __init__(self, parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int]) -> None:
-        self.parts, self.buffers = parts, buffers
+    def __init__(self, parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int], shared: int) -> None:
+        self.parts, self.buffers, self.shared = parts, buffers, shared
         kernels = dict.fromkeys([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
         small = {kernel: small_kernel(kernel) for kernel in kernels}
         flat = {kernel: found.text for kernel in kernels if (found := flat_kernel(kernel)) is not None}
@@ -174,12 +173,12 @@ class LaunchOrder:
         held = set(self.left)
         return [i for i in self.left if self.after[i].isdisjoint(held)]
 
-    def kind(self, i: int) -> tuple[bool | int, ...]:
-        """The same for launches that may be one: a workgroup of another size is alone, and so are narrow elements."""
+    def kind(self, i: int) -> tuple[bool, int]:
+        """The same for launches that may be one: those of workgroups of one size, and of narrow elements or of none."""
         part = self.parts[i]
         assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
         narrow = any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
-        return (narrow,) if has_group_size(part.kernel) else (narrow, i)
+        return narrow, group_size(part.kernel)
 
     def is_large(self, i: int) -> bool:
         """Test whether a part is no small kernel."""
@@ -210,10 +209,10 @@ class LaunchOrder:
     def fits(self, pack: Sequence[int]) -> bool:
         """Test whether parts are not too many for one launch."""
         parts = [self.parts[i] for i in pack]
-        scratch = [b for p in parts if isinstance(p, CardPart) for k in kernels_of(p.kernel) for b in k.scratch]
+        kernels = tuple([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
         texts = len({self.flat[i] or i for i in pack})
-        held = sum([b.size * b.dtype.itemsize for b in scratch])
-        return texts <= BESIDE and held <= SHARED and sum([len(p.refs) for p in parts]) <= self.buffers
+        held = sum([b.size * b.dtype.itemsize for b in KernelsBeside(kernels).scratch])
+        return texts <= BESIDE and held <= self.shared and sum([len(p.refs) for p in parts]) <= self.buffers
 
     def launch(self, pack: Sequence[int]) -> LaunchPart:
         """The launch of parts."""
@@ -266,8 +265,12 @@ class LaunchOrder:
 
 
 def order_launches(
-    parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int] = MappingProxyType({})
+    parts: Sequence[LaunchPart],
+    buffers: int,
+    trips: Mapping[int, int] = MappingProxyType({}),
+    shared: int = MOST_SHARED,
 ) -> list[LaunchPart]:
     """The parts of consecutive launches in an order with few of them, which means the same; none has more buffers than
-    this, beside those that have by themselves. `trips` are those of the loops around."""
-    return LaunchOrder(parts, buffers, trips).ordered()
+    this, nor more bytes of shared memory, beside those that have by themselves. `trips` are those of the loops around.
+    """
+    return LaunchOrder(parts, buffers, trips, shared).ordered()

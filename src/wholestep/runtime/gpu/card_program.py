@@ -183,7 +183,8 @@ class CardModule:
 
     def ordered(self, parts: Sequence[LaunchPart]) -> list[list[Any]]:
         """Consecutive launches in their order, as JSON can hold them."""
-        return list(map(self.part, order_launches(parts, self.language.most_buffers, self.trips)))
+        language = self.language
+        return list(map(self.part, order_launches(parts, language.most_buffers, self.trips, language.most_shared)))
 
     def launch(self, step: Launch) -> list[LaunchPart]:
         """The parts of a launch: one of the host and one of the card, or one of them."""
