@@ -23,6 +23,7 @@ from wholestep import config, forks
 from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.target import CUDA
 from wholestep.compiler import backends
+from wholestep.compiler.devices import compile_for_device
 from wholestep.compiler.driver import plan_graph
 from wholestep.errors import DeviceError, DtypeError, ForkedError, MissingExtraError, ParameterError
 from wholestep.runtime.cache import code_cache
@@ -30,6 +31,7 @@ from wholestep.runtime.gpu import modules
 from wholestep.runtime.gpu.card_program import CardModule
 from wholestep.runtime.gpu.cuda import CudaDriver
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
+from wholestep.runtime.gpu.memory import CardMemory
 from wholestep.runtime.gpu.nvrtc import NVRTC, KernelUse, MachineCode, kernels_used
 from wholestep.runtime.gpu.transfers import BatchTransfers
 from wholestep_tools.audit.campaign import Seen
@@ -190,6 +192,16 @@ def test_arrays_that_fit_are_read_as_they_are_and_others_are_left_to_the_checks(
     assert state == [x.tobytes() for x in ws.tree.leaves(step.state)]
     with pytest.raises(DtypeError):
         step({**BATCH, "x": unfit[0]})
+
+
+@NEEDS_GXX
+def test_arrays_of_the_card_and_of_the_host_take_turns(card: CudaDriver) -> None:
+    program = compile_for_device(ws.jit(lambda x, y: x - 2 * y).lower(np.ones(3), np.ones(3)), (), "cuda")
+    bound, memory = program.instance(()), CardMemory(card)
+    for n in range(6):
+        x, y = np.full(3, float(n)), np.arange(3.0) + n
+        given = [memory.upload(a) if n >> i & 1 else a for i, a in enumerate((x, y))]
+        np.testing.assert_array_equal(bound(given)[0], x - 2 * y)
 
 
 def sent(card: CudaDriver, transfers: BatchTransfers, arrays: Sequence[Any]) -> list[MemoryPlace]:

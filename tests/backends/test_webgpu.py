@@ -368,10 +368,11 @@ def test_memory_beyond_the_limit_is_an_error_that_says_which() -> None:
 @pytest.mark.usefixtures("adapter")
 def test_memory_that_is_not_there_is_said_by_the_name_of_its_array() -> None:
     driver: Any = BACKENDS["webgpu"]().memory.driver  # type: ignore[attr-defined]
-    program = ws.jit(lambda table: table + 1, device="webgpu")
     wanted = np.broadcast_to(np.float32(1), (driver.limit // 4 + 1,))
-    with pytest.raises(DeviceError, match=r"table, f32.*bytes are not free"):
-        program(wanted)
+    for f, name in ((lambda table: table + 1, "result 0"), (lambda row, table: row + table[:3], "table")):
+        program = ws.jit(f, device="webgpu")
+        with pytest.raises(DeviceError, match=rf"{name}, f32.*bytes are not free"):
+            program(*[np.ones(3, "f")] * (name == "table"), wanted)
 
 
 @pytest.mark.usefixtures("adapter")

@@ -202,7 +202,7 @@ class CardInstance(BoundExecutable):
 
     def take(self, arrays: Sequence[Any]) -> None:
         """Have what the program is given at its places: those of the card where they lie, others copied."""
-        plan, host, transfers = self.code.program, dict[int, NDArray](), self.transfers
+        plan, host = self.code.program, dict[int, NDArray]()
         for i, x in zip(self.given, arrays, strict=True):
             slot = plan.inputs[i]
             array = fitting_array(x, slot_type(plan, slot), self.program.name(i), CardArray)
@@ -210,10 +210,16 @@ class CardInstance(BoundExecutable):
                 self.places[slot] = array.place
             else:
                 host[slot] = raw_bytes(np.ascontiguousarray(array))
+        if host:
+            self.send(host)
+
+    def send(self, host: Mapping[int, NDArray]) -> None:
+        """Copy arrays of the host, u8[n] each by its slot, to places of their own."""
+        plan, transfers = self.code.program, self.transfers
         sizes = tuple([data.size for data in host.values()])
         if sizes != transfers.layout.sizes:
-            names = [self.program.name(i) for i in self.given if plan.inputs[i] in host]
-            with memory_for(", ".join(names), f"{sum(sizes):,} bytes"):
+            largest = max([i for i in self.given if plan.inputs[i] in host], key=lambda i: host[plan.inputs[i]].size)
+            with memory_for(self.program.name(largest), slot_type(plan, plan.inputs[largest])):
                 transfers.lay_out(sizes)
         for slot, place in zip(host, transfers.places, strict=True):
             self.places[slot] = place
