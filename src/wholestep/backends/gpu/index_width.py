@@ -10,7 +10,7 @@ from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Store, Var, walk
 
 SHORT = 1 << 31
 """Integers of 32 bits are below this."""
-ITEMS = 64
+ITEMS = 256
 """A grid may be rounded up to a multiple of so many points."""
 
 

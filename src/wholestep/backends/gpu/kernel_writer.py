@@ -20,6 +20,8 @@ from wholestep.kernel.workgroups import find_workgroup
 
 ITEMS = 64
 """The work items of a workgroup of a kernel whose points are independent work items."""
+MANY = 1 << 15
+"""Groups of more work items are for so many points, which occupy a card then too."""
 
 
 class KernelCode(NamedTuple):
@@ -53,16 +55,24 @@ def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage, unl
     """Kernels beside each other as one; each is done by groups of its own."""
     lines: list[str] = []
     first = buffers = kernels = 0
-    places = beside.scratch_places()
+    places, items = beside.scratch_places(), beside.items
+    if not any(find_workgroup(kernel).threads for kernel in beside.kernels):
+        points = sum([math.prod([a.extent for a in find_workgroup(kernel).grid]) for kernel in beside.kernels])
+        items = max(group_items(points, language), items)
     for section in sections_of(beside.kernels, language.chosen):
         writer = GpuKernelWriter(rounded(section.kernel, language), language, buffers, places[kernels])
-        first = writer.section(section, first, beside.items)
+        first = writer.section(section, first, items)
         lines += writer.text()
         buffers += max(1, len(section.points)) * len(section.kernel.buffers)
         kernels += max(1, len(section.points))
     short = all(map(has_short_indices, beside.kernels))
-    text = language.kernel(name, beside.buffers, beside.scratch, lines, beside.items, short, unless)
-    return KernelCode(name, text, first, beside.items)
+    text = language.kernel(name, beside.buffers, beside.scratch, lines, items, short, unless)
+    return KernelCode(name, text, first, items)
+
+
+def group_items(points: int, language: KernelLanguage) -> int:
+    """The work items of a workgroup, of so many in all: more where groups are many, which a card begins one by one."""
+    return (ITEMS if points < MANY else language.items) if points >= ITEMS else max(points, 1)
 
 
 def rounded(kernel: Kernel, language: KernelLanguage) -> Kernel:
@@ -109,7 +119,7 @@ class GpuKernelWriter(BlockText):
     def items(self) -> int:
         """The work items of a workgroup."""
         threads = self.workgroup.threads
-        return math.prod([a.extent for a in threads]) if threads else min(ITEMS, self.points()) or 1
+        return math.prod([a.extent for a in threads]) if threads else group_items(self.points(), self.language)
 
     def items_of_group(self, group: str, items: int) -> None:
         """The statements of the work items of a group."""
@@ -130,7 +140,7 @@ class GpuKernelWriter(BlockText):
         self.close()
 
     def section(self, section: BesideSection, first: int, items: int) -> int:
-        """A kernel of a launch, whose groups begin with this one; where they end."""
+        """A kernel of a launch of groups of so many items, whose groups begin with this one; where they end."""
         own = [
             -(-n // items) for n in section.points or (self.points() * (1 if not self.workgroup.threads else items),)
         ]

@@ -26,6 +26,8 @@ class KernelLanguage(ABC):
     """True where values that are used once stand where they are used, so that a text is short."""
     chosen: ClassVar[bool] = False
     """True where the place of an array is a number, so that a group can choose its arrays among several."""
+    items: ClassVar[int] = 64
+    """The work items of a workgroup of a kernel with many points."""
     unrolled: ClassVar[str] = ""
     """The line before a loop whose body is to be written out for each step; empty where the language has none."""
     reserved: ClassVar[frozenset[str]] = frozenset()
