@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
 import importlib.util
 import json
@@ -27,7 +28,7 @@ from wholestep.compiler.devices import compile_for_device
 from wholestep.compiler.driver import plan_graph
 from wholestep.errors import DeviceError, DtypeError, ForkedError, MissingExtraError, ParameterError
 from wholestep.runtime.cache import code_cache
-from wholestep.runtime.gpu import modules
+from wholestep.runtime.gpu import modules, transfers
 from wholestep.runtime.gpu.card_program import CardModule
 from wholestep.runtime.gpu.cuda import CudaDriver
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
@@ -104,6 +105,12 @@ ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loa
 ptxas info    : Used 8 registers, used 0 barriers
 """
     assert kernels_used(log) == [KernelUse("k26", 48, 24, 24), KernelUse("k0", 8, 0, 0)]
+
+
+@pytest.mark.parametrize("module", [modules, transfers])
+def test_examples(module: Any) -> None:
+    tried = doctest.testmod(module)
+    assert tried.attempted and not tried.failed
 
 
 # The launcher.

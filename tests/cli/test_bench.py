@@ -281,7 +281,8 @@ def test_a_job_starts_from_the_arrays_that_all_are_given():
 
 
 @pytest.mark.parametrize(
-    "module", ["wholestep.cli.options", *(f"wholestep_tools.{m}" for m in ("bench", "bench.spec", "bench.table"))]
+    "module",
+    ["wholestep.cli.options", *(f"wholestep_tools.bench{m}" for m in ("", ".spec", ".table", ".device_peers"))],
 )
 def test_examples(module):
     tried = doctest.testmod(importlib.import_module(module))
