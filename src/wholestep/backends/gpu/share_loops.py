@@ -45,8 +45,9 @@ FEW_POINTS = 4096
 """Fewer points of a grid than this keep no card busy by themselves."""
 
 
-def share_loops(kernel: Kernel, threads: int = THREADS) -> Kernel:
-    """The kernel with workgroups that share its rows, where that pays and is shown to be right; else as it is."""
+def share_loops(kernel: Kernel, threads: int = THREADS, enough: int = FEW_POINTS) -> Kernel:
+    """The kernel with workgroups that share its rows, where that pays and is shown to be right; else as it is. So many
+    points are `enough` to keep a card busy by themselves."""
     group = find_workgroup(kernel)
     loops = [s for s in group.body if isinstance(s, Loop)]
     if group.threads or kernel.scratch or not loops or not all(is_sharable(loop) for loop in loops):
@@ -57,7 +58,7 @@ def share_loops(kernel: Kernel, threads: int = THREADS) -> Kernel:
     least = threads if points > 1 else threads // 4
     if max(loop_points(replace(kernel, body=(loop,))) for loop in loops) < least:
         return kernel
-    few = points < FEW_POINTS
+    few = points < enough
     if not few and not all(runs_along_memory(*pair) for pair in pairs):
         return kernel
     stored = [axis.extent for loop, axis in pairs if any(isinstance(s, Store) for s in walk(loop.body))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wholestep.backends.gpu.collapse_folds import collapse_folds
 from wholestep.backends.gpu.interchange_loops import interchange_loops
-from wholestep.backends.gpu.share_loops import share_loops
+from wholestep.backends.gpu.share_loops import FEW_POINTS, share_loops
 from wholestep.backends.gpu.tile_products import tile_product
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
@@ -28,8 +28,8 @@ class CardTarget(Target):
     """A card: a point of a kernel's grid is a work item, or a workgroup whose threads share the loops of the point.
 
     `trips` is the most that the loops of one work item may take together, `tiles` says whether workgroups compute tiles
-    of products, and `functions` are the operations that other
-    ones stand for, since the card has no library for them.
+    of products, so many points are `enough` to keep the card busy by themselves, and `functions` are the operations
+    that other ones stand for, since the card has no library for them.
     """
 
     name: str = "card"
@@ -41,6 +41,7 @@ class CardTarget(Target):
     trips: int | None = None
     looks: LookLimits | None = CARD_LOOKS
     tiles: bool = False
+    enough: int = FEW_POINTS
     functions: Mapping[str, Expansion] = field(default_factory=dict)
 
     def expansions(self) -> Mapping[str, Expansion]:
@@ -49,10 +50,12 @@ class CardTarget(Target):
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         found = draft(None, None)
         kernel = found.kernel()
-        return found, (tile_product(kernel) if self.tiles else None) or share_loops(collapse_folds(kernel))
+        return found, (tile_product(kernel) if self.tiles else None) or share_loops(
+            collapse_folds(kernel), enough=self.enough
+        )
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
-        return share_loops(interchange_loops(kernel))
+        return share_loops(interchange_loops(kernel), enough=self.enough)
 
 
 OPENCL = CardTarget("opencl")
@@ -62,5 +65,5 @@ WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535)
 """Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
 reset cards that are busy for seconds."""
 
-CUDA = CardTarget("cuda", split=CUDA_SPLIT, tiles=True)
+CUDA = CardTarget("cuda", split=CUDA_SPLIT, tiles=True, enough=2**15)
 """NVIDIA cards that CUDA reaches."""
