@@ -290,6 +290,10 @@ def test_launches_of_narrow_elements_wait_until_there_are_more_of_them() -> None
     narrow = [part(LARGE, places[n + 1], places[n + 5], NARROW) for n in range(3)]
     found = order_launches([x for pair in zip(chain, narrow, strict=True) for x in pair], BUFFERS)
     assert [[kernel.name for kernel, _ in p.alone()] for p in found] == [*[["doubled"]] * 3, ["narrow"] * 3]
+    early = narrow[0]._replace(refs=(MemRef(1, 0), MemRef(1, 10**6)))
+    assert order_launches([early, *chain], BUFFERS)[:2] == chain[:2], "nothing waits for the first one"
+    flat = [early, chain[0]]
+    assert len(order_launches(flat, BUFFERS)) == 2 and len(order_launches(flat, BUFFERS, narrow_apart=False)) == 1
     reader = part(LARGE, places[5], 10**8, DOUBLED.replace("x: f32", "x: bool").replace("v0 + v0", "f32(v0)"))
     found = order_launches([chain[0], narrow[0], reader], BUFFERS)
     assert [[kernel.name for kernel, _ in p.alone()] for p in found] == [["doubled"], ["narrow"], ["doubled"]]

@@ -65,7 +65,8 @@ def lower_program(
     rates = target.rates if budget is None else budget.rates
     disk = rates if budget is not None and budget.spill else None
     price = partial(task_microseconds, rates=rates)
-    solver = partial(BudgetSolver, disk=disk, is_evictable=target.is_evictable, unshared=target.unshared)
+    unshared = target.unshared if budget is None else 0  # where memory is short, it comes first
+    solver = partial(BudgetSolver, disk=disk, is_evictable=target.is_evictable, unshared=unshared)
     fitting = solver(context.layout.finish(), price, context.pinned)
     free = fitting.fit(found)
     if budget is not None:

@@ -36,6 +36,8 @@ class KernelLanguage(ABC):
     """The buffers that a kernel may have."""
     most_shared: ClassVar[int] = MOST_SHARED
     """The bytes of shared memory that kernels beside each other may have."""
+    narrow_apart: ClassVar[bool] = False
+    """True where a kernel with elements of fewer bytes than a word is slow, and better not beside one without."""
     conditional: ClassVar[bool] = False
     """True where a kernel can do nothing if a number in the card's memory says so."""
     barrier: ClassVar[str]

@@ -128,8 +128,10 @@ def touched_bytes(access: Access, trips: Mapping[int, int]) -> tuple[int, int]:
 class LaunchOrder:
     """Parts that are put in order; each comes after those before it that it may not pass."""
 
-    def __init__(self, parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int], shared: int) -> None:
-        self.parts, self.buffers, self.shared = parts, buffers, shared
+    def __init__(
+        self, parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int], shared: int, narrow_apart: bool
+    ) -> None:
+        self.parts, self.buffers, self.shared, self.narrow_apart = parts, buffers, shared, narrow_apart
         kernels = dict.fromkeys([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
         small = {kernel: small_kernel(kernel) for kernel in kernels}
         flat = {kernel: found.text for kernel in kernels if (found := flat_kernel(kernel)) is not None}
@@ -139,6 +141,11 @@ class LaunchOrder:
         touched = [accesses(p) for p in parts]
         self.after = [{i for i in range(j) if conflict(touched[i], touched[j], trips)} for j in range(len(parts))]
         self.left = list(range(len(parts)))
+        self.chains = [0] * len(parts)
+        """The length of the longest chain of parts that wait for each, one after the other."""
+        for j in reversed(self.left):
+            for i in self.after[j]:
+                self.chains[i] = max(self.chains[i], self.chains[j] + 1)
 
     def ordered(self) -> list[LaunchPart]:
         """The parts, small ones joined, and large ones that wait for nothing beside each other."""
@@ -155,12 +162,15 @@ class LaunchOrder:
         return out
 
     def ready(self) -> list[int]:
-        """The large parts that wait for nothing, and the small ones that may be beside them; those that write narrow
-        elements come after the others, when there are more of them."""
+        """The large parts that wait for nothing, and the small ones that may be beside them: those of the kind of which
+        one has the longest chain of others after it. The rest come when there are more of them."""
         free = self.free()
-        kinds = {self.kind(i) for i in free if self.is_large(i)}
-        kinds = {kind for kind in kinds if not kind[0]} or kinds
-        return [i for i in free if self.kind(i) in kinds]
+        kinds: dict[tuple[bool, int], int] = {}
+        for i in free:
+            if self.is_large(i):
+                kinds[self.kind(i)] = max(kinds.get(self.kind(i), 0), self.chains[i])
+        chosen = max(kinds, key=kinds.__getitem__, default=None)
+        return [i for i in free if self.kind(i) == chosen]
 
     def apart(self) -> list[int]:
         """The small parts that wait for nothing, where all of them in turn take longer than a launch more."""
@@ -174,10 +184,11 @@ class LaunchOrder:
         return [i for i in self.left if self.after[i].isdisjoint(held)]
 
     def kind(self, i: int) -> tuple[bool, int]:
-        """The same for launches that may be one: those of workgroups of one size, and of narrow elements or of none."""
+        """The same for launches that may be one: those of workgroups of one size, and of narrow elements or of none
+        where these are apart."""
         part = self.parts[i]
         assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
-        narrow = any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
+        narrow = self.narrow_apart and any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
         return narrow, group_size(part.kernel)
 
     def is_large(self, i: int) -> bool:
@@ -269,8 +280,10 @@ def order_launches(
     buffers: int,
     trips: Mapping[int, int] = MappingProxyType({}),
     shared: int = MOST_SHARED,
+    narrow_apart: bool = True,
 ) -> list[LaunchPart]:
     """The parts of consecutive launches in an order with few of them, which means the same; none has more buffers than
     this, nor more bytes of shared memory, beside those that have by themselves. `trips` are those of the loops around.
+    Kernels that write narrow elements are beside each other alone where they are to be apart.
     """
-    return LaunchOrder(parts, buffers, trips, shared).ordered()
+    return LaunchOrder(parts, buffers, trips, shared, narrow_apart).ordered()

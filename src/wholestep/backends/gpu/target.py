@@ -65,5 +65,5 @@ WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535)
 """Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
 reset cards that are busy for seconds."""
 
-CUDA = CardTarget("cuda", split=CUDA_SPLIT, tiles=True, enough=2**15)
+CUDA = CardTarget("cuda", unshared=2**18, split=CUDA_SPLIT, tiles=True, enough=2**15)
 """NVIDIA cards that CUDA reaches."""

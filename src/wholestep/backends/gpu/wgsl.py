@@ -257,6 +257,7 @@ class WGSL(KernelLanguage):
 
     name = "wgsl"
     reserved = frozenset({"i32", "i64"})
+    narrow_apart = True
     most_buffers = LAUNCH_WORDS - 2
     relaxed = nested = chosen = True
     table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = EXPRESSIONS

@@ -183,8 +183,9 @@ class CardModule:
 
     def ordered(self, parts: Sequence[LaunchPart]) -> list[list[Any]]:
         """Consecutive launches in their order, as JSON can hold them."""
-        language = self.language
-        return list(map(self.part, order_launches(parts, language.most_buffers, self.trips, language.most_shared)))
+        by = self.language
+        ordered = order_launches(parts, by.most_buffers, self.trips, by.most_shared, by.narrow_apart)
+        return list(map(self.part, ordered))
 
     def launch(self, step: Launch) -> list[LaunchPart]:
         """The parts of a launch: one of the host and one of the card, or one of them."""
