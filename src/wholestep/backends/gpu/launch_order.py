@@ -17,7 +17,7 @@ from wholestep.backends.gpu.host_scalars import Element, HostScalars
 from wholestep.backends.gpu.join_kernels import KERNELS, LAUNCH, SmallKernel, joined_kernel, small_kernel
 from wholestep.backends.gpu.language import MOST_SHARED
 from wholestep.kernel.lang import DType, Kernel, walk
-from wholestep.lower.program.steps import Launch, MemRef
+from wholestep.lower.program.steps import Launch, MemRef, RoutineCall
 
 BESIDE = 8
 """The kernels beside each other in one launch at most, equal ones counted once."""
@@ -52,7 +52,7 @@ class CardPart(NamedTuple):
 
     kernel: Kernel | KernelsBeside
     refs: tuple[MemRef, ...]
-    steps: tuple[Launch, ...] = ()
+    steps: tuple[Launch | RoutineCall, ...] = ()
 
     def alone(self) -> Iterator[tuple[Kernel, tuple[MemRef, ...]]]:
         """The kernels, each with its own places."""
@@ -65,7 +65,7 @@ class CardPart(NamedTuple):
 LaunchPart = HostPart | CardPart
 
 
-def card_part(kernel: Kernel, refs: Sequence[MemRef], steps: tuple[Launch, ...] = ()) -> CardPart:
+def card_part(kernel: Kernel, refs: Sequence[MemRef], steps: tuple[Launch | RoutineCall, ...] = ()) -> CardPart:
     """The launch of a kernel at these places, without the buffers that the kernel leaves alone."""
     used = {b for s in walk(kernel.body) for b in buffers_of(s)}
     if used.issuperset(kernel.buffers):

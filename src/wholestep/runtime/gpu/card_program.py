@@ -135,6 +135,9 @@ class CardModule:
             if isinstance(step, Launch):
                 parts += self.launch(step)
                 continue
+            if self.alone and isinstance(step, RoutineCall):
+                parts.append(card_part(*conditional_copy(step), (step,)))
+                continue
             if self.stop is not None and isinstance(step, StatusCheck):
                 note = Launch(failure_note(step), (self.stop, step.ref))
                 out += self.ordered([*parts, card_part(note.kernel, note.refs, (note,))])
@@ -153,12 +156,7 @@ class CardModule:
 
     def without_host(self, step: Step) -> list[list[Any]]:
         """A step that is no launch, done by launches with conditions."""
-        match step:
-            case RoutineCall() if self.conditions:
-                return [self.launched(*conditional_copy(step), (step,))]
-            case Switch():
-                return self.branched(step)
-        return [self.control(step)]
+        return self.branched(step) if isinstance(step, Switch) else [self.control(step)]
 
     def branched(self, step: Switch) -> list[list[Any]]:
         """The launches of all cases of a switch, each under the condition of its case."""
