@@ -20,6 +20,7 @@ from wholestep.lower.compile import lower_program
 from wholestep.lower.legalize.split_reductions import stretch_count
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch
+from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.lower.target import SplitLimits, Target
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
@@ -138,3 +139,11 @@ def test_small_values_share_no_memory() -> None:
     pairs = [pair for step in launches for pair in zip(step.refs, step.kernel.buffers, strict=True)]
     written = [ref for ref, buffer in pairs if buffer.written]
     assert len(set(written)) == len(written)
+
+
+def test_values_share_memory_within_a_budget() -> None:
+    """Room is worth more than launches then: a share of all is one of what the values take that share memory."""
+    given = [np.ones(n, np.float32) for n in (20_000, 30_000, 40_000)]
+    graph = run_passes(ws.jit(verdict).lower(*given), ALL_PASSES)
+    free, tight = [lower_program(graph, CUDA, budget=b).arena for b in (None, MemoryBudget(share=1.0))]
+    assert tight < free
