@@ -67,7 +67,7 @@ CORRECTNESS = (
         "5,000 steps on an NVIDIA card",
         "cudasteps",
         ("training steps",),
-        "what a minute of an H200 gave",
+        "what half a minute of an H200 gave",
     ),
     Promise("random programs and gradients are those of JAX", "2,000 programs", "jax", ("of them agreed with JAX",)),
     Promise(
