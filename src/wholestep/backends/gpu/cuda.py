@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, CLanguage, element_type, index_type
-from wholestep.backends.gpu.language import GROUP, THREAD
-from wholestep.kernel.lang import Buffer
+from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame
 
 PRELUDE = """\
 #define WS_INLINE static __device__ __forceinline__
@@ -43,16 +42,8 @@ class Cuda(CLanguage):
     items = 256
     barrier = "__syncthreads();"
 
-    def kernel(
-        self,
-        name: str,
-        buffers: Sequence[Buffer],
-        scratch: Sequence[Buffer],
-        lines: Iterable[str],
-        threads: int,
-        short: bool,
-        unless: Sequence[str],
-    ) -> str:
+    def kernel(self, frame: KernelFrame, lines: Iterable[str]) -> str:
+        name, buffers, scratch, threads, short, unless = frame
         given = [f"const int64_t *c{i}" for i in range(len(unless))]
         given += [f"{'' if b.written else 'const '}{element_type(b.dtype)} *b{i}" for i, b in enumerate(buffers)]
         head = [f'extern "C" __global__ void __launch_bounds__({threads})', f"{name}({', '.join(given)}) {{"]

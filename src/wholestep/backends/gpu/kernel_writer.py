@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, sections_of
 from wholestep.backends.gpu.index_width import has_short_indices
 from wholestep.backends.gpu.keep_roundings import keep_roundings
-from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
+from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame, KernelLanguage
 from wholestep.backends.gpu.nested_values import NestedValues, renumbered_names
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
@@ -46,8 +46,8 @@ def write_kernel(
     points, items = writer.points(), writer.items()
     groups = points if writer.workgroup.threads else -(-points // items)
     writer.items_of_group(GROUP, items)
-    short = has_short_indices(kernel)
-    text = language.kernel(name, kernel.buffers, kernel.scratch, writer.text(), items, short, unless)
+    frame = KernelFrame(name, kernel.buffers, kernel.scratch, items, has_short_indices(kernel), unless)
+    text = language.kernel(frame, writer.text())
     return KernelCode(name, text, groups, items)
 
 
@@ -66,7 +66,7 @@ def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage, unl
         buffers += max(1, len(section.points)) * len(section.kernel.buffers)
         kernels += max(1, len(section.points))
     short = all(map(has_short_indices, beside.kernels))
-    text = language.kernel(name, beside.buffers, beside.scratch, lines, items, short, unless)
+    text = language.kernel(KernelFrame(name, beside.buffers, beside.scratch, items, short, unless), lines)
     return KernelCode(name, text, first, items)
 
 

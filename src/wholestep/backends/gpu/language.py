@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from wholestep.kernel.lang import Buffer, DType, Var
 
@@ -14,6 +14,22 @@ THREAD = "thread"
 """That with the number of a work item in its workgroup."""
 MOST_SHARED = 8192
 """The bytes of shared memory that kernels beside each other have at most: a workgroup has twice as many everywhere."""
+
+
+class KernelFrame(NamedTuple):
+    """A kernel but for its statements: its name, the memory that it is given and its own, and the work items of a
+    workgroup.
+
+    Indices are `short` where 32 bits are enough for them. The kernel does nothing where one of the tests `unless` holds
+    for its number; the places of those numbers come first among those that it is given.
+    """
+
+    name: str
+    buffers: Sequence[Buffer]
+    scratch: Sequence[Buffer]
+    threads: int
+    short: bool
+    unless: Sequence[str]
 
 
 class KernelLanguage(ABC):
@@ -92,19 +108,8 @@ class KernelLanguage(ABC):
         """The statement that writes an element."""
 
     @abstractmethod
-    def kernel(
-        self,
-        name: str,
-        buffers: Sequence[Buffer],
-        scratch: Sequence[Buffer],
-        lines: Iterable[str],
-        threads: int,
-        short: bool,
-        unless: Sequence[str],
-    ) -> str:
-        """The text of a kernel; its buffers are b0, b1, ... and its scratch memory s0, s1, ...; indices are `short`
-        where 32 bits are enough for them. It does nothing where one of these tests holds for its number, and is given
-        the places of those numbers first."""
+    def kernel(self, frame: KernelFrame, lines: Iterable[str]) -> str:
+        """The text of a kernel; its buffers are b0, b1, ... and its scratch memory s0, s1, ..."""
 
     @abstractmethod
     def module(self, kernels: Sequence[str]) -> str:

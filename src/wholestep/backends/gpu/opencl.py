@@ -13,8 +13,7 @@ from wholestep.backends.gpu.c_language import (
     has_doubles,
     index_type,
 )
-from wholestep.backends.gpu.language import GROUP, THREAD
-from wholestep.kernel.lang import Buffer
+from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame
 
 PRELUDE = """\
 #pragma OPENCL FP_CONTRACT OFF
@@ -54,16 +53,8 @@ class OpenCL(CLanguage):
     most_buffers = 60  # every device takes 1,024 bytes of arguments, and a buffer is 16 of them
     barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 
-    def kernel(
-        self,
-        name: str,
-        buffers: Sequence[Buffer],
-        scratch: Sequence[Buffer],
-        lines: Iterable[str],
-        threads: int,
-        short: bool,
-        unless: Sequence[str],
-    ) -> str:
+    def kernel(self, frame: KernelFrame, lines: Iterable[str]) -> str:
+        name, buffers, scratch, threads, short, _ = frame
         given = ", ".join([f"__global uchar *p{i}, int64_t o{i}" for i in range(len(buffers))])
         head = [f"__kernel __attribute__((reqd_work_group_size({threads}, 1, 1)))", f"void {name}({given}) {{"]
         for i, b in enumerate(buffers):

@@ -16,7 +16,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.backends.gpu.kernel_writer import write_scalar_code
-from wholestep.backends.gpu.language import GROUP, THREAD, KernelLanguage
+from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame, KernelLanguage
 from wholestep.backends.gpu.wgsl_prelude import FUNCTIONS, MEMORY, called_functions
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Buffer, DType, Var
@@ -328,16 +328,8 @@ class WGSL(KernelLanguage):
             return f"{name}[{index}] = {f'u32({value})' if buffer.dtype.kind == 'b' else value};"
         return f"store_{dtypes.short(buffer.dtype)}({name}, {index}, {value});"
 
-    def kernel(
-        self,
-        name: str,
-        buffers: Sequence[Buffer],
-        scratch: Sequence[Buffer],
-        lines: Iterable[str],
-        threads: int,
-        short: bool,
-        unless: Sequence[str],
-    ) -> str:
+    def kernel(self, frame: KernelFrame, lines: Iterable[str]) -> str:
+        name, buffers, scratch, threads, _, _ = frame
         head, out = [f"@compute @workgroup_size({threads})"], list[str]()
         for i, b in enumerate(scratch):
             if b.space == "shared":
