@@ -12,6 +12,7 @@ Each sum is one chain of its terms in their order: it has the bits that it has w
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 from wholestep.backends.gpu.find_products import Product, find_product, values_behind
 from wholestep.backends.gpu.tile_shapes import RUN, SHAPES, TileShape
-from wholestep.kernel.build import KernelBuilder, OpenLoop
+from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import divide_index
 from wholestep.kernel.lang import I64, Axis, Buffer, DType, Index, Kernel, Var
 from wholestep.kernel.workgroups import find_workgroup
@@ -84,6 +85,15 @@ class Staged:
     stride: int
     along_terms: bool
     """True where the factor lies closest along the terms, as its threads then do."""
+
+
+class StagedElement(NamedTuple):
+    """An element that a thread stages: its place in shared memory, its value, and a guard where not all threads have
+    one."""
+
+    place: Index
+    value: Var
+    guard: Var | None
 
 
 class TiledProduct:
@@ -204,17 +214,17 @@ class TiledProduct:
             out.append(rest * tile.size)
         return [part * self.tiles[0].size, *out[::-1]]
 
-    def staged(self, side: Staged, part: Index) -> list[tuple[Index, Var, Var | None]]:
+    def staged(self, side: Staged, part: Index) -> list[StagedElement]:
         """The elements of a part of the terms that a thread stages: each one's place in shared memory, its value, and a
         guard where not all threads have one.
         """
-        first, out = self.term_places(part), list[tuple[Index, Var, Var | None]]()
+        first, out = self.term_places(part), list[StagedElement]()
         ends = (self.depth, side.extent) if side.along_terms else (side.extent, self.depth)
         for near, here_near in self.steps((self.slice_column, self.across), ends[0]):
             for far, here_far in self.steps((self.slice_row, self.down), ends[1]):
                 term, row = (near, far) if side.along_terms else (far, near)
                 here = self.all_of([test for test in (here_near, here_far) if test is not None])
-                out.append((term * side.stride + row, self.element(side, row, term, first, here), here))
+                out.append(StagedElement(term * side.stride + row, self.element(side, row, term, first, here), here))
         return out
 
     def steps(self, threads: Sequence[Axis], end: int) -> Iterator[tuple[Index, Var | None]]:
@@ -243,7 +253,7 @@ class TiledProduct:
         nothing = self.b.constant(-0.0 if side.axis is self.product.row else 0.0, self.dtype)
         return self.b.op("select", term_there, value, nothing)
 
-    def put(self, side: Staged, elements: Sequence[tuple[Index, Var, Var | None]]) -> None:
+    def put(self, side: Staged, elements: Sequence[StagedElement]) -> None:
         """Write what a thread stages."""
         for index, value, guard in elements:
             self.b.store(side.buffer, index, value, guard)
@@ -288,7 +298,7 @@ class TiledProduct:
         part = Axis("q", self.parts)
         with b.loop(part, ordered=True) as loop:
             sums = {p: loop.carry(v) for p, v in starts.items()}
-            held = [[(i, loop.carry(v), g) for i, v, g in elements] for elements in ahead]
+            held = [[x._replace(value=loop.carry(x.value)) for x in elements] for elements in ahead]
             for side, elements in zip(sides, held, strict=True):
                 self.put(side, elements)
             b.barrier()
@@ -299,19 +309,9 @@ class TiledProduct:
             found = self.part_sums(sides, sums)
             b.barrier()
             after = {p: loop.hand(sums[p], found[p]) for p in self.points()}
-            self.hand_on(loop, held, coming)
+            for inside, next_one in zip(itertools.chain(*held), itertools.chain(*coming), strict=True):
+                loop.hand(inside.value, next_one.value)
         return after
-
-    def hand_on(
-        self,
-        loop: OpenLoop,
-        held: Sequence[Sequence[tuple[Index, Var, Var | None]]],
-        coming: Sequence[Sequence[tuple[Index, Var, Var | None]]],
-    ) -> None:
-        """Hand the elements of the next part on to the next step."""
-        for before, after in zip(held, coming, strict=True):
-            for (_, inside, _), (_, value, _) in zip(before, after, strict=True):
-                loop.hand(inside, value)
 
     def part_sums(
         self, sides: tuple[Staged, Staged], starts: Mapping[tuple[int, int], Var]
