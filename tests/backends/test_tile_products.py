@@ -21,6 +21,7 @@ from wholestep.errors import KernelError
 from wholestep.kernel.lang import Barrier, Kernel, Loop, Statement, walk
 from wholestep.kernel.verify import verify_kernel
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
+from wholestep_tools.drawn import cuda_cpp
 from wholestep_tools.drawn.cuda_card import card_without_one
 
 Array = np.ndarray[Any, Any]
@@ -142,6 +143,7 @@ def test_no_barrier_of_a_tile_may_be_left_out(shape: TileShape) -> None:
             verify_kernel(replace(made, body=without_barrier(made.body, barrier)))
 
 
+@pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
 def test_sums_of_tiles_have_the_bits_of_sums_without_tiles() -> None:
     """On a card, whose compiler is g++: each element is one chain of products in the order of its terms."""
     driver = card_without_one().driver
