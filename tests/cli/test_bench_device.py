@@ -3,8 +3,8 @@
 import importlib
 import importlib.util
 import json
-import re
 import math
+import re
 
 import numpy as np
 import pytest
