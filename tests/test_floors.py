@@ -82,7 +82,7 @@ FLOORS = {
     ),
     "backends.gpu": (
         "host_scalars index_width interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
-        "byte_copies tile_shapes",
+        "byte_copies placed_values tile_shapes",
         "beside_kernels c_language collapse_folds find_products",
         "tile_products",
         "target",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from wholestep.kernel.lang import Axis, Carry, Fold, Index, Kernel, Loop, Store, Var, walk
 
 SUM_BLOCK = 32
@@ -49,8 +51,13 @@ def is_strided_along_lanes(index: Index) -> bool:
 
 def live_variables(kernel: Kernel) -> set[Var]:
     """Return the values that stores and loops use, directly or not."""
+    return values_behind([v for s in walk(kernel.body) if isinstance(s, Store | Loop) for v in s.reads()])
+
+
+def values_behind(values: Iterable[Var]) -> set[Var]:
+    """Some values and all that they are made of."""
     found: set[Var] = set()
-    waiting = [v for s in walk(kernel.body) if isinstance(s, Store | Loop) for v in s.reads()]
+    waiting = list(values)
     while waiting:
         v = waiting.pop()
         if v not in found:

@@ -74,15 +74,3 @@ def row_and_column(
     if column in own[0]:
         own, first, second = own[::-1], second, first
     return max(own[0], key=lambda a: a.extent), column, (first, second)
-
-
-def values_behind(value: Var) -> set[Var]:
-    """A value and all that it is made of."""
-    found: set[Var] = set()
-    waiting = [value]
-    while waiting:
-        v = waiting.pop()
-        if v not in found:
-            found.add(v)
-            waiting += v.reads()
-    return found

@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from wholestep.backends.gpu.find_products import Product, find_product, values_behind
+from wholestep.backends.gpu.find_products import Product, find_product
+from wholestep.backends.gpu.placed_values import PlacedValues
 from wholestep.backends.gpu.tile_shapes import RUN, SHAPES, TileShape
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import divide_index
 from wholestep.kernel.lang import I64, Axis, Buffer, DType, Index, Kernel, Var
+from wholestep.kernel.summation import values_behind
 from wholestep.kernel.workgroups import find_workgroup
 
 LEAST = 16
@@ -134,34 +136,6 @@ class TiledProduct:
 
     # -- places ------------------------------------------------------------------------------------------------------
 
-    def copied(
-        self, v: Var, places: Mapping[Axis, Index], guard: Var | None = None, held: Mapping[Var, Var] | None = None
-    ) -> Var:
-        """A value of the given kernel, with axes at these places; loads only where a guard holds, if one is given."""
-        known: dict[Var, Var] = dict(held or {})
-
-        def of(v: Var) -> Var:
-            if v not in known:
-                known[v] = made(v)
-            return known[v]
-
-        def at(index: Index) -> Index:
-            out = Index(index.const)
-            for key, factor in index.terms.items():
-                place = Index(0, {of(key): 1}) if isinstance(key, Var) else places.get(key, Index(0, {key: 1}))
-                out += place * factor
-            return out
-
-        def made(v: Var) -> Var:
-            if v.op == "load":
-                asked = [*map(of, v.args), *([] if guard is None else [guard])]
-                both = self.b.op("and", *asked) if len(asked) == 2 else asked[0] if asked else None
-                return self.b.load(v.attr[0], at(v.attr[1]), both)
-            attr = at(v.attr) if v.op == "index" else v.attr
-            return self.b.emit(v.op, list(map(of, v.args)), v.dtype, attr)
-
-        return of(v)
-
     def below(self, index: Index, end: int) -> Var:
         """The test that an index is below its end."""
         return self.b.op("lt", self.b.index(index), self.b.constant(end, I64))
@@ -201,7 +175,7 @@ class TiledProduct:
     def lies_along_terms(self, factor: Var, axis: Axis) -> bool:
         """Test whether elements of a factor are closer along the last axis of its terms than along its own."""
         closest = self.product.terms[-1]
-        indices = [v.attr[1] for v in values_behind(factor) if v.op == "load"]
+        indices = [v.attr[1] for v in values_behind([factor]) if v.op == "load"]
         return any(abs(i.coefficient(closest)) == 1 for i in indices) and not any(
             abs(i.coefficient(axis)) == 1 for i in indices
         )
@@ -247,7 +221,7 @@ class TiledProduct:
         if side.axis.extent % side.extent:
             inside.append(self.below(places[side.axis], side.axis.extent))
         guard = self.all_of([*inside, *([] if term_there is None else [term_there])])
-        value = self.copied(side.factor, places, guard)
+        value = PlacedValues(self.b, places, guard).of(side.factor)
         if term_there is None:
             return value
         nothing = self.b.constant(-0.0 if side.axis is self.product.row else 0.0, self.dtype)
@@ -333,7 +307,7 @@ class TiledProduct:
         """The first value of a sum; 0 of those of slices."""
         if self.shape.sliced:
             return self.b.constant(0.0, self.dtype)
-        return self.copied(self.product.init, self.place(*map(Index, point)))
+        return PlacedValues(self.b, self.place(*map(Index, point))).of(self.product.init)
 
     def totals(self, sums: Mapping[tuple[int, int], Var]) -> Iterator[tuple[dict[Axis, Index], Var]]:
         """The sums that a thread of a sliced tile finishes, each of all slices in their order, and their places."""
@@ -356,7 +330,7 @@ class TiledProduct:
                     found = b.op("add", found, part)
                 place = self.place(row, column)
                 if init.op != "const" or init.attr:
-                    found = b.op("add", self.copied(init, place), found)
+                    found = b.op("add", PlacedValues(self.b, place).of(init), found)
                 yield place, found
 
     def finish(self, places: Mapping[Axis, Index], total: Var) -> None:
@@ -368,20 +342,12 @@ class TiledProduct:
             if axis.extent % size
         ]
         guard = self.all_of(tests)
-        held = {product.result: total}
+        values = PlacedValues(self.b, places, guard, {product.result: total})
         for s in product.after:
             if isinstance(s, Var):
-                held[s] = self.copied(s, places, guard, held)
-                continue
-            at = Index(s.index.const)
-            for key, factor in s.index.terms.items():
-                if isinstance(key, Var):
-                    at += Index(0, {self.copied(key, places, guard, held): factor})
-                else:
-                    at += places.get(key, Index(0, {key: 1})) * factor
-            asked = [] if s.guard is None else [self.copied(s.guard, places, guard, held)]
-            both = self.all_of([*([] if guard is None else [guard]), *asked])
-            self.b.store(s.buffer, at, self.copied(s.value, places, guard, held), both)
+                values.of(s)
+            else:
+                self.b.store(s.buffer, values.at(s.index), values.of(s.value), values.guarded(s.guard))
 
 
 def thread_number(axes: Sequence[Axis]) -> tuple[Index, int]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wholestep.backends.gpu.byte_copies import WORD, byte_copy
 from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.lang import I64, Buffer, Index, Kernel
+from wholestep.kernel.lang import I64, Index, Kernel
 from wholestep.lower.program.steps import (
     Launch,
     MemRef,
@@ -20,6 +20,7 @@ from wholestep.lower.program.steps import (
     Step,
     Switch,
     WhileLoop,
+    touched_ranges,
     walk_steps,
 )
 
@@ -65,14 +66,8 @@ def copies_may_overlap(copy: RoutineCall) -> bool:
 
 def is_left_alone(ref: MemRef, steps: Iterable[Step]) -> bool:
     """Test whether no step touches a number, for all that can be told."""
-    touched = [(r, int(b.size) * b.dtype.itemsize) for s in steps if isinstance(s, Launch) for r, b in pairs(s)]
-    touched += [(r, int(s.params[0])) for s in steps if isinstance(s, RoutineCall) for r in s.refs]
-    return not any(r.slot == ref.slot and (r.moves != ref.moves or meets(r, n, ref)) for r, n in touched)
-
-
-def pairs(launch: Launch) -> Iterator[tuple[MemRef, Buffer]]:
-    """The places of a launch, with the buffers of its kernel."""
-    return zip(launch.refs, launch.kernel.buffers, strict=True)
+    touched = [place for s in steps if isinstance(s, Launch | RoutineCall) for place in touched_ranges(s)]
+    return not any(r.slot == ref.slot and (r.moves != ref.moves or meets(r, int(n), ref)) for r, n, _ in touched)
 
 
 def meets(place: MemRef, nbytes: int, number: MemRef) -> bool:

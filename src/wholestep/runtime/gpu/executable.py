@@ -18,7 +18,15 @@ from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCheck, Switch, WhileLoop
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, fitting_array
-from wholestep.runtime.gpu.card_program import CardProgram, CardStep, DeviceSteps, HostStep, NumberedLaunch, slot_type
+from wholestep.runtime.gpu.card_program import (
+    CardProgram,
+    CardStep,
+    DeviceSteps,
+    HostStep,
+    NumberedLaunch,
+    flat_loop,
+    slot_type,
+)
 from wholestep.runtime.gpu.conditions import NUMBER, STOP_WORDS
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
@@ -181,10 +189,10 @@ class CardInstance(BoundExecutable):
         if plan.stop is not None:
             places, arrays = [*places, self.place(plan.stop)], [*arrays, raw_bytes(self.stopped)]
         self.transfers.fetch(places, arrays)
-        if self.stopped.any():
+        if plan.stop is not None and self.stopped.any():
             site, *numbers = map(int, self.stopped)
             self.stopped[:] = 0
-            self.code.driver.write(self.place(plan.stop), raw_bytes(self.stopped))  # type: ignore[arg-type]
+            self.code.driver.write(self.place(plan.stop), raw_bytes(self.stopped))
             raise self.error(site, numbers)
 
     def error(self, site: int, numbers: Sequence[int]) -> Exception:
@@ -326,13 +334,7 @@ class CardInstance(BoundExecutable):
         inside = [together for together in step.body if isinstance(together, DeviceSteps)]
         around = sorted({loop for together in inside for loop in together.loops} - {step.loop})
         slots = sorted({slot for together in inside for slot in together.slots} & self.moving)
-
-        def work() -> None:
-            for trip in range(begin, end):
-                self.counts[step.loop] = int(step.trips) - 1 - trip if step.reverse else trip
-                for together in inside:
-                    self.run(together.steps)
-
+        work = partial(self.run_trips, flat_loop(step), begin, end)
         key = step, begin, tuple([self.counts[loop] for loop in around])
         self.code.driver.repeat(self.recordings, key, [self.places[slot] for slot in slots], work)
 
