@@ -32,8 +32,18 @@ OTHERS = {
     "adan": optim.adan(0.01, weight_decay=0.1),
     "lars": optim.lars(0.5, trust=0.1, weight_decay=0.1),
     "novograd": optim.novograd(0.01, weight_decay=0.1),
+    "asgd": optim.asgd(0.1, pull=0.1, start=1, weight_decay=0.1),
+    "ademamix": optim.ademamix(0.01, weight_decay=0.1),
+    "schedule_free_sgd": optim.schedule_free_sgd(0.1, weight_decay=0.1),
+    "schedule_free_adamw": optim.schedule_free_adamw(0.01, weight_decay=0.1),
+    "prodigy": optim.prodigy(first=0.1, weight_decay=0.1),
     "conditioned": optim.chain(
-        optim.zero_nans(), optim.centralize(), optim.adaptive_clip(0.5), optim.add_decayed_weights(0.1), optim.sgd(0.1)
+        optim.zero_nans(),
+        optim.clip_by_block_rms(0.5),
+        optim.centralize(),
+        optim.adaptive_clip(0.5),
+        optim.add_decayed_weights(0.1),
+        optim.sgd(0.1),
     ),
     "rmsprop": optim.rmsprop(0.01, momentum=0.9, centered=True),
     "adagrad": optim.adagrad(0.1),
@@ -46,6 +56,7 @@ REAL = {
     "muon": optim.muon(0.1, rest=optim.adam(0.01)),
     "lbfgs": optim.lbfgs(0.1, 3, line_search=None),
     "rprop": optim.rprop(0.01),
+    "sm3": optim.sm3(0.1),
 }
 
 

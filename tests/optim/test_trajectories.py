@@ -81,6 +81,11 @@ PAIRS = {
         lambda: optim.adagrad(0.1, start=0.2, weight_decay=0.1),
         lambda o, p: o.Adagrad(p, 0.1, initial_accumulator_value=0.2, weight_decay=0.1),
     ),
+    "asgd": (
+        lambda: optim.asgd(0.05, pull=0.02, power=0.6, start=30, weight_decay=0.1),
+        lambda o, p: o.ASGD(p, 0.05, lambd=0.02, alpha=0.6, t0=30, weight_decay=0.1),
+    ),
+    "asgd by default": (lambda: optim.asgd(), lambda o, p: o.ASGD(p)),
     "rprop": (
         lambda: optim.rprop(0.01, 0.6, 1.3, least=1e-3, most=0.2),
         lambda o, p: o.Rprop(p, 0.01, (0.6, 1.3), (1e-3, 0.2)),
@@ -100,9 +105,19 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_trajectories_are_those_of_torch(name):
+@pytest.fixture
+def torch_in_double():
+    """PyTorch whose scalars, such as the rates that ASGD keeps, are of double precision too."""
     torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield torch
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_trajectories_are_those_of_torch(name, torch_in_double):
+    torch = torch_in_double
     make, other = PAIRS[name]
     same(ours(make()), theirs(torch, lambda p: other(torch.optim, p)))
 
@@ -214,7 +229,77 @@ def novograd(p, t, state):
     return p - 0.01 * m
 
 
+def sm3(p, t, state):
+    """SM3-II with the rows and the columns of a matrix for the cover."""
+    rows, columns = state.get("rows", np.zeros(len(p))), state.get("columns", np.zeros(p.shape[1]))
+    g = slope_at(p, t)
+    nu, m = np.empty_like(p), state.get("m", np.zeros_like(p))
+    for i, j in np.ndindex(p.shape):
+        nu[i, j] = min(rows[i], columns[j]) + g[i, j] ** 2
+    m = 0.8 * m + 0.2 * g / np.sqrt(nu + 1e-8)
+    state.update(rows=nu.max(1), columns=nu.max(0), m=m)
+    return p - 0.05 * m
+
+
+def ademamix(p, t, state):
+    m, slow, v = [state.get(name, 0.0) for name in ("m", "slow", "v")]
+    g = slope_at(p, t)
+    m, slow, v = 0.9 * m + 0.1 * g, 0.99 * slow + 0.01 * g, 0.95 * v + 0.05 * g**2
+    state.update(m=m, slow=slow, v=v)
+    root = np.sqrt(v / (1 - 0.95 ** (t + 1))) + 1e-8
+    return p - 0.01 * ((m / (1 - 0.9 ** (t + 1)) + 2 * t / 100 * slow) / root + 0.3 * p)
+
+
+def schedule_free(p, t, state, direction=lambda g, t, state: g):
+    """The paper's equations: y between z, which takes the steps, and x, the mean of z weighted by squares of rates."""
+    x, z = state.get("x", p), state.get("z", p)
+    rate = 0.05 * min(1.0, (t + 1) / 10)
+    weight = state["weights"] = state.get("weights", 0.0) + rate**2
+    z = z - rate * (direction(slope_at(p, t), t, state) + 0.1 * p)
+    x = (1 - rate**2 / weight) * x + rate**2 / weight * z
+    state.update(x=x, z=z)
+    return 0.2 * z + 0.8 * x
+
+
+def scaled_slope(g, t, state):
+    """AdamW's direction without its momentum."""
+    v = state["v"] = 0.95 * state.get("v", 0.0) + 0.05 * g**2
+    return g / (np.sqrt(v / (1 - 0.95 ** (t + 1))) + 1e-8)
+
+
+def prodigy(p, t, state):
+    """The authors' algorithm for one parameter."""
+    d, start = state.get("d", 1e-2), state.setdefault("start", p)
+    m, v, s, r = [state.get(name, 0.0) for name in "mvsr"]
+    g, k = slope_at(p, t), t + 1
+    rate = d * 0.7 * np.sqrt(1 - 0.99**k) / (1 - 0.9**k)
+    m, v = 0.9 * m + 0.1 * d * g, 0.99 * v + 0.01 * d**2 * g**2
+    keep = np.sqrt(0.99)
+    r = keep * r + d / 1e-2 * rate * np.sum(g * (start - p))
+    s = keep * s + d / 1e-2 * rate * g
+    new = max(d, 0.5 * r / np.sum(abs(s)))
+    state.update(d=new, m=m, v=v, s=s, r=r)
+    return p - rate * m / (np.sqrt(v) + new * 1e-8) - 0.1 * rate * p
+
+
 PAPERS = {
+    "sm3": (lambda: optim.sm3(0.05, 0.8), sm3),
+    "ademamix": (
+        lambda: optim.ademamix(0.01, b2=0.95, b3=0.99, alpha=optim.linear(0.0, 2.0, 100), weight_decay=0.3),
+        ademamix,
+    ),
+    "schedule_free_sgd": (
+        lambda: optim.schedule_free_sgd(lambda t: 0.05 * np.minimum(1.0, (t + 1) / 10), 0.8, weight_decay=0.1),
+        schedule_free,
+    ),
+    "schedule_free_adamw": (
+        lambda: optim.schedule_free_adamw(optim.warmup(0.05, 9, 0.005), 0.8, 0.95, weight_decay=0.1),
+        lambda p, t, state: schedule_free(p, t, state, scaled_slope),
+    ),
+    "prodigy": (
+        lambda: OnlyW(optim.prodigy(0.7, b2=0.99, first=1e-2, coefficient=0.5, corrected=True, weight_decay=0.1)),
+        prodigy,
+    ),
     "adabelief": (lambda: optim.adabelief(0.01, 0.8, 0.95, 1e-12, weight_decay=0.3), adabelief),
     "yogi": (lambda: optim.yogi(0.01, b2=0.95), yogi),
     "adan": (lambda: optim.adan(0.01, weight_decay=0.3), adan),
@@ -224,6 +309,20 @@ PAPERS = {
     "lamb": (lambda: optim.lamb(0.01, weight_decay=0.05), lamb),
     "muon": (lambda: optim.muon(0.02, rest=optim.sgd(0.1)), muon),
 }
+
+
+class OnlyW:
+    """An optimizer of the parameter w alone, for those that look at all parameters together."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def init(self, params):
+        return self.optimizer.init({"w": params["w"]})
+
+    def update(self, grads, state, params):
+        new, state = self.optimizer.update({"w": grads["w"]}, state, {"w": params["w"]})
+        return {**params, **new}, state
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -248,6 +347,43 @@ def test_muon_is_that_of_torch_up_to_its_bfloat16(nesterov, size):
     x = {"x": PARAMS["x"]}
     found, _ = optimizer.update({"x": gradient(PARAMS, 0)["x"]}, optimizer.init(x), x)
     np.testing.assert_allclose(found["x"], p.detach().numpy(), atol=2e-3)
+
+
+def test_the_mean_of_asgd_is_that_of_torch(torch_in_double):
+    torch = torch_in_double
+    params = torch_params(torch)
+    other = torch.optim.ASGD(list(params.values()), 0.05, t0=20)
+    optimizer = optim.asgd(0.05, start=20)
+    found, state = PARAMS, optimizer.init(PARAMS)
+    for t in range(60):
+        for name, g in gradient(found, t).items():
+            params[name].grad = torch.tensor(g)
+        other.step()
+        found, state = optimizer.update(gradient(found, t), state, found)
+    means = {name: other.state[p]["ax"].numpy() for name, p in params.items()}
+    same(optim.average(state), means)
+    assert abs(means["w"] - found["w"]).max() > 1e-3
+
+
+def test_prodigy_finds_one_rate_for_all_parameters_together():
+    """Sums over several parameters are those over one that holds them all, and from a tiny guess the loss falls."""
+    apart, whole = {"a": np.array([1.0, -2.0]), "b": np.array([[3.0]])}, np.array([1.0, -2.0, 3.0])
+    optimizer = optim.prodigy(first=1e-8, weight_decay=0.01)
+    one, other = optimizer.init(apart), optimizer.init(whole)
+    for _ in range(80):
+        apart, one = optimizer.update(tree.map(np.sinh, apart), one, apart)
+        whole, other = optimizer.update(np.sinh(whole), other, whole)
+    np.testing.assert_allclose(np.concatenate([apart["a"], apart["b"][0]]), whole, rtol=1e-10)
+    np.testing.assert_allclose(one["distance"], other["distance"], rtol=1e-10)
+    assert 0.1 < one["distance"] < 10
+    assert abs(whole).max() < 0.5
+
+
+def test_the_estimate_of_prodigy_stays_where_nothing_has_a_gradient():
+    p, optimizer = np.ones(3), optim.prodigy()
+    new, state = optimizer.update(np.zeros(3), optimizer.init(p), p)
+    np.testing.assert_array_equal(new, p)
+    assert state["distance"] == 1e-6
 
 
 def test_lbfgs_is_that_of_torch_without_a_line_search():

@@ -271,3 +271,23 @@ def test_flush_and_averages_of_other_optimizers_are_refused():
         step.flush()
     with pytest.raises(TreeError, match=r"^average: "), step.averaged():
         pass
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [optim.schedule_free_sgd(0.5), optim.schedule_free_adamw(0.05), optim.asgd(1.0, start=5), optim.prodigy()],
+    ids=["schedule_free_sgd", "schedule_free_adamw", "asgd", "prodigy"],
+)
+def test_optimizers_with_their_own_means_train_and_evaluate_in_a_step(optimizer):
+    batch = {"x": X, "y": np.tanh(X @ np.ones((3, 4)))}
+    step = ws.compile(mse, PARAMS, optimizer=optimizer, batch=batch)
+    evaluate = step.attach(mse)
+    before = step(batch).loss
+    for _ in range(60):
+        step(batch)
+    if "prodigy" in repr(optimizer):
+        assert step(batch).loss < before / 4
+        return
+    with step.averaged():
+        assert evaluate(batch) < before / 4
+        equal(step.params, optim.average(step.state["optimizer"]))

@@ -196,6 +196,11 @@ OPTIM: dict[str, Ours] = {
         rprop="RProp",
         sam="SAM",
         adaptive_clip="adaptive_grad_clip",
+        asgd="ASGD",
+        schedule_free_adamw="AdamWScheduleFree schedule_free",
+        schedule_free_sgd="SGDScheduleFree",
+        prodigy="Prodigy",
+        sm3="SM3",
     ),
     "warmup_cosine_decay_schedule": Ours("ws.optim.warmup, ws.optim.cosine", "warmup(cosine(1e-3, 1000), 100)"),
     "lr_scheduler": Ours(

@@ -106,7 +106,7 @@ def working_copy(x: Any) -> Any:
 
 
 def average(state: Any) -> Any:
-    """The running mean of the parameters that `ema` keeps somewhere in an optimizer's state.
+    """The mean of the parameters that `ema`, `asgd` or a schedule-free optimizer keeps somewhere in its state.
 
     Shapes: a state; a tree of arrays like the parameters, float32 for half precisions.
     Raises: TreeError where there is none, or more than one.
@@ -128,7 +128,7 @@ def average(state: Any) -> Any:
 def averages(state: Any) -> Iterator[Any]:
     """Every running mean in a state."""
     if isinstance(state, Mapping):
-        if state.keys() == {"optimizer", "average"}:
+        if "average" in state and state.keys() & {"optimizer", "count"}:
             yield state["average"]
         for part in state.values():
             yield from averages(part)

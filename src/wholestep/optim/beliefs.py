@@ -1,4 +1,4 @@
-"""AdaBelief, Yogi and Adan: relatives of Adam with other second moments."""
+"""AdaBelief, Yogi, Adan and AdEMAMix: relatives of Adam with other moments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import number_in, rate_at
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
@@ -125,3 +125,45 @@ class Adan(Leafwise):
         p = p - (scalar_like(of_m, v) * m + scalar_like(of_change, v) * moving) / root
         p = p if decay is None else p / scalar_like(1 + rate * decay, v)
         return p, {"m": m, "change": moving, "v": v, "before": g}
+
+
+class Ademamix(WithMoments):
+    """AdEMAMix: AdamW along m' + alpha * slow, where `slow` is a mean of gradients that keeps b3 of what it was.
+
+    The slow mean, which remembers thousands of gradients, begins at 0 and is not corrected. `alpha` and `b3` are
+    numbers, or schedules that bring them up: `linear(0.0, 5.0, steps)`. Weight decay goes beside it, as in `adamw`, to
+    the parameters that `decay` means.
+
+    Shapes: trees of floating or complex arrays; the state has three arrays like each.
+    Raises: as `adamw` does.
+    Source: Pagliardini, Ablin and Grangier, "The AdEMAMix optimizer: better, faster, older", 2024.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.ademamix(0.1, b3=0.9), np.ones(1)
+    >>> optimizer.update(np.full(1, 2.0), optimizer.init(p), p)[0].round(4).tolist()
+    [0.85]
+    """
+
+    _: KW_ONLY
+    b3: Rate = field(default=0.9999, metadata=number_in(0.0, 1.0) | {"scheduled": True})
+    alpha: Rate = field(default=5.0, metadata=number_or_schedule())
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(what Adam's are, b3, alpha times the rate)."""
+        count = common["count"]
+        numbers, new = super().numbers(common)
+        return (*numbers, rate_at(self.b3, count), rate_at(self.alpha, count) * numbers[0]), new
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """Both moments and the slow mean."""
+        return {**super().kept(p), "slow": working_zeros(p)}
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        rate, size, shrink, keep, share = numbers
+        m, v = self.moments(kept, g)
+        slow = running_mean(kept["slow"], g, keep)
+        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        step = (scalar_like(size, v) * m + scalar_like(share, v) * slow) / root
+        return decay_parameter(p, rate, decay) - step, {"m": m, "v": v, "slow": slow}

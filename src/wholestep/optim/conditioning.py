@@ -1,12 +1,13 @@
-"""Gradient transforms that look at one unit at a time: clipping by its weights, centred gradients, zeros for nan."""
+"""Gradient transforms that look at one parameter, unit or element at a time: clipping, centring, zeros for nan."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp, tree
-from wholestep.optim.chaining import Stateless
+from wholestep.optim.chaining import Stateless, global_norm
 from wholestep.optim.hyper import number_in
 from wholestep.optim.paths import Choice, chosen_parameters
 from wholestep.optim.protocol import scalar_like, squared_magnitude, working_array
@@ -47,6 +48,37 @@ class AdaptiveClip(Stateless):
         most = scalar_like(self.clipping, p) * wnp.maximum(size, scalar_like(self.eps, p))
         over = slope > most
         return g * wnp.where(over, most / wnp.where(over, slope, 1), 1)
+
+
+class ClipByBlockRms(Stateless):
+    """Scale the gradient of each parameter so that its root mean square is `most` where it is larger.
+
+    Shapes: a tree of floating or complex arrays; the same.
+    Raises: ParameterError for a number that is not positive, DtypeError for what is none.
+    Source: Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018, section 6; Optax's
+    clip_by_block_rms.
+
+    >>> import numpy as np, wholestep as ws
+    >>> grads = {"a": np.full(4, 6.0), "b": np.full(2, 0.5)}
+    >>> ws.optim.clip_by_block_rms(2.0).apply(grads, None, None)[0]
+    {'a': array([2., 2., 2., 2.]), 'b': array([0.5, 0.5])}
+    """
+
+    most: float = field(metadata=number_in(strictly=True))
+
+    def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """Gradients of which none has a larger root mean square."""
+        return tree.map(self.shortened, grads), None
+
+    def shortened(self, g: Any) -> Any:
+        """One gradient."""
+        g = working_array(g)
+        if not g.size:
+            return g
+        size = global_norm(g) / scalar_like(math.sqrt(g.size), g)
+        over = size > self.most
+        factor = wnp.where(over, scalar_like(self.most, g) / wnp.where(over, size, 1), 1)
+        return g * wnp.where(wnp.isnan(size), size, factor)
 
 
 def unit_norms(x: Any) -> Any:

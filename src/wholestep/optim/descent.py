@@ -1,4 +1,4 @@
-"""Stochastic gradient descent, plain, with momentum, or with Nesterov's."""
+"""Stochastic gradient descent: plain, with momentum or Nesterov's, or with the mean of what it comes by."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
-from wholestep.optim.hyper import number_in, rate_at
-from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
+from wholestep.optim.averaging import working_copy
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
+from wholestep.optim.leafwise import Leafwise, add_weight_decay, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_zeros
 
@@ -69,3 +70,49 @@ class Sgd(Leafwise):
         v = momentum * kept["velocity"] + (g if part is None else scalar_like(part, p) * g)
         direction = momentum * v + g if self.nesterov else v
         return p - scalar_like(rate, p) * direction, {"velocity": v}
+
+
+class Asgd(Leafwise):
+    """Averaged SGD: p -= rate * (g + pull * p), and beside it the mean of the parameters from update `start` on.
+
+    The rate of update t is lr / (1 + pull * lr * t)**power. `average(state)` reads the mean, which until `start` is the
+    parameters themselves, and `with step.averaged():` evaluates with it. `weight_decay` is added to the gradients of
+    the parameters that `decay` means, and `pull` shrinks all. Formulas and defaults are those of torch.optim.ASGD.
+
+    Shapes: trees of floating or complex arrays; the state has an array like each.
+    Raises: as `sgd` does.
+    Source: Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.asgd(1.0, pull=0.0, start=0), np.zeros(1)
+    >>> state = optimizer.init(p)
+    >>> for _ in range(3):
+    ...     p, state = optimizer.update(np.ones(1), state, p)
+    >>> p.tolist(), ws.optim.average(state).tolist()
+    ([-3.0], [-2.5])
+    """
+
+    lr: Rate = field(default=1e-2, metadata=number_or_schedule())
+    _: KW_ONLY
+    pull: float = field(default=1e-4, metadata=number_in())
+    power: float = field(default=0.75, metadata=number_in())
+    start: float = field(default=1e6, metadata=number_in())
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate, the part of the mean that is new)."""
+        rate, count = rate_at(self.lr, common["count"]), common["count"]
+        rate = rate / (1 + self.pull * rate * count) ** self.power
+        return (rate, 1 / wnp.maximum(count - self.start, 1.0)), increment_count(common)
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """The mean, which begins at the parameter."""
+        return {"average": working_copy(p)}
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        rate, part = numbers
+        g = add_weight_decay(p, g, decay)
+        p = decay_parameter(p, rate, self.pull) - scalar_like(rate, p) * g
+        mean = kept["average"] + scalar_like(part, p) * (p - kept["average"])
+        return p, {"average": wnp.where(part < 1, mean, p)}

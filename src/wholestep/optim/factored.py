@@ -1,7 +1,8 @@
-"""Adafactor: second moments of a matrix as a row and a column, steps in proportion to the parameter."""
+"""Adafactor and SM3: optimizers whose second moment of a matrix is a row and a column."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import KW_ONLY, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import scalar_like, working_array
+from wholestep.optim.protocol import running_mean, scalar_like, working_array, working_zeros
 
 
 class Adafactor(Leafwise):
@@ -82,6 +83,51 @@ class Adafactor(Leafwise):
         u = g / wnp.sqrt(wnp.maximum(v, scalar_like(tiny * tiny, p)))
         longest = wnp.maximum(scalar_like(1.0, p), rms(u) / scalar_like(self.clip, p))
         return decay_parameter(p, rate, decay) - size / longest * u, new
+
+
+class Sm3(Leafwise):
+    """SM3: AdaGrad whose sums of squares are kept for each row and column alone: the largest sum on each.
+
+    The sum of an element is the least of those of its places on all axes, plus the square of its gradient. Steps are
+    along a running mean, which keeps `momentum`, of the gradient over the root of its sum.
+
+    Shapes: trees of real floating arrays; the state has an array like each, and a vector for each axis of those of two
+    axes or more, else another array.
+    Raises: as `sgd` does, and UnsupportedError for complex parameters.
+    Source: Anil, Gupta, Koren and Singer, "Memory-efficient adaptive optimization", 2019, SM3-II.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.sm3(0.1, 0.0), np.zeros((2, 2))
+    >>> optimizer.update(np.array([[1.0, 2.0], [0.0, 4.0]]), optimizer.init(p), p)[0].round(6).tolist()
+    [[-0.1, -0.1], [0.0, -0.1]]
+    """
+
+    momentum: float | None = field(default=0.9, metadata=number_in(0.0, 1.0, off=0.0))
+    eps: float = field(default=1e-8, metadata=number_in(strictly=True))
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """The sums, and with momentum the mean of steps."""
+        p = working_array(p)
+        if dtypes.is_complex(p.dtype):
+            raise UnsupportedError("sm3: complex parameters are not covered", hint="adam takes them")
+        axes = range(p.ndim) if p.ndim > 1 else (None,)
+        sums = tuple(np.zeros(p.shape if axis is None else shape_along(p, axis), p.dtype) for axis in axes)
+        return {"sums": sums} if self.momentum is None else {"sums": sums, "m": working_zeros(p)}
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        v = functools.reduce(wnp.minimum, kept["sums"]) + g * g
+        some = v > 0
+        step = wnp.where(some, g / wnp.sqrt(wnp.where(some, v + scalar_like(self.eps, v), 1)), 0)
+        others = [tuple(i for i in range(p.ndim) if i != axis) for axis in range(p.ndim)] if p.ndim > 1 else [()]
+        new = {"sums": tuple(wnp.max(v, axis=axes, keepdims=True) if axes else v for axes in others)}
+        if self.momentum is not None:
+            step = new["m"] = running_mean(kept["m"], step, self.momentum)
+        return p - scalar_like(numbers, p) * step, new
+
+
+def shape_along(x: Any, axis: int) -> tuple[int, ...]:
+    """The shape of an array whose other axes are 1."""
+    return tuple(size if i == axis else 1 for i, size in enumerate(x.shape))
 
 
 def rms(x: Any) -> Any:

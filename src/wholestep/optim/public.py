@@ -4,7 +4,7 @@ from wholestep.optim.accumulation import Accumulate as Accumulate
 from wholestep.optim.adam_kin import Adamax as Adamax, Lamb as Lamb, Lion as Lion, Nadam as Nadam, Radam as Radam
 from wholestep.optim.adaptive import Adadelta as Adadelta, Adagrad as Adagrad, Rmsprop as Rmsprop
 from wholestep.optim.averaging import Ema as Ema, Lookahead as Lookahead, average as average
-from wholestep.optim.beliefs import Adabelief as Adabelief, Adan as Adan, Yogi as Yogi
+from wholestep.optim.beliefs import Adabelief as Adabelief, Adan as Adan, Ademamix as Ademamix, Yogi as Yogi
 from wholestep.optim.chaining import (
     AddDecayedWeights as AddDecayedWeights,
     Chain as Chain,
@@ -18,10 +18,12 @@ from wholestep.optim.compound import Join as Join, Scaled as Scaled, Warmup as W
 from wholestep.optim.conditioning import (
     AdaptiveClip as AdaptiveClip,
     Centralize as Centralize,
+    ClipByBlockRms as ClipByBlockRms,
     ZeroNans as ZeroNans,
 )
-from wholestep.optim.descent import Sgd as Sgd
-from wholestep.optim.factored import Adafactor as Adafactor
+from wholestep.optim.descent import Asgd as Asgd, Sgd as Sgd
+from wholestep.optim.distance import Prodigy as Prodigy
+from wholestep.optim.factored import Adafactor as Adafactor, Sm3 as Sm3
 from wholestep.optim.grouping import Groups as Groups, groups as groups
 from wholestep.optim.hyper import public_function as _checked
 from wholestep.optim.layerwise import Lars as Lars, Novograd as Novograd
@@ -31,6 +33,7 @@ from wholestep.optim.plateaus import Plateau as Plateau
 from wholestep.optim.protocol import Optimizer as Optimizer, Transform as Transform
 from wholestep.optim.quasi_newton import Lbfgs as Lbfgs
 from wholestep.optim.resilient import Rprop as Rprop
+from wholestep.optim.schedule_free import ScheduleFreeAdamw as ScheduleFreeAdamw, ScheduleFreeSgd as ScheduleFreeSgd
 from wholestep.optim.schedules import (
     Constant as Constant,
     Cosine as Cosine,
@@ -59,7 +62,10 @@ adamw = _checked(Adamw)
 adan = _checked(Adan)
 adaptive_clip = _checked(AdaptiveClip)
 add_decayed_weights = _checked(AddDecayedWeights)
+ademamix = _checked(Ademamix)
+asgd = _checked(Asgd)
 centralize = _checked(Centralize)
+clip_by_block_rms = _checked(ClipByBlockRms)
 clip_by_global_norm = _checked(ClipByGlobalNorm)
 clip_by_value = _checked(ClipByValue)
 constant = _checked(Constant)
@@ -84,12 +90,16 @@ one_cycle = _checked(OneCycle)
 piecewise = _checked(Piecewise)
 plateau = _checked(Plateau)
 polynomial = _checked(Polynomial)
+prodigy = _checked(Prodigy)
 radam = _checked(Radam)
 rmsprop = _checked(Rmsprop)
 rprop = _checked(Rprop)
 sam = _checked(Sam)
 scaled = _checked(Scaled)
+schedule_free_adamw = _checked(ScheduleFreeAdamw)
+schedule_free_sgd = _checked(ScheduleFreeSgd)
 sgd = _checked(Sgd)
+sm3 = _checked(Sm3)
 step_decay = _checked(StepDecay)
 warmup = _checked(Warmup)
 yogi = _checked(Yogi)

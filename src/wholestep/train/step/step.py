@@ -379,7 +379,7 @@ class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
             self._write(flush_accumulation(self._engine))
 
     def averaged(self) -> AbstractContextManager[None]:
-        """`with step.averaged():` the parameters are the averages that `ws.optim.ema` keeps, for an evaluation.
+        """`with step.averaged():` the parameters are the averages that the optimizer keeps (`ws.optim.ema`).
 
         Shapes: the averages have those of the parameters.
         Raises: TreeError where there are none, and UnsupportedError at the end of a block in which the step was

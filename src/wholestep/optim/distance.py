@@ -1,0 +1,103 @@
+"""Prodigy: AdamW that finds its own rate from how far the parameters have gone."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, field
+from typing import Any
+
+import numpy as np
+
+from wholestep import dtypes, numpy as wnp, tree
+from wholestep.optim.averaging import working_copy
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
+from wholestep.optim.leafwise import decay_parameter
+from wholestep.optim.moments import WithMoments
+from wholestep.optim.paths import Choice
+from wholestep.optim.protocol import scalar_like, working_array, working_zeros
+
+
+class Prodigy(WithMoments):
+    """Prodigy: AdamW whose rate is lr * d, where d, an estimate of the distance to the solution, only grows.
+
+    The estimate begins at `first`. Each update compares it with `coefficient` times the progress of all parameters
+    against their gradients, over the sum of the absolute values that the sums of those have; both fade by the root of
+    b2. `lr` is best left at 1, or a schedule that ends lower. With `corrected` the rate has Adam's corrections; with
+    `cautious`, for rates that rise at first, the sum is not scaled by the rate. Parameters are looked at together: each
+    part of `groups` has an estimate of its own.
+
+    Shapes: trees of floating or complex arrays; the state has four arrays like each, and d as `distance`.
+    Raises: as `adamw` does.
+    Source: Mishchenko and Defazio, "Prodigy: an expeditiously adaptive parameter-free learner", 2024, and the authors'
+    code.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.prodigy(), np.array([3.0])
+    >>> state = optimizer.init(p)
+    >>> for _ in range(100):
+    ...     p, state = optimizer.update(2 * p, state, p)
+    >>> bool(abs(p[0]) < 0.5), bool(state["distance"] > 0.1)
+    (True, True)
+    """
+
+    lr: Rate = field(default=1.0, metadata=number_or_schedule())
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    _: KW_ONLY
+    first: float = field(default=1e-6, metadata=number_in(strictly=True))
+    coefficient: float = field(default=1.0, metadata=number_in(strictly=True))
+    corrected: bool = False
+    cautious: bool = False
+    decay: Choice = None
+
+    def common(self) -> dict[str, Any]:
+        """The number of updates, the estimate and the one before it, and the progress that it is made of."""
+        first = {name: np.zeros(()) + self.first for name in ("distance", "before")}
+        return {**super().common(), **first, "progress": np.zeros(())}
+
+    def rate(self, count: Any, distance: Any) -> Any:
+        """The rate of an update."""
+        rate, new = rate_at(self.lr, count) * distance, count + 1
+        return rate * wnp.sqrt(1 - self.b2**new) / (1 - self.b1**new) if self.corrected else rate
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate, by the estimate before; that estimate; the new one)."""
+        before, count = common["before"], common["count"]
+        return (self.rate(count, before), before, common["distance"]), {**common, "count": count + 1}
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """Both moments, the parameter at the beginning, and the sum of its gradients."""
+        return {**super().kept(p), "start": working_copy(p), "sum": working_zeros(p)}
+
+    def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """New parameters and a new state, whose estimate these gradients have a part in."""
+        leaves, structure = tree.flatten(params)
+        below = [tree.below(structure, x) for x in (grads, state["start"], state["sum"])]
+        gs, starts, sums = [[working_array(x) for x in xs] for xs in below]
+        before, fade = state["distance"], self.b2**0.5
+        rate = self.rate(state["count"], before)
+        pairs = zip(gs, starts, map(working_array, leaves), strict=True)
+        onward = total(wnp.sum(real_product(g, start - p)) for g, start, p in pairs)
+        progress = fade * state["progress"] + before / self.first * rate * onward
+        part = before / self.first * (before if self.cautious else rate)
+        sums = [scalar_like(fade, s) * s + scalar_like(part, s) * g for g, s in zip(gs, sums, strict=True)]
+        size = total(wnp.sum(abs(s)) for s in sums)
+        found = wnp.where(size > 0, self.coefficient * progress / wnp.where(size > 0, size, 1), 0.0)
+        known = {"before": before, "distance": wnp.maximum(before, found), "progress": progress}
+        return super().update(grads, {**state, **known, "sum": tree.unflatten(structure, sums)}, params)
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        rate, before, distance = numbers
+        m, v = self.moments(kept, scalar_like(before, p) * g)
+        root = wnp.sqrt(v) + scalar_like(distance * self.eps, v)
+        return decay_parameter(p, rate, decay) - scalar_like(rate, v) * m / root, {**kept, "m": m, "v": v}
+
+
+def real_product(a: Any, b: Any) -> Any:
+    """The real part of conj(a) * b, element by element."""
+    return a.real * b.real + a.imag * b.imag if dtypes.is_complex(a.dtype) else a * b
+
+
+def total(numbers: Iterable[Any]) -> Any:
+    """The sum of scalars in double precision."""
+    return functools.reduce(wnp.add, [wnp.asarray(x).astype(np.float64) for x in numbers], wnp.zeros(()))
