@@ -27,7 +27,7 @@ class Prodigy(WithMoments):
     `cautious`, for rates that rise at first, the sum is not scaled by the rate. Parameters are looked at together: each
     part of `groups` has an estimate of its own.
 
-    Shapes: trees of floating or complex arrays; the state has four arrays like each, and d as `distance`.
+    Shapes: trees of floating or complex arrays; the state has four arrays like each, and d under the name distance.
     Raises: as `adamw` does.
     Source: Mishchenko and Defazio, "Prodigy: an expeditiously adaptive parameter-free learner", 2024, and the authors'
     code.
