@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from tests.nn.beside_torch import agree, torch
 
+import wholestep as ws
 from wholestep import nn
+from wholestep.errors import BoundsError, ParameterError
 
 F = torch.nn.functional
 RNG = np.random.default_rng(8)
@@ -156,3 +158,49 @@ def test_weight_norm(make):
     normed.gain = gain.reshape(np.shape(normed.gain))
     x = RNG.normal(size=(4, 5) if weight.ndim == 2 else (4, 2, 5, 5)).astype(np.float32)
     np.testing.assert_allclose(normed(x), there(torch.tensor(x)).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_adaptive_softmax_with_the_tensors_of_torch(bias):
+    there = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 50, [8, 20, 35], 2.0, bias).double()
+    here = nn.AdaptiveLogSoftmax(16, 50, [8, 20, 35], key=0, shrink=2.0, head_bias=bias, dtype=np.float64)
+    here = nn.from_torch(here, there.state_dict())
+    x, labels = RNG.normal(size=(40, 16)), RNG.integers(0, 50, 40)
+    expected = there(torch.tensor(x), torch.tensor(labels))
+    np.testing.assert_allclose(here(x, labels), expected.output.detach(), rtol=1e-10)
+    np.testing.assert_allclose(-here(x, labels).mean(), expected.loss.item(), rtol=1e-12)
+    np.testing.assert_allclose(here.log_probs(x), there.log_prob(torch.tensor(x)).detach(), rtol=1e-10)
+    np.testing.assert_array_equal(here.predict(x), there.predict(torch.tensor(x)))
+    expected.loss.backward()
+    gradient = ws.grad(lambda layer: -np.mean(layer(x, labels)))(here)
+    for name, wanted in there.named_parameters():
+        np.testing.assert_allclose(nn.to_torch(gradient)[name], wanted.grad, atol=1e-12, err_msg=name)
+
+
+def test_adaptive_softmax_refuses_what_is_no_label_and_no_cutoff():
+    layer = nn.AdaptiveLogSoftmax(8, 20, [5, 12], key=0, shrink=2.0)
+    x = np.ones((2, 8), np.float32)
+    for labels in ([0, 20], [-1, 3]):
+        for f in (layer, ws.jit(layer)):
+            with pytest.raises(BoundsError, match="AdaptiveLogSoftmax: label"):
+                f(x, np.array(labels))
+    for cutoffs in ([], [5, 5], [20], [0, 3], [2.5]):
+        with pytest.raises(ParameterError, match="cutoffs are"):
+            nn.AdaptiveLogSoftmax(8, 20, cutoffs, key=0)
+    with pytest.raises(ParameterError, match="cluster 1 would have no numbers"):
+        nn.AdaptiveLogSoftmax(8, 20, [5, 12], key=0, shrink=8.0)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_margins_of_several_labels(reduction):
+    scores = RNG.normal(size=(6, 5))
+    flags = np.array([[1, 0, 0, 1, 0], [0] * 5, [1] * 5, [0, 1, 0, 0, 0], [0, 0, 1, 1, 1], [1, 1, 0, 0, 1]])
+    labels = np.full((6, 5), -1)
+    for row, flag in zip(labels, flags, strict=True):
+        row[: flag.sum()] = np.flatnonzero(flag)
+    agree(
+        lambda x: nn.multilabel_margin(x, flags, reduction=reduction),
+        lambda x: F.multilabel_margin_loss(x, torch.tensor(labels), reduction=reduction),
+        scores,
+        compiled=True,
+    )

@@ -7,12 +7,17 @@ from tests.nn.beside_torch import agree, close, torch
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.errors import DtypeError, ParameterError, ShapeError
+from wholestep.errors import BoundsError, DtypeError, ParameterError, ShapeError
 
 F = torch.nn.functional
 RNG = np.random.default_rng(3)
 OURS = {"max": (nn.max_pool1d, nn.max_pool2d, nn.max_pool3d), "avg": (nn.avg_pool1d, nn.avg_pool2d, nn.avg_pool3d)}
 THEIRS = {"max": (F.max_pool1d, F.max_pool2d, F.max_pool3d), "avg": (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)}
+
+
+UNPOOLS = {"ours": (nn.max_unpool1d, nn.max_unpool2d, nn.max_unpool3d)}
+UNPOOLS["theirs"] = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)
+NORMS = {"ours": (nn.lp_pool1d, nn.lp_pool2d, nn.lp_pool3d), "theirs": (F.lp_pool1d, F.lp_pool2d, F.lp_pool3d)}
 
 
 @st.composite
@@ -36,6 +41,102 @@ def test_max_pools_with_ties(pool):
         lambda x: theirs(x, size, stride, padding, ceil_mode=ceil),
         x,
     )
+
+
+@settings(max_examples=60)
+@given(pools(), st.integers(1, 3))
+def test_max_pools_with_gaps_and_the_places_of_their_elements(pool, dilation):
+    n, x, size, stride, padding, ceil = pool
+    x = np.repeat(x, 3, axis=-1) if n == 1 else x
+    options = {"dilation": dilation, "ceil_mode": ceil}
+    ours = OURS["max"][n - 1]
+    spans = [(m - 1) * dilation + 1 for m in size]
+    if any(length + 2 * p < span for length, p, span in zip(x.shape[2:], padding, spans, strict=True)):
+        with pytest.raises(ShapeError, match="a window covers"):  # with ceil_mode PyTorch lets it stick out
+            ours(x, size, stride, padding, **options)
+        return
+    values, places = THEIRS["max"][n - 1](torch.tensor(x), size, stride, padding, **options, return_indices=True)
+    if not np.isfinite(values.numpy()).all():  # PyTorch lets a window be padding throughout
+        with pytest.raises(ShapeError, match="reads only the padding"):
+            ours(x, size, stride, padding, **options)
+        return
+    agree(
+        lambda x: ours(x, size, stride, padding, **options),
+        lambda x: THEIRS["max"][n - 1](x, size, stride, padding, **options),
+        x,
+    )
+
+    def both(x):
+        return ours(x, size, stride, padding, **options, return_indices=True)
+
+    for found in (both, ws.jit(both)):
+        largest, at = found(x)
+        np.testing.assert_array_equal(largest, values)
+        np.testing.assert_array_equal(at, places)
+
+
+def test_the_places_of_elements_that_are_infinite_are_theirs_and_nan_wins():
+    x = np.full((1, 1, 4, 4), -np.inf)
+    x[0, 0, 2, 3] = np.nan
+    values, at = nn.max_pool2d(x, 3, 2, 1, return_indices=True)
+    wanted, places = F.max_pool2d(torch.tensor(x), 3, 2, 1, return_indices=True)
+    np.testing.assert_array_equal(values, wanted)
+    np.testing.assert_array_equal(at, places)
+    # The gradient of a pool with places is that of the pool.
+    y = RNG.normal(size=(2, 3, 7, 8))
+    both = [
+        ws.grad(f)(y)
+        for f in (
+            lambda y: np.sum(nn.max_pool2d(y, 3, 2, 1, return_indices=True)[0] ** 2),
+            lambda y: np.sum(nn.max_pool2d(y, 3, 2, 1) ** 2),
+        )
+    ]
+    np.testing.assert_array_equal(*both)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize(("size", "stride", "padding"), [(2, None, 0), (3, 3, 1), (2, 3, 0)])
+def test_the_way_back_from_a_max_pool(n, size, stride, padding):
+    x = RNG.normal(size=(2, 3, *(9, 8, 7)[:n]))
+    pool = THEIRS["max"][n - 1]
+    values, at = pool(torch.tensor(x), size, stride, padding, return_indices=True)
+    places, shape = at.numpy(), x.shape[2:]
+    ours, theirs = UNPOOLS["ours"][n - 1], UNPOOLS["theirs"][n - 1]
+    options = {"output_size": shape}
+    agree(
+        lambda v: ours(v, places, size, stride, padding, **options),
+        lambda v: theirs(v, at, size, stride, padding, **options),
+        values.numpy(),
+        compiled=True,
+    )
+    layer = (nn.MaxUnpool1d, nn.MaxUnpool2d, nn.MaxUnpool3d)[n - 1](size, stride, padding)
+    np.testing.assert_array_equal(
+        layer(values.numpy(), places, shape), theirs(values, at, size, stride, padding, **options)
+    )
+
+
+@pytest.mark.parametrize(("size", "stride", "padding"), [(2, 2, 0), (3, 2, 1), (3, None, 1)])
+def test_the_least_size_that_there_can_have_been(size, stride, padding):
+    x, at = RNG.normal(size=(1, 2, 3, 2)), np.arange(6).reshape(1, 1, 3, 2).repeat(2, axis=1)
+    expected = F.max_unpool2d(torch.tensor(x), torch.tensor(at), size, stride, padding)
+    np.testing.assert_array_equal(nn.max_unpool2d(x, at, size, stride, padding), expected)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize(("p", "size", "stride"), [(1, 2, None), (2, 3, 2), (3, 2, 1), (2.5, 2, 2)])
+def test_pools_by_a_norm(n, p, size, stride):
+    x = abs(RNG.normal(size=(2, 3, *(7, 8, 6)[:n])))
+    ours, theirs = NORMS["ours"][n - 1], NORMS["theirs"][n - 1]
+    agree(lambda x: ours(x, p, size, stride), lambda x: theirs(x, p, size, stride), x, compiled=True)
+    np.testing.assert_array_equal(ours(-x, p, size, stride), ours(x, p, size, stride))
+    layer = (nn.LpPool1d, nn.LpPool2d, nn.LpPool3d)[n - 1](p, size, stride)
+    np.testing.assert_array_equal(layer(x), ours(x, p, size, stride))
+
+
+def test_a_norm_of_nothing_has_no_gradient():
+    x = np.zeros((1, 1, 4))
+    assert nn.lp_pool1d(x, 3, 2).tolist() == [[[0.0, 0.0]]]
+    assert not ws.grad(lambda x: np.sum(nn.lp_pool1d(x, 3, 2)))(x).any()
 
 
 @settings(max_examples=40)
@@ -180,6 +281,7 @@ def test_pixels_and_channels():
     x = RNG.normal(size=(2, 12, 4, 6))
     agree(lambda x: nn.pixel_shuffle(x, 2), lambda x: F.pixel_shuffle(x, 2), x)
     agree(lambda x: nn.pixel_unshuffle(x, 2), lambda x: F.pixel_unshuffle(x, 2), x)
+    agree(lambda x: nn.channel_shuffle(x, 3), lambda x: torch.nn.ChannelShuffle(3)(x), x)
 
 
 X = np.ones((2, 3, 6, 6), np.float32)
@@ -210,6 +312,12 @@ X = np.ones((2, 3, 6, 6), np.float32)
         (lambda: nn.pixel_shuffle(X, 2), ShapeError, r"2 \* 2 does not divide the 3 channels"),
         (lambda: nn.pixel_unshuffle(X, 4), ShapeError, "4 does not divide height and width"),
         (lambda: nn.pixel_shuffle(X, 0), ParameterError, "the factor is 0"),
+        (lambda: nn.channel_shuffle(X, 2), ShapeError, "2 groups do not divide"),
+        (lambda: nn.lp_pool2d(X, np.inf, 2), ParameterError, "p is inf; it must be positive and finite"),
+        (lambda: nn.max_pool1d(X[0][..., :1], 2, 9, 2, dilation=4), ShapeError, "reads only the padding"),
+        (lambda: nn.max_unpool2d(X, X, 2), DtypeError, "the indices are f32.*not integers"),
+        (lambda: nn.max_unpool2d(X, np.zeros((2, 3, 6), int), 2), ShapeError, "x is f32.*and the indices i64"),
+        (lambda: nn.max_unpool2d(X, np.full(X.shape, 144), 2), BoundsError, "144"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, error, words):

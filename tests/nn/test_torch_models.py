@@ -31,6 +31,7 @@ LAYERS = {
     "ConvTranspose1d": lambda k: nn.ConvTranspose1d(2, 3, 2, key=k),
     "ConvTranspose2d": lambda k: nn.ConvTranspose2d(2, 3, 2, key=k),
     "ConvTranspose3d": lambda k: nn.ConvTranspose3d(2, 3, 2, key=k),
+    "AdaptiveLogSoftmax": lambda k: nn.AdaptiveLogSoftmax(8, 20, [5, 12], key=k, shrink=2.0, head_bias=True),
     "LayerNorm": lambda k: nn.LayerNorm(4),
     "RMSNorm": lambda k: nn.RMSNorm(4),
     "BatchNorm": lambda k: nn.BatchNorm(4),
@@ -83,7 +84,7 @@ def bare(name):
         try:
             return getattr(nn, name)(2)
         except TypeError:
-            return getattr(nn, name)(2, key=0)
+            return getattr(nn, name)(2, 2) if name.startswith("LpPool") else getattr(nn, name)(2, key=0)
 
 
 @pytest.mark.parametrize("kind", LAYERS)

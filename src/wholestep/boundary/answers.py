@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES, Ours
+from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES
+from wholestep.boundary.renaming import Ours
 from wholestep.errors import ArgumentError, ConversionError, UnknownNameError
 
 PLACES = ("ws.nn", "ws.optim", "ws.random", "ws.nn.metrics", "ws.nn.init", "ws")

@@ -2,29 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Ours(NamedTuple):
-    """The answer to a foreign name: ours or NumPy's, and a remark where they are not mere other names."""
-
-    names: str
-    """Separated by commas; `step.`, `model.` and `x.` stand for a compiled step, a module and a traced array."""
-    remark: str = ""
-
-
-def renamed(place: str, remark: str = "", **foreign: str) -> dict[str, Ours]:
-    """For each of our names in a namespace, the foreign ones that mean the same."""
-    return {name: Ours(f"{place}.{ours}", remark) for ours, names in foreign.items() for name in names.split()}
-
-
-def all_of(names: str, ours: str, remark: str = "") -> dict[str, Ours]:
-    """Several foreign names with one answer."""
-    return dict.fromkeys(names.split(), Ours(ours, remark))
-
-
-FUNCTION = "activations are functions, and stand in a Sequential as they are"
-LOSS = "losses are functions of predictions and targets"
+from wholestep.boundary.foreign_layers import MODELS, NN
+from wholestep.boundary.renaming import Ours, all_of, renamed
 
 TOP: dict[str, Ours] = {
     **renamed(
@@ -72,97 +51,6 @@ TOP: dict[str, Ours] = {
     "clip_grad_norm_": Ours("ws.optim.clip_by_global_norm", "chain it before the optimizer with ws.optim.chain"),
 }
 
-NN: dict[str, Ours] = {
-    **renamed(
-        "ws.nn",
-        FUNCTION,
-        relu="ReLU",
-        relu6="ReLU6",
-        gelu="GELU",
-        silu="SiLU Swish swish",
-        elu="ELU",
-        selu="SELU",
-        celu="CELU",
-        leaky_relu="LeakyReLU",
-        prelu="PReLU",
-        sigmoid="Sigmoid",
-        tanh="Tanh",
-        softmax="Softmax",
-        log_softmax="LogSoftmax",
-        softplus="Softplus",
-        mish="Mish",
-        hardtanh="Hardtanh",
-        log_sigmoid="LogSigmoid logsigmoid",
-        sparsemax="Sparsemax",
-    ),
-    **renamed(
-        "ws.nn",
-        LOSS,
-        cross_entropy="CrossEntropyLoss SparseCategoricalCrossentropy CategoricalCrossentropy softmax_cross_entropy"
-        " sparse_categorical_crossentropy",
-        mse="MSELoss MeanSquaredError mse_loss",
-        mae="L1Loss l1_loss MeanAbsoluteError",
-        bce="BCELoss BinaryCrossentropy binary_cross_entropy",
-        bce_with_logits="BCEWithLogitsLoss binary_cross_entropy_with_logits",
-        nll_loss="NLLLoss",
-        kl_div="KLDivLoss",
-        huber="HuberLoss Huber huber_loss",
-        smooth_l1="SmoothL1Loss smooth_l1_loss",
-        ctc_loss="CTCLoss",
-        triplet="TripletMarginLoss",
-        cosine_loss="CosineEmbeddingLoss",
-        gaussian_nll="GaussianNLLLoss",
-        poisson_nll="PoissonNLLLoss",
-        margin_ranking="MarginRankingLoss margin_ranking_loss",
-        hinge_embedding="HingeEmbeddingLoss hinge_embedding_loss",
-        soft_margin="SoftMarginLoss soft_margin_loss",
-        multilabel_soft_margin="MultiLabelSoftMarginLoss multilabel_soft_margin_loss",
-        nt_xent="ntxent info_nce",
-        dice="DiceLoss dice_loss",
-    ),
-    **renamed(
-        "ws.nn",
-        Linear="Dense",
-        Conv2d="Conv Conv2D",
-        Conv1d="Conv1D",
-        Conv3d="Conv3D",
-        ConvTranspose2d="Conv2DTranspose",
-        BatchNorm="BatchNorm1d BatchNorm2d BatchNorm3d BatchNormalization",
-        LayerNorm="LayerNormalization",
-        InstanceNorm="InstanceNorm2d",
-        MultiHeadAttention="MultiheadAttention SelfAttention",
-        TransformerBlock="TransformerEncoderLayer",
-        TransformerDecoderBlock="TransformerDecoderLayer",
-        WeightNorm="weight_norm",
-        SpectralNorm="spectral_norm SpectralNormalization",
-        l2_normalize="UnitNormalization",
-        pairwise_distances="cdist pdist PairwiseDistance",
-        unfold="Unfold im2col",
-        fold="Fold col2im",
-        ChannelDropout="Dropout2d SpatialDropout2D",
-        MaxPool2d="MaxPooling2D",
-        MaxPool1d="MaxPooling1D",
-        AvgPool2d="AveragePooling2D",
-        AdaptiveAvgPool="AdaptiveAvgPool2d",
-        AdaptiveMaxPool="AdaptiveMaxPool2d",
-        global_avg_pool="GlobalAveragePooling2D",
-        global_max_pool="GlobalMaxPooling2D",
-        Embedding="Embed",
-        Upsample="UpSampling2D",
-        cosine_similarity="CosineSimilarity",
-        pixel_shuffle="PixelShuffle",
-    ),
-    **all_of("functional F", "ws.nn", "layers and functions stand side by side in ws.nn"),
-    **all_of("ModuleList ModuleDict ParameterList", "ws.nn.Module", "lists and dictionaries of modules are fields"),
-    "Parameter": Ours("ws.nn.Module", "an array in a field of a module is a parameter"),
-    "Input": Ours("ws.ShapeDtype", "no input layer is needed; ws.compile(..., batch=) takes an example"),
-    "Model": Ours("ws.nn.Module", "a subclass assigns its parts in __init__ and defines __call__"),
-    "compact": Ours("ws.nn.Module", "a subclass makes its parts in __init__"),
-    "DataParallel": Ours("ws.compile", "a program runs on one machine, on all its cores"),
-    "utils": Ours("ws.optim.clip_by_global_norm", "chain it before the optimizer with ws.optim.chain"),
-    "clip_grad_norm_": Ours("ws.optim.clip_by_global_norm", "chain it before the optimizer with ws.optim.chain"),
-}
-
 OPTIM: dict[str, Ours] = {
     **renamed(
         "ws.optim",
@@ -180,11 +68,11 @@ OPTIM: dict[str, Ours] = {
         one_cycle="OneCycleLR",
         cyclic="CyclicLR",
         plateau="ReduceLROnPlateau reduce_on_plateau",
-        linear="linear_schedule",
+        linear="linear_schedule LinearLR",
         constant="constant_schedule",
-        piecewise="piecewise_constant_schedule",
-        polynomial="polynomial_schedule",
-        join="join_schedules",
+        piecewise="piecewise_constant_schedule ConstantLR",
+        polynomial="polynomial_schedule PolynomialLR",
+        join="join_schedules SequentialLR",
         groups="multi_transform masked",
         accumulate="MultiSteps",
         clip_by_value="clip clip_grad_value_",
@@ -199,7 +87,6 @@ OPTIM: dict[str, Ours] = {
         asgd="ASGD",
         schedule_free_adamw="AdamWScheduleFree schedule_free",
         schedule_free_sgd="SGDScheduleFree",
-        prodigy="Prodigy",
         sm3="SM3",
     ),
     "warmup_cosine_decay_schedule": Ours("ws.optim.warmup, ws.optim.cosine", "warmup(cosine(1e-3, 1000), 100)"),
@@ -209,6 +96,7 @@ OPTIM: dict[str, Ours] = {
     "LambdaLR": Ours("ws.optim.piecewise", "lr may be any function of the number of updates"),
     "apply_updates": Ours("ws.optim.sgd", "update(grads, state, params) returns the new parameters and the new state"),
     "inject_hyperparams": Ours("step.set", "every number of an optimizer can be set: step.set(lr=...)"),
+    "SparseAdam": Ours("ws.optim.adam", "adam(lr, lazy='table') updates the rows of a table that have a gradient"),
     "zero_grad": Ours("ws.compile", "gradients do not accumulate, so there is nothing to set to zero"),
 }
 
@@ -288,18 +176,6 @@ ARRAY: dict[str, Ours] = {
     **all_of("values iloc loc", "np.asarray", "a column of a table becomes an array outside of the traced function"),
 }
 
-MODELS = {
-    **all_of("resnet18 resnet34 resnet50 ResNet18 ResNet50", "ws.nn.models.ResNet", "by the blocks of each stage"),
-    **all_of("vit_b_16 VisionTransformer", "ws.nn.models.ViT"),
-    **all_of("convnext_tiny", "ws.nn.models.ConvNeXt"),
-    **all_of("mobilenet_v3_small", "ws.nn.models.MobileNetV3"),
-    **all_of("GPT2LMHeadModel GPT2Model", "ws.nn.models.GPT2"),
-    **all_of("LlamaForCausalLM LlamaModel", "ws.nn.models.Llama"),
-    **all_of("BertModel", "ws.nn.models.BERT"),
-    **all_of("DistilBertModel", "ws.nn.models.DistilBERT"),
-    **all_of("from_pretrained AutoModel load", "ws.nn.models.load_folder"),
-    **all_of("save_pretrained save", "ws.nn.models.save_folder"),
-}
 NAMES: dict[str, dict[str, Ours]] = {
     "ws.nn.models": MODELS,
     "ws": TOP,

@@ -84,6 +84,35 @@ def multilabel_soft_margin(
     return reduce_losses("multilabel_soft_margin", scores, losses, reduction, weights)
 
 
+def multilabel_margin(
+    scores: Any,
+    targets: Any,
+    *,
+    margin: float = 1.0,
+    axis: int = -1,
+    weights: Any = None,
+    reduction: Reduction = "mean",
+) -> Any:
+    """The sum of max(0, margin - (x[i] - x[j])) over classes i of target 1 and j of target 0, over all classes.
+
+    Shapes: scores floats and targets, 0 or 1, of one shape; a scalar, or that shape without `axis` with
+    `reduction="none"`.
+    Raises: as `mse` does, and AxisError for an axis that is not there.
+    Source: PyTorch's MultiLabelMarginLoss, whose targets are labels, where these are 0 and 1.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.multilabel_margin(np.array([[0.1, 0.2, 0.4, 0.8]]), np.array([[1, 0, 0, 1]])).round(6))
+    0.85
+    """
+    x, t = paired_operands("multilabel_margin", scores, targets)
+    check_axis("multilabel_margin", x, axis)
+    a, right = wnp.moveaxis(x, axis, -1), wnp.moveaxis(t, axis, -1) > 0
+    gaps = wnp.maximum(margin - (a[..., :, None] - a[..., None, :]), 0)
+    counted = wnp.where(right[..., :, None] & ~right[..., None, :], gaps, 0)
+    losses = wnp.sum(counted, axis=(-2, -1)) / x.shape[axis]
+    return reduce_losses("multilabel_margin", scores, losses, reduction, weights)
+
+
 def nt_xent(
     first: Any, second: Any, *, temperature: float = 0.5, weights: Any = None, reduction: Reduction = "mean"
 ) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from wholestep.nn import pooling
+from wholestep.nn import pooling, unpooling
 from wholestep.nn.module import Module
 from wholestep.nn.resampling import upsample
 from wholestep.nn.spatial import like_images
@@ -33,7 +33,15 @@ class WindowPool(Resampled):
     ceil_mode: bool = False
 
 
-class MaxPool2d(WindowPool):
+@dataclass(eq=False, repr=False)
+class MaxPool(WindowPool):
+    """The common part of the maximum pools."""
+
+    dilation: Ints = 1
+    return_indices: bool = False
+
+
+class MaxPool2d(MaxPool):
     """`max_pool2d` as a layer.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
@@ -49,12 +57,12 @@ class MaxPool2d(WindowPool):
 
 
 @like_images(1, MaxPool2d)
-class MaxPool1d(WindowPool):
+class MaxPool1d(MaxPool):
     function = staticmethod(pooling.max_pool1d)
 
 
 @like_images(3, MaxPool2d)
-class MaxPool3d(WindowPool):
+class MaxPool3d(MaxPool):
     function = staticmethod(pooling.max_pool3d)
 
 
@@ -88,6 +96,81 @@ class AvgPool1d(AvgPool):
 @like_images(3, AvgPool2d)
 class AvgPool3d(AvgPool):
     function = staticmethod(pooling.avg_pool3d)
+
+
+@dataclass(eq=False, repr=False)
+class LpPool(Resampled):
+    """The common part of the pools by a norm."""
+
+    p: float
+    size: Ints
+    stride: Ints | None = None
+    padding: Padding = 0
+    ceil_mode: bool = False
+
+
+class LpPool2d(LpPool):
+    """`lp_pool2d` as a layer.
+
+    Shapes: x floats [n, c, height, width]; [n, c, ...].
+    Raises: in the call, as `lp_pool2d` does.
+    Source: as `lp_pool2d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.LpPool2d(3, 2)(np.ones((1, 3, 4, 4))).shape
+    (1, 3, 2, 2)
+    """
+
+    function = staticmethod(pooling.lp_pool2d)
+
+
+@like_images(1, LpPool2d)
+class LpPool1d(LpPool):
+    function = staticmethod(pooling.lp_pool1d)
+
+
+@like_images(3, LpPool2d)
+class LpPool3d(LpPool):
+    function = staticmethod(pooling.lp_pool3d)
+
+
+@dataclass(eq=False, repr=False)
+class MaxUnpool(Module):
+    """The common part of the ways back from maximum pools."""
+
+    function: ClassVar[Callable[..., Any]]
+    size: Ints
+    stride: Ints | None = None
+    padding: Ints = 0
+
+    def __call__(self, x: Any, indices: Any, output_size: Ints | None = None) -> Any:
+        return type(self).function(x, indices, self.size, self.stride, self.padding, output_size=output_size)
+
+
+class MaxUnpool2d(MaxUnpool):
+    """`max_unpool2d` as a layer of x and the indices that `MaxPool2d(..., return_indices=True)` gave.
+
+    Shapes: x floats [n, c, height, width], indices integers of that shape; [n, c, ...].
+    Raises: in the call, as `max_unpool2d` does.
+    Source: as `max_unpool2d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> x, at = ws.nn.MaxPool2d(2, return_indices=True)(np.ones((1, 3, 4, 4)))
+    >>> ws.nn.MaxUnpool2d(2)(x, at).shape
+    (1, 3, 4, 4)
+    """
+
+    function = staticmethod(unpooling.max_unpool2d)
+
+
+@like_images(1, MaxUnpool2d)
+class MaxUnpool1d(MaxUnpool):
+    function = staticmethod(unpooling.max_unpool1d)
+
+
+@like_images(3, MaxUnpool2d)
+class MaxUnpool3d(MaxUnpool):
+    function = staticmethod(unpooling.max_unpool3d)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Pooling: the maximum, the mean, or a smooth maximum of each window."""
+"""Pooling: the maximum, the mean, a norm, or a smooth maximum of each window."""
 
 from __future__ import annotations
 
@@ -52,15 +52,18 @@ def max_pool(
     stride: Ints | None = None,
     padding: Padding = 0,
     *,
+    dilation: Ints = 1,
     ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:
     """The largest element of each window of images.
 
     The stride is the size if it is not given. Padding counts as -inf: at most half a window, so that none is padding
-    throughout. With `ceil_mode` a last window may stick out, if it begins inside. The whole gradient goes to the first
-    of equal elements in row-major order; nan is larger than anything.
+    throughout. With `ceil_mode` a last window may stick out, if it begins inside. The elements of a window lie
+    `dilation` apart. The whole gradient goes to the first of equal elements in row-major order; nan is larger than
+    anything. `return_indices` gives where the elements are, too, counted through each image; `max_unpool2d` takes them.
 
-    Shapes: x floats [n, c, height, width]; [n, c, ...].
+    Shapes: x floats [n, c, height, width]; [n, c, ...], and with `return_indices` integers of that shape.
     Raises: ShapeError for an x or a window that does not fit, ParameterError for numbers that make no sense, DtypeError
     for an x that is not real floats.
     Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
@@ -70,13 +73,15 @@ def max_pool(
     [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
     a = floats(name, x)
-    at = placed(name, n, a, size, stride, padding, ceil_mode)
+    at = placed(name, n, a, size, stride, padding, ceil_mode, dilation)
     wide = pad_axes(a, at.around, -math.inf)
-    if at.stride == at.size:
+    if return_indices:
+        return largest_and_where(wide, numbered_places(a.shape[2:], at.around), at)
+    if at.stride == at.size == at.span:
         return largest_of_tiles(wide, at.size)
     # One axis after another, the last first, which leaves the first winner the same.
     for axis in reversed(range(n)):
-        wide = elementwise_largest(taps(wide, axis + 2, at.size[axis], at.stride[axis]))
+        wide = elementwise_largest(taps(wide, axis + 2, at.size[axis], at.stride[axis], at.dilation[axis]))
     return wide
 
 
@@ -117,8 +122,51 @@ def avg_pool(
     return in_single(of, given)
 
 
+def lp_pool(
+    name: str,
+    n: int,
+    x: Any,
+    p: float,
+    size: Ints,
+    stride: Ints | None = None,
+    padding: Padding = 0,
+    *,
+    ceil_mode: bool = False,
+) -> Any:
+    """sum(|x|**p)**(1 / p) over each window of images: its p-norm, whose gradient where it is zero is zero.
+
+    The stride is the size if it is not given. Padding counts as zeros, and so does what a last window that sticks out
+    with `ceil_mode` lacks.
+
+    Shapes: x floats [n, c, height, width]; [n, c, ...].
+    Raises: ParameterError for a p that is not positive and finite, and as `max_pool2d` does.
+    Source: Sermanet, Chintala and LeCun, "Convolutional neural networks applied to house numbers digit
+    classification", 2012.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.lp_pool2d(np.array([[[[3.0, 0.0], [0.0, -4.0]]]]), 2, 2).tolist()
+    [[[[5.0]]]]
+    """
+    given = floats(name, x)
+    if not 0 < p < math.inf:
+        raise ParameterError(f"{name}: p is {p}; it must be positive and finite", hint="max_pool2d is the limit")
+    at = placed(name, n, given, size, stride, padding, ceil_mode)
+
+    def of(a: Any) -> Any:
+        wide = pad_axes(abs(a) ** p if p != 2 else a * a, at.around)
+        for axis in reversed(range(n)):
+            wide = functools.reduce(operator.add, taps(wide, axis + 2, at.size[axis], at.stride[axis]))
+        some = wide > 0
+        return wnp.where(some, wnp.where(some, wide, 1) ** (1 / p), 0)
+
+    return in_single(of, given)
+
+
 max_pool1d, max_pool2d, max_pool3d = by_rank(max_pool, *[example.format("max_pool") for example in EXAMPLES])
 avg_pool1d, avg_pool2d, avg_pool3d = by_rank(avg_pool, *[example.format("avg_pool") for example in EXAMPLES])
+lp_pool1d, lp_pool2d, lp_pool3d = by_rank(
+    lp_pool, *[example.format("lp_pool").replace(", 2).shape", ", 2, 2).shape") for example in EXAMPLES]
+)
 
 
 def smooth_max_pool(
@@ -223,14 +271,40 @@ def floats(name: str, x: Any) -> Any:
     return a
 
 
-def placed(name: str, n: int, x: Any, size: Ints, stride: Ints | None, padding: Padding, ceil_mode: bool) -> Slide:
+def placed(
+    name: str,
+    n: int,
+    x: Any,
+    size: Ints,
+    stride: Ints | None,
+    padding: Padding,
+    ceil_mode: bool,
+    dilation: Ints = 1,
+) -> Slide:
     """The windows of a pool; with `ceil_mode`, the padding after takes in the last one that sticks out."""
     rank_is(name, x, n + 2, "[n, channels, ...]")
-    at = slide(name, x, n, size, size if stride is None else stride, padding)
-    for size_, pair in zip(at.size, at.around, strict=True):
-        if 2 * max(pair) > size_:
-            raise ParameterError(f"{name}: padding {pair} is more than half of a window of {size_}")
-    return at._replace(around=tuple([*map(reaching, x.shape[2:], *at[:2], at.around)])) if ceil_mode else at
+    at = slide(name, x, n, size, size if stride is None else stride, padding, dilation)
+    for span, pair in zip(at.span, at.around, strict=True):
+        if 2 * max(pair) > span:
+            raise ParameterError(f"{name}: padding {pair} is more than half of a window of {span}")
+    if ceil_mode:
+        at = at._replace(around=tuple([*map(reaching, x.shape[2:], at.span, at.stride, at.around)]))
+    if max(at.dilation) > 1:
+        no_window_misses(name, x, at)
+    return at
+
+
+def no_window_misses(name: str, x: Any, at: Slide) -> None:
+    """Raise ShapeError where all elements of a window with gaps lie in the padding."""
+    for axis, (length, (before, after)) in enumerate(zip(x.shape[2:], at.around, strict=True)):
+        size, stride, dilation, span = at.size[axis], at.stride[axis], at.dilation[axis], at.span[axis]
+        starts = np.arange(0, length + before + after - span + 1, stride) - before
+        read = starts[:, None] + dilation * np.arange(size)
+        if not ((read >= 0) & (read < length)).any(1).all():
+            raise ShapeError(
+                f"{name}: a window of {size} elements {dilation} apart reads only the padding of {type_text(x)}",
+                hint="less dilation, or less padding",
+            )
 
 
 def reaching(length: int, size: int, stride: int, pair: tuple[int, int]) -> tuple[int, int]:
@@ -241,6 +315,26 @@ def reaching(length: int, size: int, stride: int, pair: tuple[int, int]) -> tupl
     if (places - 1) * stride >= length + before:
         places -= 1
     return before, after + max((places - 1) * stride + size - total, 0)
+
+
+def numbered_places(lengths: Sequence[int], around: Pairs) -> Any:
+    """The number of each element of an image in row-major order, and -1 in the padding."""
+    numbers = np.arange(math.prod(lengths)).reshape(lengths)
+    return np.pad(numbers, around, constant_values=-1)[None, None]
+
+
+def largest_and_where(x: Any, numbers: Any, at: Slide) -> tuple[Any, Any]:
+    """The largest element of each window of an array that is padded already, and its number."""
+
+    def better(best: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
+        # Padding gives way to anything: an element of the array may be -inf too.
+        wins = (other[0] > best[0]) | (other[0] != other[0]) | ((best[1] < 0) & (other[1] >= 0))
+        return wnp.where(wins, other[0], best[0]), wnp.where(wins, other[1], best[1])
+
+    for axis in reversed(range(len(at.size))):
+        facts = axis + 2, at.size[axis], at.stride[axis], at.dilation[axis]
+        x, numbers = functools.reduce(better, zip(taps(x, *facts), taps(numbers, *facts), strict=True))
+    return x, wnp.broadcast_to(numbers, x.shape)
 
 
 def elementwise_largest(parts: list[Any]) -> Any:

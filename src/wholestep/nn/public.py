@@ -26,6 +26,7 @@ from wholestep.nn.activations import (
     tanhshrink as tanhshrink,
     threshold as threshold,
 )
+from wholestep.nn.adaptive_softmax import AdaptiveLogSoftmax as AdaptiveLogSoftmax
 from wholestep.nn.annotations import buffer as buffer, frozen as frozen, no_decay as no_decay, tied as tied
 from wholestep.nn.attention import (
     multi_head_attention as multi_head_attention,
@@ -97,6 +98,7 @@ from wholestep.nn.margin_losses import (
     dice as dice,
     hinge_embedding as hinge_embedding,
     margin_ranking as margin_ranking,
+    multilabel_margin as multilabel_margin,
     multilabel_soft_margin as multilabel_soft_margin,
     nt_xent as nt_xent,
     soft_margin as soft_margin,
@@ -134,9 +136,15 @@ from wholestep.nn.pool_layers import (
     AvgPool1d as AvgPool1d,
     AvgPool2d as AvgPool2d,
     AvgPool3d as AvgPool3d,
+    LpPool1d as LpPool1d,
+    LpPool2d as LpPool2d,
+    LpPool3d as LpPool3d,
     MaxPool1d as MaxPool1d,
     MaxPool2d as MaxPool2d,
     MaxPool3d as MaxPool3d,
+    MaxUnpool1d as MaxUnpool1d,
+    MaxUnpool2d as MaxUnpool2d,
+    MaxUnpool3d as MaxUnpool3d,
     Upsample as Upsample,
 )
 from wholestep.nn.pooling import (
@@ -147,6 +155,9 @@ from wholestep.nn.pooling import (
     avg_pool3d as avg_pool3d,
     global_avg_pool as global_avg_pool,
     global_max_pool as global_max_pool,
+    lp_pool1d as lp_pool1d,
+    lp_pool2d as lp_pool2d,
+    lp_pool3d as lp_pool3d,
     max_pool1d as max_pool1d,
     max_pool2d as max_pool2d,
     max_pool3d as max_pool3d,
@@ -176,6 +187,7 @@ from wholestep.nn.recurrent import (
 )
 from wholestep.nn.reparametrized import SpectralNorm as SpectralNorm, WeightNorm as WeightNorm
 from wholestep.nn.resampling import (
+    channel_shuffle as channel_shuffle,
     pixel_shuffle as pixel_shuffle,
     pixel_unshuffle as pixel_unshuffle,
     upsample as upsample,
@@ -201,4 +213,9 @@ from wholestep.nn.transposed import (
     conv_transpose1d as conv_transpose1d,
     conv_transpose2d as conv_transpose2d,
     conv_transpose3d as conv_transpose3d,
+)
+from wholestep.nn.unpooling import (
+    max_unpool1d as max_unpool1d,
+    max_unpool2d as max_unpool2d,
+    max_unpool3d as max_unpool3d,
 )

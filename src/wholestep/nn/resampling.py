@@ -205,6 +205,24 @@ def pixel_unshuffle(x: Any, factor: int) -> Any:
     return a.reshape(n, c, h // r, r, w // r, r).transpose(0, 1, 3, 5, 2, 4).reshape(n, c * r * r, h // r, w // r)
 
 
+def channel_shuffle(x: Any, groups: int) -> Any:
+    """Channels dealt out from so many groups, one from each in turn.
+
+    Shapes: x [n, c, ...] of any dtype; the same.
+    Raises: ShapeError for channels that `groups` does not divide, ParameterError for no positive integer.
+    Source: Zhang et al., "ShuffleNet: an extremely efficient convolutional neural network for mobile devices", 2018.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.channel_shuffle(np.arange(6.0).reshape(1, 6), 2).tolist()
+    [[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]]
+    """
+    a, g = wnp.asarray(x), whole_factor("channel_shuffle", groups)
+    if a.ndim < 2 or a.shape[1] % g:
+        raise ShapeError(f"channel_shuffle: {g} groups do not divide the channels of {type_text(a)}")
+    n, c, *rest = a.shape
+    return a.reshape(n, g, c // g, *rest).swapaxes(1, 2).reshape(a.shape)
+
+
 def whole_factor(name: str, factor: Any) -> int:
     """A factor of 1 or more; raises ParameterError for another."""
     if isinstance(factor, bool) or not hasattr(factor, "__index__") or operator.index(factor) < 1:

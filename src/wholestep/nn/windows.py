@@ -145,17 +145,19 @@ def windows(x: Any, at: Slide) -> Any:
     return seen[tuple(steps)]
 
 
-def taps(x: Any, axis: int, size: int, stride: int) -> list[Any]:
+def taps(x: Any, axis: int, size: int, stride: int, dilation: int = 1) -> list[Any]:
     """The elements that all windows have at each of their places along an axis, in order: `[..., places, ...]` each.
 
     A reduction over few places is a chain of these: one pass over memory. The axis is cut into as many phases as the
     stride, so that each of them is a slice without gaps, and so is the way back.
     """
     lead = (slice(None),) * axis
-    places, more = (x.shape[axis] - size) // stride + 1, -(-size // stride) - 1
+    span = (size - 1) * dilation + 1
+    places, more = (x.shape[axis] - span) // stride + 1, -(-span // stride) - 1
     room = (places + more) * stride
     if room > x.shape[axis]:
         x = wnp.pad(x, [(0, room - x.shape[axis] if i == axis else 0) for i in range(x.ndim)])  # in no window
     cut = x[(*lead, slice(room))].reshape(*x.shape[:axis], places + more, stride, *x.shape[axis + 1 :])
-    phases = [cut[(*lead, slice(None), r)] for r in range(min(stride, size))]
-    return [phases[j % stride][(*lead, slice(j // stride, j // stride + places))] for j in range(size)]
+    at = [j * dilation for j in range(size)]
+    phases = {r: cut[(*lead, slice(None), r)] for r in sorted({j % stride for j in at})}
+    return [phases[j % stride][(*lead, slice(j // stride, j // stride + places))] for j in at]

@@ -33,7 +33,6 @@ from wholestep.optim.plateaus import Plateau as Plateau
 from wholestep.optim.protocol import Optimizer as Optimizer, Transform as Transform
 from wholestep.optim.quasi_newton import Lbfgs as Lbfgs
 from wholestep.optim.resilient import Rprop as Rprop
-from wholestep.optim.schedule_free import ScheduleFreeAdamw as ScheduleFreeAdamw, ScheduleFreeSgd as ScheduleFreeSgd
 from wholestep.optim.schedules import (
     Constant as Constant,
     Cosine as Cosine,
@@ -50,6 +49,7 @@ from wholestep.optim.schedules import (
     StepDecay as StepDecay,
 )
 from wholestep.optim.sharpness import Sam as Sam
+from wholestep.optim.unscheduled import ScheduleFreeAdamw as ScheduleFreeAdamw, ScheduleFreeSgd as ScheduleFreeSgd
 
 accumulate = _checked(Accumulate)
 adabelief = _checked(Adabelief)
