@@ -39,6 +39,7 @@ FLOORS = {
         "inline_bodies",
         "absorb_transposes attention_pattern convolution_gradients fold matrix_chain one_hot_indexing pads_to_concat "
         "reroll simplify simplify_reductions sparse_rows",
+        "convolution_phases",
         "pipeline",
     ),
     "lower": (

@@ -198,7 +198,7 @@ def test_random_contractions_on_integers_are_equal(chunk):
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (2, 2)])
-def test_a_convolution_and_its_gradients_are_one_contraction_each(layout, stride, dilation):
+def test_a_convolution_and_its_gradients_are_contractions_of_windows(layout, stride, dilation):
     at = layout.index("H")
     over = (slice(None),) * at + (slice(None, None, stride),) * 2
     inside = (..., slice(None, None, dilation), slice(None, None, dilation))
@@ -211,7 +211,7 @@ def test_a_convolution_and_its_gradients_are_one_contraction_each(layout, stride
         return np.einsum(labels, windows[over][inside], w)
 
     rng = np.random.default_rng(1)
-    x, w = [rng.integers(-3, 4, s).astype(float) for s in ((2, 8, 9, 3) if at == 1 else (2, 3, 8, 9), (3, 2, 3, 4))]
+    x, w = [rng.integers(-3, 4, s).astype(float) for s in ((2, 8, 9, 3) if at == 1 else (2, 3, 8, 9), (3, 2, 3, 8))]
     out, pull = ws.vjp(convolved, x, w)
     gy = rng.integers(-3, 4, out.shape).astype(float)
     graph = jit(lambda x, w, gy: (convolved(x, w), *ws.vjp(convolved, x, w)[1](gy))).lower(x, w, gy)
@@ -219,8 +219,34 @@ def test_a_convolution_and_its_gradients_are_one_contraction_each(layout, stride
     for a, b in zip([out, *pull(gy)], interpret(made, [x, w, gy]), strict=True):
         assert np.array_equal(a, b)
     operands = [v.node.op.name for node in made.nodes if node.op.name == "contract" for v in node.inputs if v.node]
-    assert sorted(operands) == ["flip", "window", "window", "window"]
-    assert not {"unwindow", "slice", "concat"} & {node.op.name for node in made.nodes}
+    # With a stride that the dilation does not share, every other place of the operand's gradient meets other taps.
+    kernels = ["slice"] * stride**2 if dilation % stride else ["flip"]
+    assert sorted(operands) == sorted([*kernels, *["window"] * (2 + len(kernels))])
+    assert not {"unwindow", "concat"} & {node.op.name for node in made.nodes}
+
+
+@pytest.mark.parametrize("taps", [1, 2, 3, 5])
+@pytest.mark.parametrize("gap", [2, 3, 4])
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+def test_no_tap_meets_the_zeros_between_elements(taps, gap, dilation):
+    rng = np.random.default_rng(3)
+    for n, before, after in ((1, 0, 6), (2, 14, 13), (4, 1, 0), (5, 2, 3), (5, 0, 1)):
+        size = before + (n - 1) * gap + 1 + after
+        places = size - (taps - 1) * dilation
+        if places < 1:
+            continue
+        graph = parse(f"""
+def f(g: f64[3, 8, {n}], w: f64[{taps}, 8, 2]):
+    pad_1: f64[3, 8, {size}] = pad(g, before=(0, 0, {before}), after=(0, 0, {after}), interior=(0, 0, {gap - 1}))
+    window_1: f64[3, 8, {places}, {taps}] = window(pad_1, size=({taps},), stride=(1,), dilation=({dilation},))
+    contract_1: f64[3, {places}, 2] = contract(window_1, w, spec='ncpk,kco->npo')
+    return contract_1
+""")
+        made = run_passes(graph, ALL_PASSES)
+        seen = [node.inputs[0].node for node in made.nodes if node.op.name == "window"]
+        assert not any(any(node.params["interior"]) for node in seen if node and node.op.name == "pad")
+        args = [rng.integers(-3, 4, shape).astype(float) for shape in ((3, 8, n), (taps, 8, 2))]
+        assert np.array_equal(interpret(made, args)[0], interpret(graph, args)[0])
 
 
 GROUPED = {

@@ -507,6 +507,17 @@ def f(g: f32[2, 5, 4], w: f32[3, 6, 4]):
     return unwindow_1
 """,
     ),
+    "a convolution over zeros between elements": (
+        "convolution_phases",
+        """
+def f(g: f32[2, 5, 8], w: f32[3, 6, 8]):
+    pad_1: f32[2, 11, 8] = pad(g, before=(0, 1, 0), after=(0, 1, 0), interior=(0, 1, 0))
+    permute_1: f32[2, 8, 11] = permute(pad_1, axes=(0, 2, 1))
+    window_1: f32[2, 8, 9, 3] = window(permute_1, size=(3,), stride=(1,), dilation=(1,))
+    contract_1: f32[2, 6, 9] = contract(window_1, w, spec='nopk,kco->ncp')
+    return contract_1
+""",
+    ),
     "a part of a product": (
         "convolution_gradients",
         """

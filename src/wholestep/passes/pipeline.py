@@ -9,6 +9,7 @@ from wholestep.ir.graph import Graph
 from wholestep.ir.verify import verify
 from wholestep.passes.absorb_transposes import absorb_transposes
 from wholestep.passes.convolution_gradients import convolution_gradients
+from wholestep.passes.convolution_phases import convolution_phases
 from wholestep.passes.cse import cse
 from wholestep.passes.dce import dce
 from wholestep.passes.fold import fold_constants
@@ -29,6 +30,7 @@ OPTIMIZATIONS = (
     Pass("simplify_reductions", simplify_reductions),
     Pass("absorb_transposes", absorb_transposes),
     Pass("convolution_gradients", convolution_gradients),
+    Pass("convolution_phases", convolution_phases),
     Pass("matrix_chain", matrix_chain),
     Pass("cse", cse, exact=True),
     Pass("dce", dce, exact=True),

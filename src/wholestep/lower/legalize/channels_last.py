@@ -73,10 +73,8 @@ class LayoutPropagation(GraphRewriter):
 
     def plain(self, v: Value) -> Value:
         """A value in program layout."""
-        if v in self.laid:
-            base, axes = self.laid[v]
-            self.env[v] = self.permuted(base, axes)
-            del self.laid[v]
+        if v in self.laid and v not in self.env:
+            self.env[v] = self.permuted(*self.laid[v])
         return self.env.get(v, v)
 
     def permuted(self, v: Value, axes: AxisOrder) -> Value:
