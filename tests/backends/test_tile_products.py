@@ -16,7 +16,7 @@ from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.find_products import find_product
 from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.tile_products import TiledProduct, choose_shape, tile_product
-from wholestep.backends.gpu.tile_shapes import SHAPES, TileShape
+from wholestep.backends.gpu.tile_shapes import SHAPES, TileLimits, TileShape
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Barrier, Kernel, Loop, Statement, walk
 from wholestep.kernel.verify import verify_kernel
@@ -25,6 +25,8 @@ from wholestep_tools.drawn import cuda_cpp
 from wholestep_tools.drawn.cuda_card import card_without_one
 
 Array = np.ndarray[Any, Any]
+
+MEMORY = TileLimits(shared=48 * 1024)
 
 SMALL = (
     TileShape(4, 2, 2, 4, 8, 1.0, 1.0),
@@ -166,7 +168,7 @@ def test_sums_of_tiles_have_the_bits_of_sums_without_tiles() -> None:
 
 def test_the_shape_is_chosen_by_the_size() -> None:
     sizes = [(128, 128, 256), (1024, 128, 512), (1024, 512, 128), (1024, 1024, 1024), (4096, 4096, 4096)]
-    shapes = [choose_shape(find_or_fail(product(*size))) for size in sizes]
+    shapes = [choose_shape(find_or_fail(product(*size)), MEMORY) for size in sizes]
     assert [shape and (shape.height, shape.width) for shape in shapes] == [
         (16, 16),
         (32, 32),
@@ -176,6 +178,23 @@ def test_the_shape_is_chosen_by_the_size() -> None:
     ]
 
 
+SIZES = [(16, 16, 64), (128, 256, 784), (1024, 128, 512), (1024, 512, 128), (1024, 1024, 1024), (4096, 4096, 4096)]
+
+
+@pytest.mark.parametrize("shared", [1, 8, 16, 32, 48])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_tile_has_no_more_shared_memory_than_there_is(dtype: str, shared: int) -> None:
+    """Factors along their terms take the most; a card with too little has no tiles."""
+    limits = TileLimits(shared=shared * 1024)
+    for rows, columns, terms in SIZES:
+        for x, w in (("", ""), (f"{rows}*r1 + i0", f"{terms}*i1 + r1")):
+            text = str(product(rows, columns, terms, x, w)).replace("f32", dtype)
+            made = tile_product(parse_kernel(text), limits)
+            held = 0 if made is None else sum([b.size * b.dtype.itemsize for b in made.scratch])
+            assert held <= limits.shared, (rows, columns, terms)
+            assert (made is None) == (shared < (16 if dtype == "f32" else 32)), (rows, columns, terms)
+
+
 def test_few_rows_columns_or_terms_are_no_tiles() -> None:
     for size in ((8, 128, 128), (128, 8, 128), (128, 128, 8)):
-        assert tile_product(product(*size)) is None
+        assert tile_product(product(*size), MEMORY) is None

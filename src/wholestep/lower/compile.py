@@ -24,7 +24,7 @@ from wholestep.lower.program.program import FIRST_INPUT, BufferSlot, LoweredProg
 from wholestep.lower.program.steps import ForLoop, Launch, MemRef, Step, walk_steps
 from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.lower.remat.solve import BudgetSolver
-from wholestep.lower.target import Target
+from wholestep.lower.target import FREE_REUSE, Target
 
 
 def lower_program(
@@ -65,8 +65,8 @@ def lower_program(
     rates = target.rates if budget is None else budget.rates
     disk = rates if budget is not None and budget.spill else None
     price = partial(task_microseconds, rates=rates)
-    unshared = target.unshared if budget is None else 0  # where memory is short, it comes first
-    solver = partial(BudgetSolver, disk=disk, is_evictable=target.is_evictable, unshared=unshared)
+    reuse = target.reuse if budget is None else FREE_REUSE  # where memory is short, it comes first
+    solver = partial(BudgetSolver, disk=disk, is_evictable=target.is_evictable, reuse=reuse)
     fitting = solver(context.layout.finish(), price, context.pinned)
     free = fitting.fit(found)
     if budget is not None:

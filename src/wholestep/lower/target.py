@@ -73,6 +73,18 @@ class LookLimits(NamedTuple):
         return isinstance(line * results, int) and line <= self.line and line * results <= self.total
 
 
+class ReuseLimits(NamedTuple):
+    """The values that share memory with no other one, those of up to `unshared` bytes, and how many tasks apart others
+    are at least that lie in one place: what is written where something else lay waits until nobody reads that.
+    """
+
+    unshared: int = 0
+    apart: int = 1
+
+
+FREE_REUSE = ReuseLimits()
+
+
 @dataclass(frozen=True)
 class Target:
     """A device that runs scalar loops in the order written, and the base class of all others.
@@ -80,9 +92,9 @@ class Target:
     `vector` is the bytes of a vector, `registers` how many vectors there are, and `row_vectors` up to how many of them
     a row may fill to be worked on in registers. `spaces` are the memory spaces of its kernels, `barriers` tells whether
     the threads of a workgroup can wait for each other, `launches_beside` whether kernels that wait for nothing run
-    beside each other, for which values of up to `unshared` bytes share memory with no other one. `index_bits` is the
-    width of the integers that indices are computed in, `doubles` whether there is float64 at all, and `split` says
-    which reductions run in two stages, since threads share the first. `operands` limits the orders in which
+    beside each other, and `reuse` limits how values share memory for that. `index_bits` is the width of the integers
+    that indices are computed in, `doubles` whether there is float64 at all, and `split` says which reductions run in
+    two stages, since threads share the first. `operands` limits the orders in which
     contractions read, and `rates` are assumed where none are measured.
     """
 
@@ -93,7 +105,7 @@ class Target:
     spaces: frozenset[Space] = frozenset({"global"})
     barriers: bool = False
     launches_beside: bool = False
-    unshared: int = 0
+    reuse: ReuseLimits = FREE_REUSE
     index_bits: int = 64
     doubles: bool = True
     split: SplitLimits | None = None

@@ -22,7 +22,7 @@ from wholestep.backends.gpu.limits import DOUBLE_HINT, check_program, device_ref
 from wholestep.backends.gpu.target import WEBGPU
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.errors import KernelError, UnsupportedError
-from wholestep.kernel.lang import Kernel
+from wholestep.kernel.lang import Buffer, Kernel
 from wholestep.lower.program.placed import PlacedProgram
 from wholestep.lower.program.steps import (
     ForLoop,
@@ -210,11 +210,18 @@ class ProgramWalk:
             raise launch_refusal(WEBGPU, step, (), f"computes with {error}", DOUBLE_HINT) from None
         stored = kernel.stored()
         if card is not None:
-            self.append(card, (*addresses, *[self.value(n) for _, n in added]))
+            places = map(self.place_of, addresses, step.kernel.buffers)
+            self.append(card, (*places, *[self.value(n) for _, n in added]))
         for address, b in zip(addresses, step.kernel.buffers, strict=True):
             if b.written:
                 self.forget(address, b.size * b.dtype.itemsize)
         self.known |= stored
+
+    def place_of(self, address: int, b: Buffer) -> int:
+        """The address at which a launch finds a buffer: a scalar that the host has computed lies where the host puts
+        it, so that the launch need not wait for the one that stores it."""
+        number = None if b.written or b.size != 1 else self.known.get((address, b.dtype))
+        return self.value(number) if number is not None and self.code.is_computed_ahead(number) else address
 
     def append(self, kernel: Kernel, addresses: tuple[int, ...]) -> None:
         """Let a launch come next."""

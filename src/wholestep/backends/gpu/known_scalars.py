@@ -40,6 +40,11 @@ class KnownCode:
         """The number of a value."""
         return self.numbers.setdefault(KnownOperation(op, dtypes.short(dtype), tuple(args), extra), len(self.numbers))
 
+    def is_computed_ahead(self, number: int) -> bool:
+        """Test whether a value is computed, and whatever cases switches take: not given, nor a constant."""
+        code, _ = self.used_by([number])
+        return len(code) > 1 and all(operation.op != CASE for operation in code)
+
     def used_by(self, roots: Sequence[int]) -> tuple[list[KnownOperation], dict[int, int]]:
         """The operations that some values are made of, constants first, and the new numbers of the old ones."""
         code, wanted = list(self.numbers), set(roots)

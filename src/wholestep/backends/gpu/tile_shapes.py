@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 PROCESSORS = 132
@@ -9,6 +10,12 @@ PROCESSORS = 132
 RUN = 4
 """The rows, and the columns, of a thread that lie next to each other, so that it loads them as a vector from shared
 memory."""
+
+
+class TileLimits(NamedTuple):
+    """The room that a card has for a tile: so many bytes of shared memory."""
+
+    shared: int
 
 
 class TileShape(NamedTuple):
@@ -42,6 +49,12 @@ class TileShape(NamedTuple):
     def width(self) -> int:
         """The columns of the tile."""
         return self.across * self.columns
+
+    def nbytes(self, itemsize: int) -> int:
+        """The most bytes of shared memory that a tile has: the terms of both factors, with rows that keep threads apart
+        in the banks, and the parts of sums that slices of threads exchange."""
+        parts = math.prod(self.slices) * self.height * self.width if self.sliced else 0
+        return (self.terms * (self.height + self.width + 2 * RUN) + parts) * itemsize
 
     def cost(self, products: int, rows: int, columns: int, terms: int) -> float:
         """The microseconds of so many products of these sizes."""

@@ -19,20 +19,18 @@ from wholestep.lower.buffers.tasks import GraphAssignment, Task, TaskGraph
 from wholestep.lower.buffers.verify_assignment import verify_assignment
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.memory_layout import MemoryLayout, MemoryLayoutBuilder, Placement
+from wholestep.lower.target import FREE_REUSE, ReuseLimits
 
 
 def assign_buffers(
-    found: TaskGraph, tasks: tuple[Task, ...], layout: MemoryLayout, unshared: int = 0
+    found: TaskGraph, tasks: tuple[Task, ...], layout: MemoryLayout, reuse: ReuseLimits = FREE_REUSE
 ) -> GraphAssignment:
     """An offset in the arena or file of a task graph for every temporary allocation of `tasks`, its own or those that
-    recompute or spill values; `layout` has the sizes of the arenas of nested graphs. Allocations of up to `unshared`
-    bytes share memory with no other one."""
+    recompute or spill values; `layout` has the sizes of the arenas of nested graphs, and `reuse` limits which
+    allocations share memory."""
     placements = reuse_in_place(tasks, found.outside, layout)
     reused = layout.extended(placements)
-    alive = [
-        life._replace(start=0, end=len(tasks) - 1) if life.nbytes <= unshared else life
-        for life in live_intervals(tasks, found.outside, reused)
-    ]
+    alive = [kept_apart(life, len(tasks), reuse) for life in live_intervals(tasks, found.outside, reused)]
     sizes: dict[Allocation, Size] = {}
     for room in (found.file, found.arena):
         inside = [life for life in alive if reused.in_file(life.place) == room.file]
@@ -44,6 +42,13 @@ def assign_buffers(
     return GraphAssignment(
         tasks, MappingProxyType(placements), sizes[found.arena], sizes[found.file], least, tuple(inside)
     )
+
+
+def kept_apart(life: LiveInterval, tasks: int, reuse: ReuseLimits) -> LiveInterval:
+    """The tasks of a list of so many in which nothing else may lie where an allocation does."""
+    if life.nbytes <= reuse.unshared:
+        return life._replace(start=0, end=tasks - 1)
+    return life._replace(end=min(life.end + reuse.apart, tasks) - 1)
 
 
 def nested_layout(

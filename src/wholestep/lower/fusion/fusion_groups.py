@@ -175,7 +175,8 @@ class FusionAnalysis(IterationSpaces):
             self.needing[group].add(v)
 
     def place_pointwise(self, node: Node) -> None:
-        traces = [self.trace(x) for x in node.inputs] if node.op.kind == "elementwise" else []
+        operands = node.inputs if node.op.kind == "elementwise" else ()
+        traces = [self.trace(x) or self.trace_contraction(x) for x in operands]
         candidates = {t[0]: None for t in traces if t is not None and t[0].kind != "opaque"}
         if self.beside and self.combines_rows(node):
             candidates = {c: None for c in candidates if c.rows is None}
@@ -200,6 +201,12 @@ class FusionAnalysis(IterationSpaces):
                 self.reads_through(node.outputs[0], v)
         else:
             self.new_group(node, "map")
+
+    def trace_contraction(self, v: Value) -> tuple[FusionGroup, AxisRuns] | None:
+        """The group and coordinates of a contraction's result with its axes split, where a launch is saved so."""
+        source = moved_source(v)
+        found = self.placed.get(source) if self.beside else None
+        return self.trace(v, refine=True) if found is not None and found[0].kind == "contract" else None
 
     def combines_rows(self, node: Node) -> bool:
         """True for a number made of a reduction and of something else, for which the reduction would wait."""

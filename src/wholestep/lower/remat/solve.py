@@ -18,6 +18,7 @@ from wholestep.lower.remat.candidates import TemporaryUses
 from wholestep.lower.remat.greedy import GreedySearch, RematSolution
 from wholestep.lower.remat.recompute_cost import RematPrices
 from wholestep.lower.remat.simulate import SimulatedSchedule
+from wholestep.lower.target import FREE_REUSE, ReuseLimits
 
 UNLIMITED = sys.maxsize
 
@@ -26,7 +27,7 @@ class BudgetSolver:
     """The assignments of a program's task graphs and the decisions for them; with `disk` values may be spilled.
 
     `layout` is the program's, `priced` predicts the microseconds of one run of a task, and `pinned` holds the user's
-    pins: "keep" or "recompute". Allocations of up to `unshared` bytes share memory with no other one.
+    pins: "keep" or "recompute". `reuse` limits which allocations share memory.
     """
 
     def __init__(
@@ -36,10 +37,10 @@ class BudgetSolver:
         pinned: Mapping[Allocation, str],
         disk: Rates | None = None,
         is_evictable: Callable[[int], bool] = bool,
-        unshared: int = 0,
+        reuse: ReuseLimits = FREE_REUSE,
     ) -> None:
         self.layout, self.task_price, self.pinned = layout, priced, pinned
-        self.disk, self.is_evictable, self.unshared = disk, is_evictable, unshared
+        self.disk, self.is_evictable, self.reuse = disk, is_evictable, reuse
         self.assigned: dict[TaskGraph, GraphAssignment] = {}
         self.graph_decisions: dict[TaskGraph, list[RematDecision]] = {}
 
@@ -59,7 +60,7 @@ class BudgetSolver:
             for inner in task.inner:
                 self.fit(inner)
         layout = nested_layout(found, self.layout, self.assigned)
-        self.assigned[found] = assign_buffers(found, found.tasks, layout, self.unshared)
+        self.assigned[found] = assign_buffers(found, found.tasks, layout, self.reuse)
         if any(p in self.pinned for task in found.tasks for p in task.writes):
             self.evict_values(found, UNLIMITED)
         return self.assigned[found].arena_bytes
@@ -77,14 +78,14 @@ class BudgetSolver:
             best = self.search(found, limit)
         self.graph_decisions[found] = list(describe_decisions(best, self.prices(found)))
         layout = nested_layout(found, self.layout, self.assigned)
-        self.assigned[found] = assign_buffers(found, apply_choices(best.schedule), layout, self.unshared)
+        self.assigned[found] = assign_buffers(found, apply_choices(best.schedule), layout, self.reuse)
 
     def search(self, found: TaskGraph, limit: int) -> RematSolution:
         """The evictions found for the graph itself."""
         layout = nested_layout(found, self.layout, self.assigned)
 
         def real(schedule: SimulatedSchedule) -> int:
-            return assign_buffers(found, apply_choices(schedule), layout, self.unshared).arena_bytes
+            return assign_buffers(found, apply_choices(schedule), layout, self.reuse).arena_bytes
 
         search = GreedySearch(TemporaryUses(found, layout), self.prices(found), self.pinned)
         best = search.run(limit, real)
