@@ -17,12 +17,14 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.custom import composite, custom_jvp, custom_vjp
     from wholestep.frontend.derivatives import jvp, linearize, vjp
     from wholestep.frontend.dispatch import HOOKS
+    from wholestep.frontend.exchanges import pmax, pmin, ppermute
     from wholestep.frontend.frontier import frontier_grad
     from wholestep.frontend.gradients import grad, trace_gradients, value_and_grad
     from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
     from wholestep.frontend.marks import capture, keep, recompute, stop_gradient
     from wholestep.frontend.precision import autocast
     from wholestep.frontend.printing import print
+    from wholestep.frontend.scans import associative_scan, map
     from wholestep.frontend.shapes import ShapeDtype
     from wholestep.lazy import late
 
@@ -50,6 +52,7 @@ __all__ = [
     "WholestepError",
     "WholestepRegressor",
     "all_gather",
+    "associative_scan",
     "autocast",
     "axis_index",
     "block_until_ready",
@@ -84,13 +87,17 @@ __all__ = [
     "keep",
     "linearize",
     "lr_find",
+    "map",
     "mean_over",
     "mesh",
     "nn",
     "numpy",
     "optim",
     "params",
+    "pmax",
     "pmean",
+    "pmin",
+    "ppermute",
     "print",
     "psum",
     "random",

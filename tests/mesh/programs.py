@@ -128,6 +128,17 @@ def with_gradient(x: Any) -> Any:
     return value, pullback(np.ones_like(x))[0]
 
 
+def exchanged(x: Any) -> tuple[Any, Any, Any]:
+    """The largest and the smallest over the axis, and what comes from the element before, if there is one."""
+    return ws.pmax(x, "data"), ws.pmin(x, "data"), ws.ppermute(x, "data", [(0, 1)])
+
+
+def exchanges(communicator: Any, x: Any) -> list[Any]:
+    """`exchanged` of this rank's row, in compiled code."""
+    enter_axis("data", communicator)
+    return [np.asarray(part) for part in ws.jit(exchanged)(x[communicator.rank])]
+
+
 def sharded(communicator: Any, cases: Any) -> list[Any]:
     """Train each case with a part of the optimizer's state: losses, parameters, all of the state, and the own bytes."""
     found = []

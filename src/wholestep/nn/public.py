@@ -192,6 +192,14 @@ from wholestep.nn.resampling import (
     pixel_unshuffle as pixel_unshuffle,
     upsample as upsample,
 )
+from wholestep.nn.segments import (
+    segment_max as segment_max,
+    segment_mean as segment_mean,
+    segment_min as segment_min,
+    segment_prod as segment_prod,
+    segment_softmax as segment_softmax,
+    segment_sum as segment_sum,
+)
 from wholestep.nn.sparse_probabilities import gumbel_softmax as gumbel_softmax, sparsemax as sparsemax
 from wholestep.nn.stack import Stack as Stack
 from wholestep.nn.streaming import (

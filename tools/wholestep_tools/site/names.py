@@ -18,14 +18,14 @@ TOPICS = {
         "Marks and rules of your own",
         "stop_gradient checkpoint keep recompute autocast custom_vjp custom_jvp composite capture print",
     ),
-    "control": ("Loops and branches", "scan fori_loop while_loop cond switch"),
+    "control": ("Loops and branches", "scan associative_scan map fori_loop while_loop cond switch"),
     "programs": ("Programs and shapes", "jit trace eval_shape ShapeDtype Dim block_until_ready"),
     "training": (
         "Training",
         """compile fit Loader params lr_find mean_over encode_labels unroll stacked estimate calibrate
         WholestepClassifier WholestepRegressor""",
     ),
-    "processes": ("Several processes", "psum pmean all_gather axis_index"),
+    "processes": ("Several processes", "psum pmean pmax pmin all_gather ppermute axis_index"),
     "libraries": ("Other libraries", "from_torch_export from_jax from_onnx to_torch to_jax to_tensorflow to_file"),
 }
 """Each page of names of `wholestep` itself: its title, and the names in the order in which it shows them."""
