@@ -92,10 +92,10 @@ def prefixes(f: Callable[[list[Any], list[Any]], list[Any]], rows: list[Any]) ->
     if n == 2:
         return [np.concatenate([x[:1], y]) for x, y in zip(rows, odd, strict=True)]
     even = f([x[: (n - 1) // 2] for x in odd], [x[2::2] for x in rows])
-    return [interleaved(np.concatenate([x[:1], e]), o) for x, e, o in zip(rows, even, odd, strict=True)]
+    return [rows_in_turn(np.concatenate([x[:1], e]), o) for x, e, o in zip(rows, even, odd, strict=True)]
 
 
-def interleaved(even: Any, odd: Any) -> Any:
+def rows_in_turn(even: Any, odd: Any) -> Any:
     """Rows in turn, the first of `even` first; it may have one more."""
     m, rest = odd.shape[0], even.shape[1:]
     both = np.reshape(np.stack([even[:m], odd], axis=1), (2 * m, *rest))

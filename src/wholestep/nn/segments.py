@@ -32,7 +32,7 @@ def segment_sum(x: Any, segments: Any, count: int) -> Any:
     >>> ws.nn.segment_sum(np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), 3).tolist()
     [2.0, 0.0, 5.0]
     """
-    rows, at = operands("segment_sum", x, segments, count)
+    rows, at = rows_and_segments("segment_sum", x, segments, count)
     made = wnp.zeros((count, *rows.shape[1:]), rows.dtype)
     np.add.at(made, at, rows)
     return made
@@ -49,7 +49,7 @@ def segment_mean(x: Any, segments: Any, count: int) -> Any:
     >>> ws.nn.segment_mean(np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), 3).tolist()
     [2.0, 0.0, 2.5]
     """
-    rows, at = operands("segment_mean", x, segments, count)
+    rows, at = rows_and_segments("segment_mean", x, segments, count)
     number = wnp.maximum(segment_sum(wnp.ones(rows.shape[:1], rows.dtype), at, count), 1)
     return segment_sum(rows, at, count) / number.reshape(-1, *[1] * (rows.ndim - 1))
 
@@ -97,8 +97,8 @@ def segment_prod(x: Any, segments: Any, count: int) -> Any:
     >>> ws.nn.segment_prod(np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), 3).tolist()
     [2.0, 1.0, 4.0]
     """
-    rows, at = operands("segment_prod", x, segments, count)
-    return folded(rows, at, count, wnp.multiply, 1)
+    rows, at = rows_and_segments("segment_prod", x, segments, count)
+    return join_segments(rows, at, count, wnp.multiply, 1)
 
 
 def segment_softmax(x: Any, segments: Any, count: int) -> Any:
@@ -112,13 +112,13 @@ def segment_softmax(x: Any, segments: Any, count: int) -> Any:
     >>> ws.nn.segment_softmax(np.array([0.0, 7.0, 0.0]), np.array([2, 0, 2]), 3).tolist()
     [0.5, 1.0, 0.5]
     """
-    rows, at = operands("segment_softmax", x, segments, count)
+    rows, at = rows_and_segments("segment_softmax", x, segments, count)
     top = stop_gradient(extreme("segment_softmax", rows, at, count, wnp.maximum))
     raised = wnp.exp(rows - wnp.take(top, at, axis=0))
     return raised / wnp.take(segment_sum(raised, at, count), at, axis=0)
 
 
-def operands(name: str, x: Any, segments: Any, count: Any) -> tuple[Any, Any]:
+def rows_and_segments(name: str, x: Any, segments: Any, count: Any) -> tuple[Any, Any]:
     """The rows and the numbers of their segments; raises for what does not fit."""
     rows, at = wnp.asarray(x), integer_index(name, segments)
     if not is_integer(count) or count < 1:
@@ -137,11 +137,11 @@ def operands(name: str, x: Any, segments: Any, count: Any) -> tuple[Any, Any]:
 
 def extreme(name: str, x: Any, segments: Any, count: int, better: Callable[[Any, Any], Any]) -> Any:
     """The largest or smallest elements of each segment."""
-    rows, at = operands(name, x, segments, count)
+    rows, at = rows_and_segments(name, x, segments, count)
     if dtypes.is_complex(rows.dtype):
         raise DtypeError(f"{name}: x is {type_text(rows)}, which has no order")
-    low, high = limits(rows.dtype)
-    found = folded(stop_gradient(rows), at, count, better, low if better is wnp.maximum else high)
+    low, high = least_and_largest(rows.dtype)
+    found = join_segments(stop_gradient(rows), at, count, better, low if better is wnp.maximum else high)
     if not dtypes.is_float(rows.dtype):
         return found
     hit = (rows == wnp.take(found, at, axis=0)) & wnp.isfinite(rows)
@@ -151,14 +151,14 @@ def extreme(name: str, x: Any, segments: Any, count: int, better: Callable[[Any,
     return found + (shared - stop_gradient(shared))
 
 
-def limits(dtype: Any) -> tuple[Any, Any]:
+def least_and_largest(dtype: Any) -> tuple[Any, Any]:
     """The least and the largest number of a dtype."""
     if dtypes.is_float(dtype):
         return -np.inf, np.inf
     return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
-def folded(rows: Any, at: Any, count: int, f: Callable[[Any, Any], Any], nothing: Any) -> Any:
+def join_segments(rows: Any, at: Any, count: int, f: Callable[[Any, Any], Any], nothing: Any) -> Any:
     """The rows of each segment joined by an associative function, in their order."""
     if not rows.shape[0]:
         return wnp.full((count, *rows.shape[1:]), nothing, rows.dtype)

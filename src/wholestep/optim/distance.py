@@ -77,11 +77,11 @@ class Prodigy(WithMoments):
         before, fade = state["distance"], self.b2**0.5
         rate = self.rate(state["count"], before)
         pairs = zip(gs, starts, map(working_array, leaves), strict=True)
-        onward = total(wnp.sum(real_product(g, start - p)) for g, start, p in pairs)
+        onward = double_sum(wnp.sum(real_product(g, start - p)) for g, start, p in pairs)
         progress = fade * state["progress"] + before / self.first * rate * onward
         part = before / self.first * (before if self.cautious else rate)
         sums = [scalar_like(fade, s) * s + scalar_like(part, s) * g for g, s in zip(gs, sums, strict=True)]
-        size = total(wnp.sum(abs(s)) for s in sums)
+        size = double_sum(wnp.sum(abs(s)) for s in sums)
         found = wnp.where(size > 0, self.coefficient * progress / wnp.where(size > 0, size, 1), 0.0)
         known = {"before": before, "distance": wnp.maximum(before, found), "progress": progress}
         return super().update(grads, {**state, **known, "sum": tree.unflatten(structure, sums)}, params)
@@ -98,6 +98,6 @@ def real_product(a: Any, b: Any) -> Any:
     return a.real * b.real + a.imag * b.imag if dtypes.is_complex(a.dtype) else a * b
 
 
-def total(numbers: Iterable[Any]) -> Any:
+def double_sum(numbers: Iterable[Any]) -> Any:
     """The sum of scalars in double precision."""
     return functools.reduce(wnp.add, [wnp.asarray(x).astype(np.float64) for x in numbers], wnp.zeros(()))
