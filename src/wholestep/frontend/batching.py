@@ -89,7 +89,7 @@ def vmap(
             types = [array_type(v.shape[1:], v.dtype) for v in mapped]
             flat, evaluate = [t.ndim == 0 for t in types], work.builder.evaluate
             with named_axis(axis_name, n):
-                traced = trace_flat(one, types, flat, reason="vmap", name=_name(f), evaluate=evaluate)
+                traced = trace_flat(one, types, flat, reason="vmap", name=_graph_name(f), evaluate=evaluate)
             marks = [True] * len(mapped) + [False] * len(traced.captured)
             outs, out_on = Batching(n, axis_name).inline(traced.graph, [*mapped, *traced.captured], marks)
             shaped = tree.unflatten(traced.structure, outs)
@@ -100,7 +100,7 @@ def vmap(
     return batched
 
 
-def _name(f: Any) -> str:
+def _graph_name(f: Any) -> str:
     return str(getattr(f, "__name__", "graph"))
 
 
