@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.steps import STEPS
 
 import wholestep as ws
 from wholestep import nn, optim
@@ -17,6 +16,7 @@ from wholestep.errors import BoundsError, DeviceError, MissingExtraError, Parame
 from wholestep.export.targets import TARGETS, named_object
 from wholestep.runtime.delegates import executable, libraries
 from wholestep.runtime.delegates.libraries import LIBRARIES, library_named
+from wholestep_tools.audit.trainings.small_steps import STEPS
 
 RNG = np.random.default_rng(0)
 PARAMS = {"w": RNG.normal(size=(5, 8)).astype(np.float32), "v": RNG.normal(size=(8, 3)).astype(np.float32)}

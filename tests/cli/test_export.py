@@ -111,7 +111,9 @@ def test_what_cannot_be_done_is_said(script, capsys, words, said):
 
 
 def test_a_file_that_computes_something_else_is_no_success(script, capsys, monkeypatch):
-    monkeypatch.setitem(export.RUNNERS, "numpy", lambda path, given, calls: [float(np.mean(given["batch"]))] * calls)
+    monkeypatch.setitem(
+        export.RUNNERS, "numpy", lambda path, given, calls, after: [float(np.mean(given["batch"]))] * calls
+    )
     assert main(["export", "--to", "numpy", "--out", "line.py", "--step", "trained", str(script)]) == 1
     assert "the losses of the file are" in capsys.readouterr().err
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.steps import rows, tokens
 from tests.native.steps import mlp, tiny
 
 import wholestep as ws
@@ -25,6 +24,7 @@ from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph
 from wholestep.primitives.family import REGISTRY
 from wholestep.testing.primitives import graph_of, samples_of
+from wholestep_tools.audit.trainings.small_steps import rows, tokens
 from wholestep_tools.drawn.same_numbers import difference
 
 pytestmark = pytest.mark.filterwarnings("ignore")

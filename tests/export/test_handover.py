@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.steps import Reader, dense, images, rows
 
 import wholestep as ws
 from wholestep import nn, optim, tree
 from wholestep.errors import ArgumentError, TreeError, UnsupportedError
 from wholestep.train.handover import to_torch
+from wholestep_tools.audit.trainings.small_steps import Reader, dense, images, rows
 
 
 def energy(p: Any, x: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
-from tests.export.steps import OPTIMIZERS, STEPS, dense
 
 import wholestep as ws
 from wholestep import tree
 from wholestep.errors import ParameterError, UnsupportedError
+from wholestep_tools.audit.trainings.small_steps import OPTIMIZERS, STEPS, dense
 
 
 def imported(path: Path) -> ModuleType:

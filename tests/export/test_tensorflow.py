@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.steps import dense, rows
 from tests.export.test_handover import PARAMS, X, energy
 from tests.export.test_python_files import imported
 
@@ -17,6 +16,7 @@ from wholestep import tree
 from wholestep.errors import UnsupportedError
 from wholestep.scipy import special
 from wholestep.train.handover import to_tensorflow
+from wholestep_tools.audit.trainings.small_steps import dense, rows
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,9 @@ def comparison(step: Step, batch: Any, out: Path, target: str, calls: int) -> st
     """A sentence on how far apart losses of a step and its file are; raises ExportError for more than rounding."""
     paths, types = tree.paths(batch, "batch"), [leaf.type.dtype for leaf in step._engine.signature.leaves]
     rows = zip(paths, tree.leaves(batch), types, strict=True)
-    theirs = RUNNERS[target](out, {path: np.asarray(x, dtype) for path, x, dtype in rows}, calls)
+    given = {path: np.asarray(x, dtype) for path, x, dtype in rows}
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = RUNNERS[target](out, given, calls, Path(folder, "after.safetensors"))
     ours = [np.mean(np.asarray(step(batch).loss, np.float64)) for _ in range(calls)]
     largest = max(np.abs(ours).max(), np.finfo(np.float32).tiny)
     apart = float(np.abs(np.subtract(ours, theirs)).max() / largest)

@@ -1,4 +1,4 @@
-"""Exported files, run where something here runs them: each target's losses of a few calls on one batch."""
+"""Exported files, run where something here runs them: the losses of a few calls on one batch, and the state after."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep.errors import ExportError
 from wholestep.export.coreml.evaluator import MilPackage
 from wholestep.export.native.header import one_line
 from wholestep.export.native.names import prefix_of
+from wholestep.export.python.support import checkpoint_file
 from wholestep.ir.graph import NDArray
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.step.export import STATE_SUFFIX
 
 Given = Mapping[str, NDArray]
-Runner = Callable[[Path, Given, int], list[float]]
-"""(the file, the arrays of a batch by their paths, calls) -> the loss of each call, from the state beside the file."""
+Runner = Callable[[Path, Given, int, Path], list[float]]
+"""(the file, the arrays of a batch by their paths, calls, a file for the state after them) -> the loss of each call,
+from the state beside the file."""
+FUSED = ("-march=x86-64-v3",) if "x86-64-v3" in host_levels() else ()
+"""The options under which a compiler of C has the multiply-add that this processor has."""
 SECONDS = 300
 """The seconds that a compiler, or a program, is given."""
 
@@ -57,7 +62,7 @@ def mean_of_losses(x: Any) -> float:
 # Python, ONNX and Core ML.
 
 
-def python_losses(path: Path, given: Given, calls: int) -> list[float]:
+def python_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
     """Losses of the step in a source file."""
     spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
     assert spec is not None and spec.loader is not None
@@ -72,14 +77,16 @@ def python_losses(path: Path, given: Given, calls: int) -> list[float]:
     for _ in range(calls):
         state, results = module.step(state, batch)
         found.append(mean_of_losses(results["loss"]))
+    module.save(after, state, like=path.with_suffix(STATE_SUFFIX))
     return found
 
 
-def onnx_losses(path: Path, given: Given, calls: int) -> list[float]:
+def onnx_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
     """Losses of a model in ONNX Runtime on the processor."""
     session = imported("onnxruntime").InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
     pairs = json.loads(session.get_modelmeta().custom_metadata_map["wholestep.state"])
-    values = {name: with_parts(x) for name, x in {**state_beside(path), **given}.items()}
+    state = state_beside(path)
+    values = {name: with_parts(x) for name, x in {**state, **given}.items()}
     if any([x.dtype.name == "bfloat16" for x in values.values()]):
         raise NotRun("ONNX Runtime takes no arrays of bfloat16")
     names, found = [o.name for o in session.get_outputs()], []
@@ -88,6 +95,7 @@ def onnx_losses(path: Path, given: Given, calls: int) -> list[float]:
         results = dict(zip(names, session.run(None, known), strict=True))
         values |= {path: results[out] for path, out in pairs.items()}
         found.append(mean_of_losses(results["loss"]))
+    write_state(after, values, state, path.with_suffix(STATE_SUFFIX))
     return found
 
 
@@ -96,14 +104,28 @@ def with_parts(x: NDArray) -> NDArray:
     return np.stack([x.real, x.imag], axis=-1) if x.dtype.kind == "c" else x
 
 
-def coreml_losses(path: Path, given: Given, calls: int) -> list[float]:
+def write_state(after: Path, values: Given, state: Given, like: Path) -> None:
+    """Write the arrays that have taken the place of a state, as a checkpoint like another one."""
+    write: Any = checkpoint_file.write_checkpoint
+    write(after, {name: of_parts(values[name], x) for name, x in state.items()}, like)
+
+
+def of_parts(x: NDArray, like: NDArray) -> NDArray:
+    """An array of the shape and the dtype of another one; where that is complex, from its parts along a last axis."""
+    whole = np.ascontiguousarray(x).view(like.dtype) if like.dtype.kind == "c" else x
+    return whole.astype(like.dtype).reshape(like.shape)
+
+
+def coreml_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
     """Losses of a package as NumPy evaluates its operations, since Core ML runs on machines of Apple alone."""
-    package, values, found = MilPackage.at(path), {**state_beside(path), **given}, []
+    state = state_beside(path)
+    package, values, found = MilPackage.at(path), {**state, **given}, []
     loss = next(name for name in package.outputs if package.paths[name] == "loss")
     for _ in range(calls):
         results = package(values)
         values |= {path: results[out] for path, out in package.state.items()}
         found.append(mean_of_losses(results[loss]))
+    write_state(after, values, state, path.with_suffix(STATE_SUFFIX))
     return found
 
 
@@ -131,7 +153,7 @@ static unsigned char *bytes_of(const char *path, size_t *n) {
 
 int main(int count, char **words) {
     size_t n;
-    if (count != 4) return 2;
+    if (count != 5) return 2;
     @PREFIX@ *m = @PREFIX@_init(memory);
     unsigned char *file = bytes_of(words[1], &n);
     if (@PREFIX@_load(m, file, n)) return puts("the state beside the file was refused"), 1;
@@ -144,6 +166,10 @@ int main(int count, char **words) {
         for (int k = 0; k < @COUNT@; k++) sum += (double)@LOSS@(m)[k];
         printf("%.17g\\n", sum / @COUNT@);
     }
+    file = malloc(@UPPER@_STATE_BYTES);
+    if (!file || !@PREFIX@_save(m, file, @UPPER@_STATE_BYTES)) return puts("the state cannot be saved"), 1;
+    FILE *f = fopen(words[4], "wb");
+    if (!f || fwrite(file, 1, @UPPER@_STATE_BYTES, f) != @UPPER@_STATE_BYTES || fclose(f)) return 3;
     return 0;
 }
 """
@@ -170,7 +196,7 @@ def c_driver(path: Path, given: Given) -> str:
     return re.sub(r"@(\w+)@", lambda found: words[found[1]], DRIVER)
 
 
-def native_losses(path: Path, given: Given, calls: int) -> list[float]:
+def native_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
     """Losses of C source or of an object, in a program that the system's compiler makes."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -181,9 +207,9 @@ def native_losses(path: Path, given: Given, calls: int) -> list[float]:
         batch.write_bytes(b"".join([np.ascontiguousarray(x).tobytes() for x in given.values()]))
         state_code = path.with_name(f"{prefix_of(path.stem)}_state.c")
         parts = [main, path.resolve(), *([state_code.resolve()] if path.suffix == ".o" else [])]
-        given_words = ["-std=c99", "-O1", f"-I{path.resolve().parent}", *map(str, parts), "-o", str(program), "-lm"]
-        finished([compiler, *given_words], "the C compiler refuses it")
-        return numbers_said([str(program), str(path.with_suffix(STATE_SUFFIX)), str(batch), str(calls)])
+        options = ["-std=c99", "-O1", *FUSED, f"-I{path.resolve().parent}"]
+        finished([compiler, *options, *map(str, parts), "-o", str(program), "-lm"], "the C compiler refuses it")
+        return numbers_said([str(program), str(path.with_suffix(STATE_SUFFIX)), str(batch), str(calls), str(after)])
 
 
 def finished(words: list[str], failed: str) -> str:
@@ -203,8 +229,8 @@ def numbers_said(words: list[str]) -> list[float]:
 
 
 NODE_SCRIPT = """
-import { readFile } from "node:fs/promises";
-const [place, code, state, batch, sizes, calls] = process.argv.slice(2);
+import { readFile, writeFile } from "node:fs/promises";
+const [place, code, state, batch, sizes, calls, after] = process.argv.slice(2);
 const { instantiate } = await import(place);
 const model = await instantiate(await readFile(code));
 await model.load(await readFile(state));
@@ -220,10 +246,11 @@ for (let i = 0; i < Number(calls); i++) {
   const loss = Array.from(model.arrays.loss);
   console.log(loss.reduce((a, b) => a + b) / loss.length);
 }
+await writeFile(after, new Uint8Array(await model.save()));
 """
 
 
-def wasm_losses(path: Path, given: Given, calls: int) -> list[float]:
+def wasm_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
     """Losses of a module of WebAssembly in node."""
     node = shutil.which("node")
     if node is None:
@@ -234,10 +261,10 @@ def wasm_losses(path: Path, given: Given, calls: int) -> list[float]:
         batch.write_bytes(b"".join([np.ascontiguousarray(x).tobytes() for x in given.values()]))
         sizes = json.dumps([(name, x.nbytes) for name, x in given.items()])
         files = [path.with_suffix(".mjs").resolve().as_uri(), path, path.with_suffix(STATE_SUFFIX), batch]
-        return numbers_said([node, str(script), *map(str, files), sizes, str(calls)])
+        return numbers_said([node, str(script), *map(str, files), sizes, str(calls), str(after)])
 
 
-def browser_alone(path: Path, given: Given, calls: int) -> list[float]:
+def browser_alone(path: Path, given: Given, calls: int, after: Path) -> list[float]:
     """Nothing: raises NotRun."""
     raise NotRun("a page runs in a browser that has WebGPU, and none is started here")
 

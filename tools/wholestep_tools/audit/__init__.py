@@ -31,7 +31,7 @@ from wholestep_tools.audit.correctness import (
     webgpu_steps,
 )
 from wholestep_tools.audit.endurance import allocations, calls, fork, memory, shapes, sharing, stream
-from wholestep_tools.audit.foreign import damaged_models, exported_samples, onnx_models, onnx_nodes
+from wholestep_tools.audit.foreign import damaged_models, exported_samples, onnx_models, onnx_nodes, parity
 from wholestep_tools.audit.guards import alarms, origins, scales
 from wholestep_tools.audit.hostile import export_files, exported_names, files, headers, markup, names, paths, texts
 from wholestep_tools.audit.numerics import drift, modes, precisions, sums
@@ -66,7 +66,7 @@ ROOMS = (
     (entries, rivals, keys, folders),
     (calls, shapes, sharing, fork, allocations, memory, stream),
     (origins, scales, alarms),
-    (exported_samples, onnx_nodes, onnx_models, damaged_models),
+    (exported_samples, parity, onnx_nodes, onnx_models, damaged_models),
     (workers, losses),
 )
 AUDITS = {module.AUDIT.name: module.AUDIT for room in ROOMS for module in room}

@@ -16,6 +16,9 @@ from wholestep.export.onnx.writer import OnnxWriter, Word
 from wholestep.ir.graph import Node
 from wholestep.primitives.contraction import parts
 
+LONG_SUM = 2048
+"""The terms of a sum in float32 beyond which it is written in parts."""
+
 
 def onnx_cast(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `cast`."""
@@ -153,6 +156,28 @@ def onnx_reduce_axes(w: OnnxWriter, kind: str, x: str, dtype: Any, axes: Sequenc
     given = x if inside == dtype else w.cast(x, inside)
     made = w.op(kind, given, w.ints(axes), keepdims=0)
     return made if inside == dtype else w.cast(made, dtype)
+
+
+def onnx_sum(w: OnnxWriter, node: Node, xs: list[str]) -> str:
+    """Operation `sum`; a long one of float32 by parts, since ONNX Runtime adds elements up one after another."""
+    dtype, shape, axes = node.inputs[0].dtype, list(node.inputs[0].shape), sorted(node.params["axes"])
+    inside = wider("ReduceSum", dtype)
+    terms = math.prod([shape[axis] for axis in axes if not isinstance(shape[axis], Dim)])
+    if inside != np.float32 or terms <= LONG_SUM:
+        return onnx_reduce_axes(w, "ReduceSum", xs[0], dtype, axes) if axes else xs[0]
+    x = xs[0] if inside == dtype else w.cast(xs[0], inside)
+    for axis in reversed(axes):
+        n = shape[axis]
+        if not isinstance(n, Dim) and n > LONG_SUM:
+            part = math.isqrt(n)
+            rows = -(-n // part)
+            ends = [0] * (len(shape) + axis) + [rows * part - n] + [0] * (len(shape) - axis - 1)
+            x = w.op("Pad", x, w.ints(ends)) if rows * part > n else x
+            x = w.reshape(x, [*shape[:axis], rows, part, *shape[axis + 1 :]])
+            x = w.op("ReduceSum", x, w.ints([axis + 1]), keepdims=0)
+        x = w.op("ReduceSum", x, w.ints([axis]), keepdims=0)
+        shape.pop(axis)
+    return x if inside == dtype else w.cast(x, dtype)
 
 
 def onnx_truths(kind: str) -> Word:

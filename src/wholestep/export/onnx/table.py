@@ -43,6 +43,7 @@ from wholestep.export.onnx.arrays import (
     onnx_reshape,
     onnx_running_sum,
     onnx_scattered,
+    onnx_sum,
     onnx_thinly_broadcast,
     onnx_truths,
 )
@@ -78,6 +79,7 @@ WORDS: Mapping[str, Word] = {
     **{name: onnx_comparison(kind) for name, kind in COMPARISONS.items()},
     **{f"bitwise_{name}": onnx_bitwise(name.capitalize()) for name in ("and", "or", "xor", "not")},
     **{name: onnx_reduced(kind) for name, kind in REDUCTIONS.items()},
+    "sum": onnx_sum,
     "not_equal": onnx_different,
     "isnan": onnx_not_a_number,
     "isfinite": onnx_finite,

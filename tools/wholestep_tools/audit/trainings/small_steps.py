@@ -1,4 +1,4 @@
-"""Steps that exports are tried on: a step of each kind that people train, small."""
+"""Steps of each kind that people train, small enough to be exported to every target and trained there."""
 
 from __future__ import annotations
 

@@ -1,0 +1,83 @@
+"""The audit of exported steps finds nothing wrong in a few, and finds what is wrong where something is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wholestep.backends.cpu.cpu_features import host_levels
+from wholestep_tools.audit.campaign import Seen
+from wholestep_tools.audit.foreign import parity
+from wholestep_tools.audit.trainings.exported_steps import NETWORKS, OPTIMIZERS, STEPS
+
+HERE = tuple([target for target in ("numpy", "onnx", "wasm", "c", "object") if parity.TARGETS[target].runs])
+
+
+def test_enough_steps_are_handed_over() -> None:
+    assert len(STEPS) == len(NETWORKS) + len(OPTIMIZERS) >= 30 and len(OPTIMIZERS) >= 18
+
+
+def test_a_few_steps_train_elsewhere_and_come_back() -> None:
+    part = parity.handed_over(["W4", "branches", "muon"], HERE)
+    found = parity.all_steps([part], 3, 0)
+    assert found["failures"] == 0, found["examples"]
+    assert all(found["checks"][f"trained in {target}"] == 3 for target in HERE)
+    assert 0 < found["measured"]["numpy"]["losses"] < 1e-6
+
+
+def test_refusals_are_counted_apart() -> None:
+    if "c" not in HERE:
+        pytest.skip("there is no C compiler")
+    part = parity.handed_over(["VAE"], ("numpy", "c"))
+    assert part.seen.checks == {"training steps": 1, "trained in numpy": 1, "refused by c": 1}
+    assert not part.seen.failures
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "change", "says"),
+    [
+        ("numpy loss", "numpy", lambda losses: [1.0001 * x for x in losses], "numpy: W4: losses differ by 1.0e-04"),
+        ("c bits", "c", lambda losses: [np.nextafter(x, 9) for x in losses], "c: W4: other bits, of its losses"),
+    ],
+)
+def test_losses_that_are_off_are_found(
+    name: str, target: str, change: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if target not in HERE or (target == "c" and "x86-64-v3" not in host_levels()):
+        pytest.skip("there is no C compiler, or no fused multiply-add")
+    run = parity.RUNNERS[target]
+    monkeypatch.setitem(parity.RUNNERS, target, lambda *given: change(run(*given)))
+    assert parity.handed_over(["W4"], (target,)).seen.failures == [says]
+
+
+def test_a_state_that_is_off_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = parity.RUNNERS["numpy"]
+
+    def other_state(path: Path, given: Any, calls: int, after: Path) -> list[float]:
+        losses = run(path, given, calls, after)
+        run(path, given, calls + 1, after)  # one step too many
+        return losses
+
+    monkeypatch.setitem(parity.RUNNERS, "numpy", other_state)
+    failures = parity.handed_over(["W4"], ("numpy",)).seen.failures
+    assert any("counters.step differs by inf" in failure for failure in failures)
+
+
+def test_a_rounding_aside_is_one_rounding() -> None:
+    x = np.array([1.0, -2.0, 0.5], np.float32)
+    y = parity.rounded_aside(x, np.random.default_rng(0))
+    assert np.all(np.abs(y.view(np.int32) - x.view(np.int32)) == 1)
+    z = parity.rounded_aside(np.array([1 + 2j], np.complex64), np.random.default_rng(0))
+    assert z.real != 1 and z.imag != 2
+
+
+def test_a_step_that_cannot_be_run_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    seen = Seen()
+    own = parity.OwnStep(*STEPS["W4"]())
+    parity.check("W4", "wasm", own, seen)
+    assert seen.failures and "there is no node here" in seen.failures[0]
