@@ -10,13 +10,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep.errors import ExportError
 from wholestep.export.coreml.evaluator import MilPackage
 from wholestep.export.native.header import one_line
@@ -30,8 +29,6 @@ Given = Mapping[str, NDArray]
 Runner = Callable[[Path, Given, int, Path], list[float]]
 """(the file, the arrays of a batch by their paths, calls, a file for the state after them) -> the loss of each call,
 from the state beside the file."""
-FUSED = ("-march=x86-64-v3",) if "x86-64-v3" in host_levels() else ()
-"""The options under which a compiler of C has the multiply-add that this processor has."""
 SECONDS = 300
 """The seconds that a compiler, or a program, is given."""
 
@@ -196,8 +193,8 @@ def c_driver(path: Path, given: Given) -> str:
     return re.sub(r"@(\w+)@", lambda found: words[found[1]], DRIVER)
 
 
-def native_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
-    """Losses of C source or of an object, in a program that the system's compiler makes."""
+def native_losses(path: Path, given: Given, calls: int, after: Path, more: Sequence[str] = ()) -> list[float]:
+    """Losses of C source or of an object, in a program that the system's compiler makes under some more options."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise NotRun("there is no C compiler here: cc, gcc or clang")
@@ -207,7 +204,7 @@ def native_losses(path: Path, given: Given, calls: int, after: Path) -> list[flo
         batch.write_bytes(b"".join([np.ascontiguousarray(x).tobytes() for x in given.values()]))
         state_code = path.with_name(f"{prefix_of(path.stem)}_state.c")
         parts = [main, path.resolve(), *([state_code.resolve()] if path.suffix == ".o" else [])]
-        options = ["-std=c99", "-O1", *FUSED, f"-I{path.resolve().parent}"]
+        options = ["-std=c99", "-O1", *more, f"-I{path.resolve().parent}"]
         finished([compiler, *options, *map(str, parts), "-o", str(program), "-lm"], "the C compiler refuses it")
         return numbers_said([str(program), str(path.with_suffix(STATE_SUFFIX)), str(batch), str(calls), str(after)])
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.backends.cpu.cpu_features import host_levels
-from wholestep.cli.run_exports import RUNNERS
+from wholestep.cli import run_exports
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
@@ -36,6 +36,9 @@ TRIES, TIMES = 4, 4.0
 EXACT = ("c", "object")
 """The targets whose losses and state are ours to the bit, where the processor has a fused multiply-add."""
 FUSED = "x86-64-v3" in host_levels()
+NATIVE = partial(run_exports.native_losses, more=("-march=x86-64-v3",) if FUSED else ())
+RUNNERS: dict[str, run_exports.Runner] = {**run_exports.RUNNERS, **dict.fromkeys(EXACT, NATIVE)}
+"""The function that runs the file of each target, in C with the multiply-add of this processor."""
 
 
 class Target(NamedTuple):
