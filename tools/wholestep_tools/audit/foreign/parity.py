@@ -115,7 +115,7 @@ class OwnStep:
 
     @cached_property
     def moved_by_rounding(self) -> float:
-        """How far its state is from itself where each parameter begins a rounding up or down, at most."""
+        """The distance of its state from itself where each parameter begins a rounding up or down, at most."""
         found = 0.0
         for seed in range(TRIES):
             rng = np.random.default_rng(seed)
@@ -148,7 +148,7 @@ def apart(x: NDArray, y: NDArray) -> float:
 
 
 class Distances(NamedTuple):
-    """How far a training elsewhere is from ours: its losses, its state, and the loss after the way back."""
+    """The distance of a training elsewhere from ours: of its losses, its state, and the loss after the way back."""
 
     losses: float = 0.0
     state: float = 0.0
@@ -200,7 +200,7 @@ def check_numbers(what: str, own: OwnStep, theirs: Trained, seen: Seen, near: fl
 
 
 class Part(NamedTuple):
-    """What some of the steps gave: the counts, and the largest distances in each target."""
+    """The findings about some of the steps: the counts, and the largest distances in each target."""
 
     seen: Seen
     measured: dict[str, Distances]
