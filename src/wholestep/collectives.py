@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from wholestep.dims import Size
 from wholestep.errors import CommunicationError, ParameterError, UnsupportedError, Where
 
 NDArray = npt.NDArray[Any]
@@ -117,50 +118,52 @@ def gather_bytes(name: str, own: bytes, who: str) -> NDArray:
 
 Exchange = Callable[[], NDArray]
 """The rest of a collective whose operand has been copied: the exchange with the other ranks, which gives the result."""
+Room = Callable[[tuple[int, ...], Any], NDArray]
+"""The memory of an exchange: an array of a shape and dtype, whose elements may have any value."""
 
 
 def sum_over_ranks(name: str, x: NDArray) -> NDArray:
     """The sum of the ranks' arrays, added from rank 0 on, so that its bits depend on no number of messages."""
-    return begin_sum(name, x)()
+    return begin_sum(name, x, np.empty)()
 
 
 def gather_over_ranks(name: str, x: NDArray) -> NDArray:
     """The ranks' arrays, [...], as one, [size, ...], in the order of the ranks."""
-    return begin_gather(name, x)()
+    return begin_gather(name, x, np.empty)()
 
 
 def scatter_sum_over_ranks(name: str, x: NDArray) -> NDArray:
     """This rank's row of the sum of the ranks' arrays, [size, ...], added from rank 0 on as `sum_over_ranks` adds."""
-    return begin_scattered_sum(name, x)()
+    return begin_scattered_sum(name, x, np.empty)()
 
 
-def begin_sum(name: str, x: NDArray) -> Exchange:
+def begin_sum(name: str, x: NDArray, room: Room) -> Exchange:
     """The exchange of `sum_over_ranks`.
 
     Where the array is large each rank adds up one part of all elements, and the parts are gathered: a rank sends
     2 (N - 1) / N of the array's bytes, as in Rabenseifner's algorithm.
     """
     communicator = communicator_of(name)
-    size = communicator.size
     if is_gathered(x.nbytes):
-        gather = begin_gather(name, x)
-        return lambda: added_in_order(gather())
-    part = part_of_sum(x.size, size)
-    send, rows = np.zeros((size, part), x.dtype), np.empty((size, part), x.dtype)
-    send.reshape(-1)[: x.size] = x.reshape(-1)
+        gather = begin_gather(name, x.reshape(-1), room)
+        return lambda: added_in_order(gather()).reshape(x.shape)
+    send, rows = [room(shape, x.dtype) for shape in areas_of_sum(x.size, x.itemsize, communicator.size)]
+    flat = send.reshape(-1)
+    flat[: x.size], flat[x.size :] = x.reshape(-1), 0
 
     def exchange() -> NDArray:
         communicator.all_to_all(as_bytes(send), as_bytes(rows))
         communicator.all_gather(as_bytes(added_in_order(rows)), as_bytes(send))
-        return send.reshape(-1)[: x.size].reshape(x.shape)
+        return flat[: x.size].reshape(x.shape)
 
     return exchange
 
 
-def begin_gather(name: str, x: NDArray) -> Exchange:
+def begin_gather(name: str, x: NDArray, room: Room) -> Exchange:
     """The exchange of `gather_over_ranks`."""
-    communicator, own = communicator_of(name, "all_gather"), np.array(x, order="C").reshape(-1)
-    rows = np.empty((communicator.size, own.size), own.dtype)
+    communicator = communicator_of(name, "all_gather")
+    own, rows = [room(shape, x.dtype) for shape in areas_of_gather(x.size, x.itemsize, communicator.size)]
+    own[...] = x.reshape(-1)
 
     def exchange() -> NDArray:
         communicator.all_gather(as_bytes(own), as_bytes(rows))
@@ -169,17 +172,63 @@ def begin_gather(name: str, x: NDArray) -> Exchange:
     return exchange
 
 
-def begin_scattered_sum(name: str, x: NDArray) -> Exchange:
+def begin_scattered_sum(name: str, x: NDArray, room: Room) -> Exchange:
     """The exchange of `scatter_sum_over_ranks`."""
     communicator = communicator_of(name, "psum_scatter")
-    send = np.array(x, order="C").reshape(communicator.size, math.prod(x.shape[1:]))
-    rows = np.empty_like(send)
+    send, rows = [room(shape, x.dtype) for shape in areas_of_scattered_sum(x.size, x.itemsize, communicator.size)]
+    send[...] = x.reshape(send.shape)
 
     def exchange() -> NDArray:
         communicator.all_to_all(as_bytes(send), as_bytes(rows))
         return added_in_order(rows).reshape(x.shape[1:])
 
     return exchange
+
+
+Areas = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def areas_of_sum(count: int, itemsize: int, size: int) -> Areas:
+    """The shapes of what a rank sends and receives in the sum of arrays of so many elements over so many ranks."""
+    if is_gathered(count * itemsize):
+        return areas_of_gather(count, itemsize, size)
+    part = part_of_sum(count, size)
+    return (size, part), (size, part)
+
+
+def areas_of_gather(count: int, itemsize: int, size: int) -> Areas:
+    """The shapes of what a rank sends and receives where the others get all that it has."""
+    return (count,), (size, count)
+
+
+def areas_of_scattered_sum(count: int, itemsize: int, size: int) -> Areas:
+    """The shapes of what a rank sends and receives in a sum of which it keeps one row."""
+    return (size, count // size), (size, count // size)
+
+
+AREAS: dict[str, Callable[[int, int, int], Areas]] = {
+    "psum": areas_of_sum,
+    "all_gather": areas_of_gather,
+    "psum_scatter": areas_of_scattered_sum,
+}
+BEGUN: dict[str, Callable[[str, NDArray, Room], Exchange]] = {
+    "psum": begin_sum,
+    "all_gather": begin_gather,
+    "psum_scatter": begin_scattered_sum,
+}
+"""The exchange of each collective, and the memory that it takes."""
+
+
+def exchange_bytes(collective: str, count: Size, itemsize: int, size: int) -> Size:
+    """The memory that the exchange of a collective takes of its room, at most where the number of elements is symbolic.
+
+    >>> exchange_bytes("psum", 10_000, 4, 2), exchange_bytes("psum", 10, 4, 2), exchange_bytes("all_gather", 10, 4, 2)
+    (80000, 120, 120)
+    """
+    if isinstance(count, int):
+        return itemsize * sum(map(math.prod, AREAS[collective](count, itemsize, size)))
+    gathered = (1 + size) * (count * itemsize if collective == "all_gather" else GATHERED_BYTES)
+    return gathered if collective == "all_gather" else gathered + 2 * (count + size) * itemsize
 
 
 def is_gathered(nbytes: int) -> bool:
@@ -206,9 +255,11 @@ def traffic_of_rows(nbytes: int, size: int) -> Traffic:
 
 
 def added_in_order(rows: NDArray) -> NDArray:
-    """The sum of rows from the first on, beginning with zeros, as a loop over micro-batches adds."""
-    total: NDArray = np.zeros_like(rows[0])
-    for row in rows:
+    """The sum of rows, [size, n], from the first on, beginning with zeros, as a loop over micro-batches adds; it takes
+    the place of the first row."""
+    total: NDArray = rows[0]
+    total += np.zeros((), rows.dtype)
+    for row in rows[1:]:
         total += row
     return total
 

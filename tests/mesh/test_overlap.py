@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from typing import Any
@@ -12,7 +13,7 @@ from tests.mesh import trainings
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.collectives import Link, part_of_sum, traffic_of_sum
+from wholestep.collectives import BEGUN, Link, enter_axis, exchange_bytes, part_of_sum, traffic_of_sum
 from wholestep.lower.program.steps import Launch, RoutineCall
 from wholestep.runtime.cpu.collective_calls import collective_address
 from wholestep.runtime.cpu.exchanges import Exchanges
@@ -124,9 +125,85 @@ def test_an_exchange_that_fails_is_an_error_where_it_is_waited_for() -> None:
         number = exchanges.begin(failing, beside)
         with pytest.raises(OSError, match="planted"):
             exchanges.end(number)
-    exchanges.begin(failing, beside=True)
-    exchanges.forget()
+    exchanges.begin(failing, beside=False)
+    assert not exchanges.leave(memory=None)
     assert exchanges.running == {}, "a program that was left waits for nothing any more"
+
+
+def test_an_exchange_that_goes_on_keeps_the_memory_of_the_program_that_was_left() -> None:
+    exchanges, free, memory = Exchanges(), threading.Event(), np.zeros(3)
+
+    def exchange() -> Any:
+        assert free.wait(60)
+        return np.zeros(1)
+
+    exchanges.begin(exchange, beside=True)
+    (running,) = exchanges.running.values()
+    assert exchanges.leave(memory)
+    assert exchanges.running == {} and running.held is memory
+    free.set()
+    assert running.done.wait(60)
+
+
+class Slow:
+    """Two ranks of which the other sends the same, whose first exchange goes on until it is told to end."""
+
+    rank, size = 0, 2
+
+    def __init__(self) -> None:
+        self.free, self.calls = threading.Event(), 0
+
+    def all_gather(self, send: Any, receive: Any) -> None:
+        receive[:] = send
+        self.calls += 1
+        assert self.calls > 1 or self.free.wait(60)
+
+    def all_to_all(self, send: Any, receive: Any) -> None:
+        receive[:] = send
+
+
+def test_what_an_interrupted_call_still_receives_is_not_in_the_memory_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow, x = Slow(), np.arange(2000.0)
+    enter_axis("slow", slow)
+    double = ws.jit(lambda x: ws.psum(x, "slow"))
+    wait = Exchanges.end
+
+    def interrupted(exchanges: Exchanges, number: int) -> Any:
+        raise KeyboardInterrupt
+
+    def freed(exchanges: Exchanges, number: int) -> Any:
+        slow.free.set()
+        return wait(exchanges, number)
+
+    monkeypatch.setattr(Exchanges, "end", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        double(x)
+    monkeypatch.setattr(Exchanges, "end", freed)
+    second = double(x + 1)
+    assert slow.calls == 2
+    assert second.reshape(2, -1).tolist() == [list((x + 1)[:1000] + (x + 1)[1000:])] * 2
+
+
+@pytest.mark.parametrize("collective", BEGUN)
+def test_an_exchange_takes_the_memory_that_its_program_has_for_it(collective: str) -> None:
+    rng = np.random.default_rng(5)
+    for trial in range(60):
+        size, dtype = int(rng.integers(1, 9)), np.dtype(rng.choice(["i1", "f4", "f8"]))
+        count = int(rng.integers(0, 6000)) * (size if collective == "psum_scatter" else 1)
+        shape = (size, count // size) if collective == "psum_scatter" else (count,)
+        taken = []
+
+        def room(shape: tuple[int, ...], dtype: Any, taken: list[int] = taken) -> Any:
+            taken.append(math.prod(shape) * dtype.itemsize)
+            return np.empty(shape, dtype)
+
+        ranks = Threads(size)
+        ranks.own.set(0)
+        enter_axis(f"{collective}{trial}", ranks)
+        BEGUN[collective](f"{collective}{trial}", np.zeros(shape, dtype), room)
+        assert sum(taken) == exchange_bytes(collective, count, dtype.itemsize, size)
 
 
 def test_threads_that_compile_at_once_call_the_same_functions() -> None:

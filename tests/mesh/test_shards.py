@@ -92,6 +92,8 @@ REFUSED = {
     "lbfgs": "like no parameter",
     "lars": "elements that depend on other elements",
     "novograd": "elements that depend on other elements",
+    "prodigy": "elements that depend on other elements",
+    "sm3": "like no parameter",
     "conditioned": "takes elements from other places",
 }
 

@@ -12,7 +12,7 @@ from wholestep.collectives import failed
 from wholestep.dims import Size, substitute
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
-from wholestep.runtime.cpu.collective_calls import EXCHANGES, take_raised
+from wholestep.runtime.cpu.collective_calls import take_raised
 from wholestep.runtime.error_sites import ErrorSite
 from wholestep.runtime.memory.aligned import aligned_empty
 
@@ -36,7 +36,6 @@ class TableSlot:
 
 def raised_error(site: ErrorSite, value: int, axis: int, size: int) -> Exception:
     """The error of a site; of a collective that has failed in this thread, an interruption passes as it is."""
-    EXCHANGES.forget()
     if site.kind != "collective":
         return site.error(value, axis, size)
     cause = take_raised()

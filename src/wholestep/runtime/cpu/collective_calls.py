@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.collectives import Exchange, begin_gather, begin_scattered_sum, begin_sum, communicator_of
+from wholestep.collectives import BEGUN, communicator_of
 from wholestep.ir.graph import NDArray
 from wholestep.runtime.cpu.exchanges import Exchanges
 
-SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-"""(source or null, target, number of elements, letters of the dtype's short name) -> 0, or 1 where it has failed."""
+SIGNATURE = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+)
+"""(source or null, target, memory of the exchange or null, number of elements, letters of the dtype's short name) -> 0,
+or 1 where it has failed."""
 
 
 class _Raised(threading.local):
@@ -37,9 +40,9 @@ def collective_function(name: str) -> Any:
     """The function of a collective of an axis, such as `begin_psum.data`, for compiled code to call."""
     op, _, axis_name = name.partition(".")
 
-    def call(source: int | None, target: int, count: int, letters: int) -> int:
+    def call(source: int | None, target: int, room: int | None, count: int, letters: int) -> int:
         try:
-            run_collective(op, axis_name, source or 0, target, count, dtypes.from_letters(letters))
+            run_collective(op, axis_name, source or 0, target, room or 0, count, dtypes.from_letters(letters))
         except BaseException as error:  # nothing may pass through compiled code; the caller raises it again
             _raised.error = error
             return 1
@@ -52,9 +55,11 @@ _functions: dict[str, Any] = {}
 """The functions whose addresses compiled code has, which must therefore live as long as the process."""
 
 
-def run_collective(op: str, axis_name: str, source: int, target: int, count: int, dtype: np.dtype[Any]) -> None:
+def run_collective(
+    op: str, axis_name: str, source: int, target: int, room: int, count: int, dtype: np.dtype[Any]
+) -> None:
     """The rank at the target; or a collective begun with so many elements at the source, whose number is left at the
-    target; or ended, by the number at the source, with its elements at the target."""
+    target, in memory for its exchange; or ended, by the number at the source, with its elements at the target."""
     word, _, collective = op.partition("_")
     if op == "axis_index":
         array_at_address(target, 1, dtype)[0] = communicator_of(axis_name).rank
@@ -63,19 +68,26 @@ def run_collective(op: str, axis_name: str, source: int, target: int, count: int
         given = array_at_address(source, count, dtype)
         shaped = given.reshape(communicator.size, -1) if collective == "psum_scatter" and count else given
         beside = communicator.size > 1 and getattr(communicator, "beside", True)
-        number = EXCHANGES.begin(BEGUN[collective](axis_name, shaped), beside)
+        number = EXCHANGES.begin(BEGUN[collective](axis_name, shaped, ArraysInRow(room)), beside)
         array_at_address(target, 1, np.dtype(np.int64))[0] = number
     else:
         number = int(array_at_address(source, 1, np.dtype(np.int64))[0])
         array_at_address(target, count, dtype)[...] = EXCHANGES.end(number).reshape(-1)
 
 
+class ArraysInRow:
+    """Arrays one behind the other, from an address on."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+        found = array_at_address(self.address, math.prod(shape), dtype).reshape(shape)
+        self.address += found.nbytes
+        return found
+
+
 EXCHANGES = Exchanges()
-BEGUN: dict[str, Callable[[str, NDArray], Exchange]] = {
-    "psum": begin_sum,
-    "all_gather": begin_gather,
-    "psum_scatter": begin_scattered_sum,
-}
 
 
 def collective_address(name: str) -> int:

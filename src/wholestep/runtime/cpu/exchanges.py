@@ -19,6 +19,8 @@ class RunningExchange:
         self.exchange, self.context, self.done = exchange, copy_context(), threading.Event()
         self.result: NDArray | None = None
         self.error: BaseException | None = None
+        self.held: object = None
+        """The memory of the exchange, if nobody else keeps it."""
 
     def run(self) -> None:
         """Run the exchange in the context of the thread that began it."""
@@ -62,9 +64,13 @@ class Exchanges(threading.local):
         assert running.result is not None, "an exchange that is done has a result or an error"
         return running.result
 
-    def forget(self) -> None:
-        """Drop the exchanges of a program that was left; those that run come to their end."""
+    def leave(self, memory: object) -> bool:
+        """Drop the exchanges of a program that was left; True where some go on, which keep its memory to their end."""
+        going = [exchange for exchange in self.running.values() if not exchange.done.is_set()]
+        for exchange in going:
+            exchange.held = memory
         self.running.clear()
+        return bool(going)
 
 
 def run_all(take: Callable[[], RunningExchange]) -> None:

@@ -19,6 +19,7 @@ from wholestep.ir.types import array_type
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.cpu import external_symbols, page_prefetcher, support, thread_pool
 from wholestep.runtime.cpu.artifact import Artifact, raised_error
+from wholestep.runtime.cpu.collective_calls import EXCHANGES
 from wholestep.runtime.cpu.ndarray_reader import AddressRanges, ArgumentTypes, array_address, array_extent
 from wholestep.runtime.executable import BoundExecutable, Executable, QuickCall, UnfitArguments
 from wholestep.runtime.memory.aligned import aligned_empty
@@ -59,7 +60,8 @@ class CallFrame:
     ) -> None:
         self.table = (ctypes.c_void_p * max(1, len(made.slots)))()
         self.words = np.zeros(CONTEXT_BYTES // 8, np.int64)
-        self.arenas = {place: room(made.slots[place].nbytes) for place in made.places("arena")}
+        self.rooms = {place: (room, made.slots[place].nbytes) for place in made.places("arena")}
+        self.arenas = {place: room(nbytes) for place, (room, nbytes) in self.rooms.items()}
         self.shelves = {place: (shelf, made.slots[place].nbytes) for place in made.places("file")}
         tables = {place: np.array(made.sizes, np.int64) for place in made.places("sizes")}
         for place, array in (self.arenas | constants | tables).items():
@@ -84,10 +86,14 @@ class CallFrame:
 
     def shelve(self) -> None:
         """Allocate scratch files private to this process."""
-        for place, (shelf, nbytes) in self.shelves.items():
-            self.arenas[place] = shelf(nbytes)
-            self.table[place] = array_address(self.arenas[place])
+        self.allocate(self.shelves)
         self.shelved = True
+
+    def allocate(self, places: Mapping[int, tuple[AllocateBytes, int]]) -> None:
+        """New memory at these places of the table."""
+        for place, (room, nbytes) in places.items():
+            self.arenas[place] = room(nbytes)
+            self.table[place] = array_address(self.arenas[place])
 
     def _forked(self) -> None:
         """In a forked child: the scratch files are the parent's; new ones are allocated at the next run."""
@@ -120,6 +126,8 @@ class CallFrame:
             code = self._native.run(self.record)
             del kept  # only now: the program was reading it
         if code:
+            if EXCHANGES.leave(tuple(self.arenas.values())):
+                self.allocate(self.rooms)  # other processes may still send into the old ones
             site = self.sites[self.word("site")]
             raise raised_error(site, self.word("value"), self.word("axis"), self.word("size"))
 

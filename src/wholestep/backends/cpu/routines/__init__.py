@@ -66,10 +66,10 @@ def call_advise(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]
 def call_collective(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
     """Wait for the other processes of an axis; a failure there leaves the program."""
     dtype, count, site = step.params
-    source, target = ("null", *pointers)[-2:]
-    caller.declared.add(f'declare i32 @"{step.routine}"(ptr, ptr, i64, i64)')
+    source, target, room = ("null", *pointers, "null") if len(pointers) == 1 else (*pointers, "null")[:3]
+    caller.declared.add(f'declare i32 @"{step.routine}"(ptr, ptr, ptr, i64, i64)')
     caller.symbols.add(step.routine)
-    passed = f"ptr {source}, ptr {target}, i64 {caller.number(count)}, i64 {dtype}"
+    passed = f"ptr {source}, ptr {target}, ptr {room}, i64 {caller.number(count)}, i64 {dtype}"
     status = caller.let(f'call i32 @"{step.routine}"({passed})')
     caller.fail_if(caller.let(f"icmp ne i32 {status}, 0"), site, "0", "0", caller.plan.sites[site - 1])
 

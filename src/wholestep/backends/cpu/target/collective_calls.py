@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wholestep import dtypes
+from wholestep.collectives import communicator_of, exchange_bytes
 from wholestep.ir.graph import Node, Value
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Assignment, Task
@@ -35,9 +36,11 @@ def collective_tasks(low: Materializer, node: Node) -> list[Task]:
         return [collective_task(f"{op}.{axis_name}", node, (target,), (), result, site)]
     (operand,) = node.inputs
     source, number = low.locations[operand].place, Allocation(8)
-    begin = collective_task(f"begin_{op}.{axis_name}", node, (number,), (source,), operand, site)
+    ranks = communicator_of(axis_name, op).size
+    room = Allocation(exchange_bytes(op, operand.type.size, operand.dtype.itemsize, ranks))
+    begin = collective_task(f"begin_{op}.{axis_name}", node, (number, room), (source,), operand, site)
     end = collective_task(f"end_{op}.{axis_name}", node, (target,), (number,), result, site, LAUNCHES)
-    return [replace(begin, sends=True), replace(end, waits=True)]
+    return [replace(begin, sends=True), replace(end, waits=True, reads=(number, room))]
 
 
 def collective_task(
