@@ -10,7 +10,8 @@ FLOORS = {
     "": (
         "collector words",
         "errors",
-        "collectives contents forks config dtypes dims",
+        "contents forks config dtypes dims",
+        "collectives",
         "exits",
         "tree",
         "boundary",
