@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LIBRARY, TOOLS = ROOT / "src" / "wholestep", ROOT / "tools" / "wholestep_tools"
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "IPython": "ipython", "cuda": "cuda-bindings"}
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "IPython": "ipython", "cuda": "cuda-bindings", "PIL": "pillow"}
 """The distributions of packages whose name is another one."""
 COMMANDS = ("cli", "notebook")
 """The parts of the library that its extras are for."""
@@ -34,7 +34,7 @@ def imported(folder: Path, *without: str) -> set[str]:
     return {DISTRIBUTIONS.get(name, name) for name in tops}
 
 
-EXTRAS = ("train", "notebook", "opencl", "webgpu", "cuda")
+EXTRAS = ("train", "images", "notebook", "opencl", "webgpu", "cuda")
 """The extras that the library itself imports packages of."""
 DEVICES = {"pocl-binary-distribution", "nvidia-cuda-nvrtc"}
 """What an extra brings to be found by another package of it, and not to be imported."""

@@ -110,7 +110,7 @@ FLOORS = {
 }
 """The parts of the library, and of packages with rooms of their own, the lower ones first."""
 OPTIONAL = set(
-    "IPython cuda einops jax llvmlite matplotlib ml_dtypes mpi4py nbclient nbformat onnx onnxruntime opt_einsum "
+    "IPython PIL cuda einops jax llvmlite matplotlib ml_dtypes mpi4py nbclient nbformat onnx onnxruntime opt_einsum "
     "pipescript pyopencl rich safetensors scipy sklearn tensorboardX threadpoolctl torch wgpu".split()
 )
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -46,6 +46,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Dim",
+    "ImageFolder",
     "Loader",
     "ShapeDtype",
     "WholestepClassifier",
@@ -126,6 +127,7 @@ LAZY = {
     "testing": "wholestep.testing",
     "mesh": "wholestep.mesh",
     "train": "wholestep.train.step.compile",
+    "ImageFolder": "wholestep.train.data.image_folder",
     "Loader": "wholestep.train.data.loader",
     "block_until_ready": "wholestep.train.state.result",
     "calibrate": "wholestep.train.calibrate",

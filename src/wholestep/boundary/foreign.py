@@ -46,6 +46,7 @@ TOP: dict[str, Ours] = {
     "load": Ours("ws.nn.load, step.load", "a model, or all of a step"),
     "utils": Ours("ws.Loader, ws.optim.clip_by_global_norm"),
     "data": Ours("ws.Loader"),
+    **all_of("datasets image_dataset_from_directory", "ws.ImageFolder", "images of a folder; ws.Loader takes any data"),
     "metrics": Ours("ws.nn.metrics"),
     "seed": Ours("ws.random.key", "random numbers come from keys: ws.random.key(0)"),
     "set_random_seed": Ours("ws.random.key", "random numbers come from keys: ws.compile(..., key=0)"),

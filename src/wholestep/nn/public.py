@@ -33,6 +33,11 @@ from wholestep.nn.attention import (
     scaled_dot_product_attention as scaled_dot_product_attention,
 )
 from wholestep.nn.attention_layer import MultiHeadAttention as MultiHeadAttention
+from wholestep.nn.augmentations import (
+    random_crop as random_crop,
+    random_flip as random_flip,
+    random_resized_crop as random_resized_crop,
+)
 from wholestep.nn.containers import (
     MLP as MLP,
     Flatten as Flatten,

@@ -22,7 +22,7 @@ TOPICS = {
     "programs": ("Programs and shapes", "jit trace eval_shape ShapeDtype Dim block_until_ready"),
     "training": (
         "Training",
-        """compile fit Loader params lr_find mean_over encode_labels unroll stacked estimate calibrate
+        """compile fit Loader ImageFolder params lr_find mean_over encode_labels unroll stacked estimate calibrate
         WholestepClassifier WholestepRegressor""",
     ),
     "processes": ("Several processes", "psum pmean pmax pmin all_gather ppermute axis_index"),
