@@ -3,7 +3,7 @@
 import functools
 import re
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from keyword import iskeyword
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -136,8 +136,19 @@ def paths(tree: Any, root: str = "") -> list[str]:
     >>> paths({"layers": [{"weight": 1}]}, root="params")
     ['params.layers[0].weight']
     """
-    accessors = structure(tree).accessors()
-    return [_joined(root, "".join([_spell(_key(entry)) for entry in accessor])) for accessor in accessors]
+    found: list[str] = []
+    waiting = [(structure(tree), "")]
+    while waiting:
+        node, before = waiting.pop()
+        if node.is_leaf():
+            found.append(_joined(root, before))
+            continue
+        steps = [before + _spell(key) for key in _keys(node)]
+        if node.num_children == node.num_leaves == node.num_nodes - 1:  # leaves alone, which are then not looked at
+            found += [_joined(root, step) for step in steps]
+        else:
+            waiting += reversed([*zip(node.children(), steps, strict=True)])
+    return found
 
 
 def prefix(tree_prefix: Any, tree: Any, root: str = "") -> list[Any]:
@@ -235,10 +246,13 @@ def _too_deep() -> TreeError:
     )
 
 
-def _key(entry: optree.PyTreeEntry) -> Any:
-    if isinstance(entry, optree.NamedTupleEntry | optree.StructSequenceEntry):
-        return entry.field
-    return entry.entry
+def _keys(node: TreeDef) -> Sequence[Any]:
+    """The keys, places or names of fields by which the children of a container are reached."""
+    if node.kind == optree.PyTreeKind.NAMEDTUPLE:
+        return optree.namedtuple_fields(node.type)
+    if node.kind == optree.PyTreeKind.STRUCTSEQUENCE:
+        return optree.structseq_fields(node.type)
+    return node.entries()
 
 
 def _spell(key: Any) -> str:

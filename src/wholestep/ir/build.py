@@ -229,13 +229,18 @@ def lean(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Node, ...]:
     A tangent's loop then carries no value beside it, and can be transposed by itself.
     """
     needed = set(outputs)
-    kept = []
+    need, kept = needed.update, []
     for node in reversed(nodes):
-        if not needed.isdisjoint(node.outputs):
-            if node.op.nested and not needed.issuperset(node.outputs):
-                node = node.op.lean(node, [v in needed for v in node.outputs])
-            kept.append(node)
-            needed.update(node.inputs)
+        made = node.outputs
+        if len(made) == 1:  # nearly all
+            if made[0] not in needed:
+                continue
+        elif needed.isdisjoint(made):
+            continue
+        if node.op.nested and not needed.issuperset(made):
+            node = node.op.lean(node, [v in needed for v in made])
+        kept.append(node)
+        need(node.inputs)
     return tuple(reversed(kept))
 
 
@@ -284,9 +289,9 @@ def close(
 def without_aliases(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[tuple[Node, ...], tuple[Value, ...]]:
     """Drop the nodes that only give a value another name; a finished graph has no need of them."""
     same: dict[Value, Value] = {}
-    kept = []
+    names, kept = same.keys(), []
     for node in nodes:
-        if not same.keys().isdisjoint(node.inputs):
+        if not names.isdisjoint(node.inputs):
             node.inputs = tuple([same.get(v, v) for v in node.inputs])
         if node.op.alias:
             same[node.outputs[0]] = node.inputs[0]
@@ -311,12 +316,18 @@ def copy_stretch(nodes: Sequence[Node], env: dict[Value, Value]) -> dict[Value, 
     """
     builder = _stack.builders[-1]
     override = _stack.where
+    plain = builder.recording and builder.evaluate is None
+    known, keep = env.get, builder.nodes.append
     for node in nodes:
-        copy = Node(node.op, tuple([env.get(v, v) for v in node.inputs]), node.params, override or node.where)
-        outputs = node.outputs
-        if node.op.multiple:
+        op, outputs = node.op, node.outputs
+        copy = Node(op, tuple([known(v, v) for v in node.inputs]), node.params, override or node.where)
+        if op.multiple:
             append(builder, copy, [v.type for v in outputs])
             env.update(zip(outputs, copy.outputs, strict=True))
+        elif plain:  # what `append` does, without a call of it
+            keep(copy)
+            value = env[outputs[0]] = Value(outputs[0].type, copy, builder)
+            copy.outputs = (value,)
         else:
             env[outputs[0]] = append(builder, copy, outputs[0].type)
     return env

@@ -36,15 +36,25 @@ def cse(graph: Graph) -> Graph:
 
 def value_number(node: Node) -> Any:
     """The key that two nodes share if they compute the same."""
-    name, inputs, params = node.op.name, node.inputs, node.params
+    return (computation(node), ordered_operands(node, node.inputs))
+
+
+def computation(node: Node) -> Any:
+    """The key that two nodes share if they compute the same of the same operands."""
+    name, params = node.op.name, node.params
     if name == "full":
         value = params["value"]
         return (name, type(value), repr(value), params["shape"], params["dtype"])
     if name == "contract":
-        return (name, inputs, canonical_spec(params["spec"]))
-    if name in COMMUTATIVE and id(inputs[0]) > id(inputs[1]) and inputs[0].dtype.kind != "c":
-        inputs = (inputs[1], inputs[0])
-    return (name, inputs, *[param_key(v) for v in params.values()])
+        return (name, canonical_spec(params["spec"]))
+    return (name, *[param_key(v) for v in params.values()])
+
+
+def ordered_operands(node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The operands of a node, in one order where either will do."""
+    if node.op.name in COMMUTATIVE and id(inputs[0]) > id(inputs[1]) and inputs[0].dtype.kind != "c":
+        return (inputs[1], inputs[0])
+    return inputs
 
 
 @lru_cache(maxsize=4096)

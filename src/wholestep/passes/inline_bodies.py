@@ -21,6 +21,8 @@ def inline_bodies(graph: Graph, names: Collection[str] = BODY_OPS) -> Graph:
 
     Bodies inside bodies are inlined too; those of loops and branches, which run their graphs otherwise, are left.
     """
+    if not any([node.op.name in names for node in graph.nodes]):
+        return graph
     return splice(graph, lambda node: node.params["graph"] if node.op.name in names else None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from wholestep.ir.build import trim
@@ -95,9 +96,13 @@ class PatternRewriter(GraphRewriter):
 
     def __init__(self, graph: Graph, rules: Rules, uses: Uses | None) -> None:
         super().__init__(graph)
-        self.placed = {v for node in graph.nodes for v in node.outputs}.union(graph.inputs)
         self.rules = rules
         self.uses = uses
+
+    @cached_property
+    def placed(self) -> set[Value]:
+        """The values that there are so far; most walks change nothing and never ask."""
+        return {v for node in self.source.nodes for v in node.outputs}.union(self.source.inputs)
 
     def place(self, node: Node, found: tuple[Value, ...] | None = None) -> None:
         """Place a node, or the values `found` that replace it, after the new nodes that they are made of.
@@ -193,10 +198,17 @@ def copy_node(node: Node, inputs: tuple[Value, ...], params: dict[str, Any]) -> 
 
 def map_nested_graphs(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     """The graph with `change` applied to the graphs among its nodes' parameters; derivative rules keep theirs."""
+    changed: dict[int, dict[str, Any]] = {}
+    """The new parameters by the identity of the old ones, which copies of a node on other inputs share."""
+    for node in graph.nodes:
+        if node.op.nested and (params := map_params(node, change)) is not node.params:
+            changed[id(node.params)] = params
+    if not changed:
+        return graph
 
     def replace(node: Node) -> tuple[Value, ...] | None:
-        params = map_params(node, change)
-        return None if params is node.params else copy_node(node, node.inputs, params).outputs
+        params = changed.get(id(node.params))
+        return None if params is None else copy_node(node, node.inputs, params).outputs
 
     return rewrite(graph, replace)
 

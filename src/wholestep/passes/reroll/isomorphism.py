@@ -8,7 +8,7 @@ from typing import Any
 
 from wholestep.ir.graph import Graph, Node, Value, subgraphs
 from wholestep.ir.text import text_and_objects
-from wholestep.passes.cse import param_key, value_number
+from wholestep.passes.cse import computation, ordered_operands, param_key
 
 Pack = tuple[Value, ...]
 """The isomorphic values of successive iterations, one for each."""
@@ -26,22 +26,14 @@ class Isomorphism:
         """The number of each table of parameters, by its identity: nodes that are copies of one share it."""
         self.lines: dict[int, tuple[Any, int]] = {}
         """A number for each code object, by its identity: it would be hashed by all of its contents."""
-        same = self.same = dict[Value, Value]()
-        first: dict[Any, Node] = {}
-        for node in graph.nodes:
-            like = node
-            if not same.keys().isdisjoint(node.inputs):
-                like = Node(node.op, tuple([same.get(v, v) for v in node.inputs]), node.params, None)
-            twin = first.setdefault(value_number(like), node)
-            if twin is not node:
-                same.update(zip(node.outputs, twin.outputs, strict=True))
+        self.same = representatives(graph)
 
     def of(self, node: Node) -> int:
         """The class number of an operation."""
         found = self.known.get(node)
         if found is None:
-            operands, results = tuple([v.type for v in node.inputs]), tuple([v.type for v in node.outputs])
-            key = (node.op.name, self.params(node), operands, results)
+            # Parameters and the types of operands say what the types of results are.
+            key = (node.op.name, self.params(node), *[v.type for v in node.inputs])
             found = self.known[node] = self.numbers.setdefault(key, len(self.numbers))
         return found
 
@@ -90,6 +82,28 @@ class Isomorphism:
         if same.get(values[-1], values[-1]) is first and all([same.get(v, v) is first for v in values]):
             return (first,) * len(values)
         return tuple([v if v not in same else self.representative(v) for v in values])
+
+
+def representatives(graph: Graph) -> dict[Value, Value]:
+    """For each value that is computed twice, the one that is computed first."""
+    same: dict[Value, Value] = {}
+    first: dict[Any, Node] = {}
+    numbers: dict[Any, int] = {}
+    known: dict[tuple[int, int], int] = {}
+    """The number of each computation, by the identities of the operation and of its parameters, which copies share."""
+    again = same.keys()
+    for node in graph.nodes:
+        which = (id(node.op), id(node.params))
+        number = known.get(which)
+        if number is None:
+            number = known[which] = numbers.setdefault(computation(node), len(numbers))
+        inputs = node.inputs
+        if not again.isdisjoint(inputs):
+            inputs = tuple([same.get(v, v) for v in inputs])
+        twin = first.setdefault((number, ordered_operands(node, inputs)), node)
+        if twin is not node:
+            same.update(zip(node.outputs, twin.outputs, strict=True))
+    return same
 
 
 def shallow_key(node: Node) -> Any:

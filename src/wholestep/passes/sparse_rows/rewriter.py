@@ -34,8 +34,10 @@ MIN_ROWS = 4
 
 def is_large_scatter(node: Node) -> bool:
     """True for what may be the gradient of a gather from a large table."""
+    if not isinstance(node.op, ScatterAdd):
+        return False
     size = node.outputs[0].type.nbytes
-    return isinstance(node.op, ScatterAdd) and isinstance(size, int) and size >= MIN_BYTES
+    return isinstance(size, int) and size >= MIN_BYTES
 
 
 @dataclass

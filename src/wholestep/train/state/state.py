@@ -55,7 +55,7 @@ class State:
             else uploaded(files if path in streamed else memory, path, leaves[i])
             for i, path in enumerate(tree.paths(parts))
         ]
-        self.folder, self.memory = folder, memory
+        self.folder, self.memory, self.count = folder, memory, len(owned)
         self.tree: dict[str, Any] = {}
         self.lay_out(structure, owned)
         self.initial: dict[str, Any] | None = None
@@ -80,7 +80,7 @@ class State:
 
     def may_stack(self, places: tuple[int, ...]) -> bool:
         """True where a program may take these arrays as one: the first program decides which are stacked."""
-        return max(places) < len(self.arrays) if self.stacks is None else places in self.stacks
+        return max(places) < self.count if self.stacks is None else places in self.stacks
 
     def stack(self, groups: Sequence[tuple[int, ...]]) -> None:
         """Lay each of these groups of arrays out as one array, whose rows they become; only the first call does."""
