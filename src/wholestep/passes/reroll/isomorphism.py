@@ -22,26 +22,58 @@ class Isomorphism:
         self.known: dict[Node, int] = {}
         self.texts: dict[Graph, Any] = {}
         self.often = Counter([shallow_key(node) for node in graph.nodes if node.op.nested])
-        self.keys: dict[int, tuple[dict[str, Any], int]] = {}
-        """The number of each table of parameters, by its identity: nodes that are copies of one share it."""
         self.lines: dict[int, tuple[Any, int]] = {}
         """A number for each code object, by its identity: it would be hashed by all of its contents."""
-        self.same = representatives(graph)
+        self.applied: dict[tuple[int, int], tuple[int, int]] = {}
+        """The numbers of an operation with its parameters, as what it computes and as it is written; by the identities
+        of both, which copies of a node share."""
+        self.same = self.representatives(graph)
+
+    def representatives(self, graph: Graph) -> dict[Value, Value]:
+        """For each value that is computed twice, the one that is computed first."""
+        same: dict[Value, Value] = {}
+        again, first, applied = same.keys(), dict[Any, Node](), self.applied
+        for node in graph.nodes:
+            which = (id(node.op), id(node.params))
+            found = applied.get(which)
+            if found is None:
+                found = applied[which] = self.applications(node)
+            inputs = node.inputs
+            if not again.isdisjoint(inputs):
+                inputs = tuple([same.get(v, v) for v in inputs])
+            twin = first.setdefault((found[0], ordered_operands(node, inputs)), node)
+            if twin is not node:
+                same.update(zip(node.outputs, twin.outputs, strict=True))
+        return same
+
+    def applications(self, node: Node) -> tuple[int, int]:
+        """The number of what an operation with its parameters computes, and that of how it is written."""
+        computes = self.numbers.setdefault(("computes", computation(node)), len(self.numbers))
+        if node.op.nested or node.op.name != "contract":
+            return computes, computes
+        written = ("written", *[param_key(p) for p in node.params.values()])  # the letters of a spec may differ
+        return computes, self.numbers.setdefault(written, len(self.numbers))
 
     def of(self, node: Node) -> int:
         """The class number of an operation."""
         found = self.known.get(node)
         if found is None:
-            # Parameters and the types of operands say what the types of results are.
-            key = (node.op.name, self.params(node), *[v.type for v in node.inputs])
+            # The operation and its parameters, with the types of operands, say what the types of results are.
+            key = (self.nested(node) if node.op.nested else self.written(node), *[v.type for v in node.inputs])
             found = self.known[node] = self.numbers.setdefault(key, len(self.numbers))
         return found
 
-    def placed(self, node: Node) -> int:
-        """The class number of an operation at its line of the user's code."""
-        where = node.where
-        place = None if where is None else (self.code(where[0]), where[1])
-        return self.numbers.setdefault((self.of(node), place), len(self.numbers))
+    def placed(self, nodes: Sequence[Node]) -> list[int]:
+        """The class numbers of operations, each at its line of the user's code."""
+        numbers, places = self.numbers, dict[int, Any]()
+        found = []
+        for node in nodes:
+            where = node.where
+            place = places.get(id(where))
+            if place is None and where is not None:
+                place = places[id(where)] = (self.code(where[0]), where[1])
+            found.append(numbers.setdefault((self.of(node), place), len(numbers)))
+        return found
 
     def code(self, code: Any) -> int:
         """The number of a code object, the same for equal ones."""
@@ -50,19 +82,20 @@ class Isomorphism:
             found = self.lines[id(code)] = (code, self.numbers.setdefault(code, len(self.numbers)))
         return found[1]
 
-    def params(self, node: Node) -> Any:
-        """The parameters of an operation as a comparable key, a number; nested graphs by their text."""
-        if not node.op.nested:
-            known = self.keys.get(id(node.params))
-            if known is None:
-                key = ("params", *[param_key(p) for p in node.params.values()])
-                known = self.keys[id(node.params)] = (node.params, self.numbers.setdefault(key, len(self.numbers)))
-            return known[1]
+    def written(self, node: Node) -> int:
+        """The number of an operation with its parameters."""
+        which = (id(node.op), id(node.params))
+        if which not in self.applied:
+            self.applied[which] = self.applications(node)
+        return self.applied[which][1]
+
+    def nested(self, node: Node) -> Any:
+        """An operation with nested graphs as a comparable key, the graphs by their text."""
         if self.often[shallow_key(node)] == 1:
             return (node,)
         inner = tuple([self.text(g) for g in subgraphs(node)])
         plain = [p for p in node.params.values() if not isinstance(p, Graph) and not holds_graphs(p)]
-        return (inner, *[param_key(p) for p in plain])
+        return (node.op.name, inner, *[param_key(p) for p in plain], *[v.type for v in node.outputs])
 
     def text(self, graph: Graph) -> Any:
         found = self.texts.get(graph)
@@ -82,28 +115,6 @@ class Isomorphism:
         if same.get(values[-1], values[-1]) is first and all([same.get(v, v) is first for v in values]):
             return (first,) * len(values)
         return tuple([v if v not in same else self.representative(v) for v in values])
-
-
-def representatives(graph: Graph) -> dict[Value, Value]:
-    """For each value that is computed twice, the one that is computed first."""
-    same: dict[Value, Value] = {}
-    first: dict[Any, Node] = {}
-    numbers: dict[Any, int] = {}
-    known: dict[tuple[int, int], int] = {}
-    """The number of each computation, by the identities of the operation and of its parameters, which copies share."""
-    again = same.keys()
-    for node in graph.nodes:
-        which = (id(node.op), id(node.params))
-        number = known.get(which)
-        if number is None:
-            number = known[which] = numbers.setdefault(computation(node), len(numbers))
-        inputs = node.inputs
-        if not again.isdisjoint(inputs):
-            inputs = tuple([same.get(v, v) for v in inputs])
-        twin = first.setdefault((number, ordered_operands(node, inputs)), node)
-        if twin is not node:
-            same.update(zip(node.outputs, twin.outputs, strict=True))
-    return same
 
 
 def shallow_key(node: Node) -> Any:

@@ -5,7 +5,9 @@ A pack is one value of each layer; isomorphic operations on packs become one ope
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack, is_constant
@@ -29,6 +31,8 @@ class PackedBranch:
         self.branches = branches
         self.given: dict[tuple[int, ...], None] = {}
         self.made: dict[tuple[int, ...], None] = {}
+        self.places = [{v: i for i, v in enumerate(branch.graph.inputs)} for branch in branches]
+        """The place of each input of each branch."""
 
 
 class Packs:
@@ -49,10 +53,14 @@ class Packs:
         self.choices: dict[Node, PackedBranch] = {}
         self.places: dict[Node, dict[Value, int]] = {}
         """The positions of the operands of each branch."""
+        self.reads = Counter(chain.from_iterable([node.inputs for node in graph.nodes]))
+        """How often each value is read."""
         self.readers: dict[Value, list[tuple[Node, int]]] = {}
+        """The operations that may be packed, and branches, by the operands that they read."""
         for node in graph.nodes:
-            for o, v in enumerate(node.inputs):
-                self.readers.setdefault(v, []).append((node, o))
+            if node.op.nested or node not in self.taken:
+                for o, v in enumerate(node.inputs):
+                    self.readers.setdefault(v, []).append((node, o))
         self.worklist: list[Pack] = []
 
     def add(self, t: Pack) -> None:
@@ -189,12 +197,11 @@ class Packs:
             if not self.ensure_pack(self.isomorphism.pack_of([choice.node.inputs[1 + p] for p in places])):
                 continue
             choice.given[places], new = None, True
-            for branch in choice.branches:
+            for branch, place in zip(choice.branches, choice.places, strict=True):
                 t = tuple([branch.graph.inputs[p] for p in places])
                 if branch.members.isdisjoint(t):
                     branch.add(t)
                 branch.extend()
-                place = {v: i for i, v in enumerate(branch.graph.inputs)}
                 waiting += [tuple([place[v] for v in u]) for u in branch.known if branch.inputs.issuperset(u)]
         return new
 
@@ -212,6 +219,8 @@ class Packs:
         for branch in choice.branches:
             place = unique_positions(branch.graph.outputs)
             for t in list(branch.known):
+                if t[0] not in place:  # most packs are not returned
+                    continue
                 places = tuple([place.get(v, -1) for v in t])
                 if -1 in places or any(set(places) & set(other) for other in choice.made):
                     continue

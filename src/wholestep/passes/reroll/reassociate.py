@@ -78,7 +78,7 @@ def collect_chain(root: Node, packs: Packs, outputs: set[Value]) -> tuple[list[N
     while stack:
         v = stack.pop()
         node = v.node
-        alone = len(packs.readers.get(v, ())) == 1 and v not in outputs
+        alone = packs.reads[v] == 1 and v not in outputs
         link = node is not None and node.op is root.op and is_chain_link(node) and node not in packs.taken
         if node is not None and link and (node is root or (alone and v not in packs.members)):
             links.append(node)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
-from wholestep.ir.graph import Node, Value
+from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack, is_constant
+from wholestep.passes.reroll.operand_table import OUTSIDE_CODE, TOO_FAR_CODE, OperandTable
 from wholestep.passes.reroll.repeats import MIN_TRIPS, RepeatedSequence, candidate_phases
-
-SOURCES = 1 << 14
-"""The number of sources that are remembered."""
 
 
 class SameIteration(NamedTuple):
@@ -30,10 +28,6 @@ class PreviousIteration(NamedTuple):
     node: int
     out: int
     distance: int = 1
-
-
-same_iteration, previous_iteration = lru_cache(SOURCES)(SameIteration), lru_cache(SOURCES)(PreviousIteration)
-"""Sources as one object each, which are made and compared at once: every iteration has the same."""
 
 
 class OutsideLoop(NamedTuple):
@@ -149,7 +143,7 @@ class RerollRegion:
 def region_of(
     nodes: Sequence[Node],
     stretch: RepeatedSequence,
-    position: dict[Value, int],
+    table: OperandTable,
     signatures: Isomorphism,
     earlier: Sequence[RerollRegion],
 ) -> RerollRegion | None:
@@ -159,9 +153,7 @@ def region_of(
     other iterations than in earlier regions, and one right behind the operation that makes a carry: elementwise
     operations stay in one iteration with what they follow.
     """
-    found = [
-        region_at_phase(nodes, stretch, t, position, signatures) for t in candidate_phases(nodes, stretch, position)
-    ]
+    found = [region_at_phase(nodes, stretch, t, table, signatures) for t in candidate_phases(stretch, table)]
     regions = [region for region in found if region is not None]
     return min(
         regions,
@@ -209,48 +201,39 @@ def carried_bytes(region: RerollRegion) -> int:
 
 
 def region_at_phase(
-    nodes: Sequence[Node], stretch: RepeatedSequence, shift: int, position: dict[Value, int], signatures: Isomorphism
+    nodes: Sequence[Node], stretch: RepeatedSequence, shift: int, table: OperandTable, signatures: Isomorphism
 ) -> RerollRegion | None:
     """The longest region of iterations of which the first begins at an offset into the sequence."""
     period = stretch.period
     start = stretch.start + shift
     count = (stretch.end - start) // period
-    layers = [nodes[start + k * period : start + (k + 1) * period] for k in range(count)]
-    wired = [operand_sources(nodes, start + k * period, start, period, position) for k in range(count)]
-    common = Counter([w for w in wired if w is not None]).most_common(1)
+    codes = table.sources(start, period, count)
+    known = (codes != TOO_FAR_CODE).all(axis=1)
+    rows = [row.tobytes() for row in codes]
+    common = Counter([row for row, k in zip(rows, known, strict=True) if k]).most_common(1)
     if not common:
         return None
-    sources = common[0][0]
-    first, last = longest_true([w == sources for w in wired])
-    if first and is_first_iteration(wired[first - 1], sources):
+    first, last = longest_true([row == common[0][0] for row in rows])
+    if first and known[first - 1] and is_first_iteration(codes[first - 1], codes[first]):
         first -= 1
     if last - first < MIN_TRIPS:
         return None
-    return RerollRegion(layers[first:last], list(sources), signatures)
+    layers = [nodes[start + k * period : start + (k + 1) * period] for k in range(first, last)]
+    return RerollRegion(layers, operand_sources(layers[-1], codes[last - 1], table), signatures)
 
 
-def operand_sources(
-    nodes: Sequence[Node], at: int, start: int, period: int, position: dict[Value, int]
-) -> tuple[tuple[Source, ...], ...] | None:
-    """The source of each operand of an iteration; None where one comes from more than one iteration back."""
-    rows: list[tuple[Source, ...]] = []
-    before = at - period
-    for node in nodes[at : at + period]:
-        row: list[Source] = []
-        for v in node.inputs:
-            i = position.get(v, -1)
-            if i < start:
-                row.append(OUTSIDE)
-                continue
-            if i < before:
-                return None
-            maker = v.node
-            if maker is None or maker is not nodes[i]:
-                return None  # a part of something made in here
-            out = maker.outputs.index(v)
-            row.append(same_iteration(i - at, out) if i >= at else previous_iteration(i - before, out))
-        rows.append(tuple(row))
-    return tuple(rows)
+def operand_sources(nodes: Sequence[Node], codes: NDArray, table: OperandTable) -> list[tuple[Source, ...]]:
+    """The source of each operand of an iteration."""
+    found = iter([source_of(code, len(nodes), table) for code in codes.tolist()])
+    return [tuple([next(found) for _ in node.inputs]) for node in nodes]
+
+
+def source_of(code: int, period: int, table: OperandTable) -> Source:
+    """The source that a code means."""
+    if code == OUTSIDE_CODE:
+        return OUTSIDE
+    at, out = table.decode(code)
+    return SameIteration(at, out) if at >= 0 else PreviousIteration(at + period, out)
 
 
 def longest_true(flags: Sequence[bool]) -> tuple[int, int]:
@@ -262,9 +245,7 @@ def longest_true(flags: Sequence[bool]) -> tuple[int, int]:
     return best
 
 
-def is_first_iteration(wired: tuple[tuple[Source, ...], ...] | None, sources: tuple[tuple[Source, ...], ...]) -> bool:
+def is_first_iteration(codes: NDArray, others: NDArray) -> bool:
     """Test whether an iteration is the first of a region: it reads initial values where the others read carries."""
-    if wired is None:
-        return False
-    pairs = [(a, b) for x, y in zip(wired, sources, strict=True) for a, b in zip(x, y, strict=True)]
-    return all(a == b or (a is OUTSIDE and isinstance(b, PreviousIteration)) for a, b in pairs)
+    begins = (codes == OUTSIDE_CODE) & (others < 0) & (others != OUTSIDE_CODE)
+    return bool(((codes == others) | begins).all())

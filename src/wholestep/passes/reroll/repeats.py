@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wholestep.ir.graph import Node, Value
+from wholestep.ir.graph import Node
 from wholestep.passes.reroll.isomorphism import Isomorphism
+from wholestep.passes.reroll.operand_table import OperandTable
 
 MIN_TRIPS = 4
 """The fewest repetitions that become a loop."""
@@ -32,7 +33,7 @@ class RepeatedSequence(NamedTuple):
 
 def find_repeats(nodes: Sequence[Node], signatures: Isomorphism) -> list[RepeatedSequence]:
     """The repeated sequences of a program, the longest first; none overlaps another."""
-    marks = np.array([signatures.placed(node) for node in nodes], np.int64)
+    marks = np.array(signatures.placed(nodes), np.int64)
     found: list[RepeatedSequence] = []
     for period in candidate_periods(marks):
         found += repeats_with_period(marks, period)
@@ -70,19 +71,9 @@ def repeats_with_period(marks: np.ndarray, period: int) -> list[RepeatedSequence
     ]
 
 
-def candidate_phases(nodes: Sequence[Node], stretch: RepeatedSequence, position: dict[Value, int]) -> list[int]:
+def candidate_phases(stretch: RepeatedSequence, table: OperandTable) -> list[int]:
     """The offsets in a sequence where an iteration may begin: there the fewest bytes are live from one to the next."""
     start, end, period = stretch
-    change = np.zeros(end - start + 2, np.int64)
-    last: dict[Value, int] = {}
-    for i in range(start, end):
-        for v in nodes[i].inputs:
-            at = position.get(v, -1)
-            if start <= at and i - at < 2 * period:
-                last[v] = i
-    for v, i in last.items():
-        change[position[v] - start + 1] += v.type.nbytes
-        change[i - start + 1] -= v.type.nbytes
     middle = period * ((end - start) // period // 2)
-    alive = np.cumsum(change)[middle : middle + period]
+    alive = table.live_bytes(start, end, period)[middle : middle + period]
     return [int(t) for t in np.flatnonzero(alive == alive.min())]

@@ -14,6 +14,7 @@ from wholestep.passes.reroll.align_regions import align_regions
 from wholestep.passes.reroll.emit import NestedScan, RerolledUnits, pack_units, stack_values, stacked_places, take_row
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack
 from wholestep.passes.reroll.loop_body import LoopPlan
+from wholestep.passes.reroll.operand_table import OperandTable
 from wholestep.passes.reroll.packs import Packs
 from wholestep.passes.reroll.reassociate import REDUCTION_OF
 from wholestep.passes.reroll.region import RerollRegion, SameIteration, region_of
@@ -209,9 +210,10 @@ def find_regions(graph: Graph, signatures: Isomorphism) -> list[RerollRegion]:
     nodes = [node for node in graph.nodes if node.inputs and node.outputs[0] not in apart]
     position = {v: i for i, node in enumerate(nodes) for v in node.outputs}
     position |= {v: position.get(node.inputs[0], -1) for v, node in apart.items()}
-    regions: list[RerollRegion] = []
-    for stretch in sorted(find_repeats(nodes, signatures)):
-        region = region_of(nodes, stretch, position, signatures, regions)
+    repeats, regions = sorted(find_repeats(nodes, signatures)), list[RerollRegion]()
+    table = OperandTable(nodes, position) if repeats else None
+    for stretch in repeats if table is not None else ():
+        region = region_of(nodes, stretch, table, signatures, regions)
         if region is not None and has_recurrence(region):
             regions.append(region)
     return align_regions(regions)
