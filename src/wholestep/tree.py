@@ -249,9 +249,9 @@ def _too_deep() -> TreeError:
 def _keys(node: TreeDef) -> Sequence[Any]:
     """The keys, places or names of fields by which the children of a container are reached."""
     if node.kind == optree.PyTreeKind.NAMEDTUPLE:
-        return optree.namedtuple_fields(node.type)
+        return optree.namedtuple_fields(cast(Any, node.type))
     if node.kind == optree.PyTreeKind.STRUCTSEQUENCE:
-        return optree.structseq_fields(node.type)
+        return optree.structseq_fields(cast(Any, node.type))
     return node.entries()
 
 

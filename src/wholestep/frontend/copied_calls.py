@@ -14,7 +14,7 @@ Results = dict[str, Any]
 
 
 class FirstCall(NamedTuple):
-    """The first call on arrays of some types: the values that it was given, its operations and its results."""
+    """The first call on arrays of some types: what it was given, its operations on that, and its results."""
 
     given: list[Value]
     nodes: list[Node]
@@ -25,9 +25,9 @@ class CopiedCalls:
     """A function (arrays, *rest) -> results by name, which is traced once for arrays of equal types and the same rest.
 
     The function must read nothing of its arrays but their types, and change nothing: the operations of a later call are
-    those of the first one on other operands, in the same order. Where a call may see more, it is traced: outside of
-    traces and in eager ones, for arrays that are constants or lie in another order than row by row, and where the
-    program gets constant arrays from it, which it holds once.
+    those of the first one on other operands, in the same order, and what no operand goes into is made once. Where a
+    call may see more, it is traced: outside of traces and in eager ones, for arrays that are constants or lie in
+    another order than row by row, and where the program gets constant arrays from it, which it holds once.
     """
 
     def __init__(self, f: Callable[..., Results]) -> None:
@@ -48,7 +48,8 @@ class CopiedCalls:
         nodes = builder.nodes[start:]
         plain = all([type(x) is Array and not may_be_transposed(x) for x in made.values()])
         literal = any([node.op.literal for node in nodes])
-        self.known[key] = FirstCall([x.value for x in arrays], nodes, dict(made)) if plain and not literal else None
+        given = [x.value for x in arrays]
+        self.known[key] = FirstCall(given, dependent(nodes, given), dict(made)) if plain and not literal else None
         return made
 
 
@@ -67,6 +68,16 @@ def call_key(arrays: Sequence[Any], rest: Sequence[Any]) -> Any:
             return None
         key.append((v.type, x._scalar, x._weak, places.setdefault(v, len(places))))
     return tuple(key)
+
+
+def dependent(nodes: Sequence[Node], given: Sequence[Value]) -> list[Node]:
+    """The operations that some of these values go into, and those in which processes take part."""
+    reached, found = set(given), []
+    for node in nodes:
+        if node.op.collective or not reached.isdisjoint(node.inputs):
+            reached.update(node.outputs)
+            found.append(node)
+    return found
 
 
 def repeat_call(first: FirstCall, arrays: Sequence[Array]) -> Results:

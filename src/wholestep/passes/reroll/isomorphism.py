@@ -59,7 +59,7 @@ class Isomorphism:
         found = self.known.get(node)
         if found is None:
             # The operation and its parameters, with the types of operands, say what the types of results are.
-            key = (self.nested(node) if node.op.nested else self.written(node), *[v.type for v in node.inputs])
+            key = (self.nested(node) if node.op.nested else self.application(node), *[v.type for v in node.inputs])
             found = self.known[node] = self.numbers.setdefault(key, len(self.numbers))
         return found
 
@@ -82,7 +82,7 @@ class Isomorphism:
             found = self.lines[id(code)] = (code, self.numbers.setdefault(code, len(self.numbers)))
         return found[1]
 
-    def written(self, node: Node) -> int:
+    def application(self, node: Node) -> int:
         """The number of an operation with its parameters."""
         which = (id(node.op), id(node.params))
         if which not in self.applied:

@@ -27,8 +27,7 @@ class OperandTable:
         makers = [v.node for v in number]
         apart = [i >= 0 and m is not nodes[i] for m, i in zip(makers, places.tolist(), strict=True)]
         out = [
-            0 if m is None or len(m.outputs) == 1 else m.outputs.index(v)
-            for v, m in zip(number, makers, strict=True)
+            0 if m is None or len(m.outputs) == 1 else m.outputs.index(v) for v, m in zip(number, makers, strict=True)
         ]
         self.begin = np.cumsum([0, *[len(node.inputs) for node in nodes]])
         """The first operand of each operation."""
@@ -41,7 +40,7 @@ class OperandTable:
         self.out = np.array(out, np.int64)
         self.width = 1 + max(out, default=0)
 
-    def live_bytes(self, start: int, end: int, period: int) -> NDArray:
+    def bytes_alive(self, start: int, end: int, period: int) -> NDArray:
         """The bytes alive before each operation from `start` on that are read within two periods."""
         read = self.values[self.begin[start] : self.begin[end]]
         reader = np.repeat(np.arange(start, end), np.diff(self.begin[start : end + 1]))
@@ -57,8 +56,8 @@ class OperandTable:
         np.subtract.at(change, last[alive] - start + 1, nbytes)
         return np.cumsum(change)
 
-    def sources(self, start: int, period: int, count: int) -> NDArray:
-        """The codes of the operands of each iteration, a row for each: `decode` says what they mean."""
+    def source_codes(self, start: int, period: int, count: int) -> NDArray:
+        """The codes of the operands of each iteration, a row for each: `maker_at` says what they mean."""
         at = start + period * np.arange(count)[:, None]
         read = self.values[self.begin[start] : self.begin[start + count * period]].reshape(count, -1)
         places = self.places[read]
@@ -67,6 +66,6 @@ class OperandTable:
         codes[places < start] = OUTSIDE_CODE
         return codes
 
-    def decode(self, code: int) -> tuple[int, int]:
+    def maker_at(self, code: int) -> tuple[int, int]:
         """The place of an operand's maker, from the beginning of the iteration that reads it, and its output."""
         return divmod(code, self.width)

@@ -54,7 +54,7 @@ class Packs:
         self.places: dict[Node, dict[Value, int]] = {}
         """The positions of the operands of each branch."""
         self.reads = Counter(chain.from_iterable([node.inputs for node in graph.nodes]))
-        """How often each value is read."""
+        """The number of times that each value is read."""
         self.readers: dict[Value, list[tuple[Node, int]]] = {}
         """The operations that may be packed, and branches, by the operands that they read."""
         for node in graph.nodes:

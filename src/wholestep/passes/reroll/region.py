@@ -207,7 +207,7 @@ def region_at_phase(
     period = stretch.period
     start = stretch.start + shift
     count = (stretch.end - start) // period
-    codes = table.sources(start, period, count)
+    codes = table.source_codes(start, period, count)
     known = (codes != TOO_FAR_CODE).all(axis=1)
     rows = [row.tobytes() for row in codes]
     common = Counter([row for row, k in zip(rows, known, strict=True) if k]).most_common(1)
@@ -224,15 +224,15 @@ def region_at_phase(
 
 def operand_sources(nodes: Sequence[Node], codes: NDArray, table: OperandTable) -> list[tuple[Source, ...]]:
     """The source of each operand of an iteration."""
-    found = iter([source_of(code, len(nodes), table) for code in codes.tolist()])
+    found = iter([decoded_source(code, len(nodes), table) for code in codes.tolist()])
     return [tuple([next(found) for _ in node.inputs]) for node in nodes]
 
 
-def source_of(code: int, period: int, table: OperandTable) -> Source:
+def decoded_source(code: int, period: int, table: OperandTable) -> Source:
     """The source that a code means."""
     if code == OUTSIDE_CODE:
         return OUTSIDE
-    at, out = table.decode(code)
+    at, out = table.maker_at(code)
     return SameIteration(at, out) if at >= 0 else PreviousIteration(at + period, out)
 
 

@@ -75,5 +75,5 @@ def candidate_phases(stretch: RepeatedSequence, table: OperandTable) -> list[int
     """The offsets in a sequence where an iteration may begin: there the fewest bytes are live from one to the next."""
     start, end, period = stretch
     middle = period * ((end - start) // period // 2)
-    alive = table.live_bytes(start, end, period)[middle : middle + period]
+    alive = table.bytes_alive(start, end, period)[middle : middle + period]
     return [int(t) for t in np.flatnonzero(alive == alive.min())]

@@ -210,9 +210,12 @@ def find_regions(graph: Graph, signatures: Isomorphism) -> list[RerollRegion]:
     nodes = [node for node in graph.nodes if node.inputs and node.outputs[0] not in apart]
     position = {v: i for i, node in enumerate(nodes) for v in node.outputs}
     position |= {v: position.get(node.inputs[0], -1) for v, node in apart.items()}
-    repeats, regions = sorted(find_repeats(nodes, signatures)), list[RerollRegion]()
-    table = OperandTable(nodes, position) if repeats else None
-    for stretch in repeats if table is not None else ():
+    regions: list[RerollRegion] = []
+    repeats = sorted(find_repeats(nodes, signatures))
+    if not repeats:
+        return regions
+    table = OperandTable(nodes, position)
+    for stretch in repeats:
         region = region_of(nodes, stretch, table, signatures, regions)
         if region is not None and has_recurrence(region):
             regions.append(region)
