@@ -52,7 +52,8 @@ def computation(node: Node) -> Any:
 
 def ordered_operands(node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """The operands of a node, in one order where either will do."""
-    if node.op.name in COMMUTATIVE and id(inputs[0]) > id(inputs[1]) and inputs[0].dtype.kind != "c":
+    name = node.op.name
+    if name in COMMUTATIVE and id(inputs[0]) > id(inputs[1]) and inputs[0].dtype.kind != "c":
         return (inputs[1], inputs[0])
     return inputs
 

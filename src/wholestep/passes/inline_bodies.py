@@ -21,9 +21,13 @@ def inline_bodies(graph: Graph, names: Collection[str] = BODY_OPS) -> Graph:
 
     Bodies inside bodies are inlined too; those of loops and branches, which run their graphs otherwise, are left.
     """
-    if not any([node.op.name in names for node in graph.nodes]):
-        return graph
-    return splice(graph, lambda node: node.params["graph"] if node.op.name in names else None)
+
+    def body_of(node: Node) -> Graph | None:
+        found: Graph | None = node.params["graph"] if node.op.name in names else None
+        return found
+
+    here = any([node.op.nested and body_of(node) is not None for node in graph.nodes])
+    return splice(graph, body_of) if here else graph
 
 
 def splice(graph: Graph, body_of: Callable[[Node], Graph | None]) -> Graph:

@@ -9,6 +9,7 @@ from typing import Any
 from wholestep.ir.graph import Graph, Node, Value, subgraphs
 from wholestep.ir.text import text_and_objects
 from wholestep.passes.cse import computation, ordered_operands, param_key
+from wholestep.primitives.contraction import Contract
 
 Pack = tuple[Value, ...]
 """The isomorphic values of successive iterations, one for each."""
@@ -49,7 +50,7 @@ class Isomorphism:
     def applications(self, node: Node) -> tuple[int, int]:
         """The number of what an operation with its parameters computes, and that of how it is written."""
         computes = self.numbers.setdefault(("computes", computation(node)), len(self.numbers))
-        if node.op.nested or node.op.name != "contract":
+        if not isinstance(node.op, Contract):
             return computes, computes
         written = ("written", *[param_key(p) for p in node.params.values()])  # the letters of a spec may differ
         return computes, self.numbers.setdefault(written, len(self.numbers))
