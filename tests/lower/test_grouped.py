@@ -167,6 +167,62 @@ def test_rows_that_few_panels_use_are_read_in_place(sizes: Any) -> None:
         assert found.tobytes() == plain.tobytes()
 
 
+def test_columns_that_lie_as_they_would_be_packed_are_read_in_place(sizes: Any) -> None:
+    """Kernels of as many filters as a panel has columns, filters last, and a gradient over as many of them."""
+    rng = np.random.default_rng(0)
+    x, w, g = [rng.normal(size=shape).astype("f") for shape in ((2, 9, 9, 17), (3, 3, 17, 32), (2, 7, 7, 32))]
+
+    def f(x: Any, w: Any, g: Any) -> Any:
+        seen = sliding_window_view(x, (3, 3), axis=(1, 2))
+        return np.einsum("nxycij,ijco->nxyo", seen, w), np.einsum("nxycij,nxyo->cijo", seen, g)
+
+    graph = graph_of(f, [x, w, g])
+    sizes(never)
+    plain = compiled(graph)([x, w, g])
+    for terms in (14, 51, 160):
+        sizes(lambda lanes, terms=terms: BlockSizes(lanes, 6, 32 // lanes, terms, 64, 64, group=40, scratch=1 << 20))
+        groups = [str(k) for k in plan_of(graph).kernels() if k.name.endswith("_groups")]
+        assert groups
+        assert not any("packed_columns" in text for text in groups)
+        for found, expected in zip(compiled(graph)([x, w, g]), plain, strict=True):
+            assert found.tobytes() == expected.tobytes()
+
+
+def test_columns_whose_terms_lie_apart_are_packed(sizes: Any) -> None:
+    """A gradient over a part of each line of an image: lines lie farther apart than they are long."""
+    rng = np.random.default_rng(0)
+    x, g = [rng.integers(-3, 4, shape).astype("f") for shape in ((2, 9, 9, 17), (2, 7, 9, 32))]
+
+    def f(x: Any, g: Any) -> Any:
+        return np.einsum("nxycij,nxyo->cijo", sliding_window_view(x, (3, 3), axis=(1, 2)), g[:, :, 1:8])
+
+    graph = graph_of(f, [x, g])
+    for terms, packed in ((4, False), (40, True)):
+        sizes(lambda lanes, terms=terms: BlockSizes(lanes, 6, 32 // lanes, terms, 64, 64, group=40, scratch=1 << 20))
+        groups = [str(k) for k in plan_of(graph).kernels() if k.name.endswith("_groups")]
+        assert groups
+        assert any("packed_columns" in text for text in groups) == packed
+        (found,) = compiled(graph)([x, g])
+        assert np.array_equal(found, f(x.astype("d"), g.astype("d")))
+
+
+def test_kernels_of_convolutions_are_moved_to_panels_and_never_packed() -> None:
+    """Filters first, as users store them: one copy arranges panels of columns, which blocks of terms read in place."""
+    rng = np.random.default_rng(0)
+    x, w = [rng.integers(-3, 4, shape).astype("f") for shape in ((2, 12, 12, 32), (128, 32, 3, 3))]
+
+    def f(x: Any, w: Any) -> Any:
+        seen = sliding_window_view(x, (3, 3), axis=(1, 2))
+        return np.maximum(np.einsum("nxycij,ocij->nxyo", seen, w) * 2, 1)
+
+    graph = graph_of(f, [x, w])
+    plan = plan_of(graph)
+    assert groups_of(plan)
+    assert not [k.name for k in plan.kernels() if k.name.endswith("_pack_columns")]
+    (found,) = compiled(graph)([x, w])
+    assert np.array_equal(found, f(x.astype("d"), w.astype("d")))
+
+
 def test_sums_of_many_columns_wait_for_rows_that_lie_apart(sizes: Any) -> None:
     """What is added to the sums has the rows in another order, so that they are not one axis."""
     rng = np.random.default_rng(0)

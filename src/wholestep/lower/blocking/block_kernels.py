@@ -11,7 +11,7 @@ from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.dependence import index_range
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Var
-from wholestep.lower.blocking.block_sizes import BlockSizes, TermSteps
+from wholestep.lower.blocking.block_sizes import BlockSizes, PanelRun, TermSteps
 from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, ContractionNest, runs_along
 from wholestep.lower.blocking.element_copy import ElementCopy
 
@@ -36,20 +36,13 @@ class BlockKernel(NamedTuple):
     operands: tuple[tuple[str, Buffer | None], ...]
 
 
-class PanelRun(NamedTuple):
-    """Panels of one width: how many, of how many columns each, from which column on, so many of them packed at once."""
-
-    panels: int
-    width: int
-    start: int
-    together: int = 1
-
-
 class BlockWriter:
     """The writer of one kernel of a block."""
 
     apart: Sequence[TermSteps] = ()
     """The outer axes of the terms that lie apart in a row operand that is read in place."""
+    columns_in_place = False
+    """True where the columns lie as they would be packed."""
 
     def __init__(
         self, name: str, nest: ContractionNest, sizes: BlockSizes, extents: BlockExtents, first_term: int = 0
@@ -313,9 +306,7 @@ class BlockWriter:
         with self.builder.loop(axis) as loop:
             places = {**results.places, nest.terms[-1]: start + Index(0, {axis: 1})}
             x = self.row_element(places, row, places[nest.terms[-1]], packed)
-            copy = ElementCopy(self.builder, places, self.buffers(COLUMNS), self.origins)
-            copy.write(nest.column_values)
-            y = copy.values[nest.column_operand]
+            y = self.column_element(places, places[nest.terms[-1]])
             return loop.fold("fma", *[x if v is nest.row_operand else y for v in nest.fold.values], init=so_far)
 
     def row_loop(self) -> AbstractContextManager[Index]:
@@ -376,8 +367,7 @@ class BlockWriter:
             first = Index()
             for part, at in zip(self.apart, outer, strict=True):
                 first = first * part.extent + at
-            place = self.packed_column(panel[0], first * together + term, panel[1])
-            y = self.builder.load(self.scratch(PACKED_COLUMNS), place)
+            y = self.column_element(places, first * together + term, panel)
             given = [x if v is nest.row_operand else y for v in nest.fold.values]
             return loop.fold("fma", *given, init=so_far)
 
@@ -388,6 +378,16 @@ class BlockWriter:
         copy = ElementCopy(self.builder, places, self.buffers(ROWS), self.origins)
         copy.write(self.nest.row_values)
         return copy.values[self.nest.row_operand]
+
+    def column_element(self, places: dict[Axis, Index], term: Index, panel: tuple[Index, Index] | None = None) -> Var:
+        """The element of the column operand at a term: a packed one of a panel, or computed in place."""
+        nest = self.nest
+        if panel is not None and not self.columns_in_place:
+            return self.builder.load(self.scratch(PACKED_COLUMNS), self.packed_column(panel[0], term, panel[1]))
+        at = places | dict.fromkeys(nest.terms, Index()) | {nest.terms[-1]: term}
+        copy = ElementCopy(self.builder, at, self.buffers(COLUMNS), self.origins)
+        copy.write(nest.column_values)
+        return copy.values[nest.column_operand]
 
     def partial_sums(self, copy: ElementCopy, panel: Index, row: Index, column: Index) -> tuple[Buffer, Index]:
         """The place where a sum waits for the next block of terms: its final one, if nothing else is done with it."""

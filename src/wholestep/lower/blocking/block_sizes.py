@@ -59,6 +59,15 @@ class AxisPart(NamedTuple):
     trips: int = 1
 
 
+class PanelRun(NamedTuple):
+    """Panels of one width: how many, of how many columns each, from which column on, so many of them packed at once."""
+
+    panels: int
+    width: int
+    start: int
+    together: int = 1
+
+
 class TermSteps(NamedTuple):
     """An axis of terms that is taken step by step, and how many steps of it a block has."""
 

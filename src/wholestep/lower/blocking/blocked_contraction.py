@@ -18,9 +18,9 @@ from functools import partial
 from typing import NamedTuple
 
 from wholestep.kernel.lang import Axis, Kernel
-from wholestep.lower.blocking.block_kernels import BlockExtents, BlockKernel, BlockWriter, PanelRun
+from wholestep.lower.blocking.block_kernels import BlockExtents, BlockKernel, BlockWriter
 from wholestep.lower.blocking.block_launches import BlockedContraction, BlockLaunches
-from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
+from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, PanelRun, even_parts, split_axis
 from wholestep.lower.blocking.contraction_nest import ContractionNest, runs_along
 from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
 from wholestep.lower.program.steps import Launch, Step
@@ -134,7 +134,9 @@ class ContractionBlocks(BlockLaunches):
         # Sums that wait where they end up are stored there alike by every block.
         ends = (at.terms is terms[0], at.terms is terms[-1] or self.nest.plain_store is not None)
         if not self.sizes.panels_outermost:
-            return [self.launch("pack_columns", at), self.launch("tiles", at, *ends)]
+            packed = self.nest.lies_packed([at.terms.extent], at.columns.extent, self.sizes.panel)
+            tiles = self.launch("tiles", at, *ends)
+            return [tiles] if packed else [self.launch("pack_columns", at), tiles]
         writer = BlockWriter("panels", self.nest, self.sizes, BlockExtents(1, at.columns.extent, 1))
         return [self.launch("panels", at, *ends, run) for run in writer.runs]
 
@@ -168,5 +170,6 @@ class ContractionBlocks(BlockLaunches):
             elif run is not None:
                 writer.panels_by_columns(run, self.pack_rows, first, last)
             else:
+                writer.columns_in_place = self.nest.lies_packed([extents.terms], extents.columns, self.sizes.panel)
                 writer.blocks_by_rows(self.pack_rows, first, last)
         return writer.made()

@@ -94,6 +94,21 @@ class ContractionNest:
         offsets = [a.offset for a in memory_accesses(self.statements(role)) if a.buffer is buffer]
         return offsets[0].coefficient(axis) if offsets else 0
 
+    def lies_packed(self, terms: Sequence[int], columns: int, panel: int) -> bool:
+        """True if a block of so many terms and columns lies as it would be packed: one panel, term by term."""
+        if len(self.column_values) != 1 or columns > panel:
+            return False
+        (load,) = memory_accesses(self.column_values)
+        steps = [load.offset.coefficient(axis) for axis in self.terms]
+        wanted = steps[-1]
+        if load.offset.coefficient(self.columns[-1]) != 1 or wanted < columns or panel % max(wanted, 1):
+            return False
+        for step, extent in zip(reversed(steps), reversed(terms), strict=True):
+            if extent > 1 and step != wanted:
+                return False
+            wanted *= extent
+        return True
+
     def counted(self, axis: Axis) -> bool:
         """True if a value is computed from the index along an axis, as that of a mask is."""
         values = [s for role in ROLES for s in walk(self.statements(role)) if isinstance(s, Var)]

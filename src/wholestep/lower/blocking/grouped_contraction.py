@@ -227,7 +227,11 @@ class GroupedBlocks(BlockLaunches):
         """The packing of columns, and the groups of rows."""
         # Sums that wait where they end up are stored there alike by every block.
         last = last or self.nest.plain_store is not None
-        return [self.launch("pack_columns", at), self.launch("groups", at, first, last)]
+        groups = self.launch("groups", at, first, last)
+        extents = [part.extent for part in at.terms]
+        if self.nest.lies_packed(extents, at.columns.extent, self.sizes.panel):
+            return [groups]
+        return [self.launch("pack_columns", at), groups]
 
     def launch(self, name: str, at: GroupPosition, first: bool = False, last: bool = False) -> Launch:
         """The launch of a kernel over one block."""
@@ -261,6 +265,7 @@ class GroupedBlocks(BlockLaunches):
         groups = choose_groups(extents.rows, joined, sizes.tile_rows, most)
         contiguous = self.contiguous is not None
         writer = GroupWriter(f"{nest.kernel.name}_{name}", nest, sizes, extents, self.order, groups, contiguous, apart)
+        writer.columns_in_place = nest.lies_packed(extents.terms, extents.columns, sizes.panel)
         with writer.builder:
             if name == "pack_columns":
                 writer.pack_columns()

@@ -15,7 +15,7 @@ from wholestep.kernel.lang import Axis, Index, Var
 from wholestep.lower.target import Target
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import GraphRewriter
-from wholestep.primitives.contraction import parts
+from wholestep.primitives.contraction import LETTERS, parts
 from wholestep.primitives.movement import Reshape
 
 
@@ -51,6 +51,12 @@ class ContractionRewriter(GraphRewriter):
         x, y = self.shaped(node, x, a, sizes), self.shaped(node, y, b, sizes)
         lane = out[-1] if out and sizes[out[-1]] >= self.limits.lane else None
         x, a = self.downhill(node, x, a)
+        width = 0 if lane is None else self.panel_width(node, y, b, out, sizes)
+        if lane is not None and width:
+            panel, column = [c for c in LETTERS if c not in sizes][:2]
+            sizes |= {panel: sizes[lane] // width, column: width}
+            b, out = [s.replace(lane, panel + column) for s in (b, out)]
+            y, lane = self.shaped(node, y, b, sizes), column
         packed = self.packed(node, a, b, out, sizes)
         x, a = self.even(node, x, a, lane, a, self.turns(x, a, out, sizes, packed))
         y, b = self.even(node, y, b, lane, a, self.turns(y, b, out, sizes, packed))
@@ -89,6 +95,19 @@ class ContractionRewriter(GraphRewriter):
         """An operand with its labels in another order."""
         axes = tuple([labels.index(c) for c in order])
         return x if order == labels else self.add(OPS["permute"], (x,), {"axes": axes}, node)[0]
+
+    def panel_width(self, node: Node, y: Value, labels: str, out: str, sizes: dict[str, int]) -> int:
+        """The columns of the panels in which an operand lies once it is copied, as kernels of convolutions do,
+        so that blocks of the contraction need no packing; 0 where it is not copied, or has one panel."""
+        lane, steps, dtype = out[-1], self.strides(y), node.outputs[0].dtype
+        summed = [c for c in labels if c not in out]
+        width = self.target.panel_columns(dtype.itemsize)
+        if len(summed) < 2 or len(labels) != len(summed) + 1 or lane not in labels or not width:
+            return 0
+        if sizes[lane] % width or sizes[lane] == width or (steps and steps[labels.index(lane)] in (0, 1)):
+            return 0
+        rows, terms = [math.prod([sizes[c] for c in own]) for own in (out[:-1], summed)]
+        return width if self.target.packs_operands(rows, sizes[lane], terms, dtype) else 0
 
     def packed(self, node: Node, a: str, b: str, out: str, sizes: dict[str, int]) -> bool:
         """True if the target packs the operands of a contraction, in whatever order they lie."""
