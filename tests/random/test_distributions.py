@@ -41,6 +41,26 @@ CONTINUOUS = {
     "pareto": (lambda k, d: random.pareto(k, 3.0, (N,), d), stats.pareto(3)),
     "triangular": (lambda k, d: random.triangular(k, -1.0, 0.5, 3.0, (N,), d), stats.triang(0.375, -1, 4)),
     "triangular falling": (lambda k, d: random.triangular(k, 0, 0, 2, (N,), d), stats.triang(0, 0, 2)),
+    "generalized_normal": (lambda k, d: random.generalized_normal(k, 3.0, (N,), d), stats.gennorm(3.0)),
+    "a coordinate of a disc": (
+        lambda k, d: random.ball(k, 2, shape=(N,), dtype=d)[:, 0],
+        stats.rdist(3),
+    ),
+    "a radius of a ball": (
+        lambda k, d: abs(random.ball(k, 3, 1.0, (N,), d)).sum(axis=1) ** 3,
+        stats.uniform(),
+    ),
+    "an element of orthogonal matrices": (
+        lambda k, d: random.orthogonal(k, 4, (N,), d)[:, 1, 2],
+        stats.rdist(3),
+    ),
+    "f": (lambda k, d: random.f(k, 3.0, 7.0, (N,), d), stats.f(3, 7)),
+    "wald": (lambda k, d: random.wald(k, 2.0, (N,), d), stats.invgauss(2.0)),
+    "wald of a large mean": (lambda k, d: random.wald(k, 50.0, (N,), d), stats.invgauss(50.0)),
+    "double_sided_maxwell": (
+        lambda k, d: abs(random.double_sided_maxwell(k, 1.0, 2.0, (N,), d) - 1),
+        stats.maxwell(scale=2),
+    ),
     "maxwell": (lambda k, d: random.maxwell(k, (N,), d), stats.maxwell()),
     "multivariate_normal": (
         lambda k, d: random.multivariate_normal(k, [1.0, -2.0], COVARIANCE, (N,), d) @ np.array([1, 2], d),
@@ -114,6 +134,33 @@ def test_binomial(n, p):
     x = random.binomial(random.fold_in(KEY, n), n, p, (50_000,))
     assert x.min() >= 0 and x.max() <= n
     assert pvalue_of_counts(x, stats.binom(n, p)) > ALARM
+
+
+def test_multinomial():
+    p = np.array([0.2, 0.0, 0.45, 0.35])
+    for n in (1, 6, 1000):
+        x = random.multinomial(random.fold_in(KEY, n), n, p, (20_000,))
+        assert (x.sum(1) == n).all() and (x >= 0).all() and not x[:, 1].any()
+        for i in (0, 2, 3):
+            assert pvalue_of_counts(x[:, i], stats.binom(n, p[i])) > ALARM
+        covariance = np.cov(x.T)
+        np.testing.assert_allclose(covariance, n * (np.diag(p) - np.outer(p, p)), atol=0.03 * n)
+    found = random.multinomial(KEY, np.array([[0], [7]]), np.array([[1.0, 0.0], [0.0, 1.0]]), (2, 2))
+    assert found.tolist() == [[[0, 0], [0, 0]], [[7, 0], [0, 7]]]
+    for n, q in ((-1, p), (2.5, p), (3, [0.5, 0.6]), (3, [-0.5, 1.5])):
+        with pytest.raises(ws.errors.ParameterError, match="multinomial"):
+            random.multinomial(KEY, n, q)
+        assert (ws.jit(random.multinomial)(KEY, n, np.array(q)) == -1).all()
+    with pytest.raises(ws.errors.ShapeError, match="without an axis of categories"):
+        random.multinomial(KEY, 3, 1.0)
+
+
+def test_orthogonal_matrices_and_unitary_ones():
+    for dtype in (np.float64, np.complex128):
+        q = random.orthogonal(KEY, 3, (5,), dtype)
+        np.testing.assert_allclose(q @ q.conj().swapaxes(-1, -2), np.broadcast_to(np.eye(3), (5, 3, 3)), atol=1e-12)
+    signs = np.sign(np.linalg.det(random.orthogonal(KEY, 2, (N,), np.float64)))
+    assert stats.binomtest(int((signs > 0).sum()), N).pvalue > ALARM
 
 
 def test_binomial_of_certain_and_of_many_parameters_at_once():

@@ -47,6 +47,13 @@ DRAWS = {
     "multivariate_normal": lambda k: random.multivariate_normal(k, np.zeros(2), np.eye(2) + 0.5, (3,)),
     "binomial": lambda k: random.binomial(k, np.array([3, 40, 1000]), np.array([0.5, 0.9, 0.3])),
     "geometric": lambda k: random.geometric(k, np.array([0.1, 0.9])),
+    "multinomial": lambda k: random.multinomial(k, np.array([3, 400]), [0.2, 0.0, 0.5, 0.3]),
+    "generalized_normal": lambda k: random.generalized_normal(k, np.array([0.7, 3.0]), (5, 2)),
+    "ball": lambda k: random.ball(k, 3, 1.5, (4,)),
+    "orthogonal": lambda k: random.orthogonal(k, 3, (2,), np.float64),
+    "f": lambda k: random.f(k, 3.0, np.array([4.0, 5.0])),
+    "wald": lambda k: random.wald(k, np.array([0.5, 2.0, 30.0])),
+    "double_sided_maxwell": lambda k: random.double_sided_maxwell(k, 1.0, 2.0, (5,)),
     "rademacher": lambda k: random.rademacher(k, (9,)),
     "poisson": lambda k: random.poisson(k, np.array([0.0, 0.5, 9.0, 30.0, 1e5])),
 }
@@ -54,6 +61,7 @@ DRAWS = {
 
 THROUGH_FUNCTIONS = {
     *("truncated_normal", "gamma", "gamma f32", "beta", "dirichlet", "t", "lognormal", "rayleigh", "weibull_min"),
+    *("generalized_normal", "ball", "orthogonal", "f", "wald", "double_sided_maxwell"),
     *("pareto", "triangular", "maxwell", "multivariate_normal"),
 }
 

@@ -25,6 +25,10 @@ from wholestep.random.discrete import (
     rademacher as rademacher, randint as randint,
 )
 from wholestep.random.counts import binomial as binomial, geometric as geometric, poisson as poisson
+from wholestep.random.derived import (
+    ball as ball, double_sided_maxwell as double_sided_maxwell, f as f, generalized_normal as generalized_normal,
+    multinomial as multinomial, orthogonal as orthogonal, wald as wald,
+)
 from wholestep.random.keys import bits as bits, fold_in as fold_in, key as key, split as split
 from wholestep.random.parametric import (
     lognormal as lognormal, maxwell as maxwell, multivariate_normal as multivariate_normal, pareto as pareto,
