@@ -20,6 +20,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.exchanges import pmax, pmin, ppermute
     from wholestep.frontend.frontier import frontier_grad
     from wholestep.frontend.gradients import grad, trace_gradients, value_and_grad
+    from wholestep.frontend.implicit import custom_linear_solve, custom_root
     from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
     from wholestep.frontend.marks import capture, keep, recompute, stop_gradient
     from wholestep.frontend.precision import autocast
@@ -64,6 +65,8 @@ __all__ = [
     "composite",
     "cond",
     "custom_jvp",
+    "custom_linear_solve",
+    "custom_root",
     "custom_vjp",
     "elementwise_grad",
     "encode_labels",

@@ -8,7 +8,7 @@ import pytest
 import wholestep as ws
 from wholestep import errors, random
 from wholestep.errors import AxisError, DerivativeError, DtypeError, ShapeError
-from wholestep.random import continuous, counts, discrete, keys, parametric, rejection
+from wholestep.random import continuous, counts, derived, discrete, keys, parametric, rejection
 
 KEY = random.key(3)
 DRAWS = {
@@ -273,7 +273,7 @@ def test_a_compiled_empty_range_gives_its_beginning():
     assert found.tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("module", [keys, continuous, counts, discrete, parametric, rejection])
+@pytest.mark.parametrize("module", [keys, continuous, counts, derived, discrete, parametric, rejection])
 def test_examples_run(module):
     result = doctest.testmod(module)
     assert result.attempted and not result.failed

@@ -16,7 +16,8 @@ TOPICS = {
     ),
     "marks": (
         "Marks and rules of your own",
-        "stop_gradient checkpoint keep recompute autocast custom_vjp custom_jvp composite capture print",
+        """stop_gradient checkpoint keep recompute autocast custom_vjp custom_jvp custom_root custom_linear_solve
+        composite capture print""",
     ),
     "control": ("Loops and branches", "scan associative_scan map fori_loop while_loop cond switch"),
     "programs": ("Programs and shapes", "jit trace eval_shape ShapeDtype Dim block_until_ready"),

@@ -1,0 +1,122 @@
+"""Roots and linear solutions are differentiated by their equations: beside unrolled loops, and NumPy's solver."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.errors import DerivativeError, DtypeError, ShapeError
+
+RNG = np.random.default_rng(0)
+A, B = RNG.normal(size=(4, 4)) * 0.2, RNG.normal(size=4)
+M = np.eye(4) * 3 + A
+
+
+def newton(g, x):
+    def step(x):
+        slope = ws.jacfwd(g)(x).reshape(x.size, x.size)
+        return x - np.linalg.solve(slope, g(x).reshape(x.size)).reshape(x.shape)
+
+    return ws.while_loop(lambda x: np.max(abs(g(x))) > 1e-13, step, x)
+
+
+def relaxed(g, b):
+    """Richardson's iteration until it is done."""
+    return ws.while_loop(lambda x: np.max(abs(g(x) - b)) > 1e-13, lambda x: x + 0.2 * (b - g(x)), np.zeros_like(b))
+
+
+def equilibrium(a, b):
+    args = {"a": a, "b": b, "count": np.arange(3)}
+    return ws.custom_root(lambda x, p: x - np.tanh(p["a"] @ x + p["b"]), np.zeros(4), newton, args)
+
+
+def unrolled(a, b):
+    x = np.zeros(4)
+    for _ in range(80):
+        x = np.tanh(a @ x + b)
+    return x
+
+
+def solved(m, b):
+    return ws.custom_linear_solve(lambda x, m: m @ x, b, relaxed, m, transpose_solve=relaxed)
+
+
+PAIRS = {"root": (equilibrium, unrolled, A), "linear": (solved, np.linalg.solve, M)}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_values_gradients_and_second_derivatives(name):
+    ours, plain, a = PAIRS[name]
+    found, wanted = [lambda a, b, f=f: np.sum(f(a, b) ** 3) for f in (ours, plain)]
+    np.testing.assert_allclose(ours(a, B), plain(a, B), atol=1e-12)
+    for argnums in (0, 1):
+        slope = ws.grad(wanted, argnums=argnums)(a, B)
+        np.testing.assert_allclose(ws.grad(found, argnums=argnums)(a, B), slope, atol=1e-10)
+        np.testing.assert_allclose(ws.jit(ws.grad(found, argnums=argnums))(a, B), slope, atol=1e-10)
+        second = [ws.jacrev(ws.grad(f, argnums=argnums), argnums=argnums)(a, B) for f in (found, wanted)]
+        np.testing.assert_allclose(*second, atol=1e-9)
+    both = np.stack([B, -B, 2 * B])
+    batch = ws.vmap(ws.grad(found, argnums=1), in_axes=(None, 0))(a, both)
+    np.testing.assert_allclose(batch, [ws.grad(wanted, argnums=1)(a, b) for b in both], atol=1e-9)
+
+
+def test_a_root_has_a_derivative_in_both_modes_and_of_any_shape():
+    ws.gradcheck(lambda a, b: np.sum(equilibrium(a, b) ** 2), A, B)
+    found = ws.jacfwd(equilibrium)(A, B)
+    np.testing.assert_allclose(found, ws.jacfwd(unrolled)(A, B), atol=1e-10)
+
+    def matrix_root(a):
+        return ws.custom_root(lambda x, a: x @ x - a, np.eye(2), newton, a)
+
+    square = np.array([[4.0, 1.0], [0.5, 9.0]])
+    np.testing.assert_allclose(matrix_root(square) @ matrix_root(square), square, atol=1e-12)
+    np.testing.assert_allclose(ws.jacfwd(matrix_root)(square), ws.jacrev(matrix_root)(square), atol=1e-12)
+
+
+def test_a_symmetric_solve_needs_one_solver():
+    spd = M @ M.T / 4
+
+    def found(m, b):
+        return np.sum(ws.custom_linear_solve(lambda x, m: (m + m.T) @ x / 2, b, relaxed, m) ** 3)
+
+    def wanted(m, b):
+        return np.sum(np.linalg.solve((m + m.T) / 2, b) ** 3)
+
+    for argnums in (0, 1):
+        slopes = [ws.grad(f, argnums=argnums)(spd, B) for f in (found, wanted)]
+        np.testing.assert_allclose(*slopes, atol=1e-9)
+
+
+def test_the_loop_of_a_solver_is_not_differentiated():
+    """A while_loop has no reverse mode; a root in it has."""
+    step = ws.compile(lambda p, b: np.sum(equilibrium(p, b) ** 2), A, optimizer=ws.optim.sgd(0.1), batch=B)
+    first = step(B).loss
+    assert [step(B).loss for _ in range(20)][-1] < first
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda: ws.grad(lambda a: ws.custom_root(lambda x: x**2 - a, 1.0, newton1))(9.0),
+            DerivativeError,
+            "closes over",
+        ),
+        (
+            lambda: ws.grad(lambda a: ws.custom_linear_solve(lambda x: a * x, B, lambda g, b: b / 2).sum())(2.0),
+            DerivativeError,
+            "closes over",
+        ),
+        (lambda: ws.custom_root(lambda x: x, np.arange(3), newton), DtypeError, "custom_root: the guess is i64"),
+        (lambda: ws.custom_linear_solve(lambda x: x, 1j, relaxed), DtypeError, "custom_linear_solve: b is c128"),
+        (lambda: ws.custom_root(lambda x: x[:2], B, lambda g, x: x), ShapeError, "custom_root: f gives"),
+        (lambda: ws.custom_root(lambda x: x, B, lambda g, x: x[:2]), ShapeError, "custom_root: the solver gives"),
+        (lambda: ws.custom_linear_solve(lambda x: M[:2] @ x, B, lambda g, b: b), ShapeError, "matvec gives"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def newton1(g, x):
+    return ws.while_loop(lambda x: abs(g(x)) > 1e-12, lambda x: x - g(x) / ws.grad(g)(x), x)
