@@ -14,9 +14,11 @@ from tests.kernel.workgroup_kernels import CASES
 
 from wholestep.backends.gpu.access_rows import columns_are_apart, touched_columns
 from wholestep.backends.gpu.join_kernels import LAUNCH, NEAR, TRIPS, joined_kernel, small_kernel
+from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.launch_order import CardPart, accesses, conflict, order_launches
 from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.backends.gpu.target import OPENCL
+from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.kernel.lang import Barrier, Kernel, walk
 from wholestep.kernel.verify import verify_kernel
 from wholestep.kernel.workgroups import item_trips
@@ -251,6 +253,19 @@ kernel pairs(x: f32[{n}], mut y: f32[{n}]):
 def test_workgroups_of_another_size_stay_alone() -> None:
     assert small_kernel(parse_kernel(PAIRS.format(n=192, threads=64))) is not None
     assert small_kernel(parse_kernel(PAIRS.format(n=384, threads=128))) is None
+
+
+@pytest.mark.parametrize("first", [128, 256])
+def test_points_are_beside_workgroups_of_any_size_and_these_beside_their_own(first: int) -> None:
+    """Those of points are done by as many work items as the workgroups beside them have."""
+    pairs = [
+        CardPart(parse_kernel(PAIRS.format(n=3 * threads, threads=threads)), (MemRef(0, at), MemRef(0, at + 10**6)))
+        for at, threads in ((0, first), (10**7, 384 - first), (2 * 10**7, first))
+    ]
+    points = part(LARGE, 10**8, 2 * 10**8)
+    found = [p for p in order_launches([points, *pairs], BUFFERS) if isinstance(p, CardPart)]
+    assert [len(p.refs) for p in found] == [6, 2] and points.refs[0] in found[0].refs
+    assert [write_kernel(p.kernel, "k0", WGSL()).threads for p in found] == [first, 384 - first]
 
 
 def test_the_order_of_launches_is_that_of_what_they_write_and_read() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.backends.cards import CardKernels, device_for_tests
 from tests.kernel.interpret import run_kernel
 from tests.kernel.parse import parse_kernel
 
@@ -16,7 +17,7 @@ from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.find_products import find_product
 from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.tile_products import TiledProduct, choose_shape, tile_product
-from wholestep.backends.gpu.tile_shapes import SHAPES, TileLimits, TileShape
+from wholestep.backends.gpu.tile_shapes import PLAIN_SHAPE, SHAPES, CardTiles, TileShape
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Barrier, Kernel, Loop, Statement, walk
 from wholestep.kernel.verify import verify_kernel
@@ -26,7 +27,7 @@ from wholestep_tools.drawn.cuda_card import card_without_one
 
 Array = np.ndarray[Any, Any]
 
-MEMORY = TileLimits(shared=48 * 1024)
+TILES = CardTiles(SHAPES, shared=48 * 1024)
 
 SMALL = (
     TileShape(4, 2, 2, 4, 8, 1.0, 1.0),
@@ -119,7 +120,7 @@ def test_tiles_give_the_sums(name: str, shape: TileShape) -> None:
         np.testing.assert_array_equal(found[-1], expected[-1])
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", (*SHAPES, PLAIN_SHAPE), ids=str)
 def test_tiles_without_a_rest_are_shown_to_be_free_of_races(shape: TileShape) -> None:
     verify_kernel(TiledProduct(find_or_fail(product(2 * shape.height, 2 * shape.width, 128)), shape).kernel())
 
@@ -135,7 +136,7 @@ def without_barrier(body: tuple[Statement, ...], left_out: Barrier) -> tuple[Sta
     return tuple([s._replace(body=without_barrier(s.body, left_out)) if isinstance(s, Loop) else s for s in kept])
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", (*SHAPES, PLAIN_SHAPE), ids=str)
 def test_no_barrier_of_a_tile_may_be_left_out(shape: TileShape) -> None:
     made = TiledProduct(find_or_fail(product(shape.height, shape.width, 128)), shape).kernel()
     barriers = [s for s in walk(made.body) if isinstance(s, Barrier)]
@@ -166,9 +167,22 @@ def test_sums_of_tiles_have_the_bits_of_sums_without_tiles() -> None:
     np.testing.assert_array_equal(found[0], found[1])
 
 
+@pytest.mark.parametrize("device", ["opencl", "webgpu"])
+@pytest.mark.parametrize("name", ["rows read along their columns", "columns read along their terms", "larger"])
+def test_tiles_of_cards_give_the_sums_of_the_interpreter(device: str, name: str) -> None:
+    kernel = product(70, 33, 37) if name == "larger" else KERNELS[name]
+    with device_for_tests(device):
+        card = CardKernels([tiled(kernel, PLAIN_SHAPE).kernel()], device)
+        expected, found = whole(kernel), whole(kernel)
+        found[-1][:] = np.nan
+        run_kernel(kernel, expected)
+        card.run(0, found)
+        np.testing.assert_array_equal(found[-1], expected[-1])
+
+
 def test_the_shape_is_chosen_by_the_size() -> None:
     sizes = [(128, 128, 256), (1024, 128, 512), (1024, 512, 128), (1024, 1024, 1024), (4096, 4096, 4096)]
-    shapes = [choose_shape(find_or_fail(product(*size)), MEMORY) for size in sizes]
+    shapes = [choose_shape(find_or_fail(product(*size)), TILES) for size in sizes]
     assert [shape and (shape.height, shape.width) for shape in shapes] == [
         (16, 16),
         (32, 32),
@@ -185,16 +199,21 @@ SIZES = [(16, 16, 64), (128, 256, 784), (1024, 128, 512), (1024, 512, 128), (102
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_a_tile_has_no_more_shared_memory_than_there_is(dtype: str, shared: int) -> None:
     """Factors along their terms take the most; a card with too little has no tiles."""
-    limits = TileLimits(shared=shared * 1024)
+    tiles = CardTiles(SHAPES, shared=shared * 1024)
     for rows, columns, terms in SIZES:
         for x, w in (("", ""), (f"{rows}*r1 + i0", f"{terms}*i1 + r1")):
             text = str(product(rows, columns, terms, x, w)).replace("f32", dtype)
-            made = tile_product(parse_kernel(text), limits)
+            made = tile_product(parse_kernel(text), tiles)
             held = 0 if made is None else sum([b.size * b.dtype.itemsize for b in made.scratch])
-            assert held <= limits.shared, (rows, columns, terms)
+            assert held <= tiles.shared, (rows, columns, terms)
             assert (made is None) == (shared < (16 if dtype == "f32" else 32)), (rows, columns, terms)
+
+
+def test_few_results_are_no_tiles_where_they_keep_no_card_busy() -> None:
+    tiles = CardTiles((PLAIN_SHAPE,), shared=16 * 1024, least=2**17)
+    assert [tile_product(product(*size), tiles) is None for size in SIZES] == [True, True, False, False, False, False]
 
 
 def test_few_rows_columns_or_terms_are_no_tiles() -> None:
     for size in ((8, 128, 128), (128, 8, 128), (128, 128, 8)):
-        assert tile_product(product(*size), MEMORY) is None
+        assert tile_product(product(*size), TILES) is None

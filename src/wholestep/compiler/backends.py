@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from wholestep.backends.gpu.dispatch_list import DispatchRecorder, GivenScalar
-from wholestep.backends.gpu.target import WEBGPU
+from wholestep.backends.gpu.target import PAGE
 from wholestep.lower.target import Target
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cpu.backend import exporting_backend, host_backend
@@ -51,7 +51,7 @@ def processor_backend(name: str) -> Backend:
 
 def page_target() -> Target:
     """The target that pages are lowered for."""
-    return WEBGPU
+    return PAGE
 
 
 def page_recorder(nbytes: int, given: Sequence[tuple[str, str, int]]) -> DispatchRecorder:

@@ -52,7 +52,7 @@ class KernelsBeside(NamedTuple):
     @property
     def items(self) -> int:
         """The work items of a workgroup."""
-        return group_size(self.kernels[0])
+        return max(map(group_size, self.kernels)) or THREADS
 
 
 def kernels_of(launched: Kernel | KernelsBeside) -> tuple[Kernel, ...]:
@@ -66,9 +66,9 @@ def launch_text(launched: Kernel | KernelsBeside) -> str:
 
 
 def group_size(kernel: Kernel) -> int:
-    """The work items of the workgroups that do a kernel, beside others that have as many."""
+    """The work items of the workgroups that do a kernel, beside others that have as many; 0 if any number will do."""
     threads = find_workgroup(kernel).threads
-    return math.prod([a.extent for a in threads]) if threads else THREADS
+    return math.prod([a.extent for a in threads]) if threads else 0
 
 
 class FlatKernel(NamedTuple):

@@ -92,8 +92,6 @@ def index_type(short: bool) -> str:
 class CLanguage(KernelLanguage):
     """Statements of C; a language adds how a kernel begins, and what its modules define."""
 
-    unrolled = "#pragma unroll"
-
     def number(self, value: object, dtype: DType) -> str:
         if dtypes.short(dtype) in HALVES:
             return str(int(np.asarray(value, dtype).view(np.uint16)))

@@ -39,6 +39,7 @@ class Cuda(CLanguage):
     most_shared = 48 * 1024  # what a kernel has without asking for more
     most_buffers = 76  # joined kernels with more of them spill registers at divisions of float64
     conditional = True
+    unrolled = "#pragma unroll"
     items = 256
     barrier = "__syncthreads();"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wholestep import dtypes
 from wholestep.backends.gpu.access_rows import Columns, columns_are_apart, touched_columns
@@ -169,8 +169,12 @@ class LaunchOrder:
         for i in free:
             if self.is_large(i):
                 kinds[self.kind(i)] = max(kinds.get(self.kind(i), 0), self.chains[i])
-        chosen = max(kinds, key=kinds.__getitem__, default=None)
-        return [i for i in free if self.kind(i) == chosen]
+        if not kinds:
+            return []
+        narrow, size = max(kinds, key=kinds.__getitem__)
+        if not size:  # any will do: that of the next ones
+            size = max([kind for kind in kinds if kind[0] == narrow], key=lambda kind: (kind[1] > 0, kinds[kind]))[1]
+        return [i for i in free if self.kind(i) in ((narrow, size), (narrow, 0))]
 
     def apart(self) -> list[int]:
         """The small parts that wait for nothing, where all of them in turn take longer than a launch more."""
@@ -184,8 +188,8 @@ class LaunchOrder:
         return [i for i in self.left if self.after[i].isdisjoint(held)]
 
     def kind(self, i: int) -> tuple[bool, int]:
-        """The same for launches that may be one: those of workgroups of one size, and of narrow elements or of none
-        where these are apart."""
+        """The same for launches that may be one, those of narrow elements or of none where these are apart, and of
+        workgroups of one size, 0 for those of any size."""
         part = self.parts[i]
         assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
         narrow = self.narrow_apart and any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
@@ -207,11 +211,13 @@ class LaunchOrder:
 
     def beside(self, found: Sequence[int]) -> list[LaunchPart]:
         """The launches of parts that have nothing to do with each other, equal ones next to each other."""
-        packs: dict[tuple[Any, ...], list[list[int]]] = {}
+        packs: dict[tuple[bool, int], list[list[int]]] = {}
+        sizes = {narrow: size for narrow, size in sorted([self.kind(i) for i in found])}
         for i in sorted(
             found, key=lambda i: (min([j for j in found if self.flat[j] == self.flat[i]]) if self.flat[i] else i, i)
         ):
-            own = packs.setdefault(self.kind(i), [])
+            narrow, size = self.kind(i)
+            own = packs.setdefault((narrow, size or sizes[narrow]), [])
             if not own or not self.fits([*own[-1], i]):
                 own.append([])
             own[-1].append(i)

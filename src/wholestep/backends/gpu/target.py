@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wholestep.backends.gpu.collapse_folds import collapse_folds
 from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.share_loops import FEW_POINTS, share_loops
 from wholestep.backends.gpu.tile_products import tile_product
-from wholestep.backends.gpu.tile_shapes import TileLimits
+from wholestep.backends.gpu.tile_shapes import PLAIN_SHAPE, SHAPES, CardTiles
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import DraftKernel, Expansion, LookLimits, ReuseLimits, SplitLimits, Target
@@ -32,8 +32,8 @@ CUDA_SPLIT = CARD_SPLIT._replace(sums=2**17, products=2**10)
 class CardTarget(Target):
     """A card: a point of a kernel's grid is a work item, or a workgroup whose threads share the loops of the point.
 
-    `trips` is the most that the loops of one work item may take together, `tiles` limits the tiles of products that
-    workgroups compute, so many points are `enough` to keep the card busy by themselves, and `functions` are the
+    `trips` is the most that the loops of one work item may take together, `tiles` are those in which workgroups
+    compute products, so many points are `enough` to keep the card busy by themselves, and `functions` are the
     operations that other ones stand for, since the card has no library for them.
     """
 
@@ -45,7 +45,7 @@ class CardTarget(Target):
     split: SplitLimits | None = CARD_SPLIT
     trips: int | None = None
     looks: LookLimits | None = CARD_LOOKS
-    tiles: TileLimits | None = None
+    tiles: CardTiles | None = None
     enough: int = FEW_POINTS
     functions: Mapping[str, Expansion] = field(default_factory=dict)
 
@@ -62,18 +62,24 @@ class CardTarget(Target):
         return share_loops(interchange_loops(kernel), enough=self.enough)
 
 
-OPENCL = CardTarget("opencl")
-"""Cards that OpenCL reaches; every device of its full profile has so much local memory."""
+PLAIN_TILES = CardTiles((PLAIN_SHAPE,), shared=16 * 1024, least=2**17)
+"""Tiles of cards of any maker, with the memory of a workgroup that all of them have."""
 
-WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535)
-"""Cards that WebGPU reaches, with the memory of a workgroup that all of them have. Mesa's lavapipe ends a work item's
-loops after 65,535 trips without a word, and drivers reset cards that are busy for seconds."""
+OPENCL = CardTarget("opencl", tiles=PLAIN_TILES)
+"""Cards that OpenCL reaches."""
+
+WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535, tiles=PLAIN_TILES)
+"""Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
+reset cards that are busy for seconds."""
+
+PAGE = replace(WEBGPU, tiles=None)
+"""Cards that pages reach: the text of tiles would be a third of a page."""
 
 CUDA = CardTarget(
     "cuda",
     reuse=CARD_REUSE._replace(unshared=2**18),
     split=CUDA_SPLIT,
-    tiles=TileLimits(shared=48 * 1024),
+    tiles=CardTiles(SHAPES, shared=48 * 1024),
     enough=2**15,
 )
-"""NVIDIA cards that CUDA reaches; kernels have so much shared memory without asking for more."""
+"""NVIDIA cards that CUDA reaches, with the shared memory that kernels have without asking for more."""

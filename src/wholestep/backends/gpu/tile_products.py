@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from wholestep.backends.gpu.find_products import Product, find_product
 from wholestep.backends.gpu.placed_values import PlacedValues
-from wholestep.backends.gpu.tile_shapes import RUN, SHAPES, TileLimits, TileShape
+from wholestep.backends.gpu.tile_shapes import RUN, CardTiles, TileShape
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import divide_index
 from wholestep.kernel.lang import I64, Axis, Buffer, DType, Index, Kernel, Var
@@ -33,26 +33,25 @@ LEAST = 16
 """Fewer rows, columns or terms than this are no tile."""
 
 
-def tile_product(kernel: Kernel, limits: TileLimits) -> Kernel | None:
+def tile_product(kernel: Kernel, tiles: CardTiles) -> Kernel | None:
     """The kernel with workgroups that compute tiles, where it is a contraction and that pays; else None."""
     found = find_product(kernel)
     if found is None:
         return None
-    shape = choose_shape(found, limits)
+    shape = choose_shape(found, tiles)
     return None if shape is None else TiledProduct(found, shape).kernel()
 
 
-def choose_shape(product: Product, limits: TileLimits) -> TileShape | None:
-    """The shape of tiles within the limits that takes the least time; None where there is none, or where the product is
-    too small for one."""
+def choose_shape(product: Product, tiles: CardTiles) -> TileShape | None:
+    """The shape of a card's tiles that takes the least time; None where none fits or the product is too small."""
     rows, columns, terms = product.row.extent, product.column.extent, math.prod([a.extent for a in product.terms])
     if min(rows, columns, terms) < LEAST:
         return None
-    products = math.prod([a.extent for a in find_workgroup(product.kernel).grid]) // (rows * columns)
-    fitting = [s for s in SHAPES if s.nbytes(product.result.dtype.itemsize) <= limits.shared]
-    if not fitting:
+    results = math.prod([a.extent for a in find_workgroup(product.kernel).grid])
+    fitting = [s for s in tiles.shapes if s.nbytes(product.result.dtype.itemsize) <= tiles.shared]
+    if not fitting or results < tiles.least:
         return None
-    shape = min(fitting, key=lambda s: s.cost(products, rows, columns, terms))
+    shape = min(fitting, key=lambda s: s.cost(results // (rows * columns), rows, columns, terms))
     staged = math.prod([tile.size for tile in term_tiles(product.terms, shape.terms)])
     return shape if staged % math.prod(shape.slices) == 0 else shape._replace(slices=(1, 1))
 

@@ -12,12 +12,6 @@ RUN = 4
 memory."""
 
 
-class TileLimits(NamedTuple):
-    """The room that a card has for a tile: so many bytes of shared memory."""
-
-    shared: int
-
-
 class TileShape(NamedTuple):
     """The threads of a workgroup, as rows and columns, the rows and columns of the result that each of them has, and
     how many terms are staged at a time, at most.
@@ -70,3 +64,16 @@ SHAPES = (
     TileShape(8, 8, 2, 2, 64, 1.9, 0.0072, (2, 2)),
 )
 """The shapes of tiles, the largest first, with times of float32 that were measured on an H200."""
+PLAIN_SHAPE = TileShape(8, 8, 4, 4, 16, 0.0, 0.0094)
+"""The shape of cards of any maker: 64 work items, as most workgroups have, so that tiles are beside other kernels, with
+sums that fit the registers of all of them, and a text that browsers compile soon. Its time is computed, not measured: a
+processor takes 32 loads from shared memory in each of 1.7 billion cycles a second."""
+
+
+class CardTiles(NamedTuple):
+    """The tiles of a card: their shapes, the bytes of `shared` memory that they have at most, and the `least` results
+    of products that have tiles, for fewer keep more of the card busy as work items of their own."""
+
+    shapes: tuple[TileShape, ...]
+    shared: int
+    least: int = 0
