@@ -127,8 +127,21 @@ def mixed():
     }
 
 
-SHAPES = {"t": [3.5], "beta": [2.2, 1.4], "gamma": [2.3], "chi2": [3.7], "lognorm": [0.8]}
-CONTINUOUS = "norm t beta gamma chi2 uniform expon laplace logistic cauchy lognorm".split()
+SHAPES = {
+    "t": [3.5],
+    "beta": [2.2, 1.4],
+    "gamma": [2.3],
+    "chi2": [3.7],
+    "lognorm": [0.8],
+    "pareto": [3.3],
+    "weibull_min": [1.7],
+}
+STARTS = {"pareto": 1.0}
+"""The beginning of a support, where it is not 0 or below."""
+CONTINUOUS = (
+    "norm t beta gamma chi2 uniform expon laplace logistic cauchy lognorm gumbel_l gumbel_r halfnorm pareto".split()
+)
+CONTINUOUS += ["rayleigh", "weibull_min"]
 REFUSED = {"t": "ppf isf cdf sf logcdf logsf", "beta": "ppf isf cdf sf logcdf logsf"}
 """Methods without a derivative in the shape parameters, which are then plain."""
 
@@ -136,19 +149,21 @@ REFUSED = {"t": "ppf isf cdf sf logcdf logsf", "beta": "ppf isf cdf sf logcdf lo
 def distribution(name):
     d, shapes, cases = getattr(stats, name), SHAPES.get(name, []), {}
     loc, scale = np.float64(0.3), np.float64(1.4)
-    inside = loc + scale * real(4, low=0.1, high=0.9)
+    start = STARTS.get(name, 0.0)
+    inside = loc + scale * (start + real(4, low=0.1, high=0.9))
     share = real(4, low=0.1, high=0.9)
     outside = np.array([-50.0, 0.3, 60.0, np.nan])
     ends = np.array([0.0, 1.0, -0.1, 1.5, np.nan])
     for method in "pdf logpdf cdf sf logcdf logsf ppf isf".split():
         f = getattr(d, method)
         x, strange = (share, ends) if method in ("ppf", "isf") else (inside, outside)
+        standard = share if method in ("ppf", "isf") else start + share
         plain = method in REFUSED.get(name, "").split()
         numbers = [np.float64(s) for s in shapes]
         moved = tuple(range(1 + len(shapes), 3 + len(shapes))) if plain else tuple(range(1, 3 + len(shapes)))
         cases[method] = [
             Case(f, x, *numbers, loc, scale, only=(0, *moved), rtol=1e-11),
-            Case(lambda x, f=f: f(x, *shapes), share, rtol=1e-11),
+            Case(lambda x, f=f: f(x, *shapes), standard, rtol=1e-11),
             Case(lambda x, f=f: f(x, *shapes, loc=0.3), strange, grad=False, rtol=1e-11),
             Case(lambda x, f=f: f(x, *shapes, scale=-1.0), x, grad=False, rtol=1e-11),
             Case(lambda x, f=f: f(x, *shapes), x[0].astype("f4"), grad=False, rtol=1e-6),
@@ -165,12 +180,13 @@ def counts():
     k = np.array([0.0, 1.0, 2.0, 3.0, 7.0, -1.0, 1.5])
     fixed = {"poisson": ("mu", lambda f: lambda k, mu: f(k, mu, loc=1), 2.3)}
     fixed["binom"] = ("p", lambda f: lambda k, p: f(k, 3, p), 0.35)
+    fixed["nbinom"] = ("p", lambda f: lambda k, p: f(k, 2.5, p), 0.35)
     fixed["bernoulli"] = ("p", lambda f: lambda k, p: f(k, p), 0.35)
     for name, (_, bind, value) in fixed.items():
         for method in "pmf logpmf cdf sf logcdf logsf".split():
             f = bind(getattr(getattr(stats, name), method))
             finite = np.array([0.0, 1.0]) if name == "bernoulli" else np.array([1.0, 2.0, 3.0])
-            finite = finite[:-1] if method == "logsf" and name != "poisson" else finite
+            finite = finite[:-1] if method == "logsf" and name in ("binom", "bernoulli") else finite
             cases[f"scipy.stats.{name}.{method}"] = [
                 Case(f, finite, np.float64(value), only=(1,), rtol=1e-11),
                 Case(f, k, np.float64(value), grad=False, rtol=1e-11),
@@ -178,7 +194,8 @@ def counts():
             ]
         for method in ("mean", "var", "std"):
             f = getattr(getattr(stats, name), method)
-            given = (lambda p, f=f: f(3, p)) if name == "binom" else f
+            first = {"binom": 3, "nbinom": 2.5}.get(name)
+            given = f if first is None else lambda p, f=f, first=first: f(first, p)
             cases[f"scipy.stats.{name}.{method}"] = [Case(given, np.float64(value), rtol=1e-12)]
     cases["scipy.stats.bernoulli.entropy"] = [Case(stats.bernoulli.entropy, np.float64(0.35), rtol=1e-12)]
     return cases

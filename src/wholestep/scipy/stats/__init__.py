@@ -9,7 +9,13 @@ from wholestep.scipy.stats.continuous import (
     beta as beta, cauchy as cauchy, chi2 as chi2, expon as expon, gamma as gamma, laplace as laplace,
     logistic as logistic, lognorm as lognorm, norm as norm, t as t, uniform as uniform,
 )
-from wholestep.scipy.stats.discrete import bernoulli as bernoulli, binom as binom, poisson as poisson
+from wholestep.scipy.stats.discrete import (
+    bernoulli as bernoulli, binom as binom, nbinom as nbinom, poisson as poisson,
+)
+from wholestep.scipy.stats.extremes import (
+    gumbel_l as gumbel_l, gumbel_r as gumbel_r, halfnorm as halfnorm, pareto as pareto, rayleigh as rayleigh,
+    weibull_min as weibull_min,
+)
 from wholestep.scipy.stats.multivariate import dirichlet as dirichlet, multivariate_normal as multivariate_normal
 from wholestep.scipy.stats.family import Family
 # fmt: on

@@ -45,3 +45,19 @@ bernoulli = Discrete(
     moments=lambda p: (p, p * (1 - p)),
     standard_entropy=lambda p: special.entr(p) + special.entr(1 - p),
 )
+
+
+def _nbinom_log_mass(k: Any, n: Any, p: Any) -> Any:
+    ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
+    return ways + n * np.log(p) + special.xlog1py(k, -p)
+
+
+nbinom = Discrete(
+    "nbinom",
+    "The number of failures before n successes; probabilities have no derivative in n.",
+    valid=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
+    log_mass=_nbinom_log_mass,
+    below=lambda k, n, p: special.betainc(n, k + 1, p),
+    above=lambda k, n, p: special.betaincc(n, k + 1, p),
+    moments=lambda n, p: (n * (1 - p) / p, n * (1 - p) / (p * p)),
+)
