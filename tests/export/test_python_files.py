@@ -106,6 +106,32 @@ def test_every_optimizer_is_in_the_file(name: str, tmp_path: Path) -> None:
     check_trains_alike("numpy", *dense(OPTIMIZERS[name]()), tmp_path)
 
 
+def guarded(rate: float) -> tuple[Any, Any]:
+    """A step whose second call overflows at a large rate, and is then skipped."""
+    batch = np.array([1e3, 2.0], np.float32)
+    loss = lambda p, x: np.mean((p["w"] * x) ** 4)  # noqa: E731
+    p = {"w": np.array([1.0, 2.0], np.float32)}
+    return ws.compile(loss, p, optimizer=ws.optim.adam(rate), batch=batch), batch
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e9])
+def test_an_update_in_jax_is_a_choice_and_no_branch(rate: float, tmp_path: Path, jax: Any) -> None:
+    """XLA would copy the whole state for a branch."""
+    step, batch = guarded(rate)
+    files = step.export(tmp_path / "step.py", to="jax")
+    assert "lax.switch" not in files[0].read_text(encoding="utf-8")
+    module = imported(files[0])
+    state = module.load(files[1])
+    skipped = 0
+    for _ in range(4):
+        ours = step(batch)
+        state, results = module.step(state, {"batch": batch})
+        assert bool(results["finite"]) == bool(ours.finite)
+        skipped += not ours.finite
+        np.testing.assert_allclose(state["params.w"], step.params["w"], rtol=1e-6)
+    assert (skipped > 0) == (rate > 1)
+
+
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
 def test_functions_on_the_state_are_in_the_file(target: str, tmp_path: Path) -> None:
     array = library(target)

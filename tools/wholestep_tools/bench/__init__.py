@@ -18,6 +18,7 @@ from wholestep_tools.bench import (
     depth,
     device,
     device_peers,
+    exports,
     first_trace,
     gallery,
     machine,
@@ -128,6 +129,7 @@ def add(commands: Any) -> None:
     add_processes(others)
     add_gallery(others)
     add_device(others)
+    add_exports(others)
 
 
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
@@ -340,6 +342,22 @@ def device_command(options: argparse.Namespace) -> int:
     for name in steps if options.kernels else ():
         print(f"\n{device.slowest_launches(name, options.device)}", flush=True)
     return code
+
+
+def add_exports(commands: Any) -> None:
+    """Add `wholestep bench exports`."""
+    about = "Time steps beside their exports, and beside JAX and PyTorch by hand, on one thread, in turns."
+    job = commands.add_parser("exports", help="measure exported steps", description=about)
+    job.formatter_class = Help
+    job.add_argument("--workloads", default=",".join(exports.STEPS), metavar="NAMES", help="what to run")
+    job.add_argument("--rounds", type=integer_at_least(1), default=15, metavar="N", help="how often each has its turn")
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=exports_command)
+
+
+def exports_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench exports` as it was given."""
+    return exports.bench(spec.named(options.workloads, exports.STEPS), options.rounds, options.json, sys.stdout)
 
 
 def whole_depth(text: str) -> int:

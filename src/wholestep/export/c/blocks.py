@@ -149,7 +149,7 @@ class Dependence:
 def in_vectors(nest: SumNest, needed: Sequence[Var], found: Dependence) -> VectorType | None:
     """The vectors of a nest: None where something that varies along the columns cannot be said in them."""
     kinds = {f.result.dtype for f in nest.folds}
-    kind = vector_of(nest.folds[0].result.dtype)
+    kind = vector_of(nest.folds[0].result.dtype, nest.columns.axis.lanes)
     if len(kinds) != 1 or kind is None or any(f.op not in FOLDS for f in nest.folds):
         return None
     for v in needed:

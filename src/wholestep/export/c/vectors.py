@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from wholestep.kernel.lang import DType
 
-BYTES = 32
-
 
 class VectorType(NamedTuple):
     """A vector of elements of a dtype, and the same at the place of any element."""
@@ -27,6 +25,8 @@ class VectorType(NamedTuple):
 
 
 VECTORS = {"float32": VectorType("ws_f8", "float", 8), "float64": VectorType("ws_d4", "double", 4)}
+WIDE = {"float32": VectorType("ws_f16", "float", 16), "float64": VectorType("ws_d8", "double", 8)}
+"""The vectors of processors whose registers have 64 bytes: a block of sums fits these, and no others."""
 DECLARATIONS = """\
 typedef float ws_f8 __attribute__((vector_size(32)));
 typedef double ws_d4 __attribute__((vector_size(32)));
@@ -55,6 +55,34 @@ static inline ws_d4 ws_fma_d4(ws_d4 a, ws_d4 b, ws_d4 c) {
 """The types, as GCC and clang have them; a multiply-add is one instruction where there is one."""
 
 
-def vector_of(dtype: DType) -> VectorType | None:
-    """The vector type of a dtype; None for one whose folds are not worked on in vectors."""
-    return VECTORS.get(dtype.name)
+def wide_declarations() -> str:
+    """The types of 64 bytes; where no register has as many, a multiply-add is two of 32 bytes."""
+    lines = []
+    for kind, half, letters in ((WIDE["float32"], "f8", "ps"), (WIDE["float64"], "d4", "pd")):
+        name, element, n = kind.name, kind.element, kind.lanes
+        short, register = name[3:], "__m512" if letters == "ps" else "__m512d"
+        lines += [
+            f"typedef {element} {name} __attribute__((vector_size(64)));",
+            f"typedef {element} {name}_at __attribute__((vector_size(64), aligned({64 // n}), may_alias));",
+            f"#define {name}_of(x) (({name}){{{', '.join(['x'] * n)}}})",
+            "#if defined(__AVX512F__)",
+            f"#define ws_fma_{short}(a, b, c) "
+            f"(({name})_mm512_fmadd_{letters}(({register})(a), ({register})(b), ({register})(c)))",
+            "#elif defined(__FMA__) && defined(__AVX__)",
+            f"typedef union {{ {name} whole; ws_{half} half[2]; }} {name}_halves;",
+            f"#define ws_fma_{short}(a, b, c) (__extension__({{ \\",
+            f"    {name}_halves a_ = {{a}}, b_ = {{b}}, c_ = {{c}}; \\",
+            "    for (int i_ = 0; i_ < 2; i_++) \\",
+            f"        c_.half[i_] = ws_fma_{half}(a_.half[i_], b_.half[i_], c_.half[i_]); \\",
+            "    c_.whole; }))",
+            "#else",
+            f"#define ws_fma_{short}(a, b, c) ((a) * (b) + (c))",
+            "#endif",
+        ]
+    return "\n".join(lines)
+
+
+def vector_of(dtype: DType, lanes: int) -> VectorType | None:
+    """The vector type for so many elements side by side; None for a dtype whose folds are not worked on in vectors."""
+    wide = WIDE.get(dtype.name)
+    return wide if wide is not None and wide.lanes == lanes else VECTORS.get(dtype.name)

@@ -18,6 +18,8 @@ from wholestep.export.python.vocabulary import (
     unless_complex,
     while_it_holds,
 )
+from wholestep.export.rules.control import is_skipped_update, kept_or_updated
+from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Node
 from wholestep.primitives.movement import spread
 
@@ -176,7 +178,9 @@ NO_HALF = frozenset(HOST) - frozenset((*SPECIAL_ONE, *SPECIAL_TWO, "partition"))
 
 
 def jax_holds(node: Node) -> bool:
-    """False for half precisions that JAX lacks."""
+    """False for half precisions that JAX lacks, and for branches that XLA would copy a state for."""
+    if node.op.name == "cond":
+        return not is_skipped_update(node)
     return not (node.op.name in NO_HALF and any([is_half(t.dtype) for t in node.types]))
 
 
@@ -204,5 +208,6 @@ JAX = PythonTarget(
     outlined=frozenset(("random_bits", "random_blocks")),
     setup='\n\njax.config.update("jax_enable_x64", True)  # counters are 64-bit integers',
     holds=jax_holds,
+    rules={**RULES, "cond": kept_or_updated},
 )
 """JAX as a target."""

@@ -36,6 +36,19 @@ def is_selectable(node: Node) -> bool:
     return node.types[0].ndim == 0 and all(map(is_harmless, node.params["branches"]))
 
 
+def is_skipped_update(node: Node) -> bool:
+    """True for a branch that cannot fail and multiplies no matrices, beside one that leaves everything as it is.
+
+    Both are cheap to have, and a compiler that joins elementwise operations then writes no array twice. Others stay
+    branches, since the derivative of a choice is NaN where that of what is not chosen is infinite.
+    """
+    branches = node.params["branches"]
+    empty = [not graph.nodes for graph in branches]
+    kinds = {getattr(inner.op, "kind", "") for graph in branches for inner in graph.nodes}
+    single = all([len({*graph.outputs}) == len(graph.outputs) for graph in branches if graph.nodes])
+    return sorted(empty) == [False, True] and single and "contraction" not in kinds and is_selectable(node)
+
+
 def all_branches(index: Value, *operands: Value, branches: tuple[Graph, ...]) -> Sequence[Value] | None:
     """Every branch, and its results selected; out of range the index is clipped.
 
@@ -53,6 +66,33 @@ def all_branches(index: Value, *operands: Value, branches: tuple[Graph, ...]) ->
         mine = inline(branches[i], operands)
         found = [y if x is y else chosen(index <= i, x, y) for x, y in zip(mine, found, strict=True)]
     return found
+
+
+def kept_or_updated(index: Value, *operands: Value, branches: tuple[Graph, ...]) -> Sequence[Value] | None:
+    """A skipped update: each result is chosen where it is made, and what follows from it reads the choice.
+
+    m1 = f(m); p1 = g(p, m1); y = cond(i, m, p, branches=(keep, update))
+    -->
+    m1 = select(i <= 0, m, f(m)); p1 = select(i <= 0, p, g(p, m1))
+
+    Where the update is not taken p1 is not read, so it may be made of anything; and no compiler then needs the old m
+    for p1, beside the new one, and copies it.
+    """
+    update = next(graph for graph in branches if graph.nodes)
+    keep = branches[1 - branches.index(update)]
+    env = dict(zip(update.inputs, operands, strict=True))
+    old = dict(zip(keep.inputs, operands, strict=True))
+    first, results = index <= 0, dict[Value, Value](zip(update.outputs, [old[v] for v in keep.outputs], strict=True))
+
+    def choice(new: Value, kept: Value) -> Value:
+        return new if new is kept else chosen(first, new, kept) if update is branches[0] else chosen(first, kept, new)
+
+    for node in update.nodes:
+        found = inline(Graph(node.inputs, (node,), node.outputs), [env[v] for v in node.inputs])
+        env |= {v: choice(y, results[v]) if v in results else y for v, y in zip(node.outputs, found, strict=True)}
+    made = {v for node in update.nodes for v in node.outputs}
+    pairs = zip(update.outputs, keep.outputs, strict=True)
+    return [env[v] if v in made and results[v] is old[k] else choice(env[v], old[k]) for v, k in pairs]
 
 
 def chosen(condition: Value, x: Value, y: Value) -> Value:
