@@ -223,6 +223,23 @@ def test_kernels_of_convolutions_are_moved_to_panels_and_never_packed() -> None:
     assert np.array_equal(found, f(x.astype("d"), w.astype("d")))
 
 
+def test_filters_of_symbolic_number_are_moved_as_they_are() -> None:
+    """A number of filters that is not known is no number of panels."""
+    size = ws.Dim("C")
+    types = {"x": ws.ShapeDtype((2, 32, 8, 8), "float32"), "w": ws.ShapeDtype((size, 32, 3, 3), "float32")}
+    scale = {"a": np.ones(32, "f")}
+
+    def loss(params: Any, batch: Any) -> Any:
+        return np.mean(nn.conv2d(batch["x"] * params["a"][:, None, None], batch["w"], padding=1) ** 2)
+
+    step = ws.compile(loss, scale, optimizer=ws.optim.sgd(0.0), batch=types)
+    rng = np.random.default_rng(0)
+    for filters in (96, 128):
+        drawn = {"x": (2, 32, 8, 8), "w": (filters, 32, 3, 3)}
+        batch = {name: rng.normal(size=shape).astype("f") for name, shape in drawn.items()}
+        assert np.allclose(step(batch).loss, loss(scale, batch), rtol=1e-4)
+
+
 def test_sums_of_many_columns_wait_for_rows_that_lie_apart(sizes: Any) -> None:
     """What is added to the sums has the rows in another order, so that they are not one axis."""
     rng = np.random.default_rng(0)

@@ -104,7 +104,9 @@ class ContractionRewriter(GraphRewriter):
         width = self.target.panel_columns(dtype.itemsize)
         if len(summed) < 2 or len(labels) != len(summed) + 1 or lane not in labels or not width:
             return 0
-        if sizes[lane] % width or sizes[lane] == width or (steps and steps[labels.index(lane)] in (0, 1)):
+        if not isinstance(sizes[lane], int) or sizes[lane] % width or sizes[lane] == width:
+            return 0
+        if steps and steps[labels.index(lane)] in (0, 1):
             return 0
         rows, terms = [math.prod([sizes[c] for c in own]) for own in (out[:-1], summed)]
         return width if self.target.packs_operands(rows, sizes[lane], terms, dtype) else 0
