@@ -292,6 +292,15 @@ def test_a_loop_of_no_steps_gives_what_it_began_with() -> None:
     assert found[1].shape == (0, 2)
 
 
+def test_a_model_holds_no_constant_that_nothing_reads(capfd: pytest.CaptureFixture[str]) -> None:
+    """The rotations of a matrix of one row are a loop of no steps, whose numbers ONNX Runtime warned of."""
+    x = np.array([[2.5]])
+    graph = ws.trace(lambda x: tuple(np.linalg.eigh(x)))(x)
+    found = session(onnx_model(ExportedProgram("f", graph, ("x",), ("w", "v")))).run(None, {"x": x})
+    assert [y.tolist() for y in found] == [[2.5], [[1.0]]]
+    assert "Removing initializer" not in capfd.readouterr().err
+
+
 def test_half_precision_without_kernels_goes_in_and_out() -> None:
     """A model takes and gives bfloat16 as it is stored; ONNX Runtime holds it without an array of NumPy."""
     bf16 = dtypes.from_short("bf16")

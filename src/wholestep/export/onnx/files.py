@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from wholestep.errors import UnsupportedError
@@ -46,6 +46,7 @@ def onnx_model(program: ExportedProgram) -> bytes:
     w.write(graph)
     for name, v in zip(names, graph.outputs, strict=True):
         w.nodes.append(Proto("Node", op_type="Identity", input=[w.get(v)], output=[name]))
+    read = set(names_read(w.nodes))  # readers warn of a constant that nothing reads, as that of a loop of no steps
     opset, version = WITH_BITS if shared.reads_bits else PLAIN
     model = Proto(
         "Model",
@@ -55,7 +56,7 @@ def onnx_model(program: ExportedProgram) -> bytes:
             "Graph",
             name=program.name.encode(errors="backslashreplace").decode() or "program",
             node=w.nodes,
-            initializer=shared.initializers,
+            initializer=[x for x in shared.initializers if x.name in read],
             input=[value_info(name, t) for name, t in zip(program.inputs, graph.in_types, strict=True)],
             output=[value_info(name, t) for name, t in zip(names, graph.out_types, strict=True)],
         ),
@@ -68,6 +69,15 @@ def onnx_model(program: ExportedProgram) -> bytes:
             hint="pass large arrays as parts of the batch instead of closing over them",
         )
     return model
+
+
+def names_read(nodes: Sequence[Proto]) -> Iterator[str]:
+    """The names that nodes read, and those of graphs inside them."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            if attribute.has("g"):
+                yield from names_read(attribute.g.node)
 
 
 def state_pairs(program: ExportedProgram, names: Sequence[str]) -> dict[str, str]:
