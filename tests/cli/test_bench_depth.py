@@ -21,7 +21,7 @@ def planted(program, at, ways, rounds, threads):
     """Rows as they could have been measured."""
     assert (rounds, threads) == (2, 1)
     took = {"wholestep": 2.0 + at / 100, "unrolled": at / 10, "jax": at / 5}
-    return [Row(program, at, way, "1", took[way] / 2, took[way], at / 1000, 3.0) for way in ways]
+    return [Row(program, at, way, "1", took[way] / 2, took[way], at / 1000, 3.0, alone=took[way] / 4) for way in ways]
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +37,13 @@ def test_the_table_and_its_record(monkeypatch, capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     table = [line.split("  ") for line in lines if line.startswith("  gpt")]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in table]
-    assert cells[0] == ["gpt", "100", "3.00 s", "10.0 s", "20.0 s", "1.00", "0.15", "100 ms", "100 ms", "100 ms"]
-    assert cells[1] == ["gpt", "200", "4.00 s", "20.0 s", "1.33", "200 ms", "200 ms"]
+    assert cells[0] == ["gpt", "100", "3.00 s", "10.0 s", "20.0 s", "750 ms", "1.00", "0.15", "100 ms", "100 ms", "100 ms"]
+    assert cells[1] == ["gpt", "200", "4.00 s", "20.0 s", "1.00 s", "1.33", "200 ms", "200 ms"]
     assert lines[-1] == "all losses agree to 0.0001"
     assert len(json.loads(file.read_text())["rows"]) == 5
     page = depth.page_table(file)
-    assert page[-1] == "| gpt | 200 | 4.00 s | 20.0 s |  | 1.33 |  | 200 ms | 200 ms |  |"
-    assert {line.count("|") for line in page[2:]} == {11}
+    assert page[-1] == "| gpt | 200 | 4.00 s | 20.0 s |  | 1.00 s | 1.33 |  | 200 ms | 200 ms |  |"
+    assert {line.count("|") for line in page[2:]} == {12}
 
 
 @pytest.mark.parametrize(

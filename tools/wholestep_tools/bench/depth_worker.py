@@ -16,7 +16,8 @@ import numpy as np
 
 import wholestep as ws
 from wholestep_tools.answering import replies
-from wholestep_tools.bench.deep_programs import PROGRAMS
+from wholestep_tools.bench.deep_programs import PROGRAMS, Program
+from wholestep_tools.bench.draws import Arrays
 from wholestep_tools.bench.peers import Job
 from wholestep_tools.bench.spec import B1, B2, EPS, SEED
 from wholestep_tools.bench.worker import timed, work
@@ -27,10 +28,8 @@ WAYS = (ROLLED, UNROLLED, JAX)
 """Wholestep as it is, with roll=False, and JAX."""
 
 
-def job(way: str, name: str, depth: int) -> tuple[Job, str]:
+def job(way: str, program: Program, depth: int, params: Arrays, batch: Arrays) -> tuple[Job, str]:
     """The training step in a library, ready to be called, and the library's version."""
-    program = PROGRAMS[name]
-    params, batch = program.draw(np.random.default_rng(SEED), depth)
     if way == JAX:
         peer = importlib.import_module("wholestep_tools.bench.peers.jax")
         loss = partial(program.loss, importlib.import_module("jax.numpy"))
@@ -51,12 +50,16 @@ class Compiled:
 
     def __init__(self, way: str, name: str, depth: int) -> None:
         importlib.import_module(f"wholestep_tools.bench.peers.deep_{'jax' if way == JAX else 'wholestep'}").warm()
+        program = PROGRAMS[name]
+        params, batch = program.draw(np.random.default_rng(SEED), depth)
         wall, cpu = time.perf_counter(), time.process_time()
-        self.job, version = job(way, name, depth)
+        self.job, version = job(way, program, depth, params, batch)
+        alone = 0.0 if way == JAX else time.process_time() - cpu  # JAX compiles in the first step
         result = self.job.call()
         self.job.wait(result)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        self.made = {"version": version, "seconds": wall, "cpu": cpu, "loss": self.job.numbers(result)[0][0]}
+        loss = self.job.numbers(result)[0][0]
+        self.made = {"version": version, "seconds": wall, "cpu": cpu, "alone": alone, "loss": loss}
 
     def begun(self) -> dict[str, Any]:
         """The cost of compiling."""
