@@ -37,7 +37,19 @@ def test_the_table_and_its_record(monkeypatch, capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     table = [line.split("  ") for line in lines if line.startswith("  gpt")]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in table]
-    assert cells[0] == ["gpt", "100", "3.00 s", "10.0 s", "20.0 s", "750 ms", "1.00", "0.15", "100 ms", "100 ms", "100 ms"]
+    assert cells[0] == [
+        "gpt",
+        "100",
+        "3.00 s",
+        "10.0 s",
+        "20.0 s",
+        "750 ms",
+        "1.00",
+        "0.15",
+        "100 ms",
+        "100 ms",
+        "100 ms",
+    ]
     assert cells[1] == ["gpt", "200", "4.00 s", "20.0 s", "1.00 s", "1.33", "200 ms", "200 ms"]
     assert lines[-1] == "all losses agree to 0.0001"
     assert len(json.loads(file.read_text())["rows"]) == 5

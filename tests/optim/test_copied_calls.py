@@ -8,9 +8,11 @@ from tests.optim.test_optimizers import MADE, OTHERS, REAL
 import wholestep as ws
 from wholestep import optim
 from wholestep.frontend import copied_calls
+from wholestep.frontend.array import Array
 from wholestep.optim.moments import Adam
 from wholestep.passes.cse import cse
 from wholestep.passes.rewrite import map_nested_graphs
+from wholestep.primitives.family import zeros
 
 OPTIMIZERS = {**MADE, **OTHERS, **REAL}
 SHAPES = [(3, 2), (4,), (3, 2), (2, 3), (4,), (2, 3), ()]
@@ -67,10 +69,13 @@ def test_decay_and_zero_gradients_are_told_apart(monkeypatch):
 def test_the_same_array_twice_is_no_pair_of_arrays(monkeypatch):
     def shared(x, y):
         call = copied_calls.CopiedCalls(lambda arrays: {"": arrays[0] * arrays[1] + arrays[0]})
-        return [call([a, b])[""] for a, b in ((x, y), (x, x), (y, x), (y, y))]
+        return [call([a, b])[""] for a, b in pairs(x, y)]
+
+    def pairs(x, y):
+        return (x, x), (x, y), (y, x), (y, y)
 
     x, y = np.array([2.0, 3.0]), np.array([5.0, 7.0])
-    for found, (a, b) in zip(ws.jit(shared)(x, y), ((x, y), (x, x), (y, x), (y, y)), strict=True):
+    for found, (a, b) in zip(ws.jit(shared)(x, y), pairs(x, y), strict=True):
         np.testing.assert_array_equal(found, a * b + a)
 
 
@@ -91,3 +96,14 @@ def test_what_no_parameter_goes_into_is_made_once():
         state = optimizer.init(given)
         sizes.append(len(ws.trace(lambda s, g: optimizer.update(g, s, g))(state, given).nodes))
     assert sizes[2] - sizes[1] == sizes[1] - sizes[0] < 0.6 * sizes[0]
+
+
+def test_constants_are_traced_each_time():
+    calls = []
+
+    def shared(x):
+        call = copied_calls.CopiedCalls(lambda arrays: calls.append(arrays) or {"": arrays[0] + 1.0})
+        return [call([Array(zeros(x.value.type))])[""] for _ in range(3)] + [call([2.0 * x])[""] for _ in range(3)]
+
+    np.testing.assert_array_equal(ws.jit(shared)(np.ones(2)), [[1.0, 1.0]] * 3 + [[3.0, 3.0]] * 3)
+    assert len(calls) == 3 + 1

@@ -132,8 +132,8 @@ def cells(rows: Sequence[Row]) -> Iterator[list[str]]:
             program,
             str(depth),
             *[duration(found[way].cpu) if way in found else "" for way in WAYS],
-            duration(ours.alone) if ours else "",
-            f"{ours.alone / first.alone:.2f}" if ours and first else "",
+            duration(ours.alone) if ours and ours.alone else "",
+            f"{ours.alone / first.alone:.2f}" if ours and ours.alone and first and first.alone else "",
             f"{ours.cpu / theirs.cpu:.2f}" if ours and theirs else "",
             *[duration(found[way].step) if way in found else "" for way in WAYS],
         ]
