@@ -57,7 +57,8 @@ def segment_mean(x: Any, segments: Any, count: int) -> Any:
 def segment_max(x: Any, segments: Any, count: int) -> Any:
     """The largest elements of the rows of x with each number; rows that tie share the gradient evenly.
 
-    A segment without rows has -inf, or the least number of an integer dtype. nan is larger than anything.
+    A segment without rows has -inf, or the least number of an integer dtype. nan is larger than anything. The rows are
+    sorted by their segments and joined in about 2 log2(n) passes, where a sum takes one: it costs many times a sum.
 
     Shapes: as `segment_sum`, with x real.
     Raises: as `segment_sum` does, and DtypeError for a complex x.
@@ -73,7 +74,8 @@ def segment_max(x: Any, segments: Any, count: int) -> Any:
 def segment_min(x: Any, segments: Any, count: int) -> Any:
     """The smallest elements of the rows of x with each number; rows that tie share the gradient evenly.
 
-    A segment without rows has inf, or the largest number of an integer dtype. nan is smaller than anything.
+    A segment without rows has inf, or the largest number of an integer dtype. nan is smaller than anything. It costs what
+    `segment_max` does.
 
     Shapes: as `segment_max`.
     Raises: as `segment_max` does.
@@ -88,6 +90,8 @@ def segment_min(x: Any, segments: Any, count: int) -> Any:
 
 def segment_prod(x: Any, segments: Any, count: int) -> Any:
     """The product of the rows of x with each number, 1 for a segment without rows.
+
+    It costs what `segment_max` does.
 
     Shapes: as `segment_sum`.
     Raises: as `segment_sum` does.
