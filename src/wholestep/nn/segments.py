@@ -74,8 +74,8 @@ def segment_max(x: Any, segments: Any, count: int) -> Any:
 def segment_min(x: Any, segments: Any, count: int) -> Any:
     """The smallest elements of the rows of x with each number; rows that tie share the gradient evenly.
 
-    A segment without rows has inf, or the largest number of an integer dtype. nan is smaller than anything. It costs what
-    `segment_max` does.
+    A segment without rows has inf, or the largest number of an integer dtype. nan is smaller than anything. It costs
+    what `segment_max` does.
 
     Shapes: as `segment_max`.
     Raises: as `segment_max` does.
