@@ -15,6 +15,7 @@ import numpy as np
 
 from wholestep.export.native.page_module import STATE_FILE
 from wholestep.export.native.state_code import filled_in
+from wholestep.export.page.short_texts import compact_script, without_layout
 
 FOLDER = Path(__file__).parent
 OPERATION = re.compile(r"(\w+): \(t[,)].*,")
@@ -50,14 +51,14 @@ STYLE = (PagePart("page.css"), PagePart("arrays.css", shows_arrays))
 
 def page_text(title: str, program: Mapping[str, Any]) -> str:
     """A page that trains a program; its policy lets these scripts alone run, and no network be asked."""
-    style, script = parts_text(STYLE, program), parts_text(PAGE, program)
+    style, script = parts_text(STYLE, program), compact_script(parts_text(PAGE, program))
     texts = {
         "TITLE": html.escape(title),
         "SCRIPT": script,
         "SCRIPTHASH": source_hash(script),
         "STYLE": style,
         "STYLEHASH": source_hash(style),
-        "RUNTIME": parts_text(WORKER, program),
+        "RUNTIME": compact_script(parts_text(WORKER, program)),
         "PROGRAM": compact_json(program),
     }
     return filled_in(FOLDER / "page.html", texts)
@@ -120,25 +121,6 @@ def parts_text(parts: Sequence[PagePart], program: Mapping[str, Any]) -> str:
 def source_text(file: str | Path) -> str:
     """A file of ours, as it is sent: without its comments and indentation."""
     return without_layout((FOLDER / file).read_text(encoding="utf-8"))
-
-
-def without_layout(text: str) -> str:
-    """A script without lines of comments, empty lines and indentation, none of which means anything in it.
-
-    >>> without_layout("f = {\\n  // why\\n  a: 1,\\n}\\n")
-    'f = {\\na: 1,\\n}\\n'
-    """
-    lines = [line.strip() for line in text.splitlines()]
-    return "".join([f"{line}\n" for line in lines if line and not line.startswith("//")])
-
-
-def compact_wgsl(text: str) -> str:
-    """A module of WGSL without layout, spaces around operators included.
-
-    >>> compact_wgsl("fn f(a: f32) -> f32 {\\n    return a + -a;\\n}\\n")
-    'fn f(a: f32) ->f32{\\nreturn a+-a;\\n}\\n'
-    """
-    return re.sub(r" ?([=*,+<>&|{};]) ?", r"\1", without_layout(text))
 
 
 def source_hash(text: str) -> str:

@@ -18,13 +18,13 @@ from wholestep.export.page.files import (
     INDEX,
     browser_module,
     code_text,
-    compact_wgsl,
     encoded_bytes,
     encoded_differences,
     package_text,
     page_text,
     typescript_types,
 )
+from wholestep.export.page.short_texts import compact_wgsl
 from wholestep.random.keys import BITS, FOLD, SPLIT
 from wholestep.runtime.error_sites import ErrorSite, unpack_site
 from wholestep.train.checkpoint.steps import saved_arrays
