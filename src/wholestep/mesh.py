@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -74,16 +75,18 @@ class TorchCommunicator:
         return hash((TorchCommunicator, self.rank, self.size))
 
     def all_gather(self, send: NDArray, receive: NDArray) -> None:
-        rows = [self.torch.from_numpy(row) for row in receive]
-        self.torch.distributed.all_gather(rows, self.torch.from_numpy(send), self.group)
+        self.exchange([send] * self.size, receive)
 
     def all_to_all(self, send: NDArray, receive: NDArray) -> None:
+        self.exchange(list(send), receive)
+
+    def exchange(self, send: Sequence[NDArray], receive: NDArray) -> None:
+        """Send each rank its row, and receive a row of each."""
         receive[self.rank] = send[self.rank]
-        waiting = []
-        for away in range(1, self.size):
-            to, source = (self.rank + away) % self.size, (self.rank - away) % self.size
-            waiting.append(self.begin("isend", send[to], to))
-            waiting.append(self.begin("irecv", receive[source], source))
+        others = [(self.rank + away) % self.size for away in range(1, self.size)]
+        # A sender waits to be told that its receiver is ready, which in gloo must not come behind the receiver's data.
+        waiting = [self.begin("irecv", receive[rank], rank) for rank in reversed(others)]
+        waiting += [self.begin("isend", send[rank], rank) for rank in others]
         for request in waiting:
             request.wait()
 

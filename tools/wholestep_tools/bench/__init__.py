@@ -21,6 +21,7 @@ from wholestep_tools.bench import (
     exports,
     first_trace,
     gallery,
+    links,
     machine,
     memory,
     processes,
@@ -127,6 +128,7 @@ def add(commands: Any) -> None:
     add_trace(others)
     add_depth(others)
     add_processes(others)
+    add_links(others)
     add_gallery(others)
     add_device(others)
     add_exports(others)
@@ -290,6 +292,18 @@ def add_processes(commands: Any) -> None:
 def processes_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench processes` as it was given."""
     return processes.bench(spec.named(options.workloads, processes.STEPS), options.rounds, options.json, sys.stdout)
+
+
+def add_links(commands: Any) -> None:
+    """Add `wholestep bench links`."""
+    about = (
+        "Time a step in 1 to 8 processes of PyTorch's gloo, each in a network namespace of Linux behind a link of "
+        "20 MB/s, beside its prediction. It takes root."
+    )
+    job = commands.add_parser("links", help="compare processes over a network with their prediction", description=about)
+    job.formatter_class = Help
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    job.set_defaults(run=lambda options: links.bench(options.json, sys.stdout))
 
 
 def add_gallery(commands: Any) -> None:
