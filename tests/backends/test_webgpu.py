@@ -20,6 +20,7 @@ import wholestep as ws
 from wholestep.backends.gpu.host_scalars import compute_scalars, split_kernel
 from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.kernel_writer import write_kernel
+from wholestep.backends.gpu.known_scalars import CASE, GIVEN, KnownCode
 from wholestep.backends.gpu.limits import check_program, launch_refusal
 from wholestep.backends.gpu.target import WEBGPU
 from wholestep.backends.gpu.wgsl import WGSL
@@ -110,6 +111,14 @@ kernel scatter(rows: f32[384], at: i32[6], mut table: f32[{size}]):
                 v7 = v5 + v6
                 table[{stride}*v4 + j] = v7
 """
+
+
+def test_what_a_case_decides_is_not_computed_ahead() -> None:
+    """Nor is what is given or constant, which lies somewhere already."""
+    code, f64 = KnownCode(), np.dtype(np.float64)
+    given, one, case = code.put(GIVEN, f64), code.put("const", f64, extra=1), code.put(CASE, f64)
+    added, chosen = code.put("add", f64, (given, one)), code.put("add", f64, (given, case))
+    assert [code.is_computed_ahead(x) for x in (given, one, case, added, chosen)] == [False, False, False, True, False]
 
 
 def test_columns_go_before_rows_where_they_do_not_meet() -> None:
