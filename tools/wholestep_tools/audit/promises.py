@@ -329,7 +329,7 @@ WORKERS = (
         "1,000 faults",
         "lostworkers",
         ("kills",),
-        "SIGKILL alone, of one in two; each takes some twelve seconds",
+        "SIGKILL alone, of one in two; each takes some seven seconds",
     ),
     Promise(
         "messages that mean no good are refused",
