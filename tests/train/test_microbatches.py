@@ -173,6 +173,7 @@ LOSSES: dict[str, Any] = {
     },
     "margin_ranking": lambda p, b, **o: nn.margin_ranking(out(p, b), b["y"], 2 * (b["y"] > 0) - 1, margin=0.5, **o),
     "multilabel_soft_margin": lambda p, b, **o: nn.multilabel_soft_margin(out(p, b), b["y"] > 0, **o),
+    "multilabel_margin": lambda p, b, **o: nn.multilabel_margin(out(p, b), b["label"][:, None] == np.arange(3), **o),
     "dice": lambda p, b, **o: nn.dice(nn.sigmoid(out(p, b)), b["y"] > 0, **o),
 }
 COMPARING = {"nt_xent"}

@@ -56,7 +56,7 @@ def slopes(f, x):
             found[name] = (f({**x, name: value + h}) - f({**x, name: value - h})) / (2 * h)
         else:
             ys = [f({**x, name: value + i * h}) for i in range(3)]
-            found[name] = (-3 * ys[0] + 4 * ys[1] - ys[2]) / (2 * h)
+            found[name] = (4 * (ys[1] - ys[0]) - (ys[2] - ys[0])) / (2 * h)  # exactly 0 where nothing changes
     return found
 
 

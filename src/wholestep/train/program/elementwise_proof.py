@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
 from wholestep.ir.graph import Graph, Node, Value, subgraphs
@@ -106,14 +106,32 @@ def branch_spreads(node: Node, kinds: Sequence[Spread]) -> list[Spread]:
 
 
 def same_program(one: Graph, other: Graph) -> bool:
-    """True if two graphs apply the same operations to values of other shapes."""
-    return list(operations(one)) == list(operations(other))
+    """True if two graphs apply the same operations to arrays of other shapes, and compute the same numbers.
+
+    A number counts once: the updates of parameters of one shape share what no element of them goes into.
+    """
+    return operations_on_arrays(one) == operations_on_arrays(other)
 
 
-def operations(graph: Graph) -> Iterator[tuple[str, str]]:
-    """The operations of a graph in order, with the numbers in them and without shapes."""
+def operations_on_arrays(graph: Graph) -> tuple[list[tuple[str, str]], set[tuple[str, str]]]:
+    """The operations that make arrays of the arrays given, in order, and all others."""
+    reached = {v for v in graph.inputs if v.ndim}
+    arrays: list[tuple[str, str]] = []
+    others: set[tuple[str, str]] = set()
     for node in graph.nodes:
+        depends = not reached.isdisjoint(node.inputs)
+        reached.update(node.outputs if depends else ())
+        if depends and (node.op.collective or any(v.ndim for v in node.outputs)):
+            arrays += operations([node])
+        else:
+            others.update(operations([node]))
+    return arrays, others
+
+
+def operations(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
+    """Operations in order, with the numbers in them and without shapes."""
+    for node in nodes:
         if not isinstance(node.op, SHAPES):
             yield node.op.name, repr(node.params.get("value"))
         for inner in subgraphs(node):
-            yield from operations(inner)
+            yield from operations(inner.nodes)
