@@ -74,11 +74,13 @@ def network(size: int, rate: float) -> Iterator[list[str]]:
             ip(*inside, "tc", "qdisc", "add", "dev", INTERFACE, *shape)
         yield spaces
     finally:
+        # Links first: those that go with their namespace do so some time later, and keep their names until then.
+        for device in (*[f"{bridge}v{i}" for i in range(size)], bridge):
+            with suppress(CommandError):
+                ip("link", "delete", device)
         for space in spaces:
             with suppress(CommandError):
                 ip("netns", "delete", space)
-        with suppress(CommandError):
-            ip("link", "delete", bridge)
 
 
 def address(rank: int) -> str:
