@@ -114,10 +114,7 @@ def avg_pool(
     include = placed(name, n, given, size, stride, padding, False).around if count_include_pad else ((0, 0),) * n
 
     def of(a: Any) -> Any:
-        wide = pad_axes(a, at.around)
-        for axis in reversed(range(n)):
-            wide = functools.reduce(operator.add, taps(wide, axis + 2, at.size[axis], at.stride[axis]))
-        return wide / window_counts(a, at, include)
+        return window_sums(pad_axes(a, at.around), at) / window_counts(a, at, include)
 
     return in_single(of, given)
 
@@ -153,11 +150,9 @@ def lp_pool(
     at = placed(name, n, given, size, stride, padding, ceil_mode)
 
     def of(a: Any) -> Any:
-        wide = pad_axes(abs(a) ** p if p != 2 else a * a, at.around)
-        for axis in reversed(range(n)):
-            wide = functools.reduce(operator.add, taps(wide, axis + 2, at.size[axis], at.stride[axis]))
-        some = wide > 0
-        return wnp.where(some, wnp.where(some, wide, 1) ** (1 / p), 0)
+        sums = window_sums(pad_axes(abs(a) ** p if p != 2 else a * a, at.around), at)
+        some = sums > 0
+        return wnp.where(some, wnp.where(some, sums, 1) ** (1 / p), 0)
 
     return in_single(of, given)
 
@@ -353,6 +348,13 @@ def largest_of_tiles(x: Any, size: Sequence[int]) -> Any:
     top = stop_gradient(wnp.max(cut, axis=inside, keepdims=True))
     won = wnp.where((cut == top) | (cut != cut), order, order.size)
     return wnp.sum(wnp.where(order == wnp.min(won, axis=inside, keepdims=True), cut, 0), axis=inside)
+
+
+def window_sums(wide: Any, at: Slide) -> Any:
+    """The sum of the elements of each window of padded images, one axis after another, the last first."""
+    for axis in reversed(range(len(at.size))):
+        wide = functools.reduce(operator.add, taps(wide, axis + 2, at.size[axis], at.stride[axis]))
+    return wide
 
 
 def window_counts(x: Any, at: Slide, included: Pairs) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, CLanguage, element_type, index_type
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame
+from wholestep.backends.gpu.tile_shapes import CUDA_SHARED
 
 PRELUDE = """\
 #define WS_INLINE static __device__ __forceinline__
@@ -36,7 +37,7 @@ class Cuda(CLanguage):
     """CUDA C++, as NVRTC compiles it without a header."""
 
     name = "cuda"
-    most_shared = 48 * 1024  # what a kernel has without asking for more
+    most_shared = CUDA_SHARED
     most_buffers = 76  # joined kernels with more of them spill registers at divisions of float64
     conditional = True
     unrolled = "#pragma unroll"

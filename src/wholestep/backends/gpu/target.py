@@ -9,7 +9,7 @@ from wholestep.backends.gpu.collapse_folds import collapse_folds
 from wholestep.backends.gpu.interchange_loops import interchange_loops
 from wholestep.backends.gpu.share_loops import FEW_POINTS, share_loops
 from wholestep.backends.gpu.tile_products import tile_product
-from wholestep.backends.gpu.tile_shapes import PLAIN_SHAPE, SHAPES, CardTiles
+from wholestep.backends.gpu.tile_shapes import CUDA_SHARED, PLAIN_SHAPE, SHAPES, CardTiles
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import DraftKernel, Expansion, LookLimits, ReuseLimits, SplitLimits, Target
@@ -79,7 +79,7 @@ CUDA = CardTarget(
     "cuda",
     reuse=CARD_REUSE._replace(unshared=2**18),
     split=CUDA_SPLIT,
-    tiles=CardTiles(SHAPES, shared=48 * 1024),
+    tiles=CardTiles(SHAPES, shared=CUDA_SHARED),
     enough=2**15,
 )
 """NVIDIA cards that CUDA reaches, with the shared memory that kernels have without asking for more."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+CUDA_SHARED = 48 * 1024
+"""The bytes of shared memory that a kernel of CUDA has without asking for more."""
 PROCESSORS = 132
 """The processors of a large card, each of which has a workgroup at a time, for the choice among shapes."""
 RUN = 4

@@ -66,7 +66,8 @@ def call_advise(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]
 def call_collective(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
     """Wait for the other processes of an axis; a failure there leaves the program."""
     dtype, count, site = step.params
-    source, target, room = ("null", *pointers, "null") if len(pointers) == 1 else (*pointers, "null")[:3]
+    places = pointers if len(pointers) > 1 else ("null", *pointers)
+    source, target, room = (*places, "null")[:3]
     caller.declared.add(f'declare i32 @"{step.routine}"(ptr, ptr, ptr, i64, i64)')
     caller.symbols.add(step.routine)
     passed = f"ptr {source}, ptr {target}, ptr {room}, i64 {caller.number(count)}, i64 {dtype}"
