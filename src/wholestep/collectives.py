@@ -227,8 +227,9 @@ def exchange_bytes(collective: str, count: Size, itemsize: int, size: int) -> Si
     """
     if isinstance(count, int):
         return itemsize * sum(map(math.prod, AREAS[collective](count, itemsize, size)))
-    gathered = (1 + size) * (count * itemsize if collective == "all_gather" else GATHERED_BYTES)
-    return gathered if collective == "all_gather" else gathered + 2 * (count + size) * itemsize
+    if collective == "all_gather":
+        return (1 + size) * count * itemsize
+    return (1 + size) * GATHERED_BYTES + 2 * (count + size) * itemsize
 
 
 def is_gathered(nbytes: int) -> bool:
