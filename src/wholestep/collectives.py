@@ -227,9 +227,10 @@ def exchange_bytes(collective: str, count: Size, itemsize: int, size: int) -> Si
     """
     if isinstance(count, int):
         return itemsize * sum(map(math.prod, AREAS[collective](count, itemsize, size)))
+    most: Size = (1 + size) * GATHERED_BYTES + 2 * (count + size) * itemsize
     if collective == "all_gather":
-        return (1 + size) * count * itemsize
-    return (1 + size) * GATHERED_BYTES + 2 * (count + size) * itemsize
+        most = (1 + size) * count * itemsize
+    return most
 
 
 def is_gathered(nbytes: int) -> bool:

@@ -45,14 +45,8 @@ def custom_root(f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *a
     def rule(primals: Any, tangents: Any) -> Any:
         start, given = primals
         x, image = root(start, given)  # whose own derivative is wanted for higher orders
-        leaves, structure = tree.flatten(given)
-        moving = [i for i, leaf in enumerate(leaves) if type_of(leaf).inexact]
+        at_root, leaves, moving = of_inexact(lambda *given: equation(x, *given), given)
         slopes = tree.leaves(tangents[1])
-
-        def at_root(*inexact: Any) -> Any:
-            whole = dict(zip(moving, inexact, strict=True))
-            return equation(x, *tree.unflatten(structure, [whole.get(i, leaf) for i, leaf in enumerate(leaves)]))
-
         residual = np.zeros_like(x)
         if moving:
             residual = jvp(at_root, [leaves[i] for i in moving], [slopes[i] for i in moving])[1]
@@ -111,22 +105,30 @@ def custom_linear_solve(
             return product(y, *given) if transpose_solve is None else vjp(lambda x: product(x, *given), x)[1](y)[0]
 
         w = custom_linear_solve(transposed, slopes[0], back, *given, transpose_solve=transpose_solve and solve)
-        leaves, structure = tree.flatten(given)
-        moving = [i for i, leaf in enumerate(leaves) if type_of(leaf).inexact]
-
-        def pushed(*inexact: Any) -> Any:
-            whole = dict(zip(moving, inexact, strict=True))
-            return product(x, *tree.unflatten(structure, [whole.get(i, leaf) for i, leaf in enumerate(leaves)]))
-
+        pushed, leaves, moving = of_inexact(lambda *given: product(x, *given), given)
         found: dict[int, Any] = {}
         if moving:
             found = dict(zip(moving, vjp(pushed, *[leaves[i] for i in moving])[1](-w), strict=True))
-        return w, tree.unflatten(structure, [found.get(i, np.zeros(np.shape(x))) for i, x in enumerate(leaves)])
+        return w, tree.unflatten(
+            tree.structure(given), [found.get(i, np.zeros(np.shape(x))) for i, x in enumerate(leaves)]
+        )
 
     solution.defvjp(forward, backward)
     if not type_of(b).inexact or np.iscomplexobj(b):
         raise DtypeError(f"custom_linear_solve: b is {type_of(b)}, not real floats")
     return solution(b, args)[0]
+
+
+def of_inexact(f: Callable[..., Any], given: Any) -> tuple[Callable[..., Any], list[Any], list[int]]:
+    """f as a function of those of its arguments' leaves that have slopes; all leaves, and the numbers of these."""
+    leaves, structure = tree.flatten(given)
+    moving = [i for i, leaf in enumerate(leaves) if type_of(leaf).inexact]
+
+    def of(*inexact: Any) -> Any:
+        whole = dict(zip(moving, inexact, strict=True))
+        return f(*tree.unflatten(structure, [whole.get(i, leaf) for i, leaf in enumerate(leaves)]))
+
+    return of, leaves, moving
 
 
 def checked_image(who: str, found: Any, image: Any, like: Any) -> Any:
