@@ -37,7 +37,7 @@ def engine_of(name: str) -> Any:
 
 def test_a_page_without_weights_and_data_is_small() -> None:
     program = page_program(engine_of("W1"), None, True, {}) | {"start": ""}
-    assert len(gzip.compress(page_text("a step", program).encode(), 9)) < 21_400
+    assert len(gzip.compress(page_text("a step", program).encode(), 9)) <= 20 * 1024
 
 
 @pytest.mark.parametrize(("name", "device", "page"), [("W1", 11, 11), ("W2", 20, 20), ("W3", 113, 110), ("W4", 2, 2)])

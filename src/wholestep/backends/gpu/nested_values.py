@@ -106,9 +106,15 @@ def bracket_depth(text: str) -> int:
 
 
 def renumbered_names(lines: Iterable[str], given: Set[str], reserved: Set[str]) -> list[str]:
-    """Lines with their own names numbered in the order in which they come."""
+    """Lines with their own names numbered in the order in which they come, those of a block from where it begins: what
+    comes behind it has them again, so that equal blocks have equal texts.
+
+    >>> renumbered_names(["let v3 = 1;", "{", "let v5 = v3;", "}", "let v7 = v3;"], {"v3", "v5", "v7"}, frozenset())
+    ['let v1 = 1;', '{', 'let v2 = v1;', '}', 'let v2 = v1;']
+    """
     found: dict[str, str] = {}
-    numbers = Counter[str]()
+    numbers, around = Counter[str](), list[Counter[str]]()
+    out: list[str] = []
 
     def other(match: re.Match[str]) -> str:
         name = match[0]
@@ -120,4 +126,12 @@ def renumbered_names(lines: Iterable[str], given: Set[str], reserved: Set[str]) 
                     break
         return found.get(name, name)
 
-    return [NAME.sub(other, line) for line in lines]
+    for line in lines:
+        before = Counter(numbers)
+        out.append(NAME.sub(other, line))
+        opened = line.count("{") - line.count("}")
+        if opened > 0:
+            around.append(before)
+        elif opened < 0:
+            numbers = around.pop()
+    return out

@@ -80,7 +80,7 @@ def wgsl_number(value: Any, dtype: DType) -> str:
         x = np.float32(value)
         bits = int(x.view(np.uint32))
         if not math.isfinite(x) or not bits & 0x7F800000:  # a compiler that knows a zero leaves it out of sums
-            return f"bitcast<f32>({bits:#x}u | launch[0].y)"
+            return f"ws_float({bits:#x}u)"
         return f"({x!s}f)" if x < 0 else f"{x!s}f"
     n = int(value)
     if kind in ("i64", "u64"):
@@ -261,7 +261,7 @@ class WGSL(KernelLanguage):
     most_buffers = LAUNCH_WORDS - 2
     relaxed = nested = chosen = True
     table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = EXPRESSIONS
-    barrier = "storageBarrier(); workgroupBarrier();"
+    barrier = "ws_wait();"
 
     def number(self, value: object, dtype: DType) -> str:
         return wgsl_number(value, dtype)

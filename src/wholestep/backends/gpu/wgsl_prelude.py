@@ -54,6 +54,7 @@ fn atomic_store_bf16(b: u32, i: i32, x: u32) { atomic_store_u16(b, i, x); }
 
 INTEGERS = """\
 fn ws_word(i: i32) -> u32 { return launch[i >> 2u][i & 3i]; }
+fn ws_wait() { storageBarrier(); workgroupBarrier(); }
 fn ws_bool(x: bool) -> bool { return x; }
 fn ws_f32(x: f32) -> f32 { return x; }
 fn ws_i32(x: i32) -> i32 { return x; }
@@ -130,7 +131,8 @@ fn ws_quotient_i64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 """
 
 FLOATS = """\
-fn ws_kept(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) | launch[0].y); }
+fn ws_float(bits: u32) -> f32 { return bitcast<f32>(bits | launch[0].y); }
+fn ws_kept(x: f32) -> f32 { return ws_float(bitcast<u32>(x)); }
 fn ws_nan(x: f32) -> bool { return (bitcast<u32>(x) << 1u) > 0xff000000u; }
 fn ws_lt(a: f32, b: f32) -> bool { return (a < b) & !ws_nan(a) & !ws_nan(b); }
 fn ws_le(a: f32, b: f32) -> bool { return (a <= b) & !ws_nan(a) & !ws_nan(b); }
@@ -160,7 +162,7 @@ fn ws_cut_up(x: f32) -> vec2<u32> {
     let bits = bitcast<u32>(x);
     return select(select(ws_whole(bits), vec2<u32>(), bits >= 0x5f800000u), ws_cut(x), bits >> 31u != 0u);
 }
-fn ws_from_bf16(x: u32) -> f32 { return bitcast<f32>((x << 16u) | launch[0].y); }
+fn ws_from_bf16(x: u32) -> f32 { return ws_float(x << 16u); }
 fn ws_to_bf16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     let top = bits >> 16u;

@@ -14,7 +14,6 @@ const ARRAYS = @ARRAYS@;
 const STATE = @STATE@;
 const FUNCTIONS = @FUNCTIONS@;
 const FILE_HEAD = @HEAD@;
-const PLACES = @PLACES@;
 const KEPT = @KEPT@;
 const [STACK, BLOCK, TOP] = @MEMORY@;
 const KINDS = {
@@ -27,7 +26,7 @@ const PAGE = 65536;
 class Step {
   constructor(instance, memory) {
     this.instance = instance;
-    this.file = new StateFile(FILE_HEAD, STATE, PLACES);
+    this.file = new StateFile(FILE_HEAD, STATE);
     this.bytes = new Uint8Array(memory.buffer);
     this.arrays = {};
     this.shapes = {};

@@ -30,10 +30,9 @@ def es_module(prefix: str, title: str, block: MemoryBlock, file: StateFile, data
     failures = {f.program.name: list(map(failure_text, f.program.plan.sites)) for f in block.functions}
     texts: dict[str, Any] = {
         "ARRAYS": list(arrays(block)),
-        "STATE": list(file.table()),
+        "STATE": [a.offset for a in file.arrays],
         "FUNCTIONS": failures,
         "HEAD": file.json_text,
-        "PLACES": file.places(),
         "KEPT": block.kept or (0, 0, 0),
         "MEMORY": [stack, stack, stack + block.nbytes],
     }

@@ -38,8 +38,11 @@ class StateFile:
 
     @property
     def json_text(self) -> str:
-        """The head without its length."""
-        return self.head[LENGTH_BYTES:].decode()
+        """The head without its length and without the places of the arrays in the file, which follow from their types.
+
+        No name and no fact looks like one of these, since quotes in them are escaped.
+        """
+        return re.sub(r',"data_offsets":\[\d+,\d+\]', "", self.head[LENGTH_BYTES:].decode())
 
     @property
     def nbytes(self) -> int:

@@ -107,7 +107,7 @@ def package_text(name: str) -> str:
 
 def compact_json(program: Mapping[str, Any]) -> str:
     """A program as JSON that ends no script."""
-    return json.dumps(program, separators=(",", ":")).replace("<", "\\u003c")
+    return re.sub("<(?=[/!sS])", r"\\u003c", json.dumps(program, separators=(",", ":")))
 
 
 def parts_text(parts: Sequence[PagePart], program: Mapping[str, Any]) -> str:
@@ -130,20 +130,29 @@ def source_hash(text: str) -> str:
 
 def code_text(code: Sequence[tuple[str, str, tuple[int, ...], int]]) -> str:
     """Operations on the host's numbers as the runtime reads them, after the constants, which come first: each with its
-    dtype and its operands, how far back they are or which constant, or the number of a given.
+    operands, how far back they are or which constant, or the number of a given, and its dtype, if it is not float64.
+
+    An operand that the operation before has at the same place is written as a sign of equality.
 
     >>> code_text([("const", "f64", (), 255), ("given", "f64", (), 0), ("mul", "f64", (0, 1), 0)])
-    'f64 ff|given f64 0;mul f64 c0 1'
+    'ff|given 0;mul c0 1'
     """
     if not code:
         return ""
-    constants = [f"{dtype} {extra:x}" for op, dtype, _, extra in code if op == "const"]
+    constants = [" ".join([f"{extra:x}", *other_dtype(dtype)]) for op, dtype, _, extra in code if op == "const"]
     count = len(constants)
-    operations = [
-        " ".join([op, dtype, *([f"c{n}" if n < count else str(i - n) for n in args] or [str(extra)])])
-        for i, (op, dtype, args, extra) in enumerate(code[count:], count)
-    ]
+    operations, before = list[str](), tuple[int, ...]()
+    for i, (op, dtype, args, extra) in enumerate(code[count:], count):
+        held = [count <= n < i - 1 and before[k : k + 1] == (n,) for k, n in enumerate(args)]
+        operands = ["=" if same else f"c{n}" if n < count else str(i - n) for n, same in zip(args, held, strict=True)]
+        operations.append(" ".join([op, *other_dtype(dtype), *(operands or [str(extra)])]))
+        before = args
     return f"{';'.join(constants)}|{';'.join(operations)}"
+
+
+def other_dtype(dtype: str) -> tuple[str, ...]:
+    """A dtype, unless it is the one that most of the host's numbers have."""
+    return () if dtype == "f64" else (dtype,)
 
 
 def encoded_differences(data: bytes) -> str:

@@ -101,10 +101,11 @@ const OPS = {
 };
 // The values of known scalars: `given` are those when a step begins, `cases` those that switches take.
 function parsed(text) {
-  const [constants, operations] = text.split("|"), code = constants.split(";").filter(Boolean).map((one) => ["const", ...one.split(" ")]).map(([op, kind, bits]) => [op, kind, [], BigInt("0x" + bits)]);
-  for (const one of operations.split(";")) {
-    const [op, kind, ...rest] = one.split(" ");
-    code.push(op === "given" || op === "case" ? [op, kind, [], rest[0]] : [op, kind, rest.map((x) => (x[0] === "c" ? Number(x.slice(1)) : code.length - x))]);
+  const [constants, operations] = text.split("|").map((part) => part.split(";").filter(Boolean).map((one) => one.split(" ")));
+  const code = constants.map(([bits, kind = "f64"]) => ["const", kind, [], BigInt("0x" + bits)]);
+  for (const [op, ...rest] of operations) {
+    const kind = rest[0] in whole ? rest.shift() : "f64", number = (x, k) => (x === "=" ? code.at(-1)[2][k] : x[0] === "c" ? Number(x.slice(1)) : code.length - x);
+    code.push(op === "given" || op === "case" ? [op, kind, [], rest[0]] : [op, kind, rest.map(number)]);
   }
   return code;
 }

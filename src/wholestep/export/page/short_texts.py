@@ -18,8 +18,16 @@ NAME = re.compile(r"(?<![\w.@])[A-Za-z_]\w*")
 """A name of WGSL, but for members of vectors and attributes."""
 DECLARED = re.compile(r"\b(?:fn|let|var(?:<[\w,]+>)?) ?(\w+)|(\w+): ?[a-z]")
 """A declaration: of a function, a value or an array, or of a parameter."""
-ENTRY = re.compile(r"k\d+")
+ENTRY = re.compile(r"k\d+|main")
 """The name of a kernel, by which a page asks for it."""
+SHADER = re.compile(r"`\s*@group")
+"""The beginning of a text in a script that is a module of WGSL."""
+SPACED = re.compile(r" ?(!?[=*,+<>&|{};:%^/]|->|(?<!- )-(?! ?-)) ?|(?<=[\w)]) (?=\()")
+"""Spaces of WGSL that mean nothing: around operators, but for two signs behind each other, and before brackets."""
+VECTOR = re.compile(r"\b(vec[234])<([fiu])32>")
+"""The type of a vector, which has a shorter name."""
+LINE_END = re.compile(r"(?<=[;{},])\n(?!fn |@|var<)")
+"""The end of a line of WGSL, but before a function or an array: compilers say in which line an error is."""
 
 
 def without_layout(text: str) -> str:
@@ -33,18 +41,20 @@ def without_layout(text: str) -> str:
 
 
 def compact_script(text: str) -> str:
-    """A script without layout and without the spaces that part no words.
+    """A script without layout, without the spaces that part no words and the ends of lines that end no statement.
 
     >>> compact_script('const f = (a) => ({ b: a + " + " });\\n')
-    'const f=(a)=>({b:a+" + "});\\n'
+    'const f=(a)=>({b:a+" + "});'
     """
     out: list[str] = []
     parts = list(TOKENS.finditer(without_layout(text)))
     for i, part in enumerate(parts):
-        if part["space"] is None:
-            out.append(part[0])
-            continue
         before, after = parts[i - 1][0][-1:] if i else "", parts[i + 1][0][:1] if i + 1 < len(parts) else ""
+        if part[0] == "\n" and ((before and before in ";{,([") or after == "}"):
+            continue  # the end of a line that ends no statement
+        if part["space"] is None:
+            out.append(compact_wgsl(part[0]) if SHADER.match(part[0]) else part[0])
+            continue
         words = re.match(r"[\w$]", before) and re.match(r"[\w$]", after)
         if words or (before == after and before in "+-"):
             out.append(" ")
@@ -55,11 +65,11 @@ def compact_wgsl(text: str) -> str:
     """A module of WGSL without layout, spaces around operators included, with short names for all but its kernels.
 
     >>> compact_wgsl("@group(0) @binding(0) var<uniform> group: u32;\\n")
-    '@group(0) @binding(0) var<uniform>a:u32;\\n'
+    '@group(0) @binding(0) var<uniform>a:u32;'
     >>> compact_wgsl("fn k0(at: f32) -> f32 {\\n    let sum = at + -at;\\n    return sum.x;\\n}\\n")
-    'fn k0(a:f32)->f32{\\nlet b=a+-a;\\nreturn b.x;\\n}\\n'
+    'fn k0(a:f32)->f32{let b=a+-a;return b.x;}'
     """
-    short = re.sub(r" ?([=*,+<>&|{};:]|->) ?", r"\1", without_layout(text))
+    short = VECTOR.sub(r"\1\2", LINE_END.sub("", SPACED.sub(r"\1", without_layout(text))))
     declared = {found[1] or found[2] for found in DECLARED.finditer(short)}
     names = Counter(NAME.findall(short))
     own = [name for name, _ in names.most_common() if name in declared and not ENTRY.fullmatch(name)]

@@ -1,5 +1,4 @@
 // A step and functions on its state on a card: one heap, several steps a submit, and what is read back.
-const latin = (text) => Uint8Array.from(text, (c) => c.charCodeAt(0));
 const bytes = (text) => latin(atob(text));
 const pad = (x) => { const made = new Uint8Array(Math.ceil(x.length / 4) * 4); made.set(x); return made; };
 // Steps of a submit at most, and the milliseconds that one should take: drivers end what takes seconds.
@@ -11,7 +10,7 @@ const own = (x) => new Uint8Array(x.buffer, x.byteOffset, x.byteLength);
 class Training {
   static async create(page) {
     const self = new this();
-    Object.assign(self, { page, given: [], pace: 1, parts: 8, turn: Promise.resolve(), file: new StateFile(page.head, page.table, page.places) });
+    Object.assign(self, { page, given: [], pace: 1, parts: 8, turn: Promise.resolve(), file: new StateFile(page.head, page.own) });
     if (globalThis.isSecureContext === false) throw new Error("Browsers give graphics cards to pages from https and from localhost alone: serve this page so.");
     if (!globalThis.navigator?.gpu) throw new Error("This browser has no WebGPU. Chrome, Edge, and newer Firefox and Safari have it.");
     // A browser whose graphics process is only starting has no adapter yet.
@@ -152,7 +151,7 @@ class Training {
   // The state as it was exported.
   reset() {
     const start = bytes(this.page.start);
-    return this.queued(async () => this.restore(this.page.table.map(([place, at, nbytes]) => [place, start.subarray(at, at + nbytes)])));
+    return this.queued(async () => this.restore(this.file.table.map(([place, at, nbytes]) => [place, start.subarray(at, at + nbytes)])));
   }
   restore(arrays) {
     const [from, size] = this.page.state, state = new Uint8Array(size);

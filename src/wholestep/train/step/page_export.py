@@ -81,7 +81,7 @@ def page_program(engine: Engine, data: Any, shuffle: bool, attached: Mapping[str
         raise UnsupportedError(
             "export to page: the step may fail after it has written its state", hint="check indices before the loss"
         )
-    return {**page_kernels(block), **page_rows(engine, data, shuffle), **page_state(engine, block)}
+    return {**page_rows(engine, data, shuffle), **page_state(engine, block), **page_kernels(block)}
 
 
 def page_kernels(block: MemoryBlock) -> dict[str, Any]:
@@ -98,13 +98,13 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
     return {
         "bytes": -(-recorder.top // 256) * 256,
         "filled": [[at, encoded_differences(x)] for at, x in recorder.filled],
-        "wgsl": compact_wgsl(wgsl),
         "kernels": kernels,
         "step": step,
         "functions": {f.program.name: entry for f, entry in zip(block.functions[1:], others, strict=True)},
         "given": [[x.path, x.dtype, x.address] for x in recorder.given],
         "loss": loss.offset,
         "finite": finite.offset,
+        "wgsl": compact_wgsl(wgsl),  # last, beside the script's own kernels: what is alike is close together
     }
 
 
@@ -157,8 +157,7 @@ def page_state(engine: Engine, block: MemoryBlock) -> dict[str, Any]:
         "counters": counters,
         "state": [first, end - first],
         "head": file.json_text,
-        "places": file.places(),
-        "table": list(file.table()),
+        "own": [a.offset for a in file.arrays],
         "start": encoded_bytes(b"".join([arrays[x.path].tobytes() for x in file.arrays])),
     }
 
