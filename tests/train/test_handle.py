@@ -513,3 +513,21 @@ def test_a_state_may_lie_in_memory_that_numpy_cannot_read():
     assert state.keep()["params"]["a"].tolist() == [0.0, 1.0, 2.0]
     assert int(state.counter("step")) == 0 and state.nbytes == sum(x.nbytes for x in tree.leaves(parts))
     assert tree.structure(state.abstract()) == tree.structure(parts)
+
+
+def test_zeros_of_equal_layers_are_stacked_without_being_written():
+    rows = {
+        "a": np.zeros((300, 300)),
+        "b": np.zeros((300, 300)),
+        "c": np.full((300, 300), -0.0),
+        "d": np.zeros((300, 300)),
+    }
+    parts = {"params": rows, "buffers": None, "optimizer": None, "counters": new_counters(np.zeros(2, np.uint32), None)}
+    state = State(parts)
+    pairs = [tuple(state.paths.index(f"params.{name}") for name in names) for names in ("ab", "cd")]
+    state.stack(pairs)
+    blank, written = [state.stacks[places] for places in pairs]
+    assert blank.shape == (2, 300, 300) and not blank.any()
+    assert np.signbit(written[0]).all() and not np.signbit(written[1]).any()
+    state.write({"params": {**rows, "b": np.ones((300, 300))}})
+    assert not blank[0].any() and (blank[1] == 1.0).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,25 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray:
     >>> aligned_empty((3, 5), "float32").ctypes.data % 64
     0
     """
+    return aligned(shape, dtype, np.empty)
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray:
+    """The same of zeros, which take no memory until they are written where they are many.
+
+    >>> aligned_zeros((2,), "int32").tolist()
+    [0, 0]
+    """
+    return aligned(shape, dtype, np.zeros)
+
+
+def aligned(shape: tuple[int, ...], dtype: Any, make: Callable[..., NDArray]) -> NDArray:
+    """An array in bytes that `make` gives, of which some at the beginning stay unused."""
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
     unit = PAGE if nbytes >= LARGE_BYTES else ALIGNMENT
     # NumPy advises the kernel to use huge pages for large arrays.
-    raw = np.empty(nbytes + unit, np.uint8)
+    raw = make(nbytes + unit, np.uint8)
     start = -raw.ctypes.data % unit
     array: NDArray = raw[start : start + nbytes].view(kind).reshape(shape)
     return array

@@ -15,12 +15,13 @@ from wholestep.frontend.tracing import PLAIN, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
 from wholestep.runtime.memory import mapped_arrays
+from wholestep.runtime.memory.aligned import aligned_zeros
 from wholestep.runtime.memory.buffer import HOST, DeviceMemory, FileMemory, memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
 from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.offloaded_state import OffloadedState
-from wholestep.train.state.state_arrays import is_unshared
+from wholestep.train.state.state_arrays import holds_zeros, is_unshared
 
 STATE_PARTS = ("params", "buffers", "optimizer", "counters")
 RESET_PARTS = ("params", "buffers", "counters")
@@ -90,11 +91,14 @@ class State:
         for places in groups:
             row = arrays[places[0]]
             shape = (len(places), *row.shape)
+            blank = self.memory is HOST and all([holds_zeros(arrays[p]) for p in places])
             with memory_for(f"the layers of {paths[places[0]]} as one array", ShapeDtype(shape, row.dtype)):
-                stacked = self.stacks[places] = self.memory.allocate(shape, row.dtype)
+                stacked = aligned_zeros(shape, row.dtype) if blank else self.memory.allocate(shape, row.dtype)
+            self.stacks[places] = stacked
             for k, p in enumerate(places):
                 view = self.memory.view(stacked, k)
-                self.memory.copy(view, arrays[p])
+                if not blank:
+                    self.memory.copy(view, arrays[p])
                 arrays[p] = view
         self.lay_out(tree.structure(self.tree), arrays)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import NDArray
 
 
 def count_references(leaves: list[Any], i: int) -> int:
@@ -27,6 +28,15 @@ def is_unshared(leaves: list[Any], i: int) -> bool:
     fit = x.flags.owndata and x.flags.c_contiguous and x.flags.aligned and x.flags.writeable
     del x
     return bool(fit) and count_references(leaves, i) == ALONE
+
+
+def holds_zeros(x: NDArray) -> bool:
+    """Test whether all bits of an array are 0: memory that nobody has written holds the same.
+
+    >>> holds_zeros(np.zeros(3)), holds_zeros(np.array([0.0, -0.0]))
+    (True, False)
+    """
+    return bool(x.flags.c_contiguous) and not x.reshape(-1).view(np.bool_).any()
 
 
 FRESH = {"x": np.zeros(1)}
